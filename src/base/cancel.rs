@@ -1,0 +1,71 @@
+//! A request to stop, shared between the loop and one worker. Setting it is instant and never blocks on the worker; the
+//! worker looks at it between steps and may leave a hook that interrupts whatever it is blocked in.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+#[derive(Clone, Default)]
+pub struct Cancel(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    set: AtomicBool,
+    hook: Mutex<Option<Hook>>,
+}
+
+impl Cancel {
+    pub fn is_set(&self) -> bool {
+        self.0.set.load(Ordering::Acquire)
+    }
+
+    /// Sets it and runs the hook, once.
+    pub fn set(&self) {
+        self.0.set.store(true, Ordering::Release);
+        if let Some(hook) = self.slot().take() {
+            hook();
+        }
+    }
+
+    /// Leaves what is to be done on [`Cancel::set`]; runs it at once if that has happened already.
+    pub fn on_set(&self, hook: impl FnOnce() + Send + 'static) {
+        *self.slot() = Some(Box::new(hook));
+        if self.is_set()
+            && let Some(hook) = self.slot().take()
+        {
+            hook();
+        }
+    }
+
+    /// Takes the hook back: what it would interrupt is over.
+    pub fn clear(&self) {
+        self.slot().take();
+    }
+
+    fn slot(&self) -> std::sync::MutexGuard<'_, Option<Hook>> {
+        self.0.hook.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+
+    #[test]
+    fn the_hook_runs_exactly_once_whichever_comes_first() {
+        let runs = Arc::new(AtomicU32::new(0));
+        for set_first in [true, false] {
+            let cancel = Cancel::default();
+            let count = runs.clone();
+            if set_first {
+                cancel.set();
+            }
+            cancel.on_set(move || drop(count.fetch_add(1, Ordering::SeqCst)));
+            cancel.set();
+            cancel.set();
+        }
+        assert_eq!(runs.load(Ordering::SeqCst), 2);
+    }
+}

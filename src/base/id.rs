@@ -1,0 +1,135 @@
+//! Ids as types, so that a task's id cannot be passed for a call's. Only task and context ids need entropy, and it is handed
+//! in: the shell gives the system's, a test gives a counter.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::sync::Arc;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl<T: Into<Arc<str>>> From<T> for $name {
+            fn from(text: T) -> Self {
+                $name(text.into())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer).map($name::from)
+            }
+        }
+    };
+}
+
+id! {
+    /// A task: one conversation with its log.
+    TaskId
+}
+id! {
+    /// A context: tasks that share a conversation's memory.
+    ContextId
+}
+id! {
+    /// A tool call, unique within its task.
+    CallId
+}
+id! {
+    /// A message; user messages keep the id their client chose, agent messages are `<task>-<seq>`.
+    MessageId
+}
+
+/// Position of an event in a task's log. The first event is 1; 0 stands before it.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Seq(pub u64);
+
+impl Seq {
+    pub fn next(self) -> Seq {
+        Seq(self.0 + 1)
+    }
+}
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Where random bytes come from.
+pub struct Entropy(Box<dyn FnMut() -> [u8; 16]>);
+
+impl Entropy {
+    pub fn new(source: impl FnMut() -> [u8; 16] + 'static) -> Entropy {
+        Entropy(Box::new(source))
+    }
+
+    /// A source for tests and replays: the same ids in the same order, every time.
+    pub fn counting() -> Entropy {
+        let mut n: u128 = 0;
+        Entropy::new(move || {
+            n += 1;
+            n.to_be_bytes()
+        })
+    }
+
+    /// A version 4 UUID.
+    pub fn uuid(&mut self) -> String {
+        let mut bytes = (self.0)();
+        bytes[6] = (bytes[6] & 0x0f) | 0x40;
+        bytes[8] = (bytes[8] & 0x3f) | 0x80;
+        let mut text = String::with_capacity(36);
+        for (i, byte) in bytes.iter().enumerate() {
+            if matches!(i, 4 | 6 | 8 | 10) {
+                text.push('-');
+            }
+            text.push_str(&format!("{byte:02x}"));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uuids_have_their_version_and_variant() {
+        let mut entropy = Entropy::counting();
+        assert_eq!(entropy.uuid(), "00000000-0000-4000-8000-000000000001");
+        assert_eq!(entropy.uuid(), "00000000-0000-4000-8000-000000000002");
+        assert_eq!(
+            Entropy::new(|| [0xff; 16]).uuid(),
+            "ffffffff-ffff-4fff-bfff-ffffffffffff"
+        );
+    }
+}

@@ -1,0 +1,147 @@
+//! Every cap in one place, with its reason and what happens at it. Tests shrink these; nothing else changes them.
+
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Request line and header fields together. Real clients send under 2 KiB; more is refused with 431.
+    pub head_bytes: usize,
+    /// Header fields in one head: more is refused with 431.
+    pub head_fields: usize,
+    /// Request body. Inline files come as base64, so megabytes are normal; more is refused with 413.
+    pub body_bytes: usize,
+    /// Open connections. Beyond it new ones wait in the kernel's backlog until one closes.
+    pub connections: usize,
+    /// A new connection must have sent a whole head within this time, else 408 and close.
+    pub head_ms: u64,
+    /// Time for a body, from its head on: else 408 and close.
+    pub body_ms: u64,
+    /// A kept-alive connection without a request is closed after this time.
+    pub idle_ms: u64,
+    /// A peer that accepts nothing while output waits is cut off after this time; it resumes at its position.
+    pub stall_ms: u64,
+    /// A silent event stream gets a comment this often, so that proxies and half-open links show.
+    pub ping_ms: u64,
+    /// Output queued for one connection before its cursor stops advancing.
+    pub tx_bytes: usize,
+    /// Bytes read from or written to one connection in one turn of the loop, so that none starves the others.
+    pub turn_bytes: usize,
+    /// Connections accepted, and worker notes taken, in one turn of the loop.
+    pub turn_accepts: usize,
+    pub turn_notes: usize,
+    /// Notes waiting for the loop; a worker that would exceed it waits.
+    pub notes: usize,
+    /// Tasks in memory. Beyond it new ones are refused with 503 and Retry-After.
+    pub tasks: usize,
+    /// Subscriptions of one task, and of all. Beyond it: 503 and Retry-After.
+    pub task_subs: usize,
+    pub subs: usize,
+    /// Prompts queued in one task; the next one is refused.
+    pub queued_prompts: usize,
+    /// Encoded events of one task kept in memory for its readers; what is older is read from the journal again.
+    pub hot_bytes: usize,
+    /// The same for all tasks together.
+    pub hot_total_bytes: usize,
+    /// One read from the journal for a reader that is behind.
+    pub page_bytes: usize,
+    /// Tool calls in one model answer; the others are answered with an error.
+    pub calls: usize,
+    /// Threads for model requests: each may wait for minutes, so there are many with small stacks; beyond it turns queue.
+    pub model_threads: usize,
+    /// Threads for tools.
+    pub tool_threads: usize,
+    /// Threads for reading and syncing journals.
+    pub disk_threads: usize,
+    /// Jobs queued in one lane; more fail with a message that says so.
+    pub lane_jobs: usize,
+    /// A worker thread without a job leaves after this time.
+    pub thread_idle_ms: u64,
+    /// Tries of a model request that fails before it answers, and of one whose stream breaks.
+    pub model_tries: u32,
+    pub stream_tries: u32,
+    /// First wait between such tries; doubled each time up to the cap. A server that asks for more than the longest wait is
+    /// not waited for.
+    pub backoff_ms: u64,
+    pub backoff_cap_ms: u64,
+    pub backoff_longest_ms: u64,
+    /// First wait after a broken stream; doubled each time.
+    pub rebreak_ms: u64,
+    /// Model API: connecting and response head, and silence in the body.
+    pub model_head_ms: u64,
+    pub model_silence_ms: u64,
+    /// Bytes of one event in the model's stream, and of one whole answer.
+    pub model_event_bytes: usize,
+    pub model_answer_bytes: usize,
+    /// A journal that could not be written is tried again after this time.
+    pub store_retry_ms: u64,
+    /// Live output recorded of one tool call; the rest is only in its result.
+    pub live_bytes: usize,
+    /// A tool's result for the model, in characters; beyond it the middle is left out.
+    pub result_chars: usize,
+    /// Output kept of one command; the newest wins.
+    pub output_bytes: usize,
+    /// A command that prints nothing for this long is ended.
+    pub shell_silence_ms: u64,
+    /// Between TERM and KILL for a process group.
+    pub kill_ms: u64,
+    /// Largest file a tool reads, and lines and line length it shows of it.
+    pub file_bytes: u64,
+    pub file_lines: usize,
+    pub line_chars: usize,
+    /// Shutting down: time for streams and jobs to end.
+    pub shutdown_ms: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        const KIB: usize = 1024;
+        const MIB: usize = 1024 * KIB;
+        Limits {
+            head_bytes: 16 * KIB,
+            head_fields: 64,
+            body_bytes: 10 * MIB,
+            connections: 20_000,
+            head_ms: 10_000,
+            body_ms: 30_000,
+            idle_ms: 75_000,
+            stall_ms: 30_000,
+            ping_ms: 15_000,
+            tx_bytes: 64 * KIB,
+            turn_bytes: 256 * KIB,
+            turn_accepts: 128,
+            turn_notes: 1024,
+            notes: 8192,
+            tasks: 20_000,
+            task_subs: 4096,
+            subs: 20_000,
+            queued_prompts: 32,
+            hot_bytes: MIB,
+            hot_total_bytes: 64 * MIB,
+            page_bytes: 256 * KIB,
+            calls: 64,
+            model_threads: 512,
+            tool_threads: 64,
+            disk_threads: 4,
+            lane_jobs: 4096,
+            thread_idle_ms: 10_000,
+            model_tries: 10,
+            stream_tries: 4,
+            backoff_ms: 5_000,
+            backoff_cap_ms: 30_000,
+            backoff_longest_ms: 300_000,
+            rebreak_ms: 1_000,
+            model_head_ms: 60_000,
+            model_silence_ms: 300_000,
+            model_event_bytes: 32 * MIB,
+            model_answer_bytes: 64 * MIB,
+            store_retry_ms: 1_000,
+            live_bytes: MIB,
+            result_chars: 40_000,
+            output_bytes: 16 * MIB,
+            shell_silence_ms: 300_000,
+            kill_ms: 2_000,
+            file_bytes: 20 * MIB as u64,
+            file_lines: 2_000,
+            line_chars: 2_000,
+            shutdown_ms: 5_000,
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Facts about a task, in the past tense. The log of them is the task; nothing else is stored.
+//!
+//! An event gives at most one frame in any dialect, which is why answering, becoming ready and starting are three events.
+//! Events that only the model needs (`Answered`, `ResultsSent`) are in the log too, so sequence numbers that clients see
+//! have gaps. Old lines are never rewritten: members are only added, with a default.
+
+use crate::base::id::{CallId, ContextId, Seq, TaskId};
+use crate::task::message::{Artifact, Message, Source};
+use crate::task::spec::{Choice, Ending, Plan};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::sync::Arc;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Event {
+    /// The first event of every task.
+    Created(Arc<Created>),
+    /// A user message was accepted. It is the prompt of turn `turn`, which begins when the turns before it are over.
+    Prompted {
+        message: Arc<Message>,
+        by: Source,
+        turn: u32,
+    },
+    /// The agent set to work on a prompt.
+    TurnBegan {
+        turn: u32,
+    },
+    /// The model thinks aloud.
+    Thought {
+        subject: String,
+        description: String,
+    },
+    /// The next piece of what the agent says.
+    Text {
+        text: String,
+    },
+    /// Sources of what was said.
+    Cited {
+        text: String,
+    },
+    /// What the model said since the last `Answered` is void: its stream broke and the request is made again.
+    Retracted {
+        reason: String,
+    },
+    /// A model request failed and is made again later.
+    BackedOff {
+        attempt: u32,
+        delay_ms: u64,
+        reason: String,
+    },
+    /// The wait is over; the request is being made again.
+    Retried {
+        attempt: u32,
+    },
+    /// The model's answer is complete; its calls, if any, are next.
+    Answered {
+        answer: Arc<Answer>,
+    },
+    /// A call was looked at: what it would do, or what is wrong with it.
+    CallPlanned {
+        call: CallId,
+        plan: Arc<Plan>,
+    },
+    /// A call waits for somebody's answer.
+    CallAsked {
+        call: CallId,
+    },
+    /// Somebody answered. The first answer wins, so there is one per question.
+    CallAnswered {
+        call: CallId,
+        choice: Choice,
+        by: Source,
+        /// For edits: the content the user wants instead of the proposed one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        edited: Option<Arc<str>>,
+    },
+    /// The call may run: allowed by a rule or by an answer.
+    CallReady {
+        call: CallId,
+    },
+    /// From here on the call may have had effects. Written before it starts.
+    CallStarted {
+        call: CallId,
+    },
+    /// Output of a running call, in order.
+    CallOutput {
+        call: CallId,
+        text: String,
+    },
+    CallEnded {
+        call: CallId,
+        ending: Arc<Ending>,
+    },
+    /// Every unfinished call waits for an answer.
+    Paused,
+    /// All calls have ended and their results go to the model.
+    ResultsSent,
+    /// An artifact, whole or the next piece of one.
+    Produced {
+        artifact: Arc<Artifact>,
+        append: bool,
+        last: bool,
+    },
+    /// The turn is over; the task waits for the next prompt (or is closed by the next event).
+    TurnEnded {
+        turn: u32,
+        end: End,
+    },
+    /// The server was restarted in the middle of a turn. What had finished is kept; what remains waits for the user.
+    Interrupted {
+        text: String,
+    },
+    /// The user let an interrupted turn go on.
+    Resumed,
+    /// The task is over for good.
+    Closed {
+        state: Final,
+        text: Option<String>,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Created {
+    pub task: TaskId,
+    pub context: ContextId,
+    /// Where the conversation goes on from: the latest task in the same context, at that position.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<(TaskId, Seq)>,
+    pub lifecycle: Lifecycle,
+    pub protocol: Protocol,
+    pub profile: Profile,
+    pub workspace: String,
+    pub model: String,
+}
+
+/// Whether a finished turn leaves the task open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lifecycle {
+    Conversational,
+    OneShot,
+}
+
+/// The protocol version a task was created under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Protocol {
+    #[serde(rename = "0.3")]
+    V03,
+    #[serde(rename = "1.0")]
+    V10,
+}
+
+/// What Gemini payload sits inside the protocol's envelope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Profile {
+    Coder,
+    Devtool,
+    Plain,
+}
+
+/// A model's whole answer, as the next request must repeat it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Parts in the API's own form, thoughts removed, signatures kept.
+    pub parts: Vec<Value>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<Request>,
+    pub finish: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// The API's id of the response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Where the visible text of this answer began in the log: the number in its message id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said_at: Option<Seq>,
+    /// How the turn ends after this answer, when the agent decides it: scripts do, models do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Outcome>,
+}
+
+impl Answer {
+    /// The visible text, joined.
+    pub fn text(&self) -> String {
+        self.parts
+            .iter()
+            .filter_map(|part| part.get("text")?.as_str())
+            .collect()
+    }
+}
+
+/// A tool call as the model asked for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    pub call: CallId,
+    pub name: String,
+    pub args: Value,
+    /// The API's own id of the call, to be given back with its result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_id: Option<String>,
+}
+
+/// An end that the agent itself chose.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "how", content = "text", rename_all = "snake_case")]
+pub enum Outcome {
+    Ask(String),
+    Auth(String),
+    Complete(String),
+    Fail(String),
+    Reject(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "how", content = "text", rename_all = "snake_case")]
+pub enum End {
+    Done,
+    /// The prompt had nothing in it for the model.
+    Nothing,
+    /// The user refused every call of the last answer.
+    Refused,
+    /// The agent asks the user something.
+    Asked(String),
+    /// A credential is missing.
+    NeedsAuth(String),
+    /// The model or the agent failed; the user can go on.
+    Failed(String),
+    /// The server was restarted.
+    Interrupted(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Final {
+    Completed,
+    Failed,
+    Canceled,
+    Rejected,
+}
+
+/// Token counts as the API gives them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Usage {
+    pub prompt_token_count: u64,
+    pub candidates_token_count: u64,
+    pub total_token_count: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cached_content_token_count: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thoughts_token_count: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_use_prompt_token_count: Option<u64>,
+}

@@ -1,0 +1,64 @@
+//! Everything that can be wrong with a request, without a dialect. `a2a::fault` is the one table that gives each its codes.
+
+use crate::base::id::{CallId, TaskId};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub kind: FaultKind,
+    /// What happened and what to do next, for people.
+    pub message: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    ParseError,
+    InvalidRequest,
+    MethodNotFound,
+    InvalidParams,
+    Internal,
+    TaskNotFound(TaskId),
+    TaskNotCancelable(TaskId),
+    /// The task is over; nothing can be sent to it.
+    TaskIsOver(TaskId),
+    PushNotSupported,
+    Unsupported,
+    ContentTypeNotSupported,
+    ExtendedCardNotConfigured,
+    VersionNotSupported,
+    Unauthenticated,
+    Forbidden,
+    /// The answered call is not waiting for an answer (any more).
+    NotPending(CallId),
+    UnknownOption(CallId),
+    NotFound,
+    MethodNotAllowed {
+        allow: &'static str,
+    },
+    TooLarge,
+    /// A limit was reached; try again after so many seconds.
+    Overloaded {
+        retry_after_s: u32,
+    },
+    /// The journal cannot be written.
+    Storage,
+}
+
+impl Fault {
+    pub fn new(kind: FaultKind, message: impl Into<String>) -> Fault {
+        Fault {
+            kind,
+            message: message.into(),
+        }
+    }
+
+    pub fn params(message: impl Into<String>) -> Fault {
+        Fault::new(FaultKind::InvalidParams, message)
+    }
+
+    pub fn no_task(task: &TaskId) -> Fault {
+        Fault::new(
+            FaultKind::TaskNotFound(task.clone()),
+            format!("Task not found: {task}"),
+        )
+    }
+}

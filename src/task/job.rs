@@ -1,0 +1,146 @@
+//! What is done outside the loop, and what comes back. A [`Job`] is a value made by `decide`; a [`Note`] is what its worker
+//! reports. A note names its job, and a note of a job that the state no longer waits for is dropped: nothing late can happen.
+
+use crate::base::id::{CallId, MessageId, Seq, TaskId};
+use crate::task::event::{Answer, Request};
+use crate::task::message::{Artifact, Message};
+use crate::task::spec::{Base, CallError, Ending, Plan};
+use crate::task::state::Item;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// A job is known by the event that caused it: unique within the task, and never reused over a restart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct JobId {
+    pub task: TaskId,
+    pub at: Seq,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    pub id: JobId,
+    pub work: Work,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    Think(Think),
+    Prepare {
+        workspace: Arc<str>,
+        calls: Vec<Request>,
+    },
+    Run(Run),
+}
+
+/// One request to the model: everything it is made from, shared, not copied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Think {
+    pub workspace: Arc<str>,
+    pub model: Arc<str>,
+    /// The conversation so far, oldest first.
+    pub history: Vec<Arc<Item>>,
+    /// The message this turn answers.
+    pub prompt: MessageId,
+    pub prompt_text: String,
+    pub turn: u32,
+    /// How many answers the model has given in this turn already.
+    pub round: u32,
+    /// 1 for the first try.
+    pub attempt: u32,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    pub workspace: Arc<str>,
+    pub call: CallId,
+    pub name: String,
+    pub args: Value,
+    pub base: Option<Base>,
+    pub edited: Option<Arc<str>>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Note {
+    pub job: JobId,
+    pub body: NoteBody,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum NoteBody {
+    Thought {
+        subject: String,
+        description: String,
+    },
+    Text(String),
+    Cited(String),
+    Produced {
+        artifact: Artifact,
+        append: bool,
+        last: bool,
+    },
+    /// The model's stream ended. Its calls carry no ids of ours yet (`call` is empty): `decide` gives them.
+    Answered(Result<Answer, ModelError>),
+    /// One result per call of the batch, in its order.
+    Prepared(Vec<Result<Plan, CallError>>),
+    Output(String),
+    Ended(RunEnd),
+    /// The worker panicked or could not be started.
+    Died(String),
+}
+
+impl NoteBody {
+    /// Whether the job is over with this note.
+    pub fn is_last(&self) -> bool {
+        match self {
+            NoteBody::Thought { .. }
+            | NoteBody::Text(_)
+            | NoteBody::Cited(_)
+            | NoteBody::Produced { .. }
+            | NoteBody::Output(_) => false,
+            NoteBody::Answered(_)
+            | NoteBody::Prepared(_)
+            | NoteBody::Ended(_)
+            | NoteBody::Died(_) => true,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelError {
+    pub kind: ModelErrorKind,
+    /// For people: what happened and what to do.
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelErrorKind {
+    /// Nothing was received yet; try again, after the server's own delay if it named one.
+    Busy { after_ms: Option<u64> },
+    /// The stream broke or was not a valid answer; void what was received and try again, a few times.
+    BadStream,
+    /// Trying again cannot help.
+    Fatal,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunEnd {
+    Ended(Ending),
+    /// The file is not the one the user was shown: nothing was written, and the call is to be planned again.
+    Stale,
+}
+
+/// An answer to a question, as a client sends it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pick {
+    pub call: CallId,
+    /// The option's word, as sent: whether it is on offer is for `decide` to say.
+    pub option: String,
+    pub edited: Option<Arc<str>>,
+}
+
+/// A prompt together with the answers that came in the same message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Said {
+    pub message: Arc<Message>,
+    pub answers: Vec<Pick>,
+}

@@ -1,0 +1,109 @@
+//! Messages and artifacts in the one form every dialect is translated to and from.
+
+use crate::base::id::MessageId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    User,
+    Agent,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    pub id: MessageId,
+    pub role: Role,
+    pub parts: Vec<Part>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Map<String, Value>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extensions: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub references: Vec<String>,
+}
+
+impl Message {
+    /// All text parts, one line break between two of them.
+    pub fn text(&self) -> String {
+        let texts: Vec<&str> = self
+            .parts
+            .iter()
+            .filter_map(|part| match &part.content {
+                Content::Text(text) => Some(text.as_str()),
+                Content::Bytes(_) | Content::Uri(_) | Content::Data(_) => None,
+            })
+            .collect();
+        texts.join("\n")
+    }
+
+    /// Whether there is anything in it for the model: text or a file.
+    pub fn speaks(&self) -> bool {
+        self.parts.iter().any(|part| match &part.content {
+            Content::Text(text) => !text.is_empty(),
+            Content::Bytes(_) | Content::Uri(_) => true,
+            Content::Data(_) => false,
+        })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    #[serde(flatten)]
+    pub content: Content,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filename: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Map<String, Value>>,
+}
+
+impl Part {
+    pub fn text(text: impl Into<String>) -> Part {
+        Part::of(Content::Text(text.into()))
+    }
+
+    pub fn data(value: Value) -> Part {
+        Part::of(Content::Data(value))
+    }
+
+    pub fn of(content: Content) -> Part {
+        Part {
+            content,
+            filename: None,
+            media_type: None,
+            metadata: None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Content {
+    Text(String),
+    /// A file's content, still in base64: nothing here needs the bytes.
+    Bytes(String),
+    Uri(String),
+    Data(Value),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Artifact {
+    pub id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    pub parts: Vec<Part>,
+}
+
+/// Who did something, as others are told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// The client's name: its credential's, else what it calls itself.
+    pub client: String,
+    /// The dialect it spoke, e.g. `a2a-0.3`.
+    pub via: String,
+}

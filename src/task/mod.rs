@@ -1,0 +1,16 @@
+//! What a task is and does, without a dialect, a socket or a clock.
+//!
+//! A task is an append-only log of [`event::Event`]s; [`state::State`] is their fold. [`decide`] looks at the state and one
+//! [`decide::Input`] and answers with events and effects; [`state::State::apply`] is the only place anything changes.
+
+pub mod apply;
+pub mod call;
+pub mod decide;
+pub mod event;
+pub mod fault;
+pub mod job;
+pub mod message;
+pub mod record;
+pub mod schema;
+pub mod spec;
+pub mod state;

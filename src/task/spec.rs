@@ -1,0 +1,263 @@
+//! What a tool is to everybody but itself: its declaration, what it wants to ask before it runs, and what comes out.
+//!
+//! A tool's `prepare` makes a [`Plan`] (or says what is wrong with the call); its `run` makes an [`Ending`]. Both are values
+//! in the log, so a restarted server and every view know exactly what was asked and what was answered.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A tool as the model and the clients see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSpec {
+    pub name: String,
+    pub display_name: String,
+    pub description: String,
+    pub kind: Kind,
+    /// JSON schema of the arguments.
+    pub parameters: Value,
+    /// What happens when no rule says otherwise.
+    pub by_default: Verdict,
+    pub output_is_markdown: bool,
+    pub has_live_output: bool,
+}
+
+impl ToolSpec {
+    /// Checks the arguments against the parts of JSON schema that tool declarations use: `required`, `properties`, `type`,
+    /// `enum`, `minimum`, `items`. Says what is wrong in words the model can act on.
+    pub fn validate(&self, args: &Value) -> Result<(), String> {
+        crate::task::schema::check(&self.parameters, args, "params")
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    Read,
+    Edit,
+    Delete,
+    Move,
+    Search,
+    Execute,
+    Think,
+    Agent,
+    Fetch,
+    Communicate,
+    Plan,
+    SwitchMode,
+    Other,
+}
+
+impl Kind {
+    /// Whether running it changes something that cannot be taken back: its start waits until the log is synced.
+    pub fn mutates(self) -> bool {
+        matches!(self, Kind::Edit | Kind::Delete | Kind::Move | Kind::Execute)
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Read => "read",
+            Kind::Edit => "edit",
+            Kind::Delete => "delete",
+            Kind::Move => "move",
+            Kind::Search => "search",
+            Kind::Execute => "execute",
+            Kind::Think => "think",
+            Kind::Agent => "agent",
+            Kind::Fetch => "fetch",
+            Kind::Communicate => "communicate",
+            Kind::Plan => "plan",
+            Kind::SwitchMode => "switch_mode",
+            Kind::Other => "other",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Allow,
+    Ask,
+    Deny,
+}
+
+/// What `prepare` found out about a call, before anything has happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// One line for the user: what this call does.
+    pub title: String,
+    pub question: Question,
+    /// For edits: the file the diff was computed from. Running checks it, and asks again if it changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<Base>,
+    /// What "always" would allow for the rest of this session: exactly this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+}
+
+/// The state of a file at the moment a diff was computed: SHA-256 in hex, or absent when there was no file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Base {
+    pub sha256: Option<String>,
+}
+
+/// What the user is shown when a call needs an answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Question {
+    Edit {
+        title: String,
+        file_name: String,
+        file_path: String,
+        diff: String,
+        /// None for a file that does not exist yet.
+        old: Option<String>,
+        new: String,
+    },
+    Exec {
+        title: String,
+        command: String,
+        /// The programs the command line starts, in order, without repeats.
+        programs: Vec<String>,
+        dir: Option<String>,
+    },
+    Info {
+        title: String,
+        prompt: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        urls: Vec<String>,
+    },
+}
+
+impl Question {
+    /// The answers on offer, in the order to show them; the last one refuses.
+    pub fn options(&self) -> &'static [Choice] {
+        match self {
+            Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. } => {
+                &[Choice::ProceedOnce, Choice::ProceedAlways, Choice::Cancel]
+            }
+        }
+    }
+}
+
+/// An answer to a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Choice {
+    ProceedOnce,
+    ProceedAlways,
+    Cancel,
+}
+
+impl Choice {
+    pub const ALL: [Choice; 3] = [Choice::ProceedOnce, Choice::ProceedAlways, Choice::Cancel];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Choice::ProceedOnce => "proceed_once",
+            Choice::ProceedAlways => "proceed_always",
+            Choice::Cancel => "cancel",
+        }
+    }
+
+    pub fn from_word(word: &str) -> Option<Choice> {
+        Choice::ALL.into_iter().find(|choice| choice.word() == word)
+    }
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "how", rename_all = "snake_case")]
+pub enum Ending {
+    Success {
+        /// What the model reads.
+        output: String,
+        display: Display,
+    },
+    Error {
+        error: CallError,
+    },
+    Cancelled {
+        /// Why, for the model.
+        reason: String,
+        /// What had been printed until then.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        output: String,
+    },
+}
+
+/// What people see of a result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "show", rename_all = "snake_case")]
+pub enum Display {
+    Text {
+        text: String,
+    },
+    Diff {
+        file_name: String,
+        file_path: String,
+        diff: String,
+        old: Option<String>,
+        new: String,
+        added: usize,
+        removed: usize,
+    },
+}
+
+/// Why a call failed: a word from the fixed list of error types, and a sentence for the model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallError {
+    pub kind: ErrorKind,
+    pub message: String,
+}
+
+impl CallError {
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> CallError {
+        CallError {
+            kind,
+            message: message.into(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    PolicyViolation,
+    InvalidToolParams,
+    UnhandledException,
+    ToolNotRegistered,
+    ExecutionFailed,
+    FileNotFound,
+    FileWriteFailure,
+    ReadContentFailure,
+    FileTooLarge,
+    PermissionDenied,
+    NoSpaceLeft,
+    TargetIsDirectory,
+    PathNotInWorkspace,
+    ShellExecuteError,
+    /// The server stopped while the call ran.
+    Interrupted,
+}
+
+impl ErrorKind {
+    pub fn word(self) -> &'static str {
+        match self {
+            ErrorKind::PolicyViolation => "policy_violation",
+            ErrorKind::InvalidToolParams => "invalid_tool_params",
+            ErrorKind::UnhandledException => "unhandled_exception",
+            ErrorKind::ToolNotRegistered => "tool_not_registered",
+            ErrorKind::ExecutionFailed => "execution_failed",
+            ErrorKind::FileNotFound => "file_not_found",
+            ErrorKind::FileWriteFailure => "file_write_failure",
+            ErrorKind::ReadContentFailure => "read_content_failure",
+            ErrorKind::FileTooLarge => "file_too_large",
+            ErrorKind::PermissionDenied => "permission_denied",
+            ErrorKind::NoSpaceLeft => "no_space_left",
+            ErrorKind::TargetIsDirectory => "target_is_directory",
+            ErrorKind::PathNotInWorkspace => "path_not_in_workspace",
+            ErrorKind::ShellExecuteError => "shell_execute_error",
+            ErrorKind::Interrupted => "interrupted",
+        }
+    }
+}

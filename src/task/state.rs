@@ -1,0 +1,261 @@
+//! A task as it stands: the fold of its events. Views encode an event against the state right after it, so what a dialect
+//! needs to show a call whole (its arguments, its question, its outcome) is here and nowhere else.
+//!
+//! `input-required` while calls wait is derived from the calls ([`State::waits_for_answers`]); the `status` that was last
+//! announced is kept beside it because 0.3 clients are shown exactly that one.
+
+use crate::base::id::{CallId, MessageId, Seq};
+use crate::task::event::{Answer, Created, Final, Request, Usage};
+use crate::task::message::{Artifact, Message, Source};
+use crate::task::spec::{Choice, Ending, Plan};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// The states of the protocol. Which may follow which is [`TaskState::may_become`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TaskState {
+    Submitted,
+    Working,
+    InputRequired,
+    AuthRequired,
+    Completed,
+    Failed,
+    Canceled,
+    Rejected,
+}
+
+impl TaskState {
+    pub const ALL: [TaskState; 8] = [
+        TaskState::Submitted,
+        TaskState::Working,
+        TaskState::InputRequired,
+        TaskState::AuthRequired,
+        TaskState::Completed,
+        TaskState::Failed,
+        TaskState::Canceled,
+        TaskState::Rejected,
+    ];
+
+    pub fn is_terminal(self) -> bool {
+        match self {
+            TaskState::Completed
+            | TaskState::Failed
+            | TaskState::Canceled
+            | TaskState::Rejected => true,
+            TaskState::Submitted
+            | TaskState::Working
+            | TaskState::InputRequired
+            | TaskState::AuthRequired => false,
+        }
+    }
+
+    /// The one table of legal edges. Staying is not an edge: text and tool events repeat the state.
+    pub fn may_become(self, next: TaskState) -> bool {
+        use TaskState::*;
+        match self {
+            Submitted => matches!(next, Working | InputRequired | Failed | Canceled | Rejected),
+            Working => matches!(
+                next,
+                InputRequired | AuthRequired | Completed | Failed | Canceled | Rejected
+            ),
+            InputRequired | AuthRequired => matches!(
+                next,
+                Working | InputRequired | Completed | Failed | Canceled
+            ),
+            Completed | Failed | Canceled | Rejected => false,
+        }
+    }
+}
+
+impl From<Final> for TaskState {
+    fn from(state: Final) -> TaskState {
+        match state {
+            Final::Completed => TaskState::Completed,
+            Final::Failed => TaskState::Failed,
+            Final::Canceled => TaskState::Canceled,
+            Final::Rejected => TaskState::Rejected,
+        }
+    }
+}
+
+/// The status as last announced.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    pub state: TaskState,
+    /// Unix milliseconds, strictly increasing from one status to the next.
+    pub at: u64,
+    /// What there is to say about it, e.g. why a turn failed.
+    pub text: Option<String>,
+    /// The event that announced it.
+    pub seq: Seq,
+}
+
+/// Where the current turn stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Phase {
+    /// Between turns.
+    Idle,
+    /// A model request is under way.
+    Thinking { job: Seq },
+    /// The last model request failed; the next one comes with a timer.
+    Backoff { job: Seq, delay_ms: u64 },
+    /// The calls of the last answer are being looked at.
+    Preparing { job: Seq },
+    /// Calls wait, run or have ended; see `State::calls`.
+    Tools,
+    /// The task is over.
+    Closed,
+}
+
+/// One tool call of the current batch (kept until the next batch or turn).
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallState {
+    pub request: Request,
+    pub stage: Stage,
+    pub plan: Option<Arc<Plan>>,
+    pub choice: Option<Choice>,
+    pub answered_by: Option<Source>,
+    pub edited: Option<Arc<str>>,
+    /// How many pieces of live output were recorded.
+    pub outputs: u64,
+    pub ending: Option<Arc<Ending>>,
+}
+
+impl CallState {
+    pub fn id(&self) -> &CallId {
+        &self.request.call
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.stage == Stage::Ended
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Named by the model, not looked at yet.
+    Named,
+    Planned,
+    Asked,
+    /// Answered with yes, not queued yet: lasts for one event.
+    Answered,
+    Ready,
+    /// `job` is the sequence number of its `CallStarted`.
+    Running {
+        job: Seq,
+    },
+    /// The file changed under the question: planned again under this job.
+    Replanning {
+        job: Seq,
+    },
+    Ended,
+}
+
+/// One entry of the conversation as the model needs it, oldest first.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    Said(Arc<Message>),
+    Answered(Arc<Answer>),
+    /// The results of the calls of the answer before it, in the order of its calls.
+    Results(Vec<CallResult>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallResult {
+    pub request: Request,
+    pub ending: Arc<Ending>,
+}
+
+/// A prompt that waits for its turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Queued {
+    pub turn: u32,
+    pub message: Arc<Message>,
+}
+
+/// What the agent is saying right now: not yet an answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Utterance {
+    /// Sequence number of its first `Text`.
+    pub since: Option<Seq>,
+    pub text: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct State {
+    pub created: Arc<Created>,
+    /// The last event applied.
+    pub seq: Seq,
+    /// When it happened.
+    pub at: u64,
+    pub status: Status,
+    pub phase: Phase,
+    /// The current turn, or the last one when idle; 0 before the first.
+    pub turn: u32,
+    /// Answers the model gave in this turn.
+    pub round: u32,
+    /// Tries of the current model request: those that failed before anything came, and those that broke in the middle.
+    pub tries: Tries,
+    pub queue: VecDeque<Queued>,
+    /// The message the current turn answers.
+    pub prompt: Option<Arc<Message>>,
+    pub calls: Vec<CallState>,
+    /// After a restart in the middle of a turn: nothing starts until the user speaks.
+    pub suspended: bool,
+    pub utterance: Utterance,
+    pub history: Vec<Arc<Item>>,
+    pub artifacts: Vec<Artifact>,
+    /// What the user allowed for this session.
+    pub always: BTreeSet<String>,
+    /// Of the last answer; shown at the end of a turn.
+    pub usage: Option<Usage>,
+    /// Of all answers.
+    pub total: Usage,
+    pub trace: Option<String>,
+    /// The model that really answered, when the API names it.
+    pub model: Arc<str>,
+    pub workspace: Arc<str>,
+    /// Why the last turn failed, until the next one begins.
+    pub error: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tries {
+    pub failed: u32,
+    pub broken: u32,
+}
+
+impl State {
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Closed
+    }
+
+    /// Idle: the last turn is over and nothing is queued.
+    pub fn is_idle(&self) -> bool {
+        self.phase == Phase::Idle && self.queue.is_empty()
+    }
+
+    pub fn call(&self, id: &CallId) -> Option<&CallState> {
+        self.calls.iter().find(|call| call.id() == id)
+    }
+
+    /// The calls that wait for somebody's answer.
+    pub fn asked(&self) -> impl Iterator<Item = &CallState> {
+        self.calls.iter().filter(|call| call.stage == Stage::Asked)
+    }
+
+    /// Whether nothing can go on until somebody answers: some call is asked and every other one has ended.
+    pub fn waits_for_answers(&self) -> bool {
+        self.phase == Phase::Tools
+            && self.asked().next().is_some()
+            && self
+                .calls
+                .iter()
+                .all(|call| call.stage == Stage::Asked || call.is_over())
+    }
+
+    /// The id of the message that an event at `seq` is sent in.
+    pub fn message_id(&self, seq: Seq) -> MessageId {
+        format!("{}-{}", self.created.task, seq).into()
+    }
+}

@@ -1,0 +1,5 @@
+//! Bytes into HTTP requests and answers into bytes. Knows nothing of tasks, sockets or time.
+
+pub mod http1;
+pub mod sse;
+pub mod uri;
