@@ -1,12 +1,12 @@
-//! The server's side of HTTP/1.1: bytes into requests, answers into bytes. Knows no sockets and no time; it is handed a byte queue
-//! and says what it found in it.
+//! The server's side of HTTP/1.1: bytes into requests, answers into bytes. Knows no sockets and no time; it is handed a byte
+//! queue and says what it found in it.
 //!
 //! The reader is strict where leniency has been used to smuggle requests past a proxy: whatever two parsers could read in two
 //! ways is refused, and the connection with it, because nobody can say where the next request would begin. It keeps the head in
 //! the queue until it is whole (remembering how far it looked), then moves the body out as it arrives. Every verdict depends on
 //! the bytes alone and not on how the network cut them up, which is what the tests lean on.
 //!
-//! [`head`] finds, checks and parses a head; [`body`] undoes the framing of a body; [`answer`] writes.
+//! `head` finds, checks and parses a head; `body` undoes the framing of a body; `answer` writes.
 
 mod answer;
 mod body;
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn an_idle_reader_is_small() {
         assert!(
-            mem::size_of::<Reader>() <= 48,
+            mem::size_of::<Reader>() <= 32,
             "{}",
             mem::size_of::<Reader>()
         );

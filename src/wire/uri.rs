@@ -1,8 +1,8 @@
 //! Request targets, hosts and origins: text of a client's choosing into values that can be compared.
 //!
-//! Everything is decoded first and judged afterwards, so that no spelling (`%2e%2e`, `%2F`, upper case, a long IPv6 address) means
-//! something else to a route or an allow-list than it does here. A path never names a file: dot segments are refused, not
-//! resolved. An escaped slash is a slash.
+//! Everything is decoded first and judged afterwards, so that no spelling (`%2e%2e`, `%2F`, upper case, a long IPv6 address)
+//! means something else to a route or an allow-list than it does here. A path never names a file: dot segments are refused,
+//! not resolved. An escaped slash is a slash.
 
 // From `core`, because an address is a value: nothing here opens a socket.
 use ::core::net::Ipv6Addr;
@@ -67,8 +67,8 @@ pub fn target_of(text: &str) -> Result<Target, &'static str> {
     })
 }
 
-/// Splits `name`, `name:port`, `1.2.3.4:port` or `[::1]:port`. None if it is anything else: user info, blanks, an empty port, a name
-/// with letters no host has.
+/// Splits `name`, `name:port`, `1.2.3.4:port` or `[::1]:port`. None if it is anything else: user info, blanks, an empty
+/// port, a name with letters no host has.
 pub fn host_of(text: &str) -> Option<Authority> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
@@ -193,7 +193,9 @@ fn port_of(digits: &str) -> Option<u16> {
 mod tests {
     use super::*;
 
-    fn parts(text: &str) -> Result<(String, Vec<(String, String)>), &'static str> {
+    type Parts = (String, Vec<(String, String)>);
+
+    fn parts(text: &str) -> Result<Parts, &'static str> {
         target_of(text).map(|target| (target.path, target.query))
     }
 

@@ -1,5 +1,5 @@
-//! Answers into bytes. A whole answer is a head here and a body the caller queues as it is, shared and uncopied; a stream is a head
-//! and then frames, each inside a [`Framing`].
+//! Answers into bytes. A whole answer is a head here and a body the caller queues as it is, shared and uncopied; a stream is
+//! a head and then frames, each inside a [`Framing`].
 //!
 //! The status line always says HTTP/1.1, as the standard wants from a server that speaks it; what an HTTP/1.0 client cannot
 //! understand (chunks, a silent keep-alive) is not sent to it.

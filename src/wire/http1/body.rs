@@ -1,8 +1,8 @@
-//! The body of a request as it arrives: of a declared length, or in chunks. Bytes go from the queue into the body once and are not
-//! looked at again; only the lines between chunks are.
+//! The body of a request as it arrives: of a declared length, or in chunks. Bytes go from the queue into the body once and
+//! are not looked at again; only the lines between chunks are.
 //!
-//! The size is checked before the bytes are taken: a declared length by the head, a chunk's by its line. Memory follows what came,
-//! not what was announced, and never goes past the limit.
+//! The size is checked before the bytes are taken: a declared length by the head, a chunk's by its line. Memory follows what
+//! came, not what was announced, and never goes past the limit.
 
 use super::head::{line_end, refusal, section_end};
 use super::{Reject, bad};
@@ -98,7 +98,7 @@ impl Body {
                         rx.consume(2);
                         self.0 = Rest::ChunkLine { scanned: 0 };
                     }
-                    _ => return Err(bad("a chunk is longer than it says")),
+                    _ => return Err(bad("a chunk does not end where it says")),
                 },
                 Rest::Trailers { scanned } => {
                     let Some(end) = section_end(rx.as_slice(), scanned, limits)? else {
@@ -132,7 +132,7 @@ fn chunk_size(line: &[u8]) -> Result<u64, Reject> {
     let digits = line.iter().take_while(|b| b.is_ascii_hexdigit()).count();
     let (size, extension) = line.split_at(digits);
     if size.is_empty() || size.len() > 16 {
-        return Err(bad("the size of a chunk is not a hexadecimal number"));
+        return Err(bad("the size of a chunk is not 1 to 16 hexadecimal digits"));
     }
     if !is_extension(extension) {
         return Err(bad(
@@ -198,7 +198,8 @@ fn quoted(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Trailers are read to find the end of the request and then dropped, so none can pass for a header; they still have to be fields.
+/// Trailers are read to find the end of the request and then dropped, so none can pass for a header; they still have to be
+/// fields.
 fn check_trailers(bytes: &[u8], limits: &Limits) -> Result<(), Reject> {
     let mut fields = vec![httparse::EMPTY_HEADER; limits.head_fields];
     match httparse::parse_headers(bytes, &mut fields) {

@@ -82,7 +82,7 @@ pub(super) fn line_end(
             (b'\n', false) => return Err(bad("a line ends in LF without CR")),
             (_, true) => return Err(bad("a CR stands without LF")),
             (b'\r' | b'\t' | b' '..=b'~', false) => {}
-            (_, false) => return Err(bad("a byte outside printable ASCII in the head")),
+            (_, false) => return Err(bad("a byte that is not printable ASCII")),
         }
     }
     Ok(None)
@@ -139,8 +139,8 @@ pub(super) fn refusal(error: httparse::Error, bytes: &[u8]) -> Reject {
             message: "more header fields than this server takes",
         },
         Error::Version => version_refusal(bytes),
-        Error::HeaderName => bad("a header field has no proper name"),
-        Error::HeaderValue => bad("a header field has no proper value"),
+        Error::HeaderName => bad("a header line does not begin with a name and a colon"),
+        Error::HeaderValue => bad("the value of a header field is not text"),
         Error::NewLine | Error::Status | Error::Token => {
             bad("the request line is not `METHOD target HTTP/1.1`")
         }
@@ -171,7 +171,9 @@ fn host(headers: &Headers, version: Version) -> Result<Option<Authority>, Reject
         (Some(_), Some(_), _) => Err(bad("more than one Host")),
         (Some(host), None, _) => match uri::host_of(host) {
             Some(authority) => Ok(Some(authority)),
-            None => Err(bad("Host is not `name` or `name:port`")),
+            None => Err(bad(
+                "Host is not `name` or `name:port`, without anything else",
+            )),
         },
         (None, _, Version::Http11) => Err(bad("HTTP/1.1 needs a Host")),
         (None, _, Version::Http10) => Ok(None),
@@ -246,7 +248,7 @@ fn fixed(length: &str, limits: &Limits) -> Result<Body, Reject> {
     }
     let length: u64 = length
         .parse()
-        .map_err(|_| bad("Content-Length is not a number of this world"))?;
+        .map_err(|_| bad("Content-Length has too many digits"))?;
     match usize::try_from(length) {
         Ok(length) if length <= limits.body_bytes => Ok(Body::fixed(length)),
         _ => Err(super::body::TOO_LARGE),
