@@ -4,8 +4,12 @@
 pub struct Limits {
     /// Request line and header fields together. Real clients send under 2 KiB; more is refused with 431.
     pub head_bytes: usize,
-    /// Header fields in one head: more is refused with 431.
+    /// Header fields in one head: more is refused with 431. Query parameters in one target: more is refused with 414.
     pub head_fields: usize,
+    /// Empty lines before a request line. Some clients end a body with a stray one; more is refused with 400.
+    pub blank_lines: usize,
+    /// The line that opens a chunk: sixteen digits and an extension nobody reads; a longer one is refused with 400.
+    pub chunk_line_bytes: usize,
     /// Request body. Inline files come as base64, so megabytes are normal; more is refused with 413.
     pub body_bytes: usize,
     /// Open connections. Beyond it new ones wait in the kernel's backlog until one closes.
@@ -97,6 +101,8 @@ impl Default for Limits {
         Limits {
             head_bytes: 16 * KIB,
             head_fields: 64,
+            blank_lines: 4,
+            chunk_line_bytes: 256,
             body_bytes: 10 * MIB,
             connections: 20_000,
             head_ms: 10_000,
