@@ -5,6 +5,7 @@
 
 pub mod error;
 pub mod gemini;
+mod glob;
 pub mod history;
 pub mod script;
 pub mod stream;

@@ -754,7 +754,7 @@ mod tests {
         let before = parts(json!([{"text": "a"}]));
         let kind = |chunks: &[Value]| read(Asked::Prompt, chunks).1.unwrap_err().kind;
         assert_eq!(
-            kind(&[busy.clone()]),
+            kind(std::slice::from_ref(&busy)),
             ModelErrorKind::Busy { after_ms: None }
         );
         assert_eq!(kind(&[before.clone(), busy]), ModelErrorKind::BadStream);
