@@ -74,6 +74,13 @@ pub struct Limits {
     /// Bytes of one event in the model's stream, and of one whole answer.
     pub model_event_bytes: usize,
     pub model_answer_bytes: usize,
+    /// Body of an error answer from the model API; the rest is not read.
+    pub model_error_bytes: usize,
+    /// Each of the buffers of a model connection. Small, because there may be as many connections as model threads.
+    pub model_buffer_bytes: usize,
+    /// Model connections kept for the next request, and for how long.
+    pub model_idle: usize,
+    pub model_idle_ms: u64,
     /// A journal that could not be written is tried again after this time.
     pub store_retry_ms: u64,
     /// Live output recorded of one tool call; the rest is only in its result.
@@ -138,6 +145,10 @@ impl Default for Limits {
             model_silence_ms: 300_000,
             model_event_bytes: 32 * MIB,
             model_answer_bytes: 64 * MIB,
+            model_error_bytes: 64 * KIB,
+            model_buffer_bytes: 16 * KIB,
+            model_idle: 32,
+            model_idle_ms: 60_000,
             store_retry_ms: 1_000,
             live_bytes: MIB,
             result_chars: 40_000,
