@@ -1,1 +1,8 @@
 //! Written next.
+
+pub mod journal;
+pub mod lanes;
+pub mod log;
+pub mod peer;
+pub mod signals;
+pub mod sys;
