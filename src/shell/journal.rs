@@ -101,15 +101,13 @@ impl Journal {
     fn load(&mut self, task: &TaskId) -> Result<&mut Loaded, StoreError> {
         if !self.loaded.contains_key(task) {
             let (path, marker) = self.paths(task)?;
-            let open = match marker.exists() {
-                true => Openness::Open,
-                false => Openness::Settled,
-            };
             let leaving = self.leaving.remove(task).and_then(|log| log.upgrade());
             let log = match leaving {
                 Some(log) => log,
                 None => Arc::new(FileLog::open(path, marker)?),
             };
+            // Looked at under the lock: now nobody else changes it.
+            let open = log.openness();
             let loaded = Loaded {
                 log,
                 open,
@@ -344,7 +342,7 @@ fn failed(what: &str, path: &Path, error: &io::Error) -> StoreError {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "make it writable for this user"
         }
-        io::ErrorKind::NotFound => "nothing is there",
+        io::ErrorKind::NotFound => "it may have been moved or removed",
         _ if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => {
             "raise the limit on open files (ulimit -n)"
         }

@@ -65,7 +65,7 @@ pub struct Full;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
     Nothing,
-    Some,
+    Mail,
 }
 
 pub struct Lanes<M: Send + 'static> {
@@ -162,14 +162,14 @@ impl<M: Send + 'static> Lanes<M> {
             into.extend(self.taken.drain(..count));
             room -= count;
             if room == 0 && !self.taken.is_empty() {
-                return Left::Some;
+                return Left::Mail;
             }
             let mut mail = self.inbox.mail();
             if mail.waiting.is_empty() {
                 return Left::Nothing;
             }
             if room == 0 {
-                return Left::Some;
+                return Left::Mail;
             }
             std::mem::swap(&mut mail.waiting, &mut self.taken);
             drop(mail);
@@ -250,9 +250,12 @@ impl<M> Inbox<M> {
     }
 }
 
+type Work<M> = Box<dyn FnOnce(&Post<M>) + Send>;
+type Died<M> = Box<dyn FnOnce(String) -> M + Send>;
+
 struct Job<M> {
-    work: Box<dyn FnOnce(&Post<M>) + Send>,
-    died: Box<dyn FnOnce(String) -> M + Send>,
+    work: Work<M>,
+    died: Died<M>,
 }
 
 struct Queue<M> {
@@ -363,7 +366,7 @@ mod tests {
             let mut mail = Vec::new();
             while mail.len() < count {
                 self.woken.recv().expect("the lanes live");
-                while self.lanes.drain(max, &mut mail) == Left::Some {}
+                while self.lanes.drain(max, &mut mail) == Left::Mail {}
             }
             mail
         }
@@ -416,8 +419,8 @@ mod tests {
         });
         rig.until(|rig| rig.lanes.inbox.mail().waiting.len() == 3);
         let mut mail = Vec::new();
-        assert_eq!(rig.lanes.drain(0, &mut mail), Left::Some);
-        assert_eq!(rig.lanes.drain(2, &mut mail), Left::Some);
+        assert_eq!(rig.lanes.drain(0, &mut mail), Left::Mail);
+        assert_eq!(rig.lanes.drain(2, &mut mail), Left::Mail);
         assert_eq!(rig.lanes.drain(1, &mut mail), Left::Nothing);
         assert_eq!(mail, ["0", "1", "2"]);
     }

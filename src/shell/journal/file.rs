@@ -8,7 +8,7 @@
 //! lane and once per load; checking it here as well would make the loop wait for the length of a history.
 
 use super::{failed, private_file};
-use crate::core::store::{LogFile, StoreError};
+use crate::core::store::{LogFile, Openness, StoreError};
 use crate::task::record::Record;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
@@ -71,7 +71,11 @@ impl FileLog {
             )),
             other => failed("lock", &path, &other.into()),
         })?;
-        Ok(FileLog {
+        Ok(FileLog::over(file, path, marker))
+    }
+
+    fn over(file: File, path: PathBuf, marker: PathBuf) -> FileLog {
+        FileLog {
             path,
             marker,
             file,
@@ -81,7 +85,7 @@ impl FileLog {
             new_marker: AtomicBool::new(false),
             damaged: OnceLock::new(),
             unsynced: OnceLock::new(),
-        })
+        }
     }
 
     /// Whole lines, in one write. Only the loop calls this, so nobody else moves `end`.
@@ -105,6 +109,13 @@ impl FileLog {
         // A cut that fails as well is made up for by the next append, or by the next open.
         let _ = self.cut();
         Err(failed("write", &self.path, &error))
+    }
+
+    pub fn openness(&self) -> Openness {
+        match self.marker.exists() {
+            true => Openness::Open,
+            false => Openness::Settled,
+        }
     }
 
     /// Notes that the task is open, for the next start of a server.
@@ -288,5 +299,27 @@ fn sync_entry(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(dir) => File::open(dir)?.sync_all(),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The device that is always full also refuses to be cut and flushed: everything fails, and fails in order.
+    #[test]
+    fn a_disk_on_which_nothing_works_takes_nothing_and_admits_it() {
+        let path = Path::new("/dev/full");
+        let file = private_file(path, OpenOptions::new().read(true)).unwrap();
+        let log = FileLog::over(file, path.into(), "marker".into());
+        let full = log.append(b"line\n").unwrap_err();
+        assert!(full.message.contains("free some space"), "{full}");
+        let torn = log.append(b"line\n").unwrap_err();
+        assert!(torn.message.contains("could not repair"), "{torn}");
+        assert_eq!(log.len(), 0);
+        assert_eq!(log.page(0, 10).unwrap(), b"");
+        let unsynced = log.sync().unwrap_err();
+        assert!(unsynced.message.contains("could not flush"), "{unsynced}");
+        assert_eq!(log.sync(), Err(unsynced));
     }
 }
