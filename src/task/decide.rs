@@ -703,18 +703,32 @@ impl Deciding<'_> {
         if self.state.calls.is_empty() || self.state.waits_for_answers() || self.state.suspended {
             return;
         }
+        let interrupted = |message: &str| Ending::Error {
+            error: CallError::new(ErrorKind::Interrupted, message),
+        };
         let mut open = 0;
         for call in &self.state.calls {
+            let id = call.id().clone();
             match call.stage {
-                Stage::Running { .. } | Stage::Replanning { .. } => {
+                Stage::Ended => {}
+                Stage::Asked | Stage::Ready => open += 1,
+                Stage::Running { .. } => {
                     let message = "The server was stopped while this call was running. It may have \
                                    had effects; look before you run it again.";
-                    let error = CallError::new(ErrorKind::Interrupted, message);
-                    self.end_call(call.id().clone(), Ending::Error { error });
+                    self.end_call(id, interrupted(message));
                 }
-                Stage::Ended => {}
-                Stage::Named | Stage::Planned | Stage::Asked | Stage::Answered | Stage::Ready => {
+                // The crash may have torn a decision apart: the answer was kept, what follows from it was not.
+                Stage::Answered if call.choice == Some(Choice::Cancel) => {
+                    self.end_call(id, refused());
+                }
+                Stage::Answered => {
+                    self.push(Event::CallReady { call: id });
                     open += 1;
+                }
+                Stage::Named | Stage::Planned | Stage::Replanning { .. } => {
+                    let message = "The server was stopped before this call had begun. Nothing was \
+                                   changed; it can be made again.";
+                    self.end_call(id, interrupted(message));
                 }
             }
         }
