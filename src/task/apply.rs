@@ -247,6 +247,7 @@ impl State {
         if self.calls.is_empty() {
             return;
         }
+        self.paused = false;
         let unfinished = || {
             let message = "The call was interrupted before it ended.";
             Arc::new(Ending::Error {
