@@ -14,7 +14,7 @@ use crate::task::job::{
 use crate::task::message::Source;
 use crate::task::spec::{CallError, Choice, Ending, ErrorKind, Kind, Plan, ToolSpec, Verdict};
 use crate::task::state::{CallState, Item, Phase, Stage, State};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 #[derive(Clone, Debug)]
@@ -367,19 +367,7 @@ impl Deciding<'_> {
     }
 
     fn answered(&mut self, mut answer: Answer) {
-        let number = self.state.seq.0 + 1;
-        for (n, request) in answer.calls.iter_mut().enumerate() {
-            let own = || format!("{}_{}_{number}_{n}", request.name, self.state.at);
-            let id = request.api_id.clone().unwrap_or_else(own);
-            request.call = format!("{}__{id}", request.name).into();
-        }
-        // Ids given by the API need not be unique; ours are.
-        for n in 1..answer.calls.len() {
-            let (before, rest) = answer.calls.split_at_mut(n);
-            if before.iter().any(|other| other.call == rest[0].call) {
-                rest[0].call = format!("{}_{n}", rest[0].call).into();
-            }
-        }
+        self.name_calls(&mut answer.calls);
         answer.said_at = self.state.utterance.since;
         let calls: Vec<CallId> = answer
             .calls
@@ -391,6 +379,31 @@ impl Deciding<'_> {
         });
         if !calls.is_empty() {
             self.effect(Effect::Prepare { job, calls });
+        }
+    }
+
+    /// Gives every call an id that no other call of the task has. The API's ids need not be unique, and an answer meant for
+    /// an earlier call must not reach a later one.
+    fn name_calls(&self, calls: &mut [Request]) {
+        let earlier = self.state.history.iter().filter_map(|item| match &**item {
+            Item::Answered(answer) => Some(&answer.calls),
+            Item::Said(_) | Item::Dropped(_) | Item::Results(_) => None,
+        });
+        let mut taken: HashSet<CallId> = earlier
+            .flatten()
+            .map(|request| request.call.clone())
+            .collect();
+        let number = self.state.seq.0 + 1;
+        for (n, request) in calls.iter_mut().enumerate() {
+            let own = || format!("{}_{}_{number}_{n}", request.name, self.state.at);
+            let id = request.api_id.clone().unwrap_or_else(own);
+            let name = format!("{}__{id}", request.name);
+            request.call = name.as_str().into();
+            let mut copies = 1;
+            while !taken.insert(request.call.clone()) {
+                copies += 1;
+                request.call = format!("{name}_{copies}").into();
+            }
         }
     }
 
