@@ -102,7 +102,7 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
             if state.is_over() {
                 return Err(Refusal::Over);
             }
-            out.stop_everything();
+            out.stop_everything("[Operation Cancelled] The task cannot go on.");
             out.push(Event::Closed {
                 state: Final::Failed,
                 text: Some(text),
@@ -272,7 +272,7 @@ impl Deciding<'_> {
         if self.state.is_over() {
             return Err(Refusal::Over);
         }
-        self.stop_everything();
+        self.stop_everything("[Operation Cancelled] The task was canceled.");
         let text = "Task canceled by user request.".to_owned();
         self.push(Event::Closed {
             state: Final::Canceled,
@@ -282,7 +282,7 @@ impl Deciding<'_> {
     }
 
     /// Stops every job and ends every call that clients have been shown.
-    fn stop_everything(&mut self) {
+    fn stop_everything(&mut self, reason: &str) {
         match self.state.phase {
             Phase::Thinking { job } | Phase::Preparing { job } => self.effect(Effect::Stop { job }),
             Phase::Idle | Phase::Backoff { .. } | Phase::Tools | Phase::Closed => {}
@@ -295,9 +295,8 @@ impl Deciding<'_> {
                 }
                 Stage::Planned | Stage::Asked | Stage::Answered | Stage::Ready => {}
             }
-            let reason = "[Operation Cancelled] The task was canceled.".to_owned();
             let ending = Ending::Cancelled {
-                reason,
+                reason: reason.to_owned(),
                 output: String::new(),
             };
             self.end_call(call.id().clone(), ending);
@@ -313,26 +312,31 @@ impl Deciding<'_> {
         if self.state.phase == (Phase::Preparing { job }) {
             return self.prepared_batch(body);
         }
-        let of_call = |call: &&CallState| match call.stage {
-            Stage::Running { job: at } | Stage::Replanning { job: at } => at == job,
-            Stage::Named
-            | Stage::Planned
-            | Stage::Asked
-            | Stage::Answered
-            | Stage::Ready
-            | Stage::Ended => false,
-        };
-        // A note of a job that nobody waits for any more is dropped here.
-        if let Some(call) = self.state.calls.iter().find(of_call) {
+        for call in &self.state.calls {
             match call.stage {
-                Stage::Replanning { .. } => self.prepared_again(call, body),
-                _ => self.ran(call, body),
+                Stage::Running { job: at } if at == job => return self.ran(call, body),
+                Stage::Replanning { job: at } if at == job => {
+                    return self.prepared_again(call, body);
+                }
+                Stage::Named
+                | Stage::Planned
+                | Stage::Asked
+                | Stage::Answered
+                | Stage::Ready
+                | Stage::Running { .. }
+                | Stage::Replanning { .. }
+                | Stage::Ended => {}
             }
         }
+        // Nobody waits for this job any more: what it says is dropped.
     }
 
     fn heard(&mut self, body: NoteBody) {
         match body {
+            NoteBody::Thought {
+                subject,
+                description,
+            } if subject.is_empty() && description.is_empty() => {}
             NoteBody::Thought {
                 subject,
                 description,
@@ -343,6 +347,7 @@ impl Deciding<'_> {
                 });
             }
             NoteBody::Text(text) if text.is_empty() => {}
+            NoteBody::Cited(text) if text.trim().is_empty() => {}
             NoteBody::Text(text) => drop(self.push(Event::Text { text })),
             NoteBody::Cited(text) => drop(self.push(Event::Cited { text })),
             NoteBody::Produced {
@@ -462,7 +467,13 @@ impl Deciding<'_> {
         let mut results = match body {
             NoteBody::Prepared(results) => results.into_iter(),
             NoteBody::Died(message) => vec![Err(died(message)); self.state.calls.len()].into_iter(),
-            _ => return,
+            NoteBody::Thought { .. }
+            | NoteBody::Text(_)
+            | NoteBody::Cited(_)
+            | NoteBody::Produced { .. }
+            | NoteBody::Answered(_)
+            | NoteBody::Output(_)
+            | NoteBody::Ended(_) => return,
         };
         let mut planned = Vec::new();
         for call in &self.state.calls {
@@ -489,9 +500,18 @@ impl Deciding<'_> {
 
     fn prepared_again(&mut self, call: &CallState, body: NoteBody) {
         let result = match body {
-            NoteBody::Prepared(mut results) if results.len() == 1 => results.remove(0),
+            NoteBody::Prepared(results) => results
+                .into_iter()
+                .next()
+                .unwrap_or_else(|| Err(died("it was not looked at".to_owned()))),
             NoteBody::Died(message) => Err(died(message)),
-            _ => return,
+            NoteBody::Thought { .. }
+            | NoteBody::Text(_)
+            | NoteBody::Cited(_)
+            | NoteBody::Produced { .. }
+            | NoteBody::Answered(_)
+            | NoteBody::Output(_)
+            | NoteBody::Ended(_) => return,
         };
         match result {
             Ok(plan) => {
