@@ -103,6 +103,7 @@ impl State {
                 edited,
             } => {
                 self.paused = false;
+                self.go_on(record);
                 let state = self.call_mut(call);
                 state.choice = Some(*choice);
                 state.answered_by = Some(by.clone());
@@ -149,7 +150,10 @@ impl State {
                 self.suspended = true;
                 self.announce(record, TaskState::InputRequired, Some(text.clone()));
             }
-            Event::Resumed => self.suspended = false,
+            Event::Resumed => {
+                self.suspended = false;
+                self.go_on(record);
+            }
             Event::Closed { state, text } => {
                 self.keep_results();
                 self.keep_queue();
@@ -247,6 +251,7 @@ impl State {
         if self.calls.is_empty() {
             return;
         }
+        self.paused = false;
         let unfinished = || {
             let message = "The call was interrupted before it ended.";
             Arc::new(Ending::Error {
@@ -290,6 +295,13 @@ impl State {
         }
     }
 
+    /// Somebody answered: the task no longer waits for them. While another call runs it had not been waiting.
+    fn go_on(&mut self, record: &Record) {
+        if self.status.state != TaskState::Working {
+            self.announce(record, TaskState::Working, None);
+        }
+    }
+
     fn announce(&mut self, record: &Record, state: TaskState, text: Option<String>) {
         debug_assert!(
             self.status.state == state || self.status.state.may_become(state),
@@ -326,14 +338,16 @@ impl CallState {
     }
 }
 
-/// Whether an event announces a status: such events get strictly increasing times.
+/// Whether an event may announce a status: such events get strictly increasing times.
 fn announces(event: &Event) -> bool {
     match event {
         Event::TurnBegan { .. }
         | Event::Paused
         | Event::ResultsSent
         | Event::TurnEnded { .. }
+        | Event::CallAnswered { .. }
         | Event::Interrupted { .. }
+        | Event::Resumed
         | Event::Closed { .. } => true,
         Event::Answered { answer } => !answer.calls.is_empty(),
         Event::Created(_)
@@ -346,13 +360,11 @@ fn announces(event: &Event) -> bool {
         | Event::Retried
         | Event::CallPlanned { .. }
         | Event::CallAsked { .. }
-        | Event::CallAnswered { .. }
         | Event::CallReady { .. }
         | Event::CallStarted { .. }
         | Event::CallOutput { .. }
         | Event::CallEnded { .. }
         | Event::CallStale { .. }
-        | Event::Produced { .. }
-        | Event::Resumed => false,
+        | Event::Produced { .. } => false,
     }
 }

@@ -14,7 +14,7 @@ use crate::task::job::{
 use crate::task::message::Source;
 use crate::task::spec::{CallError, Choice, Ending, ErrorKind, Kind, Plan, ToolSpec, Verdict};
 use crate::task::state::{CallState, Item, Phase, Stage, State};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
             if state.is_over() {
                 return Err(Refusal::Over);
             }
-            out.stop_everything();
+            out.stop_everything("[Operation Cancelled] The task cannot go on.");
             out.push(Event::Closed {
                 state: Final::Failed,
                 text: Some(text),
@@ -272,7 +272,7 @@ impl Deciding<'_> {
         if self.state.is_over() {
             return Err(Refusal::Over);
         }
-        self.stop_everything();
+        self.stop_everything("[Operation Cancelled] The task was canceled.");
         let text = "Task canceled by user request.".to_owned();
         self.push(Event::Closed {
             state: Final::Canceled,
@@ -282,7 +282,7 @@ impl Deciding<'_> {
     }
 
     /// Stops every job and ends every call that clients have been shown.
-    fn stop_everything(&mut self) {
+    fn stop_everything(&mut self, reason: &str) {
         match self.state.phase {
             Phase::Thinking { job } | Phase::Preparing { job } => self.effect(Effect::Stop { job }),
             Phase::Idle | Phase::Backoff { .. } | Phase::Tools | Phase::Closed => {}
@@ -295,9 +295,8 @@ impl Deciding<'_> {
                 }
                 Stage::Planned | Stage::Asked | Stage::Answered | Stage::Ready => {}
             }
-            let reason = "[Operation Cancelled] The task was canceled.".to_owned();
             let ending = Ending::Cancelled {
-                reason,
+                reason: reason.to_owned(),
                 output: String::new(),
             };
             self.end_call(call.id().clone(), ending);
@@ -313,26 +312,31 @@ impl Deciding<'_> {
         if self.state.phase == (Phase::Preparing { job }) {
             return self.prepared_batch(body);
         }
-        let of_call = |call: &&CallState| match call.stage {
-            Stage::Running { job: at } | Stage::Replanning { job: at } => at == job,
-            Stage::Named
-            | Stage::Planned
-            | Stage::Asked
-            | Stage::Answered
-            | Stage::Ready
-            | Stage::Ended => false,
-        };
-        // A note of a job that nobody waits for any more is dropped here.
-        if let Some(call) = self.state.calls.iter().find(of_call) {
+        for call in &self.state.calls {
             match call.stage {
-                Stage::Replanning { .. } => self.prepared_again(call, body),
-                _ => self.ran(call, body),
+                Stage::Running { job: at } if at == job => return self.ran(call, body),
+                Stage::Replanning { job: at } if at == job => {
+                    return self.prepared_again(call, body);
+                }
+                Stage::Named
+                | Stage::Planned
+                | Stage::Asked
+                | Stage::Answered
+                | Stage::Ready
+                | Stage::Running { .. }
+                | Stage::Replanning { .. }
+                | Stage::Ended => {}
             }
         }
+        // Nobody waits for this job any more: what it says is dropped.
     }
 
     fn heard(&mut self, body: NoteBody) {
         match body {
+            NoteBody::Thought {
+                subject,
+                description,
+            } if subject.is_empty() && description.is_empty() => {}
             NoteBody::Thought {
                 subject,
                 description,
@@ -343,6 +347,7 @@ impl Deciding<'_> {
                 });
             }
             NoteBody::Text(text) if text.is_empty() => {}
+            NoteBody::Cited(text) if text.trim().is_empty() => {}
             NoteBody::Text(text) => drop(self.push(Event::Text { text })),
             NoteBody::Cited(text) => drop(self.push(Event::Cited { text })),
             NoteBody::Produced {
@@ -367,19 +372,7 @@ impl Deciding<'_> {
     }
 
     fn answered(&mut self, mut answer: Answer) {
-        let number = self.state.seq.0 + 1;
-        for (n, request) in answer.calls.iter_mut().enumerate() {
-            let own = || format!("{}_{}_{number}_{n}", request.name, self.state.at);
-            let id = request.api_id.clone().unwrap_or_else(own);
-            request.call = format!("{}__{id}", request.name).into();
-        }
-        // Ids given by the API need not be unique; ours are.
-        for n in 1..answer.calls.len() {
-            let (before, rest) = answer.calls.split_at_mut(n);
-            if before.iter().any(|other| other.call == rest[0].call) {
-                rest[0].call = format!("{}_{n}", rest[0].call).into();
-            }
-        }
+        self.name_calls(&mut answer.calls);
         answer.said_at = self.state.utterance.since;
         let calls: Vec<CallId> = answer
             .calls
@@ -391,6 +384,31 @@ impl Deciding<'_> {
         });
         if !calls.is_empty() {
             self.effect(Effect::Prepare { job, calls });
+        }
+    }
+
+    /// Gives every call an id that no other call of the task has. The API's ids need not be unique, and an answer meant for
+    /// an earlier call must not reach a later one.
+    fn name_calls(&self, calls: &mut [Request]) {
+        let earlier = self.state.history.iter().filter_map(|item| match &**item {
+            Item::Answered(answer) => Some(&answer.calls),
+            Item::Said(_) | Item::Dropped(_) | Item::Results(_) => None,
+        });
+        let mut taken: HashSet<CallId> = earlier
+            .flatten()
+            .map(|request| request.call.clone())
+            .collect();
+        let number = self.state.seq.0 + 1;
+        for (n, request) in calls.iter_mut().enumerate() {
+            let own = || format!("{}_{}_{number}_{n}", request.name, self.state.at);
+            let id = request.api_id.clone().unwrap_or_else(own);
+            let name = format!("{}__{id}", request.name);
+            request.call = name.as_str().into();
+            let mut copies = 1;
+            while !taken.insert(request.call.clone()) {
+                copies += 1;
+                request.call = format!("{name}_{copies}").into();
+            }
         }
     }
 
@@ -449,7 +467,13 @@ impl Deciding<'_> {
         let mut results = match body {
             NoteBody::Prepared(results) => results.into_iter(),
             NoteBody::Died(message) => vec![Err(died(message)); self.state.calls.len()].into_iter(),
-            _ => return,
+            NoteBody::Thought { .. }
+            | NoteBody::Text(_)
+            | NoteBody::Cited(_)
+            | NoteBody::Produced { .. }
+            | NoteBody::Answered(_)
+            | NoteBody::Output(_)
+            | NoteBody::Ended(_) => return,
         };
         let mut planned = Vec::new();
         for call in &self.state.calls {
@@ -476,9 +500,18 @@ impl Deciding<'_> {
 
     fn prepared_again(&mut self, call: &CallState, body: NoteBody) {
         let result = match body {
-            NoteBody::Prepared(mut results) if results.len() == 1 => results.remove(0),
+            NoteBody::Prepared(results) => results
+                .into_iter()
+                .next()
+                .unwrap_or_else(|| Err(died("it was not looked at".to_owned()))),
             NoteBody::Died(message) => Err(died(message)),
-            _ => return,
+            NoteBody::Thought { .. }
+            | NoteBody::Text(_)
+            | NoteBody::Cited(_)
+            | NoteBody::Produced { .. }
+            | NoteBody::Answered(_)
+            | NoteBody::Output(_)
+            | NoteBody::Ended(_) => return,
         };
         match result {
             Ok(plan) => {
@@ -703,18 +736,32 @@ impl Deciding<'_> {
         if self.state.calls.is_empty() || self.state.waits_for_answers() || self.state.suspended {
             return;
         }
+        let interrupted = |message: &str| Ending::Error {
+            error: CallError::new(ErrorKind::Interrupted, message),
+        };
         let mut open = 0;
         for call in &self.state.calls {
+            let id = call.id().clone();
             match call.stage {
-                Stage::Running { .. } | Stage::Replanning { .. } => {
+                Stage::Ended => {}
+                Stage::Asked | Stage::Ready => open += 1,
+                Stage::Running { .. } => {
                     let message = "The server was stopped while this call was running. It may have \
                                    had effects; look before you run it again.";
-                    let error = CallError::new(ErrorKind::Interrupted, message);
-                    self.end_call(call.id().clone(), Ending::Error { error });
+                    self.end_call(id, interrupted(message));
                 }
-                Stage::Ended => {}
-                Stage::Named | Stage::Planned | Stage::Asked | Stage::Answered | Stage::Ready => {
+                // The crash may have torn a decision apart: the answer was kept, what follows from it was not.
+                Stage::Answered if call.choice == Some(Choice::Cancel) => {
+                    self.end_call(id, refused());
+                }
+                Stage::Answered => {
+                    self.push(Event::CallReady { call: id });
                     open += 1;
+                }
+                Stage::Named | Stage::Planned | Stage::Replanning { .. } => {
+                    let message = "The server was stopped before this call had begun. Nothing was \
+                                   changed; it can be made again.";
+                    self.end_call(id, interrupted(message));
                 }
             }
         }

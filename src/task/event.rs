@@ -64,7 +64,7 @@ pub enum Event {
     CallAsked {
         call: CallId,
     },
-    /// Somebody answered. The first answer wins, so there is one per question.
+    /// Somebody answered. The first answer wins, so there is one per question. A task that waited works again.
     CallAnswered {
         call: CallId,
         choice: Choice,
@@ -113,7 +113,7 @@ pub enum Event {
     Interrupted {
         text: String,
     },
-    /// The user let an interrupted turn go on.
+    /// The user let an interrupted turn go on: the task works again.
     Resumed,
     /// The task is over for good.
     Closed {

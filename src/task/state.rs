@@ -53,15 +53,14 @@ impl TaskState {
     pub fn may_become(self, next: TaskState) -> bool {
         use TaskState::*;
         match self {
+            // Straight to input-required: the first message had nothing in it to work on.
             Submitted => matches!(next, Working | InputRequired | Failed | Canceled | Rejected),
             Working => matches!(
                 next,
                 InputRequired | AuthRequired | Completed | Failed | Canceled | Rejected
             ),
-            InputRequired | AuthRequired => matches!(
-                next,
-                Working | InputRequired | Completed | Failed | Canceled
-            ),
+            InputRequired => matches!(next, Working | Completed | Failed | Canceled),
+            AuthRequired => matches!(next, Working | InputRequired | Failed | Canceled),
             Completed | Failed | Canceled | Rejected => false,
         }
     }
