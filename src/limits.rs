@@ -162,3 +162,6 @@ impl Default for Limits {
         }
     }
 }
+
+/// Characters of a context id that a client chose: it is a key of ours and is shown to people; longer ones are refused.
+pub const CONTEXT_ID_CHARS: usize = 128;
