@@ -1,1 +1,3 @@
 //! Written next.
+
+pub mod children;
