@@ -89,7 +89,11 @@ pub struct Limits {
     pub result_chars: usize,
     /// Output kept of one command; the newest wins.
     pub output_bytes: usize,
-    /// A command that prints nothing for this long is ended.
+    /// Between two pieces of a command's live output; the first comes at once.
+    pub live_ms: u64,
+    /// What a command has printed is read for at most this long after its end, even if a program it left behind keeps printing.
+    pub drain_ms: u64,
+    /// A command that prints nothing for this long is ended; 0 is never.
     pub shell_silence_ms: u64,
     /// Between TERM and KILL for a process group.
     pub kill_ms: u64,
@@ -97,6 +101,8 @@ pub struct Limits {
     pub file_bytes: u64,
     pub file_lines: usize,
     pub line_chars: usize,
+    /// Steps spent on finding a small diff; beyond it what is left is shown as replaced.
+    pub diff_steps: usize,
     /// Shutting down: time for streams and jobs to end.
     pub shutdown_ms: u64,
 }
@@ -153,11 +159,14 @@ impl Default for Limits {
             live_bytes: MIB,
             result_chars: 40_000,
             output_bytes: 16 * MIB,
+            live_ms: 100,
+            drain_ms: 250,
             shell_silence_ms: 300_000,
             kill_ms: 2_000,
             file_bytes: 20 * MIB as u64,
             file_lines: 2_000,
             line_chars: 2_000,
+            diff_steps: 20_000_000,
             shutdown_ms: 5_000,
         }
     }
