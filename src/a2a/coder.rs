@@ -86,7 +86,8 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, tools: &Tools) -> Option<
         | Event::Prompted { .. }
         | Event::Retracted { .. }
         | Event::BackedOff { .. }
-        | Event::Retried { .. }
+        | Event::Retried
+        | Event::CallStale { .. }
         | Event::Resumed => None,
     }
 }

@@ -32,7 +32,7 @@ pub use gemini::{all_metadata, created, health, metadata};
 pub use tools::Tools;
 
 use crate::base::Shared;
-use crate::base::http::{Method, Request};
+use crate::base::http::{Method, Request, Response};
 use crate::base::id::ContextId;
 use crate::task::call::Call;
 use crate::task::fault::{Fault, FaultKind};
@@ -48,6 +48,22 @@ pub struct Body {
     pub open: Shared,
     /// The same frame when its stream ends with it; only for events a stream can end with.
     pub closing: Option<Shared>,
+}
+
+impl Body {
+    /// The frame for a stream that goes on after it, or ends with it.
+    pub fn frame(&self, last: bool) -> &Shared {
+        if last {
+            self.closing.as_ref().unwrap_or(&self.open)
+        } else {
+            &self.open
+        }
+    }
+
+    /// What it takes of memory.
+    pub fn size(&self) -> usize {
+        self.open.len() + self.closing.as_ref().map_or(0, |closing| closing.len())
+    }
 }
 
 /// What a request asks for, and how it wants its answer.
@@ -144,6 +160,11 @@ pub fn message(view: View, message: &Message, context: &ContextId) -> Vec<u8> {
     match view.writer {
         Writer::V03 => v03::message(message, context),
     }
+}
+
+/// The whole answer to a request that succeeded with this result.
+pub fn result(form: &Form, result: &[u8]) -> Response {
+    Response::json(200, [&prefix(form), result, suffix(form)].concat())
 }
 
 #[cfg(test)]

@@ -36,7 +36,9 @@ fn messages(state: &State) -> Vec<Cow<'_, Message>> {
     let mut all = Vec::new();
     for item in &state.history {
         match item.as_ref() {
-            Item::Said(message) => all.push(Cow::Borrowed(message.as_ref())),
+            Item::Said(message) | Item::Dropped(message) => {
+                all.push(Cow::Borrowed(message.as_ref()));
+            }
             Item::Answered(answer) => {
                 let text = answer.text();
                 if !text.is_empty() {
@@ -79,7 +81,7 @@ fn artifacts(state: &State) -> Vec<Cow<'_, Artifact>> {
     let mut turns: Vec<Vec<String>> = Vec::new();
     for item in &state.history {
         match item.as_ref() {
-            Item::Said(_) => turns.push(Vec::new()),
+            Item::Said(_) | Item::Dropped(_) => turns.push(Vec::new()),
             Item::Answered(answer) => {
                 if let Some(said) = turns.last_mut() {
                     said.push(answer.text());

@@ -48,8 +48,8 @@ pub fn contents(history: &[Arc<Item>], scene: &Scene) -> Vec<Value> {
                 turns.push(Speaker::Model, answer.parts.clone());
                 turns.push(Speaker::User, responses(answer, &history[i + 1..]));
             }
-            // Written with the answer they belong to.
-            Item::Results(_) => {}
+            // Results are written with the answer they belong to; a dropped prompt is not for the model.
+            Item::Results(_) | Item::Dropped(_) => {}
         }
     }
     turns.sign();
@@ -149,7 +149,7 @@ fn responses(answer: &Answer, later: &[Arc<Item>]) -> Vec<Value> {
         .take_while(|item| !matches!(item.as_ref(), Item::Answered(_)))
         .filter_map(|item| match item.as_ref() {
             Item::Results(results) => Some(results),
-            Item::Said(_) | Item::Answered(_) => None,
+            Item::Said(_) | Item::Dropped(_) | Item::Answered(_) => None,
         })
         .flatten()
         .collect();

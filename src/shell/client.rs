@@ -246,7 +246,7 @@ fn rest(time: Duration, cancel: &Cancel) {
 fn asked(think: &Think) -> Asked {
     match think.history.last().map(AsRef::as_ref) {
         Some(Item::Results(_)) => Asked::Results,
-        Some(Item::Said(_) | Item::Answered(_)) | None => Asked::Prompt,
+        Some(Item::Said(_) | Item::Dropped(_) | Item::Answered(_)) | None => Asked::Prompt,
     }
 }
 

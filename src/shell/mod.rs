@@ -3,9 +3,12 @@
 
 pub mod children;
 pub mod client;
+pub mod jobs;
 pub mod journal;
 pub mod lanes;
 pub mod log;
 pub mod peer;
+pub mod server;
 pub mod signals;
+pub mod start;
 pub mod sys;
