@@ -136,7 +136,7 @@ impl<'a> Shown<'a, '_> {
     /// A change of state that no stream ends with.
     fn passing(&self) -> StatusUpdate<'a> {
         StatusUpdate {
-            state: self.state.status.state,
+            state: self.state.told,
             at: self.record.at,
             message: None,
             metadata: Metadata::of(CoderKind::StateChange, self.state).encode(),
@@ -169,7 +169,7 @@ impl<'a> Shown<'a, '_> {
 
     fn status(&self, since: Seq, piece: Piece<'a>, metadata: Metadata<'_>) -> Frame<'a> {
         Frame::Status(StatusUpdate {
-            state: self.state.status.state,
+            state: self.state.told,
             at: self.record.at,
             message: Some(AgentMessage { since, piece }),
             metadata: metadata.encode(),

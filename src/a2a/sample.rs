@@ -7,7 +7,7 @@ use crate::task::event::{self, Created, Event, Lifecycle, Profile, Protocol, Usa
 use crate::task::message::{Message, Part, Role};
 use crate::task::record::Record;
 use crate::task::spec::{Kind, Plan, Question, ToolSpec, Verdict};
-use crate::task::state::{CallState, Phase, Stage, State, Status, TaskState, Tries, Utterance};
+use crate::task::state::{CallState, Phase, Stage, State, Status, TaskState, Utterance};
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -61,13 +61,15 @@ pub fn state() -> State {
             text: None,
             seq: Seq(9),
         },
+        told: TaskState::Working,
         phase: Phase::Thinking { job: Seq(3) },
         turn: 1,
         round: 0,
-        tries: Tries::default(),
+        tries: Default::default(),
         queue: VecDeque::new(),
         prompt: None,
         calls: Vec::new(),
+        paused: false,
         suspended: false,
         utterance: Utterance::default(),
         history: Vec::new(),
@@ -117,6 +119,7 @@ pub fn call(name: &str, args: Value, question: Option<Question>) -> CallState {
         edited: None,
         outputs: 0,
         ending: None,
+        stale: 0,
     }
 }
 

@@ -218,7 +218,7 @@ fn a_call_from_plan_to_start() {
         )
     );
 
-    state.status.state = TaskState::InputRequired;
+    state.told = TaskState::InputRequired;
     state.calls[0].choice = Some(Choice::ProceedOnce);
     waiting["outcome"] = json!("proceed_once");
     let answer = Event::CallAnswered {
