@@ -1,0 +1,112 @@
+//! Measures the release binary, and on request the reference server's npm release beside it, in one table.
+//!
+//! ```text
+//! scripts/bench                    ours
+//! scripts/bench --peer             ours and the reference server, with the ratios we hold ourselves to
+//! scripts/bench --peer-only        the reference server alone
+//! scripts/bench --quick …          small numbers: does everything work?
+//! ```
+//!
+//! The file is not called `main.rs`, which cargo would also take for an integration test.
+//!
+//! Three processes share the machine: the server, the fake model and this generator. The fake is this program under a hidden
+//! verb, so that its CPU time is not the generator's and not the server's; the generator is one thread on one poll
+//! (`swarm.rs`), because a thread per client would measure the scheduler. Server CPU and memory are read from `/proc`, so
+//! they hold whatever else runs; rates and latencies are only comparable within one run. The row about the rig itself says how
+//! far it is from being the limit.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod measure;
+mod process;
+mod report;
+mod subject;
+mod swarm;
+
+use measure::{Plan, measure};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use subject::{Model, Subject};
+
+#[derive(Default)]
+struct Options {
+    /// The folder the npm release is installed in.
+    peer: Option<PathBuf>,
+    only: Option<Only>,
+    quick: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Only {
+    Peer,
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.first().is_some_and(|arg| arg == subject::FAKE_VERB) {
+        subject::be_the_model();
+        return ExitCode::SUCCESS;
+    }
+    // `cargo test --all-targets` starts benchmarks without this word; nothing is to be measured then.
+    if !args.iter().any(|arg| arg == "--bench") {
+        return ExitCode::SUCCESS;
+    }
+    let options = match options(&args) {
+        Ok(options) => options,
+        Err(wrong) => {
+            eprintln!("{wrong}\nusage: load [--peer DIR] [--peer-only] [--quick]");
+            return ExitCode::from(2);
+        }
+    };
+    match run(&options) {
+        Ok(report::Verdict::Met) => ExitCode::SUCCESS,
+        Ok(report::Verdict::Missed) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("the measurement failed: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn options(args: &[String]) -> Result<Options, String> {
+    let mut options = Options::default();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--bench" => {}
+            "--peer" => {
+                let dir = args
+                    .next()
+                    .ok_or("--peer needs the folder it is installed in")?;
+                options.peer = Some(dir.into());
+            }
+            "--peer-only" => options.only = Some(Only::Peer),
+            "--quick" => options.quick = true,
+            _ => return Err(format!("unknown argument {arg}")),
+        }
+    }
+    if options.only == Some(Only::Peer) && options.peer.is_none() {
+        return Err("--peer-only needs --peer DIR".into());
+    }
+    Ok(options)
+}
+
+fn run(options: &Options) -> std::io::Result<report::Verdict> {
+    let model = Model::start()?;
+    let rig = measure::ceiling(&model)?;
+    let plans = if options.quick {
+        Plan::quick()
+    } else {
+        Plan::full()
+    };
+    let ours = match options.only {
+        Some(Only::Peer) => None,
+        None => Some(measure(&Subject::Ours, &model, &plans.ours)?),
+    };
+    let peer = match &options.peer {
+        Some(dir) => Some(measure(&Subject::Peer(dir.clone()), &model, &plans.peer)?),
+        None => None,
+    };
+    Ok(report::print(&rig, ours.as_ref(), peer.as_ref()))
+}

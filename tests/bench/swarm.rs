@@ -1,0 +1,223 @@
+//! Many clients on one thread: a poll over any number of connections, each with one request under way.
+//!
+//! Events of streamed text are not parsed, only searched for their stamps: the generator must stay cheaper than what it
+//! measures. A chunk counts only if it is the next one of its stream, so a lost, repeated or reordered chunk shows.
+
+use crate::support::http::{Message, Side};
+use crate::support::sse::Sse;
+use crate::support::stamp;
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// Silence of a whole swarm after which a measurement is given up.
+const SILENCE: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lags {
+    Keep,
+    Ignore,
+}
+
+pub struct Swarm {
+    poll: Poll,
+    events: Events,
+    lines: Vec<Line>,
+    lags: Lags,
+    buffer: Vec<u8>,
+    touched: Vec<usize>,
+}
+
+/// One connection and what has come over it.
+pub struct Line {
+    stream: TcpStream,
+    message: Message,
+    sse: Sse,
+    /// Events of the present answer.
+    pub events: u64,
+    /// Chunks of the present answer, in order and without a gap.
+    pub chunks: u64,
+    pub is_final: bool,
+    pub lags_us: Vec<f64>,
+    pub broken: Option<String>,
+}
+
+impl Line {
+    /// The present answer has come to its end, good or bad.
+    pub fn is_over(&self) -> bool {
+        self.message.is_done() || self.broken.is_some()
+    }
+
+    /// A streamed turn with every chunk and a final event.
+    pub fn is_complete(&self, chunks: u64) -> bool {
+        self.broken.is_none() && self.chunks == chunks && self.is_final
+    }
+
+    pub fn status(&self) -> u16 {
+        self.message.head().map_or(0, |head| head.status())
+    }
+
+    fn send(&mut self, request: &[u8]) -> io::Result<()> {
+        let mut unused = vec![];
+        self.message
+            .restart(Side::Response, &mut unused)
+            .map_err(io::Error::other)?;
+        (self.events, self.chunks, self.is_final) = (0, 0, false);
+        // Requests are small and the socket is idle: the kernel takes all of it, or something is badly wrong.
+        match self.stream.write(request)? {
+            all if all == request.len() => Ok(()),
+            some => Err(io::Error::other(format!(
+                "{some} of {} bytes sent",
+                request.len()
+            ))),
+        }
+    }
+
+    /// Reads until there is nothing more for now.
+    fn receive(&mut self, buffer: &mut [u8], lags: Lags) -> Result<(), String> {
+        loop {
+            match self.stream.read(buffer) {
+                Ok(0) => return self.message.close(),
+                Ok(count) => self.take(&buffer[..count], lags)?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8], lags: Lags) -> Result<(), String> {
+        self.message.feed(bytes, self.sse.input())?;
+        if !self
+            .message
+            .head()
+            .is_some_and(|head| head.is_event_stream())
+        {
+            self.sse.input().clear();
+            return Ok(());
+        }
+        let now = stamp::now_ns();
+        let (events, chunks, is_final) = (&mut self.events, &mut self.chunks, &mut self.is_final);
+        let lags_us = &mut self.lags_us;
+        self.sse.drain(|frame| {
+            *events += 1;
+            let mut stamped = false;
+            for stamp in stamp::find(&frame.data) {
+                stamped = true;
+                if stamp.index == *chunks {
+                    *chunks += 1;
+                    if lags == Lags::Keep {
+                        lags_us.push(now.saturating_sub(stamp.written_ns) as f64 / 1e3);
+                    }
+                }
+            }
+            *is_final |= !stamped && frame.data.contains("\"final\":true");
+        })
+    }
+}
+
+impl Swarm {
+    pub fn new(lags: Lags) -> io::Result<Swarm> {
+        Ok(Swarm {
+            poll: Poll::new()?,
+            events: Events::with_capacity(1024),
+            lines: vec![],
+            lags,
+            buffer: vec![0; 256 * 1024],
+            touched: vec![],
+        })
+    }
+
+    /// Opens so many further connections.
+    pub fn connect(&mut self, address: SocketAddr, count: usize) -> io::Result<()> {
+        for _ in 0..count {
+            let stream = std::net::TcpStream::connect_timeout(&address, SILENCE)?;
+            stream.set_nodelay(true)?;
+            stream.set_nonblocking(true)?;
+            let mut stream = TcpStream::from_std(stream);
+            let token = Token(self.lines.len());
+            self.poll
+                .registry()
+                .register(&mut stream, token, Interest::READABLE)?;
+            self.lines.push(Line {
+                stream,
+                message: Message::new(Side::Response),
+                sse: Sse::default(),
+                events: 0,
+                chunks: 0,
+                is_final: false,
+                lags_us: vec![],
+                broken: None,
+            });
+        }
+        Ok(())
+    }
+
+    pub fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
+    /// Sends the next request on one connection.
+    pub fn send(&mut self, line: usize, request: &[u8]) {
+        let line = &mut self.lines[line];
+        if let Err(error) = line.send(request) {
+            line.broken = Some(error.to_string());
+        }
+    }
+
+    /// Waits for something to arrive, takes it, and says on which connections.
+    pub fn pump(&mut self, wait: Duration) -> io::Result<&[usize]> {
+        self.touched.clear();
+        match self.poll.poll(&mut self.events, Some(wait)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(&self.touched),
+            other => other?,
+        }
+        for event in &self.events {
+            let number = event.token().0;
+            let line = &mut self.lines[number];
+            if let Err(error) = line.receive(&mut self.buffer, self.lags) {
+                line.broken.get_or_insert(error);
+            }
+            self.touched.push(number);
+        }
+        Ok(&self.touched)
+    }
+
+    /// Goes on until `enough` holds for every connection; gives up when nothing at all comes for a long time.
+    pub fn run(&mut self, enough: impl Fn(&Line) -> bool) -> io::Result<()> {
+        let mut waiting: Vec<bool> = self.lines.iter().map(|line| !enough(line)).collect();
+        let mut left = waiting.iter().filter(|waits| **waits).count();
+        let mut last = Instant::now();
+        while left > 0 {
+            let touched = self.pump(Duration::from_millis(500))?.to_vec();
+            if !touched.is_empty() {
+                last = Instant::now();
+            } else if last.elapsed() > SILENCE {
+                return Err(io::Error::other(format!(
+                    "{left} clients got nothing for {SILENCE:?}"
+                )));
+            }
+            for number in touched {
+                if waiting[number] && enough(&self.lines[number]) {
+                    waiting[number] = false;
+                    left -= 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What went wrong, most telling first.
+    pub fn complaint(&self, chunks: u64) -> Option<String> {
+        let short = self.lines.iter().find(|line| !line.is_complete(chunks))?;
+        Some(short.broken.clone().unwrap_or_else(|| {
+            format!(
+                "HTTP {}, {} of {chunks} chunks",
+                short.status(),
+                short.chunks
+            )
+        }))
+    }
+}

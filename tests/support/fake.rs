@@ -1,0 +1,596 @@
+//! The model API over HTTP on loopback, with as many threads as callers. What it answers is in the prompt ([`super::script`]).
+//!
+//! It counts what happens to its streams and keeps every request, because what a server sends to the model (history,
+//! headers, retries) is half of what there is to test. A benchmark asks it to forget requests, and reaches it from another
+//! process: `GET /_counters`, `POST /_release`.
+
+use super::http::{Head, Message, Side};
+use super::script::{self, Answer, Call, Item};
+use super::stamp;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What has happened to the requests for streamed answers so far; `requests` counts all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub requests: u64,
+    pub open: u64,
+    pub finished: u64,
+    /// Streams whose caller went away, or that were cut on purpose.
+    pub broken: u64,
+}
+
+/// One request as it came.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    pub head: Head,
+    pub body: Value,
+}
+
+impl Recorded {
+    /// `streamGenerateContent`, `countTokens`, ….
+    pub fn verb(&self) -> &str {
+        verb(&self.head)
+    }
+
+    /// Roles of the history, oldest first.
+    pub fn roles(&self) -> Vec<&str> {
+        let contents = self.body["contents"].as_array();
+        contents
+            .into_iter()
+            .flatten()
+            .filter_map(|c| c["role"].as_str())
+            .collect()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    Keep,
+    Forget,
+}
+
+pub struct FakeGemini {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    memory: Memory,
+    state: Mutex<State>,
+    /// Rung when the model is released.
+    bell: Condvar,
+    stopping: AtomicBool,
+    requests: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    counters: Counters,
+    recorded: Vec<Recorded>,
+    /// How often a script that begins with an error was asked for.
+    attempts: HashMap<String, u64>,
+    /// Holds passed, and holds that may be passed.
+    held: u64,
+    released: u64,
+}
+
+impl FakeGemini {
+    pub fn start() -> FakeGemini {
+        FakeGemini::with(Memory::Keep)
+    }
+
+    pub fn with(memory: Memory) -> FakeGemini {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port for the fake model");
+        let address = listener.local_addr().expect("the fake model's address");
+        let shared = Arc::new(Shared {
+            memory,
+            state: Mutex::default(),
+            bell: Condvar::new(),
+            stopping: AtomicBool::new(false),
+            requests: AtomicU64::new(0),
+        });
+        let accepting = shared.clone();
+        thread::spawn(move || accept(listener, accepting));
+        FakeGemini { address, shared }
+    }
+
+    /// What `GOOGLE_GEMINI_BASE_URL` is set to.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.shared.counters()
+    }
+
+    /// Every request so far, oldest first.
+    pub fn requests(&self) -> Vec<Recorded> {
+        self.shared.lock().recorded.clone()
+    }
+
+    /// The requests that asked for a streamed answer.
+    pub fn turns(&self) -> Vec<Recorded> {
+        let mut all = self.requests();
+        all.retain(|request| request.verb() == "streamGenerateContent");
+        all
+    }
+
+    /// How many answers have reached a `HOLD` so far, released or not.
+    pub fn held(&self) -> u64 {
+        self.shared.lock().held
+    }
+
+    /// Lets one answer pass its `HOLD`, also one that gets there later.
+    pub fn release(&self) {
+        self.shared.release();
+    }
+}
+
+impl Drop for FakeGemini {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::Release);
+        // The accepting thread waits for a connection: give it one, so that it looks at the flag.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .expect("no thread of the fake panics while it holds this lock")
+    }
+
+    fn counters(&self) -> Counters {
+        Counters {
+            requests: self.requests.load(Ordering::Relaxed),
+            ..self.lock().counters
+        }
+    }
+
+    fn release(&self) {
+        self.lock().released += 1;
+        self.bell.notify_all();
+    }
+
+    /// Waits at a hold, until released or until the caller has gone.
+    fn hold(&self, caller: &TcpStream) -> io::Result<()> {
+        let mut state = self.lock();
+        state.held += 1;
+        while state.released == 0 {
+            let (woken, _) = self
+                .bell
+                .wait_timeout(state, Duration::from_millis(20))
+                .expect("no thread of the fake panics while it holds this lock");
+            state = woken;
+            if is_gone(caller) {
+                return Err(gone());
+            }
+        }
+        state.released -= 1;
+        Ok(())
+    }
+}
+
+fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    for stream in listener.incoming().flatten() {
+        if shared.stopping.load(Ordering::Acquire) {
+            return;
+        }
+        let shared = shared.clone();
+        let serving = thread::Builder::new().stack_size(256 * 1024);
+        // A caller that breaks off ends its thread; what it did to the stream has been counted.
+        serving
+            .spawn(move || {
+                let _ = serve(&shared, stream);
+            })
+            .expect("a thread for a caller of the fake model");
+    }
+}
+
+fn serve(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut message = Message::new(Side::Request);
+    let mut body = vec![];
+    let mut bytes = vec![0; 64 * 1024];
+    loop {
+        while !message.is_done() {
+            let count = stream.read(&mut bytes)?;
+            if count == 0 {
+                return Ok(());
+            }
+            message
+                .feed(&bytes[..count], &mut body)
+                .map_err(io::Error::other)?;
+        }
+        let head = message.head().cloned().unwrap_or_default();
+        let whole = std::mem::take(&mut body);
+        answer(shared, &head, &whole, &mut stream)?;
+        if head.closes() {
+            return Ok(());
+        }
+        message
+            .restart(Side::Request, &mut body)
+            .map_err(io::Error::other)?;
+    }
+}
+
+fn verb(head: &Head) -> &str {
+    let path = head.target().split('?').next().unwrap_or("");
+    path.rsplit(':').next().unwrap_or("")
+}
+
+fn answer(shared: &Shared, head: &Head, body: &[u8], out: &mut TcpStream) -> io::Result<()> {
+    match head.target() {
+        "/_counters" => {
+            let now = shared.counters();
+            return send(
+                out,
+                "200 OK",
+                &json!({
+                    "requests": now.requests, "open": now.open,
+                    "finished": now.finished, "broken": now.broken,
+                    "held": shared.lock().held,
+                }),
+            );
+        }
+        "/_release" => {
+            shared.release();
+            return send(out, "200 OK", &json!({}));
+        }
+        _ => {}
+    }
+    let number = shared.requests.fetch_add(1, Ordering::Relaxed) + 1;
+    let request: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    let chunk = Chunk::new(head, number, body.len());
+    if shared.memory == Memory::Keep {
+        let recorded = Recorded {
+            head: head.clone(),
+            body: request.clone(),
+        };
+        shared.lock().recorded.push(recorded);
+    }
+    match (head.method(), verb(head)) {
+        ("POST", "streamGenerateContent") => {
+            shared.lock().counters.open += 1;
+            let result = stream(shared, &request, &chunk, out);
+            let counters = &mut shared.lock().counters;
+            counters.open -= 1;
+            match &result {
+                Ok(()) => counters.finished += 1,
+                Err(_) => counters.broken += 1,
+            }
+            result
+        }
+        ("POST", "generateContent") => {
+            let text = match schema(&request) {
+                Some(schema) => example(schema).to_string(),
+                None => "Done.".into(),
+            };
+            send(
+                out,
+                "200 OK",
+                &chunk.json(json!([{ "text": text }]), Some("STOP")),
+            )
+        }
+        ("POST", "countTokens") => send(out, "200 OK", &json!({ "totalTokens": body.len() / 4 })),
+        ("POST", "embedContent") => send(
+            out,
+            "200 OK",
+            &json!({ "embedding": { "values": [0.1, 0.2, 0.3] } }),
+        ),
+        _ => send(out, "404 Not Found", &error(404)),
+    }
+}
+
+fn send(out: &mut TcpStream, status: &str, body: &Value) -> io::Result<()> {
+    let body = body.to_string();
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    );
+    out.write_all((head + &body).as_bytes())
+}
+
+fn error(code: u16) -> Value {
+    let status = match code {
+        400 => "INVALID_ARGUMENT",
+        403 => "PERMISSION_DENIED",
+        404 => "NOT_FOUND",
+        429 => "RESOURCE_EXHAUSTED",
+        503 => "UNAVAILABLE",
+        _ => "INTERNAL",
+    };
+    json!({ "error": { "code": code, "message": format!("fake error {code}"), "status": status } })
+}
+
+/// The schema an answer must fit, if the request has one.
+fn schema(request: &Value) -> Option<&Value> {
+    let config = &request["generationConfig"];
+    config
+        .get("responseJsonSchema")
+        .or_else(|| config.get("responseSchema"))
+}
+
+/// Some value of that schema.
+fn example(schema: &Value) -> Value {
+    if let Some(choices) = schema["enum"].as_array() {
+        // Asked who speaks next, the model says: the user. Otherwise it would be asked to go on for ever.
+        let user = choices.iter().find(|choice| *choice == "user");
+        return user.or(choices.first()).cloned().unwrap_or_default();
+    }
+    match schema["type"]
+        .as_str()
+        .unwrap_or("object")
+        .to_ascii_lowercase()
+        .as_str()
+    {
+        "string" => json!("fake"),
+        "number" | "integer" => json!(0),
+        "boolean" => json!(false),
+        "array" => json!([]),
+        _ => {
+            let properties = schema["properties"].as_object();
+            properties
+                .into_iter()
+                .flatten()
+                .map(|(name, of)| (name.clone(), example(of)))
+                .collect()
+        }
+    }
+}
+
+/// What every chunk of one answer repeats.
+struct Chunk {
+    model: String,
+    id: String,
+    number: u64,
+    prompt_tokens: usize,
+}
+
+impl Chunk {
+    fn new(head: &Head, number: u64, bytes: usize) -> Chunk {
+        let path = head.target().split("/models/").nth(1).unwrap_or("");
+        let model = path.split(':').next().unwrap_or("").to_string();
+        Chunk {
+            model,
+            id: format!("fake-{number}"),
+            number,
+            prompt_tokens: bytes / 4,
+        }
+    }
+
+    fn json(&self, parts: Value, finish: Option<&str>) -> Value {
+        let mut candidate = json!({ "content": { "role": "model", "parts": parts }, "index": 0 });
+        if let Some(reason) = finish {
+            candidate["finishReason"] = json!(reason);
+        }
+        json!({
+            "candidates": [candidate],
+            "usageMetadata": {
+                "promptTokenCount": self.prompt_tokens, "candidatesTokenCount": 7,
+                "totalTokenCount": self.prompt_tokens + 7,
+            },
+            "modelVersion": self.model, "responseId": self.id,
+        })
+    }
+}
+
+fn stream(shared: &Shared, request: &Value, chunk: &Chunk, out: &mut TcpStream) -> io::Result<()> {
+    let items = match script::due(request) {
+        (_, Answer::Items(items)) => items,
+        (_, Answer::Hang) => {
+            // A byte from the caller or its end: either way it has stopped waiting for this answer.
+            let _ = out.read(&mut [0]);
+            return Err(gone());
+        }
+        (script, Answer::Error { code, times, then }) => {
+            let seen = {
+                let mut state = shared.lock();
+                let seen = state.attempts.entry(script).or_insert(0);
+                *seen += 1;
+                *seen
+            };
+            if seen <= times {
+                return send(out, &format!("{code} Fake"), &error(code));
+            }
+            then
+        }
+    };
+    let mut body = Body {
+        out,
+        buffer: String::new(),
+    };
+    body.begin()?;
+    let last = items.len() - 1;
+    for (n, item) in items.iter().enumerate() {
+        let finish = (n == last).then_some("STOP");
+        say(shared, item, chunk, finish, &mut body)?;
+    }
+    body.end()
+}
+
+fn say(
+    shared: &Shared,
+    item: &Item,
+    chunk: &Chunk,
+    finish: Option<&str>,
+    body: &mut Body<'_>,
+) -> io::Result<()> {
+    let parts = match item {
+        Item::Stream {
+            count,
+            delay_us,
+            bytes,
+        } => {
+            return flood(
+                chunk,
+                *count,
+                Duration::from_micros(*delay_us),
+                *bytes,
+                finish,
+                body,
+            );
+        }
+        Item::Cut(count) => {
+            flood(chunk, *count, Duration::ZERO, 40, None, body)?;
+            // The caller may have gone already; cut is cut.
+            let _ = body.out.shutdown(Shutdown::Both);
+            return Err(gone());
+        }
+        Item::Hold => {
+            shared.hold(body.out)?;
+            match finish {
+                Some(_) => json!([]),
+                None => return Ok(()),
+            }
+        }
+        Item::Garbage => return body.event("{\"candidates\": [ oops"),
+        Item::Empty => return Ok(()),
+        Item::Finish(reason) => {
+            let partial = chunk.json(json!([{ "text": "Partial." }]), Some(reason));
+            return body.event(&partial.to_string());
+        }
+        Item::Cite(uri) => {
+            let mut cited = chunk.json(json!([{ "text": "Cited text." }]), finish);
+            cited["candidates"][0]["citationMetadata"] =
+                json!({ "citations": [{ "uri": uri, "title": "A source" }] });
+            return body.event(&cited.to_string());
+        }
+        Item::Text(text) => json!([{ "text": text }]),
+        Item::Think {
+            subject,
+            description,
+        } => {
+            json!([{ "text": format!("**{subject}** {description}"), "thought": true }])
+        }
+        Item::Calls(calls) => calls.iter().map(call).collect(),
+    };
+    body.event(&chunk.json(parts, finish).to_string())
+}
+
+fn call(call: &Call) -> Value {
+    let mut part = json!({ "functionCall": { "name": call.name, "args": call.args } });
+    if let Some(signature) = &call.signature {
+        part["thoughtSignature"] = json!(signature);
+    }
+    part
+}
+
+/// Text on a fixed schedule. Written without a JSON tree, because this is what benchmarks spend their time in.
+fn flood(
+    chunk: &Chunk,
+    count: u64,
+    delay: Duration,
+    bytes: usize,
+    finish: Option<&str>,
+    body: &mut Body<'_>,
+) -> io::Result<()> {
+    const HOLE: &str = "<text>";
+    let frame = chunk.json(json!([{ "text": HOLE }]), None).to_string();
+    let (before, after) = frame
+        .split_once(HOLE)
+        .expect("the placeholder is in the text");
+    let last = finish.map(|reason| {
+        chunk
+            .json(json!([{ "text": HOLE }]), Some(reason))
+            .to_string()
+    });
+    let mut words = Words(chunk.number);
+    let begin = Instant::now();
+    let mut event = String::new();
+    for index in 0..count {
+        let due = begin + delay * index as u32;
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        let (before, after) = match &last {
+            Some(last) if index + 1 == count => last
+                .split_once(HOLE)
+                .expect("the placeholder is in the text"),
+            _ => (before, after),
+        };
+        event.clear();
+        event.push_str(before);
+        stamp::write(index, &mut event);
+        words.write(bytes, &mut event);
+        event.push_str(after);
+        body.event(&event)?;
+    }
+    Ok(())
+}
+
+/// Endless made-up words: repeated text looks like a model caught in a loop, and agents stop it.
+struct Words(u64);
+
+impl Words {
+    fn write(&mut self, bytes: usize, out: &mut String) {
+        for _ in 0..bytes {
+            self.0 = self
+                .0
+                .wrapping_mul(0x5851_f42d_4c95_7f2d)
+                .wrapping_add(0x1405_7b7e_f767_814f);
+            let pick = (self.0 >> 40) as u8 % 32;
+            out.push(if pick < 26 {
+                char::from(b'a' + pick)
+            } else {
+                ' '
+            });
+        }
+    }
+}
+
+/// A chunked event stream; one write per event, as the real API does.
+struct Body<'a> {
+    out: &'a mut TcpStream,
+    buffer: String,
+}
+
+impl Body<'_> {
+    fn begin(&mut self) -> io::Result<()> {
+        self.out.write_all(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
+        )
+    }
+
+    fn event(&mut self, json: &str) -> io::Result<()> {
+        use std::fmt::Write as _;
+        const AROUND: usize = "data: \r\n\r\n".len();
+        self.buffer.clear();
+        write!(
+            self.buffer,
+            "{:x}\r\ndata: {json}\r\n\r\n\r\n",
+            json.len() + AROUND
+        )
+        .expect("writing to a string");
+        self.out.write_all(self.buffer.as_bytes())
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.out.write_all(b"0\r\n\r\n")
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::ConnectionAborted,
+        "the stream was broken off",
+    )
+}
+
+/// Whether the caller has closed: a read that would not wait finds the end.
+fn is_gone(caller: &TcpStream) -> bool {
+    let peeked = caller
+        .set_nonblocking(true)
+        .and_then(|()| caller.peek(&mut [0]));
+    let back = caller.set_nonblocking(false);
+    match peeked {
+        Ok(count) => count == 0 || back.is_err(),
+        Err(error) => error.kind() != io::ErrorKind::WouldBlock || back.is_err(),
+    }
+}

@@ -1,0 +1,79 @@
+//! Parameters of `message/send` and `message/stream` in A2A 0.3, as the clients of the reference server write them, and the
+//! few things tests ask of the events that come back.
+
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number no other request or message of this process has.
+pub fn fresh() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A prompt that makes a new task.
+pub fn prompt(text: &str) -> Value {
+    message(json!([{ "kind": "text", "text": text }]))
+}
+
+/// A prompt that makes a new task and names its workspace, as the reference server's clients do.
+pub fn prompt_at(workspace: &Path, text: &str) -> Value {
+    let mut params = prompt(text);
+    params["message"]["metadata"] = json!({
+        "coderAgent": { "kind": "agent-settings", "workspacePath": workspace },
+    });
+    params
+}
+
+/// A prompt to a task that exists.
+pub fn prompt_in(task: &str, text: &str) -> Value {
+    inside(task, prompt(text))
+}
+
+/// The answer to one permission question: `proceed_once`, `cancel`, ….
+pub fn approval(task: &str, call: &str, outcome: &str) -> Value {
+    let part = json!({ "kind": "data", "data": { "callId": call, "outcome": outcome } });
+    inside(task, message(json!([part])))
+}
+
+fn message(parts: Value) -> Value {
+    json!({ "message": {
+        "kind": "message", "role": "user", "messageId": format!("m-{}", fresh()), "parts": parts,
+    } })
+}
+
+fn inside(task: &str, mut params: Value) -> Value {
+    params["message"]["taskId"] = json!(task);
+    params
+}
+
+/// The task a result is about: its own id, or the one an update names.
+pub fn task_of(result: &Value) -> Option<&str> {
+    match result["kind"].as_str() {
+        Some("task") => result["id"].as_str(),
+        _ => result["taskId"].as_str(),
+    }
+}
+
+pub fn state_of(result: &Value) -> Option<&str> {
+    result["status"]["state"].as_str()
+}
+
+/// The text of an update, its parts joined.
+pub fn text_of(result: &Value) -> String {
+    let parts = result["status"]["message"]["parts"].as_array();
+    parts
+        .into_iter()
+        .flatten()
+        .filter_map(|part| part["text"].as_str())
+        .collect()
+}
+
+/// The tool call an update asks a permission for.
+pub fn asked_of(result: &Value) -> Option<&str> {
+    let parts = result["status"]["message"]["parts"].as_array()?;
+    let asking = parts
+        .iter()
+        .find(|part| part["data"]["status"] == "awaiting_approval")?;
+    asking["data"]["request"]["callId"].as_str()
+}

@@ -1,0 +1,77 @@
+//! What end-to-end tests stand on: a scripted model API, the real binary as a child process, and a blocking client.
+//!
+//! Nothing here uses the crate under test. HTTP, SSE and the model's language are read and written a second time, so that
+//! a mistake in our own parsers shows up as a failing test instead of agreeing with itself. A failed expectation, a closed
+//! connection or an expired wait panics with what was seen: in a test that is the wanted outcome.
+//!
+//! Tests wait for facts, never for a time: a stream's next event, [`eventually`], or a model held at
+//! [`HOLD`](script::Item::Hold) until the test lets it go on.
+
+// Each test binary and the benchmark use their own part of this.
+#![allow(dead_code)]
+
+pub mod client;
+pub mod fake;
+pub mod http;
+pub mod message;
+pub mod script;
+pub mod server;
+pub mod sse;
+pub mod stamp;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long any wait may take before the test fails. Long, because the machine may be busy with other tests; it costs
+/// nothing where the fact arrives.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Looks again and again until `fact` answers, and gives that answer.
+pub fn eventually<T>(what: &str, mut fact: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if let Some(found) = fact() {
+            return found;
+        }
+        assert!(
+            begin.elapsed() < PATIENCE,
+            "waited {PATIENCE:?} for: {what}"
+        );
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
+
+/// A folder of its own for one test, removed with everything in it.
+pub struct TempDir(PathBuf);
+
+impl TempDir {
+    pub fn new(name: &str) -> TempDir {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let leaf = format!("gemini-a2a-{name}-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(leaf);
+        std::fs::create_dir_all(&path).expect("a temporary folder");
+        TempDir(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// A folder inside, made if need be.
+    pub fn folder(&self, name: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::create_dir_all(&path).expect("a folder inside a temporary folder");
+        path
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        // Best effort: a leftover in the system's temporary folder must not hide the test's own failure.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

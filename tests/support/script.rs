@@ -1,0 +1,232 @@
+//! What the fake model is told to answer, written in the prompt itself, so that a test reads as one piece.
+//!
+//! The newest user text with a line that begins with a directive is the script. ` ;; ` separates answers: the next one is
+//! due when tool results have come back. ` ++ ` joins the items of one answer. After the last answer the model says `Done.`
+//!
+//! | directive | answer |
+//! |---|---|
+//! | `STREAM n [delay_us [bytes]]` | n chunks of text, each stamped with the time it was written |
+//! | `TEXT words` | one chunk of text |
+//! | `THINK subject \| description` | a thought |
+//! | `WRITE path [content]`, `REPLACE path old new`, `READ path`, `LS path`, `SHELL command` | that tool call |
+//! | `CALL name {json}` | any tool call |
+//! | `SIGNED name {json}` | a tool call with a thought signature |
+//! | `PARALLEL` | a `write_file` and a `run_shell_command` call in one chunk |
+//! | `CITE uri` | text with a citation |
+//! | `ERRnnn [times]` | an HTTP error, the first `times` attempts only |
+//! | `HANG` | no answer until the caller gives up |
+//! | `HOLD` | no further item until the test releases the model |
+//! | `CUT n` | n chunks, then the connection breaks |
+//! | `GARBAGE` | an event that is not JSON |
+//! | `EMPTY` | a stream without candidates |
+//! | `FINISH reason` | text that ends for this reason |
+
+use serde_json::{Value, json};
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    Stream {
+        count: u64,
+        delay_us: u64,
+        bytes: usize,
+    },
+    Text(String),
+    Think {
+        subject: String,
+        description: String,
+    },
+    Calls(Vec<Call>),
+    Cite(String),
+    Hold,
+    Cut(u64),
+    Garbage,
+    Empty,
+    Finish(String),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    pub name: String,
+    pub args: Value,
+    pub signature: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    Items(Vec<Item>),
+    Error {
+        code: u16,
+        times: u64,
+        /// What to say once the error has happened often enough.
+        then: Vec<Item>,
+    },
+    Hang,
+}
+
+/// The script of a model request: its text, and the answer that is due.
+pub fn due(request: &Value) -> (String, Answer) {
+    let (line, number) = newest(request);
+    let answer = line.split(" ;; ").nth(number).map_or_else(done, answer);
+    (line, answer)
+}
+
+fn done() -> Answer {
+    Answer::Items(vec![Item::Text("Done.".into())])
+}
+
+/// The newest scripted line, and how many rounds of tool results came after it.
+fn newest(request: &Value) -> (String, usize) {
+    let mut rounds = 0;
+    let contents = request["contents"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    for content in contents.iter().rev().filter(|c| c["role"] != "model") {
+        let parts = content["parts"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        rounds += usize::from(
+            parts
+                .iter()
+                .any(|part| part["functionResponse"].is_object()),
+        );
+        let texts = parts.iter().rev().filter_map(|part| part["text"].as_str());
+        if let Some(line) = texts
+            .flat_map(str::lines)
+            .find(|line| is_script(line.trim()))
+        {
+            return (line.trim().to_string(), rounds);
+        }
+    }
+    (String::new(), rounds)
+}
+
+fn is_script(line: &str) -> bool {
+    let word = line.split(' ').next().unwrap_or("");
+    let error = word
+        .strip_prefix("ERR")
+        .is_some_and(|code| code.parse::<u16>().is_ok());
+    error
+        || matches!(
+            word,
+            "STREAM" | "TEXT" | "THINK" | "WRITE" | "REPLACE" | "READ" | "LS" | "SHELL" | "CALL"
+        )
+        || matches!(
+            word,
+            "SIGNED"
+                | "PARALLEL"
+                | "CITE"
+                | "HANG"
+                | "HOLD"
+                | "CUT"
+                | "GARBAGE"
+                | "EMPTY"
+                | "FINISH"
+        )
+}
+
+fn answer(text: &str) -> Answer {
+    let text = text.trim();
+    let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+    if word == "HANG" {
+        return Answer::Hang;
+    }
+    if let Some(code) = word.strip_prefix("ERR").and_then(|code| code.parse().ok()) {
+        let times = rest
+            .split(' ')
+            .next()
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(u64::MAX);
+        return Answer::Error {
+            code,
+            times,
+            then: vec![Item::Text("Done.".into())],
+        };
+    }
+    Answer::Items(text.split(" ++ ").map(|part| item(part.trim())).collect())
+}
+
+fn item(text: &str) -> Item {
+    let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let words: Vec<&str> = rest.split(' ').collect();
+    let word_at = |n: usize| words.get(n).copied().unwrap_or("");
+    let number_at = |n: usize, default: u64| word_at(n).parse().unwrap_or(default);
+    match word {
+        "STREAM" => Item::Stream {
+            count: number_at(0, 1),
+            delay_us: number_at(1, 0),
+            bytes: number_at(2, 40) as usize,
+        },
+        "THINK" => {
+            let (subject, description) = rest.split_once('|').unwrap_or((rest, "weighing it"));
+            Item::Think {
+                subject: subject.trim().into(),
+                description: description.trim().into(),
+            }
+        }
+        "WRITE" => {
+            let (path, content) = rest
+                .split_once(' ')
+                .unwrap_or((rest, "hello from the model\n"));
+            call(
+                "write_file",
+                json!({ "file_path": path, "content": content }),
+            )
+        }
+        "REPLACE" => call(
+            "replace",
+            json!({
+                "file_path": word_at(0), "instruction": "Change the text as asked.",
+                "old_string": word_at(1), "new_string": word_at(2),
+            }),
+        ),
+        "READ" => call("read_file", json!({ "file_path": rest })),
+        "LS" => call("list_directory", json!({ "dir_path": rest })),
+        "SHELL" => call("run_shell_command", shell(rest)),
+        "CALL" => any_call(rest, None),
+        "SIGNED" => any_call(rest, Some("c2lnbmVkIGJ5IHRoZSBtb2RlbA==".into())),
+        "PARALLEL" => {
+            let file = json!({ "file_path": "parallel.txt", "content": "one\n" });
+            Item::Calls(vec![
+                plain("write_file", file),
+                plain("run_shell_command", shell("echo two")),
+            ])
+        }
+        "CITE" => Item::Cite(rest.into()),
+        "HOLD" => Item::Hold,
+        "CUT" => Item::Cut(number_at(0, 1)),
+        "GARBAGE" => Item::Garbage,
+        "EMPTY" => Item::Empty,
+        "FINISH" => Item::Finish(rest.into()),
+        "TEXT" => Item::Text(rest.into()),
+        _ => Item::Text(format!("The fake model does not know {word:?}.")),
+    }
+}
+
+fn shell(command: &str) -> Value {
+    json!({ "command": command, "description": "Run a command" })
+}
+
+fn plain(name: &str, args: Value) -> Call {
+    Call {
+        name: name.into(),
+        args,
+        signature: None,
+    }
+}
+
+fn call(name: &str, args: Value) -> Item {
+    Item::Calls(vec![plain(name, args)])
+}
+
+/// Arguments that are not JSON stay a string: a malformed call is something to test, too.
+fn any_call(text: &str, signature: Option<String>) -> Item {
+    let (name, args) = text.split_once(' ').unwrap_or((text, "{}"));
+    let args = serde_json::from_str(args).unwrap_or_else(|_| json!(args));
+    Item::Calls(vec![Call {
+        name: name.into(),
+        args,
+        signature,
+    }])
+}

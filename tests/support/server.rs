@@ -1,0 +1,276 @@
+//! The real binary as a child process: started on a free port with a workspace and state of its own, killed without
+//! ceremony, started again on the same state.
+//!
+//! Its environment is emptied first: what a developer has exported must not decide a test. The first line of its output that
+//! holds a loopback URL tells where it listens. All output is kept, and shown when something goes wrong.
+
+use super::fake::FakeGemini;
+use super::{PATIENCE, TempDir};
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How a server is to be started.
+pub struct Setup {
+    program: PathBuf,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+}
+
+impl Setup {
+    /// The binary under test, as a server whose model is `fake`.
+    pub fn new(fake: &FakeGemini) -> Setup {
+        Setup::without_model()
+            .env("GEMINI_API_KEY", "fake")
+            .env("GOOGLE_GEMINI_BASE_URL", fake.url())
+    }
+
+    /// A server without a model: for scripted agents, and for what happens when there is none.
+    pub fn without_model() -> Setup {
+        Setup::of(Path::new(env!("CARGO_BIN_EXE_gemini-a2a"))).arg("serve")
+    }
+
+    pub fn of(program: &Path) -> Setup {
+        Setup {
+            program: program.into(),
+            args: vec![],
+            env: vec![],
+        }
+    }
+
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Setup {
+        self.args.push(arg.as_ref().into());
+        self
+    }
+
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Setup {
+        self.env.push((name.into(), value.as_ref().into()));
+        self
+    }
+
+    pub fn start(self) -> Server {
+        let dir = TempDir::new("server");
+        let process = match Process::spawn(&self, &dir, 0).listening() {
+            Ok(process) => process,
+            Err(output) => panic!("{} did not start:\n{output}", self.program.display()),
+        };
+        Server {
+            setup: self,
+            dir,
+            process,
+        }
+    }
+}
+
+pub struct Server {
+    setup: Setup,
+    process: Process,
+    // Behind the process: it is killed before its folders go.
+    dir: TempDir,
+}
+
+impl Server {
+    pub fn start(fake: &FakeGemini) -> Server {
+        Setup::new(fake).start()
+    }
+
+    /// `http://127.0.0.1:PORT`, without a path.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port())
+    }
+
+    pub fn port(&self) -> u16 {
+        self.process.port
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.child.id()
+    }
+
+    pub fn workspace(&self) -> PathBuf {
+        self.dir.folder("workspace")
+    }
+
+    pub fn state_dir(&self) -> PathBuf {
+        self.dir.folder("state")
+    }
+
+    /// Everything it has printed since it was last started.
+    pub fn output(&self) -> String {
+        self.process.output.text()
+    }
+
+    /// Ends it as a power cut would: no warning, nothing flushed.
+    pub fn kill9(&mut self) {
+        self.process.kill();
+    }
+
+    /// Starts it again (killing it if it still runs) with the same state and workspace, on the same port if that is free.
+    pub fn restart(&mut self) {
+        self.kill9();
+        let port = self.process.port;
+        let started = Process::spawn(&self.setup, &self.dir, port).listening();
+        let started = started.or_else(|_| Process::spawn(&self.setup, &self.dir, 0).listening());
+        match started {
+            Ok(process) => self.process = process,
+            Err(output) => panic!("did not start again:\n{output}"),
+        }
+    }
+
+    /// Waits until it has ended by itself.
+    pub fn ended(&mut self) -> ExitStatus {
+        let begin = Instant::now();
+        loop {
+            let ended = self
+                .process
+                .child
+                .try_wait()
+                .expect("asking for the state of our own child");
+            if let Some(status) = ended {
+                return status;
+            }
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "still running:\n{}",
+                self.output()
+            );
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("--- output of the server:\n{}---", self.output());
+        }
+    }
+}
+
+struct Process {
+    child: Child,
+    port: u16,
+    output: Arc<Output>,
+}
+
+impl Process {
+    fn spawn(setup: &Setup, dir: &TempDir, port: u16) -> Process {
+        let mut command = Command::new(&setup.program);
+        command
+            .args(&setup.args)
+            .args(["--a2a-port", &port.to_string()])
+            .arg("--workspace")
+            .arg(dir.folder("workspace"))
+            .arg("--state-dir")
+            .arg(dir.folder("state"))
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", dir.folder("home"))
+            .envs(setup.env.iter().map(|(name, value)| (name, value)))
+            .current_dir(dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{} cannot run: {error}", setup.program.display()));
+        let output = Arc::new(Output::default());
+        let stdout = child.stdout.take().expect("stdout is piped");
+        let stderr = child.stderr.take().expect("stderr is piped");
+        output.follow(stdout);
+        output.follow(stderr);
+        Process {
+            child,
+            port: 0,
+            output,
+        }
+    }
+
+    /// Waits for the line that says where it listens; the output if it never comes.
+    fn listening(mut self) -> Result<Process, String> {
+        let begin = Instant::now();
+        while begin.elapsed() < PATIENCE {
+            if let Some(port) = self.output.port(Duration::from_millis(20)) {
+                self.port = port;
+                return Ok(self);
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(format!("{}it ended: {status}\n", self.output.text()));
+            }
+        }
+        Err(format!("{}no URL for {PATIENCE:?}\n", self.output.text()))
+    }
+
+    fn kill(&mut self) {
+        // Both fail only for a child that has been waited for, which is what we want.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// What a process has printed, both streams as they come.
+#[derive(Default)]
+struct Output {
+    seen: Mutex<(String, Option<u16>)>,
+    bell: Condvar,
+}
+
+impl Output {
+    fn follow(self: &Arc<Output>, from: impl Read + Send + 'static) {
+        let output = self.clone();
+        thread::spawn(move || {
+            let mut lines = BufReader::new(from);
+            let mut line = vec![];
+            while lines
+                .read_until(b'\n', &mut line)
+                .is_ok_and(|count| count > 0)
+            {
+                let text = String::from_utf8_lossy(&line);
+                let mut seen = output.seen.lock().expect("readers of output do not panic");
+                seen.0.push_str(&text);
+                seen.1 = seen.1.or_else(|| loopback_port(&text));
+                drop(seen);
+                output.bell.notify_all();
+                line.clear();
+            }
+        });
+    }
+
+    fn text(&self) -> String {
+        self.seen
+            .lock()
+            .expect("readers of output do not panic")
+            .0
+            .clone()
+    }
+
+    /// The port it has named, after waiting that long at most.
+    fn port(&self, patience: Duration) -> Option<u16> {
+        let seen = self.seen.lock().expect("readers of output do not panic");
+        let waiting = self
+            .bell
+            .wait_timeout_while(seen, patience, |seen| seen.1.is_none());
+        waiting.expect("readers of output do not panic").0.1
+    }
+}
+
+/// The port of the first `http://127.0.0.1:PORT` or `http://localhost:PORT` in a line.
+fn loopback_port(line: &str) -> Option<u16> {
+    ["http://127.0.0.1:", "http://localhost:"]
+        .iter()
+        .find_map(|start| {
+            let rest = &line[line.find(start)? + start.len()..];
+            let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+            digits.parse().ok()
+        })
+}
