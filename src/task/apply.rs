@@ -24,6 +24,7 @@ impl State {
                 text: None,
                 seq: record.seq,
             },
+            told: TaskState::Submitted,
             phase: Phase::Idle,
             turn: 0,
             round: 0,
@@ -152,7 +153,7 @@ impl State {
             }
             Event::Resumed => {
                 self.suspended = false;
-                self.go_on(record);
+                self.announce(record, TaskState::Working, None);
             }
             Event::Closed { state, text } => {
                 self.keep_results();
@@ -298,11 +299,16 @@ impl State {
     /// Somebody answered: the task no longer waits for them. While another call runs it had not been waiting.
     fn go_on(&mut self, record: &Record) {
         if self.status.state != TaskState::Working {
-            self.announce(record, TaskState::Working, None);
+            self.enter(record, TaskState::Working, None);
         }
     }
 
     fn announce(&mut self, record: &Record, state: TaskState, text: Option<String>) {
+        self.enter(record, state, text);
+        self.told = state;
+    }
+
+    fn enter(&mut self, record: &Record, state: TaskState, text: Option<String>) {
         debug_assert!(
             self.status.state == state || self.status.state.may_become(state),
             "{:?} may not become {state:?}",

@@ -192,6 +192,9 @@ pub struct State {
     /// When it happened.
     pub at: u64,
     pub status: Status,
+    /// What the last announcement said. It differs from the status after an answer: the task works again at once, but to
+    /// clients of the reference server that is news only with the next announcement.
+    pub told: TaskState,
     pub phase: Phase,
     /// The current turn, or the last one when idle; 0 before the first.
     pub turn: u32,
