@@ -125,7 +125,7 @@ impl<'a> Shown<'a, '_> {
     /// A change of state that no stream ends with.
     fn passing(&self) -> StatusUpdate<'a> {
         StatusUpdate {
-            state: self.state.status.state,
+            state: self.state.told,
             at: self.record.at,
             message: None,
             metadata: Metadata::of(CoderKind::StateChange, self.state).encode(),

@@ -7,7 +7,7 @@
 
 use crate::base::id::CallId;
 use crate::model::error::{self, Refusal};
-use crate::task::event::{Answer, Request, Usage};
+use crate::task::event::{Answer, Request};
 use crate::task::job::{ModelError, ModelErrorKind, NoteBody};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -36,7 +36,8 @@ pub struct Decoder {
     thought: bool,
     finish: Option<String>,
     citations: BTreeSet<String>,
-    usage: Option<Usage>,
+    /// The last counts, still raw: every chunk has them, only the last ones matter.
+    usage: String,
     trace: Option<String>,
     version: Option<String>,
 }
@@ -55,7 +56,7 @@ impl Decoder {
             thought: false,
             finish: None,
             citations: BTreeSet::new(),
-            usage: None,
+            usage: String::new(),
             trace: None,
             version: None,
         }
@@ -123,7 +124,8 @@ impl Decoder {
             finish: self
                 .finish
                 .unwrap_or_else(|| "FINISH_REASON_UNSPECIFIED".into()),
-            usage: self.usage,
+            // Counts are for show: a form we do not know is no reason to lose an answer.
+            usage: serde_json::from_str(&self.usage).ok(),
             trace: self.trace,
             model: self.version,
             said_at: None,
@@ -143,12 +145,9 @@ impl Decoder {
         {
             self.version = Some(version.as_ref().to_owned());
         }
-        // Counts are for show: a form we do not know is no reason to lose an answer.
-        if let Some(usage) = chunk
-            .usage_metadata
-            .and_then(|raw| serde_json::from_str(raw.get()).ok())
-        {
-            self.usage = Some(usage);
+        if let Some(usage) = chunk.usage_metadata {
+            self.usage.clear();
+            self.usage.push_str(usage.get());
         }
         let feedback = chunk.prompt_feedback.as_ref();
         let Some(Str(reason)) = feedback.and_then(|feedback| feedback.block_reason.as_ref()) else {
@@ -444,6 +443,7 @@ fn is_visible(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::event::Usage;
 
     fn decoder() -> Decoder {
         Decoder::new("gemini-x", 10_000, 300_000)

@@ -7,7 +7,8 @@
 //!
 //! Being the same user is not enough for everything: our own tools run as that user too, and one that could connect back could
 //! approve itself. So while children run, the socket is also looked for among our descendants and among processes that carry
-//! our marker in their environment; either alone could be shed by a child that wants to hide.
+//! our marker in their environment. A child that wants to hide has to shed both: fork away from its parents and clear its
+//! environment. Where the server adopts orphans (as a subreaper) even that does not help, for descent cannot be shed then.
 
 use crate::shell::sys;
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
@@ -135,8 +136,13 @@ impl Peers {
 /// Whether the socket `inode` is held by a process that one of our tools started. Reads /proc, a file or two per process:
 /// only worth asking while there are such processes.
 pub fn from_child(inode: u64, marker: &str) -> bool {
-    let parents = parents();
     let ours = std::process::id();
+    let held_by = |pid: u32| holds(pid, inode) == Some(true);
+    if held_by(ours) {
+        // What a child has of our own sockets it was handed while it was started.
+        return false;
+    }
+    let parents = parents();
     let (children, others): (Vec<u32>, Vec<u32>) = parents
         .keys()
         .filter(|pid| **pid != ours)
@@ -150,8 +156,7 @@ pub fn from_child(inode: u64, marker: &str) -> bool {
         }
     }
     // A child that does not let us look is cleared only by finding the socket somewhere else.
-    let elsewhere = |pid: u32| holds(pid, inode) == Some(true);
-    hidden && !others.into_iter().chain([ours]).any(elsewhere)
+    hidden && !others.into_iter().any(held_by)
 }
 
 fn judge(entry: Entry, uid: u32, children: Children<'_>) -> Peer {
@@ -372,6 +377,17 @@ mod tests {
         listener.ok()
     }
 
+    /// The kernel, or a process that is being started elsewhere, may hold the port for a moment longer.
+    fn bind_when_free(address: SocketAddr) -> Option<TcpListener> {
+        (0..1_000).find_map(|_| {
+            let bound = TcpListener::bind(address).ok();
+            if bound.is_none() {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            bound
+        })
+    }
+
     /// A process that connects, and stays until its connection ends.
     fn connecting(mut command: Command, port: u16) -> Connecting {
         let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; read -r line <&3");
@@ -457,7 +473,10 @@ mod tests {
         drop(stream);
         assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
         drop(client);
-        let _bystander = TcpListener::bind(peer).unwrap();
+        let Some(_bystander) = bind_when_free(peer) else {
+            println!("skipped: somebody else took {peer}");
+            return;
+        };
         let found = netlink.ask(peer, local).unwrap();
         assert_eq!((found.from, found.to.port()), (peer, 0), "the bystander");
         for peers in [&mut netlink, &mut tables] {
@@ -512,6 +531,19 @@ mod tests {
             assert_eq!(peers.of(peer, local, running), Peer::OwnChild);
             assert_eq!(peers.of(peer, local, Children::None), Peer::SameUser);
         }
+    }
+
+    #[test]
+    fn a_process_that_is_no_child_is_just_the_same_user() {
+        let listener = listener("127.0.0.1:0").unwrap();
+        let mut command = Command::new("setsid");
+        command.args(["--fork", "env", "-i"]);
+        let mut child = connecting(command, listener.local_addr().unwrap().port());
+        let (_stream, peer, local) = accepted(&listener);
+        // Its parent ends at once, and nothing leads from it to us any more.
+        child.0.wait().unwrap();
+        let running = Children::Running { marker: MARKER };
+        assert_eq!(Peers::new().of(peer, local, running), Peer::SameUser);
     }
 
     #[test]

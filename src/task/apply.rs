@@ -299,21 +299,19 @@ impl State {
     /// Somebody answered: the task no longer waits for them. While another call runs it had not been waiting.
     fn go_on(&mut self, record: &Record) {
         if self.status.state != TaskState::Working {
-            self.enter(record, TaskState::Working, None);
+            let told = self.told;
+            self.announce(record, TaskState::Working, None);
+            self.told = told;
         }
     }
 
     fn announce(&mut self, record: &Record, state: TaskState, text: Option<String>) {
-        self.enter(record, state, text);
-        self.told = state;
-    }
-
-    fn enter(&mut self, record: &Record, state: TaskState, text: Option<String>) {
         debug_assert!(
             self.status.state == state || self.status.state.may_become(state),
             "{:?} may not become {state:?}",
             self.status.state
         );
+        self.told = state;
         self.status = Status {
             state,
             at: record.at,

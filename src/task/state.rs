@@ -192,8 +192,8 @@ pub struct State {
     /// When it happened.
     pub at: u64,
     pub status: Status,
-    /// What the last announcement said. It differs from the status after an answer: the task works again at once, but to
-    /// clients of the reference server that is news only with the next announcement.
+    /// The state as the last event that announces nothing else said it. An answer makes the task work again before any such
+    /// event, and 0.3 clients are shown this one until then.
     pub told: TaskState,
     pub phase: Phase,
     /// The current turn, or the last one when idle; 0 before the first.

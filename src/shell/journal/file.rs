@@ -213,6 +213,13 @@ impl FileLog {
     }
 }
 
+/// Closing the descriptor would do, were it the only one: a child that is being started has a copy of it until it executes.
+impl Drop for FileLog {
+    fn drop(&mut self) {
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
 impl LogFile for FileLog {
     fn sync(&self) -> Result<(), StoreError> {
         self.sound()?;

@@ -16,8 +16,14 @@ pub struct Instances {
 
 struct Held {
     id: String,
-    /// Holds the lock for as long as the server lives.
-    _lock: File,
+    /// Locked for as long as the server lives.
+    file: File,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
 }
 
 impl Instances {
@@ -26,15 +32,15 @@ impl Instances {
         ids.sort();
         let mut held = Vec::new();
         for id in ids {
-            if let Some(lock) = lock(dir, &id)? {
-                held.push(Held { id, _lock: lock });
+            if let Some(file) = lock(dir, &id)? {
+                held.push(Held { id, file });
             }
         }
         // Another server may find a new id before it is locked, and take it: then the next one is ours.
         while held.is_empty() {
             let id = entropy.uuid();
-            if let Some(lock) = lock(dir, &id)? {
-                held.push(Held { id, _lock: lock });
+            if let Some(file) = lock(dir, &id)? {
+                held.push(Held { id, file });
             }
         }
         Ok(Instances { held })
