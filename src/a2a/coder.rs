@@ -1,7 +1,7 @@
 //! The coder projection: what the reference server's clients are shown of an event. Event kinds, states and payloads are
 //! those of its recorded streams.
 //!
-//! The state in a tool event is the one last announced, not the one the calls imply: after an approval it stays
+//! The state in a tool event is the one last announced (`State::told`), not the present one: after an approval it stays
 //! `input-required` until the results have gone to the model, because clients of the reference server see it so.
 
 use crate::a2a::tool_call;
@@ -26,7 +26,9 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, tools: &Tools) -> Option<
         tools,
     };
     match &record.event {
-        Event::TurnBegan { .. } | Event::ResultsSent => Some(Frame::Status(shown.passing())),
+        Event::TurnBegan { .. } | Event::ResultsSent | Event::Resumed => {
+            Some(Frame::Status(shown.passing()))
+        }
         Event::Answered { answer } => {
             (!answer.calls.is_empty()).then(|| Frame::Status(shown.passing()))
         }
@@ -37,17 +39,7 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, tools: &Tools) -> Option<
         Event::Thought {
             subject,
             description,
-        } => {
-            let data = json!({ "subject": subject, "description": description });
-            let empty = subject.is_empty() && description.is_empty();
-            (!empty).then(|| {
-                shown.said(
-                    CoderKind::Thought,
-                    record.seq,
-                    Piece::Data(json::bytes(&data)),
-                )
-            })
-        }
+        } => shown.thought(subject, description),
         Event::Text { text } => {
             let since = state.utterance.since.unwrap_or(record.seq);
             (!text.is_empty()).then(|| shown.said(CoderKind::TextContent, since, Piece::Text(text)))
@@ -87,8 +79,7 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, tools: &Tools) -> Option<
         | Event::Retracted { .. }
         | Event::BackedOff { .. }
         | Event::Retried
-        | Event::CallStale { .. }
-        | Event::Resumed => None,
+        | Event::CallStale { .. } => None,
     }
 }
 
@@ -97,13 +88,11 @@ pub fn present(state: &State) -> StatusUpdate<'_> {
     let status = &state.status;
     let error = match status.state {
         TaskState::Failed => status.text.as_deref(),
+        TaskState::Completed | TaskState::Canceled | TaskState::Rejected => None,
         TaskState::Submitted
         | TaskState::Working
         | TaskState::InputRequired
-        | TaskState::AuthRequired
-        | TaskState::Completed
-        | TaskState::Canceled
-        | TaskState::Rejected => state.error.as_deref(),
+        | TaskState::AuthRequired => state.error.as_deref(),
     };
     let open = Metadata {
         error,
@@ -142,6 +131,15 @@ impl<'a> Shown<'a, '_> {
             metadata: Metadata::of(CoderKind::StateChange, self.state).encode(),
             closing: None,
         }
+    }
+
+    fn thought(&self, subject: &str, description: &str) -> Option<Frame<'a>> {
+        if subject.is_empty() && description.is_empty() {
+            return None;
+        }
+        let data = json!({ "subject": subject, "description": description });
+        let piece = Piece::Data(json::bytes(&data));
+        Some(self.said(CoderKind::Thought, self.record.seq, piece))
     }
 
     fn said(&self, kind: CoderKind, since: Seq, piece: Piece<'a>) -> Frame<'a> {

@@ -7,9 +7,8 @@ use crate::task::event::{self, Created, Event, Lifecycle, Profile, Protocol, Usa
 use crate::task::message::{Message, Part, Role};
 use crate::task::record::Record;
 use crate::task::spec::{Kind, Plan, Question, ToolSpec, Verdict};
-use crate::task::state::{CallState, Phase, Stage, State, Status, TaskState, Utterance};
+use crate::task::state::{CallState, Stage, State, TaskState};
 use serde_json::{Value, json};
-use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// `2026-03-01T09:30:00.125Z`.
@@ -42,53 +41,31 @@ pub fn prompt(id: &str, text: &str) -> Message {
 
 /// Task `t-1` in context `c-1`, at work in its first turn, event 9 being the last.
 pub fn state() -> State {
-    State {
-        created: Arc::new(Created {
-            task: "t-1".into(),
-            context: "c-1".into(),
-            parent: None,
-            lifecycle: Lifecycle::Conversational,
-            protocol: Protocol::V03,
-            profile: Profile::Coder,
-            workspace: "/w".into(),
-            model: "gemini-x".into(),
-        }),
-        seq: Seq(9),
-        at: AT,
-        status: Status {
-            state: TaskState::Working,
-            at: AT,
-            text: None,
-            seq: Seq(9),
-        },
-        told: TaskState::Working,
-        phase: Phase::Thinking { job: Seq(3) },
-        turn: 1,
-        round: 0,
-        tries: Default::default(),
-        queue: VecDeque::new(),
-        prompt: None,
-        calls: Vec::new(),
-        paused: false,
-        suspended: false,
-        utterance: Utterance::default(),
-        history: Vec::new(),
-        artifacts: Vec::new(),
-        always: BTreeSet::new(),
-        usage: Some(Usage {
-            prompt_token_count: 10,
-            candidates_token_count: 7,
-            total_token_count: 17,
-            ..Usage::default()
-        }),
-        total: Usage::default(),
-        trace: Some("trace-1".into()),
-        model: "gemini-x".into(),
+    let created = Arc::new(Created {
+        task: "t-1".into(),
+        context: "c-1".into(),
+        parent: None,
+        lifecycle: Lifecycle::Conversational,
+        protocol: Protocol::V03,
+        profile: Profile::Coder,
         workspace: "/w".into(),
-        error: None,
-    }
+        model: "gemini-x".into(),
+    });
+    let mut state = State::born(created.clone(), &record(Event::Created(created)));
+    state.status.state = TaskState::Working;
+    state.told = TaskState::Working;
+    state.turn = 1;
+    state.trace = Some("trace-1".into());
+    state.usage = Some(Usage {
+        prompt_token_count: 10,
+        candidates_token_count: 7,
+        total_token_count: 17,
+        ..Usage::default()
+    });
+    state
 }
 
+/// An event as number 9.
 pub fn record(event: Event) -> Record {
     Record {
         seq: Seq(9),

@@ -64,6 +64,7 @@ fn passing_changes_of_state() {
     for event in [
         Event::TurnBegan { turn: 1 },
         Event::ResultsSent,
+        Event::Resumed,
         Event::Answered {
             answer: Arc::new(answered("", vec![call])),
         },
@@ -88,7 +89,10 @@ fn events_nobody_is_shown() {
             turn: 2,
         },
         Event::Retracted { reason: "r".into() },
-        Event::Resumed,
+        Event::Retried,
+        Event::CallStale {
+            call: "call-1".into(),
+        },
         Event::Text { text: "".into() },
         Event::Cited { text: " \n".into() },
         Event::Thought {
@@ -454,6 +458,117 @@ fn edits_show_the_file_they_lead_to() {
     );
 }
 
+/// Folds events as a server does, and tells of each frame what clients go by: kind, state, call status, whether it may end a
+/// stream.
+fn told(events: Vec<Event>) -> Vec<String> {
+    let created = sample::state().created;
+    let mut state = None;
+    let mut told = Vec::new();
+    for (n, event) in (1..).zip(events) {
+        let record = Record {
+            seq: Seq(n),
+            at: sample::AT + n,
+            event,
+        };
+        let state = match &mut state {
+            None => state.insert(State::born(created.clone(), &record)),
+            Some(state) => {
+                state.apply(&record);
+                state
+            }
+        };
+        let Some(body) = super::event(the_view(), state, &record, &sample::tools()) else {
+            continue;
+        };
+        let shown = value(&body.open);
+        let kind = shown["metadata"]["coderAgent"]["kind"].as_str();
+        let status = &shown["status"]["message"]["parts"][0]["data"]["status"];
+        let words = [
+            kind.or(shown["kind"].as_str()),
+            shown["status"]["state"].as_str(),
+            status.as_str(),
+            body.closing.map(|_| "may close"),
+        ];
+        told.push(words.into_iter().flatten().collect::<Vec<_>>().join(" "));
+    }
+    told
+}
+
+#[test]
+fn an_approved_command_in_the_recorded_order() {
+    let call = || "call-1".into();
+    let by = || Source {
+        client: "x".into(),
+        via: "y".into(),
+    };
+    let asked = running();
+    let plan = asked.plan.expect("it has one");
+    let ending = Arc::new(Ending::Success {
+        output: "1".into(),
+        display: Display::Text { text: "1".into() },
+    });
+    let events = vec![
+        Event::Created(sample::state().created),
+        Event::Prompted {
+            message: Arc::new(sample::prompt("m-1", "count")),
+            by: by(),
+            turn: 1,
+        },
+        Event::TurnBegan { turn: 1 },
+        Event::Answered {
+            answer: Arc::new(answered("", vec![asked.request])),
+        },
+        Event::CallPlanned { call: call(), plan },
+        Event::CallAsked { call: call() },
+        Event::Paused,
+        Event::CallAnswered {
+            call: call(),
+            choice: Choice::ProceedOnce,
+            by: by(),
+            edited: None,
+        },
+        Event::CallReady { call: call() },
+        Event::CallStarted { call: call() },
+        Event::CallOutput {
+            call: call(),
+            text: "1".into(),
+        },
+        Event::CallEnded {
+            call: call(),
+            ending,
+        },
+        Event::ResultsSent,
+        Event::Text {
+            text: "Done.".into(),
+        },
+        Event::Answered {
+            answer: Arc::new(answered("Done.", vec![])),
+        },
+        Event::TurnEnded {
+            turn: 1,
+            end: End::Done,
+        },
+    ];
+    assert_eq!(
+        told(events),
+        [
+            "state-change working",
+            "state-change working",
+            "tool-call-update working scheduled",
+            "tool-call-confirmation working awaiting_approval",
+            "state-change input-required may close",
+            "tool-call-confirmation input-required awaiting_approval",
+            "tool-call-update input-required scheduled",
+            "tool-call-update input-required executing",
+            "artifact-update",
+            "tool-call-update input-required success",
+            "state-change working",
+            "text-content working",
+            "state-change input-required may close",
+        ]
+    );
+}
+
 #[test]
 fn live_output_is_an_artifact_that_grows() {
     let mut state = with_call(running());
@@ -618,7 +733,7 @@ fn an_end_before_the_model_was_asked_has_no_usage() {
     assert_eq!(value(&present(the_view(), &state)), expected);
 }
 
-/// Two turns done, a third in mid-sentence, a fourth queued.
+/// One turn done, one failed, a third in mid-sentence, a fourth queued.
 fn long_state() -> State {
     let mut state = sample::state();
     let request = sample::call("write_file", json!({}), None).request;
@@ -634,9 +749,9 @@ fn long_state() -> State {
         Item::Answered(Arc::new(answered("Let me see.", vec![request.clone()]))),
         Item::Results(results),
         Item::Answered(Arc::new(second)),
-        Item::Said(Arc::new(sample::prompt("m-2", "quietly"))),
-        Item::Answered(Arc::new(answered("", vec![request]))),
+        Item::Dropped(Arc::new(sample::prompt("m-2", "quietly"))),
         Item::Said(Arc::new(sample::prompt("m-3", "more"))),
+        Item::Answered(Arc::new(answered("", vec![request]))),
     ]
     .into_iter()
     .map(Arc::new)

@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::io::Write;
+use std::ops::Range;
 
 pub fn frame(created: &Created, frame: &Frame<'_>, finality: Finality) -> Vec<u8> {
     match frame {
@@ -35,7 +36,7 @@ pub fn status(created: &Created, update: &StatusUpdate<'_>, finality: Finality) 
     };
     let mut out = Vec::with_capacity(640 + metadata.len() + payload);
     out.extend_from_slice(br#"{"kind":"status-update","#);
-    place(&mut out, created);
+    let place = place(&mut out, created);
     out.extend_from_slice(br#","status":{"state":""#);
     out.extend_from_slice(words::state(update.state).as_bytes());
     out.push(b'"');
@@ -52,10 +53,10 @@ pub fn status(created: &Created, update: &StatusUpdate<'_>, finality: Finality) 
             }
         }
         out.extend_from_slice(br#"}],"messageId":"#);
-        json::write(&mut out, &created.task);
+        out.extend_from_within(place.task);
         out.pop();
         write!(out, "-{}\",", message.since).expect("memory takes it");
-        place(&mut out, created);
+        out.extend_from_within(place.whole);
         out.push(b'}');
     }
     out.extend_from_slice(br#","timestamp":""#);
@@ -111,11 +112,25 @@ fn artifact(created: &Created, update: &ArtifactUpdate<'_>) -> Vec<u8> {
     })
 }
 
-fn place(out: &mut Vec<u8>, created: &Created) {
+/// Where a frame says which task it belongs to. Said once and copied from there: escaping is what costs.
+struct Place {
+    whole: Range<usize>,
+    /// The task's id in it, with its quotes.
+    task: Range<usize>,
+}
+
+fn place(out: &mut Vec<u8>, created: &Created) -> Place {
+    let start = out.len();
     out.extend_from_slice(br#""taskId":"#);
+    let task = out.len();
     json::write(out, &created.task);
+    let task = task..out.len();
     out.extend_from_slice(br#","contextId":"#);
     json::write(out, &created.context);
+    Place {
+        whole: start..out.len(),
+        task,
+    }
 }
 
 #[derive(Serialize)]

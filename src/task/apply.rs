@@ -153,7 +153,7 @@ impl State {
             }
             Event::Resumed => {
                 self.suspended = false;
-                self.go_on(record);
+                self.announce(record, TaskState::Working, None);
             }
             Event::Closed { state, text } => {
                 self.keep_results();
