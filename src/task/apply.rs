@@ -24,6 +24,7 @@ impl State {
                 text: None,
                 seq: record.seq,
             },
+            told: TaskState::Submitted,
             phase: Phase::Idle,
             turn: 0,
             round: 0,
@@ -298,7 +299,9 @@ impl State {
     /// Somebody answered: the task no longer waits for them. While another call runs it had not been waiting.
     fn go_on(&mut self, record: &Record) {
         if self.status.state != TaskState::Working {
+            let told = self.told;
             self.announce(record, TaskState::Working, None);
+            self.told = told;
         }
     }
 
@@ -308,6 +311,7 @@ impl State {
             "{:?} may not become {state:?}",
             self.status.state
         );
+        self.told = state;
         self.status = Status {
             state,
             at: record.at,

@@ -192,6 +192,9 @@ pub struct State {
     /// When it happened.
     pub at: u64,
     pub status: Status,
+    /// The state as the last event that announces nothing else said it. An answer makes the task work again before any such
+    /// event, and 0.3 clients are shown this one until then.
+    pub told: TaskState,
     pub phase: Phase,
     /// The current turn, or the last one when idle; 0 before the first.
     pub turn: u32,
