@@ -168,6 +168,13 @@ fn think(state: &State) -> Think {
     }
 }
 
+/// An answer to an open question, with an option that is on offer.
+struct Picked {
+    call: CallId,
+    choice: Choice,
+    edited: Option<Arc<str>>,
+}
+
 struct Deciding<'a> {
     state: &'a State,
     rules: &'a Rules<'a>,
@@ -192,14 +199,22 @@ impl Deciding<'_> {
             return Err(Refusal::Over);
         }
         let speaks = said.message.speaks() || said.answers.is_empty();
-        let picks = self.valid_picks(&said.answers, speaks)?;
+        let picks = self.valid_picks(&said.answers)?;
+        if let (Some(first), true, false) = (said.answers.first(), picks.is_empty(), speaks) {
+            return Err(Refusal::NotPending(first.call.clone()));
+        }
         if speaks && self.state.queue.len() >= self.rules.limits.queued_prompts {
             return Err(Refusal::QueueFull);
         }
         if self.state.suspended {
             self.push(Event::Resumed);
         }
-        for (call, choice, edited) in picks {
+        for Picked {
+            call,
+            choice,
+            edited,
+        } in picks
+        {
             self.push(Event::CallAnswered {
                 call: call.clone(),
                 choice,
@@ -224,20 +239,16 @@ impl Deciding<'_> {
         Ok(())
     }
 
-    /// The answers that count. Late ones and ones to unknown calls are passed over when the message holds something else;
-    /// an option that is not on offer refuses the message whole, so that nothing of it happens by halves.
-    fn valid_picks(
-        &self,
-        picks: &[Pick],
-        speaks: bool,
-    ) -> Result<Vec<(CallId, Choice, Option<Arc<str>>)>, Refusal> {
-        let mut valid: Vec<(CallId, Choice, Option<Arc<str>>)> = Vec::new();
+    /// The answers that count. Late ones and ones to unknown calls are passed over; an option that is not on offer refuses
+    /// the message whole, so that nothing of it happens by halves.
+    fn valid_picks(&self, picks: &[Pick]) -> Result<Vec<Picked>, Refusal> {
+        let mut valid: Vec<Picked> = Vec::new();
         for pick in picks {
             let open = self.state.asked().find(|call| call.id() == &pick.call);
             let Some(plan) = open.and_then(|call| call.plan.as_ref()) else {
                 continue;
             };
-            if valid.iter().any(|(call, _, _)| call == &pick.call) {
+            if valid.iter().any(|earlier| earlier.call == pick.call) {
                 continue;
             }
             let options = plan.question.options();
@@ -249,15 +260,13 @@ impl Deciding<'_> {
                     offered,
                 });
             };
-            let edited = pick.edited.clone().filter(|_| plan.question.is_edit());
-            valid.push((pick.call.clone(), choice, edited));
+            valid.push(Picked {
+                call: pick.call.clone(),
+                choice,
+                edited: pick.edited.clone().filter(|_| plan.question.is_edit()),
+            });
         }
-        match picks.first() {
-            Some(first) if valid.is_empty() && !speaks => {
-                Err(Refusal::NotPending(first.call.clone()))
-            }
-            _ => Ok(valid),
-        }
+        Ok(valid)
     }
 
     fn next_turn(&self) -> u32 {

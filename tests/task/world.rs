@@ -615,7 +615,8 @@ impl World {
         let state = &self.state;
         discriminant(&state.phase).hash(out);
         phase_job(&state.phase).map(rank).hash(out);
-        (state.status.state, &state.status.text, &state.error).hash(out);
+        (state.status.state, state.told).hash(out);
+        (&state.status.text, &state.error).hash(out);
         (state.turn, state.round, state.paused, state.suspended).hash(out);
         (state.tries.failed, state.tries.broken).hash(out);
         state.utterance.since.is_some().hash(out);
