@@ -76,6 +76,7 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, tools: &Tools) -> Option<
         })),
         Event::Created(_)
         | Event::Prompted { .. }
+        | Event::Traced { .. }
         | Event::Retracted { .. }
         | Event::BackedOff { .. }
         | Event::Retried

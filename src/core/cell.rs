@@ -67,6 +67,7 @@ impl Mark {
             Event::Created(_)
             | Event::Prompted { .. }
             | Event::TurnBegan { .. }
+            | Event::Traced { .. }
             | Event::Thought { .. }
             | Event::Text { .. }
             | Event::Cited { .. }

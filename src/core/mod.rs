@@ -37,6 +37,9 @@ use std::collections::HashMap;
 use std::io::IoSlice;
 use std::sync::Arc;
 
+/// Where a task works: checks a client's wish (or takes the default) and gives the real path, or says what is wrong.
+pub type Resolve = Box<dyn Fn(Option<&str>) -> Result<String, String>>;
+
 /// What the core is made with. Frozen from then on.
 pub struct Setup {
     pub limits: Limits,
@@ -46,8 +49,7 @@ pub struct Setup {
     /// A scripted agent, when one plays the model.
     pub script: Option<Arc<Script>>,
     pub card: Card,
-    /// Where a task works: checks a client's wish (or takes the default) and gives the real path, or says what is wrong.
-    pub resolve: Box<dyn Fn(Option<&str>) -> Result<String, String>>,
+    pub resolve: Resolve,
     pub entropy: Entropy,
     pub now: Now,
 }
@@ -97,7 +99,7 @@ pub struct Core {
     model: String,
     script: Option<Arc<Script>>,
     card: Card,
-    resolve: Box<dyn Fn(Option<&str>) -> Result<String, String>>,
+    resolve: Resolve,
     entropy: Entropy,
     started: Now,
 

@@ -83,7 +83,7 @@ impl Decoder {
             )));
         }
         self.begun = true;
-        self.note_facts(&chunk)?;
+        self.note_facts(&chunk, out)?;
         let candidates = chunk.candidates.unwrap_or_default();
         let Some(candidate) = candidates.first() else {
             return Ok(());
@@ -134,11 +134,12 @@ impl Decoder {
     }
 
     /// What a chunk says beside its parts.
-    fn note_facts(&mut self, chunk: &Chunk) -> Result<(), ModelError> {
+    fn note_facts(&mut self, chunk: &Chunk, out: &mut Vec<NoteBody>) -> Result<(), ModelError> {
         if let Some(Str(id)) = &chunk.response_id
             && self.trace.as_deref() != Some(id)
         {
             self.trace = Some(id.as_ref().to_owned());
+            out.push(NoteBody::Traced(id.as_ref().to_owned()));
         }
         if let Some(Str(version)) = &chunk.model_version
             && self.version.as_deref() != Some(version)
@@ -521,6 +522,7 @@ mod tests {
         assert_eq!(
             notes,
             vec![
+                NoteBody::Traced("r-1".into()),
                 says("Looking around", "I need the file."),
                 text("Héllo\n"),
                 text("world."),

@@ -15,7 +15,7 @@ use crate::task::event::Answer;
 use crate::task::job::{ModelError, NoteBody, Think};
 use crate::task::spec::ToolSpec;
 use crate::task::state::Item;
-use std::collections::VecDeque;
+use crate::wire::sse;
 use std::io::Read;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -163,7 +163,7 @@ impl Client {
             self.limits.model_answer_bytes,
             self.limits.backoff_longest_ms,
         );
-        let mut events = Events::new(self.limits.model_event_bytes);
+        let mut events = sse::Decoder::new(self.limits.model_event_bytes);
         let mut stream = response.into_body().into_reader();
         let mut bytes = vec![0; self.limits.model_buffer_bytes];
         let mut notes = Vec::new();
@@ -178,16 +178,19 @@ impl Client {
                 Err(e) if decoder.has_begun() => return Err(error::network(&midway(e.into()))),
                 Err(e) => return Err(error::network(&before_answer(e.into()))),
             };
-            events.feed(&bytes[..n]).map_err(|TooLong| {
-                error::fatal("The model API sent an event that is too long. Ask for less at once.")
-            })?;
-            while let Some(event) = events.next() {
+            events.feed(&bytes[..n]);
+            for event in events.by_ref() {
+                let event = event.map_err(|sse::TooLarge| {
+                    error::fatal(
+                        "The model API sent an event that is too long. Ask for less at once.",
+                    )
+                })?;
                 let result = decoder.chunk(&event, &mut notes);
                 notes.drain(..).for_each(&mut *emit);
                 result?;
             }
         }
-        if events.is_torn() {
+        if events.finish() == sse::Finish::Cut {
             let what = "its last event is incomplete".into();
             return Err(error::network(&Trouble::Cut(what)));
         }
@@ -309,78 +312,6 @@ fn words(error: &ureq::Error) -> String {
     match error {
         ureq::Error::Io(error) => error.to_string(),
         error => error.to_string(),
-    }
-}
-
-/// The `data` of server-sent events, whichever way they are cut. Other fields and comments are passed over.
-struct Events {
-    most_bytes: usize,
-    line: Vec<u8>,
-    data: Option<Vec<u8>>,
-    after_cr: bool,
-    ready: VecDeque<Vec<u8>>,
-}
-
-#[derive(Debug, PartialEq)]
-struct TooLong;
-
-impl Events {
-    fn new(most_bytes: usize) -> Events {
-        Events {
-            most_bytes,
-            line: Vec::new(),
-            data: None,
-            after_cr: false,
-            ready: VecDeque::new(),
-        }
-    }
-
-    fn feed(&mut self, mut bytes: &[u8]) -> Result<(), TooLong> {
-        while !bytes.is_empty() {
-            if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
-                bytes = &bytes[1..];
-                continue;
-            }
-            let end = bytes.iter().position(|b| matches!(b, b'\n' | b'\r'));
-            let (part, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
-            let held = self.line.len() + self.data.as_ref().map_or(0, Vec::len);
-            if held + part.len() > self.most_bytes {
-                return Err(TooLong);
-            }
-            self.line.extend_from_slice(part);
-            bytes = rest;
-            if let Some((end, rest)) = rest.split_first() {
-                self.after_cr = *end == b'\r';
-                bytes = rest;
-                self.end_line();
-            }
-        }
-        Ok(())
-    }
-
-    fn next(&mut self) -> Option<Vec<u8>> {
-        self.ready.pop_front()
-    }
-
-    /// Whether the stream ended within an event.
-    fn is_torn(&self) -> bool {
-        self.data.is_some() || self.line.iter().any(|byte| !byte.is_ascii_whitespace())
-    }
-
-    fn end_line(&mut self) {
-        let line = std::mem::take(&mut self.line);
-        if line.is_empty() {
-            self.ready.extend(self.data.take());
-        } else if let Some(value) = line.strip_prefix(b"data:") {
-            let value = value.strip_prefix(b" ").unwrap_or(value);
-            match &mut self.data {
-                Some(data) => {
-                    data.push(b'\n');
-                    data.extend_from_slice(value);
-                }
-                None => self.data = Some(value.to_vec()),
-            }
-        }
     }
 }
 
@@ -741,26 +672,5 @@ mod tests {
             ];
             play(beats, cancel, &mut |note| told.send(note).unwrap());
         });
-    }
-
-    #[test]
-    fn events_whichever_way_they_are_cut() {
-        let stream =
-            b": hello\r\ndata: {1}\r\n\r\ndata:{2}\n\nid: 7\ndata: a\ndata: b\n\n\r\rdata: {3}\r\r";
-        let expected: Vec<Vec<u8>> = [&b"{1}"[..], b"{2}", b"a\nb", b"{3}"]
-            .map(<[u8]>::to_vec)
-            .into();
-        for size in 1..=stream.len() {
-            let mut events = Events::new(100);
-            stream
-                .chunks(size)
-                .for_each(|bytes| events.feed(bytes).unwrap());
-            let all: Vec<Vec<u8>> = std::iter::from_fn(|| events.next()).collect();
-            assert_eq!(all, expected, "in pieces of {size}");
-            assert!(!events.is_torn());
-        }
-        let mut events = Events::new(8);
-        assert_eq!(events.feed(b"data: 12\n\ndata: 34\n\n"), Ok(()));
-        assert_eq!(events.feed(b"data: 123"), Err(TooLong));
     }
 }

@@ -18,7 +18,8 @@ use crate::tool::{Ctx, Toolbox};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What workers tell the loop.
+/// What workers tell the loop. Notes are the large ones and nearly all of them, so boxing them would only cost.
+#[allow(clippy::large_enum_variant)]
 pub enum Mail {
     Note(Note),
     Synced {
@@ -38,7 +39,7 @@ pub enum Mail {
 
 /// Who answers prompts.
 pub enum Brain {
-    Gemini(Client),
+    Gemini(Box<Client>),
     Script(Arc<Script>),
 }
 

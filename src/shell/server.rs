@@ -157,7 +157,7 @@ impl Server {
         self.core.append(self.store.as_mut(), now);
         // 6: … and what is there is shown and started.
         self.core.release(now);
-        self.perform(now);
+        self.perform();
         // 7: out to the sockets.
         let mut writable = self.core.writable();
         writable.extend(work);
@@ -282,7 +282,7 @@ impl Server {
         left
     }
 
-    fn perform(&mut self, now: Now) {
+    fn perform(&mut self) {
         for out in self.core.outs() {
             match out {
                 Out::Start(job) => self.jobs.start(job),
@@ -294,7 +294,6 @@ impl Server {
                 Out::Load { task } => self.jobs.load(self.store.as_mut(), task),
             }
         }
-        let _ = now;
     }
 
     fn write(&mut self, key: Key, now: Now) {

@@ -4,7 +4,7 @@
 use crate::a2a;
 use crate::config::{Agent, Config};
 use crate::core::guard::Door;
-use crate::core::{Core, Setup};
+use crate::core::{Core, Resolve, Setup};
 use crate::limits::Limits;
 use crate::model::script::{DEMO, Script};
 use crate::shell::children::{self, Children};
@@ -148,7 +148,7 @@ fn brain(config: &Config) -> Result<(Brain, Option<Arc<Script>>, String), String
                 roots: pem,
             };
             let client = Client::new(endpoint.clone(), &route, config.limits.clone())?;
-            Ok((Brain::Gemini(client), None, greeting))
+            Ok((Brain::Gemini(Box::new(client)), None, greeting))
         }
         Agent::Script(file) => {
             let text = String::from_utf8(read(file)?)
@@ -179,8 +179,6 @@ fn directory(path: &Path) -> Result<PathBuf, String> {
         Err(format!("{} is not a directory", path.display()))
     }
 }
-
-type Resolve = Box<dyn Fn(Option<&str>) -> Result<String, String>>;
 
 /// Where a client's task may work: the server's workspace, or a directory below an allowed root.
 fn resolver(workspace: PathBuf, config: &Config) -> Result<Resolve, String> {

@@ -70,6 +70,7 @@ impl State {
                 });
             }
             Event::TurnBegan { turn } => self.begin_turn(*turn, record),
+            Event::Traced { trace } => self.trace = Some(trace.clone()),
             Event::Thought { .. } | Event::Cited { .. } => {}
             Event::Text { text } => {
                 self.utterance.since.get_or_insert(record.seq);
@@ -356,6 +357,7 @@ fn announces(event: &Event) -> bool {
         Event::Answered { answer } => !answer.calls.is_empty(),
         Event::Created(_)
         | Event::Prompted { .. }
+        | Event::Traced { .. }
         | Event::Thought { .. }
         | Event::Text { .. }
         | Event::Cited { .. }

@@ -102,7 +102,7 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
             if state.is_over() {
                 return Err(Refusal::Over);
             }
-            out.stop_everything("[Operation Cancelled] The task cannot go on.");
+            out.stop_everything("The task cannot go on.");
             out.push(Event::Closed {
                 state: Final::Failed,
                 text: Some(text),
@@ -281,7 +281,7 @@ impl Deciding<'_> {
         if self.state.is_over() {
             return Err(Refusal::Over);
         }
-        self.stop_everything("[Operation Cancelled] The task was canceled.");
+        self.stop_everything("The task was canceled.");
         let text = "Task canceled by user request.".to_owned();
         self.push(Event::Closed {
             state: Final::Canceled,
@@ -342,6 +342,7 @@ impl Deciding<'_> {
 
     fn heard(&mut self, body: NoteBody) {
         match body {
+            NoteBody::Traced(trace) => drop(self.push(Event::Traced { trace })),
             NoteBody::Thought {
                 subject,
                 description,
@@ -476,7 +477,8 @@ impl Deciding<'_> {
         let mut results = match body {
             NoteBody::Prepared(results) => results.into_iter(),
             NoteBody::Died(message) => vec![Err(died(message)); self.state.calls.len()].into_iter(),
-            NoteBody::Thought { .. }
+            NoteBody::Traced(_)
+            | NoteBody::Thought { .. }
             | NoteBody::Text(_)
             | NoteBody::Cited(_)
             | NoteBody::Produced { .. }
@@ -514,7 +516,8 @@ impl Deciding<'_> {
                 .next()
                 .unwrap_or_else(|| Err(died("it was not looked at".to_owned()))),
             NoteBody::Died(message) => Err(died(message)),
-            NoteBody::Thought { .. }
+            NoteBody::Traced(_)
+            | NoteBody::Thought { .. }
             | NoteBody::Text(_)
             | NoteBody::Cited(_)
             | NoteBody::Produced { .. }
@@ -581,7 +584,8 @@ impl Deciding<'_> {
                     error: died(message),
                 },
             ),
-            NoteBody::Thought { .. }
+            NoteBody::Traced(_)
+            | NoteBody::Thought { .. }
             | NoteBody::Text(_)
             | NoteBody::Cited(_)
             | NoteBody::Produced { .. }
@@ -787,7 +791,7 @@ impl Deciding<'_> {
 }
 
 fn refused() -> Ending {
-    let reason = "[Operation Cancelled] The user did not allow this call.".to_owned();
+    let reason = "The user did not allow this call.".to_owned();
     Ending::Cancelled {
         reason,
         output: String::new(),

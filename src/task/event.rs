@@ -26,6 +26,10 @@ pub enum Event {
     TurnBegan {
         turn: u32,
     },
+    /// The API named the response that follows.
+    Traced {
+        trace: String,
+    },
     /// The model thinks aloud.
     Thought {
         subject: String,

@@ -549,6 +549,7 @@ impl Facts {
             | Event::Created(_)
             | Event::Prompted { .. }
             | Event::TurnBegan { .. }
+            | Event::Traced { .. }
             | Event::Thought { .. }
             | Event::Text { .. }
             | Event::Cited { .. }
