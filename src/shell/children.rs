@@ -9,22 +9,22 @@
 //! as long as [`Children`], starts them all.
 //!
 //! Killing the group is not enough: a child can leave it. Every child therefore carries a marker in its environment, which its
-//! descendants inherit. [`Process::finish`] looks through all processes of our user for the marker, the session and the parentage, and
+//! descendants inherit. [`Process::finish`] looks through all processes for the marker, the session and the parentage, and
 //! ends what it finds; [`sweep`] does the same for whatever an earlier run of the server left behind. What hides from all three
 //! (empties its environment, leaves the session and outlives its parent) escapes; only a sandbox could hold it.
 //!
-//! The environment is made, not inherited: names from a list, so that no key or token of the server ever reaches a command.
+//! The environment is made, not inherited: names from a list, so that no key or token of the server ever reaches a command. Nor can
+//! a command read the server's own under /proc, unless it is root's.
 
 use crate::limits::Limits;
 use crate::tool::{Child, Finished, Launch, Spawn};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{DumpableBehavior, Pid, PidfdFlags, Signal};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -67,6 +67,8 @@ impl Children {
         env: impl IntoIterator<Item = (OsString, OsString)>,
         limits: &Limits,
     ) -> io::Result<Children> {
+        // A child could read our own environment under /proc, were we not closed to others. Root can always; it is not hindered.
+        rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         let (orders, inbox) = mpsc::channel::<Order>();
         thread::Builder::new()
             .name("children".into())
@@ -114,7 +116,7 @@ impl Spawn for Children {
         self.orders
             .send(Order { command, reply })
             .map_err(|_| gone())?;
-        let mut process = Process::new(
+        let process = Process::new(
             answer.recv().map_err(|_| gone())??,
             OwnedFd::from(output),
             format!("{MARKER}={marker}").into_bytes(),
@@ -124,17 +126,11 @@ impl Spawn for Children {
         ours.read_to_string(&mut said)?;
         match said.strip_prefix(READY as char) {
             Some("") => Ok(Box::new(process)),
-            Some(errno) => {
-                let _ = process.end_all();
-                Err(errno.parse().map_or_else(
-                    |_| io::Error::other("the program could not be started"),
-                    io::Error::from_raw_os_error,
-                ))
-            }
-            None => {
-                let _ = process.end_all();
-                Err(io::Error::other(format!("no child could be set up {said}")))
-            }
+            Some(errno) => Err(errno.parse().map_or_else(
+                |_| io::Error::other("the program could not be started"),
+                io::Error::from_raw_os_error,
+            )),
+            None => Err(io::Error::other(format!("no child could be set up {said}"))),
         }
     }
 }
@@ -248,21 +244,24 @@ impl Process {
         })
     }
 
-    /// The program is waited for only after its group was killed: until then its number cannot mean another process.
+    /// The program is waited for last: until then its number, which names its group and session, cannot mean another process.
     fn end_all(&mut self) -> io::Result<Finished> {
         self.ended = true;
-        let mut strays = Vec::new();
-        let mut hunt = Hunt::new(&self.marker, Some(self.pid), self.patience);
-        let first = hunt.find();
+        let hunt = Hunt {
+            marker: &self.marker,
+            session: Some(self.pid),
+            patience: self.patience,
+        };
+        let found = hunt.find();
+        let mut strays: Vec<u32> = found.iter().map(Sight::id).collect();
         let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
         let _ = self.child.kill();
-        strays.extend(hunt.end(first));
-        let status = self.child.wait();
-        strays.extend(hunt.end_rest());
-        Ok(Finished {
-            status: status?,
-            strays,
-        })
+        hunt.end(&found);
+        strays.extend(hunt.end_all());
+        strays.sort();
+        strays.dedup();
+        let status = self.child.wait()?;
+        Ok(Finished { status, strays })
     }
 }
 
@@ -295,7 +294,12 @@ impl Drop for Process {
 /// Ends every process that a run of the server named `instance` has left behind, and says which they were.
 pub fn sweep(instance: &str, limits: &Limits) -> Vec<u32> {
     let marker = format!("{MARKER}={instance}:").into_bytes();
-    Hunt::new(&marker, None, Duration::from_millis(limits.kill_ms)).end_rest()
+    let hunt = Hunt {
+        marker: &marker,
+        session: None,
+        patience: Duration::from_millis(limits.kill_ms),
+    };
+    hunt.end_all()
 }
 
 /// A search for processes that belong together.
@@ -315,27 +319,26 @@ struct Sight {
     start: u64,
 }
 
-impl<'a> Hunt<'a> {
+impl Sight {
+    fn id(&self) -> u32 {
+        self.pid.unsigned_abs()
+    }
+}
+
+impl Hunt<'_> {
     /// A process that forks while it is hunted leaves new ones; nobody keeps ahead of us for this long.
     const ROUNDS: usize = 200;
 
-    fn new(marker: &'a [u8], session: Option<Pid>, patience: Duration) -> Hunt<'a> {
-        Hunt {
-            marker,
-            session,
-            patience,
-        }
-    }
-
-    /// Ends all that can be found, until none is left.
-    fn end_rest(&mut self) -> Vec<u32> {
+    /// Ends all that can be found until none is left, and says which they were.
+    fn end_all(&self) -> Vec<u32> {
         let mut ended = Vec::new();
         for _ in 0..Hunt::ROUNDS {
             let found = self.find();
             if found.is_empty() {
                 break;
             }
-            ended.extend(self.end(found));
+            ended.extend(found.iter().map(Sight::id));
+            self.end(&found);
         }
         ended.sort();
         ended.dedup();
@@ -343,12 +346,10 @@ impl<'a> Hunt<'a> {
     }
 
     fn find(&self) -> Vec<Sight> {
-        let own = rustix::process::geteuid().as_raw();
         let seen: Vec<Sight> = std::fs::read_dir("/proc")
             .into_iter()
             .flatten()
             .flatten()
-            .filter(|entry| entry.metadata().is_ok_and(|data| data.uid() == own))
             .filter_map(|entry| look(entry.file_name().to_str()?.parse().ok()?))
             .collect();
         let leader = self.session.map(Pid::as_raw_pid);
@@ -386,32 +387,27 @@ impl<'a> Hunt<'a> {
         })
     }
 
-    /// Kills them and waits until they are gone. Those it could not reach are not among the result.
-    fn end(&self, found: Vec<Sight>) -> Vec<u32> {
+    /// Kills them and waits until they are gone, or until it is clear that they will not go.
+    fn end(&self, found: &[Sight]) {
         let mut dying = Vec::new();
         for sight in found {
-            let Some(pid) = Pid::from_raw(sight.pid) else {
-                continue;
-            };
-            let Ok(handle) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else {
-                continue;
-            };
-            let same = look(sight.pid).is_some_and(|now| now.start == sight.start);
-            if same && rustix::process::pidfd_send_signal(&handle, Signal::KILL).is_ok() {
-                dying.push((sight.pid, handle));
+            let handle = Pid::from_raw(sight.pid)
+                .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
+            // With the handle held, the number cannot come to mean another process between looking and killing.
+            if let Some(handle) = handle
+                && look(sight.pid).is_some_and(|now| now.start == sight.start)
+                && rustix::process::pidfd_send_signal(&handle, Signal::KILL).is_ok()
+            {
+                dying.push(handle);
             }
         }
-        for (_, handle) in &dying {
-            let patience = Timespec {
-                tv_sec: i64::try_from(self.patience.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: self.patience.subsec_nanos().into(),
-            };
+        let patience = Timespec {
+            tv_sec: i64::try_from(self.patience.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: self.patience.subsec_nanos().into(),
+        };
+        for handle in &dying {
             let _ = poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&patience));
         }
-        dying
-            .into_iter()
-            .filter_map(|(pid, _)| u32::try_from(pid).ok())
-            .collect()
     }
 }
 

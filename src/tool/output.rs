@@ -112,7 +112,10 @@ impl Live {
             self.left -= new;
             return;
         }
-        let end = self.waiting.floor_char_boundary(had + self.left);
+        let mut end = had + self.left;
+        while !self.waiting.is_char_boundary(end) {
+            end -= 1;
+        }
         self.waiting.truncate(end);
         self.stop("\n[live output ends here; the result has the end of it]\n");
     }

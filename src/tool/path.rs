@@ -172,9 +172,7 @@ impl Workspace {
             ),
             Wrong::Lost => CallError::new(
                 ErrorKind::FileNotFound,
-                format!(
-                    "{text} does not exist: \"..\" cannot follow a directory that is not there."
-                ),
+                format!("{text} does not exist: it leads through a directory that is not there."),
             ),
             Wrong::System(errno) => {
                 let kind = match errno {
@@ -267,7 +265,7 @@ enum Wrong {
     Outside,
     Links,
     NotDirectory,
-    /// `..` after a directory that does not exist.
+    /// `..` or a final slash after a directory that does not exist.
     Lost,
     System(Errno),
 }
@@ -362,8 +360,7 @@ impl Walk<'_> {
         for part in self.todo.drain(..) {
             match part {
                 Part::Name(name) => parents.push(name),
-                Part::Here => {}
-                Part::Up | Part::Root => return Err(Wrong::Lost),
+                Part::Here | Part::Up | Part::Root => return Err(Wrong::Lost),
             }
         }
         let name = parents.pop().expect("it holds at least the first name");
@@ -510,6 +507,7 @@ mod tests {
             ("a/b.txt/", "file_not_found"),
             ("a/b.txt/c", "file_not_found"),
             ("nowhere/../a", "file_not_found"),
+            ("nowhere/", "file_not_found"),
             ("loop", "file_not_found"),
         ];
         for (path, expected) in cases {

@@ -87,7 +87,9 @@ impl Reader {
             self.at += 1;
         }
         if self.peek(0) == Some('(') {
-            self.inner(End::Bracket);
+            if self.depth < DEEPEST {
+                self.inner(End::Bracket);
+            }
             return;
         }
         while self.peek(0).is_some_and(|c| c == ' ' || c == '\t') {
@@ -149,13 +151,14 @@ impl Reader {
 
     /// One character, or a whole substitution, which a sign stands for.
     fn plain(&mut self, word: &mut String, end: End) {
+        let nests = self.depth < DEEPEST;
         match (self.peek(0), self.peek(1)) {
-            (Some('$'), Some('(')) => {
+            (Some('$'), Some('(')) if nests => {
                 self.at += 1;
                 self.inner(End::Bracket);
                 word.push_str("$(…)");
             }
-            (Some('`'), _) if end != End::Backtick => {
+            (Some('`'), _) if nests && end != End::Backtick => {
                 self.inner(End::Backtick);
                 word.push_str("$(…)");
             }
@@ -169,12 +172,10 @@ impl Reader {
     /// A list in brackets or backticks, from the opening sign to behind the closing one.
     fn inner(&mut self, end: End) {
         self.at += 1;
-        if self.depth < DEEPEST {
-            self.depth += 1;
-            self.list(end);
-            self.depth -= 1;
-            self.at += 1;
-        }
+        self.depth += 1;
+        self.list(end);
+        self.depth -= 1;
+        self.at += 1;
     }
 }
 
@@ -262,6 +263,6 @@ mod tests {
         }
         let mut deep = programs(&("$(".repeat(100_000) + "rm"));
         deep.sort();
-        assert_eq!(deep, ["$(…)", "rm"]);
+        assert_eq!(deep, ["$", "$(…)", "rm"]);
     }
 }

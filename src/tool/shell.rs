@@ -183,7 +183,7 @@ fn follow(child: Box<dyn Child>, ctx: &Ctx, out: &mut dyn FnMut(String)) -> io::
         exited: false,
         closed: false,
     };
-    let watched = watch.to_the_end(&wake, out);
+    let watched = watch.until_over(&wake, out);
     let Watch { why, output, .. } = watch;
     let finished = child.finish();
     watched?;
@@ -233,7 +233,7 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    fn to_the_end(&mut self, wake: &Wake, out: &mut dyn FnMut(String)) -> io::Result<()> {
+    fn until_over(&mut self, wake: &Wake, out: &mut dyn FnMut(String)) -> io::Result<()> {
         let mut buffer = vec![0; 64 * 1024];
         while !(self.exited && self.closed) {
             let now = Instant::now();

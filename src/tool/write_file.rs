@@ -551,6 +551,24 @@ mod tests {
     }
 
     #[test]
+    fn a_read_only_file_stays_as_it_is() {
+        if rustix::process::geteuid().is_root() {
+            eprintln!("skipped: root may write everything");
+            return;
+        }
+        let scratch = Scratch::new();
+        let file = scratch.put("a", "old");
+        let mode = std::fs::Permissions::from_mode(0o444);
+        std::fs::set_permissions(&file, mode).expect("mine");
+        let RunEnd::Ended(Ending::Error { error }) = write(&scratch, "a", "new") else {
+            panic!("it cannot be written");
+        };
+        assert_eq!(error.kind, ErrorKind::PermissionDenied);
+        assert_eq!(std::fs::read(&file).expect("there"), b"old");
+        assert_eq!(names(&scratch), ["a"]);
+    }
+
+    #[test]
     fn abbreviated_content_is_refused() {
         let scratch = Scratch::new();
         for line in [
