@@ -6,7 +6,9 @@
 
 use crate::support::client::{Client, Event, Events};
 use crate::support::fake::FakeGemini;
-use crate::support::message::{asked_of, prompt, prompt_at, prompt_in, state_of, task_of, text_of};
+use crate::support::message::{
+    asked_of, call_of, kind_of, prompt, prompt_at, prompt_in, state_of, task_of, text_of,
+};
 use crate::support::server::{Server, Setup};
 use serde_json::{Value, json};
 use std::sync::Mutex;
@@ -187,7 +189,7 @@ impl Log {
             state_of(update).unwrap_or("?"),
             kind.unwrap_or("?")
         );
-        let data = &update["status"]["message"]["parts"][0]["data"];
+        let data = call_of(update);
         if let Some(call) = data["request"]["callId"].as_str() {
             let status = data["status"].as_str().unwrap_or("?");
             line.push_str(&format!(" {} {status}", self.number(call)));
@@ -306,24 +308,9 @@ impl Turn {
 
     /// The data of every update of a call with this status.
     pub fn calls(&self, status: &str) -> Vec<&Value> {
-        let parts = self
-            .events
-            .iter()
-            .map(|event| &event.result()["status"]["message"]["parts"][0]["data"]);
-        parts.filter(|data| data["status"] == status).collect()
+        let calls = self.events.iter().map(|event| call_of(event.result()));
+        calls.filter(|data| data["status"] == status).collect()
     }
-}
-
-pub fn kind_of(result: &Value) -> &str {
-    result["metadata"]["coderAgent"]["kind"]
-        .as_str()
-        .unwrap_or("")
-}
-
-pub fn status_of(result: &Value) -> &str {
-    result["status"]["message"]["parts"][0]["data"]["status"]
-        .as_str()
-        .unwrap_or("")
 }
 
 /// A message of these parts to a task.
