@@ -322,7 +322,7 @@ fn secrets_stay_inside() {
             .env("NPM_CONFIG_TOKEN", TOKEN)
             .env("SSH_AUTH_SOCK", TOKEN)
     });
-    let (task, calls) = house.ask("SHELL env; cat /proc/self/environ; set");
+    let (task, calls) = house.ask("SHELL env; tr '\\0' '\\n' < /proc/self/environ; set");
     let mut seen = String::new();
     for event in house
         .client()
