@@ -4,12 +4,13 @@
 //! headers, retries) is half of what there is to test. A benchmark asks it to forget requests, and reaches it from another
 //! process: `GET /_counters`, `POST /_release`.
 
+use super::client::patient_read;
 use super::http::{Head, Message, Side};
 use super::script::{self, Answer, Call, Item};
 use super::stamp;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -202,7 +203,7 @@ fn serve(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
     let mut bytes = vec![0; 64 * 1024];
     loop {
         while !message.is_done() {
-            let count = stream.read(&mut bytes)?;
+            let count = patient_read(&mut stream, &mut bytes)?;
             if count == 0 {
                 return Ok(());
             }
@@ -388,7 +389,7 @@ fn stream(shared: &Shared, request: &Value, chunk: &Chunk, out: &mut TcpStream) 
         (_, Answer::Items(items)) => items,
         (_, Answer::Hang) => {
             // A byte from the caller or its end: either way it has stopped waiting for this answer.
-            let _ = out.read(&mut [0]);
+            let _ = patient_read(out, &mut [0]);
             return Err(gone());
         }
         (script, Answer::Error { code, times, then }) => {
