@@ -17,11 +17,18 @@ struct Ended {
     err: String,
 }
 
+const SERVER: &str = env!("CARGO_BIN_EXE_gemini-a2a");
+const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+
 /// Runs the program to its end, which is expected to come by itself.
 fn run(dir: &TempDir, args: &[&str]) -> Ended {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_gemini-a2a"))
-        .args(args)
+    finish(dir, Command::new(SERVER).args(args))
+}
+
+fn finish(dir: &TempDir, command: &mut Command) -> Ended {
+    let mut child = command
         .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("HOME", dir.path())
         .current_dir(dir.path())
         .stdin(Stdio::null())
@@ -140,18 +147,29 @@ fn what_cannot_work_is_one_line_and_an_exit_status() {
     }
 }
 
+/// Root may write everywhere, so root becomes somebody else for this.
 #[test]
 fn a_state_dir_one_may_not_write_is_named() {
     let dir = TempDir::new("cli");
     let state = dir.folder("state");
-    std::fs::set_permissions(&state, std::fs::Permissions::from_mode(0o500)).expect("a mode");
+    let mut program = Command::new(SERVER);
     if is_root() {
-        eprintln!("skipped: root may write everywhere");
-        return;
+        let able = Command::new("setpriv")
+            .args(NOBODY)
+            .args([SERVER, "--version"])
+            .output();
+        if !able.is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: nobody else can run the program");
+            return;
+        }
+        std::os::unix::fs::chown(&state, Some(65534), Some(65534)).expect("a new owner");
+        program = Command::new("setpriv");
+        program.args(NOBODY).arg(SERVER);
     }
+    std::fs::set_permissions(&state, std::fs::Permissions::from_mode(0o500)).expect("a mode");
     let path = state.to_str().expect("a path of text");
-    let ended = run(&dir, &["--a2a-port", "0", "--state-dir", path]);
-    assert_eq!(ended.status, Some(2));
+    let ended = finish(&dir, program.args(["--a2a-port", "0", "--state-dir", path]));
+    assert_eq!(ended.status, Some(2), "{}", ended.err);
     assert!(
         ended.err.contains(path) && ended.err.contains("writable"),
         "{}",
@@ -283,7 +301,7 @@ fn two_servers_share_a_state_dir_but_never_a_task() {
     // What the rig appends is overridden by what the script appends after it.
     let script = format!(
         "exec {} serve \"$@\" --state-dir {}",
-        env!("CARGO_BIN_EXE_gemini-a2a"),
+        SERVER,
         state.display()
     );
     let setup = crate::support::server::Setup::of("/bin/sh".as_ref())

@@ -226,3 +226,73 @@ fn a_command_that_runs_dies_with_the_server_and_its_call_says_so() {
         .to_string();
     assert!(asked.contains("functionResponse"), "{asked}");
 }
+
+#[test]
+fn prompts_that_were_accepted_have_their_turn_after_the_crash() {
+    let mut house = House::new();
+    let mut stream = house.client().stream("message/stream", prompt("HOLD"));
+    let task = task_in(&[stream.next().expect("a task")]);
+    for n in 1..=3 {
+        let mut params = prompt_in(&task, &format!("TEXT answer {n}"));
+        // The same id every time: each message counts.
+        params["message"]["messageId"] = json!("one-for-all");
+        params["configuration"] = json!({ "blocking": false });
+        house.client().call("message/send", params);
+    }
+    house.server.kill9();
+    house.server.restart();
+    let answers = eventually("three answers", || {
+        let history = house.task(&task)["history"].clone();
+        let said = history.as_array().into_iter().flatten();
+        let said: Vec<String> = said
+            .filter(|message| message["role"] == "agent")
+            .filter_map(|message| Some(message["parts"][0]["text"].as_str()?.to_string()))
+            .collect();
+        (said.len() >= 3).then_some(said)
+    });
+    assert_eq!(answers, ["answer 1", "answer 2", "answer 3"]);
+}
+
+#[test]
+fn of_two_calls_the_one_that_ran_is_interrupted_and_the_other_still_asks() {
+    let mut house = House::new();
+    let name = odd_seconds();
+    let script = format!(
+        "CALL run_shell_command {{\"command\":\"echo begin; sleep {name}\"}} ++ WRITE second.txt x"
+    );
+    let (task, calls) = house.ask(&script);
+    assert_eq!(calls.len(), 2);
+    let mut stream = house
+        .client()
+        .stream("message/stream", approval(&task, &calls[0], "proceed_once"));
+    stream.until("output", |event| {
+        event.result()["kind"] == "artifact-update"
+    });
+    house.server.kill9();
+    house.server.restart();
+    assert_eq!(house.state(&task), "input-required");
+    assert_eq!(house.file("second.txt"), None);
+    let events: Vec<Event> = house
+        .client()
+        .stream("message/stream", approval(&task, &calls[1], "proceed_once"))
+        .collect();
+    assert_eq!(house.file("second.txt").as_deref(), Some("x"));
+    assert!(events.last().is_some_and(Event::is_final));
+    let ends: Vec<Value> = house
+        .whole(&task)
+        .iter()
+        .map(|event| call_of(event.result()))
+        .filter(|call| call["response"].is_object())
+        .map(|call| json!([call["request"]["name"], call["status"]]))
+        .collect();
+    assert_eq!(
+        ends,
+        [
+            json!(["run_shell_command", "error"]),
+            json!(["write_file", "success"])
+        ]
+    );
+    eventually("nothing left running", || {
+        running(&name).is_empty().then_some(())
+    });
+}

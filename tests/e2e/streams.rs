@@ -1,12 +1,11 @@
 //! Streams of events: readers that stall, come back, or ask for the impossible.
 
 use crate::drive::{House, assert_in_order, seen, task_in};
-use crate::support::client::Event;
+use crate::support::client::{Event, patient_read};
 use crate::support::http::Side;
 use crate::support::message::{kind_of, prompt, prompt_in, state_of, text_of};
 use crate::support::stamp;
 use serde_json::json;
-use std::io::Read;
 use std::net::TcpStream;
 
 /// More than the sockets of both sides hold, so that the one who does not read stops the server's writing to it.
@@ -202,7 +201,7 @@ fn a_silent_stream_is_kept_alive_with_a_comment() {
     let mut text = Vec::new();
     let mut bytes = [0; 4096];
     while !text.windows(9).any(|window| window == b"\n: ping\n\n") {
-        let count = socket.read(&mut bytes).expect("a comment sooner or later");
+        let count = patient_read(&mut socket, &mut bytes).expect("a comment sooner or later");
         assert_ne!(count, 0, "closed after {}", String::from_utf8_lossy(&text));
         text.extend_from_slice(&bytes[..count]);
     }
