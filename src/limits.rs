@@ -4,8 +4,12 @@
 pub struct Limits {
     /// Request line and header fields together. Real clients send under 2 KiB; more is refused with 431.
     pub head_bytes: usize,
-    /// Header fields in one head: more is refused with 431.
+    /// Header fields in one head: more is refused with 431. Query parameters in one target: more is refused with 414.
     pub head_fields: usize,
+    /// Empty lines before a request line. Some clients end a body with a stray one; more is refused with 400.
+    pub blank_lines: usize,
+    /// The line that opens a chunk: sixteen digits and an extension nobody reads; a longer one is refused with 400.
+    pub chunk_line_bytes: usize,
     /// Request body. Inline files come as base64, so megabytes are normal; more is refused with 413.
     pub body_bytes: usize,
     /// Open connections. Beyond it new ones wait in the kernel's backlog until one closes.
@@ -70,6 +74,13 @@ pub struct Limits {
     /// Bytes of one event in the model's stream, and of one whole answer.
     pub model_event_bytes: usize,
     pub model_answer_bytes: usize,
+    /// Body of an error answer from the model API; the rest is not read.
+    pub model_error_bytes: usize,
+    /// Each of the buffers of a model connection. Small, because there may be as many connections as model threads.
+    pub model_buffer_bytes: usize,
+    /// Model connections kept for the next request, and for how long.
+    pub model_idle: usize,
+    pub model_idle_ms: u64,
     /// A journal that could not be written is tried again after this time.
     pub store_retry_ms: u64,
     /// Live output recorded of one tool call; the rest is only in its result.
@@ -78,7 +89,11 @@ pub struct Limits {
     pub result_chars: usize,
     /// Output kept of one command; the newest wins.
     pub output_bytes: usize,
-    /// A command that prints nothing for this long is ended.
+    /// Between two pieces of a command's live output; the first comes at once.
+    pub live_ms: u64,
+    /// What a command has printed is read for at most this long after its end, even if a program it left behind keeps printing.
+    pub drain_ms: u64,
+    /// A command that prints nothing for this long is ended; 0 is never.
     pub shell_silence_ms: u64,
     /// Between TERM and KILL for a process group.
     pub kill_ms: u64,
@@ -86,6 +101,8 @@ pub struct Limits {
     pub file_bytes: u64,
     pub file_lines: usize,
     pub line_chars: usize,
+    /// Steps spent on finding a small diff; beyond it what is left is shown as replaced.
+    pub diff_steps: usize,
     /// Shutting down: time for streams and jobs to end.
     pub shutdown_ms: u64,
 }
@@ -97,6 +114,8 @@ impl Default for Limits {
         Limits {
             head_bytes: 16 * KIB,
             head_fields: 64,
+            blank_lines: 4,
+            chunk_line_bytes: 256,
             body_bytes: 10 * MIB,
             connections: 20_000,
             head_ms: 10_000,
@@ -132,16 +151,26 @@ impl Default for Limits {
             model_silence_ms: 300_000,
             model_event_bytes: 32 * MIB,
             model_answer_bytes: 64 * MIB,
+            model_error_bytes: 64 * KIB,
+            model_buffer_bytes: 16 * KIB,
+            model_idle: 32,
+            model_idle_ms: 60_000,
             store_retry_ms: 1_000,
             live_bytes: MIB,
             result_chars: 40_000,
             output_bytes: 16 * MIB,
+            live_ms: 100,
+            drain_ms: 250,
             shell_silence_ms: 300_000,
             kill_ms: 2_000,
             file_bytes: 20 * MIB as u64,
             file_lines: 2_000,
             line_chars: 2_000,
+            diff_steps: 20_000_000,
             shutdown_ms: 5_000,
         }
     }
 }
+
+/// Characters of a context id that a client chose: it is a key of ours and is shown to people; longer ones are refused.
+pub const CONTEXT_ID_CHARS: usize = 128;

@@ -62,7 +62,9 @@ mod tests {
             if set_first {
                 cancel.set();
             }
-            cancel.on_set(move || drop(count.fetch_add(1, Ordering::SeqCst)));
+            cancel.on_set(move || {
+                count.fetch_add(1, Ordering::SeqCst);
+            });
             cancel.set();
             cancel.set();
         }

@@ -1,1 +1,447 @@
-//! Written next.
+//! Where clients, tasks and time meet. The shell hands in what happened, with the time; the core keeps connections, tasks
+//! and subscriptions and hands out what is to be done. It does no I/O itself: the journal is behind the [`store::Store`]
+//! trait, jobs and closings are values in [`Out`].
+//!
+//! In a turn of the loop the shell calls, in this order: [`Core::opened`], [`Core::received`], [`Core::note`] and the like
+//! for everything that happened, [`Core::tick`], then [`Core::append`] (what was decided goes to disk), then
+//! [`Core::release`] (what is on disk is shown and started), then it writes what [`Core::writable`] names.
+
+mod cell;
+pub mod conn;
+pub mod guard;
+mod perform;
+pub mod store;
+mod sub;
+mod tasks;
+mod timers;
+mod tx;
+
+use crate::a2a::{self, Card, Tools};
+use crate::base::clock::Now;
+use crate::base::http::Request;
+use crate::base::id::{ContextId, Entropy, Seq, TaskId};
+use crate::base::slots::{Key, Slots};
+use crate::core::cell::Cell;
+use crate::core::conn::{Conn, Overdue, Peer, Want};
+use crate::core::guard::Door;
+use crate::core::sub::Sub;
+use crate::core::timers::{Timer, Timers};
+use crate::limits::Limits;
+use crate::model::script::Script;
+use crate::task::call::Call;
+use crate::task::job::{Job, JobId, Note};
+use crate::task::message::Source;
+use crate::task::spec::ToolSpec;
+use crate::task::state::{Item, State};
+use std::collections::HashMap;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+/// Where a task works: checks a client's wish (or takes the default) and gives the real path, or says what is wrong.
+pub type Resolve = Box<dyn Fn(Option<&str>) -> Result<String, String>>;
+
+/// What the core is made with. Frozen from then on.
+pub struct Setup {
+    pub limits: Limits,
+    pub door: Door,
+    pub tools: Vec<ToolSpec>,
+    pub model: String,
+    /// A scripted agent, when one plays the model.
+    pub script: Option<Arc<Script>>,
+    pub card: Card,
+    pub resolve: Resolve,
+    pub entropy: Entropy,
+    pub now: Now,
+}
+
+/// What is to be done outside. Jobs carry their own id; everything else is answered by name.
+#[derive(Debug)]
+pub enum Out {
+    Start(Job),
+    Stop(JobId),
+    /// Flush a journal; answered by [`Core::synced`] with the position given here.
+    Sync {
+        task: TaskId,
+        upto: Seq,
+    },
+    /// Read on in a journal; answered by [`Core::paged`].
+    Page {
+        task: TaskId,
+        sub: Key,
+        offset: u64,
+    },
+    /// Bring a task back into memory; answered by [`Core::loaded`].
+    Load {
+        task: TaskId,
+    },
+}
+
+/// A task that was read from its journal.
+pub struct Loaded {
+    pub state: State,
+    pub inherited: Vec<Arc<Item>>,
+    pub bytes: u64,
+}
+
+/// A request that waits for its task to be loaded.
+struct Parked {
+    conn: Key,
+    call: Call,
+    form: a2a::Form,
+    by: Source,
+}
+
+pub struct Core {
+    limits: Limits,
+    door: Door,
+    tools: Tools,
+    specs: HashMap<String, ToolSpec>,
+    model: String,
+    script: Option<Arc<Script>>,
+    card: Card,
+    resolve: Resolve,
+    entropy: Entropy,
+    started: Now,
+
+    conns: Slots<Conn>,
+    subs: Slots<Sub>,
+    tasks: HashMap<TaskId, Cell>,
+    /// Every task there is, loaded or not.
+    known: HashMap<TaskId, ContextId>,
+    /// The latest task of each context.
+    contexts: HashMap<ContextId, TaskId>,
+    parked: HashMap<TaskId, Vec<Parked>>,
+    timers: Timers,
+    hot_total: usize,
+
+    out: Vec<Out>,
+    /// Connections with something to write, and those that are done.
+    to_write: Vec<Key>,
+    to_close: Vec<Key>,
+    /// Tasks with lines to append, and tasks whose log has moved on disk.
+    to_append: Vec<TaskId>,
+    to_release: Vec<TaskId>,
+    /// Subscriptions that can go on: their connection took something, their page came.
+    to_pump: Vec<Key>,
+    /// Set when the server is to end: nothing new begins.
+    ending: bool,
+    ended: bool,
+}
+
+impl Core {
+    pub fn new(setup: Setup) -> Core {
+        let specs = setup
+            .tools
+            .iter()
+            .map(|spec| (spec.name.clone(), spec.clone()))
+            .collect();
+        Core {
+            tools: Tools::new(&setup.tools),
+            specs,
+            limits: setup.limits,
+            door: setup.door,
+            model: setup.model,
+            script: setup.script,
+            card: setup.card,
+            resolve: setup.resolve,
+            entropy: setup.entropy,
+            started: setup.now,
+            conns: Slots::default(),
+            subs: Slots::default(),
+            tasks: HashMap::new(),
+            known: HashMap::new(),
+            contexts: HashMap::new(),
+            parked: HashMap::new(),
+            timers: Timers::default(),
+            hot_total: 0,
+            out: Vec::new(),
+            to_write: Vec::new(),
+            to_close: Vec::new(),
+            to_append: Vec::new(),
+            to_release: Vec::new(),
+            to_pump: Vec::new(),
+            ending: false,
+            ended: false,
+        }
+    }
+
+    // Connections.
+
+    pub fn opened(&mut self, peer: Peer, now: Now) -> Key {
+        let key = self.conns.insert(Conn::new(peer, now));
+        self.arm_conn(key);
+        key
+    }
+
+    /// Whether another connection may be taken from the backlog.
+    pub fn has_room(&self) -> bool {
+        self.conns.len() < self.limits.connections && !self.ending
+    }
+
+    /// How many bytes may be read from a connection now; 0 when it waits for something else.
+    pub fn room(&self, key: Key) -> usize {
+        self.conns
+            .get(key)
+            .map_or(0, |conn| conn.room(&self.limits))
+    }
+
+    pub fn received(&mut self, key: Key, bytes: &[u8], now: Now) {
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.take(bytes, now);
+            self.read_on(key, now);
+        }
+    }
+
+    /// The peer will send no more.
+    pub fn finished(&mut self, key: Key, now: Now) {
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.end();
+            self.after_io(key, now);
+        }
+    }
+
+    /// The connection broke: nothing can be sent any more.
+    pub fn broke(&mut self, key: Key) {
+        self.drop_conn(key);
+    }
+
+    pub fn slices(&self, key: Key) -> Vec<IoSlice<'_>> {
+        self.conns
+            .get(key)
+            .map(|conn| conn.tx.slices())
+            .unwrap_or_default()
+    }
+
+    /// The socket took `n` bytes of what [`Core::slices`] showed.
+    pub fn sent(&mut self, key: Key, n: usize, now: Now) {
+        let Some(conn) = self.conns.get_mut(key) else {
+            return;
+        };
+        conn.sent(n, now);
+        if let Some(sub) = conn.sub
+            && conn.tx.len() < self.limits.tx_bytes / 2
+        {
+            self.to_pump.push(sub);
+        }
+        self.after_io(key, now);
+    }
+
+    /// Connections with something to write, each named once.
+    pub fn writable(&mut self) -> Vec<Key> {
+        let keys = std::mem::take(&mut self.to_write);
+        for key in &keys {
+            if let Some(conn) = self.conns.get_mut(*key) {
+                conn.listed = false;
+            }
+        }
+        keys
+    }
+
+    /// Connections to close; the core has forgotten them.
+    pub fn closing(&mut self) -> Vec<Key> {
+        std::mem::take(&mut self.to_close)
+    }
+
+    fn read_on(&mut self, key: Key, now: Now) {
+        while let Some(conn) = self.conns.get_mut(key) {
+            match conn.read(&self.limits, now) {
+                Want::Nothing => break,
+                Want::Serve(request) => self.serve(key, *request, now),
+            }
+        }
+        self.after_io(key, now);
+    }
+
+    /// Looks at a connection after anything happened to it.
+    fn after_io(&mut self, key: Key, _now: Now) {
+        let Some(conn) = self.conns.get_mut(key) else {
+            return;
+        };
+        if conn.is_done() {
+            return self.drop_conn(key);
+        }
+        if !conn.tx.is_empty() && !conn.listed {
+            conn.listed = true;
+            self.to_write.push(key);
+        }
+        self.arm_conn(key);
+    }
+
+    /// Arms a timer only when the armed one would come too late.
+    fn arm_conn(&mut self, key: Key) {
+        let Some(conn) = self.conns.get_mut(key) else {
+            return;
+        };
+        let deadline = conn.deadline(&self.limits);
+        if deadline < conn.armed {
+            conn.armed = deadline;
+            self.timers.arm(deadline, Timer::Conn(key));
+        }
+    }
+
+    fn drop_conn(&mut self, key: Key) {
+        let Some(conn) = self.conns.remove(key) else {
+            return;
+        };
+        self.to_close.push(key);
+        if let Some(sub) = conn.sub {
+            self.unsubscribe(sub);
+        }
+    }
+
+    fn serve(&mut self, key: Key, request: Request, now: Now) {
+        let peer = self.conns.get(key).map_or(Peer::Stranger, |conn| conn.peer);
+        if let Err(fault) = self.door.admit(&request, peer) {
+            let form = a2a::Form::at(&request.path);
+            return self.answer(key, &a2a::fault(&form, &fault), now);
+        }
+        match a2a::decode(&request) {
+            Ok((Call::Card, _)) => {
+                let response = self.card.answer(&request);
+                self.answer(key, &response, now);
+            }
+            Ok((call, form)) => {
+                let by = source(&request, &form);
+                self.perform(key, call, form, by, now);
+            }
+            Err((fault, form)) => self.refuse(key, &form, &fault, now),
+        }
+    }
+
+    // Workers.
+
+    pub fn note(&mut self, note: Note, now: Now) {
+        let Some(cell) = self.tasks.get_mut(&note.job.task) else {
+            return;
+        };
+        if note.body.is_last() {
+            cell.running.retain(|job| *job != note.job.at);
+        }
+        let input = crate::task::decide::Input::Note {
+            job: note.job.at,
+            body: note.body,
+        };
+        // A worker's note is never refused: what nobody waits for is dropped by `decide`.
+        let _ = self.drive(&note.job.task, input, now);
+    }
+
+    // Time.
+
+    /// When the loop has to come back if nothing happens, in monotonic milliseconds.
+    pub fn deadline(&self) -> Option<u64> {
+        self.timers.next()
+    }
+
+    /// Whether there is work left that waits for no event.
+    pub fn has_more(&self) -> bool {
+        !self.to_pump.is_empty() || !self.to_append.is_empty() || !self.to_write.is_empty()
+    }
+
+    pub fn tick(&mut self, now: Now) {
+        while let Some(timer) = self.timers.pop(now.mono_ms) {
+            match timer {
+                Timer::Conn(key) => self.check_conn(key, now),
+                Timer::Task { task, job } => {
+                    let _ = self.drive(&task, crate::task::decide::Input::Due { job }, now);
+                }
+                Timer::Store(task) => self.list_append(&task),
+                Timer::Shutdown => self.give_up(now),
+            }
+        }
+    }
+
+    fn check_conn(&mut self, key: Key, now: Now) {
+        let Some(conn) = self.conns.get_mut(key) else {
+            return;
+        };
+        if conn.armed > now.mono_ms {
+            return;
+        }
+        conn.armed = u64::MAX;
+        if conn.deadline(&self.limits) <= now.mono_ms {
+            match conn.overdue(now) {
+                Overdue::Nothing | Overdue::Write => {}
+                Overdue::Drop => return self.drop_conn(key),
+            }
+        }
+        self.after_io(key, now);
+    }
+
+    // The end.
+
+    /// Begins to end: no new connections, resting ones go, turns have `limits.shutdown_ms` to finish.
+    pub fn shut_down(&mut self, now: Now) {
+        if self.ending {
+            return;
+        }
+        self.ending = true;
+        let resting: Vec<Key> = self
+            .conns
+            .iter()
+            .filter(|(_, c)| c.is_resting())
+            .map(|(k, _)| k)
+            .collect();
+        for key in resting {
+            self.drop_conn(key);
+        }
+        self.timers
+            .arm(now.mono_ms + self.limits.shutdown_ms, Timer::Shutdown);
+    }
+
+    /// Whether the server may end now: nothing runs and everything said has gone out.
+    pub fn is_over(&self) -> bool {
+        let quiet = || {
+            self.tasks
+                .values()
+                .all(|cell| cell.running.is_empty() && cell.gated.is_empty())
+                && self.conns.iter().all(|(_, conn)| conn.tx.is_empty())
+                && self.to_append.is_empty()
+        };
+        self.ending && (self.ended || quiet())
+    }
+
+    /// The time is over: what runs is stopped, and those who watch are told.
+    fn give_up(&mut self, now: Now) {
+        let open: Vec<TaskId> = self
+            .tasks
+            .iter()
+            .filter(|(_, c)| c.is_open())
+            .map(|(id, _)| id.clone())
+            .collect();
+        for task in open {
+            let Some(cell) = self.tasks.get_mut(&task) else {
+                continue;
+            };
+            cell.gated.clear();
+            for at in std::mem::take(&mut cell.running) {
+                self.out.push(Out::Stop(JobId {
+                    task: task.clone(),
+                    at,
+                }));
+            }
+            let decided = self.decide(&task, crate::task::decide::Input::Restored);
+            if let Ok(decision) = decided {
+                self.commit(&task, decision, now);
+            }
+        }
+        self.ended = true;
+    }
+
+    /// What is to be done outside, in order.
+    pub fn outs(&mut self) -> Vec<Out> {
+        std::mem::take(&mut self.out)
+    }
+}
+
+/// Who a request is from, as others are told.
+fn source(request: &Request, form: &a2a::Form) -> Source {
+    let agent = request
+        .headers
+        .get("user-agent")
+        .and_then(|agent| agent.split_whitespace().next());
+    let named = request.query("client").or(agent).unwrap_or("a client");
+    Source {
+        client: named.chars().take(80).collect(),
+        via: form.via().to_owned(),
+    }
+}

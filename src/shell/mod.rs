@@ -1,1 +1,14 @@
-//! Written next.
+//! Everything that touches the world: sockets, files, threads, processes, signals. It is small and boring on purpose; what
+//! is decided is decided in the core. `server.rs` is the loop and the place to begin.
+
+pub mod children;
+pub mod client;
+pub mod jobs;
+pub mod journal;
+pub mod lanes;
+pub mod log;
+pub mod peer;
+pub mod server;
+pub mod signals;
+pub mod start;
+pub mod sys;

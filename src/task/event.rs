@@ -26,6 +26,10 @@ pub enum Event {
     TurnBegan {
         turn: u32,
     },
+    /// The API named the response that follows.
+    Traced {
+        trace: String,
+    },
     /// The model thinks aloud.
     Thought {
         subject: String,
@@ -45,14 +49,12 @@ pub enum Event {
     },
     /// A model request failed and is made again later.
     BackedOff {
-        attempt: u32,
+        tries: Tries,
         delay_ms: u64,
         reason: String,
     },
     /// The wait is over; the request is being made again.
-    Retried {
-        attempt: u32,
-    },
+    Retried,
     /// The model's answer is complete; its calls, if any, are next.
     Answered {
         answer: Arc<Answer>,
@@ -66,7 +68,7 @@ pub enum Event {
     CallAsked {
         call: CallId,
     },
-    /// Somebody answered. The first answer wins, so there is one per question.
+    /// Somebody answered. The first answer wins, so there is one per question. A task that waited works again.
     CallAnswered {
         call: CallId,
         choice: Choice,
@@ -92,6 +94,10 @@ pub enum Event {
         call: CallId,
         ending: Arc<Ending>,
     },
+    /// The file of an approved edit is not the one the user was shown: nothing was written, the call is looked at again.
+    CallStale {
+        call: CallId,
+    },
     /// Every unfinished call waits for an answer.
     Paused,
     /// All calls have ended and their results go to the model.
@@ -111,7 +117,7 @@ pub enum Event {
     Interrupted {
         text: String,
     },
-    /// The user let an interrupted turn go on.
+    /// The user let an interrupted turn go on: the task works again.
     Resumed,
     /// The task is over for good.
     Closed {
@@ -242,6 +248,13 @@ pub enum Final {
     Rejected,
 }
 
+/// Failed tries of one model request: those that failed before anything came, and those whose stream broke.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tries {
+    pub failed: u32,
+    pub broken: u32,
+}
+
 /// Token counts as the API gives them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -255,4 +268,25 @@ pub struct Usage {
     pub thoughts_token_count: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_use_prompt_token_count: Option<u64>,
+}
+
+impl Usage {
+    pub fn add(&mut self, other: &Usage) {
+        let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (None, None) => None,
+            (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
+        };
+        self.prompt_token_count += other.prompt_token_count;
+        self.candidates_token_count += other.candidates_token_count;
+        self.total_token_count += other.total_token_count;
+        self.cached_content_token_count = sum(
+            self.cached_content_token_count,
+            other.cached_content_token_count,
+        );
+        self.thoughts_token_count = sum(self.thoughts_token_count, other.thoughts_token_count);
+        self.tool_use_prompt_token_count = sum(
+            self.tool_use_prompt_token_count,
+            other.tool_use_prompt_token_count,
+        );
+    }
 }

@@ -67,6 +67,8 @@ pub struct Note {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum NoteBody {
+    /// The API's id of the response; comes first, if at all.
+    Traced(String),
     Thought {
         subject: String,
         description: String,
@@ -92,7 +94,8 @@ impl NoteBody {
     /// Whether the job is over with this note.
     pub fn is_last(&self) -> bool {
         match self {
-            NoteBody::Thought { .. }
+            NoteBody::Traced(_)
+            | NoteBody::Thought { .. }
             | NoteBody::Text(_)
             | NoteBody::Cited(_)
             | NoteBody::Produced { .. }

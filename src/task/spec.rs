@@ -129,6 +129,10 @@ pub enum Question {
 }
 
 impl Question {
+    pub fn is_edit(&self) -> bool {
+        matches!(self, Question::Edit { .. })
+    }
+
     /// The answers on offer, in the order to show them; the last one refuses.
     pub fn options(&self) -> &'static [Choice] {
         match self {

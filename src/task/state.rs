@@ -5,7 +5,7 @@
 //! announced is kept beside it because 0.3 clients are shown exactly that one.
 
 use crate::base::id::{CallId, MessageId, Seq};
-use crate::task::event::{Answer, Created, Final, Request, Usage};
+use crate::task::event::{Answer, Created, Final, Request, Tries, Usage};
 use crate::task::message::{Artifact, Message, Source};
 use crate::task::spec::{Choice, Ending, Plan};
 use std::collections::{BTreeSet, VecDeque};
@@ -53,15 +53,14 @@ impl TaskState {
     pub fn may_become(self, next: TaskState) -> bool {
         use TaskState::*;
         match self {
+            // Straight to input-required: the first message had nothing in it to work on.
             Submitted => matches!(next, Working | InputRequired | Failed | Canceled | Rejected),
             Working => matches!(
                 next,
                 InputRequired | AuthRequired | Completed | Failed | Canceled | Rejected
             ),
-            InputRequired | AuthRequired => matches!(
-                next,
-                Working | InputRequired | Completed | Failed | Canceled
-            ),
+            InputRequired => matches!(next, Working | Completed | Failed | Canceled),
+            AuthRequired => matches!(next, Working | InputRequired | Failed | Canceled),
             Completed | Failed | Canceled | Rejected => false,
         }
     }
@@ -119,6 +118,8 @@ pub struct CallState {
     /// How many pieces of live output were recorded.
     pub outputs: u64,
     pub ending: Option<Arc<Ending>>,
+    /// How often the file changed under an approved edit.
+    pub stale: u32,
 }
 
 impl CallState {
@@ -155,6 +156,8 @@ pub enum Stage {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
     Said(Arc<Message>),
+    /// A prompt that clients see but the model does not: its turn failed before the model had answered it.
+    Dropped(Arc<Message>),
     Answered(Arc<Answer>),
     /// The results of the calls of the answer before it, in the order of its calls.
     Results(Vec<CallResult>),
@@ -189,6 +192,9 @@ pub struct State {
     /// When it happened.
     pub at: u64,
     pub status: Status,
+    /// The state as the last event that announces nothing else said it. An answer makes the task work again before any such
+    /// event, and 0.3 clients are shown this one until then.
+    pub told: TaskState,
     pub phase: Phase,
     /// The current turn, or the last one when idle; 0 before the first.
     pub turn: u32,
@@ -200,6 +206,8 @@ pub struct State {
     /// The message the current turn answers.
     pub prompt: Option<Arc<Message>>,
     pub calls: Vec<CallState>,
+    /// It was announced that everything waits for answers.
+    pub paused: bool,
     /// After a restart in the middle of a turn: nothing starts until the user speaks.
     pub suspended: bool,
     pub utterance: Utterance,
@@ -217,12 +225,6 @@ pub struct State {
     pub workspace: Arc<str>,
     /// Why the last turn failed, until the next one begins.
     pub error: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tries {
-    pub failed: u32,
-    pub broken: u32,
 }
 
 impl State {

@@ -1,2 +1,382 @@
-//! The tools. Each file is one tool: its declaration, `prepare` (look, but do not touch) and `run`. Both are called on worker
-//! threads only; nothing here knows of tasks' logs, clients or dialects.
+//! The tools. Each file named after a tool is that tool: its declaration, `prepare` (look, but do not touch) and `run`. Both are
+//! called on worker threads only; nothing here knows of tasks' logs, clients or dialects.
+//!
+//! The other files are what the tools share: [`path`] keeps every file access inside the workspace, [`diff`] shows what an edit
+//! would do, [`text`] reads and writes encodings and marks foreign words, [`output`] tames what commands print, [`programs`]
+//! names what a command line starts.
+//!
+//! A tool never trusts what `prepare` saw: time passes while people think, so `run` finds its files again and compares.
+
+pub mod diff;
+pub mod output;
+pub mod path;
+pub mod programs;
+pub mod read_file;
+pub mod shell;
+pub mod text;
+pub mod write_file;
+
+use crate::base::cancel::Cancel;
+use crate::limits::Limits;
+use crate::task::event::Request;
+use crate::task::job::{Run, RunEnd};
+use crate::task::spec::{CallError, Ending, ErrorKind, Plan, ToolSpec};
+use path::Workspace;
+use serde_json::Value;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::process::ExitStatus;
+
+pub trait Tool: Send + Sync {
+    fn spec(&self) -> ToolSpec;
+
+    /// Finds out what the call would do. Looks, touches nothing; the arguments already fit the schema.
+    fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError>;
+
+    /// Does it. `out` takes pieces of live output as they come.
+    fn run(&self, run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> RunEnd;
+}
+
+/// What a call may use of the world.
+pub struct Ctx<'a> {
+    pub workspace: Workspace,
+    pub cancel: &'a Cancel,
+    pub limits: &'a Limits,
+    pub children: &'a dyn Spawn,
+}
+
+/// Starts programs. The shell layer implements it, because how a child is tied to the server's life is no tool's business.
+pub trait Spawn: Send + Sync {
+    /// Starts a program in its own session, with a clean environment, no input, and both outputs in one pipe.
+    fn spawn(&self, launch: Launch) -> io::Result<Box<dyn Child>>;
+}
+
+pub struct Launch {
+    /// The program, looked up in `PATH`, and its arguments.
+    pub argv: Vec<OsString>,
+    /// Where it starts: the directory itself and not its name, which may mean another one by then.
+    pub dir: OwnedFd,
+}
+
+/// A started program and everything it starts in turn. Dropping it ends them all.
+pub trait Child {
+    /// What they print. At its end once all of them have closed it.
+    fn output(&self) -> BorrowedFd<'_>;
+
+    /// Readable once the program itself is over.
+    fn over(&self) -> BorrowedFd<'_>;
+
+    /// Asks the program's group to end.
+    fn ask(&self);
+
+    /// Ends whatever still runs, without asking, and tells how the program ended.
+    fn finish(self: Box<Self>) -> io::Result<Finished>;
+}
+
+#[derive(Debug)]
+pub struct Finished {
+    pub status: ExitStatus,
+    /// Processes that outlived the program and were ended with it.
+    pub strays: Vec<u32>,
+}
+
+/// The tools on offer, in the order they are declared.
+pub struct Toolbox {
+    tools: Vec<(ToolSpec, Box<dyn Tool>)>,
+}
+
+impl Toolbox {
+    pub fn new(tools: Vec<Box<dyn Tool>>) -> Toolbox {
+        Toolbox {
+            tools: tools.into_iter().map(|tool| (tool.spec(), tool)).collect(),
+        }
+    }
+
+    /// Every tool that is built in.
+    pub fn built_in() -> Toolbox {
+        Toolbox::new(vec![
+            Box::new(read_file::ReadFile),
+            Box::new(write_file::WriteFile),
+            Box::new(shell::Shell),
+        ])
+    }
+
+    pub fn specs(&self) -> Vec<ToolSpec> {
+        self.tools.iter().map(|(spec, _)| spec.clone()).collect()
+    }
+
+    /// One result per call, in the order of the batch.
+    pub fn prepare(&self, batch: &[Request], ctx: &Ctx) -> Vec<Result<Plan, CallError>> {
+        batch
+            .iter()
+            .map(|request| {
+                let (spec, tool) = self.find(&request.name)?;
+                spec.validate(&request.args)
+                    .map_err(|wrong| CallError::new(ErrorKind::InvalidToolParams, wrong))?;
+                tool.prepare(&request.args, ctx)
+            })
+            .collect()
+    }
+
+    pub fn run(&self, run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> RunEnd {
+        let found = self.find(&run.name).and_then(|(spec, tool)| {
+            spec.validate(&run.args)
+                .map_err(|wrong| CallError::new(ErrorKind::InvalidToolParams, wrong))?;
+            Ok(tool)
+        });
+        match found {
+            Ok(_) if ctx.cancel.is_set() => cancelled_before_start(),
+            Ok(tool) => tool.run(run, ctx, out),
+            Err(error) => failed(error),
+        }
+    }
+
+    fn find(&self, name: &str) -> Result<(&ToolSpec, &dyn Tool), CallError> {
+        let tool = self.tools.iter().find(|(spec, _)| spec.name == name);
+        tool.map(|(spec, tool)| (spec, tool.as_ref()))
+            .ok_or_else(|| {
+                CallError::new(
+                    ErrorKind::ToolNotRegistered,
+                    format!(
+                        "There is no tool named \"{name}\". {}",
+                        self.suggestion(name)
+                    ),
+                )
+            })
+    }
+
+    /// The likeliest names, nearest first.
+    fn suggestion(&self, name: &str) -> String {
+        const SHOWN: usize = 3;
+        let mut near: Vec<(usize, &str)> = self
+            .tools
+            .iter()
+            .map(|(spec, _)| (distance(name, &spec.name), spec.name.as_str()))
+            .collect();
+        near.sort();
+        let names: Vec<String> = near
+            .iter()
+            .take(SHOWN)
+            .map(|(_, name)| format!("\"{name}\""))
+            .collect();
+        match names.as_slice() {
+            [] => "No tools are available.".into(),
+            [only] => format!("Did you mean {only}?"),
+            several => format!("Did you mean one of: {}?", several.join(", ")),
+        }
+    }
+}
+
+/// Edits (insert, delete, replace one character) between two names. Names are short, and longer ones are cut: a model may send
+/// anything for a name.
+fn distance(a: &str, b: &str) -> usize {
+    const LONGEST: usize = 64;
+    let b: Vec<char> = b.chars().take(LONGEST).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().take(LONGEST).enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+fn failed(error: CallError) -> RunEnd {
+    RunEnd::Ended(Ending::Error { error })
+}
+
+fn cancelled_before_start() -> RunEnd {
+    RunEnd::Ended(Ending::Cancelled {
+        reason: "The call was cancelled before it did anything.".into(),
+        output: String::new(),
+    })
+}
+
+/// A required argument that the schema says is text.
+fn text_arg<'a>(args: &'a Value, name: &str) -> Result<&'a str, CallError> {
+    optional_text_arg(args, name).ok_or_else(|| invalid(format!("{name} must be given as text")))
+}
+
+fn optional_text_arg<'a>(args: &'a Value, name: &str) -> Option<&'a str> {
+    args.get(name).and_then(Value::as_str)
+}
+
+/// A whole number. Models also write `3.0`, which the schema takes for one.
+fn number_arg(args: &Value, name: &str) -> Option<usize> {
+    let value = args.get(name)?;
+    let number = value.as_u64().or_else(|| {
+        let float = value.as_f64()?;
+        (float >= 0.0 && float.fract() == 0.0).then_some(float as u64)
+    })?;
+    Some(usize::try_from(number).unwrap_or(usize::MAX))
+}
+
+fn invalid(message: impl Into<String>) -> CallError {
+    CallError::new(ErrorKind::InvalidToolParams, message)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::path::{Path, PathBuf};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// A directory of its own for one test, removed with it.
+    pub(crate) struct Scratch(pub PathBuf);
+
+    impl Scratch {
+        pub(crate) fn new() -> Scratch {
+            static NEXT: AtomicU32 = AtomicU32::new(0);
+            let name = format!(
+                "gemini-a2a-tool-{}-{}",
+                std::process::id(),
+                NEXT.fetch_add(1, Ordering::Relaxed)
+            );
+            let path = std::env::temp_dir().join(name);
+            std::fs::create_dir_all(&path).expect("the temporary directory is writable");
+            Scratch(path.canonicalize().expect("it was just made"))
+        }
+
+        pub(crate) fn put(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+            let path = self.0.join(name);
+            std::fs::create_dir_all(path.parent().expect("it is below the scratch directory"))
+                .expect("the scratch directory is writable");
+            std::fs::write(&path, bytes).expect("the scratch directory is writable");
+            path
+        }
+
+        pub(crate) fn path(&self) -> &Path {
+            &self.0
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// For tools that start nothing.
+    pub(crate) struct NoChildren;
+
+    impl Spawn for NoChildren {
+        fn spawn(&self, _: Launch) -> io::Result<Box<dyn Child>> {
+            Err(io::Error::other("no programs in this test"))
+        }
+    }
+
+    pub(crate) fn with_ctx<T>(scratch: &Scratch, limits: &Limits, f: impl FnOnce(&Ctx) -> T) -> T {
+        let cancel = Cancel::default();
+        f(&Ctx {
+            workspace: Workspace::open(scratch.path()).expect("the scratch directory opens"),
+            cancel: &cancel,
+            limits,
+            children: &NoChildren,
+        })
+    }
+
+    pub(crate) fn run_of(scratch: &Scratch, name: &str, args: Value) -> Run {
+        Run {
+            workspace: scratch.path().to_str().expect("a plain name").into(),
+            call: "c1".into(),
+            name: name.into(),
+            args,
+            base: None,
+            edited: None,
+        }
+    }
+
+    fn request(name: &str, args: Value) -> Request {
+        Request {
+            call: "c1".into(),
+            name: name.into(),
+            args,
+            api_id: None,
+        }
+    }
+
+    #[test]
+    fn unknown_tools_and_wrong_arguments_are_told_apart() {
+        let scratch = Scratch::new();
+        let toolbox = Toolbox::built_in();
+        let results = with_ctx(&scratch, &Limits::default(), |ctx| {
+            toolbox.prepare(
+                &[
+                    request("read_fil", json!({})),
+                    request("read_file", json!({"file_path": 1})),
+                    request("read_file", json!({})),
+                    request("read_file", json!({"file_path": "a.txt"})),
+                ],
+                ctx,
+            )
+        });
+        assert_eq!(
+            results[0],
+            Err(CallError::new(
+                ErrorKind::ToolNotRegistered,
+                "There is no tool named \"read_fil\". Did you mean one of: \"read_file\", \"write_file\", \
+                 \"run_shell_command\"?"
+            ))
+        );
+        assert_eq!(results[1], Err(invalid("params/file_path must be string")));
+        assert_eq!(
+            results[2],
+            Err(invalid("params must have required property 'file_path'"))
+        );
+        assert!(results[3].is_ok());
+    }
+
+    #[test]
+    fn a_cancelled_call_does_nothing() {
+        let scratch = Scratch::new();
+        let limits = Limits::default();
+        let cancel = Cancel::default();
+        cancel.set();
+        let ctx = Ctx {
+            workspace: Workspace::open(scratch.path()).expect("it opens"),
+            cancel: &cancel,
+            limits: &limits,
+            children: &NoChildren,
+        };
+        let run = run_of(
+            &scratch,
+            "write_file",
+            json!({"file_path": "a", "content": "x"}),
+        );
+        let end = Toolbox::built_in().run(&run, &ctx, &mut |_| {});
+        assert_eq!(end, cancelled_before_start());
+        assert!(!scratch.path().join("a").exists());
+    }
+
+    #[test]
+    fn distances() {
+        let pairs = [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("kitten", "sitting", 3),
+            ("a", "b", 1),
+        ];
+        for (a, b, expected) in pairs {
+            assert_eq!(distance(a, b), expected, "{a} {b}");
+            assert_eq!(distance(b, a), expected, "{b} {a}");
+        }
+    }
+
+    #[test]
+    fn numbers_may_be_written_as_floats() {
+        let args = json!({"a": 3, "b": 3.0, "c": 3.5, "d": "3", "e": 1e300});
+        let numbers: Vec<_> = ["a", "b", "c", "d", "e", "f"]
+            .map(|name| number_arg(&args, name))
+            .into();
+        assert_eq!(
+            numbers,
+            [Some(3), Some(3), None, None, Some(usize::MAX), None]
+        );
+    }
+}

@@ -1,0 +1,237 @@
+//! The coder projection: what the reference server's clients are shown of an event. Event kinds, states and payloads are
+//! those of its recorded streams.
+//!
+//! The state in a tool event is the one last announced (`State::told`), not the present one: after an approval it stays
+//! `input-required` until the results have gone to the model, because clients of the reference server see it so.
+
+use crate::a2a::tool_call;
+use crate::a2a::tools::Tools;
+use crate::a2a::value::{AgentMessage, ArtifactUpdate, Frame, Piece, StatusUpdate};
+use crate::a2a::words::{CallStatus, CoderKind};
+use crate::base::id::{CallId, Seq};
+use crate::base::json;
+use crate::task::event::{Event, Usage};
+use crate::task::message::{Artifact, Part};
+use crate::task::record::Record;
+use crate::task::spec::Ending;
+use crate::task::state::{State, TaskState};
+use serde_json::json;
+use std::borrow::Cow;
+
+/// `state` is the state right after `record`. None: clients are not shown the event.
+pub fn frame<'a>(state: &'a State, record: &'a Record, tools: &Tools) -> Option<Frame<'a>> {
+    let shown = Shown {
+        state,
+        record,
+        tools,
+    };
+    match &record.event {
+        Event::TurnBegan { .. } | Event::ResultsSent | Event::Resumed => {
+            Some(Frame::Status(shown.passing()))
+        }
+        Event::Answered { answer } => {
+            (!answer.calls.is_empty()).then(|| Frame::Status(shown.passing()))
+        }
+        Event::Paused
+        | Event::TurnEnded { .. }
+        | Event::Interrupted { .. }
+        | Event::Closed { .. } => Some(Frame::Status(present(state))),
+        Event::Thought {
+            subject,
+            description,
+        } => shown.thought(subject, description),
+        Event::Text { text } => {
+            let since = state.utterance.since.unwrap_or(record.seq);
+            (!text.is_empty()).then(|| shown.said(CoderKind::TextContent, since, Piece::Text(text)))
+        }
+        Event::Cited { text } => (!text.trim().is_empty())
+            .then(|| shown.said(CoderKind::Citation, record.seq, Piece::Text(text))),
+        Event::CallPlanned { call, .. } => shown.call(call, CallStatus::Scheduled),
+        Event::CallAsked { call } | Event::CallAnswered { call, .. } => {
+            shown.call(call, CallStatus::AwaitingApproval)
+        }
+        // A call that a rule allowed has been shown as scheduled already.
+        Event::CallReady { call } => match state.call(call)?.choice {
+            Some(_) => shown.call(call, CallStatus::Scheduled),
+            None => None,
+        },
+        Event::CallStarted { call } => shown.call(call, CallStatus::Executing),
+        Event::CallOutput { call, text } => shown.output(call, text),
+        Event::CallEnded { call, ending } => shown.call(
+            call,
+            match ending.as_ref() {
+                Ending::Success { .. } => CallStatus::Success,
+                Ending::Error { .. } => CallStatus::Error,
+                Ending::Cancelled { .. } => CallStatus::Cancelled,
+            },
+        ),
+        Event::Produced {
+            artifact,
+            append,
+            last,
+        } => Some(Frame::Artifact(ArtifactUpdate {
+            artifact: Cow::Borrowed(artifact),
+            append: *append,
+            last: *last,
+        })),
+        Event::Created(_)
+        | Event::Prompted { .. }
+        | Event::Traced { .. }
+        | Event::Retracted { .. }
+        | Event::BackedOff { .. }
+        | Event::Retried
+        | Event::CallStale { .. } => None,
+    }
+}
+
+/// The status as last announced, in a form that a stream may end with.
+pub fn present(state: &State) -> StatusUpdate<'_> {
+    let status = &state.status;
+    let error = match status.state {
+        TaskState::Failed => status.text.as_deref(),
+        TaskState::Completed | TaskState::Canceled | TaskState::Rejected => None,
+        TaskState::Submitted
+        | TaskState::Working
+        | TaskState::InputRequired
+        | TaskState::AuthRequired => state.error.as_deref(),
+    };
+    let open = Metadata {
+        error,
+        ..Metadata::of(CoderKind::StateChange, state)
+    };
+    let closing = Metadata {
+        usage: state.usage.as_ref(),
+        ..open
+    };
+    StatusUpdate {
+        state: status.state,
+        at: status.at,
+        message: status.text.as_deref().map(|text| AgentMessage {
+            since: status.seq,
+            piece: Piece::Text(text),
+        }),
+        metadata: open.encode(),
+        closing: Some(closing.encode()),
+    }
+}
+
+/// An event beside the state it led to.
+struct Shown<'a, 't> {
+    state: &'a State,
+    record: &'a Record,
+    tools: &'t Tools,
+}
+
+impl<'a> Shown<'a, '_> {
+    /// A change of state that no stream ends with.
+    fn passing(&self) -> StatusUpdate<'a> {
+        StatusUpdate {
+            state: self.state.told,
+            at: self.record.at,
+            message: None,
+            metadata: Metadata::of(CoderKind::StateChange, self.state).encode(),
+            closing: None,
+        }
+    }
+
+    fn thought(&self, subject: &str, description: &str) -> Option<Frame<'a>> {
+        if subject.is_empty() && description.is_empty() {
+            return None;
+        }
+        let data = json!({ "subject": subject, "description": description });
+        let piece = Piece::Data(json::bytes(&data));
+        Some(self.said(CoderKind::Thought, self.record.seq, piece))
+    }
+
+    fn said(&self, kind: CoderKind, since: Seq, piece: Piece<'a>) -> Frame<'a> {
+        let metadata = Metadata {
+            trace: self.state.trace.as_deref(),
+            ..Metadata::of(kind, self.state)
+        };
+        self.status(since, piece, metadata)
+    }
+
+    fn call(&self, call: &CallId, status: CallStatus) -> Option<Frame<'a>> {
+        let call = self.state.call(call)?;
+        let kind = match status {
+            CallStatus::AwaitingApproval => CoderKind::ToolCallConfirmation,
+            CallStatus::Scheduled
+            | CallStatus::Executing
+            | CallStatus::Success
+            | CallStatus::Error
+            | CallStatus::Cancelled => CoderKind::ToolCallUpdate,
+        };
+        let data = tool_call::encode(self.state, call, status, self.tools);
+        let metadata = Metadata::of(kind, self.state);
+        Some(self.status(self.record.seq, Piece::Data(data), metadata))
+    }
+
+    fn status(&self, since: Seq, piece: Piece<'a>, metadata: Metadata<'_>) -> Frame<'a> {
+        Frame::Status(StatusUpdate {
+            state: self.state.told,
+            at: self.record.at,
+            message: Some(AgentMessage { since, piece }),
+            metadata: metadata.encode(),
+            closing: None,
+        })
+    }
+
+    /// Live output: the first piece makes the artifact, each further one is appended to it.
+    fn output(&self, call: &CallId, text: &str) -> Option<Frame<'a>> {
+        let pieces = self.state.call(call)?.outputs;
+        Some(Frame::Artifact(ArtifactUpdate {
+            artifact: Cow::Owned(Artifact {
+                id: format!("tool-{call}-output"),
+                name: None,
+                description: None,
+                parts: vec![Part::text(text)],
+            }),
+            append: pieces > 1,
+            last: false,
+        }))
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Metadata<'a> {
+    kind: CoderKind,
+    model: &'a str,
+    trace: Option<&'a str>,
+    error: Option<&'a str>,
+    usage: Option<&'a Usage>,
+}
+
+impl<'a> Metadata<'a> {
+    fn of(kind: CoderKind, state: &'a State) -> Metadata<'a> {
+        Metadata {
+            kind,
+            model: &state.model,
+            trace: None,
+            error: None,
+            usage: None,
+        }
+    }
+
+    /// By hand: every chunk of text has one.
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(128);
+        out.extend_from_slice(br#"{"coderAgent":{"kind":""#);
+        out.extend_from_slice(self.kind.word().as_bytes());
+        out.extend_from_slice(br#""},"model":"#);
+        json::write(&mut out, self.model);
+        if let Some(trace) = self.trace {
+            out.extend_from_slice(br#","traceId":"#);
+            json::write(&mut out, trace);
+        }
+        if let Some(error) = self.error {
+            out.extend_from_slice(br#","error":"#);
+            json::write(&mut out, error);
+        }
+        if let Some(usage) = self.usage {
+            out.extend_from_slice(br#","usageMetadata":"#);
+            json::write(&mut out, usage);
+        }
+        out.push(b'}');
+        out
+    }
+}

@@ -1,0 +1,99 @@
+//! Reading members of JSON objects that clients sent: several spellings of a name, `null` as good as absent, and messages
+//! that name the place that is wrong.
+
+use crate::base::http::Request;
+use crate::task::fault::{Fault, FaultKind};
+use serde_json::{Map, Value};
+
+pub type Object = Map<String, Value>;
+
+/// The body as JSON. An empty one and the literal `null` are no body.
+pub fn body(request: &Request) -> Result<Option<Value>, Fault> {
+    if request.body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(None);
+    }
+    match serde_json::from_slice(&request.body) {
+        Ok(Value::Null) => Ok(None),
+        Ok(value) => Ok(Some(value)),
+        Err(error) => Err(Fault::new(
+            FaultKind::ParseError,
+            format!("The body is not JSON: {error}."),
+        )),
+    }
+}
+
+/// Bodies are JSON and say so. A missing type is accepted from programs only: a browser sends one, and a page of somebody else
+/// can make it send `text/plain` without asking us first.
+pub fn check_type(request: &Request) -> Result<(), Fault> {
+    let headers = &request.headers;
+    let fits = match headers.get("content-type") {
+        Some(value) => {
+            let media = value.split(';').next().unwrap_or_default().trim();
+            let media = media.to_ascii_lowercase();
+            media == "application/json" || media.ends_with("+json")
+        }
+        None => {
+            request.body.is_empty()
+                || (headers.get("origin").is_none() && headers.get("sec-fetch-site").is_none())
+        }
+    };
+    if fits {
+        return Ok(());
+    }
+    Err(Fault::new(
+        FaultKind::ContentTypeNotSupported,
+        "The body must be JSON; send it with Content-Type: application/json.",
+    ))
+}
+
+/// The first of these members that is there and not null, with the name it goes by.
+pub fn member<'a>(object: &'a Object, names: &[&'a str]) -> Option<(&'a str, &'a Value)> {
+    names.iter().find_map(|name| match object.get(*name) {
+        None | Some(Value::Null) => None,
+        Some(value) => Some((*name, value)),
+    })
+}
+
+/// A string member. The empty string counts as absent: some clients send every member they know.
+pub fn text<'a>(object: &'a Object, names: &[&'a str], at: &str) -> Result<Option<&'a str>, Fault> {
+    match member(object, names) {
+        None => Ok(None),
+        Some((_, Value::String(text))) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
+        Some((name, _)) => Err(Fault::params(format!("{at}.{name} must be a string."))),
+    }
+}
+
+pub fn object<'a>(
+    parent: &'a Object,
+    names: &[&'a str],
+    at: &str,
+) -> Result<Option<&'a Object>, Fault> {
+    match member(parent, names) {
+        None => Ok(None),
+        Some((_, Value::Object(object))) => Ok(Some(object)),
+        Some((name, _)) => Err(Fault::params(format!("{at}.{name} must be an object."))),
+    }
+}
+
+/// A list of strings.
+pub fn texts(object: &Object, names: &[&str], at: &str) -> Result<Vec<String>, Fault> {
+    let Some((name, value)) = member(object, names) else {
+        return Ok(Vec::new());
+    };
+    let texts = value.as_array().and_then(|items| {
+        let texts = items.iter().map(|item| item.as_str().map(str::to_owned));
+        texts.collect()
+    });
+    texts.ok_or_else(|| Fault::params(format!("{at}.{name} must be a list of strings.")))
+}
+
+/// A number of things.
+pub fn count(object: &Object, names: &[&str], at: &str) -> Result<Option<usize>, Fault> {
+    let Some((name, value)) = member(object, names) else {
+        return Ok(None);
+    };
+    let count = value.as_u64().and_then(|n| usize::try_from(n).ok());
+    count
+        .map(Some)
+        .ok_or_else(|| Fault::params(format!("{at}.{name} must be a whole number from 0 on.")))
+}

@@ -1,0 +1,164 @@
+//! What a client may wish for: settings of a new task, and the profile it wants to be answered in.
+
+use crate::a2a::answer;
+use crate::a2a::object::{Object, text};
+use crate::a2a::words::{CODER, EXT, read_profile};
+use crate::base::http::Request;
+use crate::task::call::Settings;
+use crate::task::event::Profile;
+use crate::task::fault::Fault;
+use crate::task::message::Message;
+use serde_json::Value;
+
+/// The settings in a message's metadata, then those in its request's; the first that says something wins.
+pub fn of_message(message: &Message, params: Option<&Object>) -> Result<Settings, Fault> {
+    let mut settings = Settings::default();
+    for metadata in [message.metadata.as_ref(), params].into_iter().flatten() {
+        for key in [EXT, CODER] {
+            if let Some(Value::Object(wishes)) = metadata.get(key) {
+                let more = read(wishes, key)?;
+                settings.workspace = settings.workspace.or(more.workspace);
+                settings.model = settings.model.or(more.model);
+            }
+        }
+    }
+    Ok(settings)
+}
+
+/// One object of settings. A wish for trust or for unattended approval is not an error, it is just not granted from here;
+/// a key is refused, so that nobody believes it is in use.
+pub fn read(wishes: &Object, at: &str) -> Result<Settings, Fault> {
+    if text(wishes, &["apiKey"], at)?.is_some() {
+        return Err(Fault::params(
+            "This server takes no API keys from clients; leave apiKey out and use the server's own.",
+        ));
+    }
+    let workspace = &["workspace_path", "workspacePath", "workspaceRoot"];
+    Ok(Settings {
+        workspace: text(wishes, workspace, at)?.map(str::to_owned),
+        model: text(wishes, &["model"], at)?.map(str::to_owned),
+    })
+}
+
+/// The profile a request as such asks for: by name in the query, else by activating the extension in a header.
+pub fn profile_of(request: &Request) -> Result<Option<Profile>, Fault> {
+    if let Some(word) = request.query("profile") {
+        return match read_profile(word) {
+            Some(profile) => Ok(Some(profile)),
+            None => Err(Fault::params(
+                "The query's profile must be coder, devtool or plain.",
+            )),
+        };
+    }
+    let activated = ["a2a-extensions", "x-a2a-extensions"]
+        .into_iter()
+        .flat_map(|name| request.headers.all(name))
+        .flat_map(|list| list.split(','))
+        .any(|uri| uri.trim() == EXT);
+    Ok(activated.then_some(Profile::Devtool))
+}
+
+/// The profile that a message speaks by what it carries.
+pub fn profile_spoken(message: &Message, params: Option<&Object>) -> Option<Profile> {
+    let carries = |key| {
+        let metadata = [message.metadata.as_ref(), params];
+        metadata
+            .into_iter()
+            .flatten()
+            .any(|metadata| metadata.contains_key(key))
+    };
+    if message.extensions.iter().any(|uri| uri == EXT) || carries(EXT) {
+        Some(Profile::Devtool)
+    } else if carries(CODER) {
+        Some(Profile::Coder)
+    } else {
+        answer::profile(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::a2a::sample;
+    use crate::task::message::Part;
+    use serde_json::json;
+
+    fn message(metadata: Value) -> Message {
+        let mut message = sample::prompt("m-1", "hi");
+        message.metadata = metadata.as_object().cloned();
+        message
+    }
+
+    #[test]
+    fn every_spelling_of_the_workspace_in_every_place() {
+        let expected = Settings {
+            workspace: Some("/w".into()),
+            model: Some("gemini-x".into()),
+        };
+        for spelling in ["workspace_path", "workspacePath", "workspaceRoot"] {
+            for key in [EXT, CODER] {
+                let metadata = json!({key: {"kind": "agent-settings", spelling: "/w", "model": "gemini-x",
+                    "autoExecute": true, "isTrusted": true}});
+                let in_message = of_message(&message(metadata.clone()), None);
+                assert_eq!(in_message.unwrap(), expected, "{spelling} {key}");
+                let in_params = of_message(&message(json!(null)), metadata.as_object());
+                assert_eq!(in_params.unwrap(), expected, "{spelling} {key}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_message_comes_before_the_request() {
+        let params = json!({CODER: {"workspacePath": "/params", "model": "m"}});
+        let message = message(json!({CODER: {"workspacePath": "/message"}}));
+        assert_eq!(
+            of_message(&message, params.as_object()).unwrap(),
+            Settings {
+                workspace: Some("/message".into()),
+                model: Some("m".into())
+            }
+        );
+    }
+
+    #[test]
+    fn wrong_types_and_keys_are_refused() {
+        for wishes in [json!({"workspacePath": 1}), json!({"apiKey": "secret"})] {
+            let metadata = json!({ CODER: wishes });
+            assert!(of_message(&message(metadata), None).is_err(), "{wishes}");
+        }
+    }
+
+    #[test]
+    fn profiles_asked_for_by_request() {
+        let mut request = sample::post("/", "{}");
+        assert_eq!(profile_of(&request).unwrap(), None);
+        request.headers.push("X-A2A-Extensions", "urn:other");
+        assert_eq!(profile_of(&request).unwrap(), None);
+        let list = format!("urn:more, {EXT}");
+        request.headers.push("X-A2A-Extensions", &list);
+        assert_eq!(profile_of(&request).unwrap(), Some(Profile::Devtool));
+        request.query.push(("profile".into(), "plain".into()));
+        assert_eq!(profile_of(&request).unwrap(), Some(Profile::Plain));
+        request.query[0].1 = "fancy".into();
+        assert!(profile_of(&request).is_err());
+    }
+
+    #[test]
+    fn profiles_spoken_by_a_message() {
+        let spoken = |metadata| profile_spoken(&message(metadata), None);
+        assert_eq!(spoken(json!(null)), None);
+        assert_eq!(spoken(json!({CODER: {}})), Some(Profile::Coder));
+        assert_eq!(spoken(json!({CODER: {}, EXT: {}})), Some(Profile::Devtool));
+        let params = json!({CODER: {}});
+        assert_eq!(
+            profile_spoken(&message(json!(null)), params.as_object()),
+            Some(Profile::Coder)
+        );
+        let mut listed = message(json!(null));
+        listed.extensions.push(EXT.into());
+        assert_eq!(profile_spoken(&listed, None), Some(Profile::Devtool));
+        let mut answers = message(json!(null));
+        answers.parts = vec![Part::data(json!({"callId": "c", "outcome": "cancel"}))];
+        assert_eq!(profile_spoken(&answers, None), Some(Profile::Coder));
+    }
+}

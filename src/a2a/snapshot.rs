@@ -1,0 +1,110 @@
+//! A state as a Task value: the conversation as messages, what the agent said in each turn as an artifact. The same in every
+//! profile that shows canonical states; versions differ only in how it is written.
+
+use crate::a2a::value::Task;
+use crate::base::id::Seq;
+use crate::task::message::{Artifact, Message, Part, Role};
+use crate::task::state::{Item, State};
+use std::borrow::Cow;
+
+/// `history` is how many of the newest messages are wanted: None for all of them, 0 for no history at all.
+pub fn task(state: &State, history: Option<usize>) -> Task<'_> {
+    Task {
+        created: &state.created,
+        state: state.status.state,
+        at: state.status.at,
+        message: state
+            .status
+            .text
+            .as_ref()
+            .map(|text| agent(state, state.status.seq, text.clone())),
+        history: match history {
+            Some(0) => None,
+            Some(newest) => {
+                let mut all = messages(state);
+                all.drain(..all.len().saturating_sub(newest));
+                Some(all)
+            }
+            None => Some(messages(state)),
+        },
+        artifacts: artifacts(state),
+    }
+}
+
+/// Everything said so far, oldest first: what is being said now, and prompts whose turn has not come, at the end.
+fn messages(state: &State) -> Vec<Cow<'_, Message>> {
+    let mut all = Vec::new();
+    for item in &state.history {
+        match item.as_ref() {
+            Item::Said(message) | Item::Dropped(message) => {
+                all.push(Cow::Borrowed(message.as_ref()));
+            }
+            Item::Answered(answer) => {
+                let text = answer.text();
+                if !text.is_empty() {
+                    let since = answer.said_at.unwrap_or_default();
+                    all.push(Cow::Owned(agent(state, since, text)));
+                }
+            }
+            Item::Results(_) => {}
+        }
+    }
+    if let Some(since) = state.utterance.since {
+        all.push(Cow::Owned(agent(
+            state,
+            since,
+            state.utterance.text.clone(),
+        )));
+    }
+    all.extend(
+        state
+            .queue
+            .iter()
+            .map(|queued| Cow::Borrowed(queued.message.as_ref())),
+    );
+    all
+}
+
+fn agent(state: &State, since: Seq, text: String) -> Message {
+    Message {
+        id: state.message_id(since),
+        role: Role::Agent,
+        parts: vec![Part::text(text)],
+        metadata: None,
+        extensions: Vec::new(),
+        references: Vec::new(),
+    }
+}
+
+/// One answer per turn that said something, then what the agent produced.
+fn artifacts(state: &State) -> Vec<Cow<'_, Artifact>> {
+    let mut turns: Vec<Vec<String>> = Vec::new();
+    for item in &state.history {
+        match item.as_ref() {
+            Item::Said(_) | Item::Dropped(_) => turns.push(Vec::new()),
+            Item::Answered(answer) => {
+                if let Some(said) = turns.last_mut() {
+                    said.push(answer.text());
+                }
+            }
+            Item::Results(_) => {}
+        }
+    }
+    if let Some(said) = turns.last_mut() {
+        said.push(state.utterance.text.clone());
+    }
+    let answers = turns.into_iter().zip(1..).filter_map(|(mut said, turn)| {
+        said.retain(|text| !text.is_empty());
+        (!said.is_empty()).then(|| {
+            Cow::Owned(Artifact {
+                id: format!("answer-{turn}"),
+                name: Some("answer".into()),
+                description: None,
+                parts: vec![Part::text(said.join("\n"))],
+            })
+        })
+    });
+    answers
+        .chain(state.artifacts.iter().map(Cow::Borrowed))
+        .collect()
+}

@@ -1,0 +1,145 @@
+//! The tools as clients see them, encoded once. A tool-call object of the coder profile repeats its tool with the whole
+//! schema (2–3 kB) on every update; it is copied from here, never built again.
+
+use crate::base::json;
+use crate::task::spec::ToolSpec;
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+use std::collections::BTreeMap;
+
+pub struct Tools {
+    by_name: BTreeMap<String, Tool>,
+    /// The `availableTools` of a task's metadata, as JSON.
+    pub(super) available: Vec<u8>,
+    /// The same without schemas, for lists of many tasks.
+    pub(super) available_brief: Vec<u8>,
+}
+
+pub(super) struct Tool {
+    pub display_name: String,
+    pub description: String,
+    /// The `tool` member of a tool-call object.
+    pub shown: Box<RawValue>,
+}
+
+impl Tools {
+    pub fn new(specs: &[ToolSpec]) -> Tools {
+        let by_name = specs.iter().map(|spec| (spec.name.clone(), Tool::of(spec)));
+        let full: Vec<Available> = specs.iter().map(Available::of).collect();
+        let brief: Vec<Available> = specs
+            .iter()
+            .map(|spec| Available {
+                parameter_schema: None,
+                ..Available::of(spec)
+            })
+            .collect();
+        Tools {
+            by_name: by_name.collect(),
+            available: json::bytes(&full),
+            available_brief: json::bytes(&brief),
+        }
+    }
+
+    /// None for a name the model made up.
+    pub(super) fn get(&self, name: &str) -> Option<&Tool> {
+        self.by_name.get(name)
+    }
+}
+
+impl Tool {
+    fn of(spec: &ToolSpec) -> Tool {
+        let shown = Shown {
+            name: &spec.name,
+            display_name: &spec.display_name,
+            description: &spec.description,
+            kind: spec.kind.word(),
+            is_output_markdown: spec.output_is_markdown,
+            can_update_output: spec.has_live_output,
+            schema: Schema {
+                name: &spec.name,
+                description: &spec.description,
+                parameters_json_schema: &spec.parameters,
+            },
+            parameter_schema: &spec.parameters,
+        };
+        Tool {
+            display_name: spec.display_name.clone(),
+            description: spec.description.clone(),
+            shown: to_raw_value(&shown).expect("a declaration is strings and JSON"),
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    name: &'a str,
+    display_name: &'a str,
+    description: &'a str,
+    kind: &'static str,
+    is_output_markdown: bool,
+    can_update_output: bool,
+    schema: Schema<'a>,
+    parameter_schema: &'a Value,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Schema<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters_json_schema: &'a Value,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Available<'a> {
+    name: &'a str,
+    description: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameter_schema: Option<&'a Value>,
+}
+
+impl<'a> Available<'a> {
+    fn of(spec: &'a ToolSpec) -> Available<'a> {
+        Available {
+            name: &spec.name,
+            description: &spec.description,
+            parameter_schema: Some(&spec.parameters),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::a2a::sample;
+    use serde_json::json;
+
+    #[test]
+    fn a_tool_is_shown_with_its_schema_twice() {
+        let tools = sample::tools();
+        let shown = tools.get("write_file").unwrap().shown.get();
+        assert_eq!(
+            serde_json::from_str::<Value>(shown).unwrap(),
+            sample::write_file_shown()
+        );
+        assert!(tools.get("no_such_tool").is_none());
+    }
+
+    #[test]
+    fn lists_of_tasks_leave_the_schemas_out() {
+        let tools = sample::tools();
+        let brief: Value = serde_json::from_slice(&tools.available_brief).unwrap();
+        assert_eq!(
+            brief[0],
+            json!({"name": "write_file", "description": "Writes a file."})
+        );
+        let full: Value = serde_json::from_slice(&tools.available).unwrap();
+        assert_eq!(
+            full[0]["parameterSchema"],
+            json!({"type": "object", "required": ["file_path"]})
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! A2A values without a version: what a projection makes of an event or a state, and what a writer spells out. This is
+//! where "so many profiles times so many versions" becomes "so many profiles plus so many versions".
+//!
+//! A frame borrows from the event it shows. Payload that no version changes (metadata, data parts) is JSON bytes already.
+
+use crate::base::id::Seq;
+use crate::task::event::Created;
+use crate::task::message::{Artifact, Message};
+use crate::task::state::TaskState;
+use std::borrow::Cow;
+
+/// One event of a stream.
+#[derive(Debug)]
+pub enum Frame<'a> {
+    Status(StatusUpdate<'a>),
+    Artifact(ArtifactUpdate<'a>),
+}
+
+impl Frame<'_> {
+    /// Whether a stream may end with this frame.
+    pub fn may_close(&self) -> bool {
+        match self {
+            Frame::Status(update) => update.closing.is_some(),
+            Frame::Artifact(_) => false,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct StatusUpdate<'a> {
+    pub state: TaskState,
+    /// Unix milliseconds.
+    pub at: u64,
+    pub message: Option<AgentMessage<'a>>,
+    /// A JSON object.
+    pub metadata: Vec<u8>,
+    /// The metadata when the stream ends with this frame; None for frames no stream ends with.
+    pub closing: Option<Vec<u8>>,
+}
+
+/// What the agent says in a status update, in one part.
+#[derive(Debug)]
+pub struct AgentMessage<'a> {
+    /// Its id is `<task>-<since>`.
+    pub since: Seq,
+    pub piece: Piece<'a>,
+}
+
+#[derive(Debug)]
+pub enum Piece<'a> {
+    Text(&'a str),
+    /// A JSON object.
+    Data(Vec<u8>),
+}
+
+#[derive(Debug)]
+pub struct ArtifactUpdate<'a> {
+    pub artifact: Cow<'a, Artifact>,
+    pub append: bool,
+    pub last: bool,
+}
+
+/// Whether a stream goes on behind a frame or ends with it. 0.3 says so in the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finality {
+    Open,
+    Closing,
+}
+
+/// A task as a whole.
+#[derive(Debug)]
+pub struct Task<'a> {
+    pub created: &'a Created,
+    pub state: TaskState,
+    /// Unix milliseconds.
+    pub at: u64,
+    pub message: Option<Message>,
+    /// None: the request wants no history.
+    pub history: Option<Vec<Cow<'a, Message>>>,
+    pub artifacts: Vec<Cow<'a, Artifact>>,
+}

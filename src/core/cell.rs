@@ -1,0 +1,207 @@
+//! One task in memory: its state, the end of its log that readers still need, and how far the log is on disk.
+//!
+//! An event is encoded once for every view that somebody watches, right after it was applied, when the state is exactly
+//! the one the event led to. Readers then take the shared bodies; a reader that is too far behind for that reads the
+//! journal and folds a state of its own (see `sub.rs`). Nobody watching costs nothing: no bodies are made or kept.
+
+use crate::a2a::{self, Body, Tools, View};
+use crate::base::id::Seq;
+use crate::base::slots::Key;
+use crate::task::decide::Gate;
+use crate::task::event::Event;
+use crate::task::job::Job;
+use crate::task::record::Record;
+use crate::task::state::{Item, State};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+pub struct Cell {
+    pub state: State,
+    /// The conversation this one continues, from the tasks before it in its context.
+    pub inherited: Vec<Arc<Item>>,
+    /// Journal lines that are not on disk yet.
+    pub pending: Vec<u8>,
+    /// Up to here the log survives the death of the process.
+    pub written: Seq,
+    /// Bytes of the journal up to `written`.
+    pub written_bytes: u64,
+    /// Up to here it survives the death of the machine.
+    pub synced: Seq,
+    pub syncing: bool,
+    /// Why the journal could not be written, until it could.
+    pub broken: Option<String>,
+    /// Jobs that wait for their events to be safe.
+    pub gated: Vec<(Gate, Seq, Job)>,
+    /// Jobs that were started and have not reported their end.
+    pub running: Vec<Seq>,
+    pub subs: Vec<Key>,
+    views: Vec<(View, usize)>,
+    hot: VecDeque<Hot>,
+    pub hot_bytes: usize,
+    /// It is in the core's list of tasks to append.
+    pub listed: bool,
+}
+
+struct Hot {
+    seq: Seq,
+    mark: Mark,
+    bodies: Vec<(View, Option<Body>)>,
+    bytes: usize,
+}
+
+/// Whether a stream can end with an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    Plain,
+    TurnEnd(u32),
+    Pause,
+    Over,
+}
+
+impl Mark {
+    pub fn of(event: &Event) -> Mark {
+        match event {
+            Event::TurnEnded { turn, .. } => Mark::TurnEnd(*turn),
+            Event::Paused | Event::Interrupted { .. } => Mark::Pause,
+            Event::Closed { .. } => Mark::Over,
+            Event::Created(_)
+            | Event::Prompted { .. }
+            | Event::TurnBegan { .. }
+            | Event::Traced { .. }
+            | Event::Thought { .. }
+            | Event::Text { .. }
+            | Event::Cited { .. }
+            | Event::Retracted { .. }
+            | Event::BackedOff { .. }
+            | Event::Retried
+            | Event::Answered { .. }
+            | Event::CallPlanned { .. }
+            | Event::CallAsked { .. }
+            | Event::CallAnswered { .. }
+            | Event::CallReady { .. }
+            | Event::CallStarted { .. }
+            | Event::CallOutput { .. }
+            | Event::CallEnded { .. }
+            | Event::CallStale { .. }
+            | Event::ResultsSent
+            | Event::Produced { .. }
+            | Event::Resumed => Mark::Plain,
+        }
+    }
+}
+
+/// An event as a reader finds it in memory.
+pub enum Found<'a> {
+    /// Its body, if the view shows it at all.
+    Hot(Option<&'a Body>, Mark),
+    /// It has to be read from the journal.
+    Cold,
+}
+
+impl Cell {
+    pub fn new(state: State, inherited: Vec<Arc<Item>>) -> Cell {
+        Cell {
+            state,
+            inherited,
+            pending: Vec::new(),
+            written: Seq(0),
+            written_bytes: 0,
+            synced: Seq(0),
+            syncing: false,
+            broken: None,
+            gated: Vec::new(),
+            running: Vec::new(),
+            subs: Vec::new(),
+            views: Vec::new(),
+            hot: VecDeque::new(),
+            hot_bytes: 0,
+            listed: false,
+        }
+    }
+
+    /// Takes one event into the log: its line, its effect on the state, its bodies for those who watch.
+    pub fn record(&mut self, event: Event, unix_ms: u64, tools: &Tools) {
+        let at = self.state.stamp(&event, unix_ms);
+        let record = Record {
+            seq: self.state.seq.next(),
+            at,
+            event,
+        };
+        record.write(&mut self.pending);
+        self.state.apply(&record);
+        if self.views.is_empty() {
+            return;
+        }
+        let bodies: Vec<(View, Option<Body>)> = self
+            .views
+            .iter()
+            .map(|(view, _)| (*view, a2a::event(*view, &self.state, &record, tools)))
+            .collect();
+        let bytes = bodies
+            .iter()
+            .map(|(_, body)| body.as_ref().map_or(0, Body::size))
+            .sum();
+        self.hot_bytes += bytes;
+        let mark = Mark::of(&record.event);
+        self.hot.push_back(Hot {
+            seq: record.seq,
+            mark,
+            bodies,
+            bytes,
+        });
+    }
+
+    pub fn watch(&mut self, view: View) {
+        match self.views.iter_mut().find(|(known, _)| *known == view) {
+            Some((_, readers)) => *readers += 1,
+            None => self.views.push((view, 1)),
+        }
+    }
+
+    pub fn unwatch(&mut self, view: View) {
+        if let Some((_, readers)) = self.views.iter_mut().find(|(known, _)| *known == view) {
+            *readers -= 1;
+        }
+        self.views.retain(|(_, readers)| *readers > 0);
+        if self.views.is_empty() {
+            self.hot = VecDeque::new();
+            self.hot_bytes = 0;
+        }
+    }
+
+    pub fn find(&self, seq: Seq, view: View) -> Found<'_> {
+        let Some(first) = self.hot.front() else {
+            return Found::Cold;
+        };
+        let Some(index) = seq.0.checked_sub(first.seq.0) else {
+            return Found::Cold;
+        };
+        let Some(hot) = self.hot.get(index as usize) else {
+            return Found::Cold;
+        };
+        match hot.bodies.iter().find(|(known, _)| *known == view) {
+            Some((_, body)) => Found::Hot(body.as_ref(), hot.mark),
+            None => Found::Cold,
+        }
+    }
+
+    /// Forgets bodies that every reader is past, and the oldest ones beyond `cap` in any case.
+    pub fn trim(&mut self, slowest: Seq, cap: usize) {
+        while let Some(first) = self.hot.front() {
+            let passed = first.seq <= slowest;
+            if first.seq > self.written || !(passed || self.hot_bytes > cap) {
+                break;
+            }
+            self.hot_bytes -= first.bytes;
+            self.hot.pop_front();
+        }
+        if self.hot.is_empty() {
+            self.hot = VecDeque::new();
+        }
+    }
+
+    /// Whether the turn is unfinished or a question is open: then a restart has to look at it.
+    pub fn is_open(&self) -> bool {
+        !(self.state.is_over() || self.state.is_idle())
+    }
+}

@@ -1,0 +1,455 @@
+//! Calls, performed: what each one does to tasks and how it is answered. Every answer that depends on a task waits until
+//! the log is written up to what it shows.
+
+use crate::a2a::{self, Form};
+use crate::base::Shared;
+use crate::base::clock::Now;
+use crate::base::http::Response;
+use crate::base::id::{ContextId, Seq, TaskId};
+use crate::base::slots::Key;
+use crate::core::cell::Cell;
+use crate::core::sub::{First, Kind, Sub, Until};
+use crate::core::{Core, Out, Parked};
+use crate::task::call::{Birth, Call, Create, Mode, Say, Settings};
+use crate::task::decide::{Decision, Input, Refusal};
+use crate::task::event::{Created, Event};
+use crate::task::fault::{Fault, FaultKind};
+use crate::task::message::{Message, Part, Role, Source};
+use crate::task::record::Record;
+use crate::task::state::State;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+impl Core {
+    pub(super) fn perform(&mut self, conn: Key, call: Call, form: Form, by: Source, now: Now) {
+        let task = match &call {
+            Call::Say(say) => say.task.as_ref(),
+            Call::Get { task, .. }
+            | Call::Cancel { task }
+            | Call::Subscribe { task, .. }
+            | Call::Metadata { task } => Some(task),
+            Call::Create(_) | Call::AllMetadata | Call::Health | Call::Card => None,
+        };
+        if let Some(task) = task {
+            if !self.known.contains_key(task) {
+                return self.refuse(conn, &form, &Fault::no_task(task), now);
+            }
+            if !self.tasks.contains_key(task) {
+                return self.park(
+                    task.clone(),
+                    Parked {
+                        conn,
+                        call,
+                        form,
+                        by,
+                    },
+                );
+            }
+            if let Some(fault) = self.broken(task, &call) {
+                return self.refuse(conn, &form, &fault, now);
+            }
+        }
+        let result = match call {
+            Call::Say(say) => self.say(conn, say, &form, by, now),
+            Call::Create(create) => self.create(conn, create, &form, now),
+            Call::Get { task, history } => self.get(conn, &task, history, &form),
+            Call::Cancel { task } => self.cancel(conn, &task, &form, now),
+            Call::Subscribe { task, after } => self.watch(conn, &task, after, &form, now),
+            Call::Metadata { task } => self.metadata(conn, &task, &form),
+            Call::AllMetadata => {
+                let mut states: Vec<&State> = self.tasks.values().map(|cell| &cell.state).collect();
+                states.sort_by_key(|state| (state.status.at, state.created.task.clone()));
+                let response = a2a::all_metadata(states, &self.tools);
+                self.answer(conn, &response, now);
+                Ok(())
+            }
+            Call::Health => {
+                let active = self.tasks.values().filter(|cell| cell.is_open()).count();
+                let uptime = now.mono_ms - self.started.mono_ms;
+                self.answer(conn, &a2a::health(uptime, active, self.known.len()), now);
+                Ok(())
+            }
+            Call::Card => unreachable!("the card is answered with its request in hand"),
+        };
+        if let Err(fault) = result {
+            self.refuse(conn, &form, &fault, now);
+        }
+    }
+
+    /// Waits until the task is in memory.
+    fn park(&mut self, task: TaskId, request: Parked) {
+        match self.parked.entry(task.clone()) {
+            Entry::Occupied(mut waiting) => waiting.get_mut().push(request),
+            Entry::Vacant(none) => {
+                none.insert(vec![request]);
+                self.out.push(Out::Load { task });
+            }
+        }
+    }
+
+    /// A task whose journal cannot be written takes nothing new; reading it goes on.
+    fn broken(&self, task: &TaskId, call: &Call) -> Option<Fault> {
+        let changes = matches!(call, Call::Say(_) | Call::Cancel { .. });
+        let why = self.tasks.get(task)?.broken.as_ref().filter(|_| changes)?;
+        Some(Fault::new(
+            FaultKind::Storage,
+            format!("The task's journal cannot be written: {why}"),
+        ))
+    }
+
+    fn say(&mut self, conn: Key, say: Say, form: &Form, by: Source, now: Now) -> Result<(), Fault> {
+        self.room_for_sub(say.task.as_ref())?;
+        let born = say.task.is_none();
+        let mut failure = None;
+        let task = match say.task {
+            Some(task) => {
+                let context = &self.tasks[&task].state.created.context;
+                if say.context.as_ref().is_some_and(|given| given != context) {
+                    let message = "contextId does not belong to this task; leave it out or use the task's own";
+                    return Err(Fault::params(message));
+                }
+                task
+            }
+            None => {
+                let script = self.script.as_ref();
+                if let Some(text) = script.and_then(|script| script.bare_reply(&say.said.message)) {
+                    return self.reply_with_message(conn, &text, say.context, &say.mode, form, now);
+                }
+                let (task, problem) =
+                    self.give_birth(say.context, &say.settings, say.birth, now)?;
+                failure = problem;
+                task
+            }
+        };
+        let idle_words = say.said.answers.is_empty();
+        let decision = self
+            .decide(&task, Input::Say { said: say.said, by })
+            .map_err(|refusal| explain(&task, refusal))?;
+        let cell = &self.tasks[&task];
+        let stuck = cell.state.paused && idle_words;
+        let until = Until {
+            turn: turn_of(&decision, &cell.state),
+            floor: cell.state.seq.next(),
+        };
+        let cursor = cell.state.seq;
+        self.commit(&task, decision, now);
+
+        let view = a2a::view(form, Some(&self.tasks[&task].state.created));
+        let mut sub = self.sub(conn, &task, form, cursor, until);
+        match say.mode {
+            Mode::Stream => {
+                let state = &self.tasks[&task].state;
+                if born {
+                    let body = a2a::snapshot(view, state, say.history).into();
+                    sub.first = Some(First {
+                        seq: state.seq,
+                        body,
+                        last: false,
+                    });
+                    sub.cursor = state.seq;
+                } else if stuck {
+                    let body = a2a::present(view, state).into();
+                    sub.first = Some(First {
+                        seq: state.seq,
+                        body,
+                        last: true,
+                    });
+                }
+                self.begin_stream(conn, sub, now);
+            }
+            Mode::Wait if !stuck => {
+                sub.kind = Kind::Once {
+                    history: say.history,
+                };
+                self.subscribe(sub);
+            }
+            Mode::Wait | Mode::Now => {}
+        }
+        match failure {
+            None => self.advance(&task, now),
+            Some(text) => drop(self.drive(&task, Input::Fail(text), now)),
+        }
+        if say.mode == Mode::Now || (say.mode == Mode::Wait && stuck) {
+            self.get(conn, &task, say.history, form)?;
+        }
+        Ok(())
+    }
+
+    /// A scripted agent may answer with a message instead of a task.
+    fn reply_with_message(
+        &mut self,
+        conn: Key,
+        text: &str,
+        context: Option<ContextId>,
+        mode: &Mode,
+        form: &Form,
+        now: Now,
+    ) -> Result<(), Fault> {
+        let context = context.unwrap_or_else(|| self.entropy.uuid().into());
+        let message = Message {
+            id: self.entropy.uuid().into(),
+            role: Role::Agent,
+            parts: vec![Part::text(text)],
+            metadata: None,
+            extensions: Vec::new(),
+            references: Vec::new(),
+        };
+        let body = a2a::message(a2a::view(form, None), &message, &context);
+        if *mode == Mode::Stream {
+            let body: Shared = body.into();
+            if let Some(conn) = self.conns.get_mut(conn) {
+                conn.stream(now);
+                let mut head = Vec::new();
+                crate::wire::sse::open(&mut head, None, None);
+                head.extend_from_slice(&a2a::prefix(form));
+                conn.frame(&head, &body, a2a::suffix(form), now);
+                conn.end_stream(now);
+            }
+        } else {
+            self.answer(conn, &a2a::result(form, &body), now);
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, conn: Key, create: Create, form: &Form, now: Now) -> Result<(), Fault> {
+        let wish = create.settings.workspace.as_deref();
+        (self.resolve)(wish).map_err(Fault::params)?;
+        let (task, _) = self.give_birth(create.context, &create.settings, create.birth, now)?;
+        let response = a2a::created(&self.tasks[&task].state);
+        self.answer_after(conn, &task, form, response);
+        Ok(())
+    }
+
+    /// Makes a task. A workspace that cannot be used makes a task that will say so and fail.
+    fn give_birth(
+        &mut self,
+        context: Option<ContextId>,
+        settings: &Settings,
+        birth: Birth,
+        now: Now,
+    ) -> Result<(TaskId, Option<String>), Fault> {
+        if self.tasks.len() >= self.limits.tasks || self.ending {
+            let message = "The server has as many tasks as it can hold; try again later.";
+            return Err(Fault::new(
+                FaultKind::Overloaded { retry_after_s: 10 },
+                message,
+            ));
+        }
+        let (workspace, problem) = match (self.resolve)(settings.workspace.as_deref()) {
+            Ok(path) => (path, None),
+            Err(problem) => (
+                settings.workspace.clone().unwrap_or_default(),
+                Some(problem),
+            ),
+        };
+        let task: TaskId = self.entropy.uuid().into();
+        let context = context.unwrap_or_else(|| self.entropy.uuid().into());
+        let mut inherited = Vec::new();
+        let parent = self.contexts.get(&context).and_then(|parent| {
+            let cell = self.tasks.get(parent)?;
+            inherited = [cell.inherited.clone(), cell.state.history.clone()].concat();
+            Some((parent.clone(), cell.state.seq))
+        });
+        let created = Arc::new(Created {
+            task: task.clone(),
+            context: context.clone(),
+            parent,
+            lifecycle: birth.lifecycle,
+            protocol: birth.protocol,
+            profile: birth.profile,
+            workspace,
+            model: settings.model.clone().unwrap_or_else(|| self.model.clone()),
+        });
+        let event = Event::Created(created.clone());
+        let record = Record {
+            seq: Seq(1),
+            at: now.unix_ms,
+            event,
+        };
+        let mut cell = Cell::new(State::born(created, &record), inherited);
+        record.write(&mut cell.pending);
+        self.tasks.insert(task.clone(), cell);
+        self.known.insert(task.clone(), context.clone());
+        self.contexts.insert(context, task.clone());
+        self.list_append(&task);
+        Ok((task, problem))
+    }
+
+    fn get(
+        &mut self,
+        conn: Key,
+        task: &TaskId,
+        history: Option<usize>,
+        form: &Form,
+    ) -> Result<(), Fault> {
+        let state = &self.tasks[task].state;
+        let view = a2a::view(form, Some(&state.created));
+        let response = a2a::result(form, &a2a::snapshot(view, state, history));
+        self.answer_after(conn, task, form, response);
+        Ok(())
+    }
+
+    fn cancel(&mut self, conn: Key, task: &TaskId, form: &Form, now: Now) -> Result<(), Fault> {
+        self.drive(task, Input::Cancel, now).map_err(|_| {
+            let message = format!("Task not cancelable: {task}");
+            Fault::new(FaultKind::TaskNotCancelable(task.clone()), message)
+        })?;
+        self.get(conn, task, None, form)
+    }
+
+    fn metadata(&mut self, conn: Key, task: &TaskId, form: &Form) -> Result<(), Fault> {
+        let response = a2a::metadata(&self.tasks[task].state, &self.tools);
+        self.answer_after(conn, task, form, response);
+        Ok(())
+    }
+
+    /// Watching a task: from now on with a snapshot first, or exactly on from a position. A position this log never gave
+    /// out is answered with a snapshot too: the client starts over, without a gap it does not know of.
+    fn watch(
+        &mut self,
+        conn: Key,
+        task: &TaskId,
+        after: Option<Seq>,
+        form: &Form,
+        now: Now,
+    ) -> Result<(), Fault> {
+        self.room_for_sub(Some(task))?;
+        let state = &self.tasks[task].state;
+        let view = a2a::view(form, Some(&state.created));
+        let resting = state.is_idle() || state.is_over();
+        let turn = state.queue.back().map_or(state.turn, |queued| queued.turn);
+        let position = after.filter(|after| *after <= state.seq);
+        let held = resting || state.paused || state.suspended;
+        let unseen = position.is_some_and(|after| after < state.status.seq);
+        let floor = if held && unseen {
+            state.status.seq
+        } else {
+            state.seq.next()
+        };
+        let snapshot = match position {
+            Some(_) => None,
+            None => {
+                let body = a2a::snapshot(view, state, None).into();
+                Some(First {
+                    seq: state.seq,
+                    body,
+                    last: resting,
+                })
+            }
+        };
+        let cursor = position.unwrap_or(state.seq);
+        let nothing_left = resting && !unseen;
+        let mut sub = self.sub(conn, task, form, cursor, Until { turn, floor });
+        sub.first = snapshot;
+        if nothing_left && position.is_some() {
+            if let Some(conn) = self.conns.get_mut(conn) {
+                conn.stream(now);
+                conn.end_stream(now);
+            }
+            return Ok(());
+        }
+        self.begin_stream(conn, sub, now);
+        Ok(())
+    }
+
+    fn sub(&self, conn: Key, task: &TaskId, form: &Form, cursor: Seq, until: Until) -> Sub {
+        Sub {
+            task: task.clone(),
+            conn,
+            view: a2a::view(
+                form,
+                self.tasks.get(task).map(|cell| cell.state.created.as_ref()),
+            ),
+            form: form.clone(),
+            prefix: a2a::prefix(form),
+            cursor,
+            until,
+            kind: Kind::Stream,
+            first: None,
+            cold: None,
+        }
+    }
+
+    fn begin_stream(&mut self, conn: Key, sub: Sub, now: Now) {
+        if let Some(conn) = self.conns.get_mut(conn) {
+            conn.stream(now);
+        }
+        self.subscribe(sub);
+    }
+
+    /// Answers once everything the answer shows is on disk.
+    fn answer_after(&mut self, conn: Key, task: &TaskId, form: &Form, response: Response) {
+        let seq = self.tasks[task].state.seq;
+        let until = Until {
+            turn: 0,
+            floor: Seq(0),
+        };
+        let mut sub = self.sub(conn, task, form, seq, until);
+        sub.kind = Kind::Ready { seq, response };
+        self.subscribe(sub);
+    }
+
+    fn room_for_sub(&self, task: Option<&TaskId>) -> Result<(), Fault> {
+        let of_task = task
+            .and_then(|task| self.tasks.get(task))
+            .map_or(0, |cell| cell.subs.len());
+        if self.subs.len() >= self.limits.subs || of_task >= self.limits.task_subs {
+            let message = "Too many clients are watching already; try again later.";
+            return Err(Fault::new(
+                FaultKind::Overloaded { retry_after_s: 5 },
+                message,
+            ));
+        }
+        Ok(())
+    }
+
+    pub(super) fn refuse(&mut self, conn: Key, form: &Form, fault: &Fault, now: Now) {
+        if !a2a::in_stream(form, fault) {
+            return self.answer(conn, &a2a::fault(form, fault), now);
+        }
+        let body: Shared = a2a::fault_frame(form, fault).into();
+        if let Some(conn) = self.conns.get_mut(conn) {
+            conn.stream(now);
+            let mut head = Vec::new();
+            crate::wire::sse::open(&mut head, None, None);
+            conn.frame(&head, &body, b"", now);
+            conn.end_stream(now);
+        }
+        self.after_io(conn, now);
+    }
+}
+
+/// The turn that a request waits for: its own prompt's, or the present one when it only answered.
+fn turn_of(decision: &Decision, state: &State) -> u32 {
+    let prompted = decision.events.iter().find_map(|event| match event {
+        Event::Prompted { turn, .. } => Some(*turn),
+        _ => None,
+    });
+    prompted.unwrap_or(state.turn)
+}
+
+fn explain(task: &TaskId, refusal: Refusal) -> Fault {
+    match refusal {
+        Refusal::Over => {
+            let message = format!(
+                "Task {task} is over and cannot be continued; start a new one in the same context."
+            );
+            Fault::new(FaultKind::TaskIsOver(task.clone()), message)
+        }
+        Refusal::NotPending(call) => {
+            let message = format!(
+                "The call {call} is not waiting for an answer: somebody answered it already, or it does not exist."
+            );
+            Fault::new(FaultKind::NotPending(call), message)
+        }
+        Refusal::UnknownOption { call, offered } => {
+            let message = format!("Unknown option; choose one of: {}.", offered.join(", "));
+            Fault::new(FaultKind::UnknownOption(call), message)
+        }
+        Refusal::QueueFull => {
+            let message =
+                "Too many prompts are waiting in this task; try again when it has caught up.";
+            Fault::new(FaultKind::Overloaded { retry_after_s: 5 }, message)
+        }
+    }
+}

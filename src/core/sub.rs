@@ -1,0 +1,109 @@
+//! Everything that waits for a task's events is a subscription: a cursor into the log and the form it is answered in. A
+//! stream sends each event; a waiting call sends one snapshot when the turn ends. A slow reader is a cursor that does not
+//! move and at most one full output buffer.
+
+use crate::a2a::{Form, View};
+use crate::base::Shared;
+use crate::base::http::Response;
+use crate::base::id::{Seq, TaskId};
+use crate::base::slots::Key;
+use crate::core::cell::Mark;
+use crate::task::record::Record;
+use crate::task::state::State;
+
+pub struct Sub {
+    pub task: TaskId,
+    pub conn: Key,
+    pub view: View,
+    pub form: Form,
+    /// What is put around each body: made once.
+    pub prefix: Vec<u8>,
+    /// Everything up to here has been sent.
+    pub cursor: Seq,
+    pub until: Until,
+    pub kind: Kind,
+    /// Goes out before any event, once the log is written up to its position.
+    pub first: Option<First>,
+    pub cold: Option<Cold>,
+}
+
+pub struct First {
+    pub seq: Seq,
+    pub body: Shared,
+    /// Nothing comes after it.
+    pub last: bool,
+}
+
+pub enum Kind {
+    /// Server-sent events on a connection that has begun to stream.
+    Stream,
+    /// One answer, when the turn is over.
+    Once { history: Option<usize> },
+    /// An answer that is ready and waits for the log to be written up to `seq`.
+    Ready { seq: Seq, response: Response },
+}
+
+/// When a subscription ends: with the end of its turn, or earlier when nothing can go on without the user. Events before
+/// `floor` are history that is being repeated and end nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Until {
+    pub turn: u32,
+    pub floor: Seq,
+}
+
+impl Until {
+    pub fn ends(&self, seq: Seq, mark: Mark) -> bool {
+        if seq < self.floor {
+            return false;
+        }
+        match mark {
+            Mark::Plain => false,
+            Mark::TurnEnd(turn) => turn >= self.turn,
+            Mark::Pause | Mark::Over => true,
+        }
+    }
+}
+
+/// A reader that is behind what memory holds: it folds the journal from its first line, silently up to its cursor.
+#[derive(Default)]
+pub struct Cold {
+    pub state: Option<State>,
+    /// Where the next page begins in the journal.
+    pub offset: u64,
+    page: Vec<u8>,
+    taken: usize,
+    /// A page is being read.
+    pub asked: bool,
+}
+
+impl Cold {
+    pub fn take_page(&mut self, page: Vec<u8>) {
+        self.asked = false;
+        self.offset += page.len() as u64;
+        self.page = page;
+        self.taken = 0;
+    }
+
+    /// The next record of the page, folded. None: a new page is needed. Err: the journal is damaged.
+    pub fn next(&mut self) -> Option<Result<Record, String>> {
+        let rest = &self.page[self.taken..];
+        let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
+            self.page = Vec::new();
+            self.taken = 0;
+            return None;
+        };
+        let record = match Record::read(&rest[..end]) {
+            Ok(record) => record,
+            Err(bad) => return Some(Err(format!("the journal is damaged: {bad:?}"))),
+        };
+        self.taken += end + 1;
+        match (&mut self.state, &record.event) {
+            (Some(state), _) => state.apply(&record),
+            (none, crate::task::event::Event::Created(created)) => {
+                *none = Some(State::born(created.clone(), &record));
+            }
+            (None, _) => return Some(Err("the journal does not begin with its task".into())),
+        }
+        Some(Ok(record))
+    }
+}

@@ -1,0 +1,66 @@
+//! Deadlines in order. A timer is never taken back: when it is due, its owner looks whether it still means anything (the
+//! connection may be gone, the task may have gone on) and arms the next one itself.
+
+use crate::base::id::{Seq, TaskId};
+use crate::base::slots::Key;
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Timer {
+    /// Look at a connection: has it been silent or stalled for too long?
+    Conn(Key),
+    /// A task waits before it asks the model again.
+    Task { task: TaskId, job: Seq },
+    /// A journal could not be written; try again.
+    Store(TaskId),
+    /// The time for a clean end is over.
+    Shutdown,
+}
+
+#[derive(Default)]
+pub struct Timers {
+    due: BTreeMap<(u64, u64), Timer>,
+    armed: u64,
+}
+
+impl Timers {
+    pub fn arm(&mut self, at_ms: u64, timer: Timer) {
+        self.armed += 1;
+        self.due.insert((at_ms, self.armed), timer);
+    }
+
+    /// When the next timer is due, in monotonic milliseconds.
+    pub fn next(&self) -> Option<u64> {
+        self.due.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Takes one timer that is due.
+    pub fn pop(&mut self, now_ms: u64) -> Option<Timer> {
+        let entry = self.due.first_entry()?;
+        if entry.key().0 > now_ms {
+            None
+        } else {
+            Some(entry.remove())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_come_in_order_of_time_then_of_arming() {
+        let mut timers = Timers::default();
+        timers.arm(20, Timer::Shutdown);
+        timers.arm(10, Timer::Store("b".into()));
+        timers.arm(10, Timer::Store("a".into()));
+        assert_eq!(timers.next(), Some(10));
+        assert_eq!(timers.pop(9), None);
+        assert_eq!(timers.pop(15), Some(Timer::Store("b".into())));
+        assert_eq!(timers.pop(15), Some(Timer::Store("a".into())));
+        assert_eq!(timers.pop(15), None);
+        assert_eq!(timers.pop(20), Some(Timer::Shutdown));
+        assert_eq!(timers.next(), None);
+    }
+}

@@ -1,0 +1,126 @@
+//! Bytes waiting for one connection. Small pieces are copied together into one buffer, large shared bodies are queued as
+//! they are, so fan-out costs a reference per reader and a slow reader holds no copies.
+
+use crate::base::Shared;
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+/// Below this a copy is cheaper than another slice in the write call.
+const COPY_BELOW: usize = 4096;
+
+#[derive(Default)]
+pub struct Tx {
+    queue: VecDeque<Piece>,
+    /// Bytes of the first piece that are gone already.
+    sent: usize,
+    len: usize,
+}
+
+enum Piece {
+    Own(Vec<u8>),
+    Shared(Shared),
+}
+
+impl Piece {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Piece::Own(bytes) => bytes,
+            Piece::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl Tx {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Writes into the last buffer; the closure appends to what is there.
+    pub fn write(&mut self, append: impl FnOnce(&mut Vec<u8>)) {
+        if !matches!(self.queue.back(), Some(Piece::Own(_))) {
+            self.queue.push_back(Piece::Own(Vec::new()));
+        }
+        let Some(Piece::Own(last)) = self.queue.back_mut() else {
+            unreachable!("made above")
+        };
+        let before = last.len();
+        append(last);
+        self.len += last.len() - before;
+        if last.is_empty() {
+            self.queue.pop_back();
+        }
+    }
+
+    pub fn push(&mut self, body: &Shared) {
+        if body.len() < COPY_BELOW {
+            self.write(|out| out.extend_from_slice(body));
+        } else {
+            self.len += body.len();
+            self.queue.push_back(Piece::Shared(body.clone()));
+        }
+    }
+
+    /// The front of the queue, for one vectored write.
+    pub fn slices(&self) -> Vec<IoSlice<'_>> {
+        const MOST: usize = 64;
+        let mut slices: Vec<IoSlice<'_>> = self
+            .queue
+            .iter()
+            .take(MOST)
+            .map(|piece| IoSlice::new(piece.bytes()))
+            .collect();
+        if let Some(first) = slices.first_mut() {
+            first.advance(self.sent);
+        }
+        slices
+    }
+
+    /// Forgets the first `n` bytes: they are on their way.
+    pub fn advance(&mut self, mut n: usize) {
+        self.len -= n;
+        while let Some(piece) = self.queue.front() {
+            let left = piece.bytes().len() - self.sent;
+            if n < left {
+                self.sent += n;
+                return;
+            }
+            n -= left;
+            self.sent = 0;
+            self.queue.pop_front();
+        }
+        self.queue = VecDeque::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_in_comes_out_in_order_whatever_the_socket_takes() {
+        for step in 1..200 {
+            let mut tx = Tx::default();
+            let mut expected = Vec::new();
+            for n in 0..20usize {
+                let small = vec![n as u8; n * 7];
+                let large: Shared = vec![100 + n as u8; COPY_BELOW + n].into();
+                tx.write(|out| out.extend_from_slice(&small));
+                tx.push(&large);
+                expected.extend_from_slice(&small);
+                expected.extend_from_slice(&large);
+            }
+            let mut got = Vec::new();
+            while !tx.is_empty() {
+                let flat: Vec<u8> = tx.slices().iter().flat_map(|s| s.to_vec()).collect();
+                let n = (step * 997).min(flat.len());
+                got.extend_from_slice(&flat[..n]);
+                tx.advance(n);
+            }
+            assert!(got == expected, "step {step}");
+        }
+    }
+}

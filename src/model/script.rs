@@ -1,0 +1,918 @@
+//! A scripted agent: a file that says what the agent does instead of a model. It makes the same notes as a model's stream, so
+//! the task machine cannot tell the difference; that is what makes it good for testing clients, and for a first look without
+//! a key.
+//!
+//! A file is `{"rules":[{"when":{…},"steps":[…]}],"default":[…]}`. The first rule that matches the prompt gives the steps of
+//! its turn. Calls in a row end a round, as a model's answer with calls does: the next step comes when their results are in.
+//! A script has no memory: which round and which attempt it is, is in the [`Think`]. Reading is strict, with the place of a
+//! mistake in the message, because a script with a typing error in it would otherwise test nothing.
+
+use crate::base::id::CallId;
+use crate::limits::Limits;
+use crate::model::error::{self, Refusal};
+use crate::model::glob;
+use crate::task::event::{Answer, Outcome, Request};
+use crate::task::job::{ModelError, NoteBody, Think};
+use crate::task::message::{Artifact, Content, Message, Part};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+use std::ops::Range;
+
+/// The script that runs when there is neither a key nor a script.
+pub const DEMO: &str = include_str!("demo.script.json");
+
+/// What is done next: nothing for a while, or something to tell.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a play is short, and each note is moved out of it once"
+)]
+pub enum Beat {
+    Wait { ms: u64 },
+    Note(NoteBody),
+}
+
+#[derive(Clone, Debug)]
+pub struct Script {
+    rules: Vec<Rule>,
+    default: Vec<Step>,
+}
+
+impl Script {
+    /// Reads a file. The error names the rule and step it is in, counted from 1.
+    pub fn parse(text: &str) -> Result<Script, String> {
+        let value: Value =
+            serde_json::from_str(text).map_err(|e| format!("The script is not JSON: {e}."))?;
+        let mut file = Members::of(&value, "the script")?;
+        let rules = file.list("rules")?;
+        let default = file.list("default")?;
+        file.end()?;
+        let rules = rules.iter().enumerate().map(|(i, rule)| {
+            let place = format!("rule {}", i + 1);
+            let mut rule = Members::of(rule, &place)?;
+            let when = match rule.take("when") {
+                Some(when) => When::parse(when, &place)?,
+                None => When::default(),
+            };
+            let steps = steps(rule.list("steps")?, &place)?;
+            rule.end()?;
+            Ok(Rule { when, steps })
+        });
+        Ok(Script {
+            rules: rules.collect::<Result<_, String>>()?,
+            default: steps(default, "default")?,
+        })
+    }
+
+    /// The words to answer with instead of starting a task, if the script answers this message so.
+    pub fn bare_reply(&self, message: &Message) -> Option<String> {
+        let steps = self.steps(message.id.as_str(), &message.text(), 1);
+        match steps.first() {
+            Some(Step::Message(text)) => Some(text.clone()),
+            Some(_) | None => None,
+        }
+    }
+
+    /// One answer of the scripted agent. The last beat is always `Answered`.
+    pub fn play(&self, think: &Think) -> Vec<Beat> {
+        let steps = self.steps(think.prompt.as_str(), &think.prompt_text, think.turn);
+        let mut stage = Stage::new(think);
+        let end = round(steps, think.round)
+            .iter()
+            .find_map(|step| stage.perform(step).err());
+        let answer = match end {
+            None => Ok(stage.answer),
+            Some(error) => Err(error),
+        };
+        stage.beats.push(Beat::Note(NoteBody::Answered(answer)));
+        stage.beats
+    }
+
+    fn steps(&self, message_id: &str, text: &str, turn: u32) -> &[Step] {
+        let rule = self
+            .rules
+            .iter()
+            .find(|rule| rule.when.matches(message_id, text, turn));
+        rule.map_or(&self.default, |rule| &rule.steps)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    when: When,
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct When {
+    message_id: Option<String>,
+    text: Option<String>,
+    turn: Option<u32>,
+}
+
+impl When {
+    fn parse(value: &Value, place: &str) -> Result<When, String> {
+        let mut when = Members::of(value, &format!("{place}, when"))?;
+        let parsed = When {
+            message_id: when.text("messageId")?,
+            text: when.text("text")?,
+            turn: when.number("turn")?,
+        };
+        when.end()?;
+        Ok(parsed)
+    }
+
+    fn matches(&self, message_id: &str, text: &str, turn: u32) -> bool {
+        let fits = |pattern: &Option<String>, text: &str| {
+            pattern
+                .as_ref()
+                .is_none_or(|pattern| glob::matches(pattern, text))
+        };
+        fits(&self.message_id, message_id)
+            && fits(&self.text, text)
+            && self.turn.is_none_or(|wanted| wanted == turn)
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Text {
+        text: String,
+        chunks: usize,
+    },
+    Thought {
+        subject: String,
+        description: String,
+    },
+    Call {
+        name: String,
+        args: Value,
+    },
+    Produce(Vec<Artifact>),
+    Wait {
+        ms: u64,
+    },
+    Message(String),
+    End(Outcome),
+    Error {
+        code: u16,
+        times: u32,
+    },
+}
+
+/// The steps of one round. A round ends after calls in a row.
+fn round(steps: &[Step], number: u32) -> &[Step] {
+    let ends = |pair: &[Step]| {
+        matches!(pair[0], Step::Call { .. }) && !matches!(pair[1], Step::Call { .. })
+    };
+    let mut rest = steps;
+    for _ in 0..number {
+        let end = rest.windows(2).position(ends);
+        rest = end.map_or(&[], |last_call| &rest[last_call + 1..]);
+    }
+    let end = rest.windows(2).position(ends);
+    end.map_or(rest, |last_call| &rest[..=last_call])
+}
+
+/// A round while it is performed.
+struct Stage<'a> {
+    think: &'a Think,
+    beats: Vec<Beat>,
+    answer: Answer,
+    /// Attempts that the errors of this round have used up so far.
+    failures: u32,
+}
+
+impl Stage<'_> {
+    fn new(think: &Think) -> Stage<'_> {
+        Stage {
+            think,
+            beats: Vec::new(),
+            answer: Answer {
+                parts: Vec::new(),
+                calls: Vec::new(),
+                finish: "STOP".into(),
+                usage: None,
+                trace: None,
+                model: None,
+                said_at: None,
+                verdict: None,
+            },
+            failures: 0,
+        }
+    }
+
+    fn perform(&mut self, step: &Step) -> Result<(), ModelError> {
+        match step {
+            Step::Text { text, chunks } => self.say(text, *chunks),
+            Step::Message(text) => self.say(text, 1),
+            Step::Thought {
+                subject,
+                description,
+            } => self.note(NoteBody::Thought {
+                subject: subject.clone(),
+                description: description.clone(),
+            }),
+            Step::Call { name, args } => {
+                let part = json!({"functionCall": {"name": name, "args": args}});
+                self.answer.parts.push(part);
+                self.answer.calls.push(Request {
+                    call: CallId::from(""),
+                    name: name.clone(),
+                    args: args.clone(),
+                    api_id: None,
+                });
+            }
+            Step::Produce(pieces) => {
+                for (i, piece) in pieces.iter().enumerate() {
+                    self.note(NoteBody::Produced {
+                        artifact: piece.clone(),
+                        append: i > 0,
+                        last: i + 1 == pieces.len(),
+                    });
+                }
+            }
+            Step::Wait { ms } => self.beats.push(Beat::Wait { ms: *ms }),
+            Step::End(outcome) => self.answer.verdict = Some(outcome.clone()),
+            Step::Error { code, times } => {
+                self.failures = self.failures.saturating_add(*times);
+                if self.think.attempt <= self.failures {
+                    return Err(self.fail(*code));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, note: NoteBody) {
+        self.beats.push(Beat::Note(note));
+    }
+
+    fn say(&mut self, text: &str, chunks: usize) {
+        for piece in split(text, chunks) {
+            self.note(NoteBody::Text(piece.to_owned()));
+        }
+        if text.is_empty() {
+            return;
+        }
+        match self
+            .answer
+            .parts
+            .last_mut()
+            .and_then(|part| part.get_mut("text"))
+        {
+            Some(Value::String(before)) => before.push_str(text),
+            Some(_) | None => self.answer.parts.push(json!({"text": text})),
+        }
+    }
+
+    /// Fails as the API would with this status.
+    fn fail(&self, code: u16) -> ModelError {
+        let body = json!({"error": {"code": code, "message": "The script says so."}}).to_string();
+        let refusal = Refusal {
+            model: &self.think.model,
+            status: code,
+            retry_after: None,
+            body: body.as_bytes(),
+        };
+        let error = error::classify(&refusal, Limits::default().backoff_longest_ms);
+        let spoke = self.beats.iter().any(|beat| matches!(beat, Beat::Note(_)));
+        if spoke { error::midway(error) } else { error }
+    }
+}
+
+fn steps(list: &[Value], place: &str) -> Result<Vec<Step>, String> {
+    let mut steps = Vec::with_capacity(list.len());
+    for (i, value) in list.iter().enumerate() {
+        let place = format!("{place}, step {}", i + 1);
+        if let Some(Step::End(_)) = steps.last() {
+            return Err(format!(
+                "{place}: the step before it ends the turn, so this one can never come. Move it up or remove it."
+            ));
+        }
+        steps.push(step(value, &place)?);
+    }
+    Ok(steps)
+}
+
+fn step(value: &Value, place: &str) -> Result<Step, String> {
+    const VERBS: [&str; 12] = [
+        "text", "thought", "call", "artifact", "wait_ms", "ask", "message", "complete", "fail",
+        "reject", "auth", "error",
+    ];
+    let mut step = Members::of(value, place)?;
+    let verbs: Vec<&str> = VERBS
+        .into_iter()
+        .filter(|verb| value.get(verb).is_some())
+        .collect();
+    let &[verb] = verbs.as_slice() else {
+        return Err(format!(
+            "{place}: a step has exactly one of {}, this one has {}.",
+            VERBS.join(", "),
+            verbs.len()
+        ));
+    };
+    let parsed = match verb {
+        "text" => Step::Text {
+            text: step.need("text")?,
+            chunks: step.chunks()?,
+        },
+        "message" => Step::Message(step.need("message")?),
+        "thought" => thought(step.take("thought"), place)?,
+        "call" => Step::Call {
+            name: step.need("call")?,
+            args: arguments(step.take("args"), place)?,
+        },
+        "artifact" => Step::Produce(artifact(step.take("artifact"), place)?),
+        "wait_ms" => Step::Wait {
+            ms: step.number("wait_ms")?.unwrap_or(0),
+        },
+        "ask" => Step::End(Outcome::Ask(step.need("ask")?)),
+        "complete" => Step::End(Outcome::Complete(step.need("complete")?)),
+        "fail" => Step::End(Outcome::Fail(step.need("fail")?)),
+        "reject" => Step::End(Outcome::Reject(step.need("reject")?)),
+        "auth" => Step::End(Outcome::Auth(step.need("auth")?)),
+        "error" => failure(step.take("error"), place)?,
+        verb => unreachable!("{verb} is in the list above"),
+    };
+    step.end()?;
+    Ok(parsed)
+}
+
+fn thought(value: Option<&Value>, place: &str) -> Result<Step, String> {
+    let words = value.and_then(Value::as_array).map(Vec::as_slice);
+    match words {
+        Some([Value::String(subject), Value::String(description)]) => Ok(Step::Thought {
+            subject: subject.clone(),
+            description: description.clone(),
+        }),
+        Some(_) | None => Err(format!(
+            "{place}: thought must be [\"subject\", \"description\"]."
+        )),
+    }
+}
+
+fn arguments(value: Option<&Value>, place: &str) -> Result<Value, String> {
+    match value {
+        None => Ok(json!({})),
+        Some(args) if args.is_object() => Ok(args.clone()),
+        Some(_) => Err(format!("{place}: args must be an object.")),
+    }
+}
+
+fn failure(value: Option<&Value>, place: &str) -> Result<Step, String> {
+    let mut error = Members::of(value.unwrap_or(&Value::Null), &format!("{place}, error"))?;
+    let code: Option<u16> = error.number("code")?;
+    let times = error.number("times")?.unwrap_or(1);
+    error.end()?;
+    match code {
+        Some(code @ 400..600) => Ok(Step::Error { code, times }),
+        Some(_) | None => Err(format!(
+            "{place}: error needs a code from 400 to 599, as in {{\"error\":{{\"code\":503,\"times\":1}}}}."
+        )),
+    }
+}
+
+/// An artifact, whole or in pieces.
+fn artifact(value: Option<&Value>, place: &str) -> Result<Vec<Artifact>, String> {
+    let place = &format!("{place}, artifact");
+    let mut members = Members::of(value.unwrap_or(&Value::Null), place)?;
+    let id = members.need("id")?;
+    let name = members.text("name")?;
+    let description = members.text("description")?;
+    let filename = members.text("filename")?;
+    let media_type = members.text("mediaType")?;
+    let chunks = members.chunks()?;
+    let contents = [
+        members.text("text")?.map(Content::Text),
+        members.text("bytes")?.map(Content::Bytes),
+        members.text("url")?.map(Content::Uri),
+        members.take("data").cloned().map(Content::Data),
+    ];
+    members.end()?;
+    let mut contents = contents.into_iter().flatten();
+    let (Some(content), None) = (contents.next(), contents.next()) else {
+        return Err(format!(
+            "{place}: exactly one of text, bytes, url and data is needed."
+        ));
+    };
+    let pieces = pieces(content, chunks, place)?;
+    let artifact = |content: Content| Artifact {
+        id: id.clone(),
+        name: name.clone(),
+        description: description.clone(),
+        parts: vec![Part {
+            content,
+            filename: filename.clone(),
+            media_type: media_type.clone(),
+            metadata: None,
+        }],
+    };
+    Ok(pieces.into_iter().map(artifact).collect())
+}
+
+fn pieces(content: Content, chunks: usize, place: &str) -> Result<Vec<Content>, String> {
+    match content {
+        Content::Text(text) if chunks > 1 && !text.is_empty() => Ok(split(&text, chunks)
+            .into_iter()
+            .map(|piece| Content::Text(piece.to_owned()))
+            .collect()),
+        Content::Bytes(data) => {
+            let bytes = STANDARD
+                .decode(&data)
+                .map_err(|e| format!("{place}: bytes must be base64: {e}."))?;
+            if chunks == 1 || bytes.is_empty() {
+                return Ok(vec![Content::Bytes(data)]);
+            }
+            // Each piece is base64 of its own: whoever gets it decodes it alone.
+            let piece = |share: Range<usize>| Content::Bytes(STANDARD.encode(&bytes[share]));
+            Ok(shares(bytes.len(), chunks).map(piece).collect())
+        }
+        Content::Uri(_) | Content::Data(_) if chunks > 1 => {
+            Err(format!("{place}: only text and bytes can come in chunks."))
+        }
+        whole @ (Content::Text(_) | Content::Uri(_) | Content::Data(_)) => Ok(vec![whole]),
+    }
+}
+
+/// The text in `count` pieces of about the same number of characters; fewer only if there are fewer characters.
+fn split(text: &str, count: usize) -> Vec<&str> {
+    let starts: Vec<usize> = text.char_indices().map(|(start, _)| start).collect();
+    let offset = |i: usize| starts.get(i).copied().unwrap_or(text.len());
+    shares(starts.len(), count)
+        .map(|share| &text[offset(share.start)..offset(share.end)])
+        .collect()
+}
+
+/// `0..total` in `count` ranges of about the same length, none of them empty.
+fn shares(total: usize, count: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = count.min(total);
+    (0..count).map(move |i| total * i / count..total * (i + 1) / count)
+}
+
+/// The members of an object, each to be taken once; what nobody took is a mistake.
+struct Members<'a> {
+    place: String,
+    left: Vec<(&'a str, &'a Value)>,
+}
+
+impl<'a> Members<'a> {
+    fn of(value: &'a Value, place: &str) -> Result<Members<'a>, String> {
+        let object: &Map<String, Value> = value
+            .as_object()
+            .ok_or_else(|| format!("{place} must be an object."))?;
+        Ok(Members {
+            place: place.to_owned(),
+            left: object.iter().map(|(name, v)| (name.as_str(), v)).collect(),
+        })
+    }
+
+    fn take(&mut self, name: &str) -> Option<&'a Value> {
+        let i = self.left.iter().position(|(n, _)| *n == name)?;
+        Some(self.left.swap_remove(i).1)
+    }
+
+    fn text(&mut self, name: &str) -> Result<Option<String>, String> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(_) => Err(format!("{}: {name} must be a string.", self.place)),
+        }
+    }
+
+    fn need(&mut self, name: &str) -> Result<String, String> {
+        self.text(name)?
+            .ok_or_else(|| format!("{}: {name} is missing.", self.place))
+    }
+
+    fn number<N: TryFrom<u64>>(&mut self, name: &str) -> Result<Option<N>, String> {
+        let Some(value) = self.take(name) else {
+            return Ok(None);
+        };
+        let number = value.as_u64().and_then(|number| N::try_from(number).ok());
+        number
+            .map(Some)
+            .ok_or_else(|| format!("{}: {name} must be a whole number that fits.", self.place))
+    }
+
+    fn chunks(&mut self) -> Result<usize, String> {
+        match self.number("chunks")? {
+            None => Ok(1),
+            Some(0) => Err(format!("{}: chunks must be at least 1.", self.place)),
+            Some(chunks) => Ok(chunks),
+        }
+    }
+
+    fn list(&mut self, name: &str) -> Result<&'a [Value], String> {
+        match self.take(name) {
+            None => Ok(&[]),
+            Some(Value::Array(list)) => Ok(list),
+            Some(_) => Err(format!("{}: {name} must be a list.", self.place)),
+        }
+    }
+
+    fn end(self) -> Result<(), String> {
+        match self.left.first() {
+            None => Ok(()),
+            Some((name, _)) => Err(format!(
+                "{}: {name:?} is not known here. Check its spelling.",
+                self.place
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::job::ModelErrorKind;
+    use crate::task::message::Role;
+
+    fn think(text: &str) -> Think {
+        Think {
+            workspace: "/w".into(),
+            model: "m".into(),
+            history: Vec::new(),
+            prompt: "id-1".into(),
+            prompt_text: text.into(),
+            turn: 1,
+            round: 0,
+            attempt: 1,
+        }
+    }
+
+    fn script(file: Value) -> Script {
+        Script::parse(&file.to_string()).unwrap()
+    }
+
+    fn steps_of(steps: Value) -> Script {
+        script(json!({"default": steps}))
+    }
+
+    fn said(text: &str) -> Beat {
+        Beat::Note(NoteBody::Text(text.into()))
+    }
+
+    fn answered(parts: Value, calls: &[(&str, Value)], verdict: Option<Outcome>) -> Beat {
+        Beat::Note(NoteBody::Answered(Ok(Answer {
+            parts: parts.as_array().unwrap().clone(),
+            calls: calls
+                .iter()
+                .map(|(name, args)| Request {
+                    call: "".into(),
+                    name: (*name).into(),
+                    args: args.clone(),
+                    api_id: None,
+                })
+                .collect(),
+            finish: "STOP".into(),
+            usage: None,
+            trace: None,
+            model: None,
+            said_at: None,
+            verdict,
+        })))
+    }
+
+    /// The text of the answer to a prompt.
+    fn reply(script: &Script, think: &Think) -> String {
+        match script.play(think).pop() {
+            Some(Beat::Note(NoteBody::Answered(Ok(answer)))) => answer.text(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_first_rule_whose_members_all_match_wins() {
+        let script = script(json!({
+            "rules": [
+                {"when": {"messageId": "tck-*", "text": "*"}, "steps": [{"text": "tck"}]},
+                {"when": {"text": "bye", "turn": 2}, "steps": [{"text": "second"}]},
+                {"when": {"text": "*[Ww]rite?"}, "steps": [{"text": "write"}]},
+                {"when": {"text": "*rite*"}, "steps": [{"text": "never before write"}]},
+            ],
+            "default": [{"text": "default"}],
+        }));
+        let ask = |prompt: &str, text: &str, turn: u32| {
+            let think = Think {
+                prompt: prompt.into(),
+                turn,
+                ..think(text)
+            };
+            reply(&script, &think)
+        };
+        assert_eq!(ask("tck-artifact-1", "bye", 2), "tck");
+        assert_eq!(ask("x", "bye", 2), "second");
+        assert_eq!(ask("x", "bye", 1), "default");
+        assert_eq!(ask("x", "please Write!", 1), "write");
+        assert_eq!(ask("x", "please write", 1), "never before write");
+        assert_eq!(ask("x", "", 1), "default");
+    }
+
+    #[test]
+    fn calls_in_a_row_end_a_round() {
+        let script = steps_of(json!([
+            {"thought": ["subject", "description"]},
+            {"text": "abcdé", "chunks": 3},
+            {"wait_ms": 5},
+            {"text": "!"},
+            {"call": "glob", "args": {"pattern": "*"}},
+            {"call": "read_file"},
+            {"text": "between"},
+            {"call": "glob"},
+            {"complete": "done"},
+        ]));
+        let play = |round: u32| script.play(&Think { round, ..think("") });
+        assert_eq!(
+            play(0),
+            vec![
+                Beat::Note(NoteBody::Thought {
+                    subject: "subject".into(),
+                    description: "description".into()
+                }),
+                said("a"),
+                said("bc"),
+                said("dé"),
+                Beat::Wait { ms: 5 },
+                said("!"),
+                answered(
+                    json!([
+                        {"text": "abcdé!"},
+                        {"functionCall": {"name": "glob", "args": {"pattern": "*"}}},
+                        {"functionCall": {"name": "read_file", "args": {}}},
+                    ]),
+                    &[("glob", json!({"pattern": "*"})), ("read_file", json!({}))],
+                    None
+                ),
+            ]
+        );
+        let second = json!([{"text": "between"}, {"functionCall": {"name": "glob", "args": {}}}]);
+        assert_eq!(
+            play(1),
+            vec![
+                said("between"),
+                answered(second, &[("glob", json!({}))], None)
+            ]
+        );
+        let done = Some(Outcome::Complete("done".into()));
+        assert_eq!(play(2), vec![answered(json!([]), &[], done)]);
+        assert_eq!(play(3), vec![answered(json!([]), &[], None)]);
+    }
+
+    #[test]
+    fn a_script_may_end_with_calls_or_be_empty() {
+        let script = steps_of(json!([{"call": "glob"}]));
+        let after = script.play(&Think {
+            round: 1,
+            ..think("")
+        });
+        assert_eq!(after, vec![answered(json!([]), &[], None)]);
+        let empty = Script::parse("{}").unwrap();
+        assert_eq!(empty.play(&think("")), vec![answered(json!([]), &[], None)]);
+    }
+
+    #[test]
+    fn final_words() {
+        let table = [
+            (json!({"ask": "which?"}), Outcome::Ask("which?".into())),
+            (json!({"complete": "ok"}), Outcome::Complete("ok".into())),
+            (json!({"fail": "no"}), Outcome::Fail("no".into())),
+            (json!({"reject": "never"}), Outcome::Reject("never".into())),
+            (json!({"auth": "who?"}), Outcome::Auth("who?".into())),
+        ];
+        for (step, outcome) in table {
+            assert_eq!(
+                steps_of(json!([step])).play(&think("")),
+                vec![answered(json!([]), &[], Some(outcome))]
+            );
+        }
+    }
+
+    #[test]
+    fn artifacts_come_whole_or_in_pieces() {
+        let produced = |content: Content, append: bool, last: bool| {
+            Beat::Note(NoteBody::Produced {
+                artifact: Artifact {
+                    id: "a".into(),
+                    name: Some("n".into()),
+                    description: None,
+                    parts: vec![Part {
+                        content,
+                        filename: None,
+                        media_type: Some("text/plain".into()),
+                        metadata: None,
+                    }],
+                },
+                append,
+                last,
+            })
+        };
+        let play = |member: &str, value: Value, chunks: Option<u64>| {
+            let mut artifact = json!({"id": "a", "name": "n", "mediaType": "text/plain"});
+            artifact[member] = value;
+            if let Some(chunks) = chunks {
+                artifact["chunks"] = chunks.into();
+            }
+            let mut beats = steps_of(json!([{"artifact": artifact}])).play(&think(""));
+            assert_eq!(beats.pop(), Some(answered(json!([]), &[], None)));
+            beats
+        };
+        let text = |text: &str| Content::Text(text.into());
+        let bytes = |data: &str| Content::Bytes(data.into());
+        assert_eq!(
+            play("text", json!("one two"), Some(2)),
+            vec![
+                produced(text("one"), false, false),
+                produced(text(" two"), true, true)
+            ]
+        );
+        assert_eq!(
+            play("text", json!(""), Some(2)),
+            vec![produced(text(""), false, true)]
+        );
+        assert_eq!(
+            play("bytes", json!("aGVsbG8="), Some(2)),
+            vec![
+                produced(bytes("aGU="), false, false),
+                produced(bytes("bGxv"), true, true)
+            ]
+        );
+        assert_eq!(
+            play("bytes", json!("aGVsbG8="), None),
+            vec![produced(bytes("aGVsbG8="), false, true)]
+        );
+        assert_eq!(
+            play("url", json!("https://x"), None),
+            vec![produced(Content::Uri("https://x".into()), false, true)]
+        );
+        assert_eq!(
+            play("data", json!({"k": 1}), None),
+            vec![produced(Content::Data(json!({"k": 1})), false, true)]
+        );
+    }
+
+    #[test]
+    fn errors_fail_the_first_attempts_of_their_round() {
+        let script = steps_of(json!([
+            {"error": {"code": 503, "times": 2}},
+            {"text": "a"},
+            {"error": {"code": 500}},
+            {"call": "glob"},
+            {"error": {"code": 401}},
+        ]));
+        let play = |round: u32, attempt: u32| {
+            let beats = script.play(&Think {
+                round,
+                attempt,
+                ..think("")
+            });
+            match beats.last() {
+                Some(Beat::Note(NoteBody::Answered(Err(error)))) => Some(error.kind),
+                Some(Beat::Note(NoteBody::Answered(Ok(_)))) => None,
+                other => panic!("{other:?}"),
+            }
+        };
+        let busy = Some(ModelErrorKind::Busy { after_ms: None });
+        assert_eq!(play(0, 1), busy);
+        assert_eq!(play(0, 2), busy);
+        assert_eq!(play(0, 3), Some(ModelErrorKind::BadStream));
+        assert_eq!(play(0, 4), None);
+        assert_eq!(play(1, 1), Some(ModelErrorKind::Fatal));
+        assert_eq!(play(1, 2), None);
+    }
+
+    #[test]
+    fn a_rule_that_begins_with_a_message_answers_without_a_task() {
+        let script = script(json!({
+            "rules": [
+                {"when": {"messageId": "bare-*"}, "steps": [{"message": "no task needed"}]},
+                {"when": {"messageId": "late-*"}, "steps": [{"text": "a"}, {"message": "b"}]},
+            ],
+        }));
+        let message = |id: &str| Message {
+            id: id.into(),
+            role: Role::User,
+            parts: vec![Part::text("hi")],
+            metadata: None,
+            extensions: Vec::new(),
+            references: Vec::new(),
+        };
+        let bare = script.bare_reply(&message("bare-1"));
+        assert_eq!(bare.as_deref(), Some("no task needed"));
+        assert_eq!(script.bare_reply(&message("late-1")), None);
+        assert_eq!(script.bare_reply(&message("other")), None);
+        let think = Think {
+            prompt: "bare-1".into(),
+            ..think("")
+        };
+        assert_eq!(reply(&script, &think), "no task needed");
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_place() {
+        let table = [
+            ("[]", "the script must be an object."),
+            (
+                r#"{"rule":[]}"#,
+                "the script: \"rule\" is not known here. Check its spelling.",
+            ),
+            (r#"{"rules":{}}"#, "the script: rules must be a list."),
+            (
+                r#"{"rules":[{},{"when":{"turn":"x"}}]}"#,
+                "rule 2, when: turn must be a whole number that fits.",
+            ),
+            (
+                r#"{"rules":[{"when":{"txt":"x"}}]}"#,
+                "rule 1, when: \"txt\" is not known here. Check its spelling.",
+            ),
+            (
+                r#"{"default":[{"text":"a"},{"txt":"a"}]}"#,
+                "default, step 2: a step has exactly one of text, thought, call, artifact, wait_ms, ask, message, complete, fail, reject, auth, error, this one has 0.",
+            ),
+            (
+                r#"{"default":[{"text":"a","chunks":0}]}"#,
+                "default, step 1: chunks must be at least 1.",
+            ),
+            (
+                r#"{"default":[{"text":7}]}"#,
+                "default, step 1: text must be a string.",
+            ),
+            (
+                r#"{"default":[{"thought":"a"}]}"#,
+                "default, step 1: thought must be [\"subject\", \"description\"].",
+            ),
+            (
+                r#"{"default":[{"call":"a","args":[]}]}"#,
+                "default, step 1: args must be an object.",
+            ),
+            (
+                r#"{"default":[{"call":"a","arg":{}}]}"#,
+                "default, step 1: \"arg\" is not known here. Check its spelling.",
+            ),
+            (
+                r#"{"rules":[{"steps":[{"artifact":{"id":"a"}}]}]}"#,
+                "rule 1, step 1, artifact: exactly one of text, bytes, url and data is needed.",
+            ),
+            (
+                r#"{"default":[{"artifact":{"text":"a"}}]}"#,
+                "default, step 1, artifact: id is missing.",
+            ),
+            (
+                r#"{"default":[{"artifact":{"id":"a","bytes":"?"}}]}"#,
+                "default, step 1, artifact: bytes must be base64: ",
+            ),
+            (
+                r#"{"default":[{"artifact":{"id":"a","data":1,"chunks":2}}]}"#,
+                "default, step 1, artifact: only text and bytes can come in chunks.",
+            ),
+            (
+                r#"{"default":[{"wait_ms":-1}]}"#,
+                "default, step 1: wait_ms must be a whole number that fits.",
+            ),
+            (
+                r#"{"default":[{"error":{"code":200}}]}"#,
+                "default, step 1: error needs a code from 400 to 599",
+            ),
+            (
+                r#"{"default":[{"ask":"a"},{"text":"b"}]}"#,
+                "default, step 2: the step before it ends the turn",
+            ),
+        ];
+        for (file, message) in table {
+            let error = Script::parse(file).unwrap_err();
+            assert!(error.starts_with(message), "{file}: {error}");
+        }
+        assert!(
+            Script::parse("{")
+                .unwrap_err()
+                .starts_with("The script is not JSON: ")
+        );
+    }
+
+    #[test]
+    fn the_demo_greets_writes_and_runs() {
+        let demo = Script::parse(DEMO).unwrap();
+        assert!(reply(&demo, &think("hi")).contains("GEMINI_API_KEY"));
+        let calls = |text: &str| match demo.play(&think(text)).pop() {
+            Some(Beat::Note(NoteBody::Answered(Ok(answer)))) => answer.calls,
+            other => panic!("{other:?}"),
+        };
+        let names =
+            |text: &str| -> Vec<String> { calls(text).into_iter().map(|call| call.name).collect() };
+        assert_eq!(names("Write a file"), ["write_file"]);
+        assert_eq!(calls("write")[0].args["file_path"], "hello.txt");
+        assert_eq!(names("run something"), ["run_shell_command"]);
+        assert_eq!(names("use the shell"), ["run_shell_command"]);
+        let later = Think {
+            turn: 2,
+            ..think("what?")
+        };
+        assert!(reply(&demo, &later).contains("only the demo"));
+        let closing = Think {
+            round: 1,
+            ..think("write")
+        };
+        assert!(!reply(&demo, &closing).is_empty());
+    }
+}

@@ -1,0 +1,354 @@
+//! Jobs become work on lanes here, and their reports become mail for the loop.
+
+use crate::base::cancel::Cancel;
+use crate::base::id::{Seq, TaskId};
+use crate::base::slots::Key;
+use crate::core::Loaded;
+use crate::core::store::{LogFile, Store, StoreError, read_all};
+use crate::limits::Limits;
+use crate::model::script::Script;
+use crate::shell::children::{self, Children};
+use crate::shell::client::{self, Client};
+use crate::shell::lanes::{Full, Lane, Lanes, Left, Post};
+use crate::task::event::Event;
+use crate::task::job::{Job, JobId, Note, NoteBody, RunEnd, Think, Work};
+use crate::task::spec::{CallError, Ending, ErrorKind, ToolSpec};
+use crate::task::state::{Item, State};
+use crate::tool::{Ctx, Toolbox};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What workers tell the loop. Notes are the large ones and nearly all of them, so boxing them would only cost.
+#[allow(clippy::large_enum_variant)]
+pub enum Mail {
+    Note(Note),
+    Synced {
+        task: TaskId,
+        upto: Seq,
+        result: Result<(), StoreError>,
+    },
+    Paged {
+        sub: Key,
+        page: Result<Vec<u8>, StoreError>,
+    },
+    Loaded {
+        task: TaskId,
+        result: Result<Box<Loaded>, StoreError>,
+    },
+}
+
+/// Who answers prompts.
+pub enum Brain {
+    Gemini(Box<Client>),
+    Script(Arc<Script>),
+}
+
+/// What every job may use.
+pub struct Means {
+    pub brain: Brain,
+    pub toolbox: Toolbox,
+    pub specs: Vec<ToolSpec>,
+    pub children: Children,
+    /// Names this server's children; see `children.rs`.
+    pub instance: String,
+    pub limits: Limits,
+}
+
+pub struct Jobs {
+    lanes: Lanes<Mail>,
+    means: Arc<Means>,
+    running: HashMap<JobId, Cancel>,
+    /// Tools that are running: only then can a peer be one of our children.
+    tools: usize,
+    marker: String,
+    /// Mail made here and not by a worker.
+    own: Vec<Mail>,
+    more: bool,
+}
+
+impl Jobs {
+    pub fn new(lanes: Lanes<Mail>, means: Means) -> Jobs {
+        Jobs {
+            lanes,
+            marker: format!("{}={}:", children::MARKER, means.instance),
+            means: Arc::new(means),
+            running: HashMap::new(),
+            tools: 0,
+            own: Vec::new(),
+            more: false,
+        }
+    }
+
+    pub fn start(&mut self, job: Job) {
+        let cancel = Cancel::default();
+        let id = job.id.clone();
+        self.running.insert(id.clone(), cancel.clone());
+        let means = self.means.clone();
+        let lane = match &job.work {
+            Work::Think(_) => Lane::Model,
+            Work::Prepare { .. } => Lane::Tool,
+            Work::Run(_) => {
+                self.tools += 1;
+                Lane::Tool
+            }
+        };
+        let whose = id.clone();
+        let work = move |post: &Post<Mail>, cancel: &Cancel| means.work(job, post, cancel);
+        let died = move |message| {
+            Mail::Note(Note {
+                job: whose,
+                body: NoteBody::Died(message),
+            })
+        };
+        if let Err(Full) = self.lanes.start(lane, cancel, work, died) {
+            let message = "too many jobs are waiting; try again when some have ended".to_owned();
+            self.own.push(Mail::Note(Note {
+                job: id,
+                body: NoteBody::Died(message),
+            }));
+        }
+    }
+
+    pub fn stop(&mut self, job: &JobId) {
+        if let Some(cancel) = self.running.get(job) {
+            cancel.set();
+        }
+    }
+
+    /// Stops everything: the process is about to end, and nothing it started may outlive it.
+    pub fn end(&mut self) {
+        for cancel in self.running.values() {
+            cancel.set();
+        }
+        children::sweep(&self.means.instance, &self.means.limits);
+    }
+
+    /// The mark of processes that our tools have started, when there can be any.
+    pub fn marker(&self) -> Option<&str> {
+        (self.tools > 0).then_some(self.marker.as_str())
+    }
+
+    pub fn sync(&mut self, store: &mut dyn Store, task: TaskId, upto: Seq) {
+        match store.file(&task) {
+            Ok(file) => {
+                let whose = task.clone();
+                let done = move |result| Mail::Synced { task, upto, result };
+                let dead = move |message| Mail::Synced {
+                    task: whose,
+                    upto,
+                    result: Err(broken(message)),
+                };
+                self.disk(move || done(file.sync()), dead);
+            }
+            Err(error) => self.own.push(Mail::Synced {
+                task,
+                upto,
+                result: Err(error),
+            }),
+        }
+    }
+
+    pub fn page(&mut self, store: &mut dyn Store, task: &TaskId, sub: Key, offset: u64) {
+        let max = self.means.limits.page_bytes;
+        match store.file(task) {
+            Ok(file) => self.disk(
+                move || Mail::Paged {
+                    sub,
+                    page: file.page(offset, max),
+                },
+                move |message| Mail::Paged {
+                    sub,
+                    page: Err(broken(message)),
+                },
+            ),
+            Err(error) => self.own.push(Mail::Paged {
+                sub,
+                page: Err(error),
+            }),
+        }
+    }
+
+    /// Reads a task back, with the conversation it continues.
+    pub fn load(&mut self, store: &mut dyn Store, task: TaskId) {
+        match ancestry(store, &task) {
+            Ok(files) => {
+                let whose = task.clone();
+                self.disk(
+                    move || Mail::Loaded {
+                        task,
+                        result: load(&files).map(Box::new),
+                    },
+                    move |message| Mail::Loaded {
+                        task: whose,
+                        result: Err(broken(message)),
+                    },
+                );
+            }
+            Err(error) => self.own.push(Mail::Loaded {
+                task,
+                result: Err(error),
+            }),
+        }
+    }
+
+    fn disk(
+        &mut self,
+        work: impl FnOnce() -> Mail + Send + 'static,
+        dead: impl FnOnce(String) -> Mail + Send + 'static,
+    ) {
+        // The loop asks for one page per reader and one sync per task, so this lane cannot fill up.
+        let work = move |post: &Post<Mail>, _: &Cancel| post.send(work());
+        if let Err(Full) = self.lanes.start(Lane::Disk, Cancel::default(), work, dead) {
+            unreachable!("fewer disk jobs than subscriptions and tasks");
+        }
+    }
+
+    pub fn drain(&mut self, max: usize, into: &mut Vec<Mail>) -> Left {
+        self.more = false;
+        into.append(&mut self.own);
+        let left = self.lanes.drain(max, into);
+        for piece in into.iter() {
+            if let Mail::Note(note) = piece
+                && note.body.is_last()
+                && self.running.remove(&note.job).is_some()
+                && matches!(note.body, NoteBody::Ended(_) | NoteBody::Died(_))
+            {
+                self.tools = self.tools.saturating_sub(1);
+            }
+        }
+        left
+    }
+
+    /// Mail was left over: come back without waiting.
+    pub fn more(&mut self) {
+        self.more = true;
+    }
+
+    pub fn has_more(&self) -> bool {
+        self.more || !self.own.is_empty()
+    }
+}
+
+impl Means {
+    fn work(&self, job: Job, post: &Post<Mail>, cancel: &Cancel) {
+        let mut emit = |body| {
+            post.send(Mail::Note(Note {
+                job: job.id.clone(),
+                body,
+            }))
+        };
+        match &job.work {
+            Work::Think(think) => self.think(think, cancel, &mut emit),
+            Work::Prepare { workspace, calls } => {
+                let prepared = match self.ctx(workspace, cancel) {
+                    Ok(ctx) => self.toolbox.prepare(calls, &ctx),
+                    Err(error) => vec![Err(error); calls.len()],
+                };
+                emit(NoteBody::Prepared(prepared));
+            }
+            Work::Run(run) => {
+                let end = match self.ctx(&run.workspace, cancel) {
+                    Ok(ctx) => self
+                        .toolbox
+                        .run(run, &ctx, &mut |text| emit(NoteBody::Output(text))),
+                    Err(error) => RunEnd::Ended(Ending::Error { error }),
+                };
+                emit(NoteBody::Ended(end));
+            }
+        }
+    }
+
+    fn think(&self, think: &Think, cancel: &Cancel, emit: &mut dyn FnMut(NoteBody)) {
+        match &self.brain {
+            Brain::Gemini(client) => client.think(think, &self.specs, cancel, emit),
+            Brain::Script(script) => client::play(script.play(think), cancel, emit),
+        }
+    }
+
+    fn ctx<'a>(&'a self, workspace: &str, cancel: &'a Cancel) -> Result<Ctx<'a>, CallError> {
+        let workspace =
+            crate::tool::path::Workspace::open(workspace.as_ref()).map_err(|error| {
+                let message = format!("The workspace {workspace} cannot be opened: {error}");
+                CallError::new(ErrorKind::ExecutionFailed, message)
+            })?;
+        Ok(Ctx {
+            workspace,
+            cancel,
+            limits: &self.limits,
+            children: &self.children,
+        })
+    }
+}
+
+fn broken(message: String) -> StoreError {
+    StoreError { message }
+}
+
+/// The most tasks one conversation may go back through.
+const GENERATIONS: usize = 64;
+
+/// A task's log and those of the tasks it continues, each up to the position it continues from.
+type Ancestry = Vec<(Arc<dyn LogFile>, Option<Seq>)>;
+
+fn ancestry(store: &mut dyn Store, task: &TaskId) -> Result<Ancestry, StoreError> {
+    let mut files: Ancestry = vec![(store.file(task)?, None)];
+    while let Some((file, _)) = files.last()
+        && files.len() < GENERATIONS
+    {
+        let Some((parent, upto)) = parent(file.as_ref()) else {
+            break;
+        };
+        // A parent that cannot be read (retired, damaged, loaded by another server) ends what is remembered.
+        match store.file(&parent) {
+            Ok(file) => files.push((file, Some(upto))),
+            Err(_) => break,
+        }
+    }
+    Ok(files)
+}
+
+fn parent(file: &dyn LogFile) -> Option<(TaskId, Seq)> {
+    let page = file.page(0, 1).ok()?;
+    let line = page.split(|byte| *byte == b'\n').next()?;
+    match crate::task::record::Record::read(line).ok()?.event {
+        Event::Created(created) => created.parent.clone(),
+        _ => None,
+    }
+}
+
+fn load(files: &Ancestry) -> Result<Loaded, StoreError> {
+    let mut inherited: Vec<Arc<Item>> = Vec::new();
+    for (file, upto) in files.iter().skip(1).rev() {
+        match fold(file.as_ref(), *upto) {
+            Ok(state) => inherited.extend(state.history),
+            Err(_) => inherited.clear(),
+        }
+    }
+    let (file, _) = files
+        .first()
+        .expect("an ancestry begins with the task itself");
+    let bytes = file.len();
+    let state = fold(file.as_ref(), None)?;
+    Ok(Loaded {
+        state,
+        inherited,
+        bytes,
+    })
+}
+
+fn fold(file: &dyn LogFile, upto: Option<Seq>) -> Result<State, StoreError> {
+    let mut state: Option<State> = None;
+    read_all(file, &mut |record| {
+        if upto.is_some_and(|upto| record.seq > upto) {
+            return;
+        }
+        match (&mut state, &record.event) {
+            (Some(state), _) => state.apply(&record),
+            (none, Event::Created(created)) => *none = Some(State::born(created.clone(), &record)),
+            (None, _) => {}
+        }
+    })?;
+    state.ok_or_else(|| StoreError {
+        message: "the journal does not begin with its task".into(),
+    })
+}

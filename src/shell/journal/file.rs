@@ -1,0 +1,332 @@
+//! One log on disk. Appended to by the loop, read and synced by the disk lane, so everything here works on `&self`.
+//!
+//! `end` is the one thing both agree on: the bytes before it count, whatever the file holds behind it. An append moves it only
+//! when every byte was taken; what a failed one left is cut off at once or, if even that fails, before the next append.
+//!
+//! Opening looks at the end of the file only. A line without its line break is what a crash leaves: it is cut, or given its
+//! line break if nothing else is missing. Everything before is checked by its crc when it is read, which happens in the disk
+//! lane and once per load; checking it here as well would make the loop wait for the length of a history.
+
+use super::{failed, private_file};
+use crate::core::store::{LogFile, Openness, StoreError};
+use crate::task::record::Record;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Read at once when looking for a line's beginning or end.
+const STEP: usize = 64 * 1024;
+
+pub struct FileLog {
+    path: PathBuf,
+    marker: PathBuf,
+    file: File,
+    /// The bytes that count.
+    end: AtomicU64,
+    /// There may be bytes behind `end`.
+    torn: AtomicBool,
+    /// The directory entries that the next sync has to flush as well.
+    new_file: AtomicBool,
+    new_marker: AtomicBool,
+    /// Why the log was set aside, and why it cannot be synced.
+    damaged: OnceLock<StoreError>,
+    unsynced: OnceLock<StoreError>,
+}
+
+impl FileLog {
+    /// An existing log, locked, its torn end mended.
+    pub fn open(path: PathBuf, marker: PathBuf) -> Result<FileLog, StoreError> {
+        let file = private_file(&path, OpenOptions::new().read(true))
+            .map_err(|e| failed("open", &path, &e))?;
+        let log = FileLog::locked(file, path, marker)?;
+        log.mend()?;
+        if log.is_empty() {
+            return Err(StoreError::new(format!(
+                "{} has no events: the task was never begun",
+                log.name()
+            )));
+        }
+        Ok(log)
+    }
+
+    /// A new log, locked; None if there is one already. An empty file does not count: nothing was ever written there.
+    pub fn create(path: PathBuf, marker: PathBuf) -> Result<Option<FileLog>, StoreError> {
+        let file = private_file(&path, OpenOptions::new().read(true).create(true))
+            .map_err(|e| failed("create", &path, &e))?;
+        let log = FileLog::locked(file, path, marker)?;
+        let size = log.size()?;
+        log.new_file.store(true, Ordering::Release);
+        Ok((size == 0).then_some(log))
+    }
+
+    fn locked(file: File, path: PathBuf, marker: PathBuf) -> Result<FileLog, StoreError> {
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| match e {
+            rustix::io::Errno::WOULDBLOCK => StoreError::new(format!(
+                "{} is in use by another server; ask that one, or stop it",
+                path.display()
+            )),
+            other => failed("lock", &path, &other.into()),
+        })?;
+        Ok(FileLog::over(file, path, marker))
+    }
+
+    fn over(file: File, path: PathBuf, marker: PathBuf) -> FileLog {
+        FileLog {
+            path,
+            marker,
+            file,
+            end: AtomicU64::new(0),
+            torn: AtomicBool::new(false),
+            new_file: AtomicBool::new(false),
+            new_marker: AtomicBool::new(false),
+            damaged: OnceLock::new(),
+            unsynced: OnceLock::new(),
+        }
+    }
+
+    /// Whole lines, in one write. Only the loop calls this, so nobody else moves `end`.
+    pub fn append(&self, lines: &[u8]) -> Result<(), StoreError> {
+        self.sound()?;
+        if self.torn.load(Ordering::Acquire) {
+            self.cut().map_err(|e| failed("repair", &self.path, &e))?;
+        }
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let error = match write_once(&self.file, lines) {
+            Ok(written) if written == lines.len() => {
+                self.end.fetch_add(written as u64, Ordering::AcqRel);
+                return Ok(());
+            }
+            Ok(_) => io::Error::from(io::ErrorKind::StorageFull),
+            Err(error) => error,
+        };
+        self.torn.store(true, Ordering::Release);
+        // A cut that fails as well is made up for by the next append, or by the next open.
+        let _ = self.cut();
+        Err(failed("write", &self.path, &error))
+    }
+
+    pub fn openness(&self) -> Openness {
+        match self.marker.exists() {
+            true => Openness::Open,
+            false => Openness::Settled,
+        }
+    }
+
+    /// Notes that the task is open, for the next start of a server.
+    pub fn mark(&self) -> Result<(), StoreError> {
+        private_file(&self.marker, OpenOptions::new().create(true))
+            .map_err(|e| failed("create", &self.marker, &e))?;
+        self.new_marker.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether the note is gone. One that stays costs the next start a look.
+    pub fn unmark(&self) -> bool {
+        match fs::remove_file(&self.marker) {
+            Ok(()) => true,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        }
+    }
+
+    /// Finds where the whole lines end and makes the file end there.
+    fn mend(&self) -> Result<(), StoreError> {
+        let size = self.size()?;
+        let tail = self
+            .after_last_break(size)
+            .map_err(|e| failed("read", &self.path, &e))?;
+        self.end.store(size - tail.len() as u64, Ordering::Release);
+        let Some((_, but_last)) = tail.split_last() else {
+            return Ok(());
+        };
+        if Record::read(but_last).is_ok() {
+            return Err(self.set_aside("its last line break is damaged"));
+        }
+        if Record::read(&tail).is_ok() {
+            // Whole, so it may have been shown to somebody: it stays.
+            let mended = write_once(&self.file, b"\n");
+            mended.map_err(|e| failed("repair", &self.path, &e))?;
+            self.end.store(size + 1, Ordering::Release);
+            return Ok(());
+        }
+        self.cut().map_err(|e| failed("repair", &self.path, &e))
+    }
+
+    /// The bytes behind the last line break: none when all is well.
+    fn after_last_break(&self, size: u64) -> io::Result<Vec<u8>> {
+        let mut tail = Vec::new();
+        let mut start = size;
+        while start > 0 {
+            // The first look is at one byte, because nearly always that is all there is to see.
+            let step = if start == size { 1 } else { STEP as u64 };
+            let from = start.saturating_sub(step);
+            let mut piece = vec![0; (start - from) as usize];
+            self.file.read_exact_at(&mut piece, from)?;
+            let found = piece.iter().rposition(|byte| *byte == b'\n');
+            piece.drain(..found.map_or(0, |at| at + 1));
+            piece.append(&mut tail);
+            tail = piece;
+            if found.is_some() {
+                break;
+            }
+            start = from;
+        }
+        Ok(tail)
+    }
+
+    fn cut(&self) -> io::Result<()> {
+        self.file.set_len(self.len())?;
+        self.torn.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    fn size(&self) -> Result<u64, StoreError> {
+        match self.file.metadata() {
+            Ok(metadata) => Ok(metadata.len()),
+            Err(error) => Err(failed("look at", &self.path, &error)),
+        }
+    }
+
+    fn sound(&self) -> Result<(), StoreError> {
+        match self.damaged.get() {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.file.sync_data()?;
+        for (is_new, path) in [
+            (&self.new_file, &self.path),
+            (&self.new_marker, &self.marker),
+        ] {
+            if is_new.swap(false, Ordering::AcqRel) {
+                sync_entry(path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Closing the descriptor would do, were it the only one: a child that is being started has a copy of it until it executes.
+impl Drop for FileLog {
+    fn drop(&mut self) {
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
+impl LogFile for FileLog {
+    fn sync(&self) -> Result<(), StoreError> {
+        self.sound()?;
+        if let Some(error) = self.unsynced.get() {
+            return Err(error.clone());
+        }
+        self.flush().map_err(|e| {
+            let error = failed("flush", &self.path, &e);
+            self.unsynced.get_or_init(|| error).clone()
+        })
+    }
+
+    fn page(&self, offset: u64, max: usize) -> Result<Vec<u8>, StoreError> {
+        self.sound()?;
+        let end = self.len();
+        let mut page = Vec::new();
+        let mut want = max.max(1);
+        loop {
+            let had = page.len();
+            let left = end.saturating_sub(offset + had as u64);
+            if left == 0 {
+                break;
+            }
+            page.resize(had + left.min(want as u64) as usize, 0);
+            self.file
+                .read_exact_at(&mut page[had..], offset + had as u64)
+                .map_err(|e| failed("read", &self.path, &e))?;
+            let is_break = |byte: &u8| *byte == b'\n';
+            // Within `max` as many lines as fit; beyond it, the rest of the one line that did not.
+            let at = match had {
+                0 => page.iter().rposition(is_break),
+                _ => page[had..].iter().position(is_break),
+            };
+            if let Some(at) = at {
+                page.truncate(had + at + 1);
+                return Ok(page);
+            }
+            want = STEP;
+        }
+        match page.is_empty() {
+            true => Ok(page),
+            false => Err(self.set_aside("its last line break is missing")),
+        }
+    }
+
+    fn len(&self) -> u64 {
+        self.end.load(Ordering::Acquire)
+    }
+
+    fn set_aside(&self, why: &str) -> StoreError {
+        let error = self.damaged.get_or_init(|| {
+            // The lock is ours, so nobody else picks a number for this log.
+            let aside = (1..)
+                .map(|n| PathBuf::from(format!("{}.damaged-{n}", self.path.display())))
+                .find(|path| !path.exists())
+                .expect("some number is free");
+            let outcome = match fs::rename(&self.path, &aside) {
+                Ok(()) => format!("it was set aside as {}", aside.display()),
+                Err(error) => format!("it could not be set aside: {error}"),
+            };
+            self.unmark();
+            StoreError::new(format!("{}: {why}; {outcome}", self.name()))
+        });
+        error.clone()
+    }
+
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+/// One write(2). A signal that arrives before anything was written is no reason to fail.
+fn write_once(mut file: &File, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        match file.write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
+/// Flushes the directory that names `path`.
+fn sync_entry(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(dir) => File::open(dir)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The device that is always full also refuses to be cut and flushed: everything fails, and fails in order.
+    #[test]
+    fn a_disk_on_which_nothing_works_takes_nothing_and_admits_it() {
+        let path = Path::new("/dev/full");
+        let file = private_file(path, OpenOptions::new().read(true)).unwrap();
+        let log = FileLog::over(file, path.into(), "marker".into());
+        let full = log.append(b"line\n").unwrap_err();
+        assert!(full.message.contains("free some space"), "{full}");
+        let torn = log.append(b"line\n").unwrap_err();
+        assert!(torn.message.contains("could not repair"), "{torn}");
+        assert_eq!(log.len(), 0);
+        assert_eq!(log.page(0, 10).unwrap(), b"");
+        let unsynced = log.sync().unwrap_err();
+        assert!(unsynced.message.contains("could not flush"), "{unsynced}");
+        assert_eq!(log.sync(), Err(unsynced));
+    }
+}

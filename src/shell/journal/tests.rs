@@ -1,0 +1,461 @@
+use super::*;
+use crate::base::id::Seq;
+use crate::task::event::{Created, Lifecycle, Profile, Protocol};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A directory of its own for each test, gone afterwards.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Scratch {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let n = COUNT.fetch_add(1, Ordering::Relaxed);
+        Scratch(std::env::temp_dir().join(format!("journal-{}-{n}", std::process::id())))
+    }
+
+    fn open(&self) -> Journal {
+        Journal::open(&self.0, &mut sys::entropy()).unwrap()
+    }
+
+    fn log(&self, task: &str) -> PathBuf {
+        self.0.join(format!("tasks/{task}.jsonl"))
+    }
+
+    fn marked(&self, task: &str) -> bool {
+        self.0.join("open").join(task).exists()
+    }
+
+    /// The names in `tasks`, sorted.
+    fn tasks(&self) -> Vec<String> {
+        let mut all: Vec<_> = names(&self.0.join("tasks")).collect();
+        all.sort();
+        all
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn record(seq: u64, event: Event) -> Record {
+    Record {
+        seq: Seq(seq),
+        at: 1_000 + seq,
+        event,
+    }
+}
+
+fn text(seq: u64, text: &str) -> Record {
+    record(seq, Event::Text { text: text.into() })
+}
+
+fn created(task: &str, context: &str) -> Record {
+    record(
+        1,
+        Event::Created(Arc::new(Created {
+            task: task.into(),
+            context: context.into(),
+            parent: None,
+            lifecycle: Lifecycle::Conversational,
+            protocol: Protocol::V03,
+            profile: Profile::Coder,
+            workspace: "/w".into(),
+            model: "m".into(),
+        })),
+    )
+}
+
+fn lines(records: &[Record]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for record in records {
+        record.write(&mut out);
+    }
+    out
+}
+
+fn three(task: &str) -> [Record; 3] {
+    [created(task, "c"), text(2, "two"), text(3, "three")]
+}
+
+/// A journal with one task of three events, closed again.
+fn written(scratch: &Scratch, task: &str) {
+    let mut journal = scratch.open();
+    journal.create(&task.into(), &"c".into()).unwrap();
+    journal
+        .append(&task.into(), &lines(&three(task)), Openness::Settled)
+        .unwrap();
+}
+
+fn load(journal: &mut Journal, task: &str) -> Result<Vec<Record>, StoreError> {
+    let file = journal.file(&task.into())?;
+    let mut records = Vec::new();
+    read_all(&*file, &mut |record| records.push(record))?;
+    Ok(records)
+}
+
+fn known(task: &str, context: &str, open: bool) -> Known {
+    Known {
+        task: task.into(),
+        context: context.into(),
+        open,
+    }
+}
+
+#[test]
+fn what_was_appended_is_there_after_a_restart() {
+    let scratch = Scratch::new();
+    let mut journal = scratch.open();
+    journal.create(&"t".into(), &"c".into()).unwrap();
+    let records = three("t");
+    for record in &records {
+        journal
+            .append(
+                &"t".into(),
+                &lines(std::slice::from_ref(record)),
+                Openness::Open,
+            )
+            .unwrap();
+    }
+    journal.file(&"t".into()).unwrap().sync().unwrap();
+    assert_eq!(load(&mut journal, "t").unwrap(), records);
+    drop(journal);
+    let mut journal = scratch.open();
+    assert_eq!(journal.known(), [known("t", "c", true)]);
+    assert_eq!(load(&mut journal, "t").unwrap(), records);
+    let again = journal.create(&"t".into(), &"c".into()).unwrap_err();
+    assert!(again.message.contains("exists already"), "{again}");
+}
+
+#[test]
+fn nobody_else_can_read_any_of_it() {
+    let scratch = Scratch::new();
+    let mut journal = scratch.open();
+    journal.create(&"t".into(), &"c".into()).unwrap();
+    journal
+        .append(&"t".into(), &lines(&three("t")), Openness::Open)
+        .unwrap();
+    let mut seen = Vec::new();
+    let mut look = vec![scratch.0.clone()];
+    while let Some(path) = look.pop() {
+        let metadata = fs::metadata(&path).unwrap();
+        let mode = metadata.permissions().mode() & 0o777;
+        assert_eq!(
+            mode,
+            if metadata.is_dir() { 0o700 } else { 0o600 },
+            "{path:?}"
+        );
+        if metadata.is_dir() {
+            look.extend(fs::read_dir(&path).unwrap().map(|e| e.unwrap().path()));
+        }
+        seen.push(path);
+    }
+    assert_eq!(
+        seen.len(),
+        8,
+        "four directories, index, instance, log, marker"
+    );
+    fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o770)).unwrap();
+    let refused = Journal::open(&scratch.0, &mut sys::entropy());
+    let error = refused.err().expect("others may write there");
+    assert!(error.message.contains("chmod 700"), "{error}");
+}
+
+#[test]
+fn a_line_torn_anywhere_is_cut_and_the_log_goes_on() {
+    let whole = lines(&three("t"));
+    let last = lines(&three("t")[..2]).len();
+    for cut in last..whole.len() {
+        let scratch = Scratch::new();
+        written(&scratch, "t");
+        fs::write(scratch.log("t"), &whole[..cut]).unwrap();
+        let mut journal = scratch.open();
+        // Only its line break is missing: that one is whole.
+        let kept = if cut == whole.len() - 1 { 3 } else { 2 };
+        assert_eq!(
+            load(&mut journal, "t").unwrap(),
+            three("t")[..kept],
+            "cut at {cut}"
+        );
+        let next = text(kept as u64 + 1, "next");
+        journal
+            .append(
+                &"t".into(),
+                &lines(std::slice::from_ref(&next)),
+                Openness::Settled,
+            )
+            .unwrap();
+        let all = [&three("t")[..kept], &[next]].concat();
+        assert_eq!(load(&mut journal, "t").unwrap(), all, "cut at {cut}");
+        assert_eq!(fs::read(scratch.log("t")).unwrap(), lines(&all));
+    }
+}
+
+#[test]
+fn a_flipped_byte_anywhere_sets_the_log_aside() {
+    let whole = lines(&three("t"));
+    let scratch = Scratch::new();
+    written(&scratch, "t");
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        fs::write(scratch.log("t"), &bytes).unwrap();
+        let mut journal = scratch.open();
+        let error = load(&mut journal, "t").expect_err("one byte is wrong");
+        assert!(error.message.contains(".damaged-"), "byte {at}: {error}");
+        let aside = scratch.log("t.jsonl.damaged-1").with_extension("");
+        assert_eq!(scratch.tasks(), ["t.jsonl.damaged-1"]);
+        assert_eq!(fs::read(&aside).unwrap(), bytes, "kept as it was");
+        fs::remove_file(aside).unwrap();
+        assert_eq!(journal.known(), []);
+    }
+}
+
+#[test]
+fn what_was_set_aside_takes_no_more_lines_and_gives_none() {
+    let scratch = Scratch::new();
+    written(&scratch, "t");
+    fs::write(scratch.log("t.jsonl.damaged-1").with_extension(""), "older").unwrap();
+    let mut journal = scratch.open();
+    let file = journal.file(&"t".into()).unwrap();
+    journal.append(&"t".into(), b"", Openness::Open).unwrap();
+    let error = file.set_aside("a test says so");
+    assert_eq!(file.page(0, 1), Err(error.clone()));
+    assert_eq!(file.sync(), Err(error.clone()));
+    let more = lines(&[text(4, "four")]);
+    assert_eq!(
+        journal.append(&"t".into(), &more, Openness::Open),
+        Err(error)
+    );
+    assert!(!scratch.marked("t"));
+    assert_eq!(scratch.tasks(), ["t.jsonl.damaged-1", "t.jsonl.damaged-2"]);
+}
+
+#[test]
+fn a_log_of_a_newer_version_is_left_where_it_is() {
+    let scratch = Scratch::new();
+    written(&scratch, "t");
+    let head = r#"{"seq":1,"at":5,"v":99,"event":{"type":"created"}"#;
+    let crc = crate::base::crc::crc32(head.as_bytes());
+    fs::write(
+        scratch.log("t"),
+        format!("{head},\"crc\":\"{crc:08x}\"}}\n"),
+    )
+    .unwrap();
+    let error = load(&mut scratch.open(), "t").unwrap_err();
+    assert!(error.message.contains("another version"), "{error}");
+    assert_eq!(scratch.tasks(), ["t.jsonl"]);
+}
+
+#[test]
+fn a_task_has_one_server_at_a_time() {
+    let scratch = Scratch::new();
+    written(&scratch, "t");
+    let (mut first, mut second) = (scratch.open(), scratch.open());
+    let reading = first.file(&"t".into()).unwrap();
+    let error = load(&mut second, "t").unwrap_err();
+    assert!(error.message.contains("another server"), "{error}");
+    assert_eq!(
+        second.known(),
+        [known("t", "c", false)],
+        "locked, but listed"
+    );
+    first.close(&"t".into());
+    assert!(load(&mut second, "t").is_err(), "somebody still reads it");
+    assert!(load(&mut first, "t").is_ok(), "it is still the first one's");
+    first.close(&"t".into());
+    drop(reading);
+    assert_eq!(load(&mut second, "t").unwrap(), three("t"));
+}
+
+#[test]
+fn the_marker_follows_the_task() {
+    let scratch = Scratch::new();
+    let mut journal = scratch.open();
+    let (task, batch) = (TaskId::from("t"), three("t").map(|r| lines(&[r])));
+    journal.create(&task, &"c".into()).unwrap();
+    assert!(!scratch.marked("t"));
+    for (line, open) in batch
+        .iter()
+        .zip([Openness::Open, Openness::Settled, Openness::Open])
+    {
+        journal.append(&task, line, open).unwrap();
+        assert_eq!(scratch.marked("t"), open == Openness::Open);
+    }
+    journal.close(&task);
+    assert!(scratch.marked("t"), "closing settles nothing");
+    drop(journal);
+    let mut journal = scratch.open();
+    assert_eq!(journal.known(), [known("t", "c", true)]);
+    journal.append(&task, b"", Openness::Settled).unwrap();
+    assert_eq!(journal.known(), [known("t", "c", false)]);
+}
+
+#[test]
+fn the_index_is_found_again_from_the_logs() {
+    let scratch = Scratch::new();
+    for task in ["b", "a"] {
+        written(&scratch, task);
+    }
+    scratch.open().create(&"never".into(), &"c".into()).unwrap();
+    let index = scratch.0.join("index.jsonl");
+    let whole = fs::read(&index).unwrap();
+    let all = |mut known: Vec<Known>| {
+        known.sort_by(|a, b| a.task.cmp(&b.task));
+        known
+    };
+    let expected = [known("a", "c", false), known("b", "c", false)];
+    for cut in 0..=whole.len() {
+        fs::write(&index, &whole[..cut]).unwrap();
+        assert_eq!(all(scratch.open().known()), expected, "cut at {cut}");
+        written(&scratch, "late");
+        fs::remove_file(scratch.log("late")).unwrap();
+        assert_eq!(all(scratch.open().known()), expected, "cut at {cut}");
+        let mended = scratch.open().read_index();
+        assert!(mended.1 == Tail::Whole, "cut at {cut}");
+    }
+    fs::remove_file(&index).unwrap();
+    assert_eq!(all(scratch.open().known()), expected);
+}
+
+#[test]
+fn tasks_come_in_the_order_of_their_creation() {
+    let scratch = Scratch::new();
+    let mut journal = scratch.open();
+    let order: Vec<String> = (0..20).map(|n| format!("t{}", (n * 7) % 20)).collect();
+    for (n, task) in order.iter().enumerate() {
+        let mut first = created(task, "c");
+        first.at = 10 + n as u64;
+        journal.create(&task.as_str().into(), &"c".into()).unwrap();
+        journal
+            .append(&task.as_str().into(), &lines(&[first]), Openness::Settled)
+            .unwrap();
+    }
+    let ids = |known: Vec<Known>| -> Vec<String> {
+        known.iter().map(|k| k.task.as_str().to_owned()).collect()
+    };
+    assert_eq!(ids(journal.known()), order);
+    fs::remove_file(scratch.0.join("index.jsonl")).unwrap();
+    assert_eq!(ids(scratch.open().known()), order);
+}
+
+#[test]
+fn a_log_that_cannot_say_who_it_is_is_not_passed_over() {
+    let scratch = Scratch::new();
+    let mut journal = scratch.open();
+    fs::write(scratch.log("t"), "{}\n").unwrap();
+    assert_eq!(journal.known(), [known("t", "t", false)]);
+    assert!(load(&mut journal, "t").is_err());
+    assert_eq!(journal.known(), []);
+}
+
+#[test]
+fn an_id_is_a_plain_file_name_or_nothing() {
+    let scratch = Scratch::new();
+    let mut journal = scratch.open();
+    let long = "x".repeat(129);
+    for id in ["", "..", "../t", "a/b", "a.b", "a\0b", "ä", " ", &long] {
+        let error = journal.create(&id.into(), &"c".into()).unwrap_err();
+        assert!(
+            error.message.contains("cannot be the id"),
+            "{id:?}: {error}"
+        );
+        assert!(journal.file(&id.into()).is_err());
+    }
+    assert!(scratch.tasks().is_empty());
+    let longest = "x".repeat(128);
+    journal
+        .create(&longest.as_str().into(), &"c".into())
+        .unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", scratch.log("link")).unwrap();
+    assert!(journal.file(&"link".into()).is_err());
+}
+
+#[test]
+fn pages_are_whole_lines_however_long() {
+    let scratch = Scratch::new();
+    let mut journal = scratch.open();
+    let (task, long) = (TaskId::from("t"), "x".repeat(200_000));
+    let records = [created("t", "c"), text(2, &long), text(3, "three")];
+    journal.create(&task, &"c".into()).unwrap();
+    journal
+        .append(&task, &lines(&records), Openness::Settled)
+        .unwrap();
+    let file = journal.file(&task).unwrap();
+    let mut offset = 0;
+    for record in &records {
+        let line = lines(std::slice::from_ref(record));
+        assert!(file.page(offset, 10).unwrap() == line, "{}", record.seq);
+        offset += line.len() as u64;
+    }
+    assert_eq!(file.page(offset, 10).unwrap(), b"");
+    assert_eq!(file.len(), offset);
+    assert!(file.page(0, 1 << 20).unwrap() == lines(&records));
+}
+
+#[test]
+fn an_instance_id_outlives_its_server_and_is_shared_with_no_living_one() {
+    let scratch = Scratch::new();
+    let (first, second) = (scratch.open(), scratch.open());
+    let ids = [first.instance().to_owned(), second.instance().to_owned()];
+    assert_ne!(ids[0], ids[1]);
+    drop(first);
+    let third = scratch.open();
+    assert_eq!(third.instances().collect::<Vec<_>>(), [ids[0].as_str()]);
+    drop((second, third));
+    let last = scratch.open();
+    let mut all: Vec<_> = last.instances().map(str::to_owned).collect();
+    assert_eq!(all[0], last.instance());
+    all.sort();
+    let mut expected = ids.to_vec();
+    expected.sort();
+    assert_eq!(all, expected, "one server answers for both that are gone");
+}
+
+/// A limit on the size of files makes the system write a part and stop, as a full disk does. The limit is the process's, so
+/// the test runs in one of its own.
+#[test]
+fn a_short_write_is_cut_back_and_can_be_given_again() {
+    const INNER: &str = "JOURNAL_SHORT_WRITE";
+    if std::env::var_os(INNER).is_none() {
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "shell::journal::tests::a_short_write_is_cut_back_and_can_be_given_again",
+            ])
+            .env(INNER, "1")
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stdout)
+        );
+        return;
+    }
+    let scratch = Scratch::new();
+    let mut journal = scratch.open();
+    let task = TaskId::from("t");
+    let [first, second, third] = three("t").map(|record| lines(&[record]));
+    journal.create(&task, &"c".into()).unwrap();
+    journal.append(&task, &first, Openness::Settled).unwrap();
+    let before = getrlimit(Resource::Fsize);
+    let more = [second, third].concat();
+    for room in 1..more.len() {
+        let limit = Rlimit {
+            current: Some((first.len() + room) as u64),
+            maximum: before.maximum,
+        };
+        setrlimit(Resource::Fsize, limit).unwrap();
+        let error = journal.append(&task, &more, Openness::Open).unwrap_err();
+        assert!(error.message.contains("free some space"), "{error}");
+        assert_eq!(fs::read(scratch.log("t")).unwrap(), first);
+        assert_eq!(load(&mut journal, "t").unwrap(), three("t")[..1]);
+    }
+    setrlimit(Resource::Fsize, before).unwrap();
+    journal.append(&task, &more, Openness::Settled).unwrap();
+    assert_eq!(load(&mut journal, "t").unwrap(), three("t"));
+}

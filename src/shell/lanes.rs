@@ -1,0 +1,553 @@
+//! Work beside the loop. A lane is a queue of jobs and the threads that take from it; model requests, tools and the disk have
+//! one each, so that minutes of waiting for a model never hold up a page from a journal. What the jobs have to say comes back
+//! as mail, whose type is the loop's own affair.
+//!
+//! Threads are elastic: an idle one takes the next job, else a new one starts, up to the lane's cap; one without work leaves
+//! after a while. There is no timer that gathers mail: the first one wakes the loop at once and the others ride along, because
+//! the loop takes everything there is in one swap.
+//!
+//! Nothing here waits for a worker. A worker may wait for the loop, when too much mail is unread; once the loop is gone, its
+//! mail is thrown away, so that no worker hangs on a reader that will not come. A job whose cancel flag is set while it is
+//! queued is run all the same: it sees the flag, and says itself that it is over.
+
+use crate::base::cancel::Cancel;
+use crate::limits::Limits;
+use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    Model,
+    Tool,
+    Disk,
+}
+
+impl Lane {
+    const ALL: [Lane; 3] = [Lane::Model, Lane::Tool, Lane::Disk];
+
+    /// The name of its threads, for people with a debugger.
+    fn word(self) -> &'static str {
+        match self {
+            Lane::Model => "model",
+            Lane::Tool => "tool",
+            Lane::Disk => "disk",
+        }
+    }
+
+    /// Stacks are reserved, not used, but 512 of them have to fit. A model thread's deepest moments are a TLS handshake (tens
+    /// of KiB, more in unoptimised builds) and parsing nested JSON; half a MiB leaves room for both. Tools run code of every
+    /// kind, regular expressions among it, and get the usual 2 MiB. The disk lane parses journal lines.
+    fn stack_bytes(self) -> usize {
+        match self {
+            Lane::Model | Lane::Disk => 512 * 1024,
+            Lane::Tool => 2 * 1024 * 1024,
+        }
+    }
+
+    fn cap(self, limits: &Limits) -> usize {
+        match self {
+            Lane::Model => limits.model_threads,
+            Lane::Tool => limits.tool_threads,
+            Lane::Disk => limits.disk_threads,
+        }
+    }
+}
+
+/// Too many jobs are queued in the lane already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// Whether mail is left after a [`Lanes::drain`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    Nothing,
+    Mail,
+}
+
+pub struct Lanes<M: Send + 'static> {
+    inbox: Arc<Inbox<M>>,
+    /// Taken from the inbox, not yet given to the loop.
+    taken: VecDeque<M>,
+    queues: [Arc<Queue<M>>; Lane::ALL.len()],
+}
+
+impl<M: Send + 'static> Lanes<M> {
+    /// `wake` makes the loop call [`Lanes::drain`] soon. It is called from workers.
+    pub fn new(wake: impl Fn() + Send + Sync + 'static, limits: &Limits) -> Lanes<M> {
+        Lanes {
+            inbox: Arc::new(Inbox {
+                mail: Mutex::new(Mail {
+                    waiting: VecDeque::new(),
+                    closed: false,
+                }),
+                room: Condvar::new(),
+                cap: limits.notes,
+                wake: Box::new(wake),
+            }),
+            taken: VecDeque::new(),
+            queues: Lane::ALL.map(|lane| {
+                Arc::new(Queue {
+                    lane,
+                    threads_cap: lane.cap(limits),
+                    jobs_cap: limits.lane_jobs,
+                    idle: Duration::from_millis(limits.thread_idle_ms),
+                    state: Mutex::new(QueueState {
+                        jobs: VecDeque::new(),
+                        threads: 0,
+                        idle: 0,
+                        busy: 0,
+                    }),
+                    work: Condvar::new(),
+                })
+            }),
+        }
+    }
+
+    /// Runs `work` on a thread of the lane. If it panics, or no thread can be had, `died` makes the mail that says so.
+    pub fn start(
+        &mut self,
+        lane: Lane,
+        cancel: Cancel,
+        work: impl FnOnce(&Post<M>, &Cancel) + Send + 'static,
+        died: impl FnOnce(String) -> M + Send + 'static,
+    ) -> Result<(), Full> {
+        let job = Job {
+            work: Box::new(move |post| work(post, &cancel)),
+            died: Box::new(died),
+        };
+        let queue = &self.queues[lane as usize];
+        let mut state = queue.state();
+        if state.jobs.len() >= queue.jobs_cap {
+            return Err(Full);
+        }
+        state.jobs.push_back(job);
+        // An idle thread that was told of a job and has not woken yet counts as idle, its job as queued.
+        if state.jobs.len() <= state.idle {
+            drop(state);
+            queue.work.notify_one();
+            return Ok(());
+        }
+        if state.threads == queue.threads_cap {
+            return Ok(());
+        }
+        state.threads += 1;
+        drop(state);
+        if let Err(error) = spawn(queue.clone(), self.inbox.clone()) {
+            let mut state = queue.state();
+            state.threads -= 1;
+            // With threads left the job waits for one of them; without, nobody would ever take it.
+            if state.threads == 0 {
+                let stranded: Vec<_> = state.jobs.drain(..).collect();
+                drop(state);
+                for job in stranded {
+                    let message = format!("no thread could be started: {error}");
+                    self.taken.push_back((job.died)(message));
+                }
+                (self.inbox.wake)();
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends at most `max` pieces of mail to `into`, in the order they were sent. After `Left::Nothing` the next piece
+    /// wakes the loop.
+    pub fn drain(&mut self, max: usize, into: &mut Vec<M>) -> Left {
+        let mut room = max;
+        loop {
+            let count = room.min(self.taken.len());
+            into.extend(self.taken.drain(..count));
+            room -= count;
+            if room == 0 && !self.taken.is_empty() {
+                return Left::Mail;
+            }
+            let mut mail = self.inbox.mail();
+            if mail.waiting.is_empty() {
+                return Left::Nothing;
+            }
+            if room == 0 {
+                return Left::Mail;
+            }
+            std::mem::swap(&mut mail.waiting, &mut self.taken);
+            drop(mail);
+            self.inbox.room.notify_all();
+        }
+    }
+
+    /// Jobs of a lane that wait for a thread.
+    pub fn queued(&self, lane: Lane) -> usize {
+        self.queues[lane as usize].state().jobs.len()
+    }
+
+    /// Jobs of all lanes that are running.
+    pub fn busy(&self) -> usize {
+        self.queues.iter().map(|queue| queue.state().busy).sum()
+    }
+}
+
+impl<M: Send + 'static> Drop for Lanes<M> {
+    fn drop(&mut self) {
+        self.inbox.mail().closed = true;
+        self.inbox.room.notify_all();
+    }
+}
+
+/// A worker's way to the loop.
+pub struct Post<M> {
+    inbox: Arc<Inbox<M>>,
+}
+
+impl<M> Clone for Post<M> {
+    fn clone(&self) -> Post<M> {
+        Post {
+            inbox: self.inbox.clone(),
+        }
+    }
+}
+
+impl<M> Post<M> {
+    /// Waits while too much mail is unread. When the loop is gone the mail goes nowhere.
+    pub fn send(&self, piece: M) {
+        let mut mail = self.inbox.mail();
+        while mail.waiting.len() >= self.inbox.cap && !mail.closed {
+            mail = self
+                .inbox
+                .room
+                .wait(mail)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        if mail.closed {
+            return;
+        }
+        let first = mail.waiting.is_empty();
+        mail.waiting.push_back(piece);
+        drop(mail);
+        if first {
+            (self.inbox.wake)();
+        }
+    }
+}
+
+struct Inbox<M> {
+    mail: Mutex<Mail<M>>,
+    /// There is room again, or no reader any more.
+    room: Condvar,
+    cap: usize,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+struct Mail<M> {
+    waiting: VecDeque<M>,
+    closed: bool,
+}
+
+impl<M> Inbox<M> {
+    fn mail(&self) -> MutexGuard<'_, Mail<M>> {
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type Work<M> = Box<dyn FnOnce(&Post<M>) + Send>;
+type Died<M> = Box<dyn FnOnce(String) -> M + Send>;
+
+struct Job<M> {
+    work: Work<M>,
+    died: Died<M>,
+}
+
+struct Queue<M> {
+    lane: Lane,
+    threads_cap: usize,
+    jobs_cap: usize,
+    idle: Duration,
+    state: Mutex<QueueState<M>>,
+    work: Condvar,
+}
+
+struct QueueState<M> {
+    jobs: VecDeque<Job<M>>,
+    /// All threads of the lane, those that wait for a job, and those that have one.
+    threads: usize,
+    idle: usize,
+    busy: usize,
+}
+
+impl<M> Queue<M> {
+    fn state(&self) -> MutexGuard<'_, QueueState<M>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next job, or None when the thread has waited long enough and is no longer counted.
+    fn next(&self) -> Option<Job<M>> {
+        let mut state = self.state();
+        if state.jobs.is_empty() {
+            state.idle += 1;
+            let (woken, timeout) = self
+                .work
+                .wait_timeout_while(state, self.idle, |state| state.jobs.is_empty())
+                .unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            state.idle -= 1;
+            if timeout.timed_out() && state.jobs.is_empty() {
+                state.threads -= 1;
+                return None;
+            }
+        }
+        state.busy += 1;
+        state.jobs.pop_front()
+    }
+}
+
+fn spawn<M: Send + 'static>(queue: Arc<Queue<M>>, inbox: Arc<Inbox<M>>) -> std::io::Result<()> {
+    thread::Builder::new()
+        .name(queue.lane.word().to_owned())
+        .stack_size(queue.lane.stack_bytes())
+        .spawn(move || {
+            let post = Post { inbox };
+            while let Some(job) = queue.next() {
+                run(job, &post);
+                queue.state().busy -= 1;
+            }
+        })
+        .map(drop)
+}
+
+/// A job that panics ends, and nothing else does.
+fn run<M>(job: Job<M>, post: &Post<M>) {
+    let Job { work, died } = job;
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(post))) {
+        post.send(died(message(&*panic)));
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => text,
+        (_, Some(text)) => text.as_str(),
+        (None, None) => "no reason given",
+    };
+    format!("the worker panicked: {text}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
+    /// Lanes whose wakeups can be waited for.
+    struct Rig {
+        lanes: Lanes<String>,
+        woken: mpsc::Receiver<()>,
+    }
+
+    impl Rig {
+        fn new(change: impl FnOnce(&mut Limits)) -> Rig {
+            let mut limits = Limits::default();
+            change(&mut limits);
+            let (wake, woken) = mpsc::channel();
+            Rig {
+                lanes: Lanes::new(move || _ = wake.send(()), &limits),
+                woken,
+            }
+        }
+
+        fn start(&mut self, lane: Lane, work: impl FnOnce(&Post<String>) + Send + 'static) {
+            self.lanes
+                .start(lane, Cancel::default(), |post, _| work(post), |why| why)
+                .unwrap();
+        }
+
+        /// Waits for `count` pieces of mail, taking `max` at a time.
+        fn mail(&mut self, count: usize, max: usize) -> Vec<String> {
+            let mut mail = Vec::new();
+            while mail.len() < count {
+                self.woken.recv().expect("the lanes live");
+                while self.lanes.drain(max, &mut mail) == Left::Mail {}
+            }
+            mail
+        }
+
+        fn threads(&self, lane: Lane) -> usize {
+            self.lanes.queues[lane as usize].state().threads
+        }
+
+        fn until(&self, fact: impl Fn(&Rig) -> bool) {
+            while !fact(self) {
+                thread::yield_now();
+            }
+        }
+    }
+
+    /// A job that runs until it is let go.
+    fn gate() -> (mpsc::Sender<()>, impl FnOnce(&Post<String>) + Send) {
+        let (open, opened) = mpsc::channel();
+        (open, move |_: &Post<String>| _ = opened.recv())
+    }
+
+    #[test]
+    fn the_mail_of_a_job_comes_in_order_and_all_of_it() {
+        for max in [1, 7, 100_000] {
+            let mut rig = Rig::new(|limits| limits.notes = 16);
+            for job in 0..4 {
+                rig.start(Lane::Tool, move |post| {
+                    (0..500).for_each(|n| post.send(format!("{job} {n}")));
+                });
+            }
+            let mail = rig.mail(2_000, max);
+            for job in 0..4 {
+                let own: Vec<_> = mail
+                    .iter()
+                    .filter(|m| m.starts_with(&format!("{job} ")))
+                    .cloned()
+                    .collect();
+                let expected: Vec<_> = (0..500).map(|n| format!("{job} {n}")).collect();
+                assert_eq!(own, expected, "taking {max} at a time");
+            }
+            assert_eq!(rig.lanes.drain(max, &mut Vec::new()), Left::Nothing);
+        }
+    }
+
+    #[test]
+    fn drain_says_whether_something_is_left() {
+        let mut rig = Rig::new(|_| {});
+        rig.start(Lane::Disk, |post| {
+            (0..3).for_each(|n| post.send(n.to_string()));
+        });
+        rig.until(|rig| rig.lanes.inbox.mail().waiting.len() == 3);
+        let mut mail = Vec::new();
+        assert_eq!(rig.lanes.drain(0, &mut mail), Left::Mail);
+        assert_eq!(rig.lanes.drain(2, &mut mail), Left::Mail);
+        assert_eq!(rig.lanes.drain(1, &mut mail), Left::Nothing);
+        assert_eq!(mail, ["0", "1", "2"]);
+    }
+
+    #[test]
+    fn the_loop_is_woken_once_for_mail_it_has_not_read() {
+        let mut rig = Rig::new(|_| {});
+        rig.start(Lane::Disk, |post| {
+            (0..50).for_each(|n| post.send(n.to_string()));
+        });
+        rig.until(|rig| rig.lanes.inbox.mail().waiting.len() == 50);
+        rig.until(|rig| rig.lanes.busy() == 0);
+        assert_eq!(rig.woken.try_iter().count(), 1);
+    }
+
+    #[test]
+    fn threads_come_with_the_work_and_go_without_it() {
+        let mut rig = Rig::new(|limits| {
+            limits.tool_threads = 3;
+            limits.thread_idle_ms = 1;
+        });
+        let gates: Vec<_> = (0..5)
+            .map(|_| {
+                let (open, work) = gate();
+                rig.start(Lane::Tool, work);
+                open
+            })
+            .collect();
+        rig.until(|rig| rig.lanes.busy() == 3);
+        assert_eq!(rig.threads(Lane::Tool), 3);
+        assert_eq!(rig.lanes.queued(Lane::Tool), 2);
+        assert_eq!(rig.lanes.queued(Lane::Model), 0);
+        drop(gates);
+        rig.until(|rig| rig.threads(Lane::Tool) == 0);
+        assert_eq!((rig.lanes.busy(), rig.lanes.queued(Lane::Tool)), (0, 0));
+        rig.start(Lane::Tool, |post| post.send("again".into()));
+        assert_eq!(rig.mail(1, 10), ["again"]);
+    }
+
+    #[test]
+    fn an_idle_thread_is_preferred_to_a_new_one() {
+        let mut rig = Rig::new(|limits| limits.thread_idle_ms = 600_000);
+        for _ in 0..20 {
+            rig.start(Lane::Model, |post| post.send(String::new()));
+            rig.mail(1, 10);
+            rig.until(|rig| rig.lanes.queues[Lane::Model as usize].state().idle == 1);
+        }
+        assert_eq!(rig.threads(Lane::Model), 1);
+    }
+
+    #[test]
+    fn a_panic_becomes_mail_and_costs_no_thread() {
+        let mut rig = Rig::new(|limits| limits.disk_threads = 1);
+        rig.start(Lane::Disk, |_| panic!("on {}", "purpose"));
+        rig.start(Lane::Disk, |_| panic!("plainly"));
+        rig.start(Lane::Disk, |_| std::panic::panic_any(7));
+        rig.start(Lane::Disk, |post| post.send("well".into()));
+        assert_eq!(
+            rig.mail(4, 10),
+            [
+                "the worker panicked: on purpose",
+                "the worker panicked: plainly",
+                "the worker panicked: no reason given",
+                "well"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_full_lane_refuses_and_the_others_do_not() {
+        let mut rig = Rig::new(|limits| {
+            limits.disk_threads = 1;
+            limits.lane_jobs = 2;
+        });
+        let (open, work) = gate();
+        rig.start(Lane::Disk, work);
+        rig.until(|rig| rig.lanes.busy() == 1);
+        for n in 0..2 {
+            rig.start(Lane::Disk, move |post| post.send(n.to_string()));
+        }
+        let refused = rig.lanes.start(
+            Lane::Disk,
+            Cancel::default(),
+            |_, _| panic!("it was refused"),
+            |why| why,
+        );
+        assert_eq!(refused, Err(Full));
+        rig.start(Lane::Tool, |post| post.send("tool".into()));
+        assert_eq!(rig.mail(1, 10), ["tool"]);
+        drop(open);
+        assert_eq!(rig.mail(2, 10), ["0", "1"]);
+    }
+
+    #[test]
+    fn a_queued_job_is_run_and_sees_that_it_is_cancelled() {
+        let mut rig = Rig::new(|limits| limits.tool_threads = 1);
+        let (open, work) = gate();
+        rig.start(Lane::Tool, work);
+        let cancel = Cancel::default();
+        let job = |post: &Post<String>, cancel: &Cancel| post.send(cancel.is_set().to_string());
+        rig.lanes
+            .start(Lane::Tool, cancel.clone(), job, |why| why)
+            .unwrap();
+        cancel.set();
+        drop(open);
+        assert_eq!(rig.mail(1, 10), ["true"]);
+    }
+
+    #[test]
+    fn a_worker_waits_for_a_reader_that_is_behind_and_not_for_one_that_is_gone() {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let mut rig = Rig::new(|limits| limits.notes = 2);
+        let (count, (done, finished)) = (sent.clone(), mpsc::channel::<()>());
+        rig.start(Lane::Tool, move |post| {
+            for n in 0..100 {
+                post.send(n.to_string());
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+            drop(done);
+        });
+        rig.until(|_| sent.load(Ordering::SeqCst) == 2);
+        assert_eq!(rig.lanes.inbox.mail().waiting.len(), 2);
+        let mut mail = Vec::new();
+        rig.lanes.drain(10, &mut mail);
+        rig.until(|_| sent.load(Ordering::SeqCst) >= 4);
+        drop(rig);
+        assert!(finished.recv().is_err(), "it ends, and hangs up");
+        assert_eq!(sent.load(Ordering::SeqCst), 100);
+    }
+}

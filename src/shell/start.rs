@@ -1,0 +1,205 @@
+//! From a configuration to a running server: everything is opened and checked here, before the first client is let in, so
+//! that what is wrong is one clear line and an exit status.
+
+use crate::a2a;
+use crate::config::{Agent, Config};
+use crate::core::guard::Door;
+use crate::core::{Core, Resolve, Setup};
+use crate::limits::Limits;
+use crate::model::script::{DEMO, Script};
+use crate::shell::children::{self, Children};
+use crate::shell::client::{Client, Route};
+use crate::shell::jobs::{Brain, Jobs, Means};
+use crate::shell::journal::Journal;
+use crate::shell::lanes::Lanes;
+use crate::shell::log::{Log, Redacted};
+use crate::shell::server::{Parts, Server, WAKE};
+use crate::shell::signals::Signals;
+use crate::shell::sys::{self, Clock};
+use crate::tool::Toolbox;
+use mio::net::TcpListener;
+use mio::{Poll, Waker};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Serves until a signal ends it; gives the exit status.
+pub fn serve(config: Config) -> Result<u8, String> {
+    let secrets = match &config.agent {
+        Agent::Gemini(endpoint) => vec![endpoint.key.reveal().to_owned()],
+        Agent::Script(_) | Agent::Demo => Vec::new(),
+    };
+    let log = Log::new(config.log_level, Redacted::new(secrets))
+        .map_err(|e| format!("standard error cannot be written: {e}"))?;
+    sys::raise_file_limit();
+    let workspace = directory(&config.workspace)?;
+    let mut entropy = sys::entropy();
+    let signals = Signals::new().map_err(|e| format!("signals cannot be watched: {e}"))?;
+    let store = Journal::open(&config.state_dir, &mut entropy).map_err(|e| e.message)?;
+    let children = children(&store, &config.limits)?;
+    let (listener, port) = listen(SocketAddr::new(config.host, config.port))?;
+    let name = if config.host.is_ipv4() {
+        "localhost"
+    } else {
+        "[::1]"
+    };
+    let url = format!("http://{name}:{port}/");
+
+    let poll = Poll::new().map_err(|e| format!("the event queue cannot be made: {e}"))?;
+    let waker = Waker::new(poll.registry(), WAKE).map_err(|e| format!("no waker: {e}"))?;
+    let lanes = Lanes::new(move || drop(waker.wake()), &config.limits);
+    let toolbox = Toolbox::built_in();
+    let specs = toolbox.specs();
+    let (brain, script, greeting) = brain(&config)?;
+    let clock = Clock::start();
+    let core = Core::new(Setup {
+        limits: config.limits.clone(),
+        door: Door {
+            hosts: config.allowed_hosts.clone(),
+            origins: config.allowed_origins.clone(),
+            port,
+        },
+        tools: specs.clone(),
+        model: config.model.clone(),
+        script,
+        card: a2a::card(&url, env!("CARGO_PKG_VERSION"), sys::unix_ms()),
+        resolve: resolver(workspace.clone(), &config)?,
+        entropy,
+        now: clock.now(),
+    });
+    let limits = config.limits.clone();
+    let instance = store.instance().to_owned();
+    let means = Means {
+        brain,
+        toolbox,
+        specs,
+        children,
+        instance,
+        limits: limits.clone(),
+    };
+    let jobs = Jobs::new(lanes, means);
+    eprintln!(
+        "gemini-a2a listens on {url} and works in {}",
+        workspace.display()
+    );
+    eprintln!("{greeting}");
+    let store = Box::new(store);
+    let parts = Parts {
+        poll,
+        listener,
+        signals,
+        clock,
+        core,
+        store,
+        jobs,
+        limits,
+        log,
+    };
+    let server = Server::new(parts).map_err(|e| format!("the server cannot start: {e}"))?;
+    server
+        .run()
+        .map_err(|e| format!("the event loop failed: {e}"))
+}
+
+fn listen(address: SocketAddr) -> Result<(TcpListener, u16), String> {
+    let listener = TcpListener::bind(address).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => format!(
+            "port {} is in use; choose another with --a2a-port (0 takes a free one)",
+            address.port()
+        ),
+        _ => format!("cannot listen on {address}: {error}"),
+    })?;
+    let port = listener
+        .local_addr()
+        .map_err(|e| format!("no local address: {e}"))?
+        .port();
+    Ok((listener, port))
+}
+
+/// Children left over from a server that died are ended before anything new is started.
+fn children(store: &Journal, limits: &Limits) -> Result<Children, String> {
+    for instance in store.instances() {
+        children::sweep(instance, limits);
+    }
+    Children::new(
+        "/proc/self/exe".into(),
+        store.instance(),
+        std::env::vars_os(),
+        limits,
+    )
+    .map_err(|e| format!("no thread for child processes: {e}"))
+}
+
+fn brain(config: &Config) -> Result<(Brain, Option<Arc<Script>>, String), String> {
+    let scripted = |text: &str, name: &str| -> Result<Arc<Script>, String> {
+        Script::parse(text)
+            .map(Arc::new)
+            .map_err(|error| format!("{name}: {error}"))
+    };
+    match &config.agent {
+        Agent::Gemini(endpoint) => {
+            let pem = match &config.ca_file {
+                Some(file) => Some(read(file)?),
+                None => None,
+            };
+            let greeting = format!("Model: {} at {}", config.model, endpoint.base_url);
+            let route = Route {
+                proxy: config.proxy.clone(),
+                roots: pem,
+            };
+            let client = Client::new(endpoint.clone(), &route, config.limits.clone())?;
+            Ok((Brain::Gemini(Box::new(client)), None, greeting))
+        }
+        Agent::Script(file) => {
+            let text = String::from_utf8(read(file)?)
+                .map_err(|_| format!("{} is not UTF-8 text", file.display()))?;
+            let script = scripted(&text, &file.display().to_string())?;
+            let greeting = format!("A script answers: {}", file.display());
+            Ok((Brain::Script(script.clone()), Some(script), greeting))
+        }
+        Agent::Demo => {
+            let script = scripted(DEMO, "the built-in demo")?;
+            let greeting = "No GEMINI_API_KEY is set: a scripted demo answers, no model is asked.";
+            Ok((Brain::Script(script.clone()), Some(script), greeting.into()))
+        }
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))
+}
+
+fn directory(path: &Path) -> Result<PathBuf, String> {
+    let real = path
+        .canonicalize()
+        .map_err(|e| format!("the directory {} cannot be used: {e}", path.display()))?;
+    if real.is_dir() {
+        Ok(real)
+    } else {
+        Err(format!("{} is not a directory", path.display()))
+    }
+}
+
+/// Where a client's task may work: the server's workspace, or a directory below an allowed root.
+fn resolver(workspace: PathBuf, config: &Config) -> Result<Resolve, String> {
+    let mut roots = vec![workspace.clone()];
+    for root in &config.allowed_roots {
+        roots.push(directory(root)?);
+    }
+    let pinned = config.pinned;
+    Ok(Box::new(move |wish| {
+        let path = match wish {
+            Some(wish) if !pinned => directory(Path::new(wish))?,
+            _ => workspace.clone(),
+        };
+        if !roots.iter().any(|root| path.starts_with(root)) {
+            return Err(format!(
+                "the workspace {} is outside of what this server allows; start it with --workspace or --allowed-root",
+                path.display()
+            ));
+        }
+        path.into_os_string()
+            .into_string()
+            .map_err(|_| "the workspace's path is not UTF-8".into())
+    }))
+}

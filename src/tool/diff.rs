@@ -1,0 +1,480 @@
+//! What changed between two texts, line by line, as people and patch programs read it.
+//!
+//! Myers' algorithm in its linear-space form: find the middle of a shortest edit path, split there, go on with both halves. It
+//! gives the small diffs people expect. Its cost grows with the size of the difference, and both texts come from outside, so
+//! the steps are counted: once they are used up, the parts not yet split are shown as replaced whole. Still a correct diff,
+//! only a coarser one. Boxes wait on a list of our own instead of the call stack, which hostile texts could exhaust.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::ops::Range;
+
+/// Lines shown around a change in a unified diff.
+const CONTEXT: usize = 3;
+
+/// Two texts and where they differ.
+pub struct Comparison<'a> {
+    old: Vec<&'a str>,
+    new: Vec<&'a str>,
+    changes: Vec<Change>,
+}
+
+/// These lines of the old text became those of the new one; one of the ranges may be empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Change {
+    old: Range<usize>,
+    new: Range<usize>,
+}
+
+impl<'a> Comparison<'a> {
+    /// Compares within `steps` steps.
+    pub fn new(old: &'a str, new: &'a str, steps: usize) -> Comparison<'a> {
+        let old: Vec<&str> = old.split_inclusive('\n').collect();
+        let new: Vec<&str> = new.split_inclusive('\n').collect();
+        // Lines as numbers: equal lines get the same one, and comparing is one instruction.
+        let mut numbers: HashMap<&str, u32> = HashMap::new();
+        let mut number = |line: &&'a str| {
+            let next = u32::try_from(numbers.len()).expect("fewer than 2^32 lines fit in memory");
+            *numbers.entry(line).or_insert(next)
+        };
+        let a: Vec<u32> = old.iter().map(&mut number).collect();
+        let b: Vec<u32> = new.iter().map(&mut number).collect();
+        let changes = Search::new(&a, &b, steps).changes();
+        Comparison { old, new, changes }
+    }
+
+    pub fn added(&self) -> usize {
+        self.changes.iter().map(|change| change.new.len()).sum()
+    }
+
+    pub fn removed(&self) -> usize {
+        self.changes.iter().map(|change| change.old.len()).sum()
+    }
+
+    /// The whole diff with its header.
+    pub fn unified(&self, name: &str) -> String {
+        let rule = "=".repeat(67);
+        let mut text =
+            format!("Index: {name}\n{rule}\n--- {name}\tCurrent\n+++ {name}\tProposed\n");
+        text.push_str(&self.hunks(CONTEXT));
+        text
+    }
+
+    /// Only the hunks, with `context` lines around each change; changes whose context would touch share one.
+    pub fn hunks(&self, context: usize) -> String {
+        let mut text = String::new();
+        let mut rest = self.changes.as_slice();
+        while let Some(first) = rest.first() {
+            let together = rest
+                .windows(2)
+                .take_while(|pair| pair[1].old.start - pair[0].old.end <= 2 * context)
+                .count()
+                + 1;
+            let (hunk, after) = rest.split_at(together);
+            let last = &hunk[together - 1];
+            let before = first.old.start.min(context);
+            let behind = (self.old.len() - last.old.end).min(context);
+            self.hunk(
+                &mut text,
+                hunk,
+                first.old.start - before..last.old.end + behind,
+                first.new.start - before..last.new.end + behind,
+            );
+            rest = after;
+        }
+        text
+    }
+
+    fn hunk(&self, text: &mut String, hunk: &[Change], old: Range<usize>, new: Range<usize>) {
+        let _ = writeln!(
+            text,
+            "@@ -{},{} +{},{} @@",
+            first_line(&old),
+            old.len(),
+            first_line(&new),
+            new.len()
+        );
+        let mut at = old.start;
+        for change in hunk {
+            lines(text, ' ', &self.old[at..change.old.start]);
+            lines(text, '-', &self.old[change.old.clone()]);
+            lines(text, '+', &self.new[change.new.clone()]);
+            at = change.old.end;
+        }
+        lines(text, ' ', &self.old[at..old.end]);
+    }
+}
+
+/// Counted from 1; an empty range is named by the line before it.
+fn first_line(range: &Range<usize>) -> usize {
+    range.start + usize::from(!range.is_empty())
+}
+
+fn lines(text: &mut String, sign: char, lines: &[&str]) {
+    for line in lines {
+        text.push(sign);
+        text.push_str(line);
+        if !line.ends_with('\n') {
+            text.push_str("\n\\ No newline at end of file\n");
+        }
+    }
+}
+
+/// Parts of both texts that are still to be compared with each other.
+#[derive(Clone)]
+struct Square {
+    a: Range<usize>,
+    b: Range<usize>,
+}
+
+struct Search<'a> {
+    a: &'a [u32],
+    b: &'a [u32],
+    steps: usize,
+    /// Furthest positions per diagonal, from the front and from the back; diagonal `k` is at `k + middle`.
+    forward: Vec<usize>,
+    backward: Vec<usize>,
+}
+
+impl<'a> Search<'a> {
+    fn new(a: &'a [u32], b: &'a [u32], steps: usize) -> Search<'a> {
+        Search {
+            a,
+            b,
+            steps,
+            forward: Vec::new(),
+            backward: Vec::new(),
+        }
+    }
+
+    fn changes(mut self) -> Vec<Change> {
+        let mut changes: Vec<Change> = Vec::new();
+        let mut waiting = vec![Square {
+            a: 0..self.a.len(),
+            b: 0..self.b.len(),
+        }];
+        // The later half is put down first, so that changes come out in order.
+        while let Some(square) = waiting.pop() {
+            let square = self.trimmed(square);
+            if square.a.is_empty() && square.b.is_empty() {
+                continue;
+            }
+            if let Some((x, y)) = self.middle(&square) {
+                waiting.push(Square {
+                    a: x..square.a.end,
+                    b: y..square.b.end,
+                });
+                waiting.push(Square {
+                    a: square.a.start..x,
+                    b: square.b.start..y,
+                });
+                continue;
+            }
+            match changes.last_mut() {
+                Some(last) if last.old.end == square.a.start && last.new.end == square.b.start => {
+                    last.old.end = square.a.end;
+                    last.new.end = square.b.end;
+                }
+                _ => changes.push(Change {
+                    old: square.a,
+                    new: square.b,
+                }),
+            }
+        }
+        changes
+    }
+
+    /// Without the equal lines at both ends.
+    fn trimmed(&self, square: Square) -> Square {
+        let Square { mut a, mut b } = square;
+        while !a.is_empty() && !b.is_empty() && self.a[a.start] == self.b[b.start] {
+            a.start += 1;
+            b.start += 1;
+        }
+        while !a.is_empty() && !b.is_empty() && self.a[a.end - 1] == self.b[b.end - 1] {
+            a.end -= 1;
+            b.end -= 1;
+        }
+        Square { a, b }
+    }
+
+    /// A point on a shortest path, found by searching from both corners until the searches meet. None when the square
+    /// cannot be split, or when the steps are used up.
+    fn middle(&mut self, square: &Square) -> Option<(usize, usize)> {
+        let (n, m) = (square.a.len(), square.b.len());
+        if n == 0 || m == 0 {
+            return None;
+        }
+        let (a, b) = (&self.a[square.a.clone()], &self.b[square.b.clone()]);
+        let delta = n as isize - m as isize;
+        let odd = delta % 2 != 0;
+        let most = (n + m).div_ceil(2) + 1;
+        let middle = most as isize + 1;
+        self.forward.clear();
+        self.forward.resize(2 * most + 3, 0);
+        self.backward.clear();
+        self.backward.resize(2 * most + 3, 0);
+        let at = |k: isize| (k + middle) as usize;
+        let meet = |x: usize, y: isize| {
+            let y = usize::try_from(y).ok()?;
+            let inside = x <= n && y <= m && (x, y) != (0, 0) && (x, y) != (n, m);
+            inside.then_some((square.a.start + x, square.b.start + y))
+        };
+        for d in 0..most as isize {
+            for k in (-d..=d).step_by(2) {
+                let start = furthest(&self.forward, at(k), k, d);
+                let run = matching(a, b, start, k);
+                let x = start + run;
+                self.forward[at(k)] = x;
+                self.steps = self.steps.checked_sub(1 + run)?;
+                let other = delta - k;
+                if odd && other.abs() < d && x + self.backward[at(other)] >= n {
+                    return meet(start, start as isize - k);
+                }
+            }
+            for k in (-d..=d).step_by(2) {
+                let start = furthest(&self.backward, at(k), k, d);
+                let run = matching_back(a, b, start, k);
+                let x = start + run;
+                self.backward[at(k)] = x;
+                self.steps = self.steps.checked_sub(1 + run)?;
+                let other = delta - k;
+                if !odd && other.abs() <= d && x + self.forward[at(other)] >= n {
+                    return meet(n.checked_sub(x)?, m as isize - (x as isize - k));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Where diagonal `k` begins its run at edit distance `d`: one step from the better of its neighbours.
+fn furthest(reached: &[usize], at: usize, k: isize, d: isize) -> usize {
+    if k == -d || (k != d && reached[at - 1] < reached[at + 1]) {
+        reached[at + 1]
+    } else {
+        reached[at - 1] + 1
+    }
+}
+
+fn matching(a: &[u32], b: &[u32], x: usize, k: isize) -> usize {
+    let y = (x as isize - k) as usize;
+    if x >= a.len() || y >= b.len() {
+        return 0;
+    }
+    let pairs = a[x..].iter().zip(&b[y..]);
+    pairs.take_while(|(a, b)| a == b).count()
+}
+
+fn matching_back(a: &[u32], b: &[u32], x: usize, k: isize) -> usize {
+    let y = (x as isize - k) as usize;
+    if x >= a.len() || y >= b.len() {
+        return 0;
+    }
+    let (a, b) = (&a[..a.len() - x], &b[..b.len() - y]);
+    let pairs = a.iter().rev().zip(b.iter().rev());
+    pairs.take_while(|(a, b)| a == b).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::tests::Scratch;
+    use std::process::{Command, Stdio};
+
+    const STEPS: usize = 1_000_000;
+
+    fn unified(old: &str, new: &str) -> String {
+        Comparison::new(old, new, STEPS).unified("a.txt")
+    }
+
+    /// Applies hunks the way a patch program does, and checks every line it passes.
+    fn apply(old: &str, hunks: &str) -> String {
+        let old: Vec<&str> = old.split_inclusive('\n').collect();
+        let mut new = String::new();
+        let mut at = 0;
+        let mut lines = hunks.split_inclusive('\n').peekable();
+        while let Some(line) = lines.next() {
+            if let Some(range) = line.strip_prefix("@@ -") {
+                let (start, rest) = range.split_once(',').expect("a hunk's start");
+                let (len, _) = rest.split_once(' ').expect("a hunk's length");
+                let start: usize = start.parse().expect("a number");
+                let start = start - usize::from(len != "0");
+                new.push_str(&old[at..start].concat());
+                at = start;
+                continue;
+            }
+            let (sign, body) = line.split_at(1);
+            let bare = lines.next_if(|next| next.starts_with('\\')).is_some();
+            let body = if bare {
+                body.trim_end_matches('\n')
+            } else {
+                body
+            };
+            match sign {
+                " " | "-" => {
+                    assert_eq!(old[at], body, "the hunk names what is there");
+                    at += 1;
+                    if sign == " " {
+                        new.push_str(body);
+                    }
+                }
+                "+" => new.push_str(body),
+                other => panic!("what is {other:?}?"),
+            }
+        }
+        new.push_str(&old[at..].concat());
+        new
+    }
+
+    /// Seeded, so that a failure can be repeated.
+    struct Dice(u64);
+
+    impl Dice {
+        fn below(&mut self, n: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 % n as u64) as usize
+        }
+
+        fn text(&mut self) -> String {
+            let mut text = String::new();
+            for _ in 0..self.below(30) {
+                text.push_str(["a", "b", "c", "dd", "", "e\r"][self.below(6)]);
+                text.push('\n');
+            }
+            if self.below(3) == 0 {
+                text.push_str("end");
+            }
+            text
+        }
+
+        fn edited(&mut self, text: &str) -> String {
+            let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
+            for _ in 0..self.below(4) {
+                let at = self.below(lines.len() + 1);
+                match self.below(2) {
+                    0 => lines.insert(at, "new\n"),
+                    _ if at < lines.len() => drop(lines.remove(at)),
+                    _ => {}
+                }
+            }
+            lines.concat()
+        }
+    }
+
+    #[test]
+    fn a_new_file() {
+        assert_eq!(
+            unified("", "hello"),
+            "Index: a.txt\n\
+             ===================================================================\n\
+             --- a.txt\tCurrent\n\
+             +++ a.txt\tProposed\n\
+             @@ -0,0 +1,1 @@\n\
+             +hello\n\
+             \\ No newline at end of file\n"
+        );
+    }
+
+    #[test]
+    fn near_changes_share_a_hunk_and_far_ones_do_not() {
+        let old: String = (1..=20).map(|n| format!("{n}\n")).collect();
+        let near = old.replace("\n5\n", "\nfive\n").replace("\n12\n", "\n");
+        let far = old.replace("\n5\n", "\nfive\n").replace("\n13\n", "\n");
+        assert_eq!(
+            Comparison::new(&old, &near, STEPS).hunks(3),
+            "@@ -2,14 +2,13 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n 9\n 10\n 11\n-12\n 13\n 14\n 15\n"
+        );
+        assert_eq!(
+            Comparison::new(&old, &far, STEPS).hunks(3),
+            "@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n@@ -10,7 +10,6 @@\n 10\n 11\n 12\n-13\n 14\n 15\n 16\n"
+        );
+    }
+
+    #[test]
+    fn equal_texts_have_no_hunks() {
+        let same = Comparison::new("a\nb", "a\nb", STEPS);
+        assert_eq!(
+            (same.hunks(3), same.added(), same.removed()),
+            (String::new(), 0, 0)
+        );
+    }
+
+    #[test]
+    fn diffs_are_as_short_as_they_can_be() {
+        let lines = |text: &str| -> String { text.chars().flat_map(|c| [c, '\n']).collect() };
+        let (old, new) = (lines("abcabba"), lines("cbabac"));
+        let found = Comparison::new(&old, &new, STEPS);
+        assert_eq!(found.added() + found.removed(), 5);
+    }
+
+    #[test]
+    fn hunks_apply_whatever_the_texts_and_the_effort() {
+        let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+        for round in 0..3_000 {
+            let old = dice.text();
+            let new = if round % 2 == 0 {
+                dice.text()
+            } else {
+                dice.edited(&old)
+            };
+            let steps = [STEPS, 0, 7, 60][dice.below(4)];
+            let context = [CONTEXT, 0, 5][dice.below(3)];
+            let found = Comparison::new(&old, &new, steps);
+            let hunks = found.hunks(context);
+            assert_eq!(
+                apply(&old, &hunks),
+                new,
+                "round {round}, {steps} steps:\n{hunks}"
+            );
+            let count = |sign| hunks.lines().filter(|line| line.starts_with(sign)).count();
+            assert_eq!(
+                (found.added(), found.removed()),
+                (count('+'), count('-')),
+                "{hunks}"
+            );
+        }
+    }
+
+    #[test]
+    fn huge_differences_end_soon_and_are_still_right() {
+        let old: String = (0..20_000).map(|n| format!("old {n}\n")).collect();
+        let new: String = (0..20_000).map(|n| format!("new {n}\n")).collect();
+        let found = Comparison::new(&old, &new, STEPS);
+        assert_eq!((found.added(), found.removed()), (20_000, 20_000));
+        assert_eq!(apply(&old, &found.hunks(3)), new);
+    }
+
+    #[test]
+    fn git_accepts_them() {
+        let git = |args: &[&str], dir: &std::path::Path| {
+            Command::new("git")
+                .args(args)
+                .current_dir(dir)
+                .stdout(Stdio::null())
+                .stderr(Stdio::inherit())
+                .status()
+        };
+        if Command::new("git").arg("--version").output().is_err() {
+            eprintln!("skipped: there is no git here");
+            return;
+        }
+        let mut dice = Dice(42);
+        for _ in 0..25 {
+            let scratch = Scratch::new();
+            let old = dice.text();
+            let new = dice.edited(&old);
+            if old == new || old.is_empty() || new.is_empty() {
+                continue;
+            }
+            let file = scratch.put("a.txt", &old);
+            let hunks = Comparison::new(&old, &new, STEPS).hunks(CONTEXT);
+            scratch.put("p.diff", format!("--- a/a.txt\n+++ b/a.txt\n{hunks}"));
+            let status = git(&["apply", "p.diff"], scratch.path()).expect("git runs");
+            assert!(status.success(), "{hunks}");
+            assert_eq!(std::fs::read_to_string(&file).expect("it is there"), new);
+        }
+    }
+}

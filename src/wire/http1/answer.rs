@@ -1,0 +1,301 @@
+//! Answers into bytes. A whole answer is a head here and a body the caller queues as it is, shared and uncopied; a stream is
+//! a head and then frames, each inside a [`Framing`].
+//!
+//! The status line always says HTTP/1.1, as the standard wants from a server that speaks it; what an HTTP/1.0 client cannot
+//! understand (chunks, a silent keep-alive) is not sent to it.
+
+use crate::base::Shared;
+use crate::base::clock::http_date;
+use crate::base::http::{Method, Response, Version};
+use std::io::Write;
+
+/// Tells a client that waits for it to send its body.
+pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// What an answer has to know of the request it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply {
+    pub version: Version,
+    pub method: Method,
+    pub keep_alive: bool,
+}
+
+/// Writes the head of an answer and gives back the body that follows it on the wire: none after a HEAD, nor with a status that
+/// has none.
+#[must_use = "the body follows the head on the wire"]
+pub fn write_head(
+    out: &mut Vec<u8>,
+    response: &Response,
+    reply: Reply,
+    now_unix_ms: u64,
+) -> Option<Shared> {
+    let interim = response.status < 200;
+    let has_body = !interim && !matches!(response.status, 204 | 304);
+    write_status(out, response.status);
+    for (name, value) in &response.headers {
+        write_field(out, name, value);
+    }
+    if has_body {
+        write_field(out, "Content-Length", &response.body.len().to_string());
+    }
+    // 101 hands the connection to another protocol and says so itself.
+    if !interim {
+        write_connection(out, reply);
+    }
+    write_field(out, "Date", &http_date(now_unix_ms));
+    out.extend_from_slice(b"\r\n");
+
+    let follows = has_body && reply.method != Method::Head && !response.body.is_empty();
+    follows.then(|| response.body.clone())
+}
+
+/// Writes the head of a stream: 200, its length unknown. After a HEAD the caller leaves it at that.
+pub fn write_stream_head(
+    out: &mut Vec<u8>,
+    headers: &[(&str, &str)],
+    reply: Reply,
+    now_unix_ms: u64,
+) -> Framing {
+    let framing = match reply.version {
+        Version::Http11 => Framing::Chunked,
+        Version::Http10 => Framing::UntilClose,
+    };
+    write_status(out, 200);
+    for (name, value) in headers {
+        write_field(out, name, value);
+    }
+    match framing {
+        Framing::Chunked => {
+            write_field(out, "Transfer-Encoding", "chunked");
+            write_connection(out, reply);
+        }
+        Framing::UntilClose => write_field(out, "Connection", "close"),
+    }
+    write_field(out, "Date", &http_date(now_unix_ms));
+    out.extend_from_slice(b"\r\n");
+    framing
+}
+
+/// How a stream marks its pieces: as chunks, or not at all, its end being the connection's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    Chunked,
+    UntilClose,
+}
+
+impl Framing {
+    /// Before a piece of `payload_len` bytes. A piece of none would be the end of the stream.
+    pub fn open(self, out: &mut Vec<u8>, payload_len: usize) {
+        assert!(payload_len > 0, "an empty chunk ends the stream: use `end`");
+        match self {
+            Framing::Chunked => append(out, format_args!("{payload_len:x}\r\n")),
+            Framing::UntilClose => {}
+        }
+    }
+
+    /// After a piece.
+    pub fn close(self, out: &mut Vec<u8>) {
+        match self {
+            Framing::Chunked => out.extend_from_slice(b"\r\n"),
+            Framing::UntilClose => {}
+        }
+    }
+
+    /// After the last piece.
+    pub fn end(self, out: &mut Vec<u8>) {
+        match self {
+            Framing::Chunked => out.extend_from_slice(b"0\r\n\r\n"),
+            Framing::UntilClose => {}
+        }
+    }
+}
+
+fn write_status(out: &mut Vec<u8>, status: u16) {
+    append(
+        out,
+        format_args!("HTTP/1.1 {status} {}\r\n", reason(status)),
+    );
+}
+
+/// A value may carry words of a client. A line end in it would begin a field of the client's choosing, so control bytes become
+/// blanks.
+fn write_field(out: &mut Vec<u8>, name: &str, value: &str) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend(
+        value
+            .bytes()
+            .map(|b| if b.is_ascii_control() { b' ' } else { b }),
+    );
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Says what differs from the version's habit: HTTP/1.1 keeps connections unless told otherwise, HTTP/1.0 closes them.
+fn write_connection(out: &mut Vec<u8>, reply: Reply) {
+    match (reply.keep_alive, reply.version) {
+        (false, Version::Http11 | Version::Http10) => write_field(out, "Connection", "close"),
+        (true, Version::Http10) => write_field(out, "Connection", "keep-alive"),
+        (true, Version::Http11) => {}
+    }
+}
+
+fn append(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    out.write_fmt(text)
+        .expect("memory takes what is written to it");
+}
+
+/// The phrase is for people; a status without one goes with an empty phrase, as the grammar allows.
+fn reason(status: u16) -> &'static str {
+    match status {
+        101 => "Switching Protocols",
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        204 => "No Content",
+        301 => "Moved Permanently",
+        302 => "Found",
+        303 => "See Other",
+        304 => "Not Modified",
+        307 => "Temporary Redirect",
+        308 => "Permanent Redirect",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        410 => "Gone",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        415 => "Unsupported Media Type",
+        417 => "Expectation Failed",
+        421 => "Misdirected Request",
+        422 => "Unprocessable Content",
+        426 => "Upgrade Required",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 784_111_777_000;
+    const REPLY: Reply = Reply {
+        version: Version::Http11,
+        method: Method::Get,
+        keep_alive: true,
+    };
+
+    fn head(response: &Response, reply: Reply) -> (String, Option<Shared>) {
+        let mut out = Vec::new();
+        let body = write_head(&mut out, response, reply, NOW);
+        (String::from_utf8(out).expect("ASCII"), body)
+    }
+
+    #[test]
+    fn a_head_announces_its_body() {
+        let response = Response::json(200, b"{}".to_vec());
+        assert_eq!(
+            head(&response, REPLY),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\
+                 Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n"
+                    .to_owned(),
+                Some(Shared::from(*b"{}"))
+            )
+        );
+        let reply = Reply {
+            method: Method::Head,
+            keep_alive: false,
+            ..REPLY
+        };
+        assert_eq!(
+            head(&response, reply),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\
+                 Connection: close\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n"
+                    .to_owned(),
+                None
+            )
+        );
+    }
+
+    #[test]
+    fn statuses_without_a_body_have_no_length() {
+        let old = Reply {
+            version: Version::Http10,
+            ..REPLY
+        };
+        assert_eq!(
+            head(&Response::empty(204), old).0,
+            "HTTP/1.1 204 No Content\r\nConnection: keep-alive\r\n\
+             Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n"
+        );
+        let upgrade = Response::empty(101).with("Connection", "Upgrade");
+        let closing = Reply {
+            keep_alive: false,
+            ..REPLY
+        };
+        assert_eq!(
+            head(&upgrade, closing).0,
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+             Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n"
+        );
+        assert_eq!(
+            head(&Response::empty(299), REPLY).0,
+            "HTTP/1.1 299 \r\nContent-Length: 0\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn a_value_cannot_begin_another_field() {
+        let response = Response::empty(302).with("Location", "/a\r\nSet-Cookie: b=c\0");
+        assert_eq!(
+            head(&response, REPLY).0,
+            "HTTP/1.1 302 Found\r\nLocation: /a  Set-Cookie: b=c \r\nContent-Length: 0\r\n\
+             Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n"
+        );
+    }
+
+    fn stream(reply: Reply) -> String {
+        let mut out = Vec::new();
+        let headers = [("Content-Type", "text/event-stream")];
+        let framing = write_stream_head(&mut out, &headers, reply, NOW);
+        let event = b"data: {}  <- 20 bytes";
+        framing.open(&mut out, event.len());
+        out.extend_from_slice(event);
+        framing.close(&mut out);
+        framing.end(&mut out);
+        String::from_utf8(out).expect("ASCII")
+    }
+
+    #[test]
+    fn a_stream_is_chunked_where_the_client_knows_chunks() {
+        assert_eq!(
+            stream(REPLY),
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\
+             Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n\
+             15\r\ndata: {}  <- 20 bytes\r\n0\r\n\r\n"
+        );
+        let old = Reply {
+            version: Version::Http10,
+            ..REPLY
+        };
+        assert_eq!(
+            stream(old),
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\
+             Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\ndata: {}  <- 20 bytes"
+        );
+    }
+}

@@ -1,0 +1,210 @@
+//! The body of a request as it arrives: of a declared length, or in chunks. Bytes go from the queue into the body once and
+//! are not looked at again; only the lines between chunks are.
+//!
+//! The size is checked before the bytes are taken: a declared length by the head, a chunk's by its line. Memory follows what
+//! came, not what was announced, and never goes past the limit.
+
+use super::head::{line_end, refusal, section_end};
+use super::{Reject, bad};
+use crate::base::buf::Buf;
+use crate::limits::Limits;
+
+pub(super) const TOO_LARGE: Reject = Reject {
+    status: 413,
+    message: "the body is larger than this server takes",
+};
+
+/// What is still to come of a body.
+#[derive(Debug)]
+pub(super) struct Body(Rest);
+
+#[derive(Debug)]
+enum Rest {
+    Fixed { left: usize },
+    ChunkLine { scanned: usize },
+    ChunkData { left: usize },
+    ChunkEnd,
+    Trailers { scanned: usize },
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Filled {
+    Partly,
+    Wholly,
+}
+
+impl Body {
+    pub fn none() -> Body {
+        Body::fixed(0)
+    }
+
+    pub fn fixed(length: usize) -> Body {
+        Body(Rest::Fixed { left: length })
+    }
+
+    pub fn chunked() -> Body {
+        Body(Rest::ChunkLine { scanned: 0 })
+    }
+
+    /// Whether the head already said that nothing follows it.
+    pub fn is_empty(&self) -> bool {
+        matches!(self.0, Rest::Fixed { left: 0 })
+    }
+
+    /// Moves what has arrived from the queue into `body`.
+    pub fn fill(
+        &mut self,
+        body: &mut Vec<u8>,
+        rx: &mut Buf,
+        limits: &Limits,
+    ) -> Result<Filled, Reject> {
+        loop {
+            match &mut self.0 {
+                Rest::Fixed { left } => {
+                    let whole = body.len() + *left;
+                    *left -= take(body, rx, *left, whole);
+                    return Ok(if *left == 0 {
+                        Filled::Wholly
+                    } else {
+                        Filled::Partly
+                    });
+                }
+                Rest::ChunkLine { scanned } => {
+                    let too_long = bad("the line of a chunk is too long");
+                    let room = limits.chunk_line_bytes;
+                    let Some(end) = line_end(rx.as_slice(), scanned, room, too_long)? else {
+                        return Ok(Filled::Partly);
+                    };
+                    let size = chunk_size(&rx.as_slice()[..end - 2])?;
+                    rx.consume(end);
+                    self.0 = match usize::try_from(size) {
+                        Ok(0) => Rest::Trailers { scanned: 0 },
+                        Ok(left) if left <= limits.body_bytes - body.len() => {
+                            Rest::ChunkData { left }
+                        }
+                        _ => return Err(TOO_LARGE),
+                    };
+                }
+                Rest::ChunkData { left } => {
+                    *left -= take(body, rx, *left, limits.body_bytes);
+                    if *left > 0 {
+                        return Ok(Filled::Partly);
+                    }
+                    self.0 = Rest::ChunkEnd;
+                }
+                Rest::ChunkEnd => match rx.as_slice() {
+                    [] | [b'\r'] => return Ok(Filled::Partly),
+                    [b'\r', b'\n', ..] => {
+                        rx.consume(2);
+                        self.0 = Rest::ChunkLine { scanned: 0 };
+                    }
+                    _ => return Err(bad("a chunk does not end where it says")),
+                },
+                Rest::Trailers { scanned } => {
+                    let Some(end) = section_end(rx.as_slice(), scanned, limits)? else {
+                        return Ok(Filled::Partly);
+                    };
+                    check_trailers(&rx.as_slice()[..end], limits)?;
+                    rx.consume(end);
+                    return Ok(Filled::Wholly);
+                }
+            }
+        }
+    }
+}
+
+/// Moves up to `left` bytes and says how many. Grows by doubling, so that a long body is copied a constant number of times, but
+/// never beyond `most`: `Vec` alone would overshoot the limit by half.
+fn take(body: &mut Vec<u8>, rx: &mut Buf, left: usize, most: usize) -> usize {
+    let n = rx.len().min(left);
+    let needed = body.len() + n;
+    if needed > body.capacity() {
+        let room = (body.capacity() * 2).min(most).max(needed);
+        body.reserve_exact(room - body.len());
+    }
+    body.extend_from_slice(&rx.as_slice()[..n]);
+    rx.consume(n);
+    n
+}
+
+/// `1a` or `1a;name=value`: the size counts, a well-formed extension is skipped.
+fn chunk_size(line: &[u8]) -> Result<u64, Reject> {
+    let digits = line.iter().take_while(|b| b.is_ascii_hexdigit()).count();
+    let (size, extension) = line.split_at(digits);
+    if size.is_empty() || size.len() > 16 {
+        return Err(bad("the size of a chunk is not 1 to 16 hexadecimal digits"));
+    }
+    if !is_extension(extension) {
+        return Err(bad(
+            "the line of a chunk is not `size` or `size;name=value`",
+        ));
+    }
+    Ok(size.iter().fold(0, |sum, &digit| {
+        let value = (digit as char)
+            .to_digit(16)
+            .expect("counted as a hexadecimal digit");
+        sum << 4 | u64::from(value)
+    }))
+}
+
+/// Any number of `;name`, `;name=token` or `;name="quoted"`, with blanks only where the grammar has them: before each part.
+fn is_extension(mut rest: &[u8]) -> bool {
+    while !rest.is_empty() {
+        let Some(after) = blanks(rest).strip_prefix(b";") else {
+            return false;
+        };
+        let Some(after) = token(blanks(after)) else {
+            return false;
+        };
+        rest = match blanks(after).strip_prefix(b"=") {
+            None => after,
+            Some(value) => match token(blanks(value)).or_else(|| quoted(blanks(value))) {
+                Some(after) => after,
+                None => return false,
+            },
+        };
+    }
+    true
+}
+
+/// What follows the blanks at the front.
+fn blanks(text: &[u8]) -> &[u8] {
+    let n = text
+        .iter()
+        .take_while(|b| matches!(b, b' ' | b'\t'))
+        .count();
+    &text[n..]
+}
+
+/// What follows the token at the front, if there is one.
+fn token(text: &[u8]) -> Option<&[u8]> {
+    let is_part = |b: &&u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
+    match text.iter().take_while(is_part).count() {
+        0 => None,
+        n => Some(&text[n..]),
+    }
+}
+
+/// What follows the quoted string at the front, if there is one.
+fn quoted(text: &[u8]) -> Option<&[u8]> {
+    let mut rest = text.strip_prefix(b"\"")?;
+    loop {
+        rest = match rest {
+            [b'"', after @ ..] => return Some(after),
+            [b'\\', _, after @ ..] => after,
+            [b'\\'] | [] => return None,
+            [_, after @ ..] => after,
+        };
+    }
+}
+
+/// Trailers are read to find the end of the request and then dropped, so none can pass for a header; they still have to be
+/// fields.
+fn check_trailers(bytes: &[u8], limits: &Limits) -> Result<(), Reject> {
+    let mut fields = vec![httparse::EMPTY_HEADER; limits.head_fields];
+    match httparse::parse_headers(bytes, &mut fields) {
+        Ok(httparse::Status::Complete((len, _))) if len == bytes.len() => Ok(()),
+        Ok(_) => Err(bad("the trailers are not header fields")),
+        Err(error) => Err(refusal(error, bytes)),
+    }
+}

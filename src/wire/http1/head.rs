@@ -1,0 +1,300 @@
+//! The head of a request: where it ends, what it says, whether it may be believed.
+//!
+//! Three passes. A scan, once over each byte as it arrives, that admits only printable ASCII in lines ended by CRLF; it alone
+//! settles bare line ends, control bytes and size. Then `httparse` for the grammar of the whole head. Then our own reading of the
+//! fields that decide where the request ends and whom it is for; there `httparse` has no opinion and most parsers disagree.
+
+use super::body::Body;
+use super::{Reject, bad};
+use crate::base::buf::Buf;
+use crate::base::http::{Headers, Method, Request, Version};
+use crate::limits::Limits;
+use crate::wire::uri::{self, Authority};
+use httparse::Status;
+
+/// A head that was understood, and what is to be done about its body.
+pub(super) struct Head {
+    /// The request, its body still empty.
+    pub request: Request,
+    pub body: Body,
+    pub awaits_continue: bool,
+}
+
+/// The search for the end of a head: how far the queue was looked through, and the empty lines skipped before it.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    scanned: usize,
+    blanks: usize,
+}
+
+impl Search {
+    /// The length of the head at the front of the queue, once it is whole.
+    pub fn find(&mut self, rx: &mut Buf, limits: &Limits) -> Result<Option<usize>, Reject> {
+        while self.scanned == 0 && rx.as_slice().starts_with(b"\r\n") {
+            self.blanks += 1;
+            if self.blanks > limits.blank_lines {
+                return Err(bad("empty lines instead of a request"));
+            }
+            rx.consume(2);
+        }
+        // A lone CR may be the first half of another empty line: it waits for its second byte.
+        if rx.as_slice() == b"\r" {
+            return Ok(None);
+        }
+        section_end(rx.as_slice(), &mut self.scanned, limits)
+    }
+}
+
+/// The end of a run of lines closed by an empty one: a head, or the trailers of a chunked body.
+pub(super) fn section_end(
+    bytes: &[u8],
+    scanned: &mut usize,
+    limits: &Limits,
+) -> Result<Option<usize>, Reject> {
+    const TOO_LARGE: Reject = Reject {
+        status: 431,
+        message: "the header fields are larger than this server takes",
+    };
+    while let Some(end) = line_end(bytes, scanned, limits.head_bytes, TOO_LARGE)? {
+        if end == 2 || bytes[..end].ends_with(b"\r\n\r\n") {
+            return Ok(Some(end));
+        }
+    }
+    Ok(None)
+}
+
+/// The end of the line that `scanned` stands in, line end included. Goes on where it left off, and judges each byte by itself
+/// and the one before, so the verdict is the same however the bytes arrive.
+pub(super) fn line_end(
+    bytes: &[u8],
+    scanned: &mut usize,
+    room: usize,
+    no_room: Reject,
+) -> Result<Option<usize>, Reject> {
+    while let Some(&byte) = bytes.get(*scanned) {
+        if *scanned >= room {
+            return Err(no_room);
+        }
+        let after_cr = *scanned > 0 && bytes[*scanned - 1] == b'\r';
+        *scanned += 1;
+        match (byte, after_cr) {
+            (b'\n', true) => return Ok(Some(*scanned)),
+            (b'\n', false) => return Err(bad("a line ends in LF without CR")),
+            (_, true) => return Err(bad("a CR stands without LF")),
+            (b'\r' | b'\t' | b' '..=b'~', false) => {}
+            (_, false) => return Err(bad("a byte that is not printable ASCII")),
+        }
+    }
+    Ok(None)
+}
+
+/// Understands a whole head, as [`Search::find`] delimited it.
+pub(super) fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, Reject> {
+    let mut fields = vec![httparse::EMPTY_HEADER; limits.head_fields];
+    let mut raw = httparse::Request::new(&mut fields);
+    match raw.parse(bytes) {
+        Ok(Status::Complete(len)) if len == bytes.len() => {}
+        Ok(_) => return Err(bad("the head is not a request")),
+        Err(error) => return Err(refusal(error, bytes)),
+    }
+    let (Some(method), Some(target), Some(minor)) = (raw.method, raw.path, raw.version) else {
+        return Err(bad("the head is not a request"));
+    };
+    let version = if minor == 0 {
+        Version::Http10
+    } else {
+        Version::Http11
+    };
+    let mut headers = Headers::default();
+    for field in raw.headers.iter() {
+        let value = str::from_utf8(field.value).map_err(|_| bad("a header value is not ASCII"))?;
+        headers.push(field.name, value);
+    }
+
+    let host = host(&headers, version)?;
+    let (method, path, query) = route(method, target, host.as_ref(), limits)?;
+    let body = framing(&headers, version, limits)?;
+    let expected = expectation(&headers)?;
+    Ok(Head {
+        awaits_continue: expected && version == Version::Http11 && !body.is_empty(),
+        body,
+        request: Request {
+            method,
+            path,
+            query,
+            version,
+            keep_alive: keep_alive(&headers, version),
+            headers,
+            body: Vec::new(),
+        },
+    })
+}
+
+/// Fields as `httparse` refuses them, in our words.
+pub(super) fn refusal(error: httparse::Error, bytes: &[u8]) -> Reject {
+    use httparse::Error;
+    match error {
+        Error::TooManyHeaders => Reject {
+            status: 431,
+            message: "more header fields than this server takes",
+        },
+        Error::Version => version_refusal(bytes),
+        Error::HeaderName => bad("a header line does not begin with a name and a colon"),
+        Error::HeaderValue => bad("the value of a header field is not text"),
+        Error::NewLine | Error::Status | Error::Token => {
+            bad("the request line is not `METHOD target HTTP/1.1`")
+        }
+    }
+}
+
+/// Tells an HTTP we do not speak from something that is not HTTP.
+fn version_refusal(bytes: &[u8]) -> Reject {
+    let line = bytes.split(|&b| b == b'\r').next().unwrap_or(bytes);
+    let words: Vec<&[u8]> = line.split(|&b| b == b' ').collect();
+    match words[..] {
+        [_, _, [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]]
+            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+        {
+            Reject {
+                status: 505,
+                message: "this server speaks HTTP/1.1 and HTTP/1.0",
+            }
+        }
+        _ => bad("the request line is not `METHOD target HTTP/1.1`"),
+    }
+}
+
+/// The one `Host` of the request. Only HTTP/1.0 may go without.
+fn host(headers: &Headers, version: Version) -> Result<Option<Authority>, Reject> {
+    let mut hosts = headers.all("host");
+    match (hosts.next(), hosts.next(), version) {
+        (Some(_), Some(_), _) => Err(bad("more than one Host")),
+        (Some(host), None, _) => match uri::host_of(host) {
+            Some(authority) => Ok(Some(authority)),
+            None => Err(bad(
+                "Host is not `name` or `name:port`, without anything else",
+            )),
+        },
+        (None, _, Version::Http11) => Err(bad("HTTP/1.1 needs a Host")),
+        (None, _, Version::Http10) => Ok(None),
+    }
+}
+
+type Route = (Method, String, Vec<(String, String)>);
+
+fn route(
+    method: &str,
+    target: &str,
+    host: Option<&Authority>,
+    limits: &Limits,
+) -> Result<Route, Reject> {
+    let method = match method {
+        "GET" => Method::Get,
+        "HEAD" => Method::Head,
+        "POST" => Method::Post,
+        "PUT" => Method::Put,
+        "DELETE" => Method::Delete,
+        "OPTIONS" => Method::Options,
+        "PATCH" => Method::Patch,
+        "CONNECT" => {
+            return Err(Reject {
+                status: 405,
+                message: "this server is not a proxy",
+            });
+        }
+        _ => Method::Other,
+    };
+    if method == Method::Options && target == "*" {
+        return Ok((method, target.to_owned(), Vec::new()));
+    }
+    let target = uri::target_of(target).map_err(bad)?;
+    if let (Some(theirs), Some(host)) = (&target.authority, host) {
+        // Absolute targets are `http` ones, so a port left out means 80 on both sides.
+        let port = |authority: &Authority| authority.port.unwrap_or(80);
+        if theirs.host != host.host || port(theirs) != port(host) {
+            return Err(bad("the target and Host name different servers"));
+        }
+    }
+    if target.query.len() > limits.head_fields {
+        return Err(Reject {
+            status: 414,
+            message: "more query parameters than this server takes",
+        });
+    }
+    Ok((method, target.path, target.query))
+}
+
+/// Where the body ends. Anything a proxy in front of us might read otherwise is refused.
+fn framing(headers: &Headers, version: Version, limits: &Limits) -> Result<Body, Reject> {
+    let mut lengths = headers.all("content-length");
+    let mut codings = headers.all("transfer-encoding");
+    match (lengths.next(), codings.next()) {
+        (None, None) => Ok(Body::none()),
+        (Some(_), Some(_)) => Err(bad("both Content-Length and Transfer-Encoding")),
+        (Some(_), None) if lengths.next().is_some() => Err(bad("more than one Content-Length")),
+        (Some(length), None) => fixed(length, limits),
+        (None, Some(_)) if version == Version::Http10 => {
+            Err(bad("HTTP/1.0 knows no Transfer-Encoding"))
+        }
+        (None, Some(_)) if codings.next().is_some() => Err(bad("more than one Transfer-Encoding")),
+        (None, Some(coding)) if coding.eq_ignore_ascii_case("chunked") => Ok(Body::chunked()),
+        (None, Some(coding)) => Err(coding_refusal(coding)),
+    }
+}
+
+fn fixed(length: &str, limits: &Limits) -> Result<Body, Reject> {
+    if length.is_empty() || !length.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(bad("Content-Length is not a number"));
+    }
+    let length: u64 = length
+        .parse()
+        .map_err(|_| bad("Content-Length has too many digits"))?;
+    match usize::try_from(length) {
+        Ok(length) if length <= limits.body_bytes => Ok(Body::fixed(length)),
+        _ => Err(super::body::TOO_LARGE),
+    }
+}
+
+/// Codings below a final `chunked` could be undone by a server that knew them: 501. Without a final `chunked` nobody knows where
+/// the body ends: 400.
+fn coding_refusal(coding: &str) -> Reject {
+    let mut codings = coding.split(',').map(|c| c.trim_matches([' ', '\t']));
+    let last = codings.next_back().unwrap_or_default();
+    let known_twice = |c: &str| c.is_empty() || c.eq_ignore_ascii_case("chunked");
+    if last.eq_ignore_ascii_case("chunked") && !codings.any(known_twice) {
+        Reject {
+            status: 501,
+            message: "the only Transfer-Encoding here is chunked",
+        }
+    } else {
+        bad("Transfer-Encoding does not end in one chunked")
+    }
+}
+
+/// Whether the client wants to hear `100 Continue`.
+fn expectation(headers: &Headers) -> Result<bool, Reject> {
+    let mut expected = false;
+    for value in headers.all("expect") {
+        if !value.eq_ignore_ascii_case("100-continue") {
+            return Err(Reject {
+                status: 417,
+                message: "the only expectation met here is 100-continue",
+            });
+        }
+        expected = true;
+    }
+    Ok(expected)
+}
+
+fn keep_alive(headers: &Headers, version: Version) -> bool {
+    let says = |word: &str| {
+        headers
+            .all("connection")
+            .flat_map(|value| value.split(','))
+            .any(|option| option.trim_matches([' ', '\t']).eq_ignore_ascii_case(word))
+    };
+    match version {
+        Version::Http11 => !says("close"),
+        Version::Http10 => says("keep-alive") && !says("close"),
+    }
+}

@@ -1,0 +1,363 @@
+//! Paths that try to leave the workspace. Whatever they are, nothing outside is read, and nothing outside changes.
+
+use gemini_a2a::base::cancel::Cancel;
+use gemini_a2a::limits::Limits;
+use gemini_a2a::task::job::{Run, RunEnd};
+use gemini_a2a::task::spec::Ending;
+use gemini_a2a::tool::path::Workspace;
+use gemini_a2a::tool::{Child, Ctx, Launch, Spawn, Toolbox};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+const SECRET: &str = "canary-8263";
+
+struct NoChildren;
+
+impl Spawn for NoChildren {
+    fn spawn(&self, _: Launch) -> io::Result<Box<dyn Child>> {
+        Err(io::Error::other("nothing is started here"))
+    }
+}
+
+/// `base/ws` is the workspace; `base/ws-evil`, `base/secret` and `base/outside` are not.
+struct Ground {
+    base: PathBuf,
+    cancel: Cancel,
+    limits: Limits,
+}
+
+impl Ground {
+    fn new() -> Ground {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("gemini-a2a-confine-{}-{number}", std::process::id());
+        let base = std::env::temp_dir().join(name);
+        for dir in ["ws/d", "ws/deep/er", "ws-evil", "outside/d"] {
+            fs::create_dir_all(base.join(dir)).expect("the temporary directory is writable");
+        }
+        for file in ["secret", "ws-evil/f", "outside/f", "outside/d/f"] {
+            fs::write(base.join(file), SECRET).expect("ours");
+        }
+        for file in ["ws/f", "ws/d/f"] {
+            fs::write(base.join(file), "inside").expect("ours");
+        }
+        Ground {
+            base: base.canonicalize().expect("it was just made"),
+            cancel: Cancel::default(),
+            limits: Limits::default(),
+        }
+    }
+
+    fn ws(&self) -> PathBuf {
+        self.base.join("ws")
+    }
+
+    fn link(&self, target: impl AsRef<Path>, name: &str) {
+        symlink(target, self.ws().join(name)).expect("ours");
+    }
+
+    fn call(&self, name: &str, args: Value) -> Ending {
+        let ctx = Ctx {
+            workspace: Workspace::open(&self.ws()).expect("the workspace opens"),
+            cancel: &self.cancel,
+            limits: &self.limits,
+            children: &NoChildren,
+        };
+        let run = Run {
+            workspace: self.ws().to_str().expect("a plain name").into(),
+            call: "c1".into(),
+            name: name.into(),
+            args,
+            base: None,
+            edited: None,
+        };
+        match Toolbox::built_in().run(&run, &ctx, &mut |_| {}) {
+            RunEnd::Ended(ending) => ending,
+            // Without a base only a race makes a write stale; to us that is a refusal.
+            RunEnd::Stale => Ending::Cancelled {
+                reason: "stale".into(),
+                output: String::new(),
+            },
+        }
+    }
+
+    fn read(&self, path: &str) -> Ending {
+        self.call("read_file", json!({ "file_path": path }))
+    }
+
+    fn write(&self, path: &str) -> Ending {
+        self.call(
+            "write_file",
+            json!({"file_path": path, "content": "written"}),
+        )
+    }
+
+    /// Everything that is not in the workspace: names and contents.
+    fn outside(&self) -> BTreeMap<PathBuf, String> {
+        let mut found = BTreeMap::new();
+        let mut waiting = vec![self.base.clone()];
+        while let Some(dir) = waiting.pop() {
+            for entry in fs::read_dir(dir).expect("ours").flatten() {
+                let path = entry.path();
+                if path == self.ws() {
+                    continue;
+                }
+                let kind = entry.file_type().expect("ours");
+                if kind.is_dir() {
+                    waiting.push(path.clone());
+                }
+                let content = if kind.is_file() {
+                    fs::read_to_string(&path).expect("ours")
+                } else {
+                    format!("{kind:?}")
+                };
+                found.insert(path, content);
+            }
+        }
+        found
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.base);
+    }
+}
+
+fn kind(ending: &Ending) -> &'static str {
+    match ending {
+        Ending::Success { .. } => "success",
+        Ending::Error { error } => error.kind.word(),
+        Ending::Cancelled { .. } => "cancelled",
+    }
+}
+
+/// Links that lead out, in every way we could think of.
+fn lay_traps(ground: &Ground) {
+    let outside = ground.base.join("outside");
+    ground.link("../outside", "rel");
+    ground.link(&outside, "abs");
+    ground.link("../secret", "leaf");
+    ground.link(ground.base.join("secret"), "abs_leaf");
+    ground.link("../outside/new", "dangling");
+    ground.link(outside.join("new"), "abs_dangling");
+    ground.link("../outside/no/such/dir", "dangling_deep");
+    ground.link("rel", "link_to_link");
+    ground.link("link_to_link", "link_to_link_to_link");
+    ground.link("..", "up");
+    ground.link("d/../..", "roundabout");
+    ground.link("/", "root");
+    ground.link("/proc/self/root", "magic_root");
+    ground.link("/proc/self/cwd", "magic_cwd");
+    ground.link(
+        format!("{}/../outside", ground.ws().display()),
+        "through_ws",
+    );
+    ground.link(
+        format!("{}/./../secret", ground.ws().display()),
+        "through_dot",
+    );
+    ground.link("../ws-evil", "sibling");
+    ground.link("../../outside", "d/rel");
+    ground.link("../../../outside/f", "deep/er/leaf");
+    ground.link("loop_b", "loop_a");
+    ground.link("loop_a", "loop_b");
+    ground.link("self/x", "self");
+    symlink(&outside, ground.base.join("ws/d/abs")).expect("ours");
+}
+
+#[test]
+fn every_trick_is_refused_or_stays_inside() {
+    let ground = Ground::new();
+    lay_traps(&ground);
+    let base = ground.base.to_str().expect("plain").to_string();
+    let long = "x/".repeat(3000);
+    let name = "n".repeat(256);
+    let outside = "path_not_in_workspace";
+    let invalid = "invalid_tool_params";
+    let missing = "file_not_found";
+    let tricks: Vec<(String, &str)> = [
+        ("..", outside),
+        ("../", outside),
+        ("../secret", outside),
+        ("../outside/f", outside),
+        ("../ws-evil/f", outside),
+        ("d/../../secret", outside),
+        ("d/../d/../../secret", outside),
+        ("./../secret", outside),
+        (".//..//secret", outside),
+        ("../ws/../secret", outside),
+        ("deep/er/../../../secret", outside),
+        ("/etc/passwd", outside),
+        ("//etc/passwd", outside),
+        ("/", outside),
+        ("/proc/self/environ", outside),
+        ("/proc/self/root/etc/passwd", outside),
+        ("/dev/stdin", outside),
+        ("rel/f", outside),
+        ("rel/d/f", outside),
+        ("rel/new/file", outside),
+        ("abs/f", outside),
+        ("leaf", outside),
+        ("abs_leaf", outside),
+        ("dangling", outside),
+        ("abs_dangling", outside),
+        ("dangling_deep", outside),
+        ("dangling_deep/x", outside),
+        ("link_to_link/f", outside),
+        ("link_to_link_to_link/f", outside),
+        ("up/secret", outside),
+        ("up/ws-evil/f", outside),
+        ("roundabout/secret", outside),
+        ("root/etc/passwd", outside),
+        ("magic_root/etc/passwd", outside),
+        ("magic_cwd/Cargo.toml", outside),
+        ("through_ws/f", outside),
+        ("through_dot", outside),
+        ("sibling/f", outside),
+        ("d/rel/f", outside),
+        ("d/abs/f", outside),
+        ("d/abs/../f", outside),
+        ("deep/er/leaf", outside),
+        ("@../secret", outside),
+        ("@/etc/passwd", outside),
+        ("@rel/f", outside),
+        ("file:///etc/passwd", outside),
+        ("file://localhost/etc/passwd", outside),
+        ("file://elsewhere/etc/passwd", invalid),
+        ("loop_a", missing),
+        ("loop_a/f", missing),
+        ("self", missing),
+        ("f/../../secret", missing),
+        ("nowhere/../../secret", missing),
+        ("d\0/../../secret", invalid),
+        ("f\0.txt", invalid),
+        ("a\nb", invalid),
+        ("a\rb", invalid),
+        ("a\tb", invalid),
+        ("", invalid),
+        ("   ", invalid),
+        (long.as_str(), invalid),
+        (name.as_str(), invalid),
+    ]
+    .map(|(path, expected)| (path.to_string(), expected))
+    .into_iter()
+    .chain([
+        (format!("{base}/secret"), outside),
+        (format!("{base}/ws/../secret"), outside),
+        (format!("{base}/ws-evil/f"), outside),
+        (format!("{base}/ws/rel/f"), outside),
+        (format!("{base}/outside/../ws-evil/f"), outside),
+        (format!("file://{base}/ws/..%2fsecret"), outside),
+        (format!("file://{base}/ws/%2e%2e/secret"), outside),
+        (format!("file://{base}/ws/f%00"), invalid),
+    ])
+    .collect();
+    assert!(tricks.len() >= 40);
+
+    let before = ground.outside();
+    for (path, expected) in &tricks {
+        let read = ground.read(path);
+        assert_eq!(kind(&read), *expected, "reading {path:?}: {read:?}");
+        let written = ground.write(path);
+        assert_eq!(kind(&written), *expected, "writing {path:?}: {written:?}");
+        assert!(!format!("{read:?}{written:?}").contains(SECRET), "{path:?}");
+        assert_eq!(ground.outside(), before, "{path:?}");
+        if *expected == outside {
+            let ws = ground.ws().display().to_string();
+            assert!(
+                format!("{read:?}").contains(&ws),
+                "it names the workspace: {read:?}"
+            );
+        }
+    }
+}
+
+/// Names that mean something elsewhere are only names here.
+#[test]
+fn odd_names_are_files_in_the_workspace() {
+    let ground = Ground::new();
+    let before = ground.outside();
+    for path in [
+        "...",
+        "..secret",
+        "d..",
+        "..\\secret",
+        "C:\\secret",
+        "%2e%2e/secret",
+        "..%2fsecret",
+        "~/secret",
+        "$HOME/secret",
+        "`id`",
+        "-rf",
+        "app/[...slug]/page.tsx",
+        "\u{2025}/secret",
+        "\u{ff0e}\u{ff0e}/secret",
+        "ws/../f2",
+        "f:stream",
+        " f",
+    ] {
+        let ending = ground.write(path);
+        if path == "ws/../f2" {
+            assert_eq!(kind(&ending), "file_not_found");
+            continue;
+        }
+        assert_eq!(kind(&ending), "success", "{path}: {ending:?}");
+        let there = fs::read_to_string(ground.ws().join(path)).expect(path);
+        assert_eq!(there, "written");
+    }
+    assert_eq!(ground.outside(), before);
+}
+
+/// One thread keeps swapping a directory for a link that leads out, and a file for such a link.
+#[test]
+fn swapping_links_under_us_leads_nowhere() {
+    const TRIES: usize = 5_000;
+    let ground = Ground::new();
+    let ws = ground.ws();
+    ground.link("../outside/d", "trap");
+    ground.link("../secret", "trap_leaf");
+    fs::write(ws.join("leaf"), "inside").expect("ours");
+    let before = ground.outside();
+    let over = AtomicBool::new(false);
+    let (mut inside, mut refused, mut leaks) = (0, 0, Vec::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                for (a, b) in [("d", "trap"), ("leaf", "trap_leaf")] {
+                    let (a, b) = (ws.join(a), ws.join(b));
+                    let _ = renameat_with(CWD, &a, CWD, &b, RenameFlags::EXCHANGE);
+                }
+            }
+        });
+        for n in 0..TRIES {
+            let path = ["d/f", "leaf", "d/../d/f"][n % 3];
+            // Writing waits for the disk each time, so most tries read.
+            let ending = match n % 25 {
+                0 => ground.write(path),
+                1 => ground.write(&format!("d/new-{n}/f")),
+                _ => ground.read(path),
+            };
+            if format!("{ending:?}").contains(SECRET) {
+                leaks.push((n, ending.clone()));
+            }
+            match ending {
+                Ending::Success { .. } => inside += 1,
+                Ending::Error { .. } | Ending::Cancelled { .. } => refused += 1,
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(leaks, []);
+    assert_eq!(ground.outside(), before);
+    assert!(
+        inside > 0 && refused > 0,
+        "{inside} inside, {refused} refused: no race took place"
+    );
+}

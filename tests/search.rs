@@ -1,0 +1,501 @@
+//! Every interleaving of a small world around one task, breadth first: two people answering two questions (an edit and a
+//! command), a second prompt, a cancel, a crash at any event and the restart after it, a file that changes under its edit, a
+//! model that fails, timers, and workers that report after nobody waits for them.
+//!
+//! Whatever the order, every promise in `task/world.rs` holds after every event and in every settled state: the first answer
+//! wins, a call runs only if it was allowed and once per yes, nothing follows the end, nothing hangs, and the journal folds to
+//! the same state. A crash may keep any prefix of a step's events, because a torn write does.
+//!
+//! That the search can tell is tested too: machines with one promise broken each are caught, by the shortest way there.
+
+mod task;
+#[path = "task/world.rs"]
+mod world;
+
+use gemini_a2a::limits::Limits;
+use gemini_a2a::task::decide::{Decision, Effect, Gate, Input, Refusal, Rules, decide};
+use gemini_a2a::task::event::{End, Event, Lifecycle};
+use gemini_a2a::task::record::Record;
+use gemini_a2a::task::spec::Choice;
+use gemini_a2a::task::state::{CallState, Phase, Stage, State};
+use std::collections::HashSet;
+use std::fmt;
+use std::mem::{Discriminant, discriminant};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use world::{Act, Budget, Facts, Machine, Scene, World};
+
+/// One step of a path: what happened, and how many of its events survived if the server died while writing them.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    act: Act,
+    torn_after: Option<usize>,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.act)?;
+        match self.torn_after {
+            Some(kept) => write!(f, ", but a crash keeps only {kept} of its events"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Extent {
+    states: usize,
+    steps: usize,
+    depth: usize,
+    /// Journals read back.
+    replays: usize,
+    /// The kinds of events that occurred.
+    kinds: HashSet<Discriminant<Event>>,
+}
+
+#[derive(Debug)]
+struct Broken {
+    promise: String,
+    path: Vec<String>,
+}
+
+struct Node {
+    parent: usize,
+    depth: usize,
+    step: Option<Step>,
+    records: Vec<Record>,
+    /// Taken when the node is looked at, so that memory holds the frontier only.
+    world: Option<World>,
+}
+
+struct Search {
+    scene: Scene,
+    nodes: Vec<Node>,
+    seen: HashSet<u64>,
+    extent: Extent,
+}
+
+fn search(machine: Machine, budget: Budget) -> Result<Extent, Broken> {
+    let mut search = Search {
+        scene: Scene {
+            machine,
+            tools: task::tools(),
+            limits: Limits {
+                model_tries: 3,
+                stream_tries: 3,
+                ..Limits::default()
+            },
+        },
+        nodes: Vec::new(),
+        seen: HashSet::new(),
+        extent: Extent::default(),
+    };
+    search.plant(budget);
+    let mut at = 0;
+    while at < search.nodes.len() {
+        search.visit(at)?;
+        at += 1;
+    }
+    search.extent.states = search.nodes.len();
+    Ok(search.extent)
+}
+
+impl Search {
+    /// The root: a task with its first prompt, not begun yet.
+    fn plant(&mut self, budget: Budget) {
+        let case = task::given([task::created(Lifecycle::Conversational)]);
+        let mut world = World {
+            state: case.state,
+            workers: Vec::new(),
+            timers: Vec::new(),
+            facts: Facts::default(),
+            budget,
+        };
+        let mut records = case.log;
+        let first = world.take(task::say("go"), &self.scene);
+        records.extend(first.expect("a first prompt is taken"));
+        self.nodes.push(Node {
+            parent: 0,
+            depth: 0,
+            step: None,
+            records,
+            world: Some(world),
+        });
+    }
+
+    fn visit(&mut self, at: usize) -> Result<(), Broken> {
+        let world = self.nodes[at].world.take().expect("looked at once");
+        let acts = world.acts();
+        if acts.is_empty() {
+            self.replay(at, &world.state)?;
+        }
+        for act in acts {
+            let mut next = world.clone();
+            let step = Step {
+                act,
+                torn_after: None,
+            };
+            let records = self.try_step(at, step, || {
+                let input = next.input(act);
+                next.take(input, &self.scene)
+            })?;
+            if matches!(act, Act::Crash) {
+                self.replay(at, &world.state)?;
+            }
+            let may_tear = next.budget.crashes > 0;
+            self.reach(at, step, next, records.clone());
+            for kept in 1..records.len() {
+                if may_tear {
+                    self.tear(at, &world, act, &records, kept)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The same step, but the server died when only its first events were on disk, and was started again.
+    fn tear(
+        &mut self,
+        at: usize,
+        world: &World,
+        act: Act,
+        records: &[Record],
+        kept: usize,
+    ) -> Result<(), Broken> {
+        let step = Step {
+            act,
+            torn_after: Some(kept),
+        };
+        let mut next = world.clone();
+        let after = self.try_step(at, step, || {
+            drop(next.input(act));
+            for record in &records[..kept] {
+                next.admit(record)?;
+            }
+            next.die();
+            next.take(Input::Restored, &self.scene)
+        })?;
+        let mut all = records[..kept].to_vec();
+        all.extend(after);
+        self.reach(at, step, next, all);
+        Ok(())
+    }
+
+    /// A broken promise, and a panic too, becomes the path that leads to it.
+    fn try_step(
+        &self,
+        at: usize,
+        step: Step,
+        take: impl FnOnce() -> Result<Vec<Record>, String>,
+    ) -> Result<Vec<Record>, Broken> {
+        let result = catch_unwind(AssertUnwindSafe(take));
+        let result = result.unwrap_or_else(|_| Err("the machine panicked".into()));
+        result.map_err(|promise| self.broken(at, Some(step), promise))
+    }
+
+    fn reach(&mut self, parent: usize, step: Step, world: World, records: Vec<Record>) {
+        self.extent.steps += 1;
+        if !self.seen.insert(world.digest()) {
+            return;
+        }
+        let depth = self.nodes[parent].depth + 1;
+        self.extent.depth = self.extent.depth.max(depth);
+        let kinds = records.iter().map(|record| discriminant(&record.event));
+        self.extent.kinds.extend(kinds);
+        self.nodes.push(Node {
+            parent,
+            depth,
+            step: Some(step),
+            records,
+            world: Some(world),
+        });
+    }
+
+    /// Reads the log back from the lines of its journal: the same events, without a gap, and the same state.
+    fn replay(&mut self, at: usize, state: &State) -> Result<(), Broken> {
+        self.extent.replays += 1;
+        let mut journal = Vec::new();
+        for node in self.line(at) {
+            for record in &self.nodes[node].records {
+                record.write(&mut journal);
+            }
+        }
+        let mut lines = journal.split(|byte| *byte == b'\n');
+        let read = |line: &[u8]| Record::read(line).expect("a line we have just written");
+        let first = read(lines.next().expect("a log is never empty"));
+        let mut folded = task::born(&first);
+        for line in lines.filter(|line| !line.is_empty()) {
+            let record = read(line);
+            if record.seq != folded.seq.next() || record.at < folded.at {
+                return Err(self.broken(at, None, format!("{record:?} after {}", folded.seq)));
+            }
+            folded.apply(&record);
+        }
+        if folded != *state {
+            let promise = format!("the journal folds to {folded:?}, not to {state:?}");
+            return Err(self.broken(at, None, promise));
+        }
+        Ok(())
+    }
+
+    /// The nodes from the root to this one.
+    fn line(&self, at: usize) -> Vec<usize> {
+        let mut line = vec![at];
+        let mut at = at;
+        while self.nodes[at].depth > 0 {
+            at = self.nodes[at].parent;
+            line.push(at);
+        }
+        line.reverse();
+        line
+    }
+
+    fn broken(&self, at: usize, last: Option<Step>, promise: String) -> Broken {
+        let steps = self.line(at).into_iter().map(|node| self.nodes[node].step);
+        let path = steps.chain([last]).flatten().map(|step| step.to_string());
+        Broken {
+            promise,
+            path: path.collect(),
+        }
+    }
+}
+
+impl Broken {
+    fn report(&self) -> String {
+        format!("{}\n  after {}", self.promise, self.path.join("\n   then "))
+    }
+}
+
+/// Everything once.
+const ONCE: Budget = Budget {
+    prompts: 1,
+    cancels: 1,
+    crashes: 1,
+    stales: 1,
+    faults: 1,
+};
+
+fn explored(budget: Budget) -> Extent {
+    match search(decide, budget) {
+        Ok(extent) => {
+            let Extent {
+                states,
+                steps,
+                depth,
+                replays,
+                ..
+            } = extent;
+            println!("{states} states, {steps} steps, {depth} deep, {replays} journals replayed");
+            extent
+        }
+        Err(broken) => panic!("{}", broken.report()),
+    }
+}
+
+#[test]
+fn no_order_of_events_breaks_a_promise() {
+    let extent = explored(ONCE);
+    let edit = task::edit();
+    let all = [
+        task::prompted(1, ""),
+        task::began(1),
+        task::turn_ended(1, End::Done),
+        task::text(""),
+        Event::Retracted {
+            reason: String::new(),
+        },
+        task::backed_off(1, 0, 1),
+        Event::Retried,
+        task::answered(&[]),
+        task::planned(&edit),
+        task::asked(&edit),
+        task::chosen(&edit, Choice::Cancel),
+        task::ready(&edit),
+        task::started(&edit),
+        task::ended(&edit, task::success()),
+        task::stale(&edit),
+        Event::Paused,
+        Event::ResultsSent,
+        Event::Interrupted {
+            text: String::new(),
+        },
+        Event::Resumed,
+        task::canceled(),
+    ];
+    let missing = all
+        .iter()
+        .find(|event| !extent.kinds.contains(&discriminant(event)));
+    assert_eq!(missing, None, "the world is too kind for this to happen");
+    assert!(extent.states > 40_000, "{} states", extent.states);
+}
+
+#[test]
+fn a_crash_during_the_restart_breaks_none_either() {
+    let extent = explored(Budget {
+        prompts: 2,
+        cancels: 0,
+        crashes: 2,
+        stales: 1,
+        faults: 0,
+    });
+    assert!(extent.states > 15_000, "{} states", extent.states);
+}
+
+/// The search finds what is wrong with a machine, and the shortest way there.
+#[track_caller]
+fn catches(machine: Machine, promise: &str, path: &[&str]) {
+    match search(machine, ONCE) {
+        Ok(extent) => panic!("nothing was found: {extent:?}"),
+        Err(broken) => {
+            assert_eq!(broken.promise, promise, "{}", broken.report());
+            assert_eq!(broken.path, path, "{}", broken.report());
+        }
+    }
+}
+
+#[test]
+fn a_second_answer_that_counts_is_caught() {
+    fn gullible(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
+        let late = match &input {
+            Input::Say { said, by } => said
+                .answers
+                .first()
+                .map(|pick| (pick.call.clone(), by.clone())),
+            _ => None,
+        };
+        match (decide(state, input, rules), late) {
+            (Err(Refusal::NotPending(_)), Some((call, by))) if state.call(&call).is_some() => {
+                let edited = None;
+                let choice = Choice::ProceedOnce;
+                Ok(Decision {
+                    events: vec![Event::CallAnswered {
+                        call,
+                        choice,
+                        by,
+                        edited,
+                    }],
+                    effects: vec![],
+                })
+            }
+            (result, _) => result,
+        }
+    }
+    catches(
+        gullible,
+        "write_file__e was answered twice",
+        &[
+            "job 3 reports Answer",
+            "job 4 reports Prepared",
+            "ann says proceed_once to the edit",
+            "bob says proceed_once to the edit",
+        ],
+    );
+}
+
+#[test]
+fn a_call_that_runs_again_after_a_restart_is_caught() {
+    fn eager(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
+        let running = |call: &&CallState| matches!(call.stage, Stage::Running { .. });
+        if let (Input::Restored, Some(call)) = (&input, state.calls.iter().find(running)) {
+            let call = call.id().clone();
+            return Ok(Decision {
+                events: vec![Event::CallStarted { call: call.clone() }],
+                effects: vec![Effect::Run {
+                    job: state.seq.next(),
+                    call,
+                    gate: Gate::Synced,
+                }],
+            });
+        }
+        decide(state, input, rules)
+    }
+    catches(
+        eager,
+        "write_file__e started and nobody allowed it",
+        &[
+            "job 3 reports Answer",
+            "job 4 reports Prepared",
+            "ann says proceed_once to the edit",
+            "crash",
+        ],
+    );
+}
+
+#[test]
+fn a_late_note_that_counts_is_caught() {
+    fn trusting(state: &State, mut input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
+        if let (Input::Note { job, .. }, Phase::Thinking { job: current }) =
+            (&mut input, &state.phase)
+        {
+            *job = *current;
+        }
+        decide(state, input, rules)
+    }
+    catches(
+        trusting,
+        "jobs [Seq(6), Seq(7)] run, [Seq(7)] are waited for",
+        &["crash", "prompt", "job 3 reports Answer"],
+    );
+}
+
+#[test]
+fn a_forgotten_pause_is_caught() {
+    fn silent(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
+        let mut decision = decide(state, input, rules)?;
+        decision.events.retain(|event| *event != Event::Paused);
+        Ok(decision)
+    }
+    catches(
+        silent,
+        "Working was announced in Tools",
+        &["job 3 reports Answer", "job 4 reports Prepared"],
+    );
+}
+
+#[test]
+fn a_job_that_outlives_its_task_is_caught() {
+    fn careless(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
+        let mut decision = decide(state, input, rules)?;
+        decision
+            .effects
+            .retain(|effect| !matches!(effect, Effect::Stop { .. }));
+        Ok(decision)
+    }
+    catches(
+        careless,
+        "jobs [Seq(3)] run, [] are waited for",
+        &["cancel"],
+    );
+}
+
+#[test]
+fn a_call_that_nobody_was_asked_about_is_caught() {
+    fn bold(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
+        let mut decision = decide(state, input, rules)?;
+        for event in &mut decision.events {
+            if let Event::CallAsked { call } = event {
+                *event = Event::CallReady { call: call.clone() };
+            }
+        }
+        Ok(decision)
+    }
+    catches(
+        bold,
+        "write_file__e is ready and nobody allowed it",
+        &["job 3 reports Answer", "job 4 reports Prepared"],
+    );
+}
+
+#[test]
+fn a_turn_that_forgets_a_restart_is_caught() {
+    fn forgetful(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
+        match input {
+            Input::Restored => Ok(Decision::default()),
+            input => decide(state, input, rules),
+        }
+    }
+    catches(
+        forgetful,
+        "jobs [] run, [Seq(3)] are waited for",
+        &["crash"],
+    );
+}

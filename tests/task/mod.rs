@@ -1,0 +1,552 @@
+//! Words for tests of the task machine, so that a case reads as what it says: given these events, when this comes in, then
+//! exactly these events and effects.
+//!
+//! The tools here are the smallest set with every property the machine looks at: an edit and a command that ask, a reader
+//! that does not, and one that policy forbids.
+
+// Every test binary compiles this file and uses its own part of it.
+#![allow(dead_code)]
+
+use gemini_a2a::base::id::{CallId, Seq};
+use gemini_a2a::limits::Limits;
+use gemini_a2a::task::decide::{Decision, Effect, Gate, Input, Refusal, Rules, decide};
+use gemini_a2a::task::event::{
+    Answer, Created, End, Event, Final, Lifecycle, Outcome, Profile, Protocol, Request, Tries,
+};
+use gemini_a2a::task::job::{ModelError, ModelErrorKind, NoteBody, Pick, RunEnd, Said};
+use gemini_a2a::task::message::{Message, Part, Role, Source};
+use gemini_a2a::task::record::Record;
+use gemini_a2a::task::spec::{
+    Base, CallError, Choice, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
+};
+use gemini_a2a::task::state::State;
+use serde_json::json;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What the clock shows, always: whatever increases in a log does so because the machine sees to it.
+pub const NOON: u64 = 1_767_268_800_000;
+
+// A task under test.
+
+/// A log and its fold.
+#[derive(Clone)]
+pub struct Case {
+    pub state: State,
+    pub log: Vec<Record>,
+    pub limits: Limits,
+    pub tools: HashMap<String, ToolSpec>,
+}
+
+/// A log that begins with [`created`] unless it brings its own first event.
+pub fn given(events: impl IntoIterator<Item = Event>) -> Case {
+    let mut events = events.into_iter().peekable();
+    let first = match events.peek() {
+        Some(Event::Created(_)) => events.next().expect("just seen"),
+        _ => created(Lifecycle::Conversational),
+    };
+    let first = Record {
+        seq: Seq(1),
+        at: NOON,
+        event: first,
+    };
+    let mut case = Case {
+        state: born(&first),
+        log: vec![first],
+        limits: Limits::default(),
+        tools: tools(),
+    };
+    for event in events {
+        case.record(event);
+    }
+    case
+}
+
+pub fn born(first: &Record) -> State {
+    match &first.event {
+        Event::Created(created) => State::born(created.clone(), first),
+        other => panic!("a log begins with Created, not {other:?}"),
+    }
+}
+
+impl Case {
+    /// Appends an event as the core does.
+    pub fn record(&mut self, event: Event) {
+        let record = Record {
+            seq: self.state.seq.next(),
+            at: self.state.stamp(&event, NOON),
+            event,
+        };
+        self.state.apply(&record);
+        self.log.push(record);
+    }
+
+    pub fn limited(mut self, change: impl FnOnce(&mut Limits)) -> Case {
+        change(&mut self.limits);
+        self
+    }
+
+    /// Changes what happens when no rule speaks about a tool.
+    pub fn by_default(mut self, tool: &str, verdict: Verdict) -> Case {
+        let spec = self.tools.get_mut(tool).expect("a tool of this file");
+        spec.by_default = verdict;
+        self
+    }
+
+    pub fn decide(&self, input: Input) -> Result<Decision, Refusal> {
+        let rules = Rules {
+            tools: &self.tools,
+            limits: &self.limits,
+        };
+        decide(&self.state, input, &rules)
+    }
+
+    pub fn when(self, input: Input) -> Outcomes {
+        Outcomes {
+            result: self.decide(input),
+            case: self,
+        }
+    }
+
+    /// What follows by itself.
+    #[track_caller]
+    pub fn next(self, events: &[Event], effects: &[Effect]) -> Case {
+        self.when(Input::Advance).then(events, effects)
+    }
+
+    /// Nothing follows by itself.
+    #[track_caller]
+    pub fn rests(self) -> Case {
+        self.next(&[], &[])
+    }
+
+    /// Gives `Advance` until nothing comes of it, unlooked at.
+    pub fn settle(mut self) -> Case {
+        loop {
+            let decision = self
+                .decide(Input::Advance)
+                .expect("nobody can refuse to go on");
+            if decision.is_empty() {
+                return self;
+            }
+            for event in decision.events {
+                self.record(event);
+            }
+        }
+    }
+}
+
+/// What came of an input, before it is recorded.
+pub struct Outcomes {
+    case: Case,
+    pub result: Result<Decision, Refusal>,
+}
+
+impl Outcomes {
+    /// Exactly this came of it; it is recorded, and the case goes on from there.
+    #[track_caller]
+    pub fn then(mut self, events: &[Event], effects: &[Effect]) -> Case {
+        let expected = Decision {
+            events: events.to_vec(),
+            effects: effects.to_vec(),
+        };
+        assert_eq!(self.result, Ok(expected), "in {:?}", self.case.state.phase);
+        for event in events {
+            self.case.record(event.clone());
+        }
+        self.case
+    }
+
+    #[track_caller]
+    pub fn ignored(self) -> Case {
+        self.then(&[], &[])
+    }
+
+    #[track_caller]
+    pub fn refused(self, refusal: Refusal) -> Case {
+        assert_eq!(self.result, Err(refusal), "in {:?}", self.case.state.phase);
+        self.case
+    }
+}
+
+// Tools and calls.
+
+pub const EDIT: &str = "write_file";
+pub const SHELL: &str = "run_shell_command";
+pub const READ: &str = "read_file";
+pub const FORBIDDEN: &str = "format_disk";
+
+pub fn tools() -> HashMap<String, ToolSpec> {
+    let tool = |name: &str, kind, by_default| {
+        let spec = ToolSpec {
+            name: name.into(),
+            display_name: name.into(),
+            description: String::new(),
+            kind,
+            parameters: json!({"type": "object"}),
+            by_default,
+            output_is_markdown: false,
+            has_live_output: kind == Kind::Execute,
+        };
+        (name.to_owned(), spec)
+    };
+    HashMap::from([
+        tool(EDIT, Kind::Edit, Verdict::Ask),
+        tool(SHELL, Kind::Execute, Verdict::Ask),
+        tool(READ, Kind::Read, Verdict::Allow),
+        tool(FORBIDDEN, Kind::Other, Verdict::Deny),
+    ])
+}
+
+/// A call as the log names it.
+pub fn call(tool: &str, id: &str) -> Request {
+    Request {
+        call: format!("{tool}__{id}").into(),
+        name: tool.into(),
+        args: json!({"for": id}),
+        api_id: Some(id.into()),
+    }
+}
+
+pub fn edit() -> Request {
+    call(EDIT, "e")
+}
+
+pub fn shell() -> Request {
+    call(SHELL, "s")
+}
+
+pub fn read() -> Request {
+    call(READ, "r")
+}
+
+/// What `prepare` finds out about a call.
+pub fn plan(request: &Request) -> Plan {
+    let title = request.name.clone();
+    let (question, base) = match request.name.as_str() {
+        EDIT => (
+            Question::Edit {
+                title: title.clone(),
+                file_name: "a.txt".into(),
+                file_path: "/w/a.txt".into(),
+                diff: "-old\n+new".into(),
+                old: Some("old".into()),
+                new: "new".into(),
+            },
+            Some(Base {
+                sha256: Some("ab12".into()),
+            }),
+        ),
+        SHELL => (
+            Question::Exec {
+                title: title.clone(),
+                command: "make".into(),
+                programs: vec!["make".into()],
+                dir: None,
+            },
+            None,
+        ),
+        _ => (
+            Question::Info {
+                title: title.clone(),
+                prompt: "?".into(),
+                urls: vec![],
+            },
+            None,
+        ),
+    };
+    Plan {
+        title,
+        question,
+        base,
+        rule: Some(format!("{} a.txt", request.name)),
+    }
+}
+
+pub fn success() -> Ending {
+    Ending::Success {
+        output: "done".into(),
+        display: Display::Text {
+            text: "done".into(),
+        },
+    }
+}
+
+pub fn failure(kind: ErrorKind, message: &str) -> Ending {
+    Ending::Error {
+        error: CallError::new(kind, message),
+    }
+}
+
+pub fn refused() -> Ending {
+    Ending::Cancelled {
+        reason: "[Operation Cancelled] The user did not allow this call.".into(),
+        output: String::new(),
+    }
+}
+
+pub fn stopped() -> Ending {
+    Ending::Cancelled {
+        reason: "[Operation Cancelled] The task was canceled.".into(),
+        output: String::new(),
+    }
+}
+
+// Events.
+
+pub fn created(lifecycle: Lifecycle) -> Event {
+    Event::Created(Arc::new(Created {
+        task: "t".into(),
+        context: "c".into(),
+        parent: None,
+        lifecycle,
+        protocol: Protocol::V03,
+        profile: Profile::Coder,
+        workspace: "/w".into(),
+        model: "m".into(),
+    }))
+}
+
+pub fn message(text: &str) -> Arc<Message> {
+    let parts = if text.is_empty() {
+        vec![]
+    } else {
+        vec![Part::text(text)]
+    };
+    Arc::new(Message {
+        id: format!("id of {text}").as_str().into(),
+        role: Role::User,
+        parts,
+        metadata: None,
+        extensions: vec![],
+        references: vec![],
+    })
+}
+
+pub fn ann() -> Source {
+    Source {
+        client: "ann".into(),
+        via: "test".into(),
+    }
+}
+
+pub fn bob() -> Source {
+    Source {
+        client: "bob".into(),
+        via: "test".into(),
+    }
+}
+
+pub fn prompted(turn: u32, text: &str) -> Event {
+    Event::Prompted {
+        message: message(text),
+        by: ann(),
+        turn,
+    }
+}
+
+pub fn began(turn: u32) -> Event {
+    Event::TurnBegan { turn }
+}
+
+pub fn turn_ended(turn: u32, end: End) -> Event {
+    Event::TurnEnded { turn, end }
+}
+
+pub fn text(text: &str) -> Event {
+    Event::Text { text: text.into() }
+}
+
+pub fn answer(calls: &[Request]) -> Answer {
+    Answer {
+        parts: vec![json!({"text": "hm"})],
+        calls: calls.to_vec(),
+        finish: "STOP".into(),
+        usage: None,
+        trace: None,
+        model: None,
+        said_at: None,
+        verdict: None,
+    }
+}
+
+pub fn answered(calls: &[Request]) -> Event {
+    Event::Answered {
+        answer: Arc::new(answer(calls)),
+    }
+}
+
+pub fn concluded(verdict: Outcome) -> Event {
+    Event::Answered {
+        answer: Arc::new(Answer {
+            verdict: Some(verdict),
+            ..answer(&[])
+        }),
+    }
+}
+
+pub fn backed_off(failed: u32, broken: u32, delay_ms: u64) -> Event {
+    Event::BackedOff {
+        tries: Tries { failed, broken },
+        delay_ms,
+        reason: "no luck".into(),
+    }
+}
+
+pub fn planned(request: &Request) -> Event {
+    Event::CallPlanned {
+        call: request.call.clone(),
+        plan: Arc::new(plan(request)),
+    }
+}
+
+pub fn asked(request: &Request) -> Event {
+    let call = request.call.clone();
+    Event::CallAsked { call }
+}
+
+pub fn chosen(request: &Request, choice: Choice) -> Event {
+    Event::CallAnswered {
+        call: request.call.clone(),
+        choice,
+        by: ann(),
+        edited: None,
+    }
+}
+
+pub fn ready(request: &Request) -> Event {
+    let call = request.call.clone();
+    Event::CallReady { call }
+}
+
+pub fn started(request: &Request) -> Event {
+    let call = request.call.clone();
+    Event::CallStarted { call }
+}
+
+pub fn stale(request: &Request) -> Event {
+    let call = request.call.clone();
+    Event::CallStale { call }
+}
+
+pub fn ended(request: &Request, ending: Ending) -> Event {
+    Event::CallEnded {
+        call: request.call.clone(),
+        ending: Arc::new(ending),
+    }
+}
+
+pub fn closed(state: Final, text: &str) -> Event {
+    Event::Closed {
+        state,
+        text: Some(text.to_owned()).filter(|text| !text.is_empty()),
+    }
+}
+
+pub fn canceled() -> Event {
+    closed(Final::Canceled, "Task canceled by user request.")
+}
+
+// Effects.
+
+pub fn think(job: u64) -> Effect {
+    Effect::Think { job: Seq(job) }
+}
+
+pub fn prepare(job: u64, calls: &[Request]) -> Effect {
+    Effect::Prepare {
+        job: Seq(job),
+        calls: calls.iter().map(|request| request.call.clone()).collect(),
+    }
+}
+
+pub fn run(job: u64, request: &Request, gate: Gate) -> Effect {
+    Effect::Run {
+        job: Seq(job),
+        call: request.call.clone(),
+        gate,
+    }
+}
+
+pub fn stop(job: u64) -> Effect {
+    Effect::Stop { job: Seq(job) }
+}
+
+pub fn arm(job: u64, delay_ms: u64) -> Effect {
+    Effect::Arm {
+        job: Seq(job),
+        delay_ms,
+    }
+}
+
+// Inputs.
+
+pub fn say(text: &str) -> Input {
+    say_and_pick(text, &[])
+}
+
+/// A message that holds nothing but an answer.
+pub fn pick(request: &Request, option: &str) -> Input {
+    say_and_pick("", &[(request, option)])
+}
+
+pub fn say_and_pick(text: &str, picks: &[(&Request, &str)]) -> Input {
+    let answers = picks.iter().map(|(request, option)| Pick {
+        call: request.call.clone(),
+        option: (*option).into(),
+        edited: None,
+    });
+    Input::Say {
+        said: Said {
+            message: message(text),
+            answers: answers.collect(),
+        },
+        by: ann(),
+    }
+}
+
+/// An answer with a content of the user's own.
+pub fn pick_edited(request: &Request, option: &str, content: &str) -> Input {
+    Input::Say {
+        said: Said {
+            message: message(""),
+            answers: vec![Pick {
+                call: request.call.clone(),
+                option: option.into(),
+                edited: Some(content.into()),
+            }],
+        },
+        by: ann(),
+    }
+}
+
+pub fn note(job: u64, body: NoteBody) -> Input {
+    Input::Note {
+        job: Seq(job),
+        body,
+    }
+}
+
+/// The model's answer as its worker reports it: calls without ids of ours.
+pub fn model_answers(calls: &[Request]) -> NoteBody {
+    let mut answer = answer(calls);
+    for request in &mut answer.calls {
+        request.call = CallId::from("");
+    }
+    NoteBody::Answered(Ok(answer))
+}
+
+pub fn model_fails(kind: ModelErrorKind) -> NoteBody {
+    NoteBody::Answered(Err(ModelError {
+        kind,
+        message: "no luck".into(),
+    }))
+}
+
+pub fn prepared(calls: &[Request]) -> NoteBody {
+    NoteBody::Prepared(calls.iter().map(|request| Ok(plan(request))).collect())
+}
+
+pub fn run_ends(ending: Ending) -> NoteBody {
+    NoteBody::Ended(RunEnd::Ended(ending))
+}

@@ -1,0 +1,675 @@
+//! The small world around one task that the search explores, and the promises it holds the machine to.
+//!
+//! The world is as hostile as the real one may be and no more. A step gives one input to the machine, then `Advance` until
+//! nothing follows, then performs the effects, as the core does. After a crash nobody is left to report but late, under old
+//! ids. What was promised is kept in [`Facts`], apart from the machine's own state: a machine cannot vouch for itself.
+
+use crate::task;
+use gemini_a2a::base::id::{CallId, Seq};
+use gemini_a2a::limits::Limits;
+use gemini_a2a::task::decide::{Decision, Effect, Gate, Input, Refusal, Rules, job};
+use gemini_a2a::task::event::{Event, Request};
+use gemini_a2a::task::job::{ModelErrorKind, NoteBody, Pick, RunEnd, Said};
+use gemini_a2a::task::record::Record;
+use gemini_a2a::task::spec::{Choice, Ending, ToolSpec};
+use gemini_a2a::task::state::{Item, Phase, Stage, State, TaskState};
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem::discriminant;
+
+pub type Machine = fn(&State, Input, &Rules<'_>) -> Result<Decision, Refusal>;
+
+#[derive(Clone, Copy, Debug)]
+pub enum Act {
+    Prompt,
+    Pick {
+        who: usize,
+        call: usize,
+        choice: Choice,
+    },
+    Cancel,
+    Due(Seq),
+    Report(Seq, Tale),
+    Crash,
+}
+
+impl fmt::Display for Act {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Act::Prompt => f.write_str("prompt"),
+            Act::Pick { who, call, choice } => {
+                let (who, call) = (["ann", "bob"][*who], ["edit", "command"][*call]);
+                write!(f, "{who} says {} to the {call}", choice.word())
+            }
+            Act::Cancel => f.write_str("cancel"),
+            Act::Due(job) => write!(f, "timer {job} is due"),
+            Act::Report(job, tale) => write!(f, "job {job} reports {tale:?}"),
+            Act::Crash => f.write_str("crash"),
+        }
+    }
+}
+
+/// What a worker reports.
+#[derive(Clone, Copy, Debug)]
+pub enum Tale {
+    Text,
+    Answer,
+    Busy,
+    Broken,
+    Prepared,
+    Ran,
+    Stale,
+    Died,
+}
+
+/// How often the world may still be unkind.
+#[derive(Clone, Copy, Debug, Hash)]
+pub struct Budget {
+    pub prompts: u8,
+    pub cancels: u8,
+    pub crashes: u8,
+    pub stales: u8,
+    pub faults: u8,
+}
+
+#[derive(Clone)]
+pub struct World {
+    pub state: State,
+    pub workers: Vec<Worker>,
+    pub timers: Vec<Seq>,
+    pub facts: Facts,
+    pub budget: Budget,
+}
+
+#[derive(Clone)]
+pub struct Worker {
+    pub job: Seq,
+    pub chore: Chore,
+    /// Stopped, or left over from before a crash: it may report, and nothing may come of it.
+    pub late: bool,
+}
+
+#[derive(Clone, Debug, Hash)]
+pub enum Chore {
+    /// The first request of the first turn is answered with the two calls, every other one with words.
+    Think {
+        calls: bool,
+    },
+    Prepare(Vec<CallId>),
+    Run(CallId),
+}
+
+/// What the log and the world have seen so far of each call, kept apart from the machine's own state.
+#[derive(Clone, Debug, Default, Hash)]
+pub struct Facts {
+    pub calls: [CallFacts; 2],
+    pub closed: bool,
+}
+
+#[derive(Clone, Debug, Default, Hash)]
+pub struct CallFacts {
+    pub asks: u8,
+    pub answers: u8,
+    /// A yes that was not used up by a start yet.
+    pub granted: bool,
+    pub starts: u8,
+    pub runs: u8,
+    pub ended: bool,
+    /// Up to which question each of the two people has answered.
+    pub picked: [u8; 2],
+}
+
+fn calls() -> [Request; 2] {
+    [task::edit(), task::shell()]
+}
+
+fn index(call: &CallId) -> usize {
+    match call.as_str() {
+        "write_file__e" => 0,
+        "run_shell_command__s" => 1,
+        other => panic!("the model of this world does not call {other}"),
+    }
+}
+
+/// Fixed surroundings.
+pub struct Scene {
+    pub machine: Machine,
+    pub tools: HashMap<String, ToolSpec>,
+    pub limits: Limits,
+}
+
+impl Scene {
+    fn ask(&self, state: &State, input: Input) -> Result<Decision, Refusal> {
+        let rules = Rules {
+            tools: &self.tools,
+            limits: &self.limits,
+        };
+        (self.machine)(state, input, &rules)
+    }
+}
+
+impl World {
+    /// Everything that may happen next.
+    pub fn acts(&self) -> Vec<Act> {
+        let mut acts = Vec::new();
+        if self.budget.crashes > 0 && !self.facts.closed {
+            acts.push(Act::Crash);
+        }
+        if self.budget.prompts > 0 && !self.facts.closed {
+            acts.push(Act::Prompt);
+        }
+        for (call, facts) in self.facts.calls.iter().enumerate() {
+            for who in 0..2 {
+                if facts.picked[who] < facts.asks {
+                    for choice in [Choice::ProceedOnce, Choice::Cancel] {
+                        acts.push(Act::Pick { who, call, choice });
+                    }
+                }
+            }
+        }
+        if self.budget.cancels > 0 {
+            acts.push(Act::Cancel);
+        }
+        acts.extend(self.timers.iter().copied().map(Act::Due));
+        for worker in &self.workers {
+            let tales = self.tales(worker);
+            acts.extend(tales.into_iter().map(|tale| Act::Report(worker.job, tale)));
+        }
+        acts
+    }
+
+    fn tales(&self, worker: &Worker) -> Vec<Tale> {
+        let usual = match worker.chore {
+            Chore::Think { .. } => Tale::Answer,
+            Chore::Prepare(_) => Tale::Prepared,
+            Chore::Run(_) => Tale::Ran,
+        };
+        let mut tales = vec![usual];
+        if worker.late {
+            return tales;
+        }
+        if self.budget.faults > 0 {
+            match worker.chore {
+                Chore::Think { .. } => {
+                    tales.extend([Tale::Busy, Tale::Broken, Tale::Died]);
+                    if self.state.utterance.since.is_none() {
+                        tales.push(Tale::Text);
+                    }
+                }
+                Chore::Prepare(_) | Chore::Run(_) => tales.push(Tale::Died),
+            }
+        }
+        let edits = matches!(&worker.chore, Chore::Run(call) if index(call) == 0);
+        if edits && self.budget.stales > 0 {
+            tales.push(Tale::Stale);
+        }
+        tales
+    }
+
+    /// The input an act gives to the machine; what it costs the world is paid here.
+    pub fn input(&mut self, act: Act) -> Input {
+        match act {
+            Act::Prompt => {
+                self.budget.prompts -= 1;
+                task::say("and then?")
+            }
+            Act::Pick { who, call, choice } => {
+                let facts = &mut self.facts.calls[call];
+                facts.picked[who] = facts.asks;
+                Input::Say {
+                    said: Said {
+                        message: task::message(""),
+                        answers: vec![Pick {
+                            call: calls()[call].call.clone(),
+                            option: choice.word().into(),
+                            edited: None,
+                        }],
+                    },
+                    by: [task::ann(), task::bob()][who].clone(),
+                }
+            }
+            Act::Cancel => {
+                self.budget.cancels -= 1;
+                Input::Cancel
+            }
+            Act::Due(job) => {
+                self.timers.retain(|timer| *timer != job);
+                Input::Due { job }
+            }
+            Act::Report(job, tale) => {
+                let body = self.report(job, tale);
+                Input::Note { job, body }
+            }
+            Act::Crash => {
+                self.die();
+                Input::Restored
+            }
+        }
+    }
+
+    fn report(&mut self, job: Seq, tale: Tale) -> NoteBody {
+        let at = self.workers.iter().position(|worker| worker.job == job);
+        let at = at.expect("only workers report");
+        let chore = self.workers[at].chore.clone();
+        let body = match (tale, chore) {
+            (Tale::Text, _) => NoteBody::Text("Let me see".into()),
+            (Tale::Answer, Chore::Think { calls: true }) => task::model_answers(&calls()),
+            (Tale::Answer, _) => task::model_answers(&[]),
+            (Tale::Busy, _) => task::model_fails(ModelErrorKind::Busy { after_ms: None }),
+            (Tale::Broken, _) => task::model_fails(ModelErrorKind::BadStream),
+            (Tale::Prepared, Chore::Prepare(ids)) => {
+                let plans = ids.iter().map(|id| Ok(task::plan(&calls()[index(id)])));
+                NoteBody::Prepared(plans.collect())
+            }
+            (Tale::Prepared, _) => unreachable!("only a prepare job prepares"),
+            (Tale::Ran, _) => task::run_ends(task::success()),
+            (Tale::Stale, _) => {
+                self.budget.stales -= 1;
+                NoteBody::Ended(RunEnd::Stale)
+            }
+            (Tale::Died, _) => NoteBody::Died("killed".into()),
+        };
+        if matches!(tale, Tale::Busy | Tale::Broken | Tale::Died) {
+            self.budget.faults -= 1;
+        }
+        if body.is_last() {
+            self.workers.remove(at);
+        }
+        body
+    }
+
+    /// The server dies: what it ran may go on for a while, but its timers are gone.
+    pub fn die(&mut self) {
+        self.budget.crashes -= 1;
+        self.timers.clear();
+        for worker in &mut self.workers {
+            worker.late = true;
+        }
+    }
+
+    /// One input, what follows from it, and then its effects.
+    pub fn take(&mut self, input: Input, scene: &Scene) -> Result<Vec<Record>, String> {
+        let mut records = Vec::new();
+        let expected = self.refusal(&input);
+        let mut decision = match scene.ask(&self.state, input) {
+            Ok(decision) => decision,
+            Err(refusal) if Some(&refusal) == expected.as_ref() => return Ok(records),
+            Err(refusal) => return Err(format!("{refusal:?} was said without a reason")),
+        };
+        let mut effects = Vec::new();
+        loop {
+            for event in decision.events {
+                records.push(self.record(event)?);
+            }
+            effects.extend(decision.effects);
+            decision = match scene.ask(&self.state, Input::Advance) {
+                Ok(decision) => decision,
+                Err(refusal) => return Err(format!("Advance was refused: {refusal:?}")),
+            };
+            if decision.is_empty() {
+                break;
+            }
+            if records.len() > 100 {
+                return Err("Advance does not come to an end".into());
+            }
+        }
+        if let Some(refusal) = expected {
+            return Err(format!("{refusal:?} was not said"));
+        }
+        for effect in effects {
+            self.perform(&effect, &scene.limits)?;
+        }
+        self.check_settled()?;
+        Ok(records)
+    }
+
+    /// What a client must be told instead of being heard: the first answer wins, and nothing comes after the end.
+    fn refusal(&self, input: &Input) -> Option<Refusal> {
+        match input {
+            Input::Say { .. } | Input::Cancel if self.facts.closed => Some(Refusal::Over),
+            Input::Say { said, .. } => {
+                let call = &said.answers.first()?.call;
+                let facts = &self.facts.calls[index(call)];
+                let open = facts.asks > facts.answers && !facts.ended;
+                (!open).then(|| Refusal::NotPending(call.clone()))
+            }
+            Input::Cancel
+            | Input::Fail(_)
+            | Input::Note { .. }
+            | Input::Due { .. }
+            | Input::Restored
+            | Input::Advance => None,
+        }
+    }
+
+    fn record(&mut self, event: Event) -> Result<Record, String> {
+        let record = Record {
+            seq: self.state.seq.next(),
+            at: self.state.stamp(&event, task::NOON),
+            event,
+        };
+        self.admit(&record)?;
+        Ok(record)
+    }
+
+    pub fn admit(&mut self, record: &Record) -> Result<(), String> {
+        self.facts.see(&record.event, &self.state)?;
+        let before = self.state.status.clone();
+        self.state.apply(record);
+        let after = &self.state.status;
+        if before.state != after.state && !before.state.may_become(after.state) {
+            return Err(format!("{:?} became {:?}", before.state, after.state));
+        }
+        if before != *after && (after.seq != record.seq || after.at <= before.at) {
+            return Err(format!("{after:?} does not follow {before:?}"));
+        }
+        if self.state.seq != record.seq {
+            return Err(format!("{} follows {}", self.state.seq, record.seq));
+        }
+        self.check_history()
+    }
+
+    fn perform(&mut self, effect: &Effect, limits: &Limits) -> Result<(), String> {
+        let chore = match effect {
+            Effect::Think { .. } => Chore::Think {
+                calls: self.state.turn == 1 && self.state.round == 0,
+            },
+            Effect::Prepare { calls, .. } => Chore::Prepare(calls.clone()),
+            Effect::Run { call, gate, .. } => {
+                let facts = &mut self.facts.calls[index(call)];
+                facts.runs += 1;
+                if facts.runs > facts.starts {
+                    return Err(format!("{call} runs without a start in the log"));
+                }
+                if *gate != Gate::Synced {
+                    return Err(format!(
+                        "{call} changes things and does not wait for the disk"
+                    ));
+                }
+                Chore::Run(call.clone())
+            }
+            Effect::Stop { job } => {
+                let awaited = |worker: &&mut Worker| worker.job == *job && !worker.late;
+                let worker = self.workers.iter_mut().find(awaited);
+                let worker = worker.ok_or_else(|| format!("job {job} is stopped in vain"))?;
+                worker.late = true;
+                return Ok(());
+            }
+            Effect::Arm { job, .. } => {
+                self.timers.push(*job);
+                return Ok(());
+            }
+        };
+        let job = job(&self.state, effect, limits).ok_or("an effect without a job")?;
+        self.workers.push(Worker {
+            job: job.id.at,
+            chore,
+            late: false,
+        });
+        Ok(())
+    }
+
+    /// The whole history is one the model accepts: every call of an answer answered right after it, once, in order.
+    fn check_history(&self) -> Result<(), String> {
+        let mut open: Option<Vec<&CallId>> = None;
+        for item in &self.state.history {
+            match (item.as_ref(), open.take()) {
+                (Item::Results(results), Some(ids)) => {
+                    let got: Vec<&CallId> = results.iter().map(|r| &r.request.call).collect();
+                    if got != ids {
+                        return Err(format!("{got:?} are the results of {ids:?}"));
+                    }
+                }
+                (_, Some(ids)) => return Err(format!("{ids:?} are without results")),
+                (Item::Results(_), None) => return Err("results of nothing".into()),
+                (Item::Answered(answer), None) if !answer.calls.is_empty() => {
+                    open = Some(answer.calls.iter().map(|request| &request.call).collect());
+                }
+                (Item::Said(_) | Item::Dropped(_) | Item::Answered(_), None) => {}
+            }
+        }
+        let current: Vec<&CallId> = self.state.calls.iter().map(|call| call.id()).collect();
+        if open.unwrap_or_default() != current {
+            return Err(format!("{current:?} are not the calls of the last answer"));
+        }
+        Ok(())
+    }
+
+    /// Nothing is forgotten and nothing is left over: whatever the task waits for will come, or is somebody's to say.
+    fn check_settled(&self) -> Result<(), String> {
+        let state = &self.state;
+        let mut awaited = Vec::new();
+        match state.phase {
+            Phase::Idle if !state.queue.is_empty() => return Err("a prompt is left lying".into()),
+            Phase::Idle | Phase::Tools | Phase::Closed => {}
+            Phase::Backoff { job, .. } if !self.timers.contains(&job) => {
+                return Err("waits for a timer that is not armed".into());
+            }
+            Phase::Backoff { .. } => {}
+            Phase::Thinking { job } | Phase::Preparing { job } => awaited.push(job),
+        }
+        for call in &state.calls {
+            match call.stage {
+                Stage::Running { job } | Stage::Replanning { job } => awaited.push(job),
+                Stage::Named if matches!(state.phase, Phase::Preparing { .. }) => {}
+                Stage::Ready if state.suspended => {}
+                Stage::Asked | Stage::Ended => {}
+                Stage::Named | Stage::Planned | Stage::Answered | Stage::Ready => {
+                    return Err(format!("{} is stuck as {:?}", call.id(), call.stage));
+                }
+            }
+        }
+        if state.phase == Phase::Tools && state.calls.iter().all(|call| call.is_over()) {
+            return Err("all calls have ended and nothing follows".into());
+        }
+        let mut running: Vec<Seq> = Vec::new();
+        running.extend(self.workers.iter().filter(|w| !w.late).map(|w| w.job));
+        running.sort();
+        awaited.sort();
+        if running != awaited {
+            return Err(format!("jobs {running:?} run, {awaited:?} are waited for"));
+        }
+        self.check_status()?;
+        if state.paused != (state.waits_for_answers() && !state.suspended) {
+            return Err(format!("paused is {}", state.paused));
+        }
+        Ok(())
+    }
+}
+
+impl World {
+    /// The status that was announced last is the one that is true.
+    fn check_status(&self) -> Result<(), String> {
+        let state = &self.state;
+        let expected: &[TaskState] = match state.phase {
+            Phase::Closed => &[TaskState::Canceled, TaskState::Failed, TaskState::Completed],
+            Phase::Idle => &[TaskState::InputRequired],
+            Phase::Tools if state.suspended || state.waits_for_answers() => {
+                &[TaskState::InputRequired]
+            }
+            Phase::Tools
+            | Phase::Thinking { .. }
+            | Phase::Preparing { .. }
+            | Phase::Backoff { .. } => &[TaskState::Working],
+        };
+        if !expected.contains(&state.status.state) {
+            let (status, phase) = (state.status.state, &state.phase);
+            return Err(format!("{status:?} was announced in {phase:?}"));
+        }
+        Ok(())
+    }
+}
+
+impl Facts {
+    /// Holds the next event against what came before it.
+    fn see(&mut self, event: &Event, state: &State) -> Result<(), String> {
+        if self.closed {
+            return Err(format!("{event:?} came after the end"));
+        }
+        match event {
+            Event::Closed { .. } => self.closed = true,
+            Event::Paused if !state.waits_for_answers() || state.paused => {
+                return Err("a pause was announced and there was none".into());
+            }
+            Event::CallAsked { call } => {
+                let facts = self.of(call)?;
+                if facts.asks != facts.answers {
+                    return Err(format!("{call} was asked twice at once"));
+                }
+                facts.asks += 1;
+            }
+            Event::CallAnswered { call, choice, .. } => {
+                let facts = self.of(call)?;
+                if facts.answers == facts.asks {
+                    return Err(format!("{call} was answered twice"));
+                }
+                facts.answers += 1;
+                facts.granted = *choice != Choice::Cancel;
+            }
+            Event::CallReady { call } if !self.of(call)?.granted => {
+                return Err(format!("{call} is ready and nobody allowed it"));
+            }
+            Event::CallStarted { call } => {
+                let facts = self.of(call)?;
+                if !std::mem::take(&mut facts.granted) {
+                    return Err(format!("{call} started and nobody allowed it"));
+                }
+                facts.starts += 1;
+                if state.suspended {
+                    return Err(format!("{call} started in a suspended turn"));
+                }
+            }
+            Event::CallEnded { call, .. } => self.of(call)?.ended = true,
+            Event::CallPlanned { call, .. }
+            | Event::CallReady { call }
+            | Event::CallOutput { call, .. }
+            | Event::CallStale { call } => drop(self.of(call)?),
+            Event::Paused
+            | Event::Created(_)
+            | Event::Prompted { .. }
+            | Event::TurnBegan { .. }
+            | Event::Traced { .. }
+            | Event::Thought { .. }
+            | Event::Text { .. }
+            | Event::Cited { .. }
+            | Event::Retracted { .. }
+            | Event::BackedOff { .. }
+            | Event::Retried
+            | Event::Answered { .. }
+            | Event::ResultsSent
+            | Event::Produced { .. }
+            | Event::TurnEnded { .. }
+            | Event::Interrupted { .. }
+            | Event::Resumed => {}
+        }
+        Ok(())
+    }
+
+    fn of(&mut self, call: &CallId) -> Result<&mut CallFacts, String> {
+        let facts = &mut self.calls[index(call)];
+        if facts.ended {
+            return Err(format!("something happened to {call} after it had ended"));
+        }
+        Ok(facts)
+    }
+}
+
+impl World {
+    /// Equal for worlds with the same future: times and absolute positions are left out, and so is which of the two
+    /// people is which.
+    pub fn digest(&self) -> u64 {
+        let jobs = self.jobs();
+        let rank = |job: Seq| jobs.binary_search(&job).ok();
+        let mut out = DefaultHasher::new();
+        self.hash_state(&mut out, &rank);
+        for Worker { job, chore, late } in &self.workers {
+            (rank(*job), chore, late).hash(&mut out);
+        }
+        for timer in &self.timers {
+            rank(*timer).hash(&mut out);
+        }
+        let mut facts = self.facts.clone();
+        let of = |who: usize| facts.calls.each_ref().map(|call| call.picked[who]);
+        if of(0) > of(1) {
+            for call in &mut facts.calls {
+                call.picked.swap(0, 1);
+            }
+        }
+        (facts, self.budget).hash(&mut out);
+        out.finish()
+    }
+
+    /// Every job that is named anywhere, in order: its rank stands for it.
+    fn jobs(&self) -> Vec<Seq> {
+        let mut jobs: Vec<Seq> = self.timers.clone();
+        jobs.extend(self.workers.iter().map(|worker| worker.job));
+        jobs.extend(phase_job(&self.state.phase));
+        let of_calls = self.state.calls.iter().map(|call| stage_job(call.stage));
+        jobs.extend(of_calls.flatten());
+        jobs.sort();
+        jobs.dedup();
+        jobs
+    }
+
+    fn hash_state(&self, out: &mut DefaultHasher, rank: &dyn Fn(Seq) -> Option<usize>) {
+        let state = &self.state;
+        discriminant(&state.phase).hash(out);
+        phase_job(&state.phase).map(rank).hash(out);
+        (state.status.state, state.told).hash(out);
+        (&state.status.text, &state.error).hash(out);
+        (state.turn, state.round, state.paused, state.suspended).hash(out);
+        (state.tries.failed, state.tries.broken).hash(out);
+        state.utterance.since.is_some().hash(out);
+        for queued in &state.queue {
+            queued.turn.hash(out);
+        }
+        for call in &state.calls {
+            discriminant(&call.stage).hash(out);
+            stage_job(call.stage).map(rank).hash(out);
+            (call.choice.map(Choice::word), call.stale).hash(out);
+            call.ending.as_deref().map(word).hash(out);
+        }
+        for item in &state.history {
+            discriminant(&**item).hash(out);
+            match &**item {
+                Item::Said(message) | Item::Dropped(message) => message.id.hash(out),
+                Item::Answered(answer) => answer.calls.len().hash(out),
+                Item::Results(results) => {
+                    let endings = results.iter().map(|result| word(&result.ending));
+                    endings.for_each(|ending| ending.hash(out));
+                }
+            }
+        }
+    }
+}
+
+fn phase_job(phase: &Phase) -> Option<Seq> {
+    match phase {
+        Phase::Thinking { job } | Phase::Preparing { job } | Phase::Backoff { job, .. } => {
+            Some(*job)
+        }
+        Phase::Idle | Phase::Tools | Phase::Closed => None,
+    }
+}
+
+fn stage_job(stage: Stage) -> Option<Seq> {
+    match stage {
+        Stage::Running { job } | Stage::Replanning { job } => Some(job),
+        Stage::Named
+        | Stage::Planned
+        | Stage::Asked
+        | Stage::Answered
+        | Stage::Ready
+        | Stage::Ended => None,
+    }
+}
+
+/// What distinguishes one ending from another for whatever comes after.
+fn word(ending: &Ending) -> &str {
+    match ending {
+        Ending::Success { .. } => "success",
+        Ending::Error { error } => &error.message,
+        Ending::Cancelled { reason, .. } => reason,
+    }
+}

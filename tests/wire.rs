@@ -1,0 +1,536 @@
+//! The wire against a corpus: every request gives the same verdicts however the network cuts it, nothing a mutation makes of it
+//! panics or outgrows the limits, and each limit holds at its last allowed byte and breaks at the next.
+
+use gemini_a2a::base::buf::Buf;
+use gemini_a2a::base::http::{Method, Request, Version};
+use gemini_a2a::base::id::Seq;
+use gemini_a2a::limits::Limits;
+use gemini_a2a::wire::http1::{Reader, Reject, Stage, Step};
+use gemini_a2a::wire::sse::{self, Decoder, Finish, TooLarge};
+use std::fmt::Write;
+
+const CORPUS: [(&str, &str); 7] = [
+    ("request-line", include_str!("corpus/http/request-line.txt")),
+    ("target", include_str!("corpus/http/target.txt")),
+    ("fields", include_str!("corpus/http/fields.txt")),
+    ("host", include_str!("corpus/http/host.txt")),
+    ("length", include_str!("corpus/http/length.txt")),
+    ("chunked", include_str!("corpus/http/chunked.txt")),
+    ("connection", include_str!("corpus/http/connection.txt")),
+];
+
+/// Small, so that the corpus can reach them.
+fn limits() -> Limits {
+    Limits {
+        head_bytes: 512,
+        head_fields: 12,
+        blank_lines: 2,
+        chunk_line_bytes: 48,
+        body_bytes: 64,
+        ..Limits::default()
+    }
+}
+
+struct Case {
+    name: String,
+    bytes: Vec<u8>,
+    verdicts: Vec<String>,
+}
+
+fn corpus() -> Vec<Case> {
+    let mut cases: Vec<Case> = Vec::new();
+    for (theme, text) in CORPUS {
+        for line in text.lines().filter(|line| !line.is_empty()) {
+            let (mark, rest) = line.split_once(' ').expect("a mark, a blank, a text");
+            if mark == "##" {
+                cases.push(Case {
+                    name: format!("{theme}: {rest}"),
+                    bytes: Vec::new(),
+                    verdicts: Vec::new(),
+                });
+                continue;
+            }
+            let case = cases.last_mut().expect("a file begins with a name");
+            match mark {
+                "<" => case.bytes.extend(unescape(rest)),
+                ">" => case.verdicts.push(rest.to_owned()),
+                _ => panic!("{}: what is {line:?}?", case.name),
+            }
+        }
+    }
+    cases
+}
+
+fn unescape(text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'\\' {
+            out.push(byte);
+            continue;
+        }
+        out.push(match rest.next() {
+            Some(b'r') => b'\r',
+            Some(b'n') => b'\n',
+            Some(b't') => b'\t',
+            Some(byte @ (b'"' | b'\\')) => byte,
+            Some(b'x') => {
+                let digits = [rest.next(), rest.next()].map(|digit| digit.expect("two digits"));
+                let digits = str::from_utf8(&digits).expect("digits");
+                u8::from_str_radix(digits, 16).expect("hexadecimal digits")
+            }
+            other => panic!("an escape nobody knows, {other:?}, in {text}"),
+        });
+    }
+    out
+}
+
+/// A connection: what arrived, and what its reader made of it.
+struct Client {
+    limits: Limits,
+    reader: Reader,
+    rx: Buf,
+    verdicts: Vec<String>,
+    refused: Option<Reject>,
+}
+
+impl Client {
+    fn new(limits: Limits) -> Client {
+        Client {
+            limits,
+            reader: Reader::new(),
+            rx: Buf::default(),
+            verdicts: Vec::new(),
+            refused: None,
+        }
+    }
+
+    fn receive(&mut self, bytes: &[u8]) {
+        self.rx.push(bytes);
+        if let Some(reject) = self.refused {
+            assert_eq!(self.reader.read(&mut self.rx, &self.limits), Err(reject));
+            return;
+        }
+        loop {
+            match self.reader.read(&mut self.rx, &self.limits) {
+                Ok(Step::More) => {
+                    // What the reader leaves in the queue is a head, a line or trailers it has not seen the end of.
+                    assert!(self.rx.len() <= self.limits.head_bytes, "too much is kept");
+                    return;
+                }
+                Ok(Step::Continue) => {
+                    assert_eq!(self.reader.stage(), Stage::Body);
+                    self.verdicts.push("continue".to_owned());
+                }
+                Ok(Step::Request(request)) => {
+                    assert_eq!(self.reader.stage(), Stage::Head);
+                    assert!(request.body.capacity() <= self.limits.body_bytes);
+                    assert!(request.headers.iter().count() <= self.limits.head_fields);
+                    assert!(request.query.len() <= self.limits.head_fields);
+                    self.verdicts.push(notation(&request));
+                }
+                Err(reject) => {
+                    self.refused = Some(reject);
+                    self.verdicts
+                        .push(format!("{} {}", reject.status, reject.message));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn notation(request: &Request) -> String {
+    let mut out = match request.method {
+        Method::Get => "GET",
+        Method::Head => "HEAD",
+        Method::Post => "POST",
+        Method::Put => "PUT",
+        Method::Delete => "DELETE",
+        Method::Options => "OPTIONS",
+        Method::Patch => "PATCH",
+        Method::Other => "OTHER",
+    }
+    .to_owned();
+    write!(out, " {}", request.path).unwrap();
+    for (name, value) in &request.query {
+        write!(out, " ?{name}={value}").unwrap();
+    }
+    out.push_str(match request.version {
+        Version::Http10 => " 1.0",
+        Version::Http11 => " 1.1",
+    });
+    out.push_str(if request.keep_alive {
+        " keep"
+    } else {
+        " close"
+    });
+    for (name, value) in request.headers.iter() {
+        write!(out, " {name}={}", value.escape_debug()).unwrap();
+    }
+    if !request.body.is_empty() {
+        write!(out, " \"{}\"", request.body.escape_ascii()).unwrap();
+    }
+    out
+}
+
+fn verdicts<'a>(limits: &Limits, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
+    let mut client = Client::new(limits.clone());
+    for piece in pieces {
+        client.receive(piece);
+    }
+    client.verdicts
+}
+
+/// The same numbers for the same seed, on every machine.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % n as u64) as usize
+    }
+
+    /// Cuts the bytes into pieces of up to `longest`.
+    fn cut<'a>(&mut self, mut bytes: &'a [u8], longest: usize) -> Vec<&'a [u8]> {
+        let mut pieces = Vec::new();
+        while !bytes.is_empty() {
+            let (piece, rest) = bytes.split_at(1 + self.below(longest.min(bytes.len())));
+            pieces.push(piece);
+            bytes = rest;
+        }
+        pieces
+    }
+}
+
+#[test]
+fn the_corpus_gives_its_verdicts() {
+    let cases = corpus();
+    assert!(cases.len() >= 200, "only {} cases were read", cases.len());
+    for case in cases {
+        let found = verdicts(&limits(), [&case.bytes[..]]);
+        assert_eq!(found, case.verdicts, "{}", case.name);
+    }
+}
+
+#[test]
+fn the_network_may_cut_anywhere() {
+    let limits = limits();
+    for (n, case) in corpus().into_iter().enumerate() {
+        let bytes = &case.bytes[..];
+        let expect = |how: &str, found: Vec<String>| {
+            assert_eq!(found, case.verdicts, "{}, {how}", case.name);
+        };
+        expect("byte by byte", verdicts(&limits, bytes.chunks(1)));
+        for at in 0..=bytes.len() {
+            let (front, back) = bytes.split_at(at);
+            expect(&format!("cut at {at}"), verdicts(&limits, [front, back]));
+        }
+        for seed in 1..=20 {
+            let pieces = Dice(seed * 1000 + n as u64).cut(bytes, 16);
+            expect(&format!("cut by seed {seed}"), verdicts(&limits, pieces));
+        }
+    }
+}
+
+#[test]
+fn mutations_of_the_corpus_are_judged_alike_however_they_arrive() {
+    const MUTATIONS: u64 = 25_000;
+    let limits = limits();
+    let cases = corpus();
+    let mut refused = 0;
+    for seed in 1..=MUTATIONS {
+        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let bytes = mutate(&cases, &mut dice);
+        let mut whole = Client::new(limits.clone());
+        whole.receive(&bytes);
+        let pieces = dice.cut(&bytes, 24);
+        assert_eq!(
+            verdicts(&limits, pieces),
+            whole.verdicts,
+            "seed {seed}: {}",
+            bytes.escape_ascii()
+        );
+        refused += u64::from(whole.refused.is_some());
+    }
+    // Neither a test of the refusals only, nor one that refuses nothing.
+    assert!(refused > MUTATIONS / 4, "{refused} refused");
+    assert!(refused < MUTATIONS * 3 / 4, "{refused} refused");
+}
+
+/// One or two cases of the corpus with a few changes of the kind that confuse parsers.
+fn mutate(cases: &[Case], dice: &mut Dice) -> Vec<u8> {
+    const SPICE: [&[u8]; 14] = [
+        b"\r",
+        b"\n",
+        b"\r\n",
+        b"\r\n\r\n",
+        b" ",
+        b"\t",
+        b":",
+        b"0",
+        b"%",
+        b";",
+        b"\0",
+        b"\xff",
+        b"Content-Length: 3\r\n",
+        b"Transfer-Encoding: chunked\r\n",
+    ];
+    let good = |case: &&Case| !case.verdicts.iter().any(|v| v.starts_with(['4', '5']));
+    let good: Vec<&Case> = cases.iter().filter(good).collect();
+    let mut bytes = good[dice.below(good.len())].bytes.clone();
+    if dice.below(4) == 0 {
+        bytes.extend(&cases[dice.below(cases.len())].bytes);
+    }
+    for _ in 0..dice.below(4) {
+        let at = dice.below(bytes.len() + 1);
+        let until = (at + dice.below(8)).min(bytes.len());
+        match dice.below(5) {
+            0 => drop(bytes.drain(at..until)),
+            1 => {
+                let spice = SPICE[dice.below(SPICE.len())];
+                bytes.splice(at..at, spice.iter().copied());
+            }
+            2 => {
+                let again = bytes[at..until].to_vec();
+                bytes.splice(at..at, again);
+            }
+            3 => bytes[at..until].reverse(),
+            _ => {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte ^= 1 << dice.below(8);
+                }
+            }
+        }
+    }
+    bytes
+}
+
+/// Whole and byte by byte, which must agree.
+fn both_ways(bytes: &[u8]) -> Vec<String> {
+    let whole = verdicts(&limits(), [bytes]);
+    assert_eq!(verdicts(&limits(), bytes.chunks(1)), whole);
+    whole
+}
+
+fn padded(before: &str, after: &str, len: usize) -> Vec<u8> {
+    let fill = "x".repeat(len - before.len() - after.len());
+    format!("{before}{fill}{after}").into_bytes()
+}
+
+#[test]
+fn a_head_may_have_so_many_bytes() {
+    let head = |len| padded("GET / HTTP/1.1\r\nHost: a\r\nX: ", "\r\n\r\n", len);
+    let fill = "x".repeat(512 - head(32).len());
+    assert_eq!(
+        both_ways(&head(512)),
+        [format!("GET / 1.1 keep host=a x={fill}")]
+    );
+    let too_large = ["431 the header fields are larger than this server takes"];
+    assert_eq!(both_ways(&head(513)), too_large);
+    // One that never ends is refused as soon as it cannot end in time.
+    assert_eq!(both_ways(&[b'x'; 512]), [""; 0]);
+    assert_eq!(both_ways(&[b'x'; 513]), too_large);
+}
+
+#[test]
+fn trailers_may_have_as_many_bytes_as_a_head() {
+    const HEAD: &str = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
+    let request = |len| [HEAD.as_bytes(), &padded("X: ", "\r\n\r\n", len)].concat();
+    assert_eq!(
+        both_ways(&request(512)),
+        ["POST / 1.1 keep host=a transfer-encoding=chunked"]
+    );
+    assert_eq!(
+        both_ways(&request(513)),
+        ["431 the header fields are larger than this server takes"]
+    );
+}
+
+#[test]
+fn the_line_of_a_chunk_may_have_so_many_bytes() {
+    const HEAD: &str = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let request = |len| {
+        [
+            HEAD.as_bytes(),
+            &padded("2;", "\r\n", len),
+            b"hi\r\n0\r\n\r\n",
+        ]
+        .concat()
+    };
+    assert_eq!(
+        both_ways(&request(48)),
+        ["POST / 1.1 keep host=a transfer-encoding=chunked \"hi\""]
+    );
+    assert_eq!(
+        both_ways(&request(49)),
+        ["400 the line of a chunk is too long"]
+    );
+}
+
+#[test]
+fn a_large_body_leaves_the_queue_as_it_comes() {
+    let limits = Limits::default();
+    let mut client = Client::new(limits.clone());
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+        limits.body_bytes
+    );
+    client.receive(head.as_bytes());
+    assert_eq!(client.reader.stage(), Stage::Body);
+    let piece = vec![b'x'; limits.turn_bytes];
+    for _ in 0..limits.body_bytes / piece.len() {
+        client.receive(&piece);
+        assert!(client.rx.is_empty());
+    }
+    assert_eq!(client.reader.stage(), Stage::Head);
+    assert_eq!(client.verdicts.len(), 1);
+    assert!(client.verdicts[0].len() > limits.body_bytes);
+}
+
+#[test]
+fn the_default_limits_hold_for_bodies() {
+    let limits = Limits::default();
+    for (length, verdict) in [
+        (limits.body_bytes, None),
+        (
+            limits.body_bytes + 1,
+            Some("413 the body is larger than this server takes".to_owned()),
+        ),
+    ] {
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+        assert_eq!(
+            verdicts(&limits, [head.as_bytes()]),
+            Vec::from_iter(verdict)
+        );
+    }
+}
+
+type Events = (Vec<Result<Vec<u8>, TooLarge>>, Finish);
+
+fn decode<'a>(cap: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Events {
+    let mut decoder = Decoder::new(cap);
+    let mut events = Vec::new();
+    for piece in pieces {
+        decoder.feed(piece);
+        events.extend(decoder.by_ref());
+    }
+    (events, decoder.finish())
+}
+
+#[test]
+fn event_streams_may_be_cut_anywhere() {
+    const WORDS: [&str; 16] = [
+        "data: ",
+        "data:",
+        "data",
+        "da",
+        "event: x",
+        ": comment",
+        "id",
+        "{\"a\":1}",
+        "\n",
+        "\n",
+        "\r",
+        "\r\n",
+        "\n\n",
+        "\u{feff}",
+        " ",
+        "é",
+    ];
+    for seed in 1..=3000 {
+        let mut dice = Dice(seed * 0x9e37_79b9);
+        let text: String = (0..dice.below(24))
+            .map(|_| WORDS[dice.below(WORDS.len())])
+            .collect();
+        let bytes = text.as_bytes();
+        let expected = reference(12, bytes);
+        assert_eq!(decode(12, [bytes]), expected, "whole: {text:?}");
+        assert_eq!(decode(12, bytes.chunks(1)), expected, "by bytes: {text:?}");
+        for at in 0..=bytes.len() {
+            let (front, back) = bytes.split_at(at);
+            assert_eq!(decode(12, [front, back]), expected, "at {at}: {text:?}");
+        }
+    }
+}
+
+/// The standard's description of an event stream, line by line over the whole text.
+fn reference(cap: usize, bytes: &[u8]) -> Events {
+    let text = str::from_utf8(bytes).expect("UTF-8");
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
+    let (lines, unended) = text.rsplit_once('\n').unwrap_or(("", &text));
+    let mut events = Vec::new();
+    let mut data: Option<String> = None;
+    let mut dropped = false;
+    let mut pending = false;
+    let ended = text.contains('\n').then_some(lines);
+    for line in ended.iter().flat_map(|lines| lines.split('\n')) {
+        if line.is_empty() {
+            if let Some(data) = data.take()
+                && !dropped
+            {
+                events.push(Ok(data.into_bytes()));
+            }
+            (dropped, pending) = (false, false);
+            continue;
+        }
+        pending |= !line.starts_with([':', ' ']);
+        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        if name == "data" && !dropped {
+            let value = value.strip_prefix(' ').unwrap_or(value);
+            let joined = match data.take() {
+                Some(data) => data + "\n" + value,
+                None => value.to_owned(),
+            };
+            if joined.len() > cap {
+                events.push(Err(TooLarge));
+                dropped = true;
+            }
+            data = Some(joined);
+        }
+    }
+    // A line without an end still counts towards the cap, and towards what was lost.
+    if let Some(value) = unended.strip_prefix("data:")
+        && !dropped
+    {
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        let before = data.as_ref().map_or(0, |data| data.len() + 1);
+        if before + value.len() > cap {
+            events.push(Err(TooLarge));
+        }
+    }
+    pending |= !unended.is_empty() && !unended.starts_with([':', ' ']);
+    let finish = if pending { Finish::Cut } else { Finish::Clean };
+    (events, finish)
+}
+
+#[test]
+fn what_we_write_as_events_reads_back() {
+    let payloads = [
+        "{}",
+        "",
+        " leading blank",
+        "{\"text\":\"data: \\n\"}",
+        "data: x",
+        "ünï€",
+    ];
+    let mut out = Vec::new();
+    for (n, payload) in payloads.iter().enumerate() {
+        let event = (n % 2 == 0).then_some("status");
+        let seq = (n % 3 > 0).then_some(Seq(n as u64));
+        sse::open(&mut out, event, seq);
+        out.extend_from_slice(payload.as_bytes());
+        out.extend_from_slice(sse::END);
+        out.extend_from_slice(sse::PING);
+    }
+    let expected = payloads
+        .iter()
+        .map(|payload| Ok(payload.as_bytes().to_vec()));
+    assert_eq!(
+        decode(1000, out.chunks(7)),
+        (expected.collect(), Finish::Clean)
+    );
+}
