@@ -218,9 +218,11 @@ impl Core {
             return;
         };
         conn.sent(n, now);
-        if let Some(sub) = conn.sub
+        if conn.starved
             && conn.tx.len() < self.limits.tx_bytes / 2
+            && let Some(sub) = conn.sub
         {
+            conn.starved = false;
             self.to_pump.push(sub);
         }
         self.after_io(key, now);

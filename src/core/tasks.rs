@@ -362,6 +362,7 @@ impl Core {
                 return true;
             };
             if conn.tx.len() >= self.limits.tx_bytes {
+                conn.starved = true;
                 return false;
             }
             if let Some(first) = &sub.first {
