@@ -111,7 +111,7 @@ impl Conn {
         self.rx.push(bytes);
     }
 
-    /// The peer shut its sending side. It still gets its answer.
+    /// The peer shut its sending side. It still gets its answer, and those to requests it sent before.
     pub fn end(&mut self) {
         self.ended = true;
         if matches!(self.talk, Talk::Reading) {
@@ -146,6 +146,9 @@ impl Conn {
                 }
                 Err(reject) => self.reject(reject, now),
             }
+        }
+        if self.ended && matches!(self.talk, Talk::Reading) {
+            self.close();
         }
         Want::Nothing
     }
@@ -241,7 +244,7 @@ impl Conn {
     fn done(&mut self, keep_alive: bool, now: Now) {
         self.sub = None;
         self.since = now.mono_ms;
-        if keep_alive && !self.ended {
+        if keep_alive && !(self.ended && self.rx.is_empty()) {
             self.begun = !self.rx.is_empty();
             self.talk = Talk::Reading;
         } else {
