@@ -7,6 +7,7 @@
 //! [`Core::release`] (what is on disk is shown and started), then it writes what [`Core::writable`] names.
 
 mod cell;
+pub mod check;
 pub mod conn;
 pub mod guard;
 mod perform;
