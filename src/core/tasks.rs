@@ -449,7 +449,7 @@ impl Core {
                     send_error(conn, &body, now);
                     conn.end_stream(now);
                 }
-                self.after_io(conn, now);
+                self.read_on(conn, now);
             }
         }
     }
