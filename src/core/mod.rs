@@ -197,7 +197,7 @@ impl Core {
     pub fn finished(&mut self, key: Key, now: Now) {
         if let Some(conn) = self.conns.get_mut(key) {
             conn.end();
-            self.after_io(key, now);
+            self.read_on(key, now);
         }
     }
 

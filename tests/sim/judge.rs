@@ -290,7 +290,8 @@ impl Flow {
         assert_eq!(
             log.visible_after(cursor),
             Some(seq),
-            "{ask:?}: behind {cursor} comes something else"
+            "{ask:?}: behind {cursor} comes something else; the log ends with {:#?}",
+            log.tail(14)
         );
         let expected = log.body(seq).expect("it is visible");
         let last = *body != expected.open[..];
@@ -329,16 +330,18 @@ impl Flow {
             _ => false,
         });
         let first = own.clone().next().expect("what was said is in the log");
-        let before = log
-            .state(Seq(first.seq.0 - 1))
-            .expect("a task was there before");
+        // It may have let an interrupted turn go on first.
+        let resumed = log.record(Seq(first.seq.0 - 1));
+        let resumed = resumed.is_some_and(|record| record.event == Event::Resumed);
+        let cursor = Seq(first.seq.0 - if resumed { 2 } else { 1 });
+        let before = log.state(cursor).expect("a task was there before");
         let turn = own.clone().find_map(|record| match &record.event {
             Event::Prompted { turn, .. } => Some(*turn),
             _ => None,
         });
         let answered = own.any(|record| matches!(record.event, Event::CallAnswered { .. }));
-        self.until = Some((turn.unwrap_or(before.turn), first.seq));
-        self.cursor = Some(Seq(first.seq.0 - 1));
+        self.until = Some((turn.unwrap_or(before.turn), cursor.next()));
+        self.cursor = Some(cursor);
         let stuck = before.paused && !answered;
         assert!(
             !stuck || a2a::present(view, log.state(seq).expect("on disk")) == body,

@@ -143,6 +143,13 @@ impl Log {
         shown.next().map(|(at, _)| Seq(at as u64 + 1))
     }
 
+    /// The last events, short, for people.
+    pub fn tail(&self, n: usize) -> Vec<String> {
+        let rest = self.records.iter().rev().take(n).rev();
+        rest.map(|record| format!("{} {:.100}", record.seq, format!("{:?}", record.event)))
+            .collect()
+    }
+
     /// Positions from the newest down to `least`.
     pub fn back_to(&self, least: Seq) -> impl Iterator<Item = Seq> {
         (least.0.max(1)..=self.len()).rev().map(Seq)
