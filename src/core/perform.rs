@@ -121,49 +121,52 @@ impl Core {
                 task
             }
         };
-        let idle_words = say.said.answers.is_empty();
-        let decision = self
-            .decide(&task, Input::Say { said: say.said, by })
-            .map_err(|refusal| explain(&task, refusal))?;
-        let cell = &self.tasks[&task];
-        let stuck = cell.state.paused && idle_words;
-        let until = Until {
-            turn: turn_of(&decision, &cell.state),
-            floor: cell.state.seq.next(),
-        };
-        let cursor = cell.state.seq;
-        self.commit(&task, decision, now);
-
-        let view = a2a::view(form, Some(&self.tasks[&task].state.created));
-        let mut sub = self.sub(conn, &task, form, cursor, until);
-        match say.mode {
-            Mode::Stream => {
-                let state = &self.tasks[&task].state;
+        let decision = match self.decide(&task, Input::Say { said: say.said, by }) {
+            Ok(decision) => decision,
+            Err(refusal) => {
                 if born {
-                    let body = a2a::snapshot(view, state, say.history).into();
-                    sub.first = Some(First {
-                        seq: state.seq,
-                        body,
-                        last: false,
-                    });
-                    sub.cursor = state.seq;
-                } else if stuck {
-                    let body = a2a::present(view, state).into();
-                    sub.first = Some(First {
-                        seq: state.seq,
-                        body,
-                        last: true,
-                    });
+                    self.unmake(&task);
                 }
-                self.begin_stream(conn, sub, now);
+                return Err(explain(&task, refusal));
             }
+        };
+        let state = &self.tasks[&task].state;
+        // Words alone do not help a task that waits for answers: they are queued, and told so at once.
+        let stuck = state.paused && !decision.events.iter().any(is_answer);
+        let until = Until {
+            turn: turn_of(&decision, state),
+            floor: state.seq.next(),
+        };
+        let mut sub = self.sub(conn, &task, form, state.seq, until);
+        // It watches before anything is recorded, so that what was said need not be read from the journal again.
+        let reader = match say.mode {
+            Mode::Stream => self.begin_stream(conn, sub, now),
             Mode::Wait if !stuck => {
                 sub.kind = Kind::Once {
                     history: say.history,
                 };
-                self.subscribe(sub);
+                self.subscribe(sub)
             }
-            Mode::Wait | Mode::Now => {}
+            Mode::Wait | Mode::Now => None,
+        };
+        self.commit(&task, decision, now);
+        if say.mode == Mode::Stream
+            && let Some(sub) = reader.and_then(|key| self.subs.get_mut(key))
+        {
+            let state = &self.tasks[&task].state;
+            let (body, last) = if born {
+                (Some(a2a::snapshot(sub.view, state, say.history)), false)
+            } else {
+                (stuck.then(|| a2a::present(sub.view, state)), true)
+            };
+            sub.first = body.map(|body| First {
+                seq: state.seq,
+                body: body.into(),
+                last,
+            });
+            if born {
+                sub.cursor = state.seq;
+            }
         }
         match failure {
             None => self.advance(&task, now),
@@ -370,11 +373,11 @@ impl Core {
         }
     }
 
-    fn begin_stream(&mut self, conn: Key, sub: Sub, now: Now) {
+    fn begin_stream(&mut self, conn: Key, sub: Sub, now: Now) -> Option<Key> {
         if let Some(conn) = self.conns.get_mut(conn) {
             conn.stream(now);
         }
-        self.subscribe(sub);
+        self.subscribe(sub)
     }
 
     /// Answers once everything the answer shows is on disk.
@@ -426,6 +429,10 @@ fn turn_of(decision: &Decision, state: &State) -> u32 {
         _ => None,
     });
     prompted.unwrap_or(state.turn)
+}
+
+fn is_answer(event: &Event) -> bool {
+    matches!(event, Event::CallAnswered { .. })
 }
 
 fn explain(task: &TaskId, refusal: Refusal) -> Fault {

@@ -253,12 +253,9 @@ impl Core {
 
     /// A task whose very first lines cannot be kept has never been: whoever asked for it is told why.
     fn abandon(&mut self, task: &TaskId, error: StoreError, now: Now) {
-        let Some(cell) = self.tasks.remove(task) else {
+        let Some(cell) = self.unmake(task) else {
             return;
         };
-        self.hot_total -= cell.hot_bytes;
-        self.known.remove(task);
-        self.contexts.retain(|_, latest| latest != task);
         let fault = Fault::new(FaultKind::Storage, error.message);
         for key in cell.subs {
             let Some(sub) = self.subs.remove(key) else {
@@ -281,16 +278,33 @@ impl Core {
         }
     }
 
+    /// Forgets a task of which nothing was written: its context goes on from the task before it.
+    pub(super) fn unmake(&mut self, task: &TaskId) -> Option<Cell> {
+        let cell = self.tasks.remove(task)?;
+        self.hot_total -= cell.hot_bytes;
+        self.known.remove(task);
+        let created = &cell.state.created;
+        if self.contexts.get(&created.context) == Some(task) {
+            self.contexts.remove(&created.context);
+            if let Some((parent, _)) = &created.parent
+                && self.known.contains_key(parent)
+            {
+                self.contexts
+                    .insert(created.context.clone(), parent.clone());
+            }
+        }
+        Some(cell)
+    }
+
     // Readers.
 
-    pub(super) fn subscribe(&mut self, sub: Sub) -> Key {
-        let conn = sub.conn;
+    /// None: the client left while its task was being loaded.
+    pub(super) fn subscribe(&mut self, sub: Sub) -> Option<Key> {
+        let conn = self.conns.get_mut(sub.conn)?;
         let stream = matches!(sub.kind, Kind::Stream);
         let (task, view) = (sub.task.clone(), sub.view);
         let key = self.subs.insert(sub);
-        if let Some(conn) = self.conns.get_mut(conn) {
-            conn.sub = Some(key);
-        }
+        conn.sub = Some(key);
         if let Some(cell) = self.tasks.get_mut(&task) {
             cell.subs.push(key);
             if stream {
@@ -298,7 +312,7 @@ impl Core {
             }
         }
         self.to_pump.push(key);
-        key
+        Some(key)
     }
 
     pub(super) fn unsubscribe(&mut self, key: Key) {

@@ -476,6 +476,7 @@ impl House {
     fn write(&mut self) {
         let mut named: BTreeSet<Key> = self.core.writable().into_iter().collect();
         let mut blocked = std::mem::take(&mut self.blocked);
+        self.note_refusals();
         for at in 0..self.clients.len() {
             let Some(link) = &mut self.clients[at].link else {
                 continue;
@@ -494,6 +495,19 @@ impl House {
                 self.serve(at, appetite);
             } else if !self.core.slices(key).is_empty() && appetite == 0 {
                 self.blocked.insert(key);
+            }
+        }
+    }
+
+    /// Remembers who is told that its request took too long before it was sent whole: its end may still be on the way.
+    fn note_refusals(&mut self) {
+        for client in &mut self.clients {
+            if let Some(link) = &mut client.link
+                && !link.unsent().is_empty()
+            {
+                let waiting = self.core.slices(link.key).concat_bytes();
+                let text = String::from_utf8_lossy(&waiting);
+                link.refused |= text.contains("408 Request Timeout");
             }
         }
     }
