@@ -122,6 +122,8 @@ pub struct Core {
     /// Tasks with lines to append, and tasks whose log has moved on disk.
     to_append: Vec<TaskId>,
     to_release: Vec<TaskId>,
+    /// Connections that want a list of the tasks.
+    to_list: Vec<Key>,
     /// Subscriptions that can go on: their connection took something, their page came.
     to_pump: Vec<Key>,
     /// Set when the server is to end: nothing new begins.
@@ -160,6 +162,7 @@ impl Core {
             to_close: Vec::new(),
             to_append: Vec::new(),
             to_release: Vec::new(),
+            to_list: Vec::new(),
             to_pump: Vec::new(),
             ending: false,
             ended: false,
@@ -335,7 +338,10 @@ impl Core {
 
     /// Whether there is work left that waits for no event.
     pub fn has_more(&self) -> bool {
-        !self.to_pump.is_empty() || !self.to_append.is_empty() || !self.to_write.is_empty()
+        !self.to_pump.is_empty()
+            || !self.to_append.is_empty()
+            || !self.to_list.is_empty()
+            || !self.to_write.is_empty()
     }
 
     pub fn tick(&mut self, now: Now) {

@@ -8,7 +8,7 @@ use crate::base::http::Response;
 use crate::base::id::{ContextId, Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::cell::Cell;
-use crate::core::sub::{First, Kind, Sub, Until};
+use crate::core::sub::{First, Kind, Reply, Sub, Until};
 use crate::core::{Core, Out, Parked};
 use crate::task::call::{Birth, Call, Create, Mode, Say, Settings};
 use crate::task::decide::{Decision, Input, Refusal};
@@ -49,6 +49,7 @@ impl Core {
                 return self.refuse(conn, &form, &fault, now);
             }
         }
+        let task = task.cloned();
         let result = match call {
             Call::Say(say) => self.say(conn, say, &form, by, now),
             Call::Create(create) => self.create(conn, create, &form, now),
@@ -57,10 +58,7 @@ impl Core {
             Call::Subscribe { task, after } => self.watch(conn, &task, after, &form, now),
             Call::Metadata { task } => self.metadata(conn, &task, &form),
             Call::AllMetadata => {
-                let mut states: Vec<&State> = self.tasks.values().map(|cell| &cell.state).collect();
-                states.sort_by_key(|state| (state.status.at, state.created.task.clone()));
-                let response = a2a::all_metadata(states, &self.tools);
-                self.answer(conn, &response, now);
+                self.to_list.push(conn);
                 Ok(())
             }
             Call::Health => {
@@ -72,8 +70,23 @@ impl Core {
             Call::Card => unreachable!("the card is answered with its request in hand"),
         };
         if let Err(fault) = result {
-            self.refuse(conn, &form, &fault, now);
+            match task {
+                // Why it is refused may be news itself: that the task is over, that somebody else has answered.
+                Some(task) => self.reply_after(conn, &task, &form, Reply::Refusal(fault)),
+                None => self.refuse(conn, &form, &fault, now),
+            }
         }
+    }
+
+    /// Answers with every task in memory. One whose journal cannot be written is left out: how it stands is not on disk.
+    pub(super) fn list_tasks(&mut self, conn: Key, now: Now) {
+        let cells = self.tasks.values();
+        let written = cells.filter(|cell| cell.written == cell.state.seq);
+        let mut states: Vec<&State> = written.map(|cell| &cell.state).collect();
+        states.sort_by_key(|state| (state.status.at, state.created.task.clone()));
+        let response = a2a::all_metadata(states, &self.tools);
+        self.answer(conn, &response, now);
+        self.read_on(conn, now);
     }
 
     /// Waits until the task is in memory.
@@ -380,15 +393,19 @@ impl Core {
         self.subscribe(sub)
     }
 
-    /// Answers once everything the answer shows is on disk.
     fn answer_after(&mut self, conn: Key, task: &TaskId, form: &Form, response: Response) {
+        self.reply_after(conn, task, form, Reply::Answer(response));
+    }
+
+    /// Replies once everything the reply tells of is on disk.
+    fn reply_after(&mut self, conn: Key, task: &TaskId, form: &Form, reply: Reply) {
         let seq = self.tasks[task].state.seq;
         let until = Until {
             turn: 0,
             floor: Seq(0),
         };
         let mut sub = self.sub(conn, task, form, seq, until);
-        sub.kind = Kind::Ready { seq, response };
+        sub.kind = Kind::Ready { seq, reply };
         self.subscribe(sub);
     }
 

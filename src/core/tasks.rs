@@ -9,7 +9,7 @@ use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::cell::{Cell, Found, Mark};
 use crate::core::store::{Openness, Store, StoreError};
-use crate::core::sub::{Cold, Kind, Sub};
+use crate::core::sub::{Cold, Kind, Reply, Sub};
 use crate::core::timers::Timer;
 use crate::core::{Core, Loaded, Out};
 use crate::task::decide::{self, Decision, Effect, Gate, Input, Refusal, Rules};
@@ -141,6 +141,9 @@ impl Core {
 
     /// Shows and starts what is on disk now.
     pub fn release(&mut self, now: Now) {
+        for conn in std::mem::take(&mut self.to_list) {
+            self.list_tasks(conn, now);
+        }
         for task in std::mem::take(&mut self.to_release) {
             self.start_jobs(&task);
             let Some(cell) = self.tasks.get(&task) else {
@@ -261,17 +264,16 @@ impl Core {
             let Some(sub) = self.subs.remove(key) else {
                 continue;
             };
-            let Some(conn) = self.conns.get_mut(sub.conn) else {
-                continue;
-            };
             match sub.kind {
                 Kind::Stream => {
-                    let body: Shared = a2a::fault_frame(&sub.form, &fault).into();
-                    send_error(conn, &body, now);
-                    conn.end_stream(now);
+                    if let Some(conn) = self.conns.get_mut(sub.conn) {
+                        let body: Shared = a2a::fault_frame(&sub.form, &fault).into();
+                        send_error(conn, &body, now);
+                        conn.end_stream(now);
+                    }
                 }
                 Kind::Once { .. } | Kind::Ready { .. } => {
-                    conn.answer(&a2a::fault(&sub.form, &fault), now);
+                    self.refuse(sub.conn, &sub.form, &fault, now);
                 }
             }
             self.read_on(sub.conn, now);
@@ -315,10 +317,8 @@ impl Core {
         Some(key)
     }
 
-    pub(super) fn unsubscribe(&mut self, key: Key) {
-        let Some(sub) = self.subs.remove(key) else {
-            return;
-        };
+    pub(super) fn unsubscribe(&mut self, key: Key) -> Option<Sub> {
+        let sub = self.subs.remove(key)?;
         if let Some(cell) = self.tasks.get_mut(&sub.task) {
             cell.subs.retain(|known| *known != key);
             if matches!(sub.kind, Kind::Stream) {
@@ -327,6 +327,7 @@ impl Core {
                 self.hot_total = self.hot_total + cell.hot_bytes - before;
             }
         }
+        Some(sub)
     }
 
     /// Sends a subscription what it may see and its connection can take.
@@ -340,11 +341,19 @@ impl Core {
         let written = cell.written;
         match &sub.kind {
             Kind::Once { .. } => {}
-            Kind::Ready { seq, response } => {
-                if written >= *seq {
-                    let (conn, response) = (sub.conn, response.clone());
-                    self.unsubscribe(key);
-                    self.answer(conn, &response, now);
+            Kind::Ready { seq, .. } if *seq > written => {}
+            Kind::Ready { .. } => {
+                if let Some(Sub {
+                    conn,
+                    form,
+                    kind: Kind::Ready { reply, .. },
+                    ..
+                }) = self.unsubscribe(key)
+                {
+                    match reply {
+                        Reply::Answer(response) => self.answer(conn, &response, now),
+                        Reply::Refusal(fault) => self.refuse(conn, &form, &fault, now),
+                    }
                     self.read_on(conn, now);
                 }
             }
@@ -531,7 +540,7 @@ fn ready_answers(cell: &Cell, subs: &mut crate::base::slots::Slots<Sub>, mark: M
             let body = a2a::snapshot(sub.view, &cell.state, history);
             sub.kind = Kind::Ready {
                 seq,
-                response: a2a::result(&sub.form, &body),
+                reply: Reply::Answer(a2a::result(&sub.form, &body)),
             };
         }
     }
