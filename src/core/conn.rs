@@ -111,12 +111,9 @@ impl Conn {
         self.rx.push(bytes);
     }
 
-    /// The peer shut its sending side. It still gets its answer, and those to requests it sent before.
+    /// The peer shut its sending side. It still gets its answers: [`Conn::read`] closes when it has asked for no more.
     pub fn end(&mut self) {
         self.ended = true;
-        if matches!(self.talk, Talk::Reading) {
-            self.talk = Talk::Closing;
-        }
     }
 
     /// Goes on with what has been read.
@@ -244,7 +241,7 @@ impl Conn {
     fn done(&mut self, keep_alive: bool, now: Now) {
         self.sub = None;
         self.since = now.mono_ms;
-        if keep_alive && !(self.ended && self.rx.is_empty()) {
+        if keep_alive {
             self.begun = !self.rx.is_empty();
             self.talk = Talk::Reading;
         } else {
