@@ -344,6 +344,7 @@ impl Core {
             || !self.to_append.is_empty()
             || !self.to_list.is_empty()
             || !self.to_write.is_empty()
+            || self.can_end()
     }
 
     pub fn tick(&mut self, now: Now) {
@@ -356,6 +357,9 @@ impl Core {
                 Timer::Store(task) => self.list_append(&task),
                 Timer::Shutdown => self.give_up(now),
             }
+        }
+        if self.can_end() {
+            self.give_up(now);
         }
     }
 
@@ -397,8 +401,13 @@ impl Core {
             .arm(now.mono_ms + self.limits.shutdown_ms, Timer::Shutdown);
     }
 
-    /// Whether the server may end now: nothing runs and everything said has gone out.
+    /// Whether the server may end now: those who watch have been told.
     pub fn is_over(&self) -> bool {
+        self.ended
+    }
+
+    /// Whether nothing is left to wait for before the end: nothing runs and everything said has gone out.
+    fn can_end(&self) -> bool {
         let quiet = || {
             self.tasks
                 .values()
@@ -406,10 +415,10 @@ impl Core {
                 && self.conns.iter().all(|(_, conn)| conn.tx.is_empty())
                 && self.to_append.is_empty()
         };
-        self.ending && (self.ended || quiet())
+        self.ending && !self.ended && quiet()
     }
 
-    /// The time is over: what runs is stopped, and those who watch are told.
+    /// The time is over, or nothing is left to wait for: what runs is stopped, and those who watch are told.
     fn give_up(&mut self, now: Now) {
         let open: Vec<TaskId> = self
             .tasks

@@ -100,14 +100,26 @@ impl Core {
         }
     }
 
-    /// A task whose journal cannot be written takes nothing new; reading it goes on.
+    /// A task whose journal cannot be written takes nothing new. Its events up to there can be read; what it has come to
+    /// since cannot be shown, and to wait for it would be to wait for the disk.
     fn broken(&self, task: &TaskId, call: &Call) -> Option<Fault> {
-        let changes = matches!(call, Call::Say(_) | Call::Cancel { .. });
-        let why = self.tasks.get(task)?.broken.as_ref().filter(|_| changes)?;
-        Some(Fault::new(
-            FaultKind::Storage,
-            format!("The task's journal cannot be written: {why}"),
-        ))
+        let cell = self.tasks.get(task)?;
+        let why = cell.broken.as_ref()?;
+        let refused = match call {
+            Call::Say(_) | Call::Cancel { .. } => true,
+            Call::Get { .. } | Call::Metadata { .. } => cell.written < cell.state.seq,
+            Call::Subscribe { .. }
+            | Call::Create(_)
+            | Call::AllMetadata
+            | Call::Health
+            | Call::Card => false,
+        };
+        refused.then(|| {
+            Fault::new(
+                FaultKind::Storage,
+                format!("The task's journal cannot be written: {why}"),
+            )
+        })
     }
 
     fn say(&mut self, conn: Key, say: Say, form: &Form, by: Source, now: Now) -> Result<(), Fault> {
