@@ -1314,7 +1314,7 @@ fn a_task_that_cannot_run_fails_with_the_reason() {
     given(fresh()).when(gone()).then(&[failed()], &[]);
     given(thinking()).when(gone()).then(&[failed()], &[stop(3)]);
     let ending = Ending::Cancelled {
-        reason: "[Operation Cancelled] The task cannot go on.".into(),
+        reason: "The task cannot go on.".into(),
         output: String::new(),
     };
     given(editing()).when(gone()).then(

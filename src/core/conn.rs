@@ -40,6 +40,8 @@ pub struct Conn {
     served: bool,
     /// It is in the core's list of connections to write.
     pub listed: bool,
+    /// Its subscription has more to say than the output buffer could take.
+    pub starved: bool,
     /// The subscription that answers the request being served.
     pub sub: Option<Key>,
 }
@@ -77,6 +79,7 @@ impl Conn {
             begun: false,
             served: false,
             listed: false,
+            starved: false,
             sub: None,
         }
     }
@@ -108,12 +111,9 @@ impl Conn {
         self.rx.push(bytes);
     }
 
-    /// The peer shut its sending side. It still gets its answer, and those to requests it sent before.
+    /// The peer shut its sending side. It still gets its answers: [`Conn::read`] closes when it has asked for no more.
     pub fn end(&mut self) {
         self.ended = true;
-        if matches!(self.talk, Talk::Reading) {
-            self.talk = Talk::Closing;
-        }
     }
 
     /// Goes on with what has been read.
@@ -241,7 +241,7 @@ impl Conn {
     fn done(&mut self, keep_alive: bool, now: Now) {
         self.sub = None;
         self.since = now.mono_ms;
-        if keep_alive && !(self.ended && self.rx.is_empty()) {
+        if keep_alive {
             self.begun = !self.rx.is_empty();
             self.talk = Talk::Reading;
         } else {

@@ -7,6 +7,7 @@
 //! [`Core::release`] (what is on disk is shown and started), then it writes what [`Core::writable`] names.
 
 mod cell;
+pub mod check;
 pub mod conn;
 pub mod guard;
 mod perform;
@@ -121,6 +122,8 @@ pub struct Core {
     /// Tasks with lines to append, and tasks whose log has moved on disk.
     to_append: Vec<TaskId>,
     to_release: Vec<TaskId>,
+    /// Connections that want a list of the tasks.
+    to_list: Vec<Key>,
     /// Subscriptions that can go on: their connection took something, their page came.
     to_pump: Vec<Key>,
     /// Set when the server is to end: nothing new begins.
@@ -159,6 +162,7 @@ impl Core {
             to_close: Vec::new(),
             to_append: Vec::new(),
             to_release: Vec::new(),
+            to_list: Vec::new(),
             to_pump: Vec::new(),
             ending: false,
             ended: false,
@@ -196,7 +200,7 @@ impl Core {
     pub fn finished(&mut self, key: Key, now: Now) {
         if let Some(conn) = self.conns.get_mut(key) {
             conn.end();
-            self.after_io(key, now);
+            self.read_on(key, now);
         }
     }
 
@@ -218,9 +222,11 @@ impl Core {
             return;
         };
         conn.sent(n, now);
-        if let Some(sub) = conn.sub
+        if conn.starved
             && conn.tx.len() < self.limits.tx_bytes / 2
+            && let Some(sub) = conn.sub
         {
+            conn.starved = false;
             self.to_pump.push(sub);
         }
         self.after_io(key, now);
@@ -336,6 +342,7 @@ impl Core {
     pub fn has_more(&self) -> bool {
         !self.to_pump.is_empty()
             || !self.to_append.is_empty()
+            || !self.to_list.is_empty()
             || !self.to_write.is_empty()
             || self.can_end()
     }

@@ -9,7 +9,7 @@ use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::cell::{Cell, Found, Mark};
 use crate::core::store::{Openness, Store, StoreError};
-use crate::core::sub::{Cold, Kind, Sub};
+use crate::core::sub::{Cold, Kind, Reply, Sub};
 use crate::core::timers::Timer;
 use crate::core::{Core, Loaded, Out};
 use crate::task::decide::{self, Decision, Effect, Gate, Input, Refusal, Rules};
@@ -142,6 +142,9 @@ impl Core {
 
     /// Shows and starts what is on disk now.
     pub fn release(&mut self, now: Now) {
+        for conn in std::mem::take(&mut self.to_list) {
+            self.list_tasks(conn, now);
+        }
         for task in std::mem::take(&mut self.to_release) {
             self.start_jobs(&task);
             let Some(cell) = self.tasks.get(&task) else {
@@ -264,12 +267,9 @@ impl Core {
 
     /// A task whose very first lines cannot be kept has never been: whoever asked for it is told why.
     fn abandon(&mut self, task: &TaskId, error: StoreError, now: Now) {
-        let Some(cell) = self.tasks.remove(task) else {
+        let Some(cell) = self.unmake(task) else {
             return;
         };
-        self.hot_total -= cell.hot_bytes;
-        self.known.remove(task);
-        self.contexts.retain(|_, latest| latest != task);
         let fault = Fault::new(FaultKind::Storage, error.message);
         for key in cell.subs {
             self.dismiss(key, &fault, now);
@@ -284,29 +284,43 @@ impl Core {
         let (at, form) = (sub.conn, sub.form.clone());
         let streams = matches!(sub.kind, Kind::Stream);
         self.unsubscribe(key);
-        let Some(conn) = self.conns.get_mut(at) else {
-            return;
-        };
-        if streams {
+        if !streams {
+            self.refuse(at, &form, fault, now);
+        } else if let Some(conn) = self.conns.get_mut(at) {
             let body: Shared = a2a::fault_frame(&form, fault).into();
             send_error(conn, &body, now);
             conn.end_stream(now);
-        } else {
-            conn.answer(&a2a::fault(&form, fault), now);
         }
         self.read_on(at, now);
     }
 
+    /// Forgets a task of which nothing was written: its context goes on from the task before it.
+    pub(super) fn unmake(&mut self, task: &TaskId) -> Option<Cell> {
+        let cell = self.tasks.remove(task)?;
+        self.hot_total -= cell.hot_bytes;
+        self.known.remove(task);
+        let created = &cell.state.created;
+        if self.contexts.get(&created.context) == Some(task) {
+            self.contexts.remove(&created.context);
+            if let Some((parent, _)) = &created.parent
+                && self.known.contains_key(parent)
+            {
+                self.contexts
+                    .insert(created.context.clone(), parent.clone());
+            }
+        }
+        Some(cell)
+    }
+
     // Readers.
 
-    pub(super) fn subscribe(&mut self, sub: Sub) -> Key {
-        let conn = sub.conn;
+    /// None: the client left while its task was being loaded.
+    pub(super) fn subscribe(&mut self, sub: Sub) -> Option<Key> {
+        let conn = self.conns.get_mut(sub.conn)?;
         let stream = matches!(sub.kind, Kind::Stream);
         let (task, view) = (sub.task.clone(), sub.view);
         let key = self.subs.insert(sub);
-        if let Some(conn) = self.conns.get_mut(conn) {
-            conn.sub = Some(key);
-        }
+        conn.sub = Some(key);
         if let Some(cell) = self.tasks.get_mut(&task) {
             cell.subs.push(key);
             if stream {
@@ -314,13 +328,11 @@ impl Core {
             }
         }
         self.to_pump.push(key);
-        key
+        Some(key)
     }
 
-    pub(super) fn unsubscribe(&mut self, key: Key) {
-        let Some(sub) = self.subs.remove(key) else {
-            return;
-        };
+    pub(super) fn unsubscribe(&mut self, key: Key) -> Option<Sub> {
+        let sub = self.subs.remove(key)?;
         if let Some(cell) = self.tasks.get_mut(&sub.task) {
             cell.subs.retain(|known| *known != key);
             if matches!(sub.kind, Kind::Stream) {
@@ -329,6 +341,7 @@ impl Core {
                 self.hot_total = self.hot_total + cell.hot_bytes - before;
             }
         }
+        Some(sub)
     }
 
     /// Sends a subscription what it may see and its connection can take.
@@ -342,11 +355,19 @@ impl Core {
         let written = cell.written;
         match &sub.kind {
             Kind::Once { .. } => {}
-            Kind::Ready { seq, response } => {
-                if written >= *seq {
-                    let (conn, response) = (sub.conn, response.clone());
-                    self.unsubscribe(key);
-                    self.answer(conn, &response, now);
+            Kind::Ready { seq, .. } if *seq > written => {}
+            Kind::Ready { .. } => {
+                if let Some(Sub {
+                    conn,
+                    form,
+                    kind: Kind::Ready { reply, .. },
+                    ..
+                }) = self.unsubscribe(key)
+                {
+                    match reply {
+                        Reply::Answer(response) => self.answer(conn, &response, now),
+                        Reply::Refusal(fault) => self.refuse(conn, &form, &fault, now),
+                    }
                     self.read_on(conn, now);
                 }
             }
@@ -378,6 +399,7 @@ impl Core {
                 return true;
             };
             if conn.tx.len() >= self.limits.tx_bytes {
+                conn.starved = true;
                 return false;
             }
             if let Some(first) = &sub.first {
@@ -530,7 +552,7 @@ fn ready_answers(cell: &Cell, subs: &mut crate::base::slots::Slots<Sub>, mark: M
             let body = a2a::snapshot(sub.view, &cell.state, history);
             sub.kind = Kind::Ready {
                 seq,
-                response: a2a::result(&sub.form, &body),
+                reply: Reply::Answer(a2a::result(&sub.form, &body)),
             };
         }
     }

@@ -174,8 +174,8 @@ impl Server {
 
     fn patience(&self) -> Option<Duration> {
         let accepting = self.backlog && self.core.has_room();
-        let more = self.core.has_more() || self.jobs.has_more();
-        if !self.again.is_empty() || accepting || more || self.core.is_over() {
+        let busy = !self.again.is_empty() || self.core.has_more() || self.jobs.has_more();
+        if busy || accepting || self.core.is_over() {
             return Some(Duration::ZERO);
         }
         let linger = self.lingering.front().map(|(at, _)| *at);

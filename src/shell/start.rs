@@ -60,7 +60,11 @@ pub fn serve(config: Config) -> Result<u8, String> {
             port,
         },
         tools: specs.clone(),
-        model: config.model.clone(),
+        model: match &config.agent {
+            Agent::Gemini(_) => config.model.clone(),
+            Agent::Script(_) => "script".into(),
+            Agent::Demo => "demo".into(),
+        },
         script,
         card: a2a::card(&url, env!("CARGO_PKG_VERSION"), sys::unix_ms()),
         resolve: resolver(workspace.clone(), &config)?,

@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Event {
     /// The first event of every task.
     Created(Arc<Created>),
@@ -212,7 +212,7 @@ pub struct Request {
 
 /// An end that the agent itself chose.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "how", content = "text", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     Ask(String),
     Auth(String),
@@ -222,7 +222,7 @@ pub enum Outcome {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "how", content = "text", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum End {
     Done,
     /// The prompt had nothing in it for the model.

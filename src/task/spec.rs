@@ -102,7 +102,7 @@ pub struct Base {
 
 /// What the user is shown when a call needs an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Question {
     Edit {
         title: String,
@@ -170,7 +170,7 @@ impl Choice {
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "how", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Ending {
     Success {
         /// What the model reads.
@@ -191,7 +191,7 @@ pub enum Ending {
 
 /// What people see of a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "show", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Display {
     Text {
         text: String,

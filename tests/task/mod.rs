@@ -280,14 +280,14 @@ pub fn failure(kind: ErrorKind, message: &str) -> Ending {
 
 pub fn refused() -> Ending {
     Ending::Cancelled {
-        reason: "[Operation Cancelled] The user did not allow this call.".into(),
+        reason: "The user did not allow this call.".into(),
         output: String::new(),
     }
 }
 
 pub fn stopped() -> Ending {
     Ending::Cancelled {
-        reason: "[Operation Cancelled] The task was canceled.".into(),
+        reason: "The task was canceled.".into(),
         output: String::new(),
     }
 }
