@@ -258,8 +258,9 @@ impl Core {
             Err(error) => {
                 let fault = Fault::new(FaultKind::Storage, error.message);
                 for request in parked {
-                    self.refuse(request.conn, &request.form, &fault, now);
-                    self.read_on(request.conn, now);
+                    let conn = request.conn;
+                    self.perform_without(request, &fault, now);
+                    self.read_on(conn, now);
                 }
             }
         }
