@@ -1,5 +1,6 @@
-//! Ignore files against git itself: thousands of small random trees, each with random `.gitignore` files, asked about by
-//! `git check-ignore` and by our own walk. A tree is named by its seed, so a difference can be looked at again.
+//! Ignore files against git itself: random trees with random `.gitignore` files, asked about by `git check-ignore` and by our
+//! own walk. The trees stay, since files are slow to make; their rules change round by round, three thousand sets in all. Both come
+//! from seeds, so that a difference can be looked at again.
 
 use gemini_a2a::base::cancel::Cancel;
 use gemini_a2a::limits::Limits;
@@ -13,8 +14,8 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const REPOSITORIES: u64 = 5;
-const TREES: u64 = 400;
+const TREES: u64 = 40;
+const ROUNDS: u64 = 75;
 
 const NAMES: [&str; 22] = [
     "a", "b", "ab", "abc", "a.c", "b.c", "foo", "foo.bar", "Foo", "b c", "a ", "#a", "!a", "[a]",
@@ -120,26 +121,58 @@ fn ignore_file(dice: &mut Dice) -> String {
     text
 }
 
-/// Fills a directory; what is made is named in `files`, relative to the repository.
-fn grow(dice: &mut Dice, root: &Path, dir: &Path, depth: usize, files: &mut Vec<PathBuf>) {
+/// What was made of a random tree, relative to the repository.
+#[derive(Default)]
+struct Grown {
+    files: Vec<PathBuf>,
+    /// The `.gitignore` of every directory.
+    ignore: Vec<PathBuf>,
+}
+
+fn grow(dice: &mut Dice, root: &Path, dir: &Path, depth: usize, grown: &mut Grown) {
     fs::create_dir_all(root.join(dir)).expect("the temporary directory is writable");
-    if depth == 0 || dice.chance(3) {
-        fs::write(root.join(dir).join(".gitignore"), ignore_file(dice)).expect("it is ours");
-        files.push(dir.join(".gitignore"));
-    }
+    grown.ignore.push(dir.join(".gitignore"));
     let mut names = BTreeSet::new();
-    for _ in 0..2 + dice.roll(3) {
+    for _ in 0..3 + dice.roll(3) {
         names.insert(dice.pick(&NAMES));
     }
     for name in names {
         let path = dir.join(name);
-        if depth < 2 && dice.chance(2) {
-            grow(dice, root, &path, depth + 1, files);
+        if depth < 3 && dice.chance(2) {
+            grow(dice, root, &path, depth + 1, grown);
         } else {
             fs::write(root.join(&path), "").expect("it is ours");
-            files.push(path);
+            grown.files.push(path);
         }
     }
+}
+
+/// Gives the trees new rules: always at their top, sometimes below.
+fn rule(dice: &mut Dice, root: &Path, grown: &Grown) -> String {
+    for path in &grown.ignore {
+        let text = if path.components().count() == 2 || dice.chance(3) {
+            ignore_file(dice)
+        } else {
+            String::new()
+        };
+        overwrite(&root.join(path), &text);
+    }
+    let exclude: String = (0..dice.roll(3)).map(|_| pattern(dice) + "\n").collect();
+    overwrite(&root.join(".git/info/exclude"), &exclude);
+    exclude
+}
+
+/// Without emptying the file first, on which some file systems wait for the disk.
+fn overwrite(path: &Path, text: &str) {
+    let mut options = fs::OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .expect("it is ours");
+    file.write_all(text.as_bytes()).expect("it is ours");
+    file.set_len(text.len() as u64).expect("it is ours");
 }
 
 struct Shown(BTreeSet<PathBuf>);
@@ -247,52 +280,35 @@ fn random_trees_look_to_us_as_they_look_to_git() {
         return;
     }
     let room = Room::new("random");
+    let root = &room.0;
+    init(root);
+    let mut grown = Grown::default();
+    for tree in 0..TREES {
+        let top = format!("t{tree}");
+        grow(&mut Dice(tree), root, Path::new(&top), 0, &mut grown);
+    }
+    let limits = Limits::default();
     let (mut hidden, mut all) = (0, 0);
-    for repository in 0..REPOSITORIES {
-        let root = room.0.join(format!("r{repository}"));
-        init(&root);
-        let mut dice = Dice(repository + 1_000_000);
-        let exclude: String = (0..dice.roll(3))
-            .map(|_| pattern(&mut dice) + "\n")
-            .collect();
-        fs::write(root.join(".git/info/exclude"), &exclude).expect("it is ours");
-        let mut files = Vec::new();
-        for tree in 0..TREES {
-            let mut dice = Dice(repository * TREES + tree);
-            grow(
-                &mut dice,
-                &root,
-                Path::new(&format!("t{tree}")),
-                0,
-                &mut files,
-            );
-        }
-        let ignored = ignored_by_git(&root, &files);
-        let workspace = Workspace::open(&root).expect("it opens");
+    for round in 0..ROUNDS {
+        let exclude = rule(&mut Dice(round + 1_000_000), root, &grown);
+        let ignored = ignored_by_git(root, &grown.files);
+        let workspace = Workspace::open(root).expect("it opens");
         let shown = shown(&workspace);
-        for path in &files {
-            assert_eq!(
-                !shown.contains(path),
-                ignored.contains(path),
-                "{:?} in {}: hidden by us (left), by git (right)\n{}",
-                path,
-                root.display(),
-                said_about(&root, path, &exclude),
-            );
-        }
-        // The same by single questions, as `read_file` asks them.
-        let limits = Limits::default();
-        for path in files.iter().step_by(7) {
-            let ours = Rules::hide_file(&workspace, path, Wanted::ALL, &limits);
-            assert_eq!(
-                ours,
-                ignored.contains(path),
-                "{path:?} in {}",
-                root.display()
-            );
+        for (i, path) in grown.files.iter().enumerate() {
+            let expected = ignored.contains(path);
+            let told = || {
+                let files = said_about(root, path, &exclude);
+                format!("round {round}: {path:?}, hidden by us (left), by git (right)\n{files}")
+            };
+            assert_eq!(!shown.contains(path), expected, "{}", told());
+            // The same by single questions, as `read_file` asks them, now and then.
+            if i as u64 % 17 == round % 17 {
+                let ours = Rules::hide_file(&workspace, path, Wanted::ALL, &limits);
+                assert_eq!(ours, expected, "{}", told());
+            }
         }
         hidden += ignored.len();
-        all += files.len();
+        all += grown.files.len();
     }
     assert!(
         hidden * 5 > all && hidden * 5 < all * 4,
