@@ -8,7 +8,8 @@
 use crate::base::cancel::Cancel;
 use crate::limits::Limits;
 use crate::model::error::{self, Refusal, Trouble};
-use crate::model::gemini::{self, Endpoint};
+use crate::model::gemini::{self, Endpoint, Secret};
+use crate::model::memory::Surroundings;
 use crate::model::script::Beat;
 use crate::model::stream::{Asked, Decoder};
 use crate::task::event::Answer;
@@ -16,6 +17,7 @@ use crate::task::job::{ModelError, NoteBody, Think};
 use crate::task::spec::ToolSpec;
 use crate::task::state::Item;
 use crate::wire::sse;
+use std::borrow::Cow;
 use std::io::Read;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -75,36 +77,64 @@ impl Client {
         &self,
         think: &Think,
         tools: &[ToolSpec],
+        surroundings: &Surroundings,
         cancel: &Cancel,
         emit: &mut dyn FnMut(NoteBody),
     ) {
-        let answer = self.attempt(think, tools, cancel, emit);
+        let answer = self.endpoint().and_then(|endpoint| {
+            let answer = self.attempt(&endpoint, think, tools, surroundings, cancel, emit);
+            // The API never repeats a key, but what stands between it and us might.
+            answer.map_err(|error| ModelError {
+                message: endpoint.key.hide_in(&error.message),
+                ..error
+            })
+        });
         emit(NoteBody::Answered(answer.map_err(|error| {
             if cancel.is_set() {
                 return error::network(&Trouble::Canceled);
             }
-            // The API never repeats a key, but what stands between it and us might.
-            ModelError {
-                message: self.endpoint.key.hide_in(&error.message),
-                ..error
-            }
+            error
         })));
+    }
+
+    /// The endpoint with the key that holds now.
+    fn endpoint(&self) -> Result<Cow<'_, Endpoint>, ModelError> {
+        let Some(file) = &self.endpoint.key_file else {
+            return Ok(Cow::Borrowed(&self.endpoint));
+        };
+        let wrong = |why: &str| {
+            let file = file.display();
+            error::fatal(format!(
+                "The token for the model API cannot be read from {file}: {why}."
+            ))
+        };
+        let token = std::fs::read_to_string(file).map_err(|error| wrong(&error.to_string()))?;
+        let token = token.trim();
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(wrong("there must be one word in it"));
+        }
+        Ok(Cow::Owned(Endpoint {
+            key: Secret::new(token),
+            ..self.endpoint.clone()
+        }))
     }
 
     fn attempt(
         &self,
+        endpoint: &Endpoint,
         think: &Think,
         tools: &[ToolSpec],
+        surroundings: &Surroundings,
         cancel: &Cancel,
         emit: &mut dyn FnMut(NoteBody),
     ) -> Result<Answer, ModelError> {
         let model = gemini::resolve(&think.model)?;
-        let body = gemini::body(think, tools, unix_ms())?;
+        let body = gemini::body(think, tools, surroundings, unix_ms())?;
         let agent = self.take_agent();
         let doomed = agent.clone();
         cancel.on_set(move || doomed.shutdown());
         let answer = self
-            .request(&agent, model, &body)
+            .request(&agent, endpoint, model, &body)
             .and_then(|response| self.read(model, asked(think), response, cancel, emit));
         cancel.clear();
         // Whoever took the hook before `clear` had set the flag before that: an agent that goes back is never shut down.
@@ -118,11 +148,12 @@ impl Client {
     fn request(
         &self,
         agent: &Agent,
+        endpoint: &Endpoint,
         model: &str,
         body: &[u8],
     ) -> Result<Response<Body>, ModelError> {
-        let mut request = agent.post(self.endpoint.url(model)?);
-        for (name, value) in self.endpoint.headers(model) {
+        let mut request = agent.post(endpoint.url(model)?);
+        for (name, value) in endpoint.headers(model) {
             request = request.header(name, value.reveal());
         }
         let response = request
@@ -318,7 +349,6 @@ fn words(error: &ureq::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::gemini::Secret;
     use crate::task::job::ModelErrorKind;
     use std::io::{BufRead, BufReader, Write};
     use std::net::{TcpListener, TcpStream};
@@ -350,7 +380,13 @@ mod tests {
 
     fn notes_of(client: &Client, cancel: &Cancel) -> Vec<NoteBody> {
         let mut notes = Vec::new();
-        client.think(&think(), &[], cancel, &mut |note| notes.push(note));
+        client.think(
+            &think(),
+            &[],
+            &Surroundings::default(),
+            cancel,
+            &mut |note| notes.push(note),
+        );
         notes
     }
 
@@ -449,7 +485,8 @@ mod tests {
                 heads
             });
             for _ in 0..2 {
-                client.think(&think(), &[], &Cancel::default(), &mut |note| {
+                let nothing = Surroundings::default();
+                client.think(&think(), &[], &nothing, &Cancel::default(), &mut |note| {
                     told.send(note).unwrap();
                 });
             }
@@ -589,7 +626,13 @@ mod tests {
                     let canceled = NoteBody::Answered(Err(error::network(&Trouble::Canceled)));
                     assert_eq!(heard.recv().unwrap(), canceled);
                 });
-                client.think(&think(), &[], cancel, &mut |note| told.send(note).unwrap());
+                client.think(
+                    &think(),
+                    &[],
+                    &Surroundings::default(),
+                    cancel,
+                    &mut |note| told.send(note).unwrap(),
+                );
             });
         }
         thread::scope(|scope| {

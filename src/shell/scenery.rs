@@ -1,0 +1,118 @@
+//! What a model request is told beside its conversation: memory and the directory tree, read by the worker that makes it.
+//!
+//! Memory is read for every request, so that what people change counts at once. The tree is kept as a task first saw it: it
+//! stands at the very beginning of every request, and one new file would make everything behind it new to the API's cache.
+
+use crate::base::id::TaskId;
+use crate::config::Place;
+use crate::config::trust::Trust;
+use crate::limits::Limits;
+use crate::model::memory::{Memory, Surroundings};
+use crate::shell::log::Log;
+use crate::shell::memory::{self, Search};
+use crate::shell::outline;
+use crate::shell::place::Places;
+use std::collections::{HashSet, VecDeque};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+pub struct Scenery {
+    places: Places,
+    log: Log,
+    limits: Limits,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The oldest first.
+    trees: VecDeque<(TaskId, String)>,
+    /// What the log was told already.
+    told: HashSet<String>,
+}
+
+/// Messages that are remembered as told; then all of them may be told again.
+const MOST_TOLD: usize = 1_000;
+
+impl Scenery {
+    pub fn new(places: Places, log: Log, limits: Limits) -> Scenery {
+        Scenery {
+            places,
+            log,
+            limits,
+            state: Mutex::default(),
+        }
+    }
+
+    /// What surrounds a task that works in this directory, given by its real path.
+    pub fn of(&self, task: &TaskId, workspace: &str) -> Surroundings {
+        let dir = Path::new(workspace);
+        let place = self.places.look(dir).unwrap_or_else(|message| Place {
+            messages: vec![format!("{message}; until then nothing is trusted")],
+            ..Place::default()
+        });
+        let memory = self.memory(dir, &place);
+        let tree = match place.settings.context.directory_tree {
+            Some(false) => String::new(),
+            Some(true) | None => self.tree(task, dir),
+        };
+        self.tell(&place.messages);
+        Surroundings { memory, tree }
+    }
+
+    fn memory(&self, workspace: &Path, place: &Place) -> Memory {
+        let judge = self.places.judge(&place.settings);
+        let trust = |dir: &Path| {
+            judge
+                .as_ref()
+                .map_or(Trust::Untrusted, |judge| judge.of(dir))
+        };
+        let (memory, messages) = memory::read(&Search {
+            user: self.places.paths().user(""),
+            workspace,
+            settings: &place.settings,
+            trust: &trust,
+            limits: &self.limits,
+        });
+        self.tell(&messages);
+        memory
+    }
+
+    fn tree(&self, task: &TaskId, workspace: &Path) -> String {
+        let known = |state: &State| {
+            let mut trees = state.trees.iter();
+            trees
+                .find(|(known, _)| known == task)
+                .map(|(_, tree)| tree.clone())
+        };
+        if let Some(tree) = known(&self.state()) {
+            return tree;
+        }
+        let tree = outline::draw(workspace, &self.limits);
+        let mut state = self.state();
+        state.trees.push_back((task.clone(), tree.clone()));
+        if state.trees.len() > self.limits.trees {
+            state.trees.pop_front();
+        }
+        tree
+    }
+
+    /// Tells the log each thing once.
+    pub fn tell(&self, messages: &[String]) {
+        for message in messages {
+            let mut state = self.state();
+            if state.told.len() >= MOST_TOLD {
+                state.told.clear();
+            }
+            let fresh = state.told.insert(message.clone());
+            drop(state);
+            if fresh {
+                self.log.warn(message);
+            }
+        }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
