@@ -376,3 +376,202 @@ fn text_of(file: File, most: u64) -> io::Result<String> {
     }
     String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8 text"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::tests::Scratch;
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::symlink;
+
+    /// A home, and a workspace `repo/sub` that says something about everything.
+    fn scratch() -> Scratch {
+        let scratch = Scratch::new();
+        scratch.put("home/.gemini/.env", "FROM=home\n");
+        scratch.put(
+            "home/.gemini/settings.json",
+            r#"{"model": "$FROM", "advanced": {"excludedEnvVars": ["NOT"]}}"#,
+        );
+        scratch.put("repo/sub/.gemini/.env", "FROM=sub\nDEBUG=1\nNOT=1\n");
+        scratch.put(
+            "repo/sub/.gemini/config.yaml",
+            "model:\n  name: yaml\n  maxSessionTurns: 3\n",
+        );
+        scratch.put(
+            "repo/sub/.gemini/settings.json",
+            r#"{"model": {"name": "sub-$FROM"}}"#,
+        );
+        scratch.put("repo/.env", "FROM=repo\n");
+        scratch
+    }
+
+    fn look(scratch: &Scratch, env: &[(&str, &str)], said: Option<Trust>) -> Result<Place, String> {
+        let root = scratch.path();
+        let mut known: BTreeMap<String, String> = BTreeMap::new();
+        let none = root.join("none");
+        for (name, path) in [
+            ("HOME", root.join("home")),
+            ("GEMINI_CLI_SYSTEM_DEFAULTS_PATH", none.clone()),
+            ("GEMINI_CLI_SYSTEM_SETTINGS_PATH", none),
+        ] {
+            known.insert(name.into(), path.to_str().expect("plain").into());
+        }
+        known.extend(env.iter().map(|(n, v)| (n.to_string(), v.to_string())));
+        let workspace = root.join("repo/sub");
+        let word = Word {
+            said,
+            workspace: workspace.clone(),
+        };
+        let env = Arc::new(move |name: &str| known.get(name).cloned());
+        Places::new(env, word, Limits::default()).look(&workspace)
+    }
+
+    fn values(place: &Place) -> Vec<(&str, &str)> {
+        let values = place.variables.values.iter();
+        values
+            .map(|(name, value)| (name.as_str(), value.reveal()))
+            .collect()
+    }
+
+    #[test]
+    fn an_untrusted_workspace_says_nothing() {
+        let scratch = scratch();
+        let place = look(&scratch, &[], None).expect("it can be decided");
+        assert_eq!(place.trust, Trust::Untrusted);
+        assert_eq!(place.settings.model.as_deref(), Some("home"));
+        assert_eq!(place.settings.max_session_turns, None);
+        assert_eq!(place.variables.owner, Owner::User);
+        assert_eq!(values(&place), [("FROM", "home")]);
+        assert_eq!(place.messages, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_trusted_one_comes_over_the_users_and_below_the_systems() {
+        let scratch = scratch();
+        let trusted = Some(Trust::Trusted);
+        let place = look(&scratch, &[], trusted).expect("it can be decided");
+        assert_eq!(place.trust, Trust::Trusted);
+        assert_eq!(place.settings.model.as_deref(), Some("sub-sub"));
+        assert_eq!(place.settings.max_session_turns, Some(3));
+        assert_eq!(place.variables.owner, Owner::Workspace);
+        assert_eq!(
+            values(&place),
+            [("FROM", "sub")],
+            "two names are not for projects"
+        );
+        let system = scratch.put("system.json", r#"{"model": "system"}"#);
+        let system = system.to_str().expect("plain");
+        let env = [
+            ("GEMINI_CLI_SYSTEM_SETTINGS_PATH", system),
+            ("FROM", "process"),
+        ];
+        let place = look(&scratch, &env, trusted).expect("it can be decided");
+        assert_eq!(place.settings.model.as_deref(), Some("system"));
+    }
+
+    #[test]
+    fn variables_are_searched_upwards_as_far_as_trust_goes() {
+        let scratch = scratch();
+        std::fs::remove_file(scratch.path().join("repo/sub/.gemini/.env")).expect("it was there");
+        let place = look(&scratch, &[], Some(Trust::Trusted)).expect("it can be decided");
+        assert_eq!(
+            values(&place),
+            [("FROM", "home")],
+            "only the workspace was trusted"
+        );
+        let repo = scratch.path().join("repo");
+        let trust = |word: &str| format!("{{{repo:?}: {word:?}}}");
+        scratch.put("home/.gemini/trustedFolders.json", trust("TRUST_FOLDER"));
+        let place = look(&scratch, &[], None).expect("it can be decided");
+        assert_eq!(values(&place), [("FROM", "repo")]);
+        scratch.put("home/.gemini/trustedFolders.json", trust("DO_NOT_TRUST"));
+        let place = look(&scratch, &[], None).expect("it can be decided");
+        assert_eq!(values(&place), [("FROM", "home")]);
+    }
+
+    #[test]
+    fn files_that_lead_out_or_are_none_are_named_and_not_read() {
+        let scratch = scratch();
+        let put = |name: &str| scratch.path().join("repo/sub/.gemini").join(name);
+        std::fs::remove_file(put(".env")).expect("it was there");
+        std::fs::remove_file(put("settings.json")).expect("it was there");
+        symlink("../../../home/.gemini/.env", put(".env")).expect("a link");
+        std::fs::write(put("settings.json"), b"\xff").expect("a file");
+        let place = look(&scratch, &[], Some(Trust::Trusted)).expect("it can be decided");
+        assert_eq!(place.settings.model.as_deref(), Some("yaml"));
+        assert_eq!(values(&place), [("FROM", "home")]);
+        let dir = scratch.path().join("repo/sub");
+        let dir = dir.display();
+        assert_eq!(
+            place.messages,
+            [
+                format!("{dir}/.gemini/.env leads out of {dir}; it is not used"),
+                format!(
+                    "{dir}/.gemini/settings.json cannot be read: it is not UTF-8 text; it is not used"
+                ),
+            ]
+        );
+    }
+
+    #[test]
+    fn trust_is_never_guessed() {
+        let scratch = scratch();
+        let file = scratch.put("home/.gemini/trustedFolders.json", "{");
+        let error = look(&scratch, &[], None).expect_err("it cannot be decided");
+        assert_eq!(
+            error,
+            format!(
+                "{}, line 1: a bracket is not closed; correct or remove it",
+                file.display()
+            )
+        );
+        std::fs::remove_file(file).expect("it was there");
+        scratch.put("home/.gemini/settings.json", r#"{"folderTrust": false}"#);
+        let trust = |said| look(&scratch, &[], said).expect("it can be decided").trust;
+        assert_eq!(trust(None), Trust::Trusted);
+        assert_eq!(trust(Some(Trust::Untrusted)), Trust::Untrusted);
+    }
+
+    #[test]
+    fn policies_in_toml_are_named() {
+        let scratch = scratch();
+        let user = scratch.put("home/.gemini/policies/a.toml", "");
+        scratch.put("home/.gemini/policies/auto-saved.json", "{}");
+        let theirs = scratch.put("repo/sub/.gemini/policies/b.toml", "");
+        let unread = |said| {
+            let place = look(&scratch, &[], said).expect("it can be decided");
+            place.messages
+        };
+        let line = |file: &Path| {
+            let file = file.display();
+            format!(
+                "{file} is not read; write its rules as JSON into policy.rules in your settings"
+            )
+        };
+        assert_eq!(unread(None), [line(&user)]);
+        assert_eq!(unread(Some(Trust::Trusted)), [line(&user), line(&theirs)]);
+    }
+
+    #[test]
+    fn size_is_limited() {
+        let scratch = Scratch::new();
+        let file = scratch.put("a", "12345");
+        assert_eq!(
+            read_plain(&file, 5).expect("it fits").as_deref(),
+            Some("12345")
+        );
+        assert!(read_plain(&file, 4).is_err());
+        assert!(
+            read_plain(&scratch.path().join("a/b"), 4)
+                .expect("not there")
+                .is_none()
+        );
+        assert!(read_plain(scratch.path(), 4).expect("no file").is_none());
+        assert!(
+            read_inside(scratch.path(), "a", 5)
+                .expect("it fits")
+                .is_some()
+        );
+        assert!(read_inside(scratch.path(), "a", 4).is_err());
+    }
+}

@@ -116,3 +116,54 @@ impl Scenery {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::trust::Word;
+    use crate::shell::log::{Level, Redacted};
+    use crate::tool::tests::Scratch;
+    use std::sync::Arc;
+
+    #[test]
+    fn memory_is_read_anew_and_the_tree_is_kept_for_its_task() {
+        let scratch = Scratch::new();
+        scratch.put("w/GEMINI.md", "first");
+        let said = scratch.put("log", "");
+        let workspace = scratch.path().join("w");
+        let word = Word::new(workspace.clone(), Some(Trust::Trusted), None);
+        let home = scratch.path().to_str().expect("plain").to_owned();
+        let env = Arc::new(move |name: &str| (name == "HOME").then(|| home.clone()));
+        let limits = Limits {
+            trees: 1,
+            ..Limits::default()
+        };
+        let file = std::fs::OpenOptions::new()
+            .append(true)
+            .open(&said)
+            .expect("the log");
+        let log = Log::on(file, Level::Warn, Redacted::default());
+        let scenery = Scenery::new(Places::new(env, word, limits.clone()), log, limits);
+        let of = |task: &str| {
+            let found = scenery.of(&task.into(), workspace.to_str().expect("plain"));
+            (found.memory.project.contains("second"), found.tree)
+        };
+        assert_eq!(of("one"), (false, "GEMINI.md\n".to_owned()));
+        scratch.put("w/GEMINI.md", "second @./none.md");
+        scratch.put("w/new", "");
+        assert_eq!(of("one"), (true, "GEMINI.md\n".to_owned()));
+        assert_eq!(of("two"), (true, "GEMINI.md\nnew\n".to_owned()));
+        assert_eq!(
+            of("one"),
+            (true, "GEMINI.md\nnew\n".to_owned()),
+            "no longer kept"
+        );
+        let told = std::fs::read_to_string(said).expect("the log");
+        assert_eq!(told.lines().count(), 1, "once is enough: {told}");
+        scratch.put(
+            "w/.gemini/settings.json",
+            r#"{"context": {"includeDirectoryTree": false}}"#,
+        );
+        assert_eq!(of("three"), (true, String::new()));
+    }
+}
