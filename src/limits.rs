@@ -101,6 +101,24 @@ pub struct Limits {
     pub file_bytes: u64,
     pub file_lines: usize,
     pub line_chars: usize,
+    /// Bytes read of one ignore file; what is behind them does not count.
+    pub ignore_bytes: u64,
+    /// Threads of one search, entries it looks at, directories it goes down, and the time it takes: beyond these it ends
+    /// with what it has found and says so.
+    pub search_threads: usize,
+    pub search_entries: usize,
+    pub search_depth: usize,
+    pub search_ms: u64,
+    /// Lines a search answers with unless it is asked for another number; the most it can be asked for, and the characters of
+    /// the answer.
+    pub search_matches: usize,
+    pub search_most_matches: usize,
+    pub search_chars: usize,
+    /// Names in one listing, or files found by one pattern; the rest is counted.
+    pub listed_files: usize,
+    /// Files and characters that paths in one prompt bring along; the rest is named.
+    pub attached_files: usize,
+    pub attached_chars: usize,
     /// Steps spent on finding a small diff; beyond it what is left is shown as replaced.
     pub diff_steps: usize,
     /// Largest file of settings, variables or trusted folders; a larger one is not read, with a message.
@@ -179,6 +197,17 @@ impl Default for Limits {
             file_bytes: 20 * MIB as u64,
             file_lines: 2_000,
             line_chars: 2_000,
+            ignore_bytes: MIB as u64,
+            search_threads: 8,
+            search_entries: 5_000_000,
+            search_depth: 256,
+            search_ms: 30_000,
+            search_matches: 100,
+            search_most_matches: 20_000,
+            search_chars: 400_000,
+            listed_files: 2_000,
+            attached_files: 200,
+            attached_chars: 2_000_000,
             diff_steps: 20_000_000,
             settings_bytes: MIB as u64,
             memory_file_bytes: 256 * KIB as u64,

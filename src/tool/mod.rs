@@ -8,12 +8,16 @@
 //! A tool never trusts what `prepare` saw: time passes while people think, so `run` finds its files again and compares.
 
 pub mod diff;
+pub mod grep;
+pub mod ignore;
 pub mod output;
 pub mod path;
 pub mod programs;
 pub mod read_file;
 pub mod shell;
 pub mod text;
+pub mod walk;
+pub mod wildcard;
 pub mod write_file;
 
 use crate::base::cancel::Cancel;
