@@ -159,8 +159,8 @@ impl Parser<'_> {
             let rest = &self.text[self.at..];
             let passed = if rest.starts_with("//") {
                 rest.find('\n').unwrap_or(rest.len())
-            } else if rest.starts_with("/*") {
-                let end = rest[2..].find("*/");
+            } else if let Some(inside) = rest.strip_prefix("/*") {
+                let end = inside.find("*/");
                 end.ok_or_else(|| self.wrong("a comment is not closed"))? + 4
             } else {
                 rest.bytes().take_while(u8::is_ascii_whitespace).count()

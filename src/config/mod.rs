@@ -211,9 +211,10 @@ impl Sources<'_> {
             "GOOGLE_CLOUD_ACCESS_TOKEN_FILE",
         ];
         let has_own = CREDENTIALS.iter().any(|name| self.own(name).is_some());
-        let found = match has_own {
-            true => self.own(name),
-            false => self.any(name),
+        let found = if has_own {
+            self.own(name)
+        } else {
+            self.any(name)
         };
         match found {
             Some(url) if !(url.starts_with("http://") || url.starts_with("https://")) => {

@@ -236,8 +236,7 @@ fn is_old_name(name: &str) -> bool {
 
 fn is_section(name: &str) -> bool {
     let below = |known: &&str| known.strip_prefix(name).is_some_and(|r| r.starts_with('.'));
-    KEYS.iter()
-        .any(|key| key.names.iter().any(|known| below(&known)))
+    KEYS.iter().any(|key| key.names.iter().any(below))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

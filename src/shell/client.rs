@@ -349,6 +349,7 @@ fn words(error: &ureq::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::gemini::{Auth, Service};
     use crate::task::job::ModelErrorKind;
     use std::io::{BufRead, BufReader, Write};
     use std::net::{TcpListener, TcpStream};
@@ -522,6 +523,50 @@ mod tests {
             "{}",
             error.message
         );
+    }
+
+    #[test]
+    fn a_token_is_read_from_its_file_for_every_request() {
+        let scratch = crate::tool::tests::Scratch::new();
+        let file = scratch.path().join("token");
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let service = Service::Vertex {
+            project: "p".into(),
+            location: "eu".into(),
+        };
+        let endpoint = Endpoint {
+            base_url: format!("http://{}", listener.local_addr().unwrap()),
+            key_file: Some(file.clone()),
+            ..Endpoint::of(service, Secret::default(), Auth::Bearer)
+        };
+        let client = Client::new(endpoint, &Route::default(), Limits::default()).unwrap();
+        let missing = notes_of(&client, &Cancel::default());
+        assert_eq!(error_of(&missing).kind, ModelErrorKind::Fatal);
+        for token in ["t0ken-1", "t0ken-2"] {
+            std::fs::write(&file, format!("{token}\n")).unwrap();
+            let notes = thread::scope(|scope| {
+                let server = scope.spawn(|| {
+                    let mut stream = accept(&listener);
+                    let (head, _) = request(&mut stream).unwrap();
+                    let answer = format!(
+                        "HTTP/1.1 400 Bad\r\nContent-Length: 7\r\nConnection: close\r\n\r\n{token}"
+                    );
+                    stream.get_mut().write_all(answer.as_bytes()).unwrap();
+                    head
+                });
+                let notes = notes_of(&client, &Cancel::default());
+                let head = server.join().unwrap();
+                let begin = "POST /v1beta1/projects/p/locations/eu/publishers/google/models/";
+                assert!(head.starts_with(begin), "{head}");
+                assert!(
+                    head.contains(&format!("authorization: Bearer {token}\r\n")),
+                    "{head}"
+                );
+                assert!(!head.contains("x-goog-api-key"), "{head}");
+                notes
+            });
+            assert!(!error_of(&notes).message.contains("t0ken"), "{notes:?}");
+        }
     }
 
     #[test]

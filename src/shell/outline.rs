@@ -1,10 +1,12 @@
 //! The directory tree that a session begins with, so that the model knows its way around: breadth first, so that a large
 //! directory does not hide its neighbours, and cut to a size.
 //!
-//! Names are shown, not trusted: a name can hold anything but a slash, and what could break a line is escaped. Links are not
-//! followed, and every directory is opened from the one above it.
+//! What ignore files hide is left out. Names are shown, not trusted: a name can hold anything but a slash, and what could break
+//! a line is escaped. Links are not followed, and every directory is opened from the one above it.
 
 use crate::limits::Limits;
+use crate::tool::ignore::{Marks, Rules, Wanted, What};
+use crate::tool::path::Workspace;
 use rustix::fs::{Dir, FileType, Mode, OFlags};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,37 +17,57 @@ use std::rc::Rc;
 const SKIPPED: [&str; 2] = [".git", "node_modules"];
 
 /// A line per entry, indented by depth, directories with a slash. Empty when there is nothing or it cannot be read.
-pub fn draw(workspace: &Path, limits: &Limits) -> String {
-    let Ok(root) = rustix::fs::open(workspace, OPEN, Mode::empty()) else {
+pub fn draw(workspace: &Path, wanted: Wanted, limits: &Limits) -> String {
+    let root = rustix::fs::open(workspace, OPEN, Mode::empty());
+    let (Ok(root), Ok(tree)) = (root, Workspace::open(workspace)) else {
         return String::new();
     };
     let mut entries = vec![Entry::default()];
     let mut looks = limits.tree_looks;
     let mut shown = 0;
-    let mut queue = VecDeque::from([(0, Rc::new(root), b".".to_vec())]);
-    while let Some((parent, above, name)) = queue.pop_front() {
-        // What does not open, because it is not ours or no directory any more, is shown without what is in it.
-        let Ok(dir) = rustix::fs::openat(above.as_fd(), &name[..], OPEN, Mode::empty()) else {
+    let mut queue = VecDeque::from([Ahead {
+        entry: 0,
+        above: Rc::new(root),
+        name: b".".to_vec(),
+        path: Vec::new(),
+        rules: Rules::around(&tree, wanted, limits),
+    }]);
+    while let Some(ahead) = queue.pop_front() {
+        let parent = ahead.entry;
+        let Some((dir, rules)) = ahead.enter() else {
             entries[parent].cut = true;
             continue;
         };
-        let dir = Rc::new(dir);
         let (names, whole) = list(&dir, &mut looks);
         entries[parent].cut = !whole;
         for (name, kind) in names {
+            let path = join(&ahead.path, &name);
+            let what = match kind {
+                FileType::Directory => What::Directory,
+                _ => What::File,
+            };
+            if rules.hide(&path, what) {
+                continue;
+            }
             if shown == limits.tree_items {
                 entries[parent].cut = true;
                 break;
             }
             shown += 1;
-            let index = entries.len();
+            let entry = entries.len();
             entries.push(Entry {
-                name: printable(&name, kind),
+                name: printable(&name, what),
                 ..Entry::default()
             });
-            entries[parent].below.push(index);
-            if kind == FileType::Directory {
-                queue.push_back((index, dir.clone(), name));
+            entries[parent].below.push(entry);
+            if what == What::Directory {
+                queue.push_back(Ahead {
+                    entry,
+                    above: dir.clone(),
+                    name,
+                    path,
+                    rules: rules.clone(),
+                });
             }
         }
     }
@@ -58,6 +80,26 @@ const OPEN: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
+
+/// A directory still to be entered.
+struct Ahead {
+    entry: usize,
+    above: Rc<OwnedFd>,
+    name: Vec<u8>,
+    path: Vec<u8>,
+    /// Those around it.
+    rules: Rules,
+}
+
+impl Ahead {
+    /// None for what does not open, because it is not ours to read or no directory any more.
+    fn enter(&self) -> Option<(Rc<OwnedFd>, Rules)> {
+        let dir = rustix::fs::openat(&self.above, &self.name[..], OPEN, Mode::empty()).ok()?;
+        let marks = Marks::of(dir.as_fd());
+        let rules = self.rules.enter(dir.as_fd(), &self.path, marks);
+        Some((Rc::new(dir), rules))
+    }
+}
 
 #[derive(Default)]
 struct Entry {
@@ -90,7 +132,14 @@ fn list(dir: &OwnedFd, looks: &mut usize) -> (Vec<(Vec<u8>, FileType)>, bool) {
     (names, whole)
 }
 
-fn printable(name: &[u8], kind: FileType) -> String {
+fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    match dir {
+        [] => name.to_vec(),
+        dir => [dir, name].join(&b'/'),
+    }
+}
+
+fn printable(name: &[u8], what: What) -> String {
     let mut text = String::new();
     for c in String::from_utf8_lossy(name).chars() {
         match c {
@@ -104,7 +153,7 @@ fn printable(name: &[u8], kind: FileType) -> String {
             c => text.push(c),
         }
     }
-    if kind == FileType::Directory {
+    if what == What::Directory {
         text.push('/');
     }
     text
@@ -152,10 +201,33 @@ mod tests {
         let scratch = scratch();
         scratch.put("new\nline\u{202e}", "");
         assert_eq!(
-            draw(scratch.path(), &Limits::default()),
+            draw(scratch.path(), Wanted::ALL, &Limits::default()),
             "a/\n  1\n  2\n  deep/\n    x\nb/\n  3\nc\nnew\\nline\\u{202e}\nout\n"
         );
-        assert_eq!(draw(&scratch.path().join("none"), &Limits::default()), "");
+        assert_eq!(
+            draw(
+                &scratch.path().join("none"),
+                Wanted::ALL,
+                &Limits::default()
+            ),
+            ""
+        );
+    }
+
+    #[test]
+    fn what_ignore_files_hide_is_left_out() {
+        let scratch = scratch();
+        scratch.put(".gitignore", "b/\n2\n");
+        scratch.put("a/deep/.gitignore", "x\n");
+        scratch.put(".geminiignore", "/c\n");
+        let limits = Limits::default();
+        assert_eq!(
+            draw(scratch.path(), Wanted::ALL, &limits),
+            ".geminiignore\n.gitignore\na/\n  1\n  deep/\n    .gitignore\nout\n"
+        );
+        let all = draw(scratch.path(), Wanted::NONE, &limits);
+        assert!(all.contains("  2\n") && all.contains("c\n"), "{all}");
+        assert!(!all.contains(".git/"), "{all}");
     }
 
     #[test]
@@ -167,7 +239,7 @@ mod tests {
                 tree_looks,
                 ..Limits::default()
             };
-            draw(scratch.path(), &limits)
+            draw(scratch.path(), Wanted::ALL, &limits)
         };
         let whole = "a/\n  1\n  2\n  deep/\n    x\nb/\n  3\nc\nout\n";
         assert_eq!(draw(9, 9), whole);

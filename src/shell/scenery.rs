@@ -5,6 +5,7 @@
 
 use crate::base::id::TaskId;
 use crate::config::Place;
+use crate::config::settings::Context;
 use crate::config::trust::Trust;
 use crate::limits::Limits;
 use crate::model::memory::{Memory, Surroundings};
@@ -12,6 +13,7 @@ use crate::shell::log::Log;
 use crate::shell::memory::{self, Search};
 use crate::shell::outline;
 use crate::shell::place::Places;
+use crate::tool::ignore::{Respect, Wanted};
 use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -54,7 +56,7 @@ impl Scenery {
         let memory = self.memory(dir, &place);
         let tree = match place.settings.context.directory_tree {
             Some(false) => String::new(),
-            Some(true) | None => self.tree(task, dir),
+            Some(true) | None => self.tree(task, dir, wanted(&place.settings.context)),
         };
         self.tell(&place.messages);
         Surroundings { memory, tree }
@@ -78,7 +80,7 @@ impl Scenery {
         memory
     }
 
-    fn tree(&self, task: &TaskId, workspace: &Path) -> String {
+    fn tree(&self, task: &TaskId, workspace: &Path, wanted: Wanted) -> String {
         let known = |state: &State| {
             let mut trees = state.trees.iter();
             trees
@@ -88,7 +90,7 @@ impl Scenery {
         if let Some(tree) = known(&self.state()) {
             return tree;
         }
-        let tree = outline::draw(workspace, &self.limits);
+        let tree = outline::draw(workspace, wanted, &self.limits);
         let mut state = self.state();
         state.trees.push_back((task.clone(), tree.clone()));
         if state.trees.len() > self.limits.trees {
@@ -114,6 +116,18 @@ impl Scenery {
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Which ignore files the settings want to count; all of them, unless they say otherwise.
+pub fn wanted(context: &Context) -> Wanted {
+    let respect = |setting| match setting {
+        Some(false) => Respect::No,
+        Some(true) | None => Respect::Yes,
+    };
+    Wanted {
+        git: respect(context.respect_git_ignore),
+        gemini: respect(context.respect_gemini_ignore),
     }
 }
 
