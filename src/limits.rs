@@ -121,6 +121,19 @@ pub struct Limits {
     pub attached_chars: usize,
     /// Steps spent on finding a small diff; beyond it what is left is shown as replaced.
     pub diff_steps: usize,
+    /// Largest file of settings, variables or trusted folders; a larger one is not read, with a message.
+    pub settings_bytes: u64,
+    /// Largest memory file, and all of a workspace's together with their imports; what is beyond is left out, with a message.
+    pub memory_file_bytes: u64,
+    pub memory_bytes: usize,
+    /// Imports inside each other, and files of one memory; deeper ones stay as they are written.
+    pub import_depth: usize,
+    pub memory_files: usize,
+    /// Entries of the directory tree that the model is shown, and those looked at for it.
+    pub tree_items: usize,
+    pub tree_looks: usize,
+    /// Tasks whose directory tree is kept as it was first shown; for others it is made anew.
+    pub trees: usize,
     /// Shutting down: time for streams and jobs to end.
     pub shutdown_ms: u64,
 }
@@ -196,6 +209,14 @@ impl Default for Limits {
             attached_files: 200,
             attached_chars: 2_000_000,
             diff_steps: 20_000_000,
+            settings_bytes: MIB as u64,
+            memory_file_bytes: 256 * KIB as u64,
+            memory_bytes: 512 * KIB,
+            import_depth: 5,
+            memory_files: 100,
+            tree_items: 200,
+            tree_looks: 20_000,
+            trees: 512,
             shutdown_ms: 5_000,
         }
     }

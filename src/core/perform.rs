@@ -273,13 +273,14 @@ impl Core {
     fn create(&mut self, conn: Key, create: Create, form: &Form, now: Now) -> Result<(), Fault> {
         let wish = create.settings.workspace.as_deref();
         (self.resolve)(wish).map_err(Fault::params)?;
+        (self.choose)(create.settings.model.as_deref()).map_err(Fault::params)?;
         let (task, _) = self.give_birth(create.context, &create.settings, create.birth, now)?;
         let response = a2a::created(&self.tasks[&task].state);
         self.answer_after(conn, &task, form, response);
         Ok(())
     }
 
-    /// Makes a task. A workspace that cannot be used makes a task that will say so and fail.
+    /// Makes a task. A workspace or model that cannot be used makes a task that will say so and fail.
     fn give_birth(
         &mut self,
         context: Option<ContextId>,
@@ -301,6 +302,11 @@ impl Core {
                 Some(problem),
             ),
         };
+        let (model, refused) = match (self.choose)(settings.model.as_deref()) {
+            Ok(model) => (model, None),
+            Err(refused) => (settings.model.clone().unwrap_or_default(), Some(refused)),
+        };
+        let problem = problem.or(refused);
         let task: TaskId = self.entropy.uuid().into();
         let context = context.unwrap_or_else(|| self.entropy.uuid().into());
         let mut inherited = Vec::new();
@@ -317,7 +323,7 @@ impl Core {
             protocol: birth.protocol,
             profile: birth.profile,
             workspace,
-            model: settings.model.clone().unwrap_or_else(|| self.model.clone()),
+            model,
         });
         let event = Event::Created(created.clone());
         let record = Record {

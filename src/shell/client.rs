@@ -8,7 +8,8 @@
 use crate::base::cancel::Cancel;
 use crate::limits::Limits;
 use crate::model::error::{self, Refusal, Trouble};
-use crate::model::gemini::{self, Endpoint};
+use crate::model::gemini::{self, Endpoint, Secret};
+use crate::model::memory::Surroundings;
 use crate::model::script::Beat;
 use crate::model::stream::{Asked, Decoder};
 use crate::task::event::Answer;
@@ -16,6 +17,7 @@ use crate::task::job::{ModelError, NoteBody, Think};
 use crate::task::spec::ToolSpec;
 use crate::task::state::Item;
 use crate::wire::sse;
+use std::borrow::Cow;
 use std::io::Read;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -75,36 +77,64 @@ impl Client {
         &self,
         think: &Think,
         tools: &[ToolSpec],
+        surroundings: &Surroundings,
         cancel: &Cancel,
         emit: &mut dyn FnMut(NoteBody),
     ) {
-        let answer = self.attempt(think, tools, cancel, emit);
+        let answer = self.endpoint().and_then(|endpoint| {
+            let answer = self.attempt(&endpoint, think, tools, surroundings, cancel, emit);
+            // The API never repeats a key, but what stands between it and us might.
+            answer.map_err(|error| ModelError {
+                message: endpoint.key.hide_in(&error.message),
+                ..error
+            })
+        });
         emit(NoteBody::Answered(answer.map_err(|error| {
             if cancel.is_set() {
                 return error::network(&Trouble::Canceled);
             }
-            // The API never repeats a key, but what stands between it and us might.
-            ModelError {
-                message: self.endpoint.key.hide_in(&error.message),
-                ..error
-            }
+            error
         })));
+    }
+
+    /// The endpoint with the key that holds now.
+    fn endpoint(&self) -> Result<Cow<'_, Endpoint>, ModelError> {
+        let Some(file) = &self.endpoint.key_file else {
+            return Ok(Cow::Borrowed(&self.endpoint));
+        };
+        let wrong = |why: &str| {
+            let file = file.display();
+            error::fatal(format!(
+                "The token for the model API cannot be read from {file}: {why}."
+            ))
+        };
+        let token = std::fs::read_to_string(file).map_err(|error| wrong(&error.to_string()))?;
+        let token = token.trim();
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(wrong("there must be one word in it"));
+        }
+        Ok(Cow::Owned(Endpoint {
+            key: Secret::new(token),
+            ..self.endpoint.clone()
+        }))
     }
 
     fn attempt(
         &self,
+        endpoint: &Endpoint,
         think: &Think,
         tools: &[ToolSpec],
+        surroundings: &Surroundings,
         cancel: &Cancel,
         emit: &mut dyn FnMut(NoteBody),
     ) -> Result<Answer, ModelError> {
         let model = gemini::resolve(&think.model)?;
-        let body = gemini::body(think, tools, unix_ms())?;
+        let body = gemini::body(think, tools, surroundings, unix_ms())?;
         let agent = self.take_agent();
         let doomed = agent.clone();
         cancel.on_set(move || doomed.shutdown());
         let answer = self
-            .request(&agent, model, &body)
+            .request(&agent, endpoint, model, &body)
             .and_then(|response| self.read(model, asked(think), response, cancel, emit));
         cancel.clear();
         // Whoever took the hook before `clear` had set the flag before that: an agent that goes back is never shut down.
@@ -118,11 +148,12 @@ impl Client {
     fn request(
         &self,
         agent: &Agent,
+        endpoint: &Endpoint,
         model: &str,
         body: &[u8],
     ) -> Result<Response<Body>, ModelError> {
-        let mut request = agent.post(self.endpoint.url(model)?);
-        for (name, value) in self.endpoint.headers(model) {
+        let mut request = agent.post(endpoint.url(model)?);
+        for (name, value) in endpoint.headers(model) {
             request = request.header(name, value.reveal());
         }
         let response = request
@@ -318,7 +349,7 @@ fn words(error: &ureq::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::gemini::Secret;
+    use crate::model::gemini::{Auth, Service};
     use crate::task::job::ModelErrorKind;
     use std::io::{BufRead, BufReader, Write};
     use std::net::{TcpListener, TcpStream};
@@ -350,7 +381,13 @@ mod tests {
 
     fn notes_of(client: &Client, cancel: &Cancel) -> Vec<NoteBody> {
         let mut notes = Vec::new();
-        client.think(&think(), &[], cancel, &mut |note| notes.push(note));
+        client.think(
+            &think(),
+            &[],
+            &Surroundings::default(),
+            cancel,
+            &mut |note| notes.push(note),
+        );
         notes
     }
 
@@ -449,7 +486,8 @@ mod tests {
                 heads
             });
             for _ in 0..2 {
-                client.think(&think(), &[], &Cancel::default(), &mut |note| {
+                let nothing = Surroundings::default();
+                client.think(&think(), &[], &nothing, &Cancel::default(), &mut |note| {
                     told.send(note).unwrap();
                 });
             }
@@ -485,6 +523,50 @@ mod tests {
             "{}",
             error.message
         );
+    }
+
+    #[test]
+    fn a_token_is_read_from_its_file_for_every_request() {
+        let scratch = crate::tool::tests::Scratch::new();
+        let file = scratch.path().join("token");
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let service = Service::Vertex {
+            project: "p".into(),
+            location: "eu".into(),
+        };
+        let endpoint = Endpoint {
+            base_url: format!("http://{}", listener.local_addr().unwrap()),
+            key_file: Some(file.clone()),
+            ..Endpoint::of(service, Secret::default(), Auth::Bearer)
+        };
+        let client = Client::new(endpoint, &Route::default(), Limits::default()).unwrap();
+        let missing = notes_of(&client, &Cancel::default());
+        assert_eq!(error_of(&missing).kind, ModelErrorKind::Fatal);
+        for token in ["t0ken-1", "t0ken-2"] {
+            std::fs::write(&file, format!("{token}\n")).unwrap();
+            let notes = thread::scope(|scope| {
+                let server = scope.spawn(|| {
+                    let mut stream = accept(&listener);
+                    let (head, _) = request(&mut stream).unwrap();
+                    let answer = format!(
+                        "HTTP/1.1 400 Bad\r\nContent-Length: 7\r\nConnection: close\r\n\r\n{token}"
+                    );
+                    stream.get_mut().write_all(answer.as_bytes()).unwrap();
+                    head
+                });
+                let notes = notes_of(&client, &Cancel::default());
+                let head = server.join().unwrap();
+                let begin = "POST /v1beta1/projects/p/locations/eu/publishers/google/models/";
+                assert!(head.starts_with(begin), "{head}");
+                assert!(
+                    head.contains(&format!("authorization: Bearer {token}\r\n")),
+                    "{head}"
+                );
+                assert!(!head.contains("x-goog-api-key"), "{head}");
+                notes
+            });
+            assert!(!error_of(&notes).message.contains("t0ken"), "{notes:?}");
+        }
     }
 
     #[test]
@@ -589,7 +671,13 @@ mod tests {
                     let canceled = NoteBody::Answered(Err(error::network(&Trouble::Canceled)));
                     assert_eq!(heard.recv().unwrap(), canceled);
                 });
-                client.think(&think(), &[], cancel, &mut |note| told.send(note).unwrap());
+                client.think(
+                    &think(),
+                    &[],
+                    &Surroundings::default(),
+                    cancel,
+                    &mut |note| told.send(note).unwrap(),
+                );
             });
         }
         thread::scope(|scope| {

@@ -10,6 +10,7 @@ use crate::model::script::Script;
 use crate::shell::children::{self, Children};
 use crate::shell::client::{self, Client};
 use crate::shell::lanes::{Full, Lane, Lanes, Left, Post};
+use crate::shell::scenery::Scenery;
 use crate::task::event::Event;
 use crate::task::job::{Job, JobId, Note, NoteBody, RunEnd, Think, Work};
 use crate::task::spec::{CallError, Ending, ErrorKind, ToolSpec};
@@ -49,6 +50,7 @@ pub struct Means {
     pub toolbox: Toolbox,
     pub specs: Vec<ToolSpec>,
     pub children: Children,
+    pub scenery: Scenery,
     /// Names this server's children; see `children.rs`.
     pub instance: String,
     pub limits: Limits,
@@ -238,7 +240,7 @@ impl Means {
             }))
         };
         match &job.work {
-            Work::Think(think) => self.think(think, cancel, &mut emit),
+            Work::Think(think) => self.think(&job.id.task, think, cancel, &mut emit),
             Work::Prepare { workspace, calls } => {
                 let prepared = match self.ctx(workspace, cancel) {
                     Ok(ctx) => self.toolbox.prepare(calls, &ctx),
@@ -258,9 +260,12 @@ impl Means {
         }
     }
 
-    fn think(&self, think: &Think, cancel: &Cancel, emit: &mut dyn FnMut(NoteBody)) {
+    fn think(&self, task: &TaskId, think: &Think, cancel: &Cancel, emit: &mut dyn FnMut(NoteBody)) {
         match &self.brain {
-            Brain::Gemini(client) => client.think(think, &self.specs, cancel, emit),
+            Brain::Gemini(client) => {
+                let surroundings = self.scenery.of(task, &think.workspace);
+                client.think(think, &self.specs, &surroundings, cancel, emit);
+            }
             Brain::Script(script) => client::play(script.play(think), cancel, emit),
         }
     }

@@ -802,7 +802,7 @@ fn core(limits: &Limits, now: Now, births: u64) -> Core {
         limits: limits.clone(),
         door: Door::default(),
         tools: tools(),
-        model: "some-model".into(),
+        choose: Box::new(|_| Ok("some-model".into())),
         script: None,
         card: a2a::card("http://localhost/", "0", 0),
         resolve: Box::new(|wish| match wish {
