@@ -75,6 +75,7 @@ impl Place {
             args: json!({ "command": command }),
             base: None,
             edited: None,
+            answers: None,
         };
         match Toolbox::built_in().run(&run, &ctx, &mut out) {
             RunEnd::Ended(ending) => ending,

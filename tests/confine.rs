@@ -76,6 +76,7 @@ impl Ground {
             args,
             base: None,
             edited: None,
+            answers: None,
         };
         match Toolbox::built_in().run(&run, &ctx, &mut |_| {}) {
             RunEnd::Ended(ending) => ending,

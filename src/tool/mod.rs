@@ -289,6 +289,7 @@ pub(crate) mod tests {
             args,
             base: None,
             edited: None,
+            answers: None,
         }
     }
 
