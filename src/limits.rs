@@ -103,6 +103,10 @@ pub struct Limits {
     pub line_chars: usize,
     /// Steps spent on finding a small diff; beyond it what is left is shown as replaced.
     pub diff_steps: usize,
+    /// Work that a search for nearly equal text may take, in characters compared; beyond it only equal text is found.
+    pub fuzzy_steps: usize,
+    /// Directories looked into for a file that is not where an edit says.
+    pub lookup_dirs: usize,
     /// Shutting down: time for streams and jobs to end.
     pub shutdown_ms: u64,
 }
@@ -167,6 +171,8 @@ impl Default for Limits {
             file_lines: 2_000,
             line_chars: 2_000,
             diff_steps: 20_000_000,
+            fuzzy_steps: 400_000_000,
+            lookup_dirs: 50,
             shutdown_ms: 5_000,
         }
     }

@@ -8,10 +8,12 @@
 //! A tool never trusts what `prepare` saw: time passes while people think, so `run` finds its files again and compares.
 
 pub mod diff;
+mod edit;
 pub mod output;
 pub mod path;
 pub mod programs;
 pub mod read_file;
+pub mod replace;
 pub mod shell;
 pub mod text;
 pub mod write_file;
@@ -98,6 +100,7 @@ impl Toolbox {
         Toolbox::new(vec![
             Box::new(read_file::ReadFile),
             Box::new(write_file::WriteFile),
+            Box::new(replace::Replace),
             Box::new(shell::Shell),
         ])
     }
@@ -305,7 +308,11 @@ pub(crate) mod tests {
     #[test]
     fn unknown_tools_and_wrong_arguments_are_told_apart() {
         let scratch = Scratch::new();
-        let toolbox = Toolbox::built_in();
+        let toolbox = Toolbox::new(vec![
+            Box::new(read_file::ReadFile),
+            Box::new(write_file::WriteFile),
+            Box::new(shell::Shell),
+        ]);
         let results = with_ctx(&scratch, &Limits::default(), |ctx| {
             toolbox.prepare(
                 &[
