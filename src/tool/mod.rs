@@ -7,6 +7,7 @@
 //!
 //! A tool never trusts what `prepare` saw: time passes while people think, so `run` finds its files again and compares.
 
+pub mod ask_user;
 pub mod diff;
 mod edit;
 pub mod output;
@@ -17,6 +18,7 @@ pub mod replace;
 pub mod shell;
 pub mod text;
 pub mod write_file;
+pub mod write_todos;
 
 use crate::base::cancel::Cancel;
 use crate::limits::Limits;
@@ -102,6 +104,8 @@ impl Toolbox {
             Box::new(write_file::WriteFile),
             Box::new(replace::Replace),
             Box::new(shell::Shell),
+            Box::new(write_todos::WriteTodos),
+            Box::new(ask_user::AskUser),
         ])
     }
 
