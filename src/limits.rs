@@ -97,6 +97,16 @@ pub struct Limits {
     pub shell_silence_ms: u64,
     /// Between TERM and KILL for a process group.
     pub kill_ms: u64,
+    /// Commands that run in the background, of one task and of all; the next one is refused.
+    pub background_task: usize,
+    pub background: usize,
+    /// Those that are remembered, running or over; the oldest that are over are forgotten.
+    pub background_kept: usize,
+    /// Output kept of each; the newest wins.
+    pub background_bytes: usize,
+    /// Wait for a command that goes to the background, if the call does not say; and the longest it may say.
+    pub background_delay_ms: u64,
+    pub background_wait_ms: u64,
     /// Largest file a tool reads, and lines and line length it shows of it.
     pub file_bytes: u64,
     pub file_lines: usize,
@@ -167,6 +177,12 @@ impl Default for Limits {
             drain_ms: 250,
             shell_silence_ms: 300_000,
             kill_ms: 2_000,
+            background_task: 16,
+            background: 64,
+            background_kept: 128,
+            background_bytes: 64 * KIB,
+            background_delay_ms: 200,
+            background_wait_ms: 60_000,
             file_bytes: 20 * MIB as u64,
             file_lines: 2_000,
             line_chars: 2_000,

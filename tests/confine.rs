@@ -4,6 +4,7 @@ use gemini_a2a::base::cancel::Cancel;
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::job::{Run, RunEnd};
 use gemini_a2a::task::spec::Ending;
+use gemini_a2a::tool::background::Background;
 use gemini_a2a::tool::path::Workspace;
 use gemini_a2a::tool::{Child, Ctx, Launch, Spawn, Toolbox};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -68,6 +69,8 @@ impl Ground {
             cancel: &self.cancel,
             limits: &self.limits,
             children: &NoChildren,
+            task: &"t".into(),
+            background: &Background::default(),
         };
         let run = Run {
             workspace: self.ws().to_str().expect("a plain name").into(),

@@ -17,6 +17,7 @@ use crate::shell::server::{Parts, Server, WAKE};
 use crate::shell::signals::Signals;
 use crate::shell::sys::{self, Clock};
 use crate::tool::Toolbox;
+use crate::tool::background::Background;
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
 use std::net::SocketAddr;
@@ -74,6 +75,7 @@ pub fn serve(config: Config) -> Result<u8, String> {
         toolbox,
         specs,
         children,
+        background: Background::default(),
         instance,
         limits: limits.clone(),
     };

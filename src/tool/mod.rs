@@ -8,6 +8,7 @@
 //! A tool never trusts what `prepare` saw: time passes while people think, so `run` finds its files again and compares.
 
 pub mod ask_user;
+pub mod background;
 pub mod diff;
 mod edit;
 pub mod output;
@@ -17,14 +18,17 @@ pub mod read_file;
 pub mod replace;
 pub mod shell;
 pub mod text;
+mod watch;
 pub mod write_file;
 pub mod write_todos;
 
 use crate::base::cancel::Cancel;
+use crate::base::id::TaskId;
 use crate::limits::Limits;
 use crate::task::event::Request;
 use crate::task::job::{Run, RunEnd};
 use crate::task::spec::{CallError, Ending, ErrorKind, Plan, ToolSpec};
+use background::Background;
 use path::Workspace;
 use serde_json::Value;
 use std::ffi::OsString;
@@ -48,6 +52,9 @@ pub struct Ctx<'a> {
     pub cancel: &'a Cancel,
     pub limits: &'a Limits,
     pub children: &'a dyn Spawn,
+    /// Whose call it is: what it leaves running is only this task's.
+    pub task: &'a TaskId,
+    pub background: &'a Background,
 }
 
 /// Starts programs. The shell layer implements it, because how a child is tied to the server's life is no tool's business.
@@ -64,7 +71,10 @@ pub struct Launch {
 }
 
 /// A started program and everything it starts in turn. Dropping it ends them all.
-pub trait Child {
+pub trait Child: Send {
+    /// The program's process number.
+    fn id(&self) -> u32;
+
     /// What they print. At its end once all of them have closed it.
     fn output(&self) -> BorrowedFd<'_>;
 
@@ -104,6 +114,8 @@ impl Toolbox {
             Box::new(write_file::WriteFile),
             Box::new(replace::Replace),
             Box::new(shell::Shell),
+            Box::new(background::ListProcesses),
+            Box::new(background::ReadOutput),
             Box::new(write_todos::WriteTodos),
             Box::new(ask_user::AskUser),
         ])
@@ -285,6 +297,8 @@ pub(crate) mod tests {
             cancel: &cancel,
             limits,
             children: &NoChildren,
+            task: &"t".into(),
+            background: &Background::default(),
         })
     }
 
@@ -355,6 +369,8 @@ pub(crate) mod tests {
             cancel: &cancel,
             limits: &limits,
             children: &NoChildren,
+            task: &"t".into(),
+            background: &Background::default(),
         };
         let run = run_of(
             &scratch,
