@@ -78,6 +78,10 @@ pub enum Out {
     Load {
         task: TaskId,
     },
+    /// The task is closed: nothing of it may go on.
+    Over {
+        task: TaskId,
+    },
 }
 
 /// A task that was read from its journal.

@@ -64,6 +64,9 @@ impl Core {
         for event in decision.events {
             let mark = Mark::of(&event);
             cell.record(event, now.unix_ms, &self.tools);
+            if mark == Mark::Over {
+                self.out.push(Out::Over { task: task.clone() });
+            }
             if mark != Mark::Plain {
                 ready_answers(cell, &mut self.subs, mark);
             }
