@@ -161,6 +161,8 @@ impl Conn {
             keep_alive: false,
         };
         self.head_and_body(&response, reply, now);
+        // The peer has its time to take the answer, however long it had for its request.
+        self.since = now.mono_ms;
         self.close();
     }
 
@@ -262,7 +264,7 @@ impl Conn {
 
     /// Whether it is between two requests: nothing would be lost by closing it.
     pub fn is_resting(&self) -> bool {
-        matches!(self.talk, Talk::Reading) && self.rx.is_empty() && self.tx.is_empty()
+        matches!(self.talk, Talk::Reading) && !self.begun && self.tx.is_empty()
     }
 
     /// The socket took `n` bytes.

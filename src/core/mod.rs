@@ -41,12 +41,15 @@ use std::sync::Arc;
 /// Where a task works: checks a client's wish (or takes the default) and gives the real path, or says what is wrong.
 pub type Resolve = Box<dyn Fn(Option<&str>) -> Result<String, String>>;
 
+/// Which model a task asks: checks a client's wish (or takes the default) and gives the name, or says what is wrong.
+pub type Choose = Box<dyn Fn(Option<&str>) -> Result<String, String>>;
+
 /// What the core is made with. Frozen from then on.
 pub struct Setup {
     pub limits: Limits,
     pub door: Door,
     pub tools: Vec<ToolSpec>,
-    pub model: String,
+    pub choose: Choose,
     /// A scripted agent, when one plays the model.
     pub script: Option<Arc<Script>>,
     pub card: Card,
@@ -75,6 +78,10 @@ pub enum Out {
     Load {
         task: TaskId,
     },
+    /// The task is closed: nothing of it may go on.
+    Over {
+        task: TaskId,
+    },
 }
 
 /// A task that was read from its journal.
@@ -97,7 +104,7 @@ pub struct Core {
     door: Door,
     tools: Tools,
     specs: HashMap<String, ToolSpec>,
-    model: String,
+    choose: Choose,
     script: Option<Arc<Script>>,
     card: Card,
     resolve: Resolve,
@@ -143,7 +150,7 @@ impl Core {
             specs,
             limits: setup.limits,
             door: setup.door,
-            model: setup.model,
+            choose: setup.choose,
             script: setup.script,
             card: setup.card,
             resolve: setup.resolve,

@@ -49,6 +49,20 @@ impl Core {
                 return self.refuse(conn, &form, &fault, now);
             }
         }
+        // A new task continues the latest one of its context, so that one has to be in memory too.
+        if let Some(latest) = continues(&call).and_then(|context| self.contexts.get(context))
+            && !self.tasks.contains_key(latest)
+        {
+            return self.park(
+                latest.clone(),
+                Parked {
+                    conn,
+                    call,
+                    form,
+                    by,
+                },
+            );
+        }
         let task = task.cloned();
         let result = match call {
             Call::Say(say) => self.say(conn, say, &form, by, now),
@@ -87,6 +101,23 @@ impl Core {
         let response = a2a::all_metadata(states, &self.tools);
         self.answer(conn, &response, now);
         self.read_on(conn, now);
+    }
+
+    /// A request whose task could not be loaded. A new task begins its context anew if it cannot be continued.
+    pub(super) fn perform_without(&mut self, request: Parked, fault: &Fault, now: Now) {
+        let Parked {
+            conn,
+            call,
+            form,
+            by,
+        } = request;
+        match continues(&call).cloned() {
+            Some(context) => {
+                self.contexts.remove(&context);
+                self.perform(conn, call, form, by, now);
+            }
+            None => self.refuse(conn, &form, fault, now),
+        }
     }
 
     /// Waits until the task is in memory.
@@ -242,13 +273,14 @@ impl Core {
     fn create(&mut self, conn: Key, create: Create, form: &Form, now: Now) -> Result<(), Fault> {
         let wish = create.settings.workspace.as_deref();
         (self.resolve)(wish).map_err(Fault::params)?;
+        (self.choose)(create.settings.model.as_deref()).map_err(Fault::params)?;
         let (task, _) = self.give_birth(create.context, &create.settings, create.birth, now)?;
         let response = a2a::created(&self.tasks[&task].state);
         self.answer_after(conn, &task, form, response);
         Ok(())
     }
 
-    /// Makes a task. A workspace that cannot be used makes a task that will say so and fail.
+    /// Makes a task. A workspace or model that cannot be used makes a task that will say so and fail.
     fn give_birth(
         &mut self,
         context: Option<ContextId>,
@@ -270,6 +302,11 @@ impl Core {
                 Some(problem),
             ),
         };
+        let (model, refused) = match (self.choose)(settings.model.as_deref()) {
+            Ok(model) => (model, None),
+            Err(refused) => (settings.model.clone().unwrap_or_default(), Some(refused)),
+        };
+        let problem = problem.or(refused);
         let task: TaskId = self.entropy.uuid().into();
         let context = context.unwrap_or_else(|| self.entropy.uuid().into());
         let mut inherited = Vec::new();
@@ -286,7 +323,7 @@ impl Core {
             protocol: birth.protocol,
             profile: birth.profile,
             workspace,
-            model: settings.model.clone().unwrap_or_else(|| self.model.clone()),
+            model,
         });
         let event = Event::Created(created.clone());
         let record = Record {
@@ -458,6 +495,22 @@ fn turn_of(decision: &Decision, state: &State) -> u32 {
         _ => None,
     });
     prompted.unwrap_or(state.turn)
+}
+
+/// The context that a new task is to be in.
+fn continues(call: &Call) -> Option<&ContextId> {
+    match call {
+        Call::Say(say) if say.task.is_none() => say.context.as_ref(),
+        Call::Create(create) => create.context.as_ref(),
+        Call::Say(_)
+        | Call::Get { .. }
+        | Call::Cancel { .. }
+        | Call::Subscribe { .. }
+        | Call::Metadata { .. }
+        | Call::AllMetadata
+        | Call::Health
+        | Call::Card => None,
+    }
 }
 
 fn is_answer(event: &Event) -> bool {

@@ -64,6 +64,9 @@ impl Core {
         for event in decision.events {
             let mark = Mark::of(&event);
             cell.record(event, now.unix_ms, &self.tools);
+            if mark == Mark::Over {
+                self.out.push(Out::Over { task: task.clone() });
+            }
             if mark != Mark::Plain {
                 ready_answers(cell, &mut self.subs, mark);
             }
@@ -258,8 +261,9 @@ impl Core {
             Err(error) => {
                 let fault = Fault::new(FaultKind::Storage, error.message);
                 for request in parked {
-                    self.refuse(request.conn, &request.form, &fault, now);
-                    self.read_on(request.conn, now);
+                    let conn = request.conn;
+                    self.perform_without(request, &fault, now);
+                    self.read_on(conn, now);
                 }
             }
         }

@@ -292,6 +292,7 @@ impl Server {
                 Out::Page { task, sub, offset } => {
                     self.jobs.page(self.store.as_mut(), &task, sub, offset);
                 }
+                Out::Over { task } => self.jobs.forget(&task),
                 Out::Load { task } => self.jobs.load(self.store.as_mut(), task),
             }
         }

@@ -6,7 +6,7 @@
 
 use crate::base::id::{CallId, ContextId, Seq, TaskId};
 use crate::task::message::{Artifact, Message, Source};
-use crate::task::spec::{Choice, Ending, Plan};
+use crate::task::spec::{Answers, Choice, Ending, Plan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
@@ -76,6 +76,9 @@ pub enum Event {
         /// For edits: the content the user wants instead of the proposed one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         edited: Option<Arc<str>>,
+        /// For questions of the agent: what the user said to them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        answers: Option<Arc<Answers>>,
     },
     /// The call may run: allowed by a rule or by an answer.
     CallReady {

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// A tool as the model and the clients see it.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,11 +127,55 @@ pub enum Question {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         urls: Vec<String>,
     },
+    /// The call itself is a question: the answer is its result, so no rule and no mode can give it.
+    AskUser {
+        title: String,
+        questions: Vec<Inquiry>,
+    },
 }
+
+/// One question of the agent to the user, spelled as the model asks it and clients show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Inquiry {
+    pub question: String,
+    /// A word or two to tell it from the others.
+    pub header: String,
+    #[serde(rename = "type")]
+    pub kind: InquiryKind,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<InquiryOption>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub multi_select: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placeholder: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InquiryKind {
+    Choice,
+    Text,
+    YesNo,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InquiryOption {
+    pub label: String,
+    pub description: String,
+}
+
+/// What the user answered, by the number of the question, counted from 0.
+pub type Answers = BTreeMap<String, String>;
 
 impl Question {
     pub fn is_edit(&self) -> bool {
         matches!(self, Question::Edit { .. })
+    }
+
+    /// Whether only a person can answer it, whatever is allowed.
+    pub fn asks_the_user(&self) -> bool {
+        matches!(self, Question::AskUser { .. })
     }
 
     /// The answers on offer, in the order to show them; the last one refuses.
@@ -139,6 +184,7 @@ impl Question {
             Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. } => {
                 &[Choice::ProceedOnce, Choice::ProceedAlways, Choice::Cancel]
             }
+            Question::AskUser { .. } => &[Choice::ProceedOnce, Choice::Cancel],
         }
     }
 }
@@ -205,6 +251,46 @@ pub enum Display {
         added: usize,
         removed: usize,
     },
+    Todos {
+        todos: Vec<Todo>,
+    },
+}
+
+/// One step of what the agent means to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Todo {
+    pub description: String,
+    pub status: TodoStatus,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TodoStatus {
+    Pending,
+    InProgress,
+    Completed,
+    Cancelled,
+    Blocked,
+}
+
+impl TodoStatus {
+    pub const ALL: [TodoStatus; 5] = [
+        TodoStatus::Pending,
+        TodoStatus::InProgress,
+        TodoStatus::Completed,
+        TodoStatus::Cancelled,
+        TodoStatus::Blocked,
+    ];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            TodoStatus::Pending => "pending",
+            TodoStatus::InProgress => "in_progress",
+            TodoStatus::Completed => "completed",
+            TodoStatus::Cancelled => "cancelled",
+            TodoStatus::Blocked => "blocked",
+        }
+    }
 }
 
 /// Why a call failed: a word from the fixed list of error types, and a sentence for the model.
@@ -233,6 +319,11 @@ pub enum ErrorKind {
     ExecutionFailed,
     FileNotFound,
     FileWriteFailure,
+    AttemptToCreateExistingFile,
+    EditPreparationFailure,
+    EditNoOccurrenceFound,
+    EditExpectedOccurrenceMismatch,
+    EditNoChange,
     ReadContentFailure,
     FileTooLarge,
     PermissionDenied,
@@ -240,6 +331,9 @@ pub enum ErrorKind {
     TargetIsDirectory,
     PathNotInWorkspace,
     ShellExecuteError,
+    WebFetchProcessingError,
+    WebFetchFallbackFailed,
+    WebSearchFailed,
     /// The server stopped while the call ran.
     Interrupted,
 }
@@ -254,6 +348,11 @@ impl ErrorKind {
             ErrorKind::ExecutionFailed => "execution_failed",
             ErrorKind::FileNotFound => "file_not_found",
             ErrorKind::FileWriteFailure => "file_write_failure",
+            ErrorKind::AttemptToCreateExistingFile => "attempt_to_create_existing_file",
+            ErrorKind::EditPreparationFailure => "edit_preparation_failure",
+            ErrorKind::EditNoOccurrenceFound => "edit_no_occurrence_found",
+            ErrorKind::EditExpectedOccurrenceMismatch => "edit_expected_occurrence_mismatch",
+            ErrorKind::EditNoChange => "edit_no_change",
             ErrorKind::ReadContentFailure => "read_content_failure",
             ErrorKind::FileTooLarge => "file_too_large",
             ErrorKind::PermissionDenied => "permission_denied",
@@ -261,6 +360,9 @@ impl ErrorKind {
             ErrorKind::TargetIsDirectory => "target_is_directory",
             ErrorKind::PathNotInWorkspace => "path_not_in_workspace",
             ErrorKind::ShellExecuteError => "shell_execute_error",
+            ErrorKind::WebFetchProcessingError => "web_fetch_processing_error",
+            ErrorKind::WebFetchFallbackFailed => "web_fetch_fallback_failed",
+            ErrorKind::WebSearchFailed => "web_search_failed",
             ErrorKind::Interrupted => "interrupted",
         }
     }

@@ -16,7 +16,8 @@ pub struct Ask {
     pub known: Seq,
     /// The connection is over after the answer.
     pub closes: bool,
-    /// Where in the connection's output the request ends.
+    /// Where in the connection's output the request begins and ends.
+    pub start: u64,
     pub end: u64,
 }
 
@@ -373,6 +374,7 @@ impl Composer {
             what,
             known: Seq(0),
             closes,
+            start: 0,
             end: 0,
         };
         let log = ask.task().and_then(|task| ledger.log(task));

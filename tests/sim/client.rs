@@ -84,6 +84,7 @@ impl Link {
     }
 
     pub fn ask(&mut self, mut ask: Ask, bytes: &[u8]) {
+        ask.start = self.outbox.len() as u64;
         self.outbox.extend_from_slice(bytes);
         ask.end = self.outbox.len() as u64;
         self.asks.push_back(ask);
@@ -189,6 +190,12 @@ impl Link {
                 self.owed() == 0 || self.refused,
                 "closed without an answer to {:?}",
                 self.asks.front()
+            );
+            let begun = |ask: &&Ask| ask.start < self.sent && self.sent < ask.end;
+            let cut = self.asks.front().filter(begun);
+            assert!(
+                cut.is_none() || self.refused,
+                "closed without a word in the middle of {cut:?}"
             );
         }
         if ending == Ending::Closed && stalled && self.owed() > 0 {

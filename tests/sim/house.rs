@@ -10,7 +10,7 @@ use crate::shelf::{Sabotage, Shelf};
 use crate::workers::{Chore, Worker, tools};
 use gemini_a2a::a2a;
 use gemini_a2a::base::clock::Now;
-use gemini_a2a::base::id::{Entropy, Seq, TaskId};
+use gemini_a2a::base::id::{ContextId, Entropy, Seq, TaskId};
 use gemini_a2a::base::slots::Key;
 use gemini_a2a::core::check::Census;
 use gemini_a2a::core::conn::Peer;
@@ -54,6 +54,9 @@ pub struct House {
     changes: Vec<JobId>,
     troubled: bool,
     loads_failed: bool,
+    /// Tasks looked at for what they continue.
+    placed: BTreeSet<TaskId>,
+    contexts: BTreeSet<ContextId>,
     ending: Option<u64>,
     /// How many births there were: ids are never given twice, not even after a restart.
     births: u64,
@@ -88,6 +91,8 @@ impl House {
             changes: Vec::new(),
             troubled: false,
             loads_failed: false,
+            placed: BTreeSet::new(),
+            contexts: BTreeSet::new(),
             ending: None,
             births: 0,
             trace: VecDeque::new(),
@@ -200,7 +205,8 @@ impl House {
             link.ask(ask, &bytes);
         }
         self.clients[at].link = Some(link);
-        for _ in 0..self.chance.below(3) {
+        let many = self.chance.weighted(&[(9, 3), (1, 40)]);
+        for _ in 0..self.chance.below(many) {
             self.compose(at);
         }
         self.change_pace(at);
@@ -267,6 +273,7 @@ impl House {
         self.close();
         let census = self.core.check();
         self.look(&census);
+        self.place();
         self.end_if_over();
     }
 
@@ -580,7 +587,7 @@ impl House {
                 assert!(known, "output was forgotten");
             }
         }
-        let frame = 64 * 1024;
+        let frame = 20 * 1024;
         assert!(
             census.tx_bytes <= self.limits.tx_bytes + frame,
             "{census:?}"
@@ -593,6 +600,18 @@ impl House {
                 <= self.limits.hot_total_bytes + self.limits.hot_bytes + little + unwritten,
             "{census:?}"
         );
+    }
+
+    /// A task in a context that was there before continues it.
+    fn place(&mut self) {
+        for known in self.shelf.store.known() {
+            if self.placed.insert(known.task.clone()) && !self.contexts.insert(known.context) {
+                let created = &self.ledger.read(&known.task).last().created;
+                let continues = created.parent.is_some() || self.loads_failed;
+                assert!(continues, "{} begins its context anew", known.task);
+                self.tally.count("continued a context");
+            }
+        }
     }
 
     fn end_if_over(&mut self) {
@@ -783,7 +802,7 @@ fn core(limits: &Limits, now: Now, births: u64) -> Core {
         limits: limits.clone(),
         door: Door::default(),
         tools: tools(),
-        model: "some-model".into(),
+        choose: Box::new(|_| Ok("some-model".into())),
         script: None,
         card: a2a::card("http://localhost/", "0", 0),
         resolve: Box::new(|wish| match wish {
