@@ -404,6 +404,8 @@ impl House {
             let delay = self.chance.weighted(&[(6, 0), (3, 30), (1, 700)]);
             let at = self.now.mono_ms + self.chance.within(0, delay);
             match out {
+                // Background processes are nothing the simulation has.
+                Out::Over { .. } => {}
                 Out::Start(job) => self.start(job),
                 Out::Stop(job) => {
                     self.say(|| format!("stop {} {}", job.task, job.at));
