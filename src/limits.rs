@@ -117,6 +117,17 @@ pub struct Limits {
     pub fuzzy_steps: usize,
     /// Directories looked into for a file that is not where an edit says.
     pub lookup_dirs: usize,
+    /// A web page that is fetched: time, bytes and redirections; what takes more is given up.
+    pub fetch_ms: u64,
+    pub fetch_bytes: u64,
+    pub fetch_hops: usize,
+    /// Characters of all pages of one call together; they share them.
+    pub fetch_chars: usize,
+    /// URLs in one call; a call with more is refused.
+    pub fetch_urls: usize,
+    /// Visits of one host in a minute, and hosts counted; others are not visited.
+    pub fetch_per_minute: usize,
+    pub fetch_hosts: usize,
     /// Shutting down: time for streams and jobs to end.
     pub shutdown_ms: u64,
 }
@@ -189,6 +200,13 @@ impl Default for Limits {
             diff_steps: 20_000_000,
             fuzzy_steps: 400_000_000,
             lookup_dirs: 50,
+            fetch_ms: 10_000,
+            fetch_bytes: 10 * MIB as u64,
+            fetch_hops: 5,
+            fetch_chars: 250_000,
+            fetch_urls: 20,
+            fetch_per_minute: 10,
+            fetch_hosts: 1024,
             shutdown_ms: 5_000,
         }
     }

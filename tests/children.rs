@@ -9,6 +9,7 @@ use gemini_a2a::task::job::{Run, RunEnd};
 use gemini_a2a::task::spec::{Display, Ending};
 use gemini_a2a::tool::background::Background;
 use gemini_a2a::tool::path::Workspace;
+use gemini_a2a::tool::web::Web;
 use gemini_a2a::tool::{Ctx, Toolbox};
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -89,6 +90,8 @@ impl Place {
             children: &self.children,
             task,
             background: &self.background,
+            web: &Web::default(),
+            ask: None,
         };
         let run = Run {
             workspace: self.dir.to_str().expect("a plain name").into(),

@@ -6,6 +6,7 @@ use gemini_a2a::task::job::{Run, RunEnd};
 use gemini_a2a::task::spec::Ending;
 use gemini_a2a::tool::background::Background;
 use gemini_a2a::tool::path::Workspace;
+use gemini_a2a::tool::web::Web;
 use gemini_a2a::tool::{Child, Ctx, Launch, Spawn, Toolbox};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
@@ -71,6 +72,8 @@ impl Ground {
             children: &NoChildren,
             task: &"t".into(),
             background: &Background::default(),
+            web: &Web::default(),
+            ask: None,
         };
         let run = Run {
             workspace: self.ws().to_str().expect("a plain name").into(),

@@ -17,6 +17,9 @@ use std::fmt;
 pub const DEFAULT_BASE_URL: &str = "https://generativelanguage.googleapis.com";
 pub const DEFAULT_API_VERSION: &str = "v1beta";
 
+/// The model for questions beside the conversation, such as a search: it is quick, and it can use the API's own tools.
+pub const UTILITY_MODEL: &str = "flash";
+
 /// What the model is told before every conversation.
 pub const SYSTEM: &str = include_str!("system.md");
 
@@ -94,6 +97,15 @@ impl Endpoint {
 
     /// Where a streamed answer of this model is asked for.
     pub fn url(&self, model: &str) -> Result<String, ModelError> {
+        self.method(model, "streamGenerateContent?alt=sse")
+    }
+
+    /// Where a whole answer of this model is asked for.
+    pub fn whole_url(&self, model: &str) -> Result<String, ModelError> {
+        self.method(model, "generateContent")
+    }
+
+    fn method(&self, model: &str, method: &str) -> Result<String, ModelError> {
         let model = resolve(model)?;
         let folder = match model.split_once('/') {
             Some(("models" | "tunedModels", _)) => "",
@@ -101,9 +113,7 @@ impl Endpoint {
         };
         let base = self.base_url.strip_suffix('/').unwrap_or(&self.base_url);
         let version = &self.api_version;
-        Ok(format!(
-            "{base}/{version}/{folder}{model}:streamGenerateContent?alt=sse"
-        ))
+        Ok(format!("{base}/{version}/{folder}{model}:{method}"))
     }
 
     /// The header fields of a request, the user's own last; those replace ours of the same name.

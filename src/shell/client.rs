@@ -6,6 +6,7 @@
 //! the next call. And there may be hundreds of calls, so buffers are small.
 
 use crate::base::cancel::Cancel;
+use crate::base::json;
 use crate::limits::Limits;
 use crate::model::error::{self, Refusal, Trouble};
 use crate::model::gemini::{self, Endpoint};
@@ -15,7 +16,9 @@ use crate::task::event::Answer;
 use crate::task::job::{ModelError, NoteBody, Think};
 use crate::task::spec::ToolSpec;
 use crate::task::state::Item;
+use crate::tool::Ask;
 use crate::wire::sse;
+use serde_json::Value;
 use std::io::Read;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -79,16 +82,8 @@ impl Client {
         emit: &mut dyn FnMut(NoteBody),
     ) {
         let answer = self.attempt(think, tools, cancel, emit);
-        emit(NoteBody::Answered(answer.map_err(|error| {
-            if cancel.is_set() {
-                return error::network(&Trouble::Canceled);
-            }
-            // The API never repeats a key, but what stands between it and us might.
-            ModelError {
-                message: self.endpoint.key.hide_in(&error.message),
-                ..error
-            }
-        })));
+        let answer = answer.map_err(|error| self.presentable(error, cancel));
+        emit(NoteBody::Answered(answer));
     }
 
     fn attempt(
@@ -100,12 +95,42 @@ impl Client {
     ) -> Result<Answer, ModelError> {
         let model = gemini::resolve(&think.model)?;
         let body = gemini::body(think, tools, unix_ms())?;
+        let url = self.endpoint.url(model)?;
+        let wait = Duration::from_millis(self.limits.model_head_ms);
+        self.interruptible(cancel, |agent| {
+            let response = self.request(agent, model, &url, wait, &body)?;
+            self.read(model, asked(think), response, cancel, emit)
+        })
+    }
+
+    /// One whole answer to a request of the caller's making, outside of any conversation.
+    pub fn utility(&self, body: &Value, cancel: &Cancel) -> Result<Value, ModelError> {
+        let model = gemini::resolve(gemini::UTILITY_MODEL)?;
+        let url = self.endpoint.whole_url(model)?;
+        // The head comes only when the whole answer is there.
+        let wait = Duration::from_millis(self.limits.model_silence_ms);
+        let answer = self.interruptible(cancel, |agent| {
+            let response = self.request(agent, model, &url, wait, &json::bytes(body))?;
+            let most = self.limits.model_answer_bytes as u64;
+            let mut bytes = Vec::new();
+            let mut stream = response.into_body().into_reader().take(most);
+            let read = stream.read_to_end(&mut bytes);
+            read.map_err(|e| error::network(&midway(e.into())))?;
+            serde_json::from_slice(&bytes).map_err(|e| error::network(&Trouble::Cut(e.to_string())))
+        });
+        answer.map_err(|error| self.presentable(error, cancel))
+    }
+
+    /// Runs a request on an agent of its own, which a cancel shuts down.
+    fn interruptible<T>(
+        &self,
+        cancel: &Cancel,
+        request: impl FnOnce(&Agent) -> Result<T, ModelError>,
+    ) -> Result<T, ModelError> {
         let agent = self.take_agent();
         let doomed = agent.clone();
         cancel.on_set(move || doomed.shutdown());
-        let answer = self
-            .request(&agent, model, &body)
-            .and_then(|response| self.read(model, asked(think), response, cancel, emit));
+        let answer = request(&agent);
         cancel.clear();
         // Whoever took the hook before `clear` had set the flag before that: an agent that goes back is never shut down.
         if !cancel.is_set() {
@@ -114,14 +139,28 @@ impl Client {
         answer
     }
 
-    /// Sends the request and waits for the head of the answer; an answer that is not a stream is an error.
+    fn presentable(&self, error: ModelError, cancel: &Cancel) -> ModelError {
+        if cancel.is_set() {
+            return error::network(&Trouble::Canceled);
+        }
+        // The API never repeats a key, but what stands between it and us might.
+        ModelError {
+            message: self.endpoint.key.hide_in(&error.message),
+            ..error
+        }
+    }
+
+    /// Sends the request and waits so long for the head of the answer; one that is not a success is an error.
     fn request(
         &self,
         agent: &Agent,
         model: &str,
+        url: &str,
+        wait: Duration,
         body: &[u8],
     ) -> Result<Response<Body>, ModelError> {
-        let mut request = agent.post(self.endpoint.url(model)?);
+        let request = agent.post(url).config();
+        let mut request = request.timeout_recv_response(Some(wait)).build();
         for (name, value) in self.endpoint.headers(model) {
             request = request.header(name, value.reveal());
         }
@@ -217,6 +256,12 @@ impl Client {
     }
 }
 
+impl Ask for Client {
+    fn ask(&self, body: &Value, cancel: &Cancel) -> Result<Value, ModelError> {
+        self.utility(body, cancel)
+    }
+}
+
 /// Plays a script's beats. A wait ends at once when the job is canceled, and so does the play.
 pub fn play(beats: Vec<Beat>, cancel: &Cancel, emit: &mut dyn FnMut(NoteBody)) {
     let player = thread::current();
@@ -258,7 +303,8 @@ fn unix_ms() -> u64 {
     since.map_or(0, |since| since.as_millis() as u64)
 }
 
-fn tls(roots: Option<&[u8]>) -> Result<TlsConfig, String> {
+/// What is trusted when a server shows its certificate.
+pub fn tls(roots: Option<&[u8]>) -> Result<TlsConfig, String> {
     let Some(pem) = roots else {
         return Ok(TlsConfig::default());
     };
@@ -461,6 +507,37 @@ mod tests {
             assert!(head.contains("x-goog-api-key: k3y\r\n"), "{head}");
             let body: serde_json::Value = serde_json::from_slice(body).unwrap();
             assert_eq!(body["contents"][0]["role"], "user");
+        });
+    }
+
+    #[test]
+    fn a_whole_answer_is_asked_for_beside_the_conversation() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = client(&listener, Limits::default());
+        let question = serde_json::json!({"contents": [], "tools": [{"googleSearch": {}}]});
+        thread::scope(|scope| {
+            let server = scope.spawn(|| {
+                let mut stream = accept(&listener);
+                let heard = request(&mut stream).unwrap();
+                let answer = "HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{\"candidates\":[]}";
+                write!(stream.get_mut(), "{answer}").unwrap();
+                // The connection serves again.
+                request(&mut stream).unwrap();
+                let answer = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\noops\n";
+                write!(stream.get_mut(), "{answer}").unwrap();
+                heard
+            });
+            let cancel = Cancel::default();
+            let answer = client.utility(&question, &cancel);
+            assert_eq!(answer, Ok(serde_json::json!({"candidates": []})));
+            assert_eq!(
+                client.utility(&question, &cancel).unwrap_err().kind,
+                ModelErrorKind::BadStream
+            );
+            let (head, body) = server.join().unwrap();
+            let line = "POST /v1beta/models/gemini-3.5-flash:generateContent HTTP/1.1\r\n";
+            assert!(head.starts_with(line), "{head}");
+            assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), question);
         });
     }
 

@@ -15,7 +15,8 @@ use crate::task::job::{Job, JobId, Note, NoteBody, RunEnd, Think, Work};
 use crate::task::spec::{CallError, Ending, ErrorKind, ToolSpec};
 use crate::task::state::{Item, State};
 use crate::tool::background::Background;
-use crate::tool::{Ctx, Toolbox};
+use crate::tool::web::Web;
+use crate::tool::{Ask, Ctx, Toolbox};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -51,6 +52,7 @@ pub struct Means {
     pub specs: Vec<ToolSpec>,
     pub children: Children,
     pub background: Background,
+    pub web: Web,
     /// Names this server's children; see `children.rs`.
     pub instance: String,
     pub limits: Limits,
@@ -291,6 +293,11 @@ impl Means {
             children: &self.children,
             task,
             background: &self.background,
+            web: &self.web,
+            ask: match &self.brain {
+                Brain::Gemini(client) => Some(client.as_ref() as &dyn Ask),
+                Brain::Script(_) => None,
+            },
         })
     }
 }

@@ -8,7 +8,7 @@ use crate::core::{Core, Resolve, Setup};
 use crate::limits::Limits;
 use crate::model::script::{DEMO, Script};
 use crate::shell::children::{self, Children};
-use crate::shell::client::{Client, Route};
+use crate::shell::client::{self, Client, Route};
 use crate::shell::jobs::{Brain, Jobs, Means};
 use crate::shell::journal::Journal;
 use crate::shell::lanes::Lanes;
@@ -18,6 +18,7 @@ use crate::shell::signals::Signals;
 use crate::shell::sys::{self, Clock};
 use crate::tool::Toolbox;
 use crate::tool::background::Background;
+use crate::tool::web::Web;
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
 use std::net::SocketAddr;
@@ -51,7 +52,9 @@ pub fn serve(config: Config) -> Result<u8, String> {
     let lanes = Lanes::new(move || drop(waker.wake()), &config.limits);
     let toolbox = Toolbox::built_in();
     let specs = toolbox.specs();
-    let (brain, script, greeting) = brain(&config)?;
+    let roots = config.ca_file.as_deref().map(read).transpose()?;
+    let web = Web::new(client::tls(roots.as_deref())?);
+    let (brain, script, greeting) = brain(&config, roots)?;
     let clock = Clock::start();
     let core = Core::new(Setup {
         limits: config.limits.clone(),
@@ -76,6 +79,7 @@ pub fn serve(config: Config) -> Result<u8, String> {
         specs,
         children,
         background: Background::default(),
+        web,
         instance,
         limits: limits.clone(),
     };
@@ -132,7 +136,10 @@ fn children(store: &Journal, limits: &Limits) -> Result<Children, String> {
     .map_err(|e| format!("no thread for child processes: {e}"))
 }
 
-fn brain(config: &Config) -> Result<(Brain, Option<Arc<Script>>, String), String> {
+fn brain(
+    config: &Config,
+    roots: Option<Vec<u8>>,
+) -> Result<(Brain, Option<Arc<Script>>, String), String> {
     let scripted = |text: &str, name: &str| -> Result<Arc<Script>, String> {
         Script::parse(text)
             .map(Arc::new)
@@ -140,14 +147,10 @@ fn brain(config: &Config) -> Result<(Brain, Option<Arc<Script>>, String), String
     };
     match &config.agent {
         Agent::Gemini(endpoint) => {
-            let pem = match &config.ca_file {
-                Some(file) => Some(read(file)?),
-                None => None,
-            };
             let greeting = format!("Model: {} at {}", config.model, endpoint.base_url);
             let route = Route {
                 proxy: config.proxy.clone(),
-                roots: pem,
+                roots,
             };
             let client = Client::new(endpoint.clone(), &route, config.limits.clone())?;
             Ok((Brain::Gemini(Box::new(client)), None, greeting))
