@@ -101,9 +101,12 @@ impl Client {
                 let response =
                     self.request(agent, endpoint, model, &url, wait, &json::bytes(body))?;
                 let most = self.limits.model_answer_bytes as u64;
-                let stream = response.into_body().into_reader().take(most);
-                serde_json::from_reader(stream)
-                    .map_err(|error| error::network(&Trouble::Cut(error.to_string())))
+                let mut bytes = Vec::new();
+                let mut stream = response.into_body().into_reader().take(most);
+                let read = stream.read_to_end(&mut bytes);
+                read.map_err(|e| error::network(&midway(e.into())))?;
+                serde_json::from_slice(&bytes)
+                    .map_err(|e| error::network(&Trouble::Cut(e.to_string())))
             })
         })
     }

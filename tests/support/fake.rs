@@ -275,11 +275,9 @@ fn answer(shared: &Shared, head: &Head, body: &[u8], out: &mut TcpStream) -> io:
                 Some(schema) => example(schema).to_string(),
                 None => "Done.".into(),
             };
-            send(
-                out,
-                "200 OK",
-                &chunk.json(json!([{ "text": text }]), Some("STOP")),
-            )
+            let mut whole = chunk.json(json!([{ "text": text }]), Some("STOP"));
+            ground(&request, &mut whole);
+            send(out, "200 OK", &whole)
         }
         ("POST", "countTokens") => send(out, "200 OK", &json!({ "totalTokens": body.len() / 4 })),
         ("POST", "embedContent") => send(
@@ -310,6 +308,28 @@ fn error(code: u16) -> Value {
         _ => "INTERNAL",
     };
     json!({ "error": { "code": code, "message": format!("fake error {code}"), "status": status } })
+}
+
+/// What the API's own tools add to an answer: a source for a search, and that every page was read.
+fn ground(request: &Value, whole: &mut Value) {
+    let tools = request["tools"].as_array().map(Vec::as_slice);
+    let has = |tool: &str| {
+        tools
+            .unwrap_or_default()
+            .iter()
+            .any(|t| t.get(tool).is_some())
+    };
+    if has("googleSearch") {
+        whole["candidates"][0]["groundingMetadata"] = json!({
+            "groundingChunks": [{ "web": { "uri": "https://source.test/", "title": "A source" } }],
+            "groundingSupports": [{ "segment": { "endIndex": 5 }, "groundingChunkIndices": [0] }],
+        });
+    }
+    if has("urlContext") {
+        whole["candidates"][0]["urlContextMetadata"] = json!({ "urlMetadata": [
+            { "retrievedUrl": "https://page.test/", "urlRetrievalStatus": "URL_RETRIEVAL_STATUS_SUCCESS" },
+        ] });
+    }
 }
 
 /// The schema an answer must fit, if the request has one.
