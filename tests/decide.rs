@@ -1077,6 +1077,7 @@ fn a_content_of_the_users_own_counts_for_edits_only() {
         choice: Choice::ProceedOnce,
         by: ann(),
         edited: edited.map(Arc::from),
+        rules: vec![],
     };
     let case = given(waiting())
         .when(pick_edited(&e, "proceed_once", "mine"))

@@ -233,6 +233,7 @@ fn a_call_from_plan_to_start() {
             via: "y".into(),
         },
         edited: None,
+        rules: vec![],
     };
     assert_eq!(
         call_frame(&state, answer),
@@ -309,6 +310,7 @@ fn running() -> CallState {
         command: "echo a | wc".into(),
         programs: vec!["echo".into(), "wc".into()],
         dir: Some("/w".into()),
+        warnings: vec![],
     };
     let args = json!({"command": "echo a | wc"});
     sample::call("run_shell_command", args, Some(question))
@@ -526,6 +528,7 @@ fn an_approved_command_in_the_recorded_order() {
             choice: Choice::ProceedOnce,
             by: by(),
             edited: None,
+            rules: vec![],
         },
         Event::CallReady { call: call() },
         Event::CallStarted { call: call() },

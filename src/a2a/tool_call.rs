@@ -169,6 +169,7 @@ impl<'a> Details<'a> {
                 command,
                 programs,
                 dir: _,
+                warnings: _,
             } => Details::Exec {
                 title,
                 command,

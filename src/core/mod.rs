@@ -31,6 +31,7 @@ use crate::model::script::Script;
 use crate::task::call::Call;
 use crate::task::job::{Job, JobId, Note};
 use crate::task::message::Source;
+use crate::task::policy::{Grant, Mode, Policy, Rule};
 use crate::task::spec::ToolSpec;
 use crate::task::state::{Item, State};
 use std::collections::HashMap;
@@ -50,8 +51,18 @@ pub struct Setup {
     pub script: Option<Arc<Script>>,
     pub card: Card,
     pub resolve: Resolve,
+    pub approval: Approval,
     pub entropy: Entropy,
     pub now: Now,
+}
+
+/// What tasks may do unasked.
+#[derive(Clone, Debug, Default)]
+pub struct Approval {
+    pub policy: Policy,
+    pub grant: Grant,
+    /// The mode of new tasks.
+    pub mode: Mode,
 }
 
 /// What is to be done outside. Jobs carry their own id; everything else is answered by name.
@@ -73,6 +84,10 @@ pub enum Out {
     /// Bring a task back into memory; answered by [`Core::loaded`].
     Load {
         task: TaskId,
+    },
+    /// Keep a rule that somebody allowed for good.
+    SaveRule {
+        rule: Rule,
     },
 }
 
@@ -100,6 +115,7 @@ pub struct Core {
     script: Option<Arc<Script>>,
     card: Card,
     resolve: Resolve,
+    approval: Approval,
     entropy: Entropy,
     started: Now,
 
@@ -144,6 +160,7 @@ impl Core {
             script: setup.script,
             card: setup.card,
             resolve: setup.resolve,
+            approval: setup.approval,
             entropy: setup.entropy,
             started: setup.now,
             conns: Slots::default(),

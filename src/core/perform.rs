@@ -259,6 +259,8 @@ impl Core {
             profile: birth.profile,
             workspace,
             model: settings.model.clone().unwrap_or_else(|| self.model.clone()),
+            mode: self.approval.mode,
+            auto_execute: settings.auto_execute.unwrap_or(false),
         });
         let event = Event::Created(created.clone());
         let record = Record {

@@ -24,6 +24,8 @@ impl Core {
         let rules = Rules {
             tools: &self.specs,
             limits: &self.limits,
+            policy: &self.approval.policy,
+            grant: self.approval.grant,
         };
         match self.tasks.get(task) {
             Some(cell) => decide::decide(&cell.state, input, &rules),
@@ -86,6 +88,7 @@ impl Core {
                         }));
                     }
                 }
+                Effect::Save { rule } => self.out.push(Out::SaveRule { rule: rule.clone() }),
                 Effect::Think { .. } | Effect::Prepare { .. } | Effect::Run { .. } => {
                     let gate = match effect {
                         Effect::Run { gate, .. } => *gate,

@@ -292,6 +292,9 @@ impl Server {
                     self.jobs.page(self.store.as_mut(), &task, sub, offset);
                 }
                 Out::Load { task } => self.jobs.load(self.store.as_mut(), task),
+                Out::SaveRule { rule } => self.log.warn(format_args!(
+                    "There is no place to keep a rule yet; it holds for its task only: {rule:?}"
+                )),
             }
         }
     }

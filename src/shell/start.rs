@@ -4,7 +4,7 @@
 use crate::a2a;
 use crate::config::{Agent, Config};
 use crate::core::guard::Door;
-use crate::core::{Core, Resolve, Setup};
+use crate::core::{Approval, Core, Resolve, Setup};
 use crate::limits::Limits;
 use crate::model::script::{DEMO, Script};
 use crate::shell::children::{self, Children};
@@ -64,6 +64,7 @@ pub fn serve(config: Config) -> Result<u8, String> {
         script,
         card: a2a::card(&url, env!("CARGO_PKG_VERSION"), sys::unix_ms()),
         resolve: resolver(workspace.clone(), &config)?,
+        approval: Approval::default(),
         entropy,
         now: clock.now(),
     });

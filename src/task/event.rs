@@ -6,6 +6,7 @@
 
 use crate::base::id::{CallId, ContextId, Seq, TaskId};
 use crate::task::message::{Artifact, Message, Source};
+use crate::task::policy::{Mode, Rule};
 use crate::task::spec::{Choice, Ending, Plan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -76,6 +77,9 @@ pub enum Event {
         /// For edits: the content the user wants instead of the proposed one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         edited: Option<Arc<str>>,
+        /// What the answer allows from now on.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        rules: Vec<Rule>,
     },
     /// The call may run: allowed by a rule or by an answer.
     CallReady {
@@ -138,6 +142,11 @@ pub struct Created {
     pub profile: Profile,
     pub workspace: String,
     pub model: String,
+    #[serde(default)]
+    pub mode: Mode,
+    /// The client wishes to be asked nothing. Whether that is granted is the operator's to say, each time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub auto_execute: bool,
 }
 
 /// Whether a finished turn leaves the task open.

@@ -10,6 +10,7 @@
 
 use crate::base::cancel::Cancel;
 use crate::limits::Limits;
+use crate::task::command::warnings;
 use crate::task::job::{Run, RunEnd};
 use crate::task::spec::{
     CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
@@ -73,6 +74,7 @@ impl Tool for Shell {
                 command: command.into(),
                 programs: programs(command),
                 dir: Some(dir.real()),
+                warnings: warnings(command),
             },
             base: None,
             rule: Some(format!("run_shell_command:{command}@{}", dir.real())),
@@ -406,6 +408,7 @@ mod tests {
                     command: command.into(),
                     programs: vec!["sh".into(), "tee".into(), "echo".into()],
                     dir: Some(dir.clone()),
+                    warnings: vec![],
                 },
                 base: None,
                 rule: Some(format!("run_shell_command:{command}@{dir}")),

@@ -1,6 +1,7 @@
 use super::*;
 use crate::base::id::Seq;
 use crate::task::event::{Created, Lifecycle, Profile, Protocol};
+use crate::task::policy::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -65,6 +66,8 @@ fn created(task: &str, context: &str) -> Record {
             profile: Profile::Coder,
             workspace: "/w".into(),
             model: "m".into(),
+            mode: Mode::Default,
+            auto_execute: false,
         })),
     )
 }
