@@ -1078,6 +1078,7 @@ fn a_content_of_the_users_own_counts_for_edits_only() {
         by: ann(),
         edited: edited.map(Arc::from),
         answers: None,
+        rules: vec![],
     };
     let case = given(waiting())
         .when(pick_edited(&e, "proceed_once", "mine"))
@@ -1109,6 +1110,7 @@ fn a_question_of_the_agent_is_always_asked_and_its_answers_reach_the_tool() {
         choice: Choice::ProceedOnce,
         by: ann(),
         edited: None,
+        rules: vec![],
         answers,
     };
     let case = asking

@@ -15,6 +15,7 @@ mod world;
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::decide::{Decision, Effect, Gate, Input, Refusal, Rules, decide};
 use gemini_a2a::task::event::{End, Event, Lifecycle};
+use gemini_a2a::task::policy::{Grant, Policy};
 use gemini_a2a::task::record::Record;
 use gemini_a2a::task::spec::Choice;
 use gemini_a2a::task::state::{CallState, Phase, Stage, State};
@@ -84,6 +85,8 @@ fn search(machine: Machine, budget: Budget) -> Result<Extent, Broken> {
                 stream_tries: 3,
                 ..Limits::default()
             },
+            policy: Policy::built_in(),
+            grant: Grant::default(),
         },
         nodes: Vec::new(),
         seen: HashSet::new(),
@@ -373,6 +376,7 @@ fn a_second_answer_that_counts_is_caught() {
                         by,
                         edited,
                         answers,
+                        rules: vec![],
                     }],
                     effects: vec![],
                 })

@@ -10,6 +10,7 @@ use gemini_a2a::limits::Limits;
 use gemini_a2a::task::decide::{Decision, Effect, Gate, Input, Refusal, Rules, job};
 use gemini_a2a::task::event::{Event, Request};
 use gemini_a2a::task::job::{ModelErrorKind, NoteBody, Pick, RunEnd, Said};
+use gemini_a2a::task::policy::{Grant, Policy};
 use gemini_a2a::task::record::Record;
 use gemini_a2a::task::spec::{Choice, Ending, ToolSpec};
 use gemini_a2a::task::state::{Item, Phase, Stage, State, TaskState};
@@ -137,6 +138,8 @@ pub struct Scene {
     pub machine: Machine,
     pub tools: HashMap<String, ToolSpec>,
     pub limits: Limits,
+    pub policy: Policy,
+    pub grant: Grant,
 }
 
 impl Scene {
@@ -144,6 +147,8 @@ impl Scene {
         let rules = Rules {
             tools: &self.tools,
             limits: &self.limits,
+            policy: &self.policy,
+            grant: self.grant,
         };
         (self.machine)(state, input, &rules)
     }
@@ -401,6 +406,7 @@ impl World {
                 self.timers.push(*job);
                 return Ok(());
             }
+            Effect::Save { .. } => return Err("a rule is kept that nobody asked for".into()),
         };
         let job = job(&self.state, effect, limits).ok_or("an effect without a job")?;
         self.workers.push(Worker {
