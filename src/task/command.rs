@@ -95,6 +95,13 @@ impl Word {
         }
     }
 
+    fn exact(text: &str) -> Word {
+        Word {
+            text: text.to_owned(),
+            sure: Sure::Literal,
+        }
+    }
+
     fn open(source: &str) -> Word {
         Word {
             text: source.to_owned(),

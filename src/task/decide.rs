@@ -623,7 +623,7 @@ impl Deciding<'_> {
             0 => state.always.as_slice(),
             _ => &[],
         };
-        self.rules.policy.judge(&Ask {
+        let mut ruling = self.rules.policy.judge(&Ask {
             tool: &call.request.name,
             kind: self.kind(call),
             by_default: spec.map_or(Verdict::Ask, |spec| spec.by_default),
@@ -636,7 +636,12 @@ impl Deciding<'_> {
             // A task waits for as long as it takes: somebody may always come.
             interactive: true,
             auto_execute: state.created.auto_execute && self.rules.grant.auto_execute,
-        })
+        });
+        // What the agent asks the user nobody else can answer: a rule may forbid it, and none can say yes to it.
+        if plan.question.asks_the_user() && ruling.verdict == Verdict::Allow {
+            ruling.verdict = Verdict::Ask;
+        }
+        ruling
     }
 
     fn ran(&mut self, call: &CallState, body: NoteBody) {

@@ -331,7 +331,7 @@ pub fn created(lifecycle: Lifecycle) -> Event {
         protocol: Protocol::V03,
         profile: Profile::Coder,
         workspace: "/w".into(),
-        trusted: false,
+        trusted: true,
         model: "m".into(),
         mode: Mode::Default,
         auto_execute: false,
@@ -348,6 +348,14 @@ pub fn created_as(mode: Mode, auto_execute: bool) -> Event {
         auto_execute,
         ..Created::clone(&created)
     }))
+}
+
+/// The same log in a workspace that is not trusted.
+pub fn untrusted(mut log: Vec<Event>) -> Vec<Event> {
+    if let Event::Created(created) = &mut log[0] {
+        Arc::make_mut(created).trusted = false;
+    }
+    log
 }
 
 pub fn message(text: &str) -> Arc<Message> {

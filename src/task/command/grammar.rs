@@ -1,7 +1,7 @@
 //! The grammar of command lines, from the whole script down to one simple command. Words are read in [`super::word`].
 
 use super::word::Draft;
-use super::{Flow, Parsed, Redirect, Simple, Sure, Unclear, Word, keep, unclear};
+use super::{Flow, Parsed, Redirect, Simple, Unclear, Word, keep, unclear};
 use crate::limits::COMMAND_DEPTH;
 
 pub(super) type Read<T> = Result<T, Unclear>;
@@ -370,12 +370,8 @@ impl<'a> Reader<'a> {
 
     /// What bash evaluates by itself. It counts as a command, because evaluating can run substitutions hidden in quotes.
     fn keep_named(&mut self, name: &str) -> Read<()> {
-        let literal = Word {
-            text: name.to_owned(),
-            sure: Sure::Literal,
-        };
         let simple = Simple {
-            argv: vec![literal, Word::open("…")],
+            argv: vec![Word::exact(name), Word::open("…")],
             ..Simple::default()
         };
         keep(simple, self.depth, self.found)
@@ -501,6 +497,12 @@ impl<'a> Reader<'a> {
         self.at += sign.len();
         self.skip_blanks();
         let start = self.at;
+        if flow == Flow::Copy && self.peek(0) == Some('-') {
+            // The sign closes a descriptor and is whole by itself: in `>&-rm` a new word begins behind it.
+            self.at += 1;
+            let target = Word::exact("-");
+            return Ok(Redirect { flow, target });
+        }
         let draft = self.word()?;
         let quoted = draft.quoted;
         let target = draft.finish(self.since(start));

@@ -230,10 +230,7 @@ impl Starter {
 /// The command of `xargs`, with the words it gets from its input. (Options that put those elsewhere are not in the table.)
 fn more(mut words: Vec<Word>) -> Vec<Word> {
     if words.is_empty() {
-        words.push(Word {
-            text: "echo".to_owned(),
-            sure: Sure::Literal,
-        });
+        words.push(Word::exact("echo"));
     }
     words.push(Word::open("…"));
     words
