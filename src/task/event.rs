@@ -56,6 +56,28 @@ pub enum Event {
     },
     /// The wait is over; the request is being made again.
     Retried,
+    /// The model cannot be had; another one answers from now on.
+    FellBack {
+        model: String,
+        reason: String,
+    },
+    /// The conversation has grown too long for the model and is being summarised.
+    CompactionBegan,
+    /// A summary takes the place of the first `items` entries of the conversation.
+    Compacted {
+        summary: Arc<str>,
+        items: usize,
+    },
+    /// The summary failed; the conversation stays as it is.
+    CompactionFailed {
+        reason: String,
+    },
+    /// The calls that follow repeat earlier ones; they are not run.
+    Looped,
+    /// The agent was told that it goes in circles.
+    Nudged {
+        text: String,
+    },
     /// The model's answer is complete; its calls, if any, are next.
     Answered {
         answer: Arc<Answer>,
@@ -223,6 +245,13 @@ pub struct Request {
     /// The API's own id of the call, to be given back with its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_id: Option<String>,
+}
+
+impl Request {
+    /// Equal for equal calls: the name and the arguments, whatever their order.
+    pub fn mark(&self) -> u32 {
+        crate::base::crc::crc32(format!("{} {}", self.name, self.args).as_bytes())
+    }
 }
 
 /// An end that the agent itself chose.
