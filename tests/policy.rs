@@ -898,6 +898,8 @@ const PIECES: &[&str] = &[
     "\nEOF\n", "<<<", ">&", "&>", "<(", "$(", "$((", "${", "$x", "$", "`", "'", "\"", "\\", "\\\n", "$'", "#", "*", "?", "[", "~",
     "!", "if ", "then ", "else ", "fi", "for ", "in ", "do ", "done", "while ", "case ", "esac", ";;", "function ", "time ", "sh -c ",
     "eval ", "xargs ", "env ", "sudo ", "find . ", "timeout 5 ", "é", "\u{202e}", "=", ",", "..", "/dev/null", "/etc/passwd",
+    "${x:-", "a=(", "a[", "]=", "+=", "select ", "coproc ", "trap ", "-p ", "\r", "3>&1", ">&-", "-", "<>", ">|", "&>>", "<<-E\n", "<<'E'\n",
+    "\tE\n", "\nE\n", "E", "$\"", "$[", "{a,b}", ";&", ";;&", "=~", "@(", "f() ", "\\'", "\\\"", "\\\\", "EOF",
 ];
 
 fn line(dice: &mut Dice) -> String {
