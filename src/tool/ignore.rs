@@ -14,6 +14,7 @@ use crate::limits::Limits;
 use crate::tool::path::{Found, Workspace};
 use crate::tool::wildcard::Wildcard;
 use rustix::fs::{AtFlags, Mode, OFlags};
+use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
@@ -86,6 +87,19 @@ impl Wanted {
         git: Respect::No,
         gemini: Respect::No,
     };
+
+    /// As a tool's arguments say, and where they do not, `otherwise`.
+    pub fn asked(options: &Value, otherwise: Wanted) -> Wanted {
+        let respect = |name: &str, otherwise| match options.get(name) {
+            Some(Value::Bool(false)) => Respect::No,
+            Some(Value::Bool(true)) => Respect::Yes,
+            _ => otherwise,
+        };
+        Wanted {
+            git: respect("respect_git_ignore", otherwise.git),
+            gemini: respect("respect_gemini_ignore", otherwise.gemini),
+        }
+    }
 }
 
 /// The rules in force in one directory. Cheap to clone: a directory adds to what its parent has.

@@ -32,6 +32,29 @@ const WORTH_HELP: usize = 512;
 /// Room for the names of a directory, per system call.
 const LISTING_BYTES: usize = 32 * 1024;
 
+/// Directories of version control, where nothing is for reading.
+pub const VERSIONS: [&str; 3] = [".git", ".svn", ".hg"];
+/// These, and directories full of other people's code.
+pub const NOT_OURS: [&str; 5] = [".git", ".svn", ".hg", "node_modules", "bower_components"];
+
+/// And directories where hardly anything is written by hand.
+pub const BY_MACHINE: [&str; 11] = {
+    let [a, b, c, d, e] = NOT_OURS;
+    [
+        a,
+        b,
+        c,
+        d,
+        e,
+        ".vscode",
+        ".idea",
+        "dist",
+        "build",
+        "coverage",
+        "__pycache__",
+    ]
+};
+
 /// What looks at the files.
 pub trait Visitor: Send {
     /// Whether anything in a directory is of interest. `dir` is its path in the workspace.
@@ -121,6 +144,42 @@ impl<'a> Walk<'a> {
             stopped: state.stopped,
         }
     }
+}
+
+impl<V> Survey<V> {
+    /// What the answer lacks, as sentences; empty if nothing.
+    pub fn gaps(&self, limits: &Limits) -> String {
+        let stopped = match self.stopped {
+            None | Some(Stop::Cancelled) => String::new(),
+            Some(Stop::Time) => format!(
+                "The search was stopped after {} s, so more may be found: narrow it down.\n",
+                limits.search_ms / 1000
+            ),
+            Some(Stop::Entries) => format!(
+                "The search was stopped after {} files and folders, so more may be found: narrow it down.\n",
+                limits.search_entries
+            ),
+        };
+        let unread = match self.unread {
+            0 => String::new(),
+            n => format!("{n} folders could not be looked into.\n"),
+        };
+        stopped + &unread
+    }
+}
+
+/// A path for people and models: what would break a line, or is no text, is written out or replaced.
+pub fn readable(path: &[u8]) -> String {
+    let text = String::from_utf8_lossy(path);
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            safe.extend(c.escape_default());
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
 }
 
 /// Paths in the order of a tree: what is in `a` comes before `a.txt`.
