@@ -12,7 +12,7 @@ use gemini_a2a::task::event::{Answer, End, Event, Final, Lifecycle, Outcome, Req
 use gemini_a2a::task::job::{ModelErrorKind, NoteBody, RunEnd, Work};
 use gemini_a2a::task::message::{Artifact, Part};
 use gemini_a2a::task::record::Record;
-use gemini_a2a::task::spec::{CallError, Choice, Ending, ErrorKind, Verdict};
+use gemini_a2a::task::spec::{Answers, CallError, Choice, Ending, ErrorKind, Verdict};
 use gemini_a2a::task::state::{CallResult, Item, Phase, Stage, TaskState};
 use std::sync::Arc;
 use task::*;
@@ -1077,6 +1077,7 @@ fn a_content_of_the_users_own_counts_for_edits_only() {
         choice: Choice::ProceedOnce,
         by: ann(),
         edited: edited.map(Arc::from),
+        answers: None,
     };
     let case = given(waiting())
         .when(pick_edited(&e, "proceed_once", "mine"))
@@ -1092,6 +1093,53 @@ fn a_content_of_the_users_own_counts_for_edits_only() {
     given(waiting())
         .when(pick_edited(&s, "proceed_once", "mine"))
         .then(&[answer(&s, None), ready(&s)], &[]);
+}
+
+#[test]
+fn a_question_of_the_agent_is_always_asked_and_its_answers_reach_the_tool() {
+    let (a, s) = (call(ASK, "a"), shell());
+    let answers: Arc<Answers> = Arc::new([("0".to_owned(), "blue".to_owned())].into());
+    let both = [a.clone(), s.clone()];
+    // Its tool is allowed by default, and still it asks.
+    let asking = given(log(thinking(), &[answered(&both)]))
+        .when(note(4, prepared(&both)))
+        .then(&[planned(&a), planned(&s), asked(&a), asked(&s)], &[]);
+    let answer = |request: &Request, answers: Option<Arc<Answers>>| Event::CallAnswered {
+        call: request.call.clone(),
+        choice: Choice::ProceedOnce,
+        by: ann(),
+        edited: None,
+        answers,
+    };
+    let case = asking
+        .clone()
+        .when(pick_answering(&a, "proceed_once", answers.clone()))
+        .then(&[answer(&a, Some(answers.clone())), ready(&a)], &[])
+        .next(&[started(&a)], &[run(11, &a, Gate::Written)]);
+    let effect = run(11, &a, Gate::Written);
+    let Some(Work::Run(run)) = job(&case.state, &effect, &case.limits).map(|job| job.work) else {
+        panic!("a run job");
+    };
+    assert_eq!(run.answers, Some(answers.clone()));
+    // Other questions have no use for them.
+    asking
+        .clone()
+        .when(pick_answering(&s, "proceed_once", answers))
+        .then(&[answer(&s, None), ready(&s)], &[]);
+    asking
+        .clone()
+        .when(pick(&a, "proceed_always"))
+        .refused(Refusal::UnknownOption {
+            call: a.call.clone(),
+            offered: vec!["proceed_once", "cancel"],
+        });
+    let dismissed = Ending::Cancelled {
+        reason: "The user dismissed the questions without answering them.".into(),
+        output: String::new(),
+    };
+    asking
+        .when(pick(&a, "cancel"))
+        .then(&[chosen(&a, Choice::Cancel), ended(&a, dismissed)], &[]);
 }
 
 // Edits.

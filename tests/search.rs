@@ -364,7 +364,7 @@ fn a_second_answer_that_counts_is_caught() {
         };
         match (decide(state, input, rules), late) {
             (Err(Refusal::NotPending(_)), Some((call, by))) if state.call(&call).is_some() => {
-                let edited = None;
+                let (edited, answers) = (None, None);
                 let choice = Choice::ProceedOnce;
                 Ok(Decision {
                     events: vec![Event::CallAnswered {
@@ -372,6 +372,7 @@ fn a_second_answer_that_counts_is_caught() {
                         choice,
                         by,
                         edited,
+                        answers,
                     }],
                     effects: vec![],
                 })

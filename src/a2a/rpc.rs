@@ -553,7 +553,8 @@ mod tests {
             [Pick {
                 call: "c".into(),
                 option: "proceed_once".into(),
-                edited: None
+                edited: None,
+                answers: None
             }]
         );
         assert_eq!(say.said.message.parts.len(), 1);

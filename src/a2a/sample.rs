@@ -94,6 +94,7 @@ pub fn call(name: &str, args: Value, question: Option<Question>) -> CallState {
         choice: None,
         answered_by: None,
         edited: None,
+        answers: None,
         outputs: 0,
         ending: None,
         stale: 0,

@@ -7,6 +7,7 @@
 use crate::a2a::{self, Body, Tools, View};
 use crate::base::id::Seq;
 use crate::base::slots::Key;
+use crate::limits::Limits;
 use crate::task::decide::Gate;
 use crate::task::event::Event;
 use crate::task::job::Job;
@@ -198,6 +199,31 @@ impl Cell {
         if self.hot.is_empty() {
             self.hot = VecDeque::new();
         }
+    }
+
+    /// Panics when the bodies kept are not those that `streams`, the views of its readers, can need.
+    pub fn check(&self, streams: impl Iterator<Item = View>, limits: &Limits) {
+        let mut views: Vec<View> = streams.collect();
+        let watched = self.views.iter();
+        let mut watched: Vec<View> = watched.flat_map(|(view, n)| vec![*view; *n]).collect();
+        views.sort();
+        watched.sort();
+        assert_eq!(views, watched, "a view is watched by its readers");
+        let bytes: usize = self.hot.iter().map(|hot| hot.bytes).sum();
+        assert_eq!(bytes, self.hot_bytes, "the sum of the bodies");
+        let written = self.hot.iter().filter(|hot| hot.seq <= self.written);
+        assert!(
+            written.map(|hot| hot.bytes).sum::<usize>() <= limits.hot_bytes,
+            "more is kept in memory than allowed"
+        );
+        for (one, next) in self.hot.iter().zip(self.hot.iter().skip(1)) {
+            assert_eq!(one.seq.next(), next.seq, "bodies are kept without gaps");
+        }
+        let newest = self.hot.back().map_or(self.state.seq, |hot| hot.seq);
+        assert_eq!(
+            newest, self.state.seq,
+            "bodies are kept up to the last event"
+        );
     }
 
     /// Whether the turn is unfinished or a question is open: then a restart has to look at it.

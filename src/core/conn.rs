@@ -40,6 +40,8 @@ pub struct Conn {
     served: bool,
     /// It is in the core's list of connections to write.
     pub listed: bool,
+    /// Its subscription has more to say than the output buffer could take.
+    pub starved: bool,
     /// The subscription that answers the request being served.
     pub sub: Option<Key>,
 }
@@ -77,6 +79,7 @@ impl Conn {
             begun: false,
             served: false,
             listed: false,
+            starved: false,
             sub: None,
         }
     }
@@ -108,12 +111,9 @@ impl Conn {
         self.rx.push(bytes);
     }
 
-    /// The peer shut its sending side. It still gets its answer.
+    /// The peer shut its sending side. It still gets its answers: [`Conn::read`] closes when it has asked for no more.
     pub fn end(&mut self) {
         self.ended = true;
-        if matches!(self.talk, Talk::Reading) {
-            self.talk = Talk::Closing;
-        }
     }
 
     /// Goes on with what has been read.
@@ -144,6 +144,9 @@ impl Conn {
                 Err(reject) => self.reject(reject, now),
             }
         }
+        if self.ended && matches!(self.talk, Talk::Reading) {
+            self.close();
+        }
         Want::Nothing
     }
 
@@ -158,6 +161,8 @@ impl Conn {
             keep_alive: false,
         };
         self.head_and_body(&response, reply, now);
+        // The peer has its time to take the answer, however long it had for its request.
+        self.since = now.mono_ms;
         self.close();
     }
 
@@ -238,7 +243,7 @@ impl Conn {
     fn done(&mut self, keep_alive: bool, now: Now) {
         self.sub = None;
         self.since = now.mono_ms;
-        if keep_alive && !self.ended {
+        if keep_alive {
             self.begun = !self.rx.is_empty();
             self.talk = Talk::Reading;
         } else {
@@ -259,7 +264,7 @@ impl Conn {
 
     /// Whether it is between two requests: nothing would be lost by closing it.
     pub fn is_resting(&self) -> bool {
-        matches!(self.talk, Talk::Reading) && self.rx.is_empty() && self.tx.is_empty()
+        matches!(self.talk, Talk::Reading) && !self.begun && self.tx.is_empty()
     }
 
     /// The socket took `n` bytes.

@@ -7,6 +7,7 @@
 //! [`Core::release`] (what is on disk is shown and started), then it writes what [`Core::writable`] names.
 
 mod cell;
+pub mod check;
 pub mod conn;
 pub mod guard;
 mod perform;
@@ -40,12 +41,15 @@ use std::sync::Arc;
 /// Where a task works: checks a client's wish (or takes the default) and gives the real path, or says what is wrong.
 pub type Resolve = Box<dyn Fn(Option<&str>) -> Result<String, String>>;
 
+/// Which model a task asks: checks a client's wish (or takes the default) and gives the name, or says what is wrong.
+pub type Choose = Box<dyn Fn(Option<&str>) -> Result<String, String>>;
+
 /// What the core is made with. Frozen from then on.
 pub struct Setup {
     pub limits: Limits,
     pub door: Door,
     pub tools: Vec<ToolSpec>,
-    pub model: String,
+    pub choose: Choose,
     /// A scripted agent, when one plays the model.
     pub script: Option<Arc<Script>>,
     pub card: Card,
@@ -74,6 +78,10 @@ pub enum Out {
     Load {
         task: TaskId,
     },
+    /// The task is closed: nothing of it may go on.
+    Over {
+        task: TaskId,
+    },
 }
 
 /// A task that was read from its journal.
@@ -96,7 +104,7 @@ pub struct Core {
     door: Door,
     tools: Tools,
     specs: HashMap<String, ToolSpec>,
-    model: String,
+    choose: Choose,
     script: Option<Arc<Script>>,
     card: Card,
     resolve: Resolve,
@@ -121,6 +129,8 @@ pub struct Core {
     /// Tasks with lines to append, and tasks whose log has moved on disk.
     to_append: Vec<TaskId>,
     to_release: Vec<TaskId>,
+    /// Connections that want a list of the tasks.
+    to_list: Vec<Key>,
     /// Subscriptions that can go on: their connection took something, their page came.
     to_pump: Vec<Key>,
     /// Set when the server is to end: nothing new begins.
@@ -140,7 +150,7 @@ impl Core {
             specs,
             limits: setup.limits,
             door: setup.door,
-            model: setup.model,
+            choose: setup.choose,
             script: setup.script,
             card: setup.card,
             resolve: setup.resolve,
@@ -159,6 +169,7 @@ impl Core {
             to_close: Vec::new(),
             to_append: Vec::new(),
             to_release: Vec::new(),
+            to_list: Vec::new(),
             to_pump: Vec::new(),
             ending: false,
             ended: false,
@@ -196,7 +207,7 @@ impl Core {
     pub fn finished(&mut self, key: Key, now: Now) {
         if let Some(conn) = self.conns.get_mut(key) {
             conn.end();
-            self.after_io(key, now);
+            self.read_on(key, now);
         }
     }
 
@@ -218,9 +229,11 @@ impl Core {
             return;
         };
         conn.sent(n, now);
-        if let Some(sub) = conn.sub
+        if conn.starved
             && conn.tx.len() < self.limits.tx_bytes / 2
+            && let Some(sub) = conn.sub
         {
+            conn.starved = false;
             self.to_pump.push(sub);
         }
         self.after_io(key, now);
@@ -334,7 +347,11 @@ impl Core {
 
     /// Whether there is work left that waits for no event.
     pub fn has_more(&self) -> bool {
-        !self.to_pump.is_empty() || !self.to_append.is_empty() || !self.to_write.is_empty()
+        !self.to_pump.is_empty()
+            || !self.to_append.is_empty()
+            || !self.to_list.is_empty()
+            || !self.to_write.is_empty()
+            || self.can_end()
     }
 
     pub fn tick(&mut self, now: Now) {
@@ -347,6 +364,9 @@ impl Core {
                 Timer::Store(task) => self.list_append(&task),
                 Timer::Shutdown => self.give_up(now),
             }
+        }
+        if self.can_end() {
+            self.give_up(now);
         }
     }
 
@@ -388,8 +408,13 @@ impl Core {
             .arm(now.mono_ms + self.limits.shutdown_ms, Timer::Shutdown);
     }
 
-    /// Whether the server may end now: nothing runs and everything said has gone out.
+    /// Whether the server may end now: those who watch have been told.
     pub fn is_over(&self) -> bool {
+        self.ended
+    }
+
+    /// Whether nothing is left to wait for before the end: nothing runs and everything said has gone out.
+    fn can_end(&self) -> bool {
         let quiet = || {
             self.tasks
                 .values()
@@ -397,10 +422,10 @@ impl Core {
                 && self.conns.iter().all(|(_, conn)| conn.tx.is_empty())
                 && self.to_append.is_empty()
         };
-        self.ending && (self.ended || quiet())
+        self.ending && !self.ended && quiet()
     }
 
-    /// The time is over: what runs is stopped, and those who watch are told.
+    /// The time is over, or nothing is left to wait for: what runs is stopped, and those who watch are told.
     fn give_up(&mut self, now: Now) {
         let open: Vec<TaskId> = self
             .tasks

@@ -8,7 +8,7 @@ use crate::base::http::Response;
 use crate::base::id::{ContextId, Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::cell::Cell;
-use crate::core::sub::{First, Kind, Sub, Until};
+use crate::core::sub::{First, Kind, Reply, Sub, Until};
 use crate::core::{Core, Out, Parked};
 use crate::task::call::{Birth, Call, Create, Mode, Say, Settings};
 use crate::task::decide::{Decision, Input, Refusal};
@@ -49,6 +49,21 @@ impl Core {
                 return self.refuse(conn, &form, &fault, now);
             }
         }
+        // A new task continues the latest one of its context, so that one has to be in memory too.
+        if let Some(latest) = continues(&call).and_then(|context| self.contexts.get(context))
+            && !self.tasks.contains_key(latest)
+        {
+            return self.park(
+                latest.clone(),
+                Parked {
+                    conn,
+                    call,
+                    form,
+                    by,
+                },
+            );
+        }
+        let task = task.cloned();
         let result = match call {
             Call::Say(say) => self.say(conn, say, &form, by, now),
             Call::Create(create) => self.create(conn, create, &form, now),
@@ -57,10 +72,7 @@ impl Core {
             Call::Subscribe { task, after } => self.watch(conn, &task, after, &form, now),
             Call::Metadata { task } => self.metadata(conn, &task, &form),
             Call::AllMetadata => {
-                let mut states: Vec<&State> = self.tasks.values().map(|cell| &cell.state).collect();
-                states.sort_by_key(|state| (state.status.at, state.created.task.clone()));
-                let response = a2a::all_metadata(states, &self.tools);
-                self.answer(conn, &response, now);
+                self.to_list.push(conn);
                 Ok(())
             }
             Call::Health => {
@@ -72,7 +84,39 @@ impl Core {
             Call::Card => unreachable!("the card is answered with its request in hand"),
         };
         if let Err(fault) = result {
-            self.refuse(conn, &form, &fault, now);
+            match task {
+                // Why it is refused may be news itself: that the task is over, that somebody else has answered.
+                Some(task) => self.reply_after(conn, &task, &form, Reply::Refusal(fault)),
+                None => self.refuse(conn, &form, &fault, now),
+            }
+        }
+    }
+
+    /// Answers with every task in memory. One whose journal cannot be written is left out: how it stands is not on disk.
+    pub(super) fn list_tasks(&mut self, conn: Key, now: Now) {
+        let cells = self.tasks.values();
+        let written = cells.filter(|cell| cell.written == cell.state.seq);
+        let mut states: Vec<&State> = written.map(|cell| &cell.state).collect();
+        states.sort_by_key(|state| (state.status.at, state.created.task.clone()));
+        let response = a2a::all_metadata(states, &self.tools);
+        self.answer(conn, &response, now);
+        self.read_on(conn, now);
+    }
+
+    /// A request whose task could not be loaded. A new task begins its context anew if it cannot be continued.
+    pub(super) fn perform_without(&mut self, request: Parked, fault: &Fault, now: Now) {
+        let Parked {
+            conn,
+            call,
+            form,
+            by,
+        } = request;
+        match continues(&call).cloned() {
+            Some(context) => {
+                self.contexts.remove(&context);
+                self.perform(conn, call, form, by, now);
+            }
+            None => self.refuse(conn, &form, fault, now),
         }
     }
 
@@ -87,14 +131,26 @@ impl Core {
         }
     }
 
-    /// A task whose journal cannot be written takes nothing new; reading it goes on.
+    /// A task whose journal cannot be written takes nothing new. Its events up to there can be read; what it has come to
+    /// since cannot be shown, and to wait for it would be to wait for the disk.
     fn broken(&self, task: &TaskId, call: &Call) -> Option<Fault> {
-        let changes = matches!(call, Call::Say(_) | Call::Cancel { .. });
-        let why = self.tasks.get(task)?.broken.as_ref().filter(|_| changes)?;
-        Some(Fault::new(
-            FaultKind::Storage,
-            format!("The task's journal cannot be written: {why}"),
-        ))
+        let cell = self.tasks.get(task)?;
+        let why = cell.broken.as_ref()?;
+        let refused = match call {
+            Call::Say(_) | Call::Cancel { .. } => true,
+            Call::Get { .. } | Call::Metadata { .. } => cell.written < cell.state.seq,
+            Call::Subscribe { .. }
+            | Call::Create(_)
+            | Call::AllMetadata
+            | Call::Health
+            | Call::Card => false,
+        };
+        refused.then(|| {
+            Fault::new(
+                FaultKind::Storage,
+                format!("The task's journal cannot be written: {why}"),
+            )
+        })
     }
 
     fn say(&mut self, conn: Key, say: Say, form: &Form, by: Source, now: Now) -> Result<(), Fault> {
@@ -121,49 +177,52 @@ impl Core {
                 task
             }
         };
-        let idle_words = say.said.answers.is_empty();
-        let decision = self
-            .decide(&task, Input::Say { said: say.said, by })
-            .map_err(|refusal| explain(&task, refusal))?;
-        let cell = &self.tasks[&task];
-        let stuck = cell.state.paused && idle_words;
-        let until = Until {
-            turn: turn_of(&decision, &cell.state),
-            floor: cell.state.seq.next(),
-        };
-        let cursor = cell.state.seq;
-        self.commit(&task, decision, now);
-
-        let view = a2a::view(form, Some(&self.tasks[&task].state.created));
-        let mut sub = self.sub(conn, &task, form, cursor, until);
-        match say.mode {
-            Mode::Stream => {
-                let state = &self.tasks[&task].state;
+        let decision = match self.decide(&task, Input::Say { said: say.said, by }) {
+            Ok(decision) => decision,
+            Err(refusal) => {
                 if born {
-                    let body = a2a::snapshot(view, state, say.history).into();
-                    sub.first = Some(First {
-                        seq: state.seq,
-                        body,
-                        last: false,
-                    });
-                    sub.cursor = state.seq;
-                } else if stuck {
-                    let body = a2a::present(view, state).into();
-                    sub.first = Some(First {
-                        seq: state.seq,
-                        body,
-                        last: true,
-                    });
+                    self.unmake(&task);
                 }
-                self.begin_stream(conn, sub, now);
+                return Err(explain(&task, refusal));
             }
+        };
+        let state = &self.tasks[&task].state;
+        // Words alone do not help a task that waits for answers: they are queued, and told so at once.
+        let stuck = state.paused && !decision.events.iter().any(is_answer);
+        let until = Until {
+            turn: turn_of(&decision, state),
+            floor: state.seq.next(),
+        };
+        let mut sub = self.sub(conn, &task, form, state.seq, until);
+        // It watches before anything is recorded, so that what was said need not be read from the journal again.
+        let reader = match say.mode {
+            Mode::Stream => self.begin_stream(conn, sub, now),
             Mode::Wait if !stuck => {
                 sub.kind = Kind::Once {
                     history: say.history,
                 };
-                self.subscribe(sub);
+                self.subscribe(sub)
             }
-            Mode::Wait | Mode::Now => {}
+            Mode::Wait | Mode::Now => None,
+        };
+        self.commit(&task, decision, now);
+        if say.mode == Mode::Stream
+            && let Some(sub) = reader.and_then(|key| self.subs.get_mut(key))
+        {
+            let state = &self.tasks[&task].state;
+            let (body, last) = if born {
+                (Some(a2a::snapshot(sub.view, state, say.history)), false)
+            } else {
+                (stuck.then(|| a2a::present(sub.view, state)), true)
+            };
+            sub.first = body.map(|body| First {
+                seq: state.seq,
+                body: body.into(),
+                last,
+            });
+            if born {
+                sub.cursor = state.seq;
+            }
         }
         match failure {
             None => self.advance(&task, now),
@@ -214,13 +273,14 @@ impl Core {
     fn create(&mut self, conn: Key, create: Create, form: &Form, now: Now) -> Result<(), Fault> {
         let wish = create.settings.workspace.as_deref();
         (self.resolve)(wish).map_err(Fault::params)?;
+        (self.choose)(create.settings.model.as_deref()).map_err(Fault::params)?;
         let (task, _) = self.give_birth(create.context, &create.settings, create.birth, now)?;
         let response = a2a::created(&self.tasks[&task].state);
         self.answer_after(conn, &task, form, response);
         Ok(())
     }
 
-    /// Makes a task. A workspace that cannot be used makes a task that will say so and fail.
+    /// Makes a task. A workspace or model that cannot be used makes a task that will say so and fail.
     fn give_birth(
         &mut self,
         context: Option<ContextId>,
@@ -242,6 +302,11 @@ impl Core {
                 Some(problem),
             ),
         };
+        let (model, refused) = match (self.choose)(settings.model.as_deref()) {
+            Ok(model) => (model, None),
+            Err(refused) => (settings.model.clone().unwrap_or_default(), Some(refused)),
+        };
+        let problem = problem.or(refused);
         let task: TaskId = self.entropy.uuid().into();
         let context = context.unwrap_or_else(|| self.entropy.uuid().into());
         let mut inherited = Vec::new();
@@ -258,7 +323,7 @@ impl Core {
             protocol: birth.protocol,
             profile: birth.profile,
             workspace,
-            model: settings.model.clone().unwrap_or_else(|| self.model.clone()),
+            model,
         });
         let event = Event::Created(created.clone());
         let record = Record {
@@ -370,22 +435,26 @@ impl Core {
         }
     }
 
-    fn begin_stream(&mut self, conn: Key, sub: Sub, now: Now) {
+    fn begin_stream(&mut self, conn: Key, sub: Sub, now: Now) -> Option<Key> {
         if let Some(conn) = self.conns.get_mut(conn) {
             conn.stream(now);
         }
-        self.subscribe(sub);
+        self.subscribe(sub)
     }
 
-    /// Answers once everything the answer shows is on disk.
     fn answer_after(&mut self, conn: Key, task: &TaskId, form: &Form, response: Response) {
+        self.reply_after(conn, task, form, Reply::Answer(response));
+    }
+
+    /// Replies once everything the reply tells of is on disk.
+    fn reply_after(&mut self, conn: Key, task: &TaskId, form: &Form, reply: Reply) {
         let seq = self.tasks[task].state.seq;
         let until = Until {
             turn: 0,
             floor: Seq(0),
         };
         let mut sub = self.sub(conn, task, form, seq, until);
-        sub.kind = Kind::Ready { seq, response };
+        sub.kind = Kind::Ready { seq, reply };
         self.subscribe(sub);
     }
 
@@ -426,6 +495,26 @@ fn turn_of(decision: &Decision, state: &State) -> u32 {
         _ => None,
     });
     prompted.unwrap_or(state.turn)
+}
+
+/// The context that a new task is to be in.
+fn continues(call: &Call) -> Option<&ContextId> {
+    match call {
+        Call::Say(say) if say.task.is_none() => say.context.as_ref(),
+        Call::Create(create) => create.context.as_ref(),
+        Call::Say(_)
+        | Call::Get { .. }
+        | Call::Cancel { .. }
+        | Call::Subscribe { .. }
+        | Call::Metadata { .. }
+        | Call::AllMetadata
+        | Call::Health
+        | Call::Card => None,
+    }
+}
+
+fn is_answer(event: &Event) -> bool {
+    matches!(event, Event::CallAnswered { .. })
 }
 
 fn explain(task: &TaskId, refusal: Refusal) -> Fault {

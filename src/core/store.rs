@@ -231,7 +231,7 @@ impl Disk {
 
     fn next_failure(&mut self) -> Option<Failure> {
         let (failure, left) = self.failing?;
-        self.failing = (left > 1).then_some((failure, left - 1));
+        self.failing = (left > 1).then(|| (failure, left - 1));
         (left > 0).then_some(failure)
     }
 }

@@ -8,6 +8,7 @@ use crate::base::http::Response;
 use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::cell::Mark;
+use crate::task::fault::Fault;
 use crate::task::record::Record;
 use crate::task::state::State;
 
@@ -40,7 +41,12 @@ pub enum Kind {
     /// One answer, when the turn is over.
     Once { history: Option<usize> },
     /// An answer that is ready and waits for the log to be written up to `seq`.
-    Ready { seq: Seq, response: Response },
+    Ready { seq: Seq, reply: Reply },
+}
+
+pub enum Reply {
+    Answer(Response),
+    Refusal(Fault),
 }
 
 /// When a subscription ends: with the end of its turn, or earlier when nothing can go on without the user. Events before

@@ -9,7 +9,7 @@ use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::cell::{Cell, Found, Mark};
 use crate::core::store::{Openness, Store, StoreError};
-use crate::core::sub::{Cold, Kind, Sub};
+use crate::core::sub::{Cold, Kind, Reply, Sub};
 use crate::core::timers::Timer;
 use crate::core::{Core, Loaded, Out};
 use crate::task::decide::{self, Decision, Effect, Gate, Input, Refusal, Rules};
@@ -39,12 +39,13 @@ impl Core {
         Ok(())
     }
 
+    /// Whatever follows from the state. When the server is to end, nothing new begins: a turn may still end.
     pub(super) fn advance(&mut self, task: &TaskId, now: Now) {
-        while !self.ending {
+        loop {
             let decision = self
                 .decide(task, Input::Advance)
                 .expect("going on is never refused");
-            if decision.is_empty() {
+            if decision.is_empty() || (self.ending && decision.effects.iter().any(is_work)) {
                 return;
             }
             self.commit(task, decision, now);
@@ -63,6 +64,9 @@ impl Core {
         for event in decision.events {
             let mark = Mark::of(&event);
             cell.record(event, now.unix_ms, &self.tools);
+            if mark == Mark::Over {
+                self.out.push(Out::Over { task: task.clone() });
+            }
             if mark != Mark::Plain {
                 ready_answers(cell, &mut self.subs, mark);
             }
@@ -141,6 +145,9 @@ impl Core {
 
     /// Shows and starts what is on disk now.
     pub fn release(&mut self, now: Now) {
+        for conn in std::mem::take(&mut self.to_list) {
+            self.list_tasks(conn, now);
+        }
         for task in std::mem::take(&mut self.to_release) {
             self.start_jobs(&task);
             let Some(cell) = self.tasks.get(&task) else {
@@ -155,6 +162,16 @@ impl Core {
             self.pump(sub, now);
             if let Some(task) = self.subs.get(sub).map(|sub| sub.task.clone()) {
                 self.trim(&task);
+            }
+        }
+        if self.ended {
+            let fault = Fault::new(
+                FaultKind::Overloaded { retry_after_s: 5 },
+                "The server is ending. What it has accepted is kept; connect again when it is back.",
+            );
+            let waiting: Vec<Key> = self.subs.iter().map(|(key, _)| key).collect();
+            for key in waiting {
+                self.dismiss(key, &fault, now);
             }
         }
     }
@@ -244,8 +261,9 @@ impl Core {
             Err(error) => {
                 let fault = Fault::new(FaultKind::Storage, error.message);
                 for request in parked {
-                    self.refuse(request.conn, &request.form, &fault, now);
-                    self.read_on(request.conn, now);
+                    let conn = request.conn;
+                    self.perform_without(request, &fault, now);
+                    self.read_on(conn, now);
                 }
             }
         }
@@ -253,44 +271,60 @@ impl Core {
 
     /// A task whose very first lines cannot be kept has never been: whoever asked for it is told why.
     fn abandon(&mut self, task: &TaskId, error: StoreError, now: Now) {
-        let Some(cell) = self.tasks.remove(task) else {
+        let Some(cell) = self.unmake(task) else {
             return;
         };
-        self.hot_total -= cell.hot_bytes;
-        self.known.remove(task);
-        self.contexts.retain(|_, latest| latest != task);
         let fault = Fault::new(FaultKind::Storage, error.message);
         for key in cell.subs {
-            let Some(sub) = self.subs.remove(key) else {
-                continue;
-            };
-            let Some(conn) = self.conns.get_mut(sub.conn) else {
-                continue;
-            };
-            match sub.kind {
-                Kind::Stream => {
-                    let body: Shared = a2a::fault_frame(&sub.form, &fault).into();
-                    send_error(conn, &body, now);
-                    conn.end_stream(now);
-                }
-                Kind::Once { .. } | Kind::Ready { .. } => {
-                    conn.answer(&a2a::fault(&sub.form, &fault), now);
-                }
-            }
-            self.read_on(sub.conn, now);
+            self.dismiss(key, &fault, now);
         }
+    }
+
+    /// Ends a subscription with an error.
+    fn dismiss(&mut self, key: Key, fault: &Fault, now: Now) {
+        let Some(sub) = self.subs.get(key) else {
+            return;
+        };
+        let (at, form) = (sub.conn, sub.form.clone());
+        let streams = matches!(sub.kind, Kind::Stream);
+        self.unsubscribe(key);
+        if !streams {
+            self.refuse(at, &form, fault, now);
+        } else if let Some(conn) = self.conns.get_mut(at) {
+            let body: Shared = a2a::fault_frame(&form, fault).into();
+            send_error(conn, &body, now);
+            conn.end_stream(now);
+        }
+        self.read_on(at, now);
+    }
+
+    /// Forgets a task of which nothing was written: its context goes on from the task before it.
+    pub(super) fn unmake(&mut self, task: &TaskId) -> Option<Cell> {
+        let cell = self.tasks.remove(task)?;
+        self.hot_total -= cell.hot_bytes;
+        self.known.remove(task);
+        let created = &cell.state.created;
+        if self.contexts.get(&created.context) == Some(task) {
+            self.contexts.remove(&created.context);
+            if let Some((parent, _)) = &created.parent
+                && self.known.contains_key(parent)
+            {
+                self.contexts
+                    .insert(created.context.clone(), parent.clone());
+            }
+        }
+        Some(cell)
     }
 
     // Readers.
 
-    pub(super) fn subscribe(&mut self, sub: Sub) -> Key {
-        let conn = sub.conn;
+    /// None: the client left while its task was being loaded.
+    pub(super) fn subscribe(&mut self, sub: Sub) -> Option<Key> {
+        let conn = self.conns.get_mut(sub.conn)?;
         let stream = matches!(sub.kind, Kind::Stream);
         let (task, view) = (sub.task.clone(), sub.view);
         let key = self.subs.insert(sub);
-        if let Some(conn) = self.conns.get_mut(conn) {
-            conn.sub = Some(key);
-        }
+        conn.sub = Some(key);
         if let Some(cell) = self.tasks.get_mut(&task) {
             cell.subs.push(key);
             if stream {
@@ -298,13 +332,11 @@ impl Core {
             }
         }
         self.to_pump.push(key);
-        key
+        Some(key)
     }
 
-    pub(super) fn unsubscribe(&mut self, key: Key) {
-        let Some(sub) = self.subs.remove(key) else {
-            return;
-        };
+    pub(super) fn unsubscribe(&mut self, key: Key) -> Option<Sub> {
+        let sub = self.subs.remove(key)?;
         if let Some(cell) = self.tasks.get_mut(&sub.task) {
             cell.subs.retain(|known| *known != key);
             if matches!(sub.kind, Kind::Stream) {
@@ -313,6 +345,7 @@ impl Core {
                 self.hot_total = self.hot_total + cell.hot_bytes - before;
             }
         }
+        Some(sub)
     }
 
     /// Sends a subscription what it may see and its connection can take.
@@ -326,11 +359,19 @@ impl Core {
         let written = cell.written;
         match &sub.kind {
             Kind::Once { .. } => {}
-            Kind::Ready { seq, response } => {
-                if written >= *seq {
-                    let (conn, response) = (sub.conn, response.clone());
-                    self.unsubscribe(key);
-                    self.answer(conn, &response, now);
+            Kind::Ready { seq, .. } if *seq > written => {}
+            Kind::Ready { .. } => {
+                if let Some(Sub {
+                    conn,
+                    form,
+                    kind: Kind::Ready { reply, .. },
+                    ..
+                }) = self.unsubscribe(key)
+                {
+                    match reply {
+                        Reply::Answer(response) => self.answer(conn, &response, now),
+                        Reply::Refusal(fault) => self.refuse(conn, &form, &fault, now),
+                    }
                     self.read_on(conn, now);
                 }
             }
@@ -362,6 +403,7 @@ impl Core {
                 return true;
             };
             if conn.tx.len() >= self.limits.tx_bytes {
+                conn.starved = true;
                 return false;
             }
             if let Some(first) = &sub.first {
@@ -440,17 +482,7 @@ impl Core {
                 cold.take_page(page);
                 self.to_pump.push(key);
             }
-            Err(error) => {
-                let fault = Fault::new(FaultKind::Storage, error.message);
-                let body: Shared = a2a::fault_frame(&sub.form, &fault).into();
-                let conn = sub.conn;
-                self.unsubscribe(key);
-                if let Some(conn) = self.conns.get_mut(conn) {
-                    send_error(conn, &body, now);
-                    conn.end_stream(now);
-                }
-                self.after_io(conn, now);
-            }
+            Err(error) => self.dismiss(key, &Fault::new(FaultKind::Storage, error.message), now),
         }
     }
 
@@ -481,6 +513,13 @@ impl Core {
             conn.answer(response, now);
             self.after_io(key, now);
         }
+    }
+}
+
+fn is_work(effect: &Effect) -> bool {
+    match effect {
+        Effect::Think { .. } | Effect::Prepare { .. } | Effect::Run { .. } => true,
+        Effect::Stop { .. } | Effect::Arm { .. } => false,
     }
 }
 
@@ -517,7 +556,7 @@ fn ready_answers(cell: &Cell, subs: &mut crate::base::slots::Slots<Sub>, mark: M
             let body = a2a::snapshot(sub.view, &cell.state, history);
             sub.kind = Kind::Ready {
                 seq,
-                response: a2a::result(&sub.form, &body),
+                reply: Reply::Answer(a2a::result(&sub.form, &body)),
             };
         }
     }

@@ -34,6 +34,14 @@ impl Timers {
         self.due.first_key_value().map(|((at, _), _)| *at)
     }
 
+    pub fn len(&self) -> usize {
+        self.due.len()
+    }
+
+    pub fn has(&self, timer: &Timer) -> bool {
+        self.due.values().any(|armed| armed == timer)
+    }
+
     /// Takes one timer that is due.
     pub fn pop(&mut self, now_ms: u64) -> Option<Timer> {
         let entry = self.due.first_entry()?;

@@ -103,6 +103,7 @@ impl State {
                 choice,
                 by,
                 edited,
+                answers,
             } => {
                 self.paused = false;
                 self.go_on(record);
@@ -110,6 +111,7 @@ impl State {
                 state.choice = Some(*choice);
                 state.answered_by = Some(by.clone());
                 state.edited = edited.clone();
+                state.answers = answers.clone();
                 state.stage = Stage::Answered;
                 let rule = state.plan.as_ref().and_then(|plan| plan.rule.clone());
                 if let (Choice::ProceedAlways, Some(rule)) = (choice, rule) {
@@ -133,6 +135,7 @@ impl State {
                 call.choice = None;
                 call.answered_by = None;
                 call.edited = None;
+                call.answers = None;
                 call.stale += 1;
             }
             Event::Paused => {
@@ -336,6 +339,7 @@ impl CallState {
             choice: None,
             answered_by: None,
             edited: None,
+            answers: None,
             outputs: 0,
             ending: None,
             stale: 0,

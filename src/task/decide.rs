@@ -12,7 +12,9 @@ use crate::task::job::{
     Job, JobId, ModelError, ModelErrorKind, NoteBody, Pick, Run, RunEnd, Said, Think, Work,
 };
 use crate::task::message::Source;
-use crate::task::spec::{CallError, Choice, Ending, ErrorKind, Kind, Plan, ToolSpec, Verdict};
+use crate::task::spec::{
+    Answers, CallError, Choice, Ending, ErrorKind, Kind, Plan, ToolSpec, Verdict,
+};
 use crate::task::state::{CallState, Item, Phase, Stage, State};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -140,6 +142,7 @@ pub fn job(state: &State, effect: &Effect, limits: &Limits) -> Option<Job> {
                 args: call.request.args.clone(),
                 base: call.plan.as_ref().and_then(|plan| plan.base.clone()),
                 edited: call.edited.clone(),
+                answers: call.answers.clone(),
             };
             (*job, Work::Run(run))
         }
@@ -173,6 +176,9 @@ struct Picked {
     call: CallId,
     choice: Choice,
     edited: Option<Arc<str>>,
+    answers: Option<Arc<Answers>>,
+    /// What the call ends with if the answer is no.
+    refusal: Ending,
 }
 
 struct Deciding<'a> {
@@ -213,6 +219,8 @@ impl Deciding<'_> {
             call,
             choice,
             edited,
+            answers,
+            refusal,
         } in picks
         {
             self.push(Event::CallAnswered {
@@ -220,12 +228,13 @@ impl Deciding<'_> {
                 choice,
                 by: by.clone(),
                 edited,
+                answers,
             });
             match choice {
                 Choice::ProceedOnce | Choice::ProceedAlways => {
                     self.push(Event::CallReady { call });
                 }
-                Choice::Cancel => self.end_call(call, refused()),
+                Choice::Cancel => self.end_call(call, refusal),
             }
         }
         if speaks {
@@ -264,6 +273,11 @@ impl Deciding<'_> {
                 call: pick.call.clone(),
                 choice,
                 edited: pick.edited.clone().filter(|_| plan.question.is_edit()),
+                answers: pick
+                    .answers
+                    .clone()
+                    .filter(|_| plan.question.asks_the_user()),
+                refusal: refused(plan),
             });
         }
         Ok(valid)
@@ -553,6 +567,9 @@ impl Deciding<'_> {
     }
 
     fn verdict(&self, call: &CallState, plan: &Plan) -> Verdict {
+        if plan.question.asks_the_user() {
+            return Verdict::Ask;
+        }
         // A file that keeps changing under an edit is the user's to look at, whatever was allowed before.
         let allowed = plan
             .rule
@@ -765,7 +782,8 @@ impl Deciding<'_> {
                 }
                 // The crash may have torn a decision apart: the answer was kept, what follows from it was not.
                 Stage::Answered if call.choice == Some(Choice::Cancel) => {
-                    self.end_call(id, refused());
+                    let plan = call.plan.as_ref().expect("an answered call has a plan");
+                    self.end_call(id, refused(plan));
                 }
                 Stage::Answered => {
                     self.push(Event::CallReady { call: id });
@@ -790,10 +808,14 @@ impl Deciding<'_> {
     }
 }
 
-fn refused() -> Ending {
-    let reason = "The user did not allow this call.".to_owned();
+fn refused(plan: &Plan) -> Ending {
+    let reason = if plan.question.asks_the_user() {
+        "The user dismissed the questions without answering them."
+    } else {
+        "The user did not allow this call."
+    };
     Ending::Cancelled {
-        reason,
+        reason: reason.to_owned(),
         output: String::new(),
     }
 }

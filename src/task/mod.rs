@@ -9,6 +9,7 @@ pub mod decide;
 pub mod event;
 pub mod fault;
 pub mod job;
+pub mod loops;
 pub mod message;
 pub mod record;
 pub mod schema;

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// A tool as the model and the clients see it.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,7 +112,7 @@ pub struct Base {
 
 /// What the user is shown when a call needs an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Question {
     Edit {
         title: String,
@@ -135,11 +136,55 @@ pub enum Question {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         urls: Vec<String>,
     },
+    /// The call itself is a question: the answer is its result, so no rule and no mode can give it.
+    AskUser {
+        title: String,
+        questions: Vec<Inquiry>,
+    },
 }
+
+/// One question of the agent to the user, spelled as the model asks it and clients show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Inquiry {
+    pub question: String,
+    /// A word or two to tell it from the others.
+    pub header: String,
+    #[serde(rename = "type")]
+    pub kind: InquiryKind,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<InquiryOption>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub multi_select: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placeholder: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InquiryKind {
+    Choice,
+    Text,
+    YesNo,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InquiryOption {
+    pub label: String,
+    pub description: String,
+}
+
+/// What the user answered, by the number of the question, counted from 0.
+pub type Answers = BTreeMap<String, String>;
 
 impl Question {
     pub fn is_edit(&self) -> bool {
         matches!(self, Question::Edit { .. })
+    }
+
+    /// Whether only a person can answer it, whatever is allowed.
+    pub fn asks_the_user(&self) -> bool {
+        matches!(self, Question::AskUser { .. })
     }
 
     /// The answers on offer, in the order to show them; the last one refuses.
@@ -148,6 +193,7 @@ impl Question {
             Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. } => {
                 &[Choice::ProceedOnce, Choice::ProceedAlways, Choice::Cancel]
             }
+            Question::AskUser { .. } => &[Choice::ProceedOnce, Choice::Cancel],
         }
     }
 }
@@ -179,7 +225,7 @@ impl Choice {
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "how", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Ending {
     Success {
         /// What the model reads.
@@ -200,7 +246,7 @@ pub enum Ending {
 
 /// What people see of a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "show", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Display {
     Text {
         text: String,
@@ -214,6 +260,46 @@ pub enum Display {
         added: usize,
         removed: usize,
     },
+    Todos {
+        todos: Vec<Todo>,
+    },
+}
+
+/// One step of what the agent means to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Todo {
+    pub description: String,
+    pub status: TodoStatus,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TodoStatus {
+    Pending,
+    InProgress,
+    Completed,
+    Cancelled,
+    Blocked,
+}
+
+impl TodoStatus {
+    pub const ALL: [TodoStatus; 5] = [
+        TodoStatus::Pending,
+        TodoStatus::InProgress,
+        TodoStatus::Completed,
+        TodoStatus::Cancelled,
+        TodoStatus::Blocked,
+    ];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            TodoStatus::Pending => "pending",
+            TodoStatus::InProgress => "in_progress",
+            TodoStatus::Completed => "completed",
+            TodoStatus::Cancelled => "cancelled",
+            TodoStatus::Blocked => "blocked",
+        }
+    }
 }
 
 /// Why a call failed: a word from the fixed list of error types, and a sentence for the model.
@@ -242,6 +328,11 @@ pub enum ErrorKind {
     ExecutionFailed,
     FileNotFound,
     FileWriteFailure,
+    AttemptToCreateExistingFile,
+    EditPreparationFailure,
+    EditNoOccurrenceFound,
+    EditExpectedOccurrenceMismatch,
+    EditNoChange,
     ReadContentFailure,
     FileTooLarge,
     PermissionDenied,
@@ -254,6 +345,9 @@ pub enum ErrorKind {
     GrepExecutionError,
     ReadManyFilesSearchError,
     ShellExecuteError,
+    WebFetchProcessingError,
+    WebFetchFallbackFailed,
+    WebSearchFailed,
     /// The server stopped while the call ran.
     Interrupted,
 }
@@ -268,6 +362,11 @@ impl ErrorKind {
             ErrorKind::ExecutionFailed => "execution_failed",
             ErrorKind::FileNotFound => "file_not_found",
             ErrorKind::FileWriteFailure => "file_write_failure",
+            ErrorKind::AttemptToCreateExistingFile => "attempt_to_create_existing_file",
+            ErrorKind::EditPreparationFailure => "edit_preparation_failure",
+            ErrorKind::EditNoOccurrenceFound => "edit_no_occurrence_found",
+            ErrorKind::EditExpectedOccurrenceMismatch => "edit_expected_occurrence_mismatch",
+            ErrorKind::EditNoChange => "edit_no_change",
             ErrorKind::ReadContentFailure => "read_content_failure",
             ErrorKind::FileTooLarge => "file_too_large",
             ErrorKind::PermissionDenied => "permission_denied",
@@ -280,6 +379,9 @@ impl ErrorKind {
             ErrorKind::GrepExecutionError => "grep_execution_error",
             ErrorKind::ReadManyFilesSearchError => "read_many_files_search_error",
             ErrorKind::ShellExecuteError => "shell_execute_error",
+            ErrorKind::WebFetchProcessingError => "web_fetch_processing_error",
+            ErrorKind::WebFetchFallbackFailed => "web_fetch_fallback_failed",
+            ErrorKind::WebSearchFailed => "web_search_failed",
             ErrorKind::Interrupted => "interrupted",
         }
     }

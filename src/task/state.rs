@@ -7,7 +7,7 @@
 use crate::base::id::{CallId, MessageId, Seq};
 use crate::task::event::{Answer, Created, Final, Request, Tries, Usage};
 use crate::task::message::{Artifact, Message, Source};
-use crate::task::spec::{Choice, Ending, Plan};
+use crate::task::spec::{Answers, Choice, Ending, Plan};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -115,6 +115,7 @@ pub struct CallState {
     pub choice: Option<Choice>,
     pub answered_by: Option<Source>,
     pub edited: Option<Arc<str>>,
+    pub answers: Option<Arc<Answers>>,
     /// How many pieces of live output were recorded.
     pub outputs: u64,
     pub ending: Option<Arc<Ending>>,

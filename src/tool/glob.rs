@@ -310,10 +310,8 @@ fn absolute(workspace: &Path, path: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::cancel::Cancel;
     use crate::limits::Limits;
-    use crate::tool::path::Workspace;
-    use crate::tool::tests::{NoChildren, Scratch, run_of, with_ctx};
+    use crate::tool::tests::{Scratch, run_of, with_ctx};
     use std::fs::{File, FileTimes};
     use std::time::Duration;
 
@@ -509,15 +507,11 @@ mod tests {
     fn a_cancelled_search_ends() {
         let scratch = Scratch::new();
         scratch.put("a", "");
-        let (cancel, limits) = (Cancel::default(), Limits::default());
-        cancel.set();
-        let ctx = Ctx {
-            workspace: Workspace::open(scratch.path()).expect("it opens"),
-            cancel: &cancel,
-            limits: &limits,
-            children: &NoChildren,
-        };
         let run = run_of(&scratch, "glob", json!({"pattern": "*"}));
-        assert_eq!(FindFiles.run(&run, &ctx, &mut |_| {}), cancelled_search());
+        let end = with_ctx(&scratch, &Limits::default(), |ctx| {
+            ctx.cancel.set();
+            FindFiles.run(&run, ctx, &mut |_| {})
+        });
+        assert_eq!(end, cancelled_search());
     }
 }

@@ -17,7 +17,8 @@ use gemini_a2a::task::job::{ModelError, ModelErrorKind, NoteBody, Pick, RunEnd, 
 use gemini_a2a::task::message::{Message, Part, Role, Source};
 use gemini_a2a::task::record::Record;
 use gemini_a2a::task::spec::{
-    Base, CallError, Choice, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
+    Answers, Base, CallError, Choice, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec,
+    Verdict,
 };
 use gemini_a2a::task::state::State;
 use serde_json::json;
@@ -174,6 +175,7 @@ impl Outcomes {
 pub const EDIT: &str = "write_file";
 pub const SHELL: &str = "run_shell_command";
 pub const READ: &str = "read_file";
+pub const ASK: &str = "ask_user";
 pub const FORBIDDEN: &str = "format_disk";
 
 pub fn tools() -> HashMap<String, ToolSpec> {
@@ -194,6 +196,7 @@ pub fn tools() -> HashMap<String, ToolSpec> {
         tool(EDIT, Kind::Edit, Verdict::Ask),
         tool(SHELL, Kind::Execute, Verdict::Ask),
         tool(READ, Kind::Read, Verdict::Allow),
+        tool(ASK, Kind::Communicate, Verdict::Allow),
         tool(FORBIDDEN, Kind::Other, Verdict::Deny),
     ])
 }
@@ -243,6 +246,13 @@ pub fn plan(request: &Request) -> Plan {
                 command: "make".into(),
                 programs: vec!["make".into()],
                 dir: None,
+            },
+            None,
+        ),
+        ASK => (
+            Question::AskUser {
+                title: title.clone(),
+                questions: vec![],
             },
             None,
         ),
@@ -411,6 +421,7 @@ pub fn chosen(request: &Request, choice: Choice) -> Event {
         choice,
         by: ann(),
         edited: None,
+        answers: None,
     }
 }
 
@@ -495,6 +506,7 @@ pub fn say_and_pick(text: &str, picks: &[(&Request, &str)]) -> Input {
         call: request.call.clone(),
         option: (*option).into(),
         edited: None,
+        answers: None,
     });
     Input::Say {
         said: Said {
@@ -507,14 +519,29 @@ pub fn say_and_pick(text: &str, picks: &[(&Request, &str)]) -> Input {
 
 /// An answer with a content of the user's own.
 pub fn pick_edited(request: &Request, option: &str, content: &str) -> Input {
+    pick_with(Pick {
+        call: request.call.clone(),
+        option: option.into(),
+        edited: Some(content.into()),
+        answers: None,
+    })
+}
+
+/// An answer with words to the agent's questions.
+pub fn pick_answering(request: &Request, option: &str, answers: Arc<Answers>) -> Input {
+    pick_with(Pick {
+        call: request.call.clone(),
+        option: option.into(),
+        edited: None,
+        answers: Some(answers),
+    })
+}
+
+fn pick_with(pick: Pick) -> Input {
     Input::Say {
         said: Said {
             message: message(""),
-            answers: vec![Pick {
-                call: request.call.clone(),
-                option: option.into(),
-                edited: Some(content.into()),
-            }],
+            answers: vec![pick],
         },
         by: ann(),
     }

@@ -224,6 +224,7 @@ impl World {
                             call: calls()[call].call.clone(),
                             option: choice.word().into(),
                             edited: None,
+                            answers: None,
                         }],
                     },
                     by: [task::ann(), task::bob()][who].clone(),

@@ -1,8 +1,6 @@
 use super::*;
-use crate::base::cancel::Cancel;
 use crate::limits::Limits;
-use crate::tool::path::Workspace;
-use crate::tool::tests::{NoChildren, Scratch, run_of, with_ctx};
+use crate::tool::tests::{Scratch, run_of, with_ctx};
 use std::os::unix::fs::symlink;
 
 fn grep_with(
@@ -385,16 +383,12 @@ fn failures_have_their_kinds() {
 fn a_cancelled_search_ends() {
     let scratch = Scratch::new();
     scratch.put("a", "needle");
-    let (cancel, limits) = (Cancel::default(), Limits::default());
-    cancel.set();
-    let ctx = Ctx {
-        workspace: Workspace::open(scratch.path()).expect("it opens"),
-        cancel: &cancel,
-        limits: &limits,
-        children: &NoChildren,
-    };
     let run = run_of(&scratch, "grep_search", json!({"pattern": "needle"}));
-    assert_eq!(GrepSearch.run(&run, &ctx, &mut |_| {}), cancelled_search());
+    let end = with_ctx(&scratch, &Limits::default(), |ctx| {
+        ctx.cancel.set();
+        GrepSearch.run(&run, ctx, &mut |_| {})
+    });
+    assert_eq!(end, cancelled_search());
 }
 
 #[test]

@@ -1,0 +1,143 @@
+//! What holds between two turns of the loop, whatever happened before. The simulation asks after every turn; the server
+//! never does.
+//!
+//! Two kinds of promises: the parts agree with each other (a subscription is known to its task and its connection, sums are
+//! sums), and nothing that could go on was forgotten (it is listed, it waits for a timer, or for an answer from outside).
+
+use crate::core::Core;
+use crate::core::sub::{Kind, Sub};
+use crate::core::timers::Timer;
+use crate::task::decide::Gate;
+
+/// How much of everything there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    pub conns: usize,
+    pub subs: usize,
+    pub tasks: usize,
+    /// Requests that wait for a task to be loaded, and loads without a request.
+    pub parked: usize,
+    /// Jobs that wait for the disk, and jobs that are under way.
+    pub gated: usize,
+    pub running: usize,
+    pub timers: usize,
+    pub hot_bytes: usize,
+    /// The longest output queue of a connection.
+    pub tx_bytes: usize,
+}
+
+impl Core {
+    /// Panics when a promise is broken. To be called at the end of a turn.
+    pub fn check(&self) -> Census {
+        assert!(self.to_release.is_empty(), "a task waits to be released");
+        assert!(self.out.is_empty(), "something to do was not taken");
+        self.check_conns();
+        self.check_tasks();
+        for (key, sub) in self.subs.iter() {
+            let cell = self.tasks.get(&sub.task).expect("a watched task is loaded");
+            let known = cell.subs.iter().filter(|known| **known == key).count();
+            assert_eq!(known, 1, "a task knows each of its readers once");
+            let conn = self.conns.get(sub.conn).expect("a reader has a connection");
+            assert_eq!(conn.sub, Some(key), "a connection knows its reader");
+            assert!(
+                self.to_pump.contains(&key) || !self.can_go_on(sub),
+                "a reader of {} at {} was forgotten",
+                sub.task,
+                sub.cursor
+            );
+        }
+        Census {
+            conns: self.conns.len(),
+            subs: self.subs.len(),
+            tasks: self.tasks.len(),
+            parked: self.parked.len(),
+            gated: self.tasks.values().map(|cell| cell.gated.len()).sum(),
+            running: self.tasks.values().map(|cell| cell.running.len()).sum(),
+            timers: self.timers.len(),
+            hot_bytes: self.hot_total,
+            tx_bytes: self
+                .conns
+                .iter()
+                .map(|(_, c)| c.tx.len())
+                .max()
+                .unwrap_or(0),
+        }
+    }
+
+    fn check_conns(&self) {
+        for (key, conn) in self.conns.iter() {
+            assert_eq!(
+                conn.listed,
+                self.to_write.contains(&key),
+                "a listed connection is in the list"
+            );
+            assert!(!conn.is_done(), "a connection that is done was kept");
+            assert!(
+                conn.armed <= conn.deadline(&self.limits),
+                "no timer would look at a connection in time"
+            );
+            if let Some(sub) = conn.sub {
+                assert!(
+                    self.subs.get(sub).is_some(),
+                    "a connection's reader is gone"
+                );
+            }
+        }
+    }
+
+    fn check_tasks(&self) {
+        for (task, cell) in &self.tasks {
+            assert!(!self.parked.contains_key(task), "{task} is loaded twice");
+            assert!(self.known.contains_key(task), "{task} is not known");
+            assert_eq!(
+                cell.listed,
+                self.to_append.contains(task),
+                "a listed task is in the list"
+            );
+            assert!(cell.synced <= cell.written && cell.written <= cell.state.seq);
+            assert_eq!(cell.pending.is_empty(), cell.written == cell.state.seq);
+            assert!(
+                cell.pending.is_empty()
+                    || cell.listed
+                    || self.timers.has(&Timer::Store(task.clone())),
+                "lines of {task} were forgotten"
+            );
+            for (gate, seq, _) in &cell.gated {
+                let waits = match gate {
+                    Gate::Written => cell.written < *seq,
+                    Gate::Synced => cell.written < *seq || cell.syncing,
+                };
+                assert!(waits, "a job of {task} was forgotten");
+            }
+            for key in &cell.subs {
+                assert!(
+                    self.subs.get(*key).is_some(),
+                    "{task} has a reader that is gone"
+                );
+            }
+            let streams = cell.subs.iter().filter_map(|key| self.subs.get(*key));
+            let streams = streams.filter(|sub| matches!(sub.kind, Kind::Stream));
+            cell.check(streams.map(|sub| sub.view), &self.limits);
+        }
+        let hot: usize = self.tasks.values().map(|cell| cell.hot_bytes).sum();
+        assert_eq!(hot, self.hot_total, "the sum of what is hot");
+    }
+
+    /// Whether a reader could be sent something right now.
+    fn can_go_on(&self, sub: &Sub) -> bool {
+        let (cell, conn) = (&self.tasks[&sub.task], self.conns.get(sub.conn));
+        // Above half of the buffer the socket is sure to take more, and that brings the reader back.
+        let has_room = conn.is_some_and(|conn| conn.tx.len() < self.limits.tx_bytes / 2);
+        match &sub.kind {
+            Kind::Once { .. } => false,
+            Kind::Ready { seq, .. } => *seq <= cell.written,
+            Kind::Stream => match &sub.first {
+                Some(first) => has_room && first.seq <= cell.written,
+                None => {
+                    let asked = sub.cold.as_ref().is_some_and(|cold| cold.asked);
+                    has_room && sub.cursor < cell.written && !asked
+                }
+            },
+        }
+    }
+}

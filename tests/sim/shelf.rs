@@ -1,0 +1,66 @@
+//! The disk as this run's server sees it: the real one, or one that lies.
+
+use gemini_a2a::base::id::{ContextId, TaskId};
+use gemini_a2a::core::store::{Known, LogFile, MemoryStore, Openness, Store, StoreError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A promise that is broken on purpose, to see that it is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    None,
+    /// An append is acknowledged and written with the next one.
+    WriteBehind,
+    /// A sync is acknowledged without one.
+    NoSync,
+    /// After a restart no task is known.
+    Amnesia,
+    /// A frame does not arrive.
+    LostFrame,
+}
+
+pub struct Shelf {
+    pub store: MemoryStore,
+    pub sabotage: Sabotage,
+    /// Acknowledged, not written.
+    late: BTreeMap<TaskId, Vec<u8>>,
+}
+
+impl Shelf {
+    pub fn new(sabotage: Sabotage) -> Shelf {
+        Shelf {
+            store: MemoryStore::default(),
+            sabotage,
+            late: BTreeMap::new(),
+        }
+    }
+}
+
+impl Store for Shelf {
+    fn known(&mut self) -> Vec<Known> {
+        match self.sabotage {
+            Sabotage::Amnesia => Vec::new(),
+            _ => self.store.known(),
+        }
+    }
+
+    fn create(&mut self, task: &TaskId, context: &ContextId) -> Result<(), StoreError> {
+        self.store.create(task, context)
+    }
+
+    fn append(&mut self, task: &TaskId, lines: &[u8], open: Openness) -> Result<(), StoreError> {
+        if self.sabotage != Sabotage::WriteBehind {
+            return self.store.append(task, lines, open);
+        }
+        let late = self.late.insert(task.clone(), lines.to_vec());
+        self.store.append(task, &late.unwrap_or_default(), open)
+    }
+
+    fn file(&mut self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
+        self.store.file(task)
+    }
+
+    fn close(&mut self, task: &TaskId) {
+        self.store.close(task);
+    }
+}

@@ -1,0 +1,235 @@
+//! Everything the server has done elsewhere: model requests, tools, the disk. Each job says what chance makes it say, at its
+//! own speed; some fail, some die, and a job that is stopped may go on talking for a while.
+
+use crate::chance::Chance;
+use gemini_a2a::base::id::{Seq, TaskId};
+use gemini_a2a::base::slots::Key;
+use gemini_a2a::task::decide::unnamed;
+use gemini_a2a::task::event::{Answer, Outcome, Request};
+use gemini_a2a::task::job::{Job, JobId, ModelError, ModelErrorKind, NoteBody, RunEnd, Work};
+use gemini_a2a::task::message::{Artifact, Part};
+use gemini_a2a::task::spec::{
+    Base, CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
+};
+use serde_json::json;
+use std::collections::VecDeque;
+
+/// One of each kind the machine tells apart.
+pub fn tools() -> Vec<ToolSpec> {
+    let tool = |name: &str, kind, by_default| ToolSpec {
+        name: name.into(),
+        display_name: name.into(),
+        description: format!("Does {name}."),
+        kind,
+        parameters: json!({"type": "object"}),
+        by_default,
+        output_is_markdown: false,
+        has_live_output: kind == Kind::Execute,
+    };
+    vec![
+        tool("look", Kind::Read, Verdict::Allow),
+        tool("edit", Kind::Edit, Verdict::Ask),
+        tool("shell", Kind::Execute, Verdict::Ask),
+        tool("sweep", Kind::Delete, Verdict::Allow),
+        tool("forbidden", Kind::Other, Verdict::Deny),
+    ]
+}
+
+/// A job under way: what it has left to say, and when.
+pub struct Worker {
+    pub job: JobId,
+    pub notes: VecDeque<(u64, NoteBody)>,
+}
+
+impl Worker {
+    pub fn new(job: &Job, now_ms: u64, chance: &mut Chance) -> Worker {
+        let bodies = match &job.work {
+            Work::Think(_) => think(chance),
+            Work::Prepare { calls, .. } => vec![prepare(calls, chance)],
+            Work::Run(run) => self::run(&run.name, chance),
+        };
+        let mut at = now_ms;
+        let pace = [5, 50, 400][chance.below(3)];
+        let notes = bodies.into_iter().map(|body| {
+            at += chance.within(0, pace);
+            (at, body)
+        });
+        Worker {
+            job: job.id.clone(),
+            notes: notes.collect(),
+        }
+    }
+
+    /// Asked to stop: it may end at once, or have more to say first.
+    pub fn stop(&mut self, now_ms: u64, chance: &mut Chance) {
+        if chance.percent(60) {
+            let at = now_ms + chance.within(0, 100);
+            self.notes = VecDeque::from([(at, NoteBody::Died("stopped".into()))]);
+        }
+    }
+}
+
+fn think(chance: &mut Chance) -> Vec<NoteBody> {
+    let mut notes = Vec::new();
+    let mut said = String::new();
+    if chance.percent(30) {
+        notes.push(NoteBody::Traced(format!("trace-{}", chance.below(9))));
+    }
+    for _ in 0..chance.below(8) {
+        notes.push(match chance.below(10) {
+            0 => NoteBody::Thought {
+                subject: "Considering".into(),
+                description: "what to do".into(),
+            },
+            1 => NoteBody::Cited("a book".into()),
+            2 => NoteBody::Produced {
+                artifact: Artifact {
+                    id: format!("a{}", chance.below(2)),
+                    name: None,
+                    description: None,
+                    parts: vec![Part::text("made")],
+                },
+                append: chance.percent(50),
+                last: chance.percent(50),
+            },
+            _ => {
+                let text = "word ".repeat(chance.below(40));
+                said += &text;
+                NoteBody::Text(text)
+            }
+        });
+    }
+    let failed = |kind| {
+        let message = "the model is not well".to_owned();
+        NoteBody::Answered(Err(ModelError { kind, message }))
+    };
+    notes.push(match chance.below(20) {
+        0 => failed(ModelErrorKind::Fatal),
+        1 => NoteBody::Died("a bug in the client".into()),
+        2 | 3 => failed(ModelErrorKind::BadStream),
+        4 | 5 => failed(ModelErrorKind::Busy {
+            after_ms: chance.percent(50).then(|| chance.within(0, 400)),
+        }),
+        _ => NoteBody::Answered(Ok(answer(said, chance))),
+    });
+    notes
+}
+
+fn answer(said: String, chance: &mut Chance) -> Answer {
+    let names = [
+        "look",
+        "edit",
+        "edit",
+        "shell",
+        "shell",
+        "sweep",
+        "forbidden",
+        "unheard-of",
+    ];
+    let count = match chance.below(10) {
+        0..5 => 0,
+        5..8 => 1,
+        8 => 2,
+        _ => 1 + chance.below(4),
+    };
+    let calls: Vec<Request> = (0..count)
+        .map(|_| {
+            let name = *chance.pick(&names).expect("there are names");
+            let id = chance.percent(50).then(|| format!("id{}", chance.below(3)));
+            unnamed(name.into(), json!({"n": chance.below(9)}), id)
+        })
+        .collect();
+    let verdict = match chance.below(25) {
+        0 => Some(Outcome::Ask("which one?".into())),
+        1 => Some(Outcome::Auth("who are you?".into())),
+        2 => Some(Outcome::Complete("done".into())),
+        3 => Some(Outcome::Fail("it broke".into())),
+        _ => None,
+    };
+    Answer {
+        parts: vec![json!({ "text": said })],
+        verdict: verdict.filter(|_| calls.is_empty()),
+        calls,
+        finish: "STOP".into(),
+        usage: None,
+        trace: None,
+        model: None,
+        said_at: None,
+    }
+}
+
+fn prepare(calls: &[Request], chance: &mut Chance) -> NoteBody {
+    if chance.percent(3) {
+        return NoteBody::Died("a bug in a tool".into());
+    }
+    let mut plans: Vec<Result<Plan, CallError>> = Vec::new();
+    for request in calls {
+        plans.push(match chance.below(12) {
+            0 => Err(CallError::new(
+                ErrorKind::InvalidToolParams,
+                "that cannot be done",
+            )),
+            _ => Ok(plan(request, chance)),
+        });
+    }
+    NoteBody::Prepared(plans)
+}
+
+fn plan(request: &Request, chance: &mut Chance) -> Plan {
+    let title = format!("{} something", request.name);
+    let question = match request.name.as_str() {
+        "edit" => Question::Edit {
+            title: title.clone(),
+            file_name: "f".into(),
+            file_path: "/w/f".into(),
+            diff: "-a\n+b\n".into(),
+            old: Some("a".into()),
+            new: "b".repeat(chance.below(300)),
+        },
+        "shell" => Question::Exec {
+            title: title.clone(),
+            command: "ls".into(),
+            programs: vec!["ls".into()],
+            dir: None,
+        },
+        _ => Question::Info {
+            title: title.clone(),
+            prompt: "may I?".into(),
+            urls: Vec::new(),
+        },
+    };
+    Plan {
+        title,
+        question,
+        base: Some(Base { sha256: None }),
+        rule: chance.percent(50).then(|| request.name.clone()),
+    }
+}
+
+fn run(name: &str, chance: &mut Chance) -> Vec<NoteBody> {
+    let mut notes = Vec::new();
+    for _ in 0..chance.below(5) {
+        notes.push(NoteBody::Output("line\n".repeat(chance.below(30))));
+    }
+    let output = "result ".repeat(chance.below(50));
+    notes.push(match chance.below(12) {
+        0 => NoteBody::Died("a bug in a tool".into()),
+        1 => NoteBody::Ended(RunEnd::Ended(Ending::Error {
+            error: CallError::new(ErrorKind::ExecutionFailed, "it went wrong"),
+        })),
+        2..5 if name == "edit" => NoteBody::Ended(RunEnd::Stale),
+        _ => NoteBody::Ended(RunEnd::Ended(Ending::Success {
+            output: output.clone(),
+            display: Display::Text { text: output },
+        })),
+    });
+    notes
+}
+
+/// What the disk lane has to do.
+#[derive(Clone, Debug)]
+pub enum Chore {
+    Sync { task: TaskId, upto: Seq },
+    Page { task: TaskId, sub: Key, offset: u64 },
+    Load { task: TaskId },
+}
