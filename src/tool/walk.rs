@@ -540,3 +540,123 @@ impl Drop for Turn<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::ignore::Wanted;
+    use crate::tool::path::Workspace;
+    use crate::tool::tests::Scratch;
+
+    /// Remembers what it sees, and may want to stop at once.
+    struct Witness<'a> {
+        files: Vec<String>,
+        stop: Option<&'a Cancel>,
+    }
+
+    impl Visitor for Witness<'_> {
+        fn wants(&mut self, _: &[u8]) -> bool {
+            true
+        }
+
+        fn file(&mut self, file: &Seen) {
+            self.files.push(readable(file.path));
+            if let Some(cancel) = self.stop {
+                cancel.set();
+            }
+        }
+
+        fn hidden(&mut self, _: &[u8], _: What) {}
+    }
+
+    fn walk(
+        scratch: &Scratch,
+        limits: &Limits,
+        cancel: &Cancel,
+        stop: Option<&Cancel>,
+    ) -> (Vec<String>, usize, Option<Stop>) {
+        let workspace = Workspace::open(scratch.path()).expect("it opens");
+        let start = Start {
+            dir: workspace.dir(),
+            path: Path::new(""),
+            rules: Rules::around(&workspace, Wanted::NONE, limits),
+        };
+        let walk = Walk::new(cancel, limits, &NOT_OURS);
+        let survey = walk.run(start, || Witness {
+            files: Vec::new(),
+            stop,
+        });
+        let mut files: Vec<String> = survey
+            .visitors
+            .into_iter()
+            .flat_map(|one| one.files)
+            .collect();
+        files.sort_by(|a, b| by_path(a.as_bytes(), b.as_bytes()));
+        (files, survey.unread, survey.stopped)
+    }
+
+    #[test]
+    fn every_file_is_seen_once_in_wide_and_deep_trees() {
+        let scratch = Scratch::new();
+        let mut expected = Vec::new();
+        for n in 0..PART * 5 + 1 {
+            expected.push(format!("wide/{n:04}"));
+        }
+        for n in 0..50 {
+            expected.push(format!("{}file", "deep/".repeat(n + 1)));
+        }
+        for name in &expected {
+            scratch.put(name, "");
+        }
+        scratch.put("node_modules/x", "");
+        expected.sort_by(|a, b| by_path(a.as_bytes(), b.as_bytes()));
+        for threads in [1, 2, 8] {
+            let limits = Limits {
+                search_threads: threads,
+                ..Limits::default()
+            };
+            let seen = walk(&scratch, &limits, &Cancel::default(), None);
+            assert_eq!(seen, (expected.clone(), 0, None));
+        }
+        let shallow = Limits {
+            search_depth: 10,
+            ..Limits::default()
+        };
+        let (files, unread, stopped) = walk(&scratch, &shallow, &Cancel::default(), None);
+        assert_eq!((files.len(), unread, stopped), (PART * 5 + 1 + 10, 1, None));
+    }
+
+    #[test]
+    fn a_cancelled_walk_stops_at_the_next_entry() {
+        let scratch = Scratch::new();
+        for n in 0..WORTH_HELP * 2 {
+            scratch.put(&format!("d{}/{n}", n % 10), "");
+        }
+        let (cancel, limits) = (Cancel::default(), Limits::default());
+        let (files, _, stopped) = walk(&scratch, &limits, &cancel, Some(&cancel));
+        assert_eq!(stopped, Some(Stop::Cancelled));
+        assert!(files.len() <= limits.search_threads, "{}", files.len());
+    }
+
+    #[test]
+    fn what_is_neither_file_nor_directory_is_passed_over() {
+        let scratch = Scratch::new();
+        scratch.put("file", "");
+        let fifo = scratch.path().join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).expect("pipes can be made");
+        for (target, name) in [("file", "link"), (".", "loop"), ("/", "out")] {
+            std::os::unix::fs::symlink(target, scratch.path().join(name))
+                .expect("links can be made");
+        }
+        let seen = walk(&scratch, &Limits::default(), &Cancel::default(), None);
+        assert_eq!(seen, (vec!["file".into()], 0, None));
+    }
+
+    #[test]
+    fn a_tree_is_sorted_by_its_directories() {
+        let mut paths: Vec<&[u8]> = vec![b"a.b", b"a/c", b"a", b"a/b/c", b"b", b"a-b/c", b"a/b"];
+        paths.sort_by(|a, b| by_path(a, b));
+        let expected: [&[u8]; 7] = [b"a", b"a/b", b"a/b/c", b"a/c", b"a-b/c", b"a.b", b"b"];
+        assert_eq!(paths, expected);
+    }
+}
