@@ -264,3 +264,20 @@ impl Default for Limits {
 
 /// Characters of a context id that a client chose: it is a key of ours and is shown to people; longer ones are refused.
 pub const CONTEXT_ID_CHARS: usize = 128;
+
+/// A command line that is read for what it would run: its length, the commands in it, and how deeply they are nested. Beyond
+/// any of these it is not understood, and people are asked.
+pub const COMMAND_CHARS: usize = 64 * 1024;
+pub const COMMAND_PARTS: usize = 256;
+pub const COMMAND_DEPTH: usize = 24;
+
+/// A command of more lines or characters than fit a screen is pointed out when it is asked about, and so is a run of blanks or
+/// empty lines that could push part of it out of sight.
+pub const COMMAND_LONG_CHARS: usize = 2_000;
+pub const COMMAND_LONG_LINES: usize = 40;
+pub const PADDING_CHARS: usize = 32;
+
+/// A pattern in a policy rule; a longer one is not used, and said so.
+pub const PATTERN_CHARS: usize = 2_048;
+/// Memory for one compiled pattern, in bytes: an innocent one needs a thousandth of it.
+pub const PATTERN_BYTES: usize = 4 << 20;

@@ -592,7 +592,7 @@ fn background_commands_are_limited_in_number_and_output() {
     wait_until("its output", || {
         let told = place.told(&task, "read_background_output", json!({"pid": pid}));
         last = told.expect("it runs");
-        last.contains('9')
+        last.contains("\n9\n")
     });
     assert!(
         last.ends_with(

@@ -206,7 +206,11 @@ fn trusted_by_the_operator_it_counts_but_reaches_no_further_than_itself() {
     let hostile = Hostile::new();
     let fake = FakeGemini::start();
     let server = hostile.open(&fake).arg("--trust-workspace").start();
-    let told = run(&server, &fake, prompt("SHELL env; echo done-$((1+1))"));
+    // Its settings allow commands, and now they count.
+    let client = Client::new(&server.url());
+    let command = prompt("SHELL env; echo done-$((1+1))");
+    finish(client.stream("message/stream", command));
+    let told = fake.turns().last().expect("the model was asked").body["contents"].to_string();
     assert!(
         told.contains("done-2") && !told.contains("PLANTED"),
         "{told}"

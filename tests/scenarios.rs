@@ -1458,7 +1458,7 @@ fn the_shape_of_every_kind_of_frame() {
 #[test]
 fn the_shape_of_a_call_in_every_status() {
     let play = Play::new();
-    let script = "WRITE w.txt x ;; SHELL echo out";
+    let script = "WRITE w.txt x ;; SHELL mkdir out";
     let first = play.say(script);
     let second = play.answer(first.task(), "proceed_once", &first.asked());
     let shell = &second.asked()[1..];
@@ -1554,8 +1554,8 @@ fn the_shape_of_a_call_in_every_status() {
     let exec = exec.last().expect("the command asks");
     assert_eq!(
         exec["confirmationDetails"],
-        json!({ "type": "exec", "title": "Confirm Shell Command", "command": "echo out",
-            "rootCommand": "echo", "rootCommands": ["echo"] })
+        json!({ "type": "exec", "title": "Confirm Shell Command", "command": "mkdir out",
+            "rootCommand": "mkdir", "rootCommands": ["mkdir"] })
     );
     assert_eq!(third.calls("success")[0]["tool"]["kind"], "execute");
     assert_eq!(

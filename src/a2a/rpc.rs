@@ -519,7 +519,7 @@ mod tests {
                 context: None,
                 settings: Settings {
                     workspace: Some("/w".into()),
-                    model: None
+                    ..Settings::default()
                 },
                 mode: Mode::Stream,
                 history: None,

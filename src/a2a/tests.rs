@@ -237,6 +237,7 @@ fn a_call_from_plan_to_start() {
         },
         edited: None,
         answers: None,
+        rules: vec![],
     };
     assert_eq!(
         call_frame(&state, answer),
@@ -313,6 +314,7 @@ fn running() -> CallState {
         command: "echo a | wc".into(),
         programs: vec!["echo".into(), "wc".into()],
         dir: Some("/w".into()),
+        warnings: vec![],
     };
     let args = json!({"command": "echo a | wc"});
     sample::call("run_shell_command", args, Some(question))
@@ -587,6 +589,7 @@ fn an_approved_command_in_the_recorded_order() {
             by: by(),
             edited: None,
             answers: None,
+            rules: vec![],
         },
         Event::CallReady { call: call() },
         Event::CallStarted { call: call() },

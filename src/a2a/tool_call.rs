@@ -174,6 +174,7 @@ impl<'a> Details<'a> {
                 command,
                 programs,
                 dir: _,
+                warnings: _,
             } => Details::Exec {
                 title,
                 command,

@@ -32,14 +32,24 @@ use crate::model::script::Script;
 use crate::task::call::Call;
 use crate::task::job::{Job, JobId, Note};
 use crate::task::message::Source;
+use crate::task::policy::{Grant, Mode, Policy, Rule};
 use crate::task::spec::ToolSpec;
 use crate::task::state::{Item, State};
 use std::collections::HashMap;
 use std::io::IoSlice;
 use std::sync::Arc;
 
-/// Where a task works: checks a client's wish (or takes the default) and gives the real path, or says what is wrong.
-pub type Resolve = Box<dyn Fn(Option<&str>) -> Result<String, String>>;
+/// Where a task works: checks a client's wish (or takes the default) and gives the place, or says what is wrong.
+pub type Resolve = Box<dyn Fn(Option<&str>) -> Result<Site, String>>;
+
+/// A directory to work in.
+#[derive(Clone, Debug, Default)]
+pub struct Site {
+    /// The real path.
+    pub path: String,
+    /// The operator trusts what lies in it.
+    pub trusted: bool,
+}
 
 /// Which model a task asks: checks a client's wish (or takes the default) and gives the name, or says what is wrong.
 pub type Choose = Box<dyn Fn(Option<&str>) -> Result<String, String>>;
@@ -54,8 +64,18 @@ pub struct Setup {
     pub script: Option<Arc<Script>>,
     pub card: Card,
     pub resolve: Resolve,
+    pub approval: Approval,
     pub entropy: Entropy,
     pub now: Now,
+}
+
+/// What tasks may do unasked.
+#[derive(Clone, Debug, Default)]
+pub struct Approval {
+    pub policy: Policy,
+    pub grant: Grant,
+    /// The mode of new tasks.
+    pub mode: Mode,
 }
 
 /// What is to be done outside. Jobs carry their own id; everything else is answered by name.
@@ -81,6 +101,10 @@ pub enum Out {
     /// The task is closed: nothing of it may go on.
     Over {
         task: TaskId,
+    },
+    /// Keep a rule that somebody allowed for good.
+    SaveRule {
+        rule: Rule,
     },
 }
 
@@ -108,6 +132,7 @@ pub struct Core {
     script: Option<Arc<Script>>,
     card: Card,
     resolve: Resolve,
+    approval: Approval,
     entropy: Entropy,
     started: Now,
 
@@ -154,6 +179,7 @@ impl Core {
             script: setup.script,
             card: setup.card,
             resolve: setup.resolve,
+            approval: setup.approval,
             entropy: setup.entropy,
             started: setup.now,
             conns: Slots::default(),

@@ -9,12 +9,13 @@ use crate::base::id::{ContextId, Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::cell::Cell;
 use crate::core::sub::{First, Kind, Reply, Sub, Until};
-use crate::core::{Core, Out, Parked};
+use crate::core::{Core, Out, Parked, Site};
 use crate::task::call::{Birth, Call, Create, Mode, Say, Settings};
 use crate::task::decide::{Decision, Input, Refusal};
 use crate::task::event::{Created, Event};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::{Message, Part, Role, Source};
+use crate::task::policy;
 use crate::task::record::Record;
 use crate::task::state::State;
 use std::collections::hash_map::Entry;
@@ -295,12 +296,18 @@ impl Core {
                 message,
             ));
         }
-        let (workspace, problem) = match (self.resolve)(settings.workspace.as_deref()) {
-            Ok(path) => (path, None),
-            Err(problem) => (
-                settings.workspace.clone().unwrap_or_default(),
-                Some(problem),
-            ),
+        let (site, problem) = match (self.resolve)(settings.workspace.as_deref()) {
+            Ok(site) => (site, None),
+            Err(problem) => {
+                let path = settings.workspace.clone().unwrap_or_default();
+                (
+                    Site {
+                        path,
+                        trusted: false,
+                    },
+                    Some(problem),
+                )
+            }
         };
         let (model, refused) = match (self.choose)(settings.model.as_deref()) {
             Ok(model) => (model, None),
@@ -322,8 +329,14 @@ impl Core {
             lifecycle: birth.lifecycle,
             protocol: birth.protocol,
             profile: birth.profile,
-            workspace,
+            workspace: site.path,
+            trusted: site.trusted,
             model,
+            mode: match (self.approval.mode, site.trusted) {
+                (policy::Mode::AutoEdit | policy::Mode::Yolo, false) => policy::Mode::Default,
+                (mode, _) => mode,
+            },
+            auto_execute: settings.auto_execute.unwrap_or(false),
         });
         let event = Event::Created(created.clone());
         let record = Record {

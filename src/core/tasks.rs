@@ -24,6 +24,8 @@ impl Core {
         let rules = Rules {
             tools: &self.specs,
             limits: &self.limits,
+            policy: &self.approval.policy,
+            grant: self.approval.grant,
         };
         match self.tasks.get(task) {
             Some(cell) => decide::decide(&cell.state, input, &rules),
@@ -90,6 +92,7 @@ impl Core {
                         }));
                     }
                 }
+                Effect::Save { rule } => self.out.push(Out::SaveRule { rule: rule.clone() }),
                 Effect::Think { .. } | Effect::Prepare { .. } | Effect::Run { .. } => {
                     let gate = match effect {
                         Effect::Run { gate, .. } => *gate,
@@ -519,7 +522,7 @@ impl Core {
 fn is_work(effect: &Effect) -> bool {
     match effect {
         Effect::Think { .. } | Effect::Prepare { .. } | Effect::Run { .. } => true,
-        Effect::Stop { .. } | Effect::Arm { .. } => false,
+        Effect::Stop { .. } | Effect::Arm { .. } | Effect::Save { .. } => false,
     }
 }
 

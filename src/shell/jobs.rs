@@ -10,15 +10,18 @@ use crate::model::script::Script;
 use crate::shell::children::{self, Children};
 use crate::shell::client::{self, Client};
 use crate::shell::lanes::{Full, Lane, Lanes, Left, Post};
+use crate::shell::saved;
 use crate::shell::scenery::Scenery;
 use crate::task::event::Event;
 use crate::task::job::{Job, JobId, Note, NoteBody, RunEnd, Think, Work};
+use crate::task::policy::{self, Rule};
 use crate::task::spec::{CallError, Ending, ErrorKind, ToolSpec};
 use crate::task::state::{Item, State};
 use crate::tool::background::Background;
 use crate::tool::web::Web;
 use crate::tool::{Ask, Ctx, Toolbox};
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What workers tell the loop. Notes are the large ones and nearly all of them, so boxing them would only cost.
@@ -30,6 +33,8 @@ pub enum Mail {
         upto: Seq,
         result: Result<(), StoreError>,
     },
+    /// Something for the log.
+    Trouble(String),
     Paged {
         sub: Key,
         page: Result<Vec<u8>, StoreError>,
@@ -55,6 +60,8 @@ pub struct Means {
     pub scenery: Scenery,
     pub background: Background,
     pub web: Web,
+    /// Where rules are kept that people allowed for good; None when there is no home for them.
+    pub saved: Option<PathBuf>,
     /// Names this server's children; see `children.rs`.
     pub instance: String,
     pub limits: Limits,
@@ -200,6 +207,33 @@ impl Jobs {
                 task,
                 result: Err(error),
             }),
+        }
+    }
+
+    /// Keeps a rule that somebody allowed for good.
+    pub fn save(&mut self, rule: Rule) {
+        let Some(path) = self.means.saved.clone() else {
+            let text = "a rule holds for its task only: there is no home directory to keep it in";
+            return self.own.push(Mail::Trouble(text.into()));
+        };
+        let most = self.means.limits.settings_bytes;
+        let rule = policy::kept(rule);
+        let trouble =
+            |text: String| Mail::Trouble(format!("a rule holds for its task only: {text}"));
+        let work = move |post: &Post<Mail>, _: &Cancel| {
+            if let Err(error) = saved::add(&path, rule, most) {
+                post.send(trouble(format!(
+                    "{} cannot be written: {error}",
+                    path.display()
+                )));
+            }
+        };
+        if let Err(Full) = self
+            .lanes
+            .start(Lane::Disk, Cancel::default(), work, trouble)
+        {
+            self.own
+                .push(trouble("too much is waiting for the disk".into()));
         }
     }
 

@@ -274,6 +274,7 @@ impl Server {
         let left = self.jobs.drain(self.limits.turn_notes, &mut mail);
         for piece in mail {
             match piece {
+                Mail::Trouble(text) => self.log.warn(text),
                 Mail::Note(note) => self.core.note(note, now),
                 Mail::Synced { task, upto, result } => self.core.synced(&task, upto, result, now),
                 Mail::Paged { sub, page } => self.core.paged(sub, page, now),
@@ -294,6 +295,7 @@ impl Server {
                 }
                 Out::Over { task } => self.jobs.forget(&task),
                 Out::Load { task } => self.jobs.load(self.store.as_mut(), task),
+                Out::SaveRule { rule } => self.jobs.save(rule),
             }
         }
     }

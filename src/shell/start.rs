@@ -3,10 +3,11 @@
 
 use crate::a2a;
 use crate::args::Args;
+use crate::config::settings::{self, Origin};
 use crate::config::trust::{Trust, Word};
 use crate::config::{self, Agent, Config};
 use crate::core::guard::Door;
-use crate::core::{Choose, Core, Resolve, Setup};
+use crate::core::{Approval, Choose, Core, Resolve, Setup, Site};
 use crate::limits::Limits;
 use crate::model::script::{DEMO, Script};
 use crate::shell::children::{self, Children};
@@ -16,15 +17,18 @@ use crate::shell::journal::Journal;
 use crate::shell::lanes::Lanes;
 use crate::shell::log::{Log, Redacted};
 use crate::shell::place::{Env, Places};
+use crate::shell::saved;
 use crate::shell::scenery::Scenery;
 use crate::shell::server::{Parts, Server, WAKE};
 use crate::shell::signals::Signals;
 use crate::shell::sys::{self, Clock};
+use crate::task::policy::{Grant, Mode, Policy, Tier, ToolSettings};
 use crate::tool::Toolbox;
 use crate::tool::background::Background;
 use crate::tool::web::Web;
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
+use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,7 +50,8 @@ pub fn configure(args: Args, env: Env) -> Result<(Config, Places), String> {
 pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
     let log = Log::new(config.log_level, Redacted::new(secrets(&config)))
         .map_err(|e| format!("standard error cannot be written: {e}"))?;
-    let scenery = Scenery::new(places, log.clone(), config.limits.clone());
+    let saved = places.paths().saved_rules();
+    let scenery = Scenery::new(places.clone(), log.clone(), config.limits.clone());
     sys::raise_file_limit();
     let workspace = directory(&config.workspace)?;
     let mut entropy = sys::entropy();
@@ -81,7 +86,8 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
         choose: chooser(&config),
         script,
         card: a2a::card(&url, env!("CARGO_PKG_VERSION"), sys::unix_ms()),
-        resolve: resolver(workspace.clone(), &config)?,
+        resolve: resolver(workspace.clone(), &config, places.clone())?,
+        approval: approval(&config, saved.as_deref(), &log),
         entropy,
         now: clock.now(),
     });
@@ -95,6 +101,7 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
         scenery,
         background: Background::default(),
         web,
+        saved,
         instance,
         limits: limits.clone(),
     };
@@ -228,13 +235,59 @@ fn chooser(config: &Config) -> Choose {
     }
 }
 
-/// Where a client's task may work: the server's workspace, or a directory below an allowed root.
-fn resolver(workspace: PathBuf, config: &Config) -> Result<Resolve, String> {
+/// What tasks may do unasked: the built-in rules, the operator's settings, and what people allowed for good.
+fn approval(config: &Config, saved: Option<&Path>, log: &Log) -> Approval {
+    let mut policy = Policy::built_in();
+    let tools = &config.settings.tools;
+    let mut problems = policy.configure(&ToolSettings {
+        core: tools.core.clone(),
+        exclude: tools.exclude.clone(),
+        allowed: tools.allowed.clone(),
+        confirmation_required: tools.confirm.clone(),
+        auto_accept: tools.auto_accept.unwrap_or(false),
+    });
+    for rule in &config.settings.rules {
+        let tier = match rule.origin {
+            Origin::Workspace => Tier::Workspace,
+            Origin::User => Tier::User,
+            Origin::SystemDefaults | Origin::System => Tier::Admin,
+        };
+        let found = policy.add(tier, &Value::from(vec![rule.rule.clone()]));
+        let place = format!("{}, line {}", rule.file, rule.line);
+        problems.extend(found.iter().map(|problem| format!("{place}: {problem}")));
+    }
+    if let Some(path) = saved {
+        let saved = saved::read(path, config.limits.settings_bytes);
+        problems.extend(saved.message);
+        problems.extend(policy.add(Tier::User, &Value::from(saved.rules)));
+    }
+    for problem in problems {
+        log.warn(problem);
+    }
+    let security = &config.settings.security;
+    Approval {
+        policy,
+        grant: Grant {
+            saving: security.permanent_approval.unwrap_or(false) && !security.disable_always_allow,
+            auto_execute: config.auto_execute,
+        },
+        mode: match config.approval {
+            settings::Approval::Default => Mode::Default,
+            settings::Approval::AutoEdit => Mode::AutoEdit,
+            settings::Approval::Plan => Mode::Plan,
+            settings::Approval::Yolo => Mode::Yolo,
+        },
+    }
+}
+
+/// Where a client's task may work: the server's workspace, or a directory below an allowed root. Each is trusted or not on its
+/// own.
+fn resolver(workspace: PathBuf, config: &Config, places: Places) -> Result<Resolve, String> {
     let mut roots = vec![workspace.clone()];
     for root in &config.allowed_roots {
         roots.push(directory(root)?);
     }
-    let pinned = config.pinned;
+    let (pinned, own) = (config.pinned, config.trust);
     Ok(Box::new(move |wish| {
         let path = match wish {
             Some(wish) if !pinned => directory(Path::new(wish))?,
@@ -246,8 +299,15 @@ fn resolver(workspace: PathBuf, config: &Config) -> Result<Resolve, String> {
                 path.display()
             ));
         }
-        path.into_os_string()
-            .into_string()
-            .map_err(|_| "the workspace's path is not UTF-8".into())
+        let trust = if path == workspace {
+            own
+        } else {
+            places.look(&path)?.trust
+        };
+        let path = path.into_os_string().into_string();
+        Ok(Site {
+            path: path.map_err(|_| "the workspace's path is not UTF-8")?,
+            trusted: trust == Trust::Trusted,
+        })
     }))
 }

@@ -6,6 +6,7 @@
 
 use crate::base::id::{CallId, ContextId, Seq, TaskId};
 use crate::task::message::{Artifact, Message, Source};
+use crate::task::policy::{Mode, Rule};
 use crate::task::spec::{Answers, Choice, Ending, Plan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -79,6 +80,9 @@ pub enum Event {
         /// For questions of the agent: what the user said to them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         answers: Option<Arc<Answers>>,
+        /// What the answer allows from now on.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        rules: Vec<Rule>,
     },
     /// The call may run: allowed by a rule or by an answer.
     CallReady {
@@ -140,7 +144,15 @@ pub struct Created {
     pub protocol: Protocol,
     pub profile: Profile,
     pub workspace: String,
+    /// The operator trusts what lies in the workspace.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trusted: bool,
     pub model: String,
+    #[serde(default)]
+    pub mode: Mode,
+    /// The client wishes to be asked nothing. Whether that is granted is the operator's to say, each time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub auto_execute: bool,
 }
 
 /// Whether a finished turn leaves the task open.

@@ -99,7 +99,7 @@ pub struct Plan {
     /// For edits: the file the diff was computed from. Running checks it, and asks again if it changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Base>,
-    /// What "always" would allow for the rest of this session: exactly this.
+    /// A name for exactly this. Rules do not look at it: what "always" allows follows from the question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
 }
@@ -129,6 +129,9 @@ pub enum Question {
         /// The programs the command line starts, in order, without repeats.
         programs: Vec<String>,
         dir: Option<String>,
+        /// What to look at before allowing it, in sentences.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        warnings: Vec<String>,
     },
     Info {
         title: String,
@@ -188,14 +191,31 @@ impl Question {
     }
 
     /// The answers on offer, in the order to show them; the last one refuses.
-    pub fn options(&self) -> &'static [Choice] {
-        match self {
-            Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. } => {
-                &[Choice::ProceedOnce, Choice::ProceedAlways, Choice::Cancel]
-            }
-            Question::AskUser { .. } => &[Choice::ProceedOnce, Choice::Cancel],
+    pub fn options(&self, keeping: Keeping) -> &'static [Choice] {
+        match (self, keeping) {
+            (
+                Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. },
+                Keeping::Session,
+            ) => &[Choice::ProceedOnce, Choice::ProceedAlways, Choice::Cancel],
+            (
+                Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. },
+                Keeping::Disk,
+            ) => &[
+                Choice::ProceedOnce,
+                Choice::ProceedAlways,
+                Choice::ProceedAlwaysAndSave,
+                Choice::Cancel,
+            ],
+            (Question::AskUser { .. }, _) => &[Choice::ProceedOnce, Choice::Cancel],
         }
     }
+}
+
+/// How long "always" may last where the question is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    Session,
+    Disk,
 }
 
 /// An answer to a question.
@@ -204,16 +224,23 @@ impl Question {
 pub enum Choice {
     ProceedOnce,
     ProceedAlways,
+    ProceedAlwaysAndSave,
     Cancel,
 }
 
 impl Choice {
-    pub const ALL: [Choice; 3] = [Choice::ProceedOnce, Choice::ProceedAlways, Choice::Cancel];
+    pub const ALL: [Choice; 4] = [
+        Choice::ProceedOnce,
+        Choice::ProceedAlways,
+        Choice::ProceedAlwaysAndSave,
+        Choice::Cancel,
+    ];
 
     pub fn word(self) -> &'static str {
         match self {
             Choice::ProceedOnce => "proceed_once",
             Choice::ProceedAlways => "proceed_always",
+            Choice::ProceedAlwaysAndSave => "proceed_always_and_save",
             Choice::Cancel => "cancel",
         }
     }

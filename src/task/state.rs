@@ -7,8 +7,9 @@
 use crate::base::id::{CallId, MessageId, Seq};
 use crate::task::event::{Answer, Created, Final, Request, Tries, Usage};
 use crate::task::message::{Artifact, Message, Source};
+use crate::task::policy::Rule;
 use crate::task::spec::{Answers, Choice, Ending, Plan};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The states of the protocol. Which may follow which is [`TaskState::may_become`].
@@ -215,7 +216,7 @@ pub struct State {
     pub history: Vec<Arc<Item>>,
     pub artifacts: Vec<Artifact>,
     /// What the user allowed for this session.
-    pub always: BTreeSet<String>,
+    pub always: Vec<Rule>,
     /// Of the last answer; shown at the end of a turn.
     pub usage: Option<Usage>,
     /// Of all answers.

@@ -6,6 +6,7 @@
 //!
 //! Commands are not confined to the workspace, only started in it. That is why they ask.
 
+use crate::task::command::warnings;
 use crate::task::job::{Run, RunEnd};
 use crate::task::spec::{
     CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
@@ -70,6 +71,7 @@ impl Tool for Shell {
                 command: command.into(),
                 programs: programs(command),
                 dir: Some(dir.real()),
+                warnings: warnings(command),
             },
             base: None,
             rule: Some(format!("run_shell_command:{command}@{}", dir.real())),
@@ -222,6 +224,7 @@ mod tests {
                     command: command.into(),
                     programs: vec!["sh".into(), "tee".into(), "echo".into()],
                     dir: Some(dir.clone()),
+                    warnings: vec![],
                 },
                 base: None,
                 rule: Some(format!("run_shell_command:{command}@{dir}")),

@@ -15,6 +15,7 @@ use gemini_a2a::task::event::{
 };
 use gemini_a2a::task::job::{ModelError, ModelErrorKind, NoteBody, Pick, RunEnd, Said};
 use gemini_a2a::task::message::{Message, Part, Role, Source};
+use gemini_a2a::task::policy::{Grant, Mode, Names, Policy, Rule};
 use gemini_a2a::task::record::Record;
 use gemini_a2a::task::spec::{
     Answers, Base, CallError, Choice, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec,
@@ -37,6 +38,8 @@ pub struct Case {
     pub log: Vec<Record>,
     pub limits: Limits,
     pub tools: HashMap<String, ToolSpec>,
+    pub policy: Policy,
+    pub grant: Grant,
 }
 
 /// A log that begins with [`created`] unless it brings its own first event.
@@ -56,6 +59,8 @@ pub fn given(events: impl IntoIterator<Item = Event>) -> Case {
         log: vec![first],
         limits: Limits::default(),
         tools: tools(),
+        policy: Policy::built_in(),
+        grant: Grant::default(),
     };
     for event in events {
         case.record(event);
@@ -94,10 +99,22 @@ impl Case {
         self
     }
 
+    pub fn ruled(mut self, change: impl FnOnce(&mut Policy)) -> Case {
+        change(&mut self.policy);
+        self
+    }
+
+    pub fn granted(mut self, grant: Grant) -> Case {
+        self.grant = grant;
+        self
+    }
+
     pub fn decide(&self, input: Input) -> Result<Decision, Refusal> {
         let rules = Rules {
             tools: &self.tools,
             limits: &self.limits,
+            policy: &self.policy,
+            grant: self.grant,
         };
         decide(&self.state, input, &rules)
     }
@@ -246,6 +263,7 @@ pub fn plan(request: &Request) -> Plan {
                 command: "make".into(),
                 programs: vec!["make".into()],
                 dir: None,
+                warnings: vec![],
             },
             None,
         ),
@@ -313,8 +331,31 @@ pub fn created(lifecycle: Lifecycle) -> Event {
         protocol: Protocol::V03,
         profile: Profile::Coder,
         workspace: "/w".into(),
+        trusted: true,
         model: "m".into(),
+        mode: Mode::Default,
+        auto_execute: false,
     }))
+}
+
+/// The first event of a task in another mode, or of one that wishes to be asked nothing.
+pub fn created_as(mode: Mode, auto_execute: bool) -> Event {
+    let Event::Created(created) = created(Lifecycle::Conversational) else {
+        unreachable!("it says so");
+    };
+    Event::Created(Arc::new(Created {
+        mode,
+        auto_execute,
+        ..Created::clone(&created)
+    }))
+}
+
+/// The same log in a workspace that is not trusted.
+pub fn untrusted(mut log: Vec<Event>) -> Vec<Event> {
+    if let Event::Created(created) = &mut log[0] {
+        Arc::make_mut(created).trusted = false;
+    }
+    log
 }
 
 pub fn message(text: &str) -> Arc<Message> {
@@ -422,7 +463,36 @@ pub fn chosen(request: &Request, choice: Choice) -> Event {
         by: ann(),
         edited: None,
         answers: None,
+        rules: match choice {
+            Choice::ProceedAlways | Choice::ProceedAlwaysAndSave => vec![rule(request)],
+            Choice::ProceedOnce | Choice::Cancel => vec![],
+        },
     }
+}
+
+/// What "always" allows for a call with the plan of [`plan`], in the default mode.
+pub fn rule(request: &Request) -> Rule {
+    let modes = Some(vec![Mode::Default, Mode::AutoEdit, Mode::Yolo]);
+    let allow = Rule {
+        modes,
+        ..Rule::new(request.name.as_str(), Verdict::Allow)
+    };
+    match request.name.as_str() {
+        EDIT => Rule {
+            tool_name: Names::Many(vec!["replace".into(), EDIT.into()]),
+            file_path: Some("/w/a.txt".into()),
+            ..allow
+        },
+        SHELL => Rule {
+            command_prefix: Some("make".into()),
+            ..allow
+        },
+        _ => allow,
+    }
+}
+
+pub fn save(rule: Rule) -> Effect {
+    Effect::Save { rule }
 }
 
 pub fn ready(request: &Request) -> Event {
