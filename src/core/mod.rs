@@ -227,7 +227,7 @@ impl Core {
         {
             self.to_pump.push(sub);
         }
-        self.after_io(key, now);
+        self.read_on(key, now);
     }
 
     /// Connections with something to write, each named once.
@@ -342,6 +342,7 @@ impl Core {
             || !self.to_append.is_empty()
             || !self.to_list.is_empty()
             || !self.to_write.is_empty()
+            || !self.out.is_empty()
     }
 
     pub fn tick(&mut self, now: Now) {

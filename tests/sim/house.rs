@@ -230,9 +230,7 @@ impl House {
         let idle = link.asks.is_empty() && link.unsent().is_empty();
         match self.chance.below(200) {
             0 => {
-                self.core.broke(link.key);
-                self.say(|| format!("client {at} breaks off"));
-                self.part(at, Ending::Lost);
+                self.break_off(at);
             }
             1 if link.side == Sending::Open => {
                 link.side = Sending::Ending;
@@ -557,6 +555,14 @@ impl House {
         }
     }
 
+    fn break_off(&mut self, at: usize) {
+        if let Some(link) = &self.clients[at].link {
+            self.core.broke(link.key);
+            self.say(|| format!("client {at} breaks off"));
+            self.part(at, Ending::Lost);
+        }
+    }
+
     fn part(&mut self, at: usize, ending: Ending) {
         let Some(link) = self.clients[at].link.take() else {
             return;
@@ -580,18 +586,18 @@ impl House {
             let Some(link) = &mut client.link else {
                 continue;
             };
-            if self.core.slices(link.key).is_empty() {
+            let waiting = self.core.slices(link.key).concat_bytes();
+            if waiting.is_empty() {
                 link.took_at = self.now.mono_ms;
-            } else {
-                let known = self.blocked.contains(&link.key) || self.core.has_more();
-                assert!(known, "output was forgotten");
+                continue;
             }
+            let known = self.blocked.contains(&link.key) || self.core.has_more();
+            assert!(known, "output was forgotten");
+            // One answer or frame may go over the limit, but none begins behind it.
+            let begins = last_begins(&waiting);
+            let most = self.limits.tx_bytes + 32;
+            assert!(begins <= most, "{begins} bytes wait before another");
         }
-        let frame = 20 * 1024;
-        assert!(
-            census.tx_bytes <= self.limits.tx_bytes + frame,
-            "{census:?}"
-        );
         assert!(census.tasks <= self.limits.tasks + CLIENTS, "{census:?}");
         let unwritten = 64 * 1024;
         let little = census.tasks * self.limits.hot_bytes / 16;
@@ -688,12 +694,14 @@ impl House {
                 let key = self.core.opened(Peer::SameUser, self.now);
                 self.clients[at].link = Some(Link::new(key, self.now.mono_ms));
             }
-            None => return,
+            None => {
+                // Every place is taken: somebody goes.
+                let other = self.chance.below(at);
+                return self.break_off(other);
+            }
             Some(link) if !link.is_open() || link.asks.iter().any(|ask| ask.streams()) => {
                 // It has something else on its hands.
-                self.core.broke(link.key);
-                self.part(at, Ending::Lost);
-                return;
+                return self.break_off(at);
             }
             Some(link) if !link.asks.is_empty() => return,
             Some(_) => {}
@@ -710,10 +718,7 @@ impl House {
     /// Everybody leaves, and nothing may be left of them.
     fn leave(&mut self) {
         for at in 0..self.clients.len() {
-            if let Some(link) = &self.clients[at].link {
-                self.core.broke(link.key);
-                self.part(at, Ending::Lost);
-            }
+            self.break_off(at);
         }
         // Past every deadline: a timer is never taken back, but finds nothing.
         self.now.mono_ms += 1_000_000;
@@ -738,6 +743,16 @@ impl House {
             assert!(found, "{job:?} ran and nothing says so");
         }
     }
+}
+
+/// Where the last answer or frame in some output begins.
+fn last_begins(output: &[u8]) -> usize {
+    let last = |mark: &[u8]| {
+        output
+            .windows(mark.len())
+            .rposition(|window| window == mark)
+    };
+    last(b"HTTP/1.1 ").max(last(b"id: ")).unwrap_or(0)
 }
 
 trait Flat {
