@@ -343,6 +343,7 @@ impl Core {
             || !self.to_list.is_empty()
             || !self.to_write.is_empty()
             || !self.out.is_empty()
+            || self.is_over()
     }
 
     pub fn tick(&mut self, now: Now) {
@@ -410,12 +411,13 @@ impl Core {
 
     /// The time is over: what runs is stopped, and those who watch are told.
     fn give_up(&mut self, now: Now) {
-        let open: Vec<TaskId> = self
+        let mut open: Vec<TaskId> = self
             .tasks
             .iter()
             .filter(|(_, c)| c.is_open())
             .map(|(id, _)| id.clone())
             .collect();
+        open.sort();
         for task in open {
             let Some(cell) = self.tasks.get_mut(&task) else {
                 continue;
