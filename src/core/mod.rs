@@ -353,7 +353,7 @@ impl Core {
                 Timer::Task { task, job } => {
                     let _ = self.drive(&task, crate::task::decide::Input::Due { job }, now);
                 }
-                Timer::Store(task) => self.list_append(&task),
+                Timer::Store(task) => self.retry_append(&task),
                 Timer::Shutdown => self.give_up(now),
             }
         }

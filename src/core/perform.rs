@@ -131,10 +131,11 @@ impl Core {
         }
     }
 
-    /// A task whose journal cannot be written takes nothing new; reading it goes on.
+    /// A task whose journal cannot be written takes nothing new, and how it stands cannot be told. What is on disk can still
+    /// be watched, and so can what comes when the disk has recovered.
     fn broken(&self, task: &TaskId, call: &Call) -> Option<Fault> {
-        let changes = matches!(call, Call::Say(_) | Call::Cancel { .. });
-        let why = self.tasks.get(task)?.broken.as_ref().filter(|_| changes)?;
+        let watches = matches!(call, Call::Subscribe { .. });
+        let why = self.tasks.get(task)?.broken.as_ref().filter(|_| !watches)?;
         Some(Fault::new(
             FaultKind::Storage,
             format!("The task's journal cannot be written: {why}"),
@@ -367,7 +368,8 @@ impl Core {
         let turn = state.queue.back().map_or(state.turn, |queued| queued.turn);
         let position = after.filter(|after| *after <= state.seq);
         let held = resting || state.paused || state.suspended;
-        let unseen = position.is_some_and(|after| after < state.status.seq);
+        // The birth of a task is no event that is shown, and no stream ends with it.
+        let unseen = position.is_some_and(|after| after.max(Seq(1)) < state.status.seq);
         let floor = if held && unseen {
             state.status.seq
         } else {

@@ -105,9 +105,11 @@ impl Core {
         self.list_append(&task.clone());
     }
 
+    /// A journal that could not be written is left alone until its timer is due.
     pub(super) fn list_append(&mut self, task: &TaskId) {
         if let Some(cell) = self.tasks.get_mut(task)
             && !cell.listed
+            && cell.broken.is_none()
         {
             cell.listed = true;
             self.to_append.push(task.clone());
@@ -125,10 +127,7 @@ impl Core {
             };
             cell.listed = false;
             match append_one(cell, store) {
-                Ok(()) => {
-                    cell.broken = None;
-                    self.to_release.push(task);
-                }
+                Ok(()) => self.to_release.push(task),
                 Err(error) if cell.written == Seq(0) => self.abandon(&task, error, now),
                 Err(error) => {
                     cell.broken = Some(error.message);
@@ -136,6 +135,14 @@ impl Core {
                     self.timers.arm(at, Timer::Store(task));
                 }
             }
+        }
+    }
+
+    /// The time has come to try a journal again that could not be written.
+    pub(super) fn retry_append(&mut self, task: &TaskId) {
+        if let Some(cell) = self.tasks.get_mut(task) {
+            cell.broken = None;
+            self.list_append(task);
         }
     }
 
@@ -204,7 +211,6 @@ impl Core {
                 self.to_release.push(task.clone());
             }
             Err(error) => {
-                cell.broken = Some(error.message.clone());
                 // What waits for the flush can never start: the task says so instead of waiting for ever.
                 let text = format!("The task's journal cannot be written: {}", error.message);
                 let _ = self.drive(task, Input::Fail(text), now);

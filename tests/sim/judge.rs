@@ -378,7 +378,7 @@ impl Flow {
                     rests(seq)
                         && log
                             .state(seq)
-                            .is_some_and(|s| s.status.seq <= *after || s.turn == 0)
+                            .is_some_and(|s| s.status.seq <= (*after).max(Seq(1)))
                 });
                 assert!(over, "{ask:?} showed nothing of what there is");
                 court.tally.count("had nothing to show");
