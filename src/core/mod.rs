@@ -109,8 +109,8 @@ pub struct Core {
     tasks: HashMap<TaskId, Cell>,
     /// Every task there is, loaded or not.
     known: HashMap<TaskId, ContextId>,
-    /// The latest task of each context.
-    contexts: HashMap<ContextId, TaskId>,
+    /// The tasks of each context, oldest first. A new one continues the latest.
+    contexts: HashMap<ContextId, Vec<TaskId>>,
     parked: HashMap<TaskId, Vec<Parked>>,
     timers: Timers,
     hot_total: usize,
@@ -119,7 +119,8 @@ pub struct Core {
     /// Connections with something to write, and those that are done.
     to_write: Vec<Key>,
     to_close: Vec<Key>,
-    /// Tasks with lines to append, and tasks whose log has moved on disk.
+    /// Tasks that have left memory, tasks with lines to append, and tasks whose log has moved on disk.
+    to_forget: Vec<TaskId>,
     to_append: Vec<TaskId>,
     to_release: Vec<TaskId>,
     /// Connections that want a list of the tasks.
@@ -160,6 +161,7 @@ impl Core {
             out: Vec::new(),
             to_write: Vec::new(),
             to_close: Vec::new(),
+            to_forget: Vec::new(),
             to_append: Vec::new(),
             to_release: Vec::new(),
             to_list: Vec::new(),

@@ -22,6 +22,12 @@ use std::sync::Arc;
 
 impl Core {
     pub(super) fn perform(&mut self, conn: Key, call: Call, form: Form, by: Source, now: Now) {
+        if self.ending && matches!(call, Call::Say(_) | Call::Create(_)) {
+            let message =
+                "The server is about to end and begins nothing new; try again when it is back.";
+            let fault = Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message);
+            return self.refuse(conn, &form, &fault, now);
+        }
         let task = match &call {
             Call::Say(say) => say.task.as_ref(),
             Call::Get { task, .. }
@@ -50,7 +56,7 @@ impl Core {
             }
         }
         // A new task continues the latest one of its context, so that one has to be in memory too.
-        if let Some(latest) = continues(&call).and_then(|context| self.contexts.get(context))
+        if let Some(latest) = continues(&call).and_then(|context| self.latest(context))
             && !self.tasks.contains_key(latest)
         {
             return self.park(
@@ -118,6 +124,10 @@ impl Core {
             }
             None => self.refuse(conn, &form, fault, now),
         }
+    }
+
+    fn latest(&self, context: &ContextId) -> Option<&TaskId> {
+        self.contexts.get(context)?.last()
     }
 
     /// Waits until the task is in memory.
@@ -276,7 +286,15 @@ impl Core {
         birth: Birth,
         now: Now,
     ) -> Result<(TaskId, Option<String>), Fault> {
-        if self.tasks.len() >= self.limits.tasks || self.ending {
+        let context = context.unwrap_or_else(|| self.entropy.uuid().into());
+        let mut inherited = Vec::new();
+        let parent = self.latest(&context).and_then(|parent| {
+            let cell = self.tasks.get(parent)?;
+            inherited = [cell.inherited.clone(), cell.state.history.clone()].concat();
+            Some((parent.clone(), cell.state.seq))
+        });
+        self.make_room();
+        if self.tasks.len() >= self.limits.tasks {
             let message = "The server has as many tasks as it can hold; try again later.";
             return Err(Fault::new(
                 FaultKind::Overloaded { retry_after_s: 10 },
@@ -291,13 +309,6 @@ impl Core {
             ),
         };
         let task: TaskId = self.entropy.uuid().into();
-        let context = context.unwrap_or_else(|| self.entropy.uuid().into());
-        let mut inherited = Vec::new();
-        let parent = self.contexts.get(&context).and_then(|parent| {
-            let cell = self.tasks.get(parent)?;
-            inherited = [cell.inherited.clone(), cell.state.history.clone()].concat();
-            Some((parent.clone(), cell.state.seq))
-        });
         let created = Arc::new(Created {
             task: task.clone(),
             context: context.clone(),
@@ -318,7 +329,7 @@ impl Core {
         record.write(&mut cell.pending);
         self.tasks.insert(task.clone(), cell);
         self.known.insert(task.clone(), context.clone());
-        self.contexts.insert(context, task.clone());
+        self.contexts.entry(context).or_default().push(task.clone());
         self.list_append(&task);
         Ok((task, problem))
     }

@@ -121,6 +121,12 @@ impl Core {
     /// Appends what was decided since the last time: one write per changed task. What fails stays above the mark and is
     /// tried again later; nothing is rolled back, because nothing was shown or started.
     pub fn append(&mut self, store: &mut dyn Store, now: Now) {
+        for task in std::mem::take(&mut self.to_forget) {
+            // Somebody may have asked for it again in the meantime.
+            if !self.tasks.contains_key(&task) && !self.parked.contains_key(&task) {
+                store.close(&task);
+            }
+        }
         for task in std::mem::take(&mut self.to_append) {
             let Some(cell) = self.tasks.get_mut(&task) else {
                 continue;
@@ -128,7 +134,10 @@ impl Core {
             cell.listed = false;
             match append_one(cell, store) {
                 Ok(()) => self.to_release.push(task),
-                Err(error) if cell.written == Seq(0) => self.abandon(&task, error, now),
+                Err(error) if cell.written == Seq(0) => {
+                    store.close(&task);
+                    self.abandon(&task, error, now);
+                }
                 Err(error) => {
                     cell.broken = Some(error.message);
                     let at = now.mono_ms + self.limits.store_retry_ms;
@@ -224,7 +233,9 @@ impl Core {
     pub fn remember(&mut self, store: &mut dyn Store) {
         for known in store.known() {
             self.contexts
-                .insert(known.context.clone(), known.task.clone());
+                .entry(known.context.clone())
+                .or_default()
+                .push(known.task.clone());
             self.known.insert(known.task.clone(), known.context);
             if known.open && self.tasks.len() + self.parked.len() < self.limits.tasks {
                 self.parked.insert(known.task.clone(), Vec::new());
@@ -243,6 +254,7 @@ impl Core {
                 cell.written = seq;
                 cell.synced = Seq(0);
                 cell.written_bytes = loaded.bytes;
+                self.make_room();
                 self.tasks.insert(task.clone(), cell);
                 let _ = self.drive(task, Input::Restored, now);
                 for request in parked {
@@ -287,19 +299,35 @@ impl Core {
         }
     }
 
+    /// When memory holds as many tasks as it may, those that rest unwatched leave it, the longest untouched first. They are
+    /// loaded again when somebody asks for them.
+    pub(super) fn make_room(&mut self) {
+        if self.tasks.len() < self.limits.tasks {
+            return;
+        }
+        let resting = self.tasks.iter().filter(|(_, cell)| cell.can_leave());
+        let mut resting: Vec<(u64, TaskId)> = resting
+            .map(|(task, cell)| (cell.state.at, task.clone()))
+            .collect();
+        resting.sort();
+        // Several at once, so that a full house does not look through all of them for every newcomer.
+        resting.truncate(self.limits.tasks.div_ceil(16));
+        for (_, task) in resting {
+            self.tasks.remove(&task);
+            self.to_forget.push(task);
+        }
+    }
+
     /// Forgets a task of which nothing was written: its context goes on from the task before it.
     pub(super) fn unmake(&mut self, task: &TaskId) -> Option<Cell> {
         let cell = self.tasks.remove(task)?;
         self.hot_total -= cell.hot_bytes;
         self.known.remove(task);
         let created = &cell.state.created;
-        if self.contexts.get(&created.context) == Some(task) {
-            self.contexts.remove(&created.context);
-            if let Some((parent, _)) = &created.parent
-                && self.known.contains_key(parent)
-            {
-                self.contexts
-                    .insert(created.context.clone(), parent.clone());
+        if let Some(tasks) = self.contexts.get_mut(&created.context) {
+            tasks.retain(|known| known != task);
+            if tasks.is_empty() {
+                self.contexts.remove(&created.context);
             }
         }
         Some(cell)
