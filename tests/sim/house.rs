@@ -150,6 +150,7 @@ impl House {
                 self.say(|| "the next sync fails".into());
                 self.shelf.store.fail_syncs(1);
                 self.troubled = true;
+                self.tally.count("failing syncs");
             }
             5..8 => self.crash(),
             8 if self.ending.is_none() => {
@@ -308,6 +309,9 @@ impl House {
                         job: worker.job.clone(),
                         body,
                     };
+                    if self.shelf.sabotage == Sabotage::LostNote && note.body.is_last() {
+                        continue;
+                    }
                     let said = format!(
                         "{} {}: {:.60}",
                         note.job.task,

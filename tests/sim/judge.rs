@@ -11,12 +11,22 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// What has happened in all runs, so that a run that tests nothing is noticed.
-#[derive(Debug, Default)]
-pub struct Tally(pub BTreeMap<&'static str, u64>);
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Tally(BTreeMap<&'static str, u64>);
 
 impl Tally {
     pub fn count(&mut self, what: &'static str) {
         *self.0.entry(what).or_default() += 1;
+    }
+
+    pub fn add(&mut self, other: &Tally) {
+        for (what, n) in &other.0 {
+            *self.0.entry(what).or_default() += n;
+        }
+    }
+
+    pub fn of(&self, what: &str) -> u64 {
+        self.0.get(what).copied().unwrap_or_default()
     }
 }
 
