@@ -36,8 +36,11 @@ use house::House;
 use judge::Tally;
 use shelf::Sabotage;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
-const SEEDS: u64 = 240;
+const SEEDS: u64 = 200;
 
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
@@ -71,16 +74,33 @@ fn every_promise_is_kept() {
         None => 0..number("SIM_SEEDS").unwrap_or(SEEDS),
     };
     let many = seeds.end - seeds.start >= SEEDS;
-    let mut all = Tally::default();
-    for seed in seeds {
-        match run(seed, Sabotage::None) {
-            Ok(house) => all.add(&house.tally),
-            Err(Broken { why, trace }) => panic!(
-                "SIM_SEED={seed} repeats this: {why}\nIts last steps:\n{}",
-                trace.join("\n")
-            ),
+    let next = AtomicU64::new(seeds.start);
+    let all = Mutex::new(Tally::default());
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return Ok(());
+            }
+            let house = run(seed, Sabotage::None).map_err(|broken| (seed, broken))?;
+            all.lock().expect("nobody panics here").add(&house.tally);
         }
+    };
+    let threads = thread::available_parallelism().map_or(1, |n| n.get());
+    let results: Vec<Result<(), (u64, Broken)>> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let ended = workers.into_iter().map(|worker| worker.join());
+        ended
+            .map(|ended| ended.expect("runs catch their panics"))
+            .collect()
+    });
+    if let Some(Err((seed, Broken { why, trace }))) = results.into_iter().find(Result::is_err) {
+        panic!(
+            "SIM_SEED={seed} repeats this: {why}\nIts last steps:\n{}",
+            trace.join("\n")
+        );
     }
+    let all = all.into_inner().expect("nobody panics here");
     println!("{all:#?}");
     let missed: Vec<_> = EXPECTED.iter().filter(|what| all.of(what) == 0).collect();
     assert!(!many || missed.is_empty(), "in no run: {missed:?}");

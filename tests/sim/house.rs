@@ -22,6 +22,7 @@ use gemini_a2a::task::event::Event;
 use gemini_a2a::task::job::{Job, JobId, Note, Work};
 use gemini_a2a::task::state::{Item, State};
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::io::IoSlice;
 use std::sync::Arc;
 
 /// Turns with clients that ask for things; after them everything is brought to an end.
@@ -514,9 +515,8 @@ impl House {
             if let Some(link) = &mut client.link
                 && !link.unsent().is_empty()
             {
-                let waiting = self.core.slices(link.key).concat_bytes();
-                let text = String::from_utf8_lossy(&waiting);
-                link.refused |= text.contains("408 Request Timeout");
+                let waiting = front(&self.core.slices(link.key), usize::MAX);
+                link.refused |= find_last(&waiting, b"HTTP/1.1 408 ").is_some();
             }
         }
     }
@@ -527,8 +527,8 @@ impl House {
         let mut link = self.clients[at].link.take().expect("it is connected");
         let mut taken = Vec::new();
         loop {
-            let flat: Vec<u8> = self.core.slices(link.key).concat_bytes();
-            if flat.is_empty() {
+            let slices = self.core.slices(link.key);
+            if slices.is_empty() {
                 break;
             }
             if appetite == 0 {
@@ -536,11 +536,11 @@ impl House {
                 break;
             }
             let piece = [50, 1_000, 100_000][self.chance.below(3)];
-            let n = flat.len().min(appetite).min(piece);
-            appetite -= n;
-            taken.extend_from_slice(&flat[..n]);
+            let bytes = front(&slices, piece.min(appetite));
+            appetite -= bytes.len();
+            taken.extend_from_slice(&bytes);
             link.took_at = now.mono_ms;
-            self.core.sent(link.key, n, now);
+            self.core.sent(link.key, bytes.len(), now);
         }
         if !taken.is_empty() {
             link.take(&taken, &mut self.court());
@@ -590,7 +590,7 @@ impl House {
             let Some(link) = &mut client.link else {
                 continue;
             };
-            let waiting = self.core.slices(link.key).concat_bytes();
+            let waiting = front(&self.core.slices(link.key), usize::MAX);
             if waiting.is_empty() {
                 link.took_at = self.now.mono_ms;
                 continue;
@@ -598,9 +598,10 @@ impl House {
             let known = self.blocked.contains(&link.key) || self.core.has_more();
             assert!(known, "output was forgotten");
             // One answer or frame may go over the limit, but none begins behind it.
-            let begins = last_begins(&waiting);
             let most = self.limits.tx_bytes + 32;
-            assert!(begins <= most, "{begins} bytes wait before another");
+            let over = waiting.get(most..).unwrap_or_default();
+            let begun = find_last(over, b"HTTP/1.1 ").or(find_last(over, b"id: "));
+            assert_eq!(begun, None, "an answer begins behind a full buffer");
         }
         assert!(census.tasks <= self.limits.tasks + CLIENTS, "{census:?}");
         let unwritten = 64 * 1024;
@@ -749,26 +750,21 @@ impl House {
     }
 }
 
-/// Where the last answer or frame in some output begins.
-fn last_begins(output: &[u8]) -> usize {
-    let last = |mark: &[u8]| {
-        output
-            .windows(mark.len())
-            .rposition(|window| window == mark)
-    };
-    last(b"HTTP/1.1 ").max(last(b"id: ")).unwrap_or(0)
+/// Where `mark` stands in some output for the last time.
+fn find_last(output: &[u8], mark: &[u8]) -> Option<usize> {
+    output
+        .windows(mark.len())
+        .rposition(|window| window == mark)
 }
 
-trait Flat {
-    fn concat_bytes(&self) -> Vec<u8>;
-}
-
-impl Flat for Vec<std::io::IoSlice<'_>> {
-    fn concat_bytes(&self) -> Vec<u8> {
-        self.iter()
-            .flat_map(|slice| slice.iter().copied())
-            .collect()
+/// The first `most` bytes of some output.
+fn front(slices: &[IoSlice<'_>], most: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for slice in slices {
+        let room = most - bytes.len();
+        bytes.extend_from_slice(&slice[..slice.len().min(room)]);
     }
+    bytes
 }
 
 fn fold(file: &dyn LogFile, upto: Option<Seq>) -> Result<State, StoreError> {

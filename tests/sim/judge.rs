@@ -156,7 +156,7 @@ impl Court<'_> {
             let task: TaskId = entry["id"].as_str().expect("an id").into();
             let log = self.ledger.log(&task);
             let log = log.unwrap_or_else(|| panic!("{task} was listed before it was on disk"));
-            let was_so = log.states.iter().any(|state| {
+            let was_so = log.states.iter().rev().any(|state| {
                 let shown = a2a::metadata(state, &self.ledger.tools).body;
                 json(&shown)["metadata"]["taskState"] == entry["taskState"]
             });
