@@ -216,7 +216,7 @@ impl Core {
             };
             sub.first = body.map(|body| First {
                 seq: state.seq,
-                body: body.into(),
+                body: Some(body.into()),
                 last,
             });
             if born {
@@ -386,28 +386,19 @@ impl Core {
         } else {
             state.seq.next()
         };
-        let snapshot = match position {
+        let body = match position {
             Some(_) => None,
-            None => {
-                let body = a2a::snapshot(view, state, None).into();
-                Some(First {
-                    seq: state.seq,
-                    body,
-                    last: resting,
-                })
-            }
+            None => Some(a2a::snapshot(view, state, None).into()),
         };
-        let cursor = position.unwrap_or(state.seq);
         let nothing_left = resting && !unseen;
+        let first = (body.is_some() || nothing_left).then_some(First {
+            seq: state.seq,
+            body,
+            last: resting,
+        });
+        let cursor = position.unwrap_or(state.seq);
         let mut sub = self.sub(conn, task, form, cursor, Until { turn, floor });
-        sub.first = snapshot;
-        if nothing_left && position.is_some() {
-            if let Some(conn) = self.conns.get_mut(conn) {
-                conn.stream(now);
-                conn.end_stream(now);
-            }
-            return Ok(());
-        }
+        sub.first = first;
         self.begin_stream(conn, sub, now);
         Ok(())
     }

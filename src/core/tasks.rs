@@ -427,7 +427,9 @@ impl Core {
                     return false;
                 }
                 let first = sub.first.take().expect("looked at above");
-                send(conn, sub, first.seq, &first.body, now);
+                if let Some(body) = &first.body {
+                    send(conn, sub, first.seq, body, now);
+                }
                 if first.last {
                     return true;
                 }
