@@ -12,6 +12,10 @@ pub struct Args {
     pub state_dir: Option<String>,
     pub script: Option<String>,
     pub max_attempts: Option<String>,
+    pub allowed_models: Vec<String>,
+    pub approval_mode: Option<String>,
+    pub trust_workspace: bool,
+    pub allow_auto_execute: bool,
     pub allowed_hosts: Vec<String>,
     pub allowed_origins: Vec<String>,
     pub log_level: Option<String>,
@@ -27,7 +31,7 @@ pub enum Mode {
 
 struct Flag {
     name: &'static str,
-    /// What the value is called in the help.
+    /// What the value is called in the help; empty for a switch, which takes none.
     value: &'static str,
     help: &'static str,
     set: fn(&mut Args, String),
@@ -63,6 +67,30 @@ const FLAGS: &[Flag] = &[
         value: "NAME",
         help: "Gemini model (default: GEMINI_MODEL, else auto)",
         set: |args, value| args.model = Some(value),
+    },
+    Flag {
+        name: "--allowed-model",
+        value: "NAME",
+        help: "clients may choose only these models; may be repeated (default: any Gemini model)",
+        set: |args, value| args.allowed_models.push(value),
+    },
+    Flag {
+        name: "--trust-workspace",
+        value: "",
+        help: "let the workspace's own settings, variables and GEMINI.md files count",
+        set: |args, _| args.trust_workspace = true,
+    },
+    Flag {
+        name: "--approval-mode",
+        value: "MODE",
+        help: "default, auto_edit, plan or yolo: what is asked before tools run",
+        set: |args, value| args.approval_mode = Some(value),
+    },
+    Flag {
+        name: "--allow-auto-execute",
+        value: "",
+        help: "let clients ask for tools to run without questions",
+        set: |args, _| args.allow_auto_execute = true,
     },
     Flag {
         name: "--state-dir",
@@ -134,6 +162,13 @@ pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Args, String> {
         let Some(flag) = FLAGS.iter().find(|flag| flag.name == name) else {
             return Err(unknown(name));
         };
+        if flag.value.is_empty() {
+            if inline.is_some() {
+                return Err(format!("{name} takes no value"));
+            }
+            (flag.set)(&mut args, String::new());
+            continue;
+        }
         let value = inline
             .or_else(|| words.next())
             .filter(|value| !value.is_empty());
@@ -172,6 +207,10 @@ pub fn help() -> String {
         "\nEnvironment:\n  \
          GEMINI_API_KEY             key of the Gemini API; without one a scripted demo answers\n  \
          GOOGLE_GEMINI_BASE_URL     another address for the API\n  \
+         GOOGLE_GENAI_USE_VERTEXAI  true asks Vertex AI, with GOOGLE_API_KEY, or with the next three\n  \
+         GOOGLE_CLOUD_PROJECT, GOOGLE_CLOUD_LOCATION, GOOGLE_CLOUD_ACCESS_TOKEN(_FILE)\n  \
+         GEMINI_CLI_TRUST_WORKSPACE true is --trust-workspace, false trusts nothing\n  \
+         HTTPS_PROXY, NO_PROXY      the way to the API; SSL_CERT_FILE names certificates to trust\n  \
          CODER_AGENT_WORKSPACE_PATH pins the workspace, whatever clients ask for\n",
     );
     text
@@ -187,12 +226,22 @@ mod tests {
 
     #[test]
     fn every_flag_takes_its_value_both_ways() {
-        for flag in FLAGS {
+        for flag in FLAGS.iter().filter(|flag| !flag.value.is_empty()) {
             let apart = parse(&format!("{} x", flag.name)).unwrap();
             let joined = parse(&format!("serve {}=x", flag.name)).unwrap();
             assert_eq!(apart, joined, "{}", flag.name);
             assert_ne!(apart, Args::default(), "{} sets something", flag.name);
             assert!(parse(flag.name).unwrap_err().contains(flag.value));
+            assert!(help().contains(flag.name));
+        }
+    }
+
+    #[test]
+    fn switches_take_no_value() {
+        for flag in FLAGS.iter().filter(|flag| flag.value.is_empty()) {
+            assert_ne!(parse(flag.name).unwrap(), Args::default(), "{}", flag.name);
+            assert!(parse(&format!("{}=x", flag.name)).is_err());
+            assert!(parse(&format!("{} x", flag.name)).is_err());
             assert!(help().contains(flag.name));
         }
     }

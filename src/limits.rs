@@ -98,12 +98,68 @@ pub struct Limits {
     pub shell_silence_ms: u64,
     /// Between TERM and KILL for a process group.
     pub kill_ms: u64,
+    /// Commands that run in the background, of one task and of all; the next one is refused.
+    pub background_task: usize,
+    pub background: usize,
+    /// Those that are remembered, running or over; the oldest that are over are forgotten.
+    pub background_kept: usize,
+    /// Output kept of each; the newest wins.
+    pub background_bytes: usize,
+    /// Wait for a command that goes to the background, if the call does not say; and the longest it may say.
+    pub background_delay_ms: u64,
+    pub background_wait_ms: u64,
     /// Largest file a tool reads, and lines and line length it shows of it.
     pub file_bytes: u64,
     pub file_lines: usize,
     pub line_chars: usize,
+    /// Bytes read of one ignore file; what is behind them does not count.
+    pub ignore_bytes: u64,
+    /// Threads of one search, entries it looks at, directories it goes down, and the time it takes: beyond these it ends
+    /// with what it has found and says so.
+    pub search_threads: usize,
+    pub search_entries: usize,
+    pub search_depth: usize,
+    pub search_ms: u64,
+    /// Lines a search answers with unless it is asked for another number; the most it can be asked for, and the characters of
+    /// the answer.
+    pub search_matches: usize,
+    pub search_most_matches: usize,
+    pub search_chars: usize,
+    /// Names in one listing, or files found by one pattern; the rest is counted.
+    pub listed_files: usize,
+    /// Files and characters that paths in one prompt bring along; the rest is named.
+    pub attached_files: usize,
+    pub attached_chars: usize,
     /// Steps spent on finding a small diff; beyond it what is left is shown as replaced.
     pub diff_steps: usize,
+    /// Largest file of settings, variables or trusted folders; a larger one is not read, with a message.
+    pub settings_bytes: u64,
+    /// Largest memory file, and all of a workspace's together with their imports; what is beyond is left out, with a message.
+    pub memory_file_bytes: u64,
+    pub memory_bytes: usize,
+    /// Imports inside each other, and files of one memory; deeper ones stay as they are written.
+    pub import_depth: usize,
+    pub memory_files: usize,
+    /// Entries of the directory tree that the model is shown, and those looked at for it.
+    pub tree_items: usize,
+    pub tree_looks: usize,
+    /// Tasks whose directory tree is kept as it was first shown; for others it is made anew.
+    pub trees: usize,
+    /// Work that a search for nearly equal text may take, in characters compared; beyond it only equal text is found.
+    pub fuzzy_steps: usize,
+    /// Directories looked into for a file that is not where an edit says.
+    pub lookup_dirs: usize,
+    /// A web page that is fetched: time, bytes and redirections; what takes more is given up.
+    pub fetch_ms: u64,
+    pub fetch_bytes: u64,
+    pub fetch_hops: usize,
+    /// Characters of all pages of one call together; they share them.
+    pub fetch_chars: usize,
+    /// URLs in one call; a call with more is refused.
+    pub fetch_urls: usize,
+    /// Visits of one host in a minute, and hosts counted; others are not visited.
+    pub fetch_per_minute: usize,
+    pub fetch_hosts: usize,
     /// Shutting down: time for streams and jobs to end.
     pub shutdown_ms: u64,
 }
@@ -164,10 +220,44 @@ impl Default for Limits {
             drain_ms: 250,
             shell_silence_ms: 300_000,
             kill_ms: 2_000,
+            background_task: 16,
+            background: 64,
+            background_kept: 128,
+            background_bytes: 64 * KIB,
+            background_delay_ms: 200,
+            background_wait_ms: 60_000,
             file_bytes: 20 * MIB as u64,
             file_lines: 2_000,
             line_chars: 2_000,
+            ignore_bytes: MIB as u64,
+            search_threads: 8,
+            search_entries: 5_000_000,
+            search_depth: 256,
+            search_ms: 30_000,
+            search_matches: 100,
+            search_most_matches: 20_000,
+            search_chars: 400_000,
+            listed_files: 2_000,
+            attached_files: 200,
+            attached_chars: 2_000_000,
             diff_steps: 20_000_000,
+            settings_bytes: MIB as u64,
+            memory_file_bytes: 256 * KIB as u64,
+            memory_bytes: 512 * KIB,
+            import_depth: 5,
+            memory_files: 100,
+            tree_items: 200,
+            tree_looks: 20_000,
+            trees: 512,
+            fuzzy_steps: 400_000_000,
+            lookup_dirs: 50,
+            fetch_ms: 10_000,
+            fetch_bytes: 10 * MIB as u64,
+            fetch_hops: 5,
+            fetch_chars: 250_000,
+            fetch_urls: 20,
+            fetch_per_minute: 10,
+            fetch_hosts: 1024,
             shutdown_ms: 5_000,
         }
     }
@@ -175,3 +265,20 @@ impl Default for Limits {
 
 /// Characters of a context id that a client chose: it is a key of ours and is shown to people; longer ones are refused.
 pub const CONTEXT_ID_CHARS: usize = 128;
+
+/// A command line that is read for what it would run: its length, the commands in it, and how deeply they are nested. Beyond
+/// any of these it is not understood, and people are asked.
+pub const COMMAND_CHARS: usize = 64 * 1024;
+pub const COMMAND_PARTS: usize = 256;
+pub const COMMAND_DEPTH: usize = 24;
+
+/// A command of more lines or characters than fit a screen is pointed out when it is asked about, and so is a run of blanks or
+/// empty lines that could push part of it out of sight.
+pub const COMMAND_LONG_CHARS: usize = 2_000;
+pub const COMMAND_LONG_LINES: usize = 40;
+pub const PADDING_CHARS: usize = 32;
+
+/// A pattern in a policy rule; a longer one is not used, and said so.
+pub const PATTERN_CHARS: usize = 2_048;
+/// Memory for one compiled pattern, in bytes: an innocent one needs a thousandth of it.
+pub const PATTERN_BYTES: usize = 4 << 20;

@@ -3,9 +3,9 @@
 #![forbid(unsafe_code)]
 
 use gemini_a2a::args::{self, Mode};
-use gemini_a2a::config::Config;
 use gemini_a2a::shell::{children, start};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 fn main() -> ExitCode {
     // Tools start their programs through this same binary; see shell/children.rs.
@@ -26,8 +26,8 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Mode::Serve => {
-            let env = |name: &str| std::env::var(name).ok();
-            match Config::new(args, &env).and_then(start::serve) {
+            let env = Arc::new(|name: &str| std::env::var(name).ok());
+            match start::configure(args, env).and_then(start::serve) {
                 Ok(status) => ExitCode::from(status),
                 Err(message) => fail(&message),
             }

@@ -2,13 +2,16 @@
 //! file or the end of a process; a test that waits in vain fails at its deadline.
 
 use gemini_a2a::base::cancel::Cancel;
+use gemini_a2a::base::id::TaskId;
 use gemini_a2a::limits::Limits;
 use gemini_a2a::shell::children::{Children, MARKER, sweep};
 use gemini_a2a::task::job::{Run, RunEnd};
 use gemini_a2a::task::spec::{Display, Ending};
+use gemini_a2a::tool::background::Background;
 use gemini_a2a::tool::path::Workspace;
+use gemini_a2a::tool::web::Web;
 use gemini_a2a::tool::{Ctx, Toolbox};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -22,6 +25,8 @@ struct Place {
     children: Children,
     limits: Limits,
     cancel: Cancel,
+    task: TaskId,
+    background: Background,
 }
 
 impl Place {
@@ -54,6 +59,8 @@ impl Place {
             children: Children::new(exe, instance, env, &limits).expect("a thread"),
             limits,
             cancel: Cancel::default(),
+            task: "t".into(),
+            background: Background::default(),
         }
     }
 
@@ -62,21 +69,40 @@ impl Place {
     }
 
     fn run_and_watch(&self, command: &str, mut out: impl FnMut(String)) -> Ending {
+        let args = json!({ "command": command });
+        self.call(&self.task, "run_shell_command", args, &mut out)
+    }
+
+    /// Calls a tool on behalf of a task; gives what the model reads.
+    fn told(&self, task: &TaskId, tool: &str, args: Value) -> Result<String, String> {
+        match self.call(task, tool, args, &mut |_| {}) {
+            Ending::Success { output, .. } => Ok(output),
+            Ending::Error { error } => Err(error.message),
+            Ending::Cancelled { reason, output } => Err(format!("{reason} {output}")),
+        }
+    }
+
+    fn call(&self, task: &TaskId, tool: &str, args: Value, out: &mut dyn FnMut(String)) -> Ending {
         let ctx = Ctx {
             workspace: Workspace::open(&self.dir).expect("the workspace opens"),
             cancel: &self.cancel,
             limits: &self.limits,
             children: &self.children,
+            task,
+            background: &self.background,
+            web: &Web::default(),
+            ask: None,
         };
         let run = Run {
             workspace: self.dir.to_str().expect("a plain name").into(),
             call: "c1".into(),
-            name: "run_shell_command".into(),
-            args: json!({ "command": command }),
+            name: tool.into(),
+            args,
             base: None,
             edited: None,
+            answers: None,
         };
-        match Toolbox::built_in().run(&run, &ctx, &mut out) {
+        match Toolbox::built_in().run(&run, &ctx, out) {
             RunEnd::Ended(ending) => ending,
             RunEnd::Stale => panic!("a command is never stale"),
         }
@@ -441,4 +467,141 @@ fn nothing_outlives_a_killed_server() {
     assert_eq!(sweep(instance, &place.limits), rest);
     assert!(pids.iter().all(|pid| !runs(*pid)));
     assert_eq!(sweep(instance, &place.limits), Vec::<u32>::new());
+}
+
+/// Starts a command in the background and gives its number.
+fn start_in_background(place: &Place, task: &TaskId, command: &str) -> u32 {
+    let args = json!({"command": command, "is_background": true, "delay_ms": 1});
+    let told = place
+        .told(task, "run_shell_command", args)
+        .expect("it starts");
+    let (_, rest) = told
+        .split_once("Background PID: ")
+        .unwrap_or_else(|| panic!("no number in {told}"));
+    let pid = rest.lines().next().and_then(|pid| pid.parse().ok());
+    pid.unwrap_or_else(|| panic!("no number in {told}"))
+}
+
+#[test]
+fn a_background_command_goes_on_and_can_be_read() {
+    let place = Place::new();
+    let (mine, other) = (TaskId::from("mine"), TaskId::from("other"));
+    let pid = start_in_background(
+        &place,
+        &mine,
+        "echo one; echo two; while [ ! -e go ]; do sleep 0.01; done; echo three; exit 3",
+    );
+    let read = |lines: u32, delay: u32| {
+        let args = json!({"pid": pid, "lines": lines, "delay_ms": delay});
+        place.told(&mine, "read_background_output", args)
+    };
+    let shown = |status: &str, lines: &str, text: &str| {
+        Ok(format!(
+            "Process {pid} [{status}], last {lines} lines:\n<untrusted_context>\n{text}\n</untrusted_context>"
+        ))
+    };
+    wait_until("its first lines", || {
+        read(9, 0) == shown("running", "2 of 2", "one\ntwo")
+    });
+    assert_eq!(read(1, 0), shown("running", "1 of 2", "two"));
+    let list = |task: &TaskId| place.told(task, "list_background_processes", json!({}));
+    assert!(list(&mine).is_ok_and(|list| list.starts_with(&format!("{pid} [running] echo one;"))));
+    // Another task neither sees it nor may it ask.
+    assert_eq!(
+        list(&other),
+        Ok("No commands were started in the background.".into())
+    );
+    assert_eq!(
+        place.told(&other, "read_background_output", json!({"pid": pid})),
+        Err(format!(
+            "{pid} is no process that was started in the background here. Those that were: list_background_processes."
+        ))
+    );
+    std::fs::write(place.dir.join("go"), "").expect("mine");
+    // The wait ends with the command, long before its time.
+    assert_eq!(
+        read(9, 60_000),
+        shown("Exit Code: 3", "3 of 3", "one\ntwo\nthree")
+    );
+    assert!(!runs(pid));
+}
+
+#[test]
+fn a_background_command_that_is_over_at_once_is_like_any_other() {
+    let place = Place::new();
+    let args = json!({"command": "echo done; exit 2", "is_background": true, "delay_ms": 60_000});
+    assert_eq!(
+        place.call(&place.task, "run_shell_command", args, &mut |_| {}),
+        success("Output: done\n\nExit Code: 2", "done\n")
+    );
+    assert_eq!(
+        place.told(&place.task, "list_background_processes", json!({})),
+        Ok("No commands were started in the background.".into())
+    );
+}
+
+#[test]
+fn background_commands_end_with_their_task() {
+    let place = Place::new();
+    let (mine, other) = (TaskId::from("mine"), TaskId::from("other"));
+    // One that does not listen to TERM, with a child that left its session.
+    let stubborn = "trap '' TERM; setsid sleep 1000 & echo $! > inner; while :; do sleep 1; done";
+    let pid = start_in_background(&place, &mine, stubborn);
+    let theirs = start_in_background(&place, &other, "sleep 1000");
+    wait_until("the inner one", || {
+        pid_in(&place.dir.join("inner")).is_some()
+    });
+    let inner = place.pid("inner");
+    place.background.end_task(&mine);
+    wait_until("their end", || !runs(pid) && !runs(inner));
+    assert!(runs(theirs) && place.background.any_running());
+    place.background.end_task(&other);
+    wait_until("the other's end", || !runs(theirs));
+    assert!(!place.background.any_running());
+}
+
+#[test]
+fn a_call_that_is_cancelled_takes_its_background_command_with_it() {
+    let place = Place::new();
+    let args = json!({"command": "echo $$ > pid; echo out; sleep 1000", "is_background": true, "delay_ms": 60_000});
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            wait_until("its start", || pid_in(&place.dir.join("pid")).is_some());
+            place.cancel.set();
+        });
+        let told = place.told(&place.task, "run_shell_command", args);
+        assert!(told.is_err_and(|text| text.starts_with("The command was cancelled and ended.")));
+    });
+    assert!(!runs(place.pid("pid")));
+    assert!(!place.background.any_running());
+}
+
+#[test]
+fn background_commands_are_limited_in_number_and_output() {
+    let mut place = Place::new();
+    place.limits.background_task = 1;
+    place.limits.background_bytes = 8;
+    let task = place.task.clone();
+    let pid = start_in_background(&place, &task, "echo 12345678ü; echo 9; sleep 1000");
+    let args = json!({"command": "echo", "is_background": true});
+    assert_eq!(
+        place.told(&task, "run_shell_command", args),
+        Err("1 commands run in the background already, and no more are allowed. End one that is not needed.".into())
+    );
+    let mut last = String::new();
+    wait_until("its output", || {
+        let told = place.told(&task, "read_background_output", json!({"pid": pid}));
+        last = told.expect("it runs");
+        last.contains("\n9\n")
+    });
+    assert!(
+        last.ends_with(
+            "<untrusted_context>\n[the first 5 bytes of output were not kept]\n678ü\n9\n</untrusted_context>"
+        ),
+        "{last}"
+    );
+    let instance = place.dir.file_name().and_then(|name| name.to_str());
+    let ended = sweep(instance.expect("a plain name"), &place.limits);
+    assert!(ended.contains(&pid), "{ended:?}");
+    wait_until("its end", || !runs(pid));
 }

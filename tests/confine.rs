@@ -4,7 +4,9 @@ use gemini_a2a::base::cancel::Cancel;
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::job::{Run, RunEnd};
 use gemini_a2a::task::spec::Ending;
+use gemini_a2a::tool::background::Background;
 use gemini_a2a::tool::path::Workspace;
+use gemini_a2a::tool::web::Web;
 use gemini_a2a::tool::{Child, Ctx, Launch, Spawn, Toolbox};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
@@ -68,6 +70,10 @@ impl Ground {
             cancel: &self.cancel,
             limits: &self.limits,
             children: &NoChildren,
+            task: &"t".into(),
+            background: &Background::default(),
+            web: &Web::default(),
+            ask: None,
         };
         let run = Run {
             workspace: self.ws().to_str().expect("a plain name").into(),
@@ -76,6 +82,7 @@ impl Ground {
             args,
             base: None,
             edited: None,
+            answers: None,
         };
         match Toolbox::built_in().run(&run, &ctx, &mut |_| {}) {
             RunEnd::Ended(ending) => ending,

@@ -11,9 +11,13 @@ use gemini_a2a::task::decide::{Effect, Gate, Input, Refusal, job};
 use gemini_a2a::task::event::{Answer, End, Event, Final, Lifecycle, Outcome, Request, Usage};
 use gemini_a2a::task::job::{ModelErrorKind, NoteBody, RunEnd, Work};
 use gemini_a2a::task::message::{Artifact, Part};
+use gemini_a2a::task::policy::{Grant, Mode, Tier};
 use gemini_a2a::task::record::Record;
-use gemini_a2a::task::spec::{CallError, Choice, Ending, ErrorKind, Verdict};
+use gemini_a2a::task::spec::{
+    Answers, CallError, Choice, Ending, ErrorKind, Plan, Question, Verdict,
+};
 use gemini_a2a::task::state::{CallResult, Item, Phase, Stage, TaskState};
+use serde_json::json;
 use std::sync::Arc;
 use task::*;
 
@@ -804,7 +808,7 @@ fn a_call_that_policy_forbids_is_not_asked_about() {
     let f = call(FORBIDDEN, "f");
     let denied = failure(
         ErrorKind::PolicyViolation,
-        "The tool format_disk is not allowed here.",
+        "This call of format_disk is not allowed here: the default of format_disk.",
     );
     given(log(thinking(), &[answered(std::slice::from_ref(&f))]))
         .when(note(4, prepared(std::slice::from_ref(&f))))
@@ -1056,7 +1060,10 @@ fn always_allows_the_next_equal_call_without_a_question() {
         );
     // The rule is exactly what was shown: another file is asked about.
     let mut elsewhere = plan(&next);
-    elsewhere.rule = Some("write_file b.txt".into());
+    let Question::Edit { file_path, .. } = &mut elsewhere.question else {
+        panic!("an edit");
+    };
+    *file_path = "/w/b.txt".into();
     let planned = Event::CallPlanned {
         call: next.call.clone(),
         plan: Arc::new(elsewhere.clone()),
@@ -1069,6 +1076,211 @@ fn always_allows_the_next_equal_call_without_a_question() {
     assert!(once.state.always.is_empty());
 }
 
+/// What "always" allows is in the event that says so: a journal read by a later version means the same.
+#[test]
+fn always_is_recorded_as_the_rules_it_makes() {
+    let (e, s) = (edit(), shell());
+    let picks = [(&e, "proceed_always"), (&s, "proceed_always")];
+    let case = given(waiting()).when(say_and_pick("", &picks)).then(
+        &[
+            chosen(&e, Choice::ProceedAlways),
+            ready(&e),
+            chosen(&s, Choice::ProceedAlways),
+            ready(&s),
+        ],
+        &[],
+    );
+    assert_eq!(case.state.always, [rule(&e), rule(&s)]);
+    // An answer from before there were rules allows its call and nothing more.
+    let old = r#"{"call_answered":{"call":"write_file__e","choice":"proceed_always","by":{"client":"a","via":"b"}}}"#;
+    let old: Event = serde_json::from_str(old).expect("an event of an older journal");
+    assert!(given(log(waiting(), &[old])).state.always.is_empty());
+}
+
+fn running(command: &str) -> Plan {
+    let mut shown = plan(&shell());
+    let Question::Exec { command: shows, .. } = &mut shown.question else {
+        panic!("a command");
+    };
+    *shows = command.into();
+    shown
+}
+
+#[test]
+fn always_for_a_command_covers_its_program_and_no_interpreter() {
+    let commands = [
+        ("make", "make test | tail -3", true),
+        ("make", "make test; rm x", false),
+        ("make", "make > out", false),
+        ("make", "sudo make", false),
+        ("git add . && make", "make; git add x", true),
+        ("python x.py", "python x.py", false),
+        ("bash x.sh", "bash x.sh", false),
+    ];
+    for (first, then, allowed) in commands {
+        let s = shell();
+        let one = std::slice::from_ref(&s);
+        let looked = |command| NoteBody::Prepared(vec![Ok(running(command))]);
+        let seen = |request: &Request, command: &str| Event::CallPlanned {
+            call: request.call.clone(),
+            plan: Arc::new(running(command)),
+        };
+        let mut case = given(log(thinking(), &[answered(one)]))
+            .when(note(4, looked(first)))
+            .then(&[seen(&s, first), asked(&s)], &[])
+            .settle();
+        let said = case.decide(pick(&s, "proceed_always")).expect("on offer");
+        for event in said.events {
+            case.record(event);
+        }
+        let mut case = case.settle();
+        let next = call(SHELL, "again");
+        for event in [ended(&s, success()), Event::ResultsSent] {
+            case.record(event);
+        }
+        case.record(answered(std::slice::from_ref(&next)));
+        let job = case.state.seq.0;
+        let judged = if allowed { ready(&next) } else { asked(&next) };
+        case.when(note(job, looked(then)))
+            .then(&[seen(&next, then), judged], &[]);
+    }
+}
+
+#[test]
+fn a_rule_is_kept_only_where_the_operator_allows_it() {
+    let e = edit();
+    let word = "proceed_always_and_save";
+    let grants = [(false, false), (true, false), (false, true)];
+    for (trusted, saving) in grants {
+        let grant = Grant {
+            saving,
+            auto_execute: true,
+        };
+        let log = if trusted {
+            waiting()
+        } else {
+            untrusted(waiting())
+        };
+        given(log)
+            .granted(grant)
+            .when(pick(&e, word))
+            .refused(Refusal::UnknownOption {
+                call: e.call.clone(),
+                offered: vec!["proceed_once", "proceed_always", "cancel"],
+            });
+    }
+    let grant = Grant {
+        saving: true,
+        auto_execute: false,
+    };
+    let case = given(waiting()).granted(grant);
+    let offered = Refusal::UnknownOption {
+        call: e.call.clone(),
+        offered: vec!["proceed_once", "proceed_always", word, "cancel"],
+    };
+    let case = case.when(pick(&e, "no such word")).refused(offered);
+    let case = case.when(pick(&e, word)).then(
+        &[chosen(&e, Choice::ProceedAlwaysAndSave), ready(&e)],
+        &[save(rule(&e))],
+    );
+    assert_eq!(case.state.always, [rule(&e)]);
+    assert_eq!(job(&case.state, &save(rule(&e)), &case.limits), None);
+}
+
+#[test]
+fn a_mode_decides_what_is_asked() {
+    let all = [edit(), shell(), read()];
+    let denied = |request: &Request| {
+        let reason = "only looking is allowed while planning";
+        let message = format!(
+            "This call of {} is not allowed here: {reason}.",
+            request.name
+        );
+        ended(request, failure(ErrorKind::PolicyViolation, &message))
+    };
+    let [e, s, r] = &all;
+    let modes = [
+        (Mode::Plan, [denied(e), denied(s), ready(r)]),
+        (Mode::Default, [asked(e), asked(s), ready(r)]),
+        (Mode::AutoEdit, [ready(e), asked(s), ready(r)]),
+        (Mode::Yolo, [ready(e), ready(s), ready(r)]),
+    ];
+    for (mode, judged) in modes {
+        let start = [created_as(mode, false), prompted(1, "go"), began(1)];
+        let events = [vec![planned(e), planned(s), planned(r)], judged.to_vec()].concat();
+        given(log(start.to_vec(), &[answered(&all)]))
+            .when(note(4, prepared(&all)))
+            .then(&events, &[]);
+    }
+}
+
+/// A client may wish to be asked nothing; the operator grants it, and what is denied stays denied.
+#[test]
+fn a_task_runs_without_questions_only_if_the_operator_allows_it() {
+    let all = [edit(), shell()];
+    let [e, s] = &all;
+    let start = [created_as(Mode::Default, true), prompted(1, "go"), began(1)];
+    let case = || given(log(start.to_vec(), &[answered(&all)]));
+    case()
+        .when(note(4, prepared(&all)))
+        .then(&[planned(e), planned(s), asked(e), asked(s)], &[]);
+    let grant = Grant {
+        auto_execute: true,
+        ..Grant::default()
+    };
+    case()
+        .granted(grant)
+        .when(note(4, prepared(&all)))
+        .then(&[planned(e), planned(s), ready(e), ready(s)], &[])
+        .next(
+            &[started(e), started(s)],
+            &[run(9, e, Gate::Synced), run(10, s, Gate::Synced)],
+        )
+        .rests();
+    let message = "This call of run_shell_command is not allowed here: not here.";
+    let rules = json!([{"toolName": SHELL, "commandPrefix": "make", "decision": "deny", "denyMessage": "not here"}]);
+    case()
+        .granted(grant)
+        .ruled(|policy| assert_eq!(policy.add(Tier::User, &rules), Vec::<String>::new()))
+        .when(note(4, prepared(&all)))
+        .then(
+            &[
+                planned(e),
+                planned(s),
+                ready(e),
+                ended(s, failure(ErrorKind::PolicyViolation, message)),
+            ],
+            &[],
+        );
+    // Where the client did not wish it, the operator's leave changes nothing.
+    given(log(thinking(), &[answered(&all)]))
+        .granted(grant)
+        .when(note(4, prepared(&all)))
+        .then(&[planned(e), planned(s), asked(e), asked(s)], &[]);
+}
+
+/// What runs is what was asked about: the arguments the model named, and the file the diff was made from.
+#[test]
+fn an_approval_is_of_exactly_what_was_shown() {
+    let (e, s) = (edit(), shell());
+    let picks = [(&e, "proceed_always"), (&s, "proceed_once")];
+    let mut case = given(waiting());
+    let said = case.decide(say_and_pick("", &picks)).expect("on offer");
+    for event in said.events {
+        case.record(event);
+    }
+    for request in [&e, &s] {
+        let effect = run(99, request, Gate::Synced);
+        let job = job(&case.state, &effect, &case.limits).expect("a job");
+        let Work::Run(run) = job.work else {
+            panic!("{:?}", job.work);
+        };
+        assert_eq!((&run.name, &run.args), (&request.name, &request.args));
+        assert_eq!(run.base, plan(request).base);
+        assert_eq!(run.edited, None);
+    }
+}
+
 #[test]
 fn a_content_of_the_users_own_counts_for_edits_only() {
     let (e, s) = (edit(), shell());
@@ -1077,6 +1289,8 @@ fn a_content_of_the_users_own_counts_for_edits_only() {
         choice: Choice::ProceedOnce,
         by: ann(),
         edited: edited.map(Arc::from),
+        answers: None,
+        rules: vec![],
     };
     let case = given(waiting())
         .when(pick_edited(&e, "proceed_once", "mine"))
@@ -1092,6 +1306,54 @@ fn a_content_of_the_users_own_counts_for_edits_only() {
     given(waiting())
         .when(pick_edited(&s, "proceed_once", "mine"))
         .then(&[answer(&s, None), ready(&s)], &[]);
+}
+
+#[test]
+fn a_question_of_the_agent_is_always_asked_and_its_answers_reach_the_tool() {
+    let (a, s) = (call(ASK, "a"), shell());
+    let answers: Arc<Answers> = Arc::new([("0".to_owned(), "blue".to_owned())].into());
+    let both = [a.clone(), s.clone()];
+    // Its tool is allowed by default, and still it asks.
+    let asking = given(log(thinking(), &[answered(&both)]))
+        .when(note(4, prepared(&both)))
+        .then(&[planned(&a), planned(&s), asked(&a), asked(&s)], &[]);
+    let answer = |request: &Request, answers: Option<Arc<Answers>>| Event::CallAnswered {
+        call: request.call.clone(),
+        choice: Choice::ProceedOnce,
+        by: ann(),
+        edited: None,
+        rules: vec![],
+        answers,
+    };
+    let case = asking
+        .clone()
+        .when(pick_answering(&a, "proceed_once", answers.clone()))
+        .then(&[answer(&a, Some(answers.clone())), ready(&a)], &[])
+        .next(&[started(&a)], &[run(11, &a, Gate::Written)]);
+    let effect = run(11, &a, Gate::Written);
+    let Some(Work::Run(run)) = job(&case.state, &effect, &case.limits).map(|job| job.work) else {
+        panic!("a run job");
+    };
+    assert_eq!(run.answers, Some(answers.clone()));
+    // Other questions have no use for them.
+    asking
+        .clone()
+        .when(pick_answering(&s, "proceed_once", answers))
+        .then(&[answer(&s, None), ready(&s)], &[]);
+    asking
+        .clone()
+        .when(pick(&a, "proceed_always"))
+        .refused(Refusal::UnknownOption {
+            call: a.call.clone(),
+            offered: vec!["proceed_once", "cancel"],
+        });
+    let dismissed = Ending::Cancelled {
+        reason: "The user dismissed the questions without answering them.".into(),
+        output: String::new(),
+    };
+    asking
+        .when(pick(&a, "cancel"))
+        .then(&[chosen(&a, Choice::Cancel), ended(&a, dismissed)], &[]);
 }
 
 // Edits.

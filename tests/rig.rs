@@ -1,5 +1,5 @@
-//! The rig tests itself: the fake model, the client and the child process against each other, without the server. When one
-//! of these fails, no other end-to-end test means anything.
+//! The rig tests itself: the fake model, the client and the child process against each other, and once all of them around
+//! the real server. When one of these fails, no other end-to-end test means anything.
 
 mod support;
 
@@ -8,8 +8,9 @@ use std::path::Path;
 use support::client::{Client, Events};
 use support::fake::{Counters, FakeGemini};
 use support::http::{Message, Side};
+use support::message::{prompt, state_of, task_of, text_of};
 use support::script::{Answer, Call, Item, due};
-use support::server::Setup;
+use support::server::{Server, Setup};
 use support::sse::Sse;
 use support::{eventually, stamp};
 
@@ -204,4 +205,45 @@ fn a_server_that_ends_at_once_shows_why() {
         .arg("-c")
         .arg("echo no such model; exit 3")
         .start();
+}
+
+#[test]
+fn a_turn_of_the_real_server_outlives_its_process() {
+    let fake = FakeGemini::start();
+    let mut server = Server::start(&fake);
+    let client = Client::new(&server.url());
+    let events: Vec<_> = client
+        .stream("message/stream", prompt("TEXT one ++ TEXT two"))
+        .collect();
+    let said: String = events.iter().map(|event| text_of(event.result())).collect();
+    assert_eq!(said, "onetwo");
+    assert!(
+        events.last().is_some_and(|event| event.is_final()),
+        "{events:#?}"
+    );
+    let task = task_of(events[0].result())
+        .expect("the first event is the task")
+        .to_string();
+
+    server.kill9();
+    server.restart();
+    let mut client = Client::new(&server.url());
+    let found = client.call("tasks/get", json!({ "id": task }));
+    assert_eq!(
+        (task_of(&found), state_of(&found)),
+        (Some(task.as_str()), Some("input-required"))
+    );
+
+    let place = events
+        .iter()
+        .position(|event| text_of(event.result()) == "one");
+    let place = place.expect("the first text is an event of its own");
+    let last = events[place].id.as_deref().expect("every event has an id");
+    let rest: Vec<_> = client
+        .resume("tasks/resubscribe", json!({ "id": task }), last)
+        .collect();
+    let ids = |events: &[support::client::Event]| -> Vec<_> {
+        events.iter().map(|event| event.id.clone()).collect()
+    };
+    assert_eq!(ids(&rest), ids(&events[place + 1..]));
 }

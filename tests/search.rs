@@ -15,6 +15,7 @@ mod world;
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::decide::{Decision, Effect, Gate, Input, Refusal, Rules, decide};
 use gemini_a2a::task::event::{End, Event, Lifecycle};
+use gemini_a2a::task::policy::{Grant, Policy};
 use gemini_a2a::task::record::Record;
 use gemini_a2a::task::spec::Choice;
 use gemini_a2a::task::state::{CallState, Phase, Stage, State};
@@ -75,6 +76,7 @@ struct Search {
 }
 
 fn search(machine: Machine, budget: Budget) -> Result<Extent, Broken> {
+    let keeps = budget.always > 0;
     let mut search = Search {
         scene: Scene {
             machine,
@@ -83,6 +85,11 @@ fn search(machine: Machine, budget: Budget) -> Result<Extent, Broken> {
                 model_tries: 3,
                 stream_tries: 3,
                 ..Limits::default()
+            },
+            policy: Policy::built_in(),
+            grant: Grant {
+                saving: keeps,
+                auto_execute: false,
             },
         },
         nodes: Vec::new(),
@@ -272,6 +279,7 @@ const ONCE: Budget = Budget {
     crashes: 1,
     stales: 1,
     faults: 1,
+    always: 0,
 };
 
 fn explored(budget: Budget) -> Extent {
@@ -336,8 +344,47 @@ fn a_crash_during_the_restart_breaks_none_either() {
         crashes: 2,
         stales: 1,
         faults: 0,
+        always: 0,
     });
     assert!(extent.states > 15_000, "{} states", extent.states);
+}
+
+/// "Always" is a yes like any other: it is used up once, does not cover a file that changed, survives a crash whole or not at
+/// all, and is kept on disk only if that was said.
+#[test]
+fn answers_that_last_break_none_either() {
+    let extent = explored(Budget {
+        prompts: 0,
+        cancels: 0,
+        crashes: 1,
+        stales: 1,
+        faults: 0,
+        always: 2,
+    });
+    assert!(extent.states > 2_000, "{} states", extent.states);
+}
+
+#[test]
+fn a_rule_that_covers_a_changed_file_is_caught() {
+    fn lax(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
+        let mut state = state.clone();
+        for call in &mut state.calls {
+            call.stale = 0;
+        }
+        decide(&state, input, rules)
+    }
+    let budget = Budget {
+        always: 1,
+        crashes: 0,
+        ..ONCE
+    };
+    let broken = search(lax, budget).expect_err("a promise is broken");
+    assert_eq!(
+        broken.promise,
+        "write_file__e is ready and nobody allowed it",
+        "{}",
+        broken.report()
+    );
 }
 
 /// The search finds what is wrong with a machine, and the shortest way there.
@@ -364,7 +411,7 @@ fn a_second_answer_that_counts_is_caught() {
         };
         match (decide(state, input, rules), late) {
             (Err(Refusal::NotPending(_)), Some((call, by))) if state.call(&call).is_some() => {
-                let edited = None;
+                let (edited, answers) = (None, None);
                 let choice = Choice::ProceedOnce;
                 Ok(Decision {
                     events: vec![Event::CallAnswered {
@@ -372,6 +419,8 @@ fn a_second_answer_that_counts_is_caught() {
                         choice,
                         by,
                         edited,
+                        answers,
+                        rules: vec![],
                     }],
                     effects: vec![],
                 })

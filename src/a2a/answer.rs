@@ -6,7 +6,7 @@ use crate::a2a::words::{CODER, EXT};
 use crate::task::event::Profile;
 use crate::task::job::Pick;
 use crate::task::message::{Content, Message};
-use crate::task::spec::Choice;
+use crate::task::spec::{Answers, Choice};
 use serde_json::Value;
 
 /// The answers of a message: those in its data parts, in order, then those in its metadata.
@@ -61,7 +61,29 @@ fn pick(data: &Object) -> Option<Pick> {
         call: call.into(),
         option: option.into(),
         edited: edited(data).map(Into::into),
+        answers: answers(data).map(Into::into),
     })
+}
+
+/// What the user says to the agent's questions, by their numbers. Several choices are one answer.
+fn answers(data: &Object) -> Option<Answers> {
+    fn words(value: &Value) -> Option<String> {
+        match value {
+            Value::String(text) => Some(text.clone()),
+            Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+            Value::Array(several) => {
+                let several: Option<Vec<String>> = several.iter().map(words).collect();
+                several.map(|words| words.join(", "))
+            }
+            Value::Null | Value::Object(_) => None,
+        }
+    }
+    let given = data.get("answers")?.as_object()?.iter();
+    Some(
+        given
+            .filter_map(|(number, value)| Some((number.clone(), words(value)?)))
+            .collect(),
+    )
 }
 
 /// The content the user wants in the file instead.
@@ -104,6 +126,7 @@ mod tests {
             call: "c-1".into(),
             option: option.into(),
             edited: edited.map(Into::into),
+            answers: None,
         }
     }
 
@@ -162,6 +185,26 @@ mod tests {
             assert_eq!(picks(&message), [expected], "{sent}");
             assert_eq!(profile(&message), profile_spoken, "{sent}");
         }
+    }
+
+    #[test]
+    fn answers_to_questions_are_words() {
+        let said = |sent: Value| {
+            let data = json!({"callId": "c-1", "outcome": "proceed_once", "answers": sent});
+            let message = message(vec![Part::data(data)], json!(null));
+            picks(&message).remove(0).answers
+        };
+        let expected: Answers = [("0", "Rust"), ("1", "a, b"), ("2", "true"), ("3", "7")]
+            .map(|(number, words)| (number.to_owned(), words.to_owned()))
+            .into();
+        assert_eq!(
+            said(
+                json!({"0": "Rust", "1": ["a", "b"], "2": true, "3": 7, "4": null, "5": {"x": 1}})
+            ),
+            Some(expected.into())
+        );
+        assert_eq!(said(json!({})), Some(Answers::new().into()));
+        assert_eq!(said(json!(["Rust"])), None);
     }
 
     #[test]

@@ -519,7 +519,7 @@ mod tests {
                 context: None,
                 settings: Settings {
                     workspace: Some("/w".into()),
-                    model: None
+                    ..Settings::default()
                 },
                 mode: Mode::Stream,
                 history: None,
@@ -553,7 +553,8 @@ mod tests {
             [Pick {
                 call: "c".into(),
                 option: "proceed_once".into(),
-                edited: None
+                edited: None,
+                answers: None
             }]
         );
         assert_eq!(say.said.message.parts.len(), 1);

@@ -5,6 +5,7 @@ use crate::base::http::{Headers, Method, Request, Version};
 use crate::base::id::Seq;
 use crate::task::event::{self, Created, Event, Lifecycle, Profile, Protocol, Usage};
 use crate::task::message::{Message, Part, Role};
+use crate::task::policy::Mode;
 use crate::task::record::Record;
 use crate::task::spec::{Kind, Plan, Question, ToolSpec, Verdict};
 use crate::task::state::{CallState, Stage, State, TaskState};
@@ -49,7 +50,10 @@ pub fn state() -> State {
         protocol: Protocol::V03,
         profile: Profile::Coder,
         workspace: "/w".into(),
+        trusted: false,
         model: "gemini-x".into(),
+        mode: Mode::Default,
+        auto_execute: false,
     });
     let mut state = State::born(created.clone(), &record(Event::Created(created)));
     state.status.state = TaskState::Working;
@@ -94,6 +98,7 @@ pub fn call(name: &str, args: Value, question: Option<Question>) -> CallState {
         choice: None,
         answered_by: None,
         edited: None,
+        answers: None,
         outputs: 0,
         ending: None,
         stale: 0,

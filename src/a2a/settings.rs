@@ -1,7 +1,7 @@
 //! What a client may wish for: settings of a new task, and the profile it wants to be answered in.
 
 use crate::a2a::answer;
-use crate::a2a::object::{Object, text};
+use crate::a2a::object::{Object, member, text};
 use crate::a2a::words::{CODER, EXT, read_profile};
 use crate::base::http::Request;
 use crate::task::call::Settings;
@@ -19,14 +19,15 @@ pub fn of_message(message: &Message, params: Option<&Object>) -> Result<Settings
                 let more = read(wishes, key)?;
                 settings.workspace = settings.workspace.or(more.workspace);
                 settings.model = settings.model.or(more.model);
+                settings.auto_execute = settings.auto_execute.or(more.auto_execute);
             }
         }
     }
     Ok(settings)
 }
 
-/// One object of settings. A wish for trust or for unattended approval is not an error, it is just not granted from here;
-/// a key is refused, so that nobody believes it is in use.
+/// One object of settings. A wish for trust is not an error, it is just not granted from here; a wish to be asked nothing is
+/// passed on, and granted or not by the operator; a key is refused, so that nobody believes it is in use.
 pub fn read(wishes: &Object, at: &str) -> Result<Settings, Fault> {
     if text(wishes, &["apiKey"], at)?.is_some() {
         return Err(Fault::params(
@@ -37,6 +38,13 @@ pub fn read(wishes: &Object, at: &str) -> Result<Settings, Fault> {
     Ok(Settings {
         workspace: text(wishes, workspace, at)?.map(str::to_owned),
         model: text(wishes, &["model"], at)?.map(str::to_owned),
+        auto_execute: match member(wishes, &["autoExecute", "auto_execute"]) {
+            None => None,
+            Some((_, Value::Bool(wish))) => Some(*wish),
+            Some((name, _)) => {
+                return Err(Fault::params(format!("{at}.{name} must be true or false.")));
+            }
+        },
     })
 }
 
@@ -94,6 +102,7 @@ mod tests {
         let expected = Settings {
             workspace: Some("/w".into()),
             model: Some("gemini-x".into()),
+            auto_execute: Some(true),
         };
         for spelling in ["workspace_path", "workspacePath", "workspaceRoot"] {
             for key in [EXT, CODER] {
@@ -109,20 +118,26 @@ mod tests {
 
     #[test]
     fn the_message_comes_before_the_request() {
-        let params = json!({CODER: {"workspacePath": "/params", "model": "m"}});
-        let message = message(json!({CODER: {"workspacePath": "/message"}}));
+        let params =
+            json!({CODER: {"workspacePath": "/params", "model": "m", "autoExecute": true}});
+        let message = message(json!({CODER: {"workspacePath": "/message", "auto_execute": false}}));
         assert_eq!(
             of_message(&message, params.as_object()).unwrap(),
             Settings {
                 workspace: Some("/message".into()),
-                model: Some("m".into())
+                model: Some("m".into()),
+                auto_execute: Some(false),
             }
         );
     }
 
     #[test]
     fn wrong_types_and_keys_are_refused() {
-        for wishes in [json!({"workspacePath": 1}), json!({"apiKey": "secret"})] {
+        for wishes in [
+            json!({"workspacePath": 1}),
+            json!({"apiKey": "secret"}),
+            json!({"autoExecute": "yes"}),
+        ] {
             let metadata = json!({ CODER: wishes });
             assert!(of_message(&message(metadata), None).is_err(), "{wishes}");
         }

@@ -5,7 +5,10 @@ use crate::a2a::sample;
 use crate::base::id::Seq;
 use crate::task::event::{Answer, End, Event, Final};
 use crate::task::message::{Artifact, Content, Part, Role, Source};
-use crate::task::spec::{CallError, Choice, Display, Ending, ErrorKind, Question};
+use crate::task::spec::{
+    CallError, Choice, Display, Ending, ErrorKind, Inquiry, InquiryKind, InquiryOption, Question,
+    Todo, TodoStatus,
+};
 use crate::task::state::{CallResult, CallState, Item, Queued, TaskState};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -233,6 +236,8 @@ fn a_call_from_plan_to_start() {
             via: "y".into(),
         },
         edited: None,
+        answers: None,
+        rules: vec![],
     };
     assert_eq!(
         call_frame(&state, answer),
@@ -309,6 +314,7 @@ fn running() -> CallState {
         command: "echo a | wc".into(),
         programs: vec!["echo".into(), "wc".into()],
         dir: Some("/w".into()),
+        warnings: vec![],
     };
     let args = json!({"command": "echo a | wc"});
     sample::call("run_shell_command", args, Some(question))
@@ -363,6 +369,62 @@ fn a_question_of_another_kind() {
         let (data, _) = call_frame(&with_call(call), asked);
         assert_eq!(data["confirmationDetails"], expected);
     }
+}
+
+#[test]
+fn a_question_of_the_agents_own() {
+    let inquiry = |kind, options: &[&str]| Inquiry {
+        question: "Which one?".into(),
+        header: "Which".into(),
+        kind,
+        options: options
+            .iter()
+            .map(|label| InquiryOption {
+                label: (*label).into(),
+                description: String::new(),
+            })
+            .collect(),
+        multi_select: false,
+        placeholder: None,
+    };
+    let question = Question::AskUser {
+        title: "Questions".into(),
+        questions: vec![
+            inquiry(InquiryKind::Choice, &["A"]),
+            inquiry(InquiryKind::YesNo, &[]),
+        ],
+    };
+    let call = sample::call("run_shell_command", json!({}), Some(question));
+    let asked = Event::CallAsked {
+        call: "call-1".into(),
+    };
+    let (data, _) = call_frame(&with_call(call), asked);
+    assert_eq!(
+        data["confirmationDetails"],
+        json!({"type": "ask_user", "title": "Questions", "questions": [
+            {"question": "Which one?", "header": "Which", "type": "choice", "options": [{"label": "A", "description": ""}]},
+            {"question": "Which one?", "header": "Which", "type": "yesno"}]})
+    );
+}
+
+#[test]
+fn a_list_of_steps() {
+    let ending = Ending::Success {
+        output: "1. x".into(),
+        display: Display::Todos {
+            todos: vec![Todo {
+                description: "x".into(),
+                status: TodoStatus::InProgress,
+            }],
+        },
+    };
+    let todos = json!([{"description": "x", "status": "in_progress"}]);
+    let response = &ended(running(), ending)["response"];
+    assert_eq!(response["resultDisplay"], json!({"todos": todos}));
+    assert_eq!(
+        response["display"]["result"],
+        json!({"type": "todos", "todos": todos})
+    );
 }
 
 #[test]
@@ -526,6 +588,8 @@ fn an_approved_command_in_the_recorded_order() {
             choice: Choice::ProceedOnce,
             by: by(),
             edited: None,
+            answers: None,
+            rules: vec![],
         },
         Event::CallReady { call: call() },
         Event::CallStarted { call: call() },

@@ -5,7 +5,7 @@ use crate::a2a::tools::Tools;
 use crate::a2a::words::CallStatus;
 use crate::base::id::{CallId, TaskId};
 use crate::base::json;
-use crate::task::spec::{Display, Ending, Question};
+use crate::task::spec::{Display, Ending, Inquiry, Question, Todo};
 use crate::task::state::{CallState, State};
 use serde::Serialize;
 use serde_json::Value;
@@ -144,6 +144,11 @@ enum Details<'a> {
         #[serde(skip_serializing_if = "<[String]>::is_empty")]
         urls: &'a [String],
     },
+    #[serde(rename = "ask_user")]
+    AskUser {
+        title: &'a str,
+        questions: &'a [Inquiry],
+    },
 }
 
 impl<'a> Details<'a> {
@@ -169,6 +174,7 @@ impl<'a> Details<'a> {
                 command,
                 programs,
                 dir: _,
+                warnings: _,
             } => Details::Exec {
                 title,
                 command,
@@ -184,6 +190,7 @@ impl<'a> Details<'a> {
                 prompt,
                 urls,
             },
+            Question::AskUser { title, questions } => Details::AskUser { title, questions },
         }
     }
 }
@@ -255,6 +262,9 @@ enum ShownResult<'a> {
         before_text: &'a str,
         after_text: &'a str,
     },
+    Todos {
+        todos: &'a [Todo],
+    },
 }
 
 #[derive(Serialize)]
@@ -262,6 +272,7 @@ enum ShownResult<'a> {
 enum ResultDisplay<'a> {
     Text(&'a str),
     Diff(FileDiff<'a>),
+    Todos { todos: &'a [Todo] },
 }
 
 #[derive(Serialize)]
@@ -379,6 +390,11 @@ impl<'a> Shown<'a> {
                     after_text: new,
                 },
             },
+            Display::Todos { todos } => Shown {
+                name,
+                result_summary: None,
+                result: ShownResult::Todos { todos },
+            },
         }
     }
 }
@@ -404,6 +420,7 @@ impl<'a> ResultDisplay<'a> {
                 diff_stat: DiffStat::of(diff),
                 is_new_file: Some(old.is_none()),
             }),
+            Display::Todos { todos } => ResultDisplay::Todos { todos },
         }
     }
 }
@@ -427,7 +444,7 @@ fn given_up<'a>(call: &'a CallState, output: &'a str) -> Option<ResultDisplay<'a
             diff_stat: DiffStat::of(diff),
             is_new_file: None,
         })),
-        Some(Question::Exec { .. } | Question::Info { .. }) | None => {
+        Some(Question::Exec { .. } | Question::Info { .. } | Question::AskUser { .. }) | None => {
             (!output.is_empty()).then_some(ResultDisplay::Text(output))
         }
     }

@@ -40,6 +40,8 @@ pub struct Conn {
     served: bool,
     /// It is in the core's list of connections to write.
     pub listed: bool,
+    /// Its subscription has more to say than the output buffer could take.
+    pub starved: bool,
     /// The subscription that answers the request being served.
     pub sub: Option<Key>,
 }
@@ -77,6 +79,7 @@ impl Conn {
             begun: false,
             served: false,
             listed: false,
+            starved: false,
             sub: None,
         }
     }

@@ -32,27 +32,50 @@ use crate::model::script::Script;
 use crate::task::call::Call;
 use crate::task::job::{Job, JobId, Note};
 use crate::task::message::Source;
+use crate::task::policy::{Grant, Mode, Policy, Rule};
 use crate::task::spec::ToolSpec;
 use crate::task::state::{Item, State};
 use std::collections::HashMap;
 use std::io::IoSlice;
 use std::sync::Arc;
 
-/// Where a task works: checks a client's wish (or takes the default) and gives the real path, or says what is wrong.
-pub type Resolve = Box<dyn Fn(Option<&str>) -> Result<String, String>>;
+/// Where a task works: checks a client's wish (or takes the default) and gives the place, or says what is wrong.
+pub type Resolve = Box<dyn Fn(Option<&str>) -> Result<Site, String>>;
+
+/// A directory to work in.
+#[derive(Clone, Debug, Default)]
+pub struct Site {
+    /// The real path.
+    pub path: String,
+    /// The operator trusts what lies in it.
+    pub trusted: bool,
+}
+
+/// Which model a task asks: checks a client's wish (or takes the default) and gives the name, or says what is wrong.
+pub type Choose = Box<dyn Fn(Option<&str>) -> Result<String, String>>;
 
 /// What the core is made with. Frozen from then on.
 pub struct Setup {
     pub limits: Limits,
     pub door: Door,
     pub tools: Vec<ToolSpec>,
-    pub model: String,
+    pub choose: Choose,
     /// A scripted agent, when one plays the model.
     pub script: Option<Arc<Script>>,
     pub card: Card,
     pub resolve: Resolve,
+    pub approval: Approval,
     pub entropy: Entropy,
     pub now: Now,
+}
+
+/// What tasks may do unasked.
+#[derive(Clone, Debug, Default)]
+pub struct Approval {
+    pub policy: Policy,
+    pub grant: Grant,
+    /// The mode of new tasks.
+    pub mode: Mode,
 }
 
 /// What is to be done outside. Jobs carry their own id; everything else is answered by name.
@@ -74,6 +97,14 @@ pub enum Out {
     /// Bring a task back into memory; answered by [`Core::loaded`].
     Load {
         task: TaskId,
+    },
+    /// The task is closed: nothing of it may go on.
+    Over {
+        task: TaskId,
+    },
+    /// Keep a rule that somebody allowed for good.
+    SaveRule {
+        rule: Rule,
     },
 }
 
@@ -97,10 +128,11 @@ pub struct Core {
     door: Door,
     tools: Tools,
     specs: HashMap<String, ToolSpec>,
-    model: String,
+    choose: Choose,
     script: Option<Arc<Script>>,
     card: Card,
     resolve: Resolve,
+    approval: Approval,
     entropy: Entropy,
     started: Now,
 
@@ -144,10 +176,11 @@ impl Core {
             specs,
             limits: setup.limits,
             door: setup.door,
-            model: setup.model,
+            choose: setup.choose,
             script: setup.script,
             card: setup.card,
             resolve: setup.resolve,
+            approval: setup.approval,
             entropy: setup.entropy,
             started: setup.now,
             conns: Slots::default(),
@@ -224,9 +257,11 @@ impl Core {
             return;
         };
         conn.sent(n, now);
-        if let Some(sub) = conn.sub
+        if conn.starved
             && conn.tx.len() < self.limits.tx_bytes / 2
+            && let Some(sub) = conn.sub
         {
+            conn.starved = false;
             self.to_pump.push(sub);
         }
         self.read_on(key, now);
@@ -345,7 +380,7 @@ impl Core {
             || !self.to_list.is_empty()
             || !self.to_write.is_empty()
             || !self.out.is_empty()
-            || self.is_over()
+            || self.can_end()
     }
 
     pub fn tick(&mut self, now: Now) {
@@ -358,6 +393,9 @@ impl Core {
                 Timer::Store(task) => self.retry_append(&task),
                 Timer::Shutdown => self.give_up(now),
             }
+        }
+        if self.can_end() {
+            self.give_up(now);
         }
     }
 
@@ -399,8 +437,13 @@ impl Core {
             .arm(now.mono_ms + self.limits.shutdown_ms, Timer::Shutdown);
     }
 
-    /// Whether the server may end now: nothing runs and everything said has gone out.
+    /// Whether the server may end now: those who watch have been told.
     pub fn is_over(&self) -> bool {
+        self.ended
+    }
+
+    /// Whether nothing is left to wait for before the end: nothing runs and everything said has gone out.
+    fn can_end(&self) -> bool {
         let quiet = || {
             self.tasks
                 .values()
@@ -408,10 +451,10 @@ impl Core {
                 && self.conns.iter().all(|(_, conn)| conn.tx.is_empty())
                 && self.to_append.is_empty()
         };
-        self.ending && (self.ended || quiet())
+        self.ending && !self.ended && quiet()
     }
 
-    /// The time is over: what runs is stopped, and those who watch are told.
+    /// The time is over, or nothing is left to wait for: what runs is stopped, and those who watch are told.
     fn give_up(&mut self, now: Now) {
         let mut open: Vec<TaskId> = self
             .tasks

@@ -9,12 +9,13 @@ use crate::base::id::{ContextId, Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::cell::Cell;
 use crate::core::sub::{First, Kind, Reply, Sub, Until};
-use crate::core::{Core, Out, Parked};
+use crate::core::{Core, Out, Parked, Site};
 use crate::task::call::{Birth, Call, Create, Mode, Say, Settings};
 use crate::task::decide::{Decision, Input, Refusal};
 use crate::task::event::{Created, Event};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::{Message, Part, Role, Source};
+use crate::task::policy;
 use crate::task::record::Record;
 use crate::task::state::State;
 use std::collections::hash_map::Entry;
@@ -141,15 +142,26 @@ impl Core {
         }
     }
 
-    /// A task whose journal cannot be written takes nothing new, and how it stands cannot be told. What is on disk can still
-    /// be watched, and so can what comes when the disk has recovered.
+    /// A task whose journal cannot be written takes nothing new. Its events up to there can be read; what it has come to
+    /// since cannot be shown, and to wait for it would be to wait for the disk.
     fn broken(&self, task: &TaskId, call: &Call) -> Option<Fault> {
-        let watches = matches!(call, Call::Subscribe { .. });
-        let why = self.tasks.get(task)?.broken.as_ref().filter(|_| !watches)?;
-        Some(Fault::new(
-            FaultKind::Storage,
-            format!("The task's journal cannot be written: {why}"),
-        ))
+        let cell = self.tasks.get(task)?;
+        let why = cell.broken.as_ref()?;
+        let refused = match call {
+            Call::Say(_) | Call::Cancel { .. } => true,
+            Call::Get { .. } | Call::Metadata { .. } => cell.written < cell.state.seq,
+            Call::Subscribe { .. }
+            | Call::Create(_)
+            | Call::AllMetadata
+            | Call::Health
+            | Call::Card => false,
+        };
+        refused.then(|| {
+            Fault::new(
+                FaultKind::Storage,
+                format!("The task's journal cannot be written: {why}"),
+            )
+        })
     }
 
     fn say(&mut self, conn: Key, say: Say, form: &Form, by: Source, now: Now) -> Result<(), Fault> {
@@ -272,13 +284,14 @@ impl Core {
     fn create(&mut self, conn: Key, create: Create, form: &Form, now: Now) -> Result<(), Fault> {
         let wish = create.settings.workspace.as_deref();
         (self.resolve)(wish).map_err(Fault::params)?;
+        (self.choose)(create.settings.model.as_deref()).map_err(Fault::params)?;
         let (task, _) = self.give_birth(create.context, &create.settings, create.birth, now)?;
         let response = a2a::created(&self.tasks[&task].state);
         self.answer_after(conn, &task, form, response);
         Ok(())
     }
 
-    /// Makes a task. A workspace that cannot be used makes a task that will say so and fail.
+    /// Makes a task. A workspace or model that cannot be used makes a task that will say so and fail.
     fn give_birth(
         &mut self,
         context: Option<ContextId>,
@@ -301,13 +314,24 @@ impl Core {
                 message,
             ));
         }
-        let (workspace, problem) = match (self.resolve)(settings.workspace.as_deref()) {
-            Ok(path) => (path, None),
-            Err(problem) => (
-                settings.workspace.clone().unwrap_or_default(),
-                Some(problem),
-            ),
+        let (site, problem) = match (self.resolve)(settings.workspace.as_deref()) {
+            Ok(site) => (site, None),
+            Err(problem) => {
+                let path = settings.workspace.clone().unwrap_or_default();
+                (
+                    Site {
+                        path,
+                        trusted: false,
+                    },
+                    Some(problem),
+                )
+            }
         };
+        let (model, refused) = match (self.choose)(settings.model.as_deref()) {
+            Ok(model) => (model, None),
+            Err(refused) => (settings.model.clone().unwrap_or_default(), Some(refused)),
+        };
+        let problem = problem.or(refused);
         let task: TaskId = self.entropy.uuid().into();
         let created = Arc::new(Created {
             task: task.clone(),
@@ -316,8 +340,14 @@ impl Core {
             lifecycle: birth.lifecycle,
             protocol: birth.protocol,
             profile: birth.profile,
-            workspace,
-            model: settings.model.clone().unwrap_or_else(|| self.model.clone()),
+            workspace: site.path,
+            trusted: site.trusted,
+            model,
+            mode: match (self.approval.mode, site.trusted) {
+                (policy::Mode::AutoEdit | policy::Mode::Yolo, false) => policy::Mode::Default,
+                (mode, _) => mode,
+            },
+            auto_execute: settings.auto_execute.unwrap_or(false),
         });
         let event = Event::Created(created.clone());
         let record = Record {

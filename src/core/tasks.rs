@@ -24,6 +24,8 @@ impl Core {
         let rules = Rules {
             tools: &self.specs,
             limits: &self.limits,
+            policy: &self.approval.policy,
+            grant: self.approval.grant,
         };
         match self.tasks.get(task) {
             Some(cell) => decide::decide(&cell.state, input, &rules),
@@ -39,12 +41,13 @@ impl Core {
         Ok(())
     }
 
+    /// Whatever follows from the state. When the server is to end, nothing new begins: a turn may still end.
     pub(super) fn advance(&mut self, task: &TaskId, now: Now) {
-        while !self.ending {
+        loop {
             let decision = self
                 .decide(task, Input::Advance)
                 .expect("going on is never refused");
-            if decision.is_empty() {
+            if decision.is_empty() || (self.ending && decision.effects.iter().any(is_work)) {
                 return;
             }
             self.commit(task, decision, now);
@@ -63,6 +66,9 @@ impl Core {
         for event in decision.events {
             let mark = Mark::of(&event);
             cell.record(event, now.unix_ms, &self.tools);
+            if mark == Mark::Over {
+                self.out.push(Out::Over { task: task.clone() });
+            }
             if mark != Mark::Plain {
                 ready_answers(cell, &mut self.subs, mark);
             }
@@ -86,6 +92,7 @@ impl Core {
                         }));
                     }
                 }
+                Effect::Save { rule } => self.out.push(Out::SaveRule { rule: rule.clone() }),
                 Effect::Think { .. } | Effect::Prepare { .. } | Effect::Run { .. } => {
                     let gate = match effect {
                         Effect::Run { gate, .. } => *gate,
@@ -174,6 +181,16 @@ impl Core {
             self.pump(sub, now);
             if let Some(task) = self.subs.get(sub).map(|sub| sub.task.clone()) {
                 self.trim(&task);
+            }
+        }
+        if self.ended {
+            let fault = Fault::new(
+                FaultKind::Overloaded { retry_after_s: 5 },
+                "The server is ending. What it has accepted is kept; connect again when it is back.",
+            );
+            let waiting: Vec<Key> = self.subs.iter().map(|(key, _)| key).collect();
+            for key in waiting {
+                self.dismiss(key, &fault, now);
             }
         }
     }
@@ -280,22 +297,7 @@ impl Core {
         };
         let fault = Fault::new(FaultKind::Storage, error.message);
         for key in cell.subs {
-            let Some(sub) = self.subs.remove(key) else {
-                continue;
-            };
-            match sub.kind {
-                Kind::Stream => {
-                    if let Some(conn) = self.conns.get_mut(sub.conn) {
-                        let body: Shared = a2a::fault_frame(&sub.form, &fault).into();
-                        send_error(conn, &body, now);
-                        conn.end_stream(now);
-                    }
-                }
-                Kind::Once { .. } | Kind::Ready { .. } => {
-                    self.refuse(sub.conn, &sub.form, &fault, now);
-                }
-            }
-            self.read_on(sub.conn, now);
+            self.dismiss(key, &fault, now);
         }
     }
 
@@ -316,6 +318,24 @@ impl Core {
             self.tasks.remove(&task);
             self.to_forget.push(task);
         }
+    }
+
+    /// Ends a subscription with an error.
+    fn dismiss(&mut self, key: Key, fault: &Fault, now: Now) {
+        let Some(sub) = self.subs.get(key) else {
+            return;
+        };
+        let (at, form) = (sub.conn, sub.form.clone());
+        let streams = matches!(sub.kind, Kind::Stream);
+        self.unsubscribe(key);
+        if !streams {
+            self.refuse(at, &form, fault, now);
+        } else if let Some(conn) = self.conns.get_mut(at) {
+            let body: Shared = a2a::fault_frame(&form, fault).into();
+            send_error(conn, &body, now);
+            conn.end_stream(now);
+        }
+        self.read_on(at, now);
     }
 
     /// Forgets a task of which nothing was written: its context goes on from the task before it.
@@ -420,6 +440,7 @@ impl Core {
                 return true;
             };
             if conn.tx.len() >= self.limits.tx_bytes {
+                conn.starved = true;
                 return false;
             }
             if let Some(first) = &sub.first {
@@ -500,17 +521,7 @@ impl Core {
                 cold.take_page(page);
                 self.to_pump.push(key);
             }
-            Err(error) => {
-                let fault = Fault::new(FaultKind::Storage, error.message);
-                let body: Shared = a2a::fault_frame(&sub.form, &fault).into();
-                let conn = sub.conn;
-                self.unsubscribe(key);
-                if let Some(conn) = self.conns.get_mut(conn) {
-                    send_error(conn, &body, now);
-                    conn.end_stream(now);
-                }
-                self.read_on(conn, now);
-            }
+            Err(error) => self.dismiss(key, &Fault::new(FaultKind::Storage, error.message), now),
         }
     }
 
@@ -541,6 +552,13 @@ impl Core {
             conn.answer(response, now);
             self.after_io(key, now);
         }
+    }
+}
+
+fn is_work(effect: &Effect) -> bool {
+    match effect {
+        Effect::Think { .. } | Effect::Prepare { .. } | Effect::Run { .. } => true,
+        Effect::Stop { .. } | Effect::Arm { .. } | Effect::Save { .. } => false,
     }
 }
 

@@ -8,14 +8,20 @@ use crate::base::clock::rfc3339;
 use crate::base::json;
 use crate::model::error::fatal;
 use crate::model::history::{self, Scene};
+use crate::model::memory::{self, Surroundings};
 use crate::task::job::{ModelError, Think};
 use crate::task::spec::ToolSpec;
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
+use std::path::PathBuf;
 
 pub const DEFAULT_BASE_URL: &str = "https://generativelanguage.googleapis.com";
 pub const DEFAULT_API_VERSION: &str = "v1beta";
+const VERTEX_API_VERSION: &str = "v1beta1";
+
+/// The model for questions beside the conversation, such as a search: it is quick, and it can use the API's own tools.
+pub const UTILITY_MODEL: &str = "flash";
 
 /// What the model is told before every conversation.
 pub const SYSTEM: &str = include_str!("system.md");
@@ -66,15 +72,60 @@ pub enum Auth {
     Key,
     /// Also as a bearer token, for gateways.
     KeyAndBearer,
+    /// As a bearer token alone: it is one, and no key.
+    Bearer,
+}
+
+/// Which API is asked, and so where its models are found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Service {
+    #[default]
+    Gemini,
+    /// Vertex AI by key, without a project.
+    VertexExpress,
+    Vertex {
+        project: String,
+        location: String,
+    },
+}
+
+impl Service {
+    fn base_url(&self) -> String {
+        match self {
+            Service::Gemini => DEFAULT_BASE_URL.into(),
+            Service::VertexExpress => "https://aiplatform.googleapis.com".into(),
+            Service::Vertex { location, .. } => match location.as_str() {
+                "global" => "https://aiplatform.googleapis.com".into(),
+                "us" | "eu" => format!("https://aiplatform.{location}.rep.googleapis.com"),
+                region => format!("https://{region}-aiplatform.googleapis.com"),
+            },
+        }
+    }
+
+    /// The path of a model, between the API's version and the verb.
+    fn model(&self, model: &str) -> String {
+        let bare = model.strip_prefix("models/").unwrap_or(model);
+        match self {
+            Service::Gemini if model.starts_with("tunedModels/") => model.into(),
+            Service::Gemini => format!("models/{bare}"),
+            Service::VertexExpress => format!("publishers/google/models/{bare}"),
+            Service::Vertex { project, location } => {
+                format!("projects/{project}/locations/{location}/publishers/google/models/{bare}")
+            }
+        }
+    }
 }
 
 /// The API, as configured.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
+    pub service: Service,
     pub base_url: String,
     pub api_version: String,
     /// May be empty when a gateway adds its own.
     pub key: Secret,
+    /// Where the key is read from before each request instead: tokens last an hour and are renewed by somebody else.
+    pub key_file: Option<PathBuf>,
     pub auth: Auth,
     /// Header fields the user wants to be sent, e.g. for a gateway.
     pub extra: Vec<(String, Secret)>,
@@ -83,27 +134,40 @@ pub struct Endpoint {
 impl Endpoint {
     /// The public API with a key.
     pub fn new(key: Secret) -> Endpoint {
+        Endpoint::of(Service::Gemini, key, Auth::Key)
+    }
+
+    pub fn of(service: Service, key: Secret, auth: Auth) -> Endpoint {
+        let api_version = match service {
+            Service::Gemini => DEFAULT_API_VERSION,
+            Service::VertexExpress | Service::Vertex { .. } => VERTEX_API_VERSION,
+        };
         Endpoint {
-            base_url: DEFAULT_BASE_URL.into(),
-            api_version: DEFAULT_API_VERSION.into(),
+            base_url: service.base_url(),
+            api_version: api_version.into(),
+            service,
             key,
-            auth: Auth::default(),
+            key_file: None,
+            auth,
             extra: Vec::new(),
         }
     }
 
     /// Where a streamed answer of this model is asked for.
     pub fn url(&self, model: &str) -> Result<String, ModelError> {
-        let model = resolve(model)?;
-        let folder = match model.split_once('/') {
-            Some(("models" | "tunedModels", _)) => "",
-            Some(_) | None => "models/",
-        };
+        self.method(model, "streamGenerateContent?alt=sse")
+    }
+
+    /// Where a whole answer of this model is asked for.
+    pub fn whole_url(&self, model: &str) -> Result<String, ModelError> {
+        self.method(model, "generateContent")
+    }
+
+    fn method(&self, model: &str, method: &str) -> Result<String, ModelError> {
+        let model = self.service.model(resolve(model)?);
         let base = self.base_url.strip_suffix('/').unwrap_or(&self.base_url);
         let version = &self.api_version;
-        Ok(format!(
-            "{base}/{version}/{folder}{model}:streamGenerateContent?alt=sse"
-        ))
+        Ok(format!("{base}/{version}/{model}:{method}"))
     }
 
     /// The header fields of a request, the user's own last; those replace ours of the same name.
@@ -115,11 +179,13 @@ impl Endpoint {
             ("accept", "text/event-stream".to_owned()),
             ("user-agent", format!("{product}/{model} ({OS})")),
             ("x-goog-api-client", product.to_owned()),
-            ("x-goog-api-key", key.to_owned()),
         ];
+        let as_key = ("x-goog-api-key", key.to_owned());
+        let as_token = ("authorization", format!("Bearer {key}"));
         match self.auth {
-            Auth::Key => {}
-            Auth::KeyAndBearer => headers.push(("authorization", format!("Bearer {key}"))),
+            Auth::Key => headers.push(as_key),
+            Auth::KeyAndBearer => headers.extend([as_key, as_token]),
+            Auth::Bearer => headers.push(as_token),
         }
         let replaced = |name: &str| self.extra.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
         headers
@@ -182,21 +248,38 @@ pub fn resolve(model: &str) -> Result<&str, ModelError> {
     Ok(resolved)
 }
 
+/// Whether a client may ask for this model without it being named by the operator: one of Google's families, or a model of
+/// one's own.
+pub fn is_known_family(model: &str) -> bool {
+    let name = model.strip_prefix("models/").unwrap_or(model);
+    ["gemini-", "gemma-", "tunedModels/"]
+        .iter()
+        .any(|family| name.starts_with(family))
+}
+
 /// The body of a request.
-pub fn body(think: &Think, tools: &[ToolSpec], now_unix_ms: u64) -> Result<Vec<u8>, ModelError> {
+pub fn body(
+    think: &Think,
+    tools: &[ToolSpec],
+    surroundings: &Surroundings,
+    now_unix_ms: u64,
+) -> Result<Vec<u8>, ModelError> {
     let now = rfc3339(now_unix_ms);
     let date = now.split('T').next().unwrap_or_default();
     let scene = Scene {
         workspace: &think.workspace,
         os: OS,
         date,
+        tree: &surroundings.tree,
+        memory: &surroundings.memory.project,
     };
+    let system = memory::instruct(SYSTEM, &surroundings.memory.system);
     let declarations: Vec<Declaration> = tools.iter().map(Declaration::of).collect();
     let body = Body {
         contents: history::contents(&think.history, &scene),
         system_instruction: Instruction {
             role: "user",
-            parts: [Text { text: SYSTEM }],
+            parts: [Text { text: &system }],
         },
         tools: (!tools.is_empty()).then_some([Tools {
             function_declarations: declarations,
@@ -358,12 +441,65 @@ mod tests {
     }
 
     #[test]
+    fn vertex_has_hosts_by_place_and_its_own_credentials() {
+        let at = |location: &str| Service::Vertex {
+            project: "p-1".into(),
+            location: location.into(),
+        };
+        let table = [
+            (
+                Service::VertexExpress,
+                Auth::Key,
+                "https://aiplatform.googleapis.com/v1beta1/publishers/google/models/gemini-2.5-pro",
+                ("x-goog-api-key", "k3y"),
+            ),
+            (
+                at("global"),
+                Auth::Bearer,
+                "https://aiplatform.googleapis.com/v1beta1/projects/p-1/locations/global/publishers/google/models/gemini-2.5-pro",
+                ("authorization", "Bearer k3y"),
+            ),
+            (
+                at("eu"),
+                Auth::Bearer,
+                "https://aiplatform.eu.rep.googleapis.com/v1beta1/projects/p-1/locations/eu/publishers/google/models/gemini-2.5-pro",
+                ("authorization", "Bearer k3y"),
+            ),
+            (
+                at("europe-west4"),
+                Auth::Bearer,
+                "https://europe-west4-aiplatform.googleapis.com/v1beta1/projects/p-1/locations/europe-west4/publishers/google/models/gemini-2.5-pro",
+                ("authorization", "Bearer k3y"),
+            ),
+        ];
+        for (service, auth, address, (name, value)) in table {
+            let endpoint = Endpoint::of(service, Secret::new("k3y"), auth);
+            for model in ["auto-gemini-2.5", "models/gemini-2.5-pro"] {
+                assert_eq!(
+                    endpoint.url(model),
+                    Ok(format!("{address}:streamGenerateContent?alt=sse"))
+                );
+            }
+            let shown: Vec<(String, String)> = endpoint
+                .headers("m")
+                .into_iter()
+                .filter(|(name, _)| name == "x-goog-api-key" || name == "authorization")
+                .map(|(name, value)| (name, value.reveal().to_owned()))
+                .collect();
+            assert_eq!(shown, [(name.to_owned(), value.to_owned())]);
+        }
+    }
+
+    #[test]
     fn a_name_that_could_change_the_address_is_refused() {
         for model in [
             "", "a..b", "a?b", "a&b", "a b", "a#b", "a%2e", "a\n", "/a", "a/", "a//b", "ä", "a:b",
         ] {
             assert!(endpoint().url(model).is_err(), "{model:?}");
-            assert!(body(&think(model), &[], 0).is_err(), "{model:?}");
+            assert!(
+                body(&think(model), &[], &Surroundings::default(), 0).is_err(),
+                "{model:?}"
+            );
         }
     }
 
@@ -412,7 +548,13 @@ mod tests {
             output_is_markdown: false,
             has_live_output: false,
         };
-        let bytes = body(&think("pro"), &[tool], 1_772_357_400_125).unwrap();
+        let bytes = body(
+            &think("pro"),
+            &[tool],
+            &Surroundings::default(),
+            1_772_357_400_125,
+        )
+        .unwrap();
         let mut value: Value = serde_json::from_slice(&bytes).unwrap();
         let introduction = value["contents"].take();
         assert!(
@@ -438,6 +580,21 @@ mod tests {
     }
 
     #[test]
+    fn what_the_user_wants_remembered_is_part_of_the_instruction() {
+        let mut surroundings = Surroundings::default();
+        surroundings.memory.system = "Use tabs.".into();
+        surroundings.memory.project = "Run make.".into();
+        surroundings.tree = "src/\n".into();
+        let bytes = body(&think("pro"), &[], &surroundings, 0).unwrap();
+        let value: Value = serde_json::from_slice(&bytes).unwrap();
+        let text = |value: &Value| value["parts"][0]["text"].as_str().unwrap().to_owned();
+        let system = text(&value["systemInstruction"]);
+        assert!(system.starts_with(SYSTEM) && system.contains("Use tabs."));
+        let introduction = text(&value["contents"][0]);
+        assert!(introduction.contains("src/\n") && introduction.contains("Run make."));
+    }
+
+    #[test]
     fn families_are_told_to_think_in_their_own_words() {
         let level = json!({"includeThoughts": true, "thinkingLevel": "HIGH"});
         let budget = json!({"includeThoughts": true, "thinkingBudget": 8192});
@@ -454,7 +611,7 @@ mod tests {
             ("mine", Value::Null),
         ];
         for (model, expected) in table {
-            let bytes = body(&think(model), &[], 0).unwrap();
+            let bytes = body(&think(model), &[], &Surroundings::default(), 0).unwrap();
             let value: Value = serde_json::from_slice(&bytes).unwrap();
             assert_eq!(
                 value["generationConfig"]["thinkingConfig"], expected,

@@ -26,6 +26,10 @@ pub struct Scene<'a> {
     pub os: &'a str,
     /// `2026-03-01`: a day, not an instant, so that the beginning of every request stays the same and can be cached.
     pub date: &'a str,
+    /// The directory tree, cut to a size; empty when there is none to show.
+    pub tree: &'a str,
+    /// What the project's memory files say; empty for nothing.
+    pub memory: &'a str,
 }
 
 /// Accepted by the API in place of a signature that it never gave.
@@ -187,10 +191,23 @@ fn introduction(scene: &Scene) -> String {
         workspace,
         os,
         date,
+        tree,
+        memory,
     } = scene;
-    format!(
+    let mut text = format!(
         "Context of this session, given by the program you run in:\n- Today is {date}.\n- The operating system is {os}.\n- The workspace is {workspace}. Relative paths start there, and files outside it are off limits."
-    )
+    );
+    if !tree.is_empty() {
+        text.push_str("\n\nWhat is in the workspace, as it was when the session began:\n");
+        text.push_str(tree);
+    }
+    if !memory.is_empty() {
+        text.push_str(
+            "\n\nThe project's own instructions. What the user says comes before them:\n",
+        );
+        text.push_str(memory);
+    }
+    text
 }
 
 /// A part of a message as the model gets it; None for what is meant for the program alone.
@@ -284,6 +301,8 @@ mod tests {
         workspace: "/w",
         os: "linux",
         date: "2026-03-01",
+        tree: "",
+        memory: "",
     };
 
     fn said(parts: Vec<Part>) -> Arc<Item> {

@@ -266,6 +266,10 @@ impl Process {
 }
 
 impl Child for Process {
+    fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     fn output(&self) -> BorrowedFd<'_> {
         self.output.as_fd()
     }

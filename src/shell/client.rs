@@ -6,16 +6,21 @@
 //! the next call. And there may be hundreds of calls, so buffers are small.
 
 use crate::base::cancel::Cancel;
+use crate::base::json;
 use crate::limits::Limits;
 use crate::model::error::{self, Refusal, Trouble};
-use crate::model::gemini::{self, Endpoint};
+use crate::model::gemini::{self, Endpoint, Secret};
+use crate::model::memory::Surroundings;
 use crate::model::script::Beat;
 use crate::model::stream::{Asked, Decoder};
 use crate::task::event::Answer;
 use crate::task::job::{ModelError, NoteBody, Think};
 use crate::task::spec::ToolSpec;
 use crate::task::state::Item;
+use crate::tool::Ask;
 use crate::wire::sse;
+use serde_json::Value;
+use std::borrow::Cow;
 use std::io::Read;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -75,37 +80,107 @@ impl Client {
         &self,
         think: &Think,
         tools: &[ToolSpec],
+        surroundings: &Surroundings,
         cancel: &Cancel,
         emit: &mut dyn FnMut(NoteBody),
     ) {
-        let answer = self.attempt(think, tools, cancel, emit);
-        emit(NoteBody::Answered(answer.map_err(|error| {
+        let answer = self.with_key(cancel, |endpoint| {
+            self.attempt(endpoint, think, tools, surroundings, cancel, emit)
+        });
+        emit(NoteBody::Answered(answer));
+    }
+
+    /// One whole answer to a request of the caller's making, outside of any conversation.
+    pub fn utility(&self, body: &Value, cancel: &Cancel) -> Result<Value, ModelError> {
+        self.with_key(cancel, |endpoint| {
+            let model = gemini::resolve(gemini::UTILITY_MODEL)?;
+            let url = endpoint.whole_url(model)?;
+            // The head comes only when the whole answer is there.
+            let wait = Duration::from_millis(self.limits.model_silence_ms);
+            self.interruptible(cancel, |agent| {
+                let response =
+                    self.request(agent, endpoint, model, &url, wait, &json::bytes(body))?;
+                let most = self.limits.model_answer_bytes as u64;
+                let mut bytes = Vec::new();
+                let mut stream = response.into_body().into_reader().take(most);
+                let read = stream.read_to_end(&mut bytes);
+                read.map_err(|e| error::network(&midway(e.into())))?;
+                serde_json::from_slice(&bytes)
+                    .map_err(|e| error::network(&Trouble::Cut(e.to_string())))
+            })
+        })
+    }
+
+    /// Does it with the key that holds now. What comes of it never shows the key, and a cancel is a cancel whatever broke.
+    fn with_key<T>(
+        &self,
+        cancel: &Cancel,
+        ask: impl FnOnce(&Endpoint) -> Result<T, ModelError>,
+    ) -> Result<T, ModelError> {
+        let endpoint = self.endpoint()?;
+        ask(&endpoint).map_err(|error| {
             if cancel.is_set() {
                 return error::network(&Trouble::Canceled);
             }
             // The API never repeats a key, but what stands between it and us might.
             ModelError {
-                message: self.endpoint.key.hide_in(&error.message),
+                message: endpoint.key.hide_in(&error.message),
                 ..error
             }
-        })));
+        })
+    }
+
+    /// The endpoint with the key that holds now.
+    fn endpoint(&self) -> Result<Cow<'_, Endpoint>, ModelError> {
+        let Some(file) = &self.endpoint.key_file else {
+            return Ok(Cow::Borrowed(&self.endpoint));
+        };
+        let wrong = |why: &str| {
+            let file = file.display();
+            error::fatal(format!(
+                "The token for the model API cannot be read from {file}: {why}."
+            ))
+        };
+        let token = std::fs::read_to_string(file).map_err(|error| wrong(&error.to_string()))?;
+        let token = token.trim();
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(wrong("there must be one word in it"));
+        }
+        Ok(Cow::Owned(Endpoint {
+            key: Secret::new(token),
+            ..self.endpoint.clone()
+        }))
     }
 
     fn attempt(
         &self,
+        endpoint: &Endpoint,
         think: &Think,
         tools: &[ToolSpec],
+        surroundings: &Surroundings,
         cancel: &Cancel,
         emit: &mut dyn FnMut(NoteBody),
     ) -> Result<Answer, ModelError> {
         let model = gemini::resolve(&think.model)?;
-        let body = gemini::body(think, tools, unix_ms())?;
+        let body = gemini::body(think, tools, surroundings, unix_ms())?;
+        let url = endpoint.url(model)?;
+        let wait = Duration::from_millis(self.limits.model_head_ms);
+        self.interruptible(cancel, |agent| {
+            let response = self.request(agent, endpoint, model, &url, wait, &body)?;
+            self.read(model, asked(think), response, cancel, emit)
+        })
+    }
+
+    /// Runs a request on an agent of its own, which a cancel shuts down.
+    fn interruptible<T>(
+        &self,
+        cancel: &Cancel,
+        request: impl FnOnce(&Agent) -> Result<T, ModelError>,
+    ) -> Result<T, ModelError> {
         let agent = self.take_agent();
         let doomed = agent.clone();
         cancel.on_set(move || doomed.shutdown());
-        let answer = self
-            .request(&agent, model, &body)
-            .and_then(|response| self.read(model, asked(think), response, cancel, emit));
+        let answer = request(&agent);
         cancel.clear();
         // Whoever took the hook before `clear` had set the flag before that: an agent that goes back is never shut down.
         if !cancel.is_set() {
@@ -114,15 +189,19 @@ impl Client {
         answer
     }
 
-    /// Sends the request and waits for the head of the answer; an answer that is not a stream is an error.
+    /// Sends the request and waits so long for the head of the answer; one that is not a success is an error.
     fn request(
         &self,
         agent: &Agent,
+        endpoint: &Endpoint,
         model: &str,
+        url: &str,
+        wait: Duration,
         body: &[u8],
     ) -> Result<Response<Body>, ModelError> {
-        let mut request = agent.post(self.endpoint.url(model)?);
-        for (name, value) in self.endpoint.headers(model) {
+        let request = agent.post(url).config();
+        let mut request = request.timeout_recv_response(Some(wait)).build();
+        for (name, value) in endpoint.headers(model) {
             request = request.header(name, value.reveal());
         }
         let response = request
@@ -217,6 +296,12 @@ impl Client {
     }
 }
 
+impl Ask for Client {
+    fn ask(&self, body: &Value, cancel: &Cancel) -> Result<Value, ModelError> {
+        self.utility(body, cancel)
+    }
+}
+
 /// Plays a script's beats. A wait ends at once when the job is canceled, and so does the play.
 pub fn play(beats: Vec<Beat>, cancel: &Cancel, emit: &mut dyn FnMut(NoteBody)) {
     let player = thread::current();
@@ -258,7 +343,8 @@ fn unix_ms() -> u64 {
     since.map_or(0, |since| since.as_millis() as u64)
 }
 
-fn tls(roots: Option<&[u8]>) -> Result<TlsConfig, String> {
+/// What is trusted when a server shows its certificate.
+pub fn tls(roots: Option<&[u8]>) -> Result<TlsConfig, String> {
     let Some(pem) = roots else {
         return Ok(TlsConfig::default());
     };
@@ -318,7 +404,7 @@ fn words(error: &ureq::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::gemini::Secret;
+    use crate::model::gemini::{Auth, Service};
     use crate::task::job::ModelErrorKind;
     use std::io::{BufRead, BufReader, Write};
     use std::net::{TcpListener, TcpStream};
@@ -350,7 +436,13 @@ mod tests {
 
     fn notes_of(client: &Client, cancel: &Cancel) -> Vec<NoteBody> {
         let mut notes = Vec::new();
-        client.think(&think(), &[], cancel, &mut |note| notes.push(note));
+        client.think(
+            &think(),
+            &[],
+            &Surroundings::default(),
+            cancel,
+            &mut |note| notes.push(note),
+        );
         notes
     }
 
@@ -449,7 +541,8 @@ mod tests {
                 heads
             });
             for _ in 0..2 {
-                client.think(&think(), &[], &Cancel::default(), &mut |note| {
+                let nothing = Surroundings::default();
+                client.think(&think(), &[], &nothing, &Cancel::default(), &mut |note| {
                     told.send(note).unwrap();
                 });
             }
@@ -461,6 +554,37 @@ mod tests {
             assert!(head.contains("x-goog-api-key: k3y\r\n"), "{head}");
             let body: serde_json::Value = serde_json::from_slice(body).unwrap();
             assert_eq!(body["contents"][0]["role"], "user");
+        });
+    }
+
+    #[test]
+    fn a_whole_answer_is_asked_for_beside_the_conversation() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = client(&listener, Limits::default());
+        let question = serde_json::json!({"contents": [], "tools": [{"googleSearch": {}}]});
+        thread::scope(|scope| {
+            let server = scope.spawn(|| {
+                let mut stream = accept(&listener);
+                let heard = request(&mut stream).unwrap();
+                let answer = "HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{\"candidates\":[]}";
+                write!(stream.get_mut(), "{answer}").unwrap();
+                // The connection serves again.
+                request(&mut stream).unwrap();
+                let answer = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\noops\n";
+                write!(stream.get_mut(), "{answer}").unwrap();
+                heard
+            });
+            let cancel = Cancel::default();
+            let answer = client.utility(&question, &cancel);
+            assert_eq!(answer, Ok(serde_json::json!({"candidates": []})));
+            assert_eq!(
+                client.utility(&question, &cancel).unwrap_err().kind,
+                ModelErrorKind::BadStream
+            );
+            let (head, body) = server.join().unwrap();
+            let line = "POST /v1beta/models/gemini-3.5-flash:generateContent HTTP/1.1\r\n";
+            assert!(head.starts_with(line), "{head}");
+            assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), question);
         });
     }
 
@@ -485,6 +609,50 @@ mod tests {
             "{}",
             error.message
         );
+    }
+
+    #[test]
+    fn a_token_is_read_from_its_file_for_every_request() {
+        let scratch = crate::tool::tests::Scratch::new();
+        let file = scratch.path().join("token");
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let service = Service::Vertex {
+            project: "p".into(),
+            location: "eu".into(),
+        };
+        let endpoint = Endpoint {
+            base_url: format!("http://{}", listener.local_addr().unwrap()),
+            key_file: Some(file.clone()),
+            ..Endpoint::of(service, Secret::default(), Auth::Bearer)
+        };
+        let client = Client::new(endpoint, &Route::default(), Limits::default()).unwrap();
+        let missing = notes_of(&client, &Cancel::default());
+        assert_eq!(error_of(&missing).kind, ModelErrorKind::Fatal);
+        for token in ["t0ken-1", "t0ken-2"] {
+            std::fs::write(&file, format!("{token}\n")).unwrap();
+            let notes = thread::scope(|scope| {
+                let server = scope.spawn(|| {
+                    let mut stream = accept(&listener);
+                    let (head, _) = request(&mut stream).unwrap();
+                    let answer = format!(
+                        "HTTP/1.1 400 Bad\r\nContent-Length: 7\r\nConnection: close\r\n\r\n{token}"
+                    );
+                    stream.get_mut().write_all(answer.as_bytes()).unwrap();
+                    head
+                });
+                let notes = notes_of(&client, &Cancel::default());
+                let head = server.join().unwrap();
+                let begin = "POST /v1beta1/projects/p/locations/eu/publishers/google/models/";
+                assert!(head.starts_with(begin), "{head}");
+                assert!(
+                    head.contains(&format!("authorization: Bearer {token}\r\n")),
+                    "{head}"
+                );
+                assert!(!head.contains("x-goog-api-key"), "{head}");
+                notes
+            });
+            assert!(!error_of(&notes).message.contains("t0ken"), "{notes:?}");
+        }
     }
 
     #[test]
@@ -589,7 +757,13 @@ mod tests {
                     let canceled = NoteBody::Answered(Err(error::network(&Trouble::Canceled)));
                     assert_eq!(heard.recv().unwrap(), canceled);
                 });
-                client.think(&think(), &[], cancel, &mut |note| told.send(note).unwrap());
+                client.think(
+                    &think(),
+                    &[],
+                    &Surroundings::default(),
+                    cancel,
+                    &mut |note| told.send(note).unwrap(),
+                );
             });
         }
         thread::scope(|scope| {

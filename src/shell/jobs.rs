@@ -10,12 +10,18 @@ use crate::model::script::Script;
 use crate::shell::children::{self, Children};
 use crate::shell::client::{self, Client};
 use crate::shell::lanes::{Full, Lane, Lanes, Left, Post};
+use crate::shell::saved;
+use crate::shell::scenery::Scenery;
 use crate::task::event::Event;
 use crate::task::job::{Job, JobId, Note, NoteBody, RunEnd, Think, Work};
+use crate::task::policy::{self, Rule};
 use crate::task::spec::{CallError, Ending, ErrorKind, ToolSpec};
 use crate::task::state::{Item, State};
-use crate::tool::{Ctx, Toolbox};
+use crate::tool::background::Background;
+use crate::tool::web::Web;
+use crate::tool::{Ask, Ctx, Toolbox};
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What workers tell the loop. Notes are the large ones and nearly all of them, so boxing them would only cost.
@@ -27,6 +33,8 @@ pub enum Mail {
         upto: Seq,
         result: Result<(), StoreError>,
     },
+    /// Something for the log.
+    Trouble(String),
     Paged {
         sub: Key,
         page: Result<Vec<u8>, StoreError>,
@@ -49,6 +57,11 @@ pub struct Means {
     pub toolbox: Toolbox,
     pub specs: Vec<ToolSpec>,
     pub children: Children,
+    pub scenery: Scenery,
+    pub background: Background,
+    pub web: Web,
+    /// Where rules are kept that people allowed for good; None when there is no home for them.
+    pub saved: Option<PathBuf>,
     /// Names this server's children; see `children.rs`.
     pub instance: String,
     pub limits: Limits,
@@ -115,6 +128,11 @@ impl Jobs {
         }
     }
 
+    /// A task is over: what it left running in the background ends with it.
+    pub fn forget(&mut self, task: &TaskId) {
+        self.means.background.end_task(task);
+    }
+
     /// Stops everything: the process is about to end, and nothing it started may outlive it.
     pub fn end(&mut self) {
         for cancel in self.running.values() {
@@ -125,7 +143,8 @@ impl Jobs {
 
     /// The mark of processes that our tools have started, when there can be any.
     pub fn marker(&self) -> Option<&str> {
-        (self.tools > 0).then_some(self.marker.as_str())
+        let any = self.tools > 0 || self.means.background.any_running();
+        any.then_some(self.marker.as_str())
     }
 
     pub fn sync(&mut self, store: &mut dyn Store, task: TaskId, upto: Seq) {
@@ -191,6 +210,33 @@ impl Jobs {
         }
     }
 
+    /// Keeps a rule that somebody allowed for good.
+    pub fn save(&mut self, rule: Rule) {
+        let Some(path) = self.means.saved.clone() else {
+            let text = "a rule holds for its task only: there is no home directory to keep it in";
+            return self.own.push(Mail::Trouble(text.into()));
+        };
+        let most = self.means.limits.settings_bytes;
+        let rule = policy::kept(rule);
+        let trouble =
+            |text: String| Mail::Trouble(format!("a rule holds for its task only: {text}"));
+        let work = move |post: &Post<Mail>, _: &Cancel| {
+            if let Err(error) = saved::add(&path, rule, most) {
+                post.send(trouble(format!(
+                    "{} cannot be written: {error}",
+                    path.display()
+                )));
+            }
+        };
+        if let Err(Full) = self
+            .lanes
+            .start(Lane::Disk, Cancel::default(), work, trouble)
+        {
+            self.own
+                .push(trouble("too much is waiting for the disk".into()));
+        }
+    }
+
     fn disk(
         &mut self,
         work: impl FnOnce() -> Mail + Send + 'static,
@@ -238,16 +284,16 @@ impl Means {
             }))
         };
         match &job.work {
-            Work::Think(think) => self.think(think, cancel, &mut emit),
+            Work::Think(think) => self.think(&job.id.task, think, cancel, &mut emit),
             Work::Prepare { workspace, calls } => {
-                let prepared = match self.ctx(workspace, cancel) {
+                let prepared = match self.ctx(&job.id.task, workspace, cancel) {
                     Ok(ctx) => self.toolbox.prepare(calls, &ctx),
                     Err(error) => vec![Err(error); calls.len()],
                 };
                 emit(NoteBody::Prepared(prepared));
             }
             Work::Run(run) => {
-                let end = match self.ctx(&run.workspace, cancel) {
+                let end = match self.ctx(&job.id.task, &run.workspace, cancel) {
                     Ok(ctx) => self
                         .toolbox
                         .run(run, &ctx, &mut |text| emit(NoteBody::Output(text))),
@@ -258,14 +304,22 @@ impl Means {
         }
     }
 
-    fn think(&self, think: &Think, cancel: &Cancel, emit: &mut dyn FnMut(NoteBody)) {
+    fn think(&self, task: &TaskId, think: &Think, cancel: &Cancel, emit: &mut dyn FnMut(NoteBody)) {
         match &self.brain {
-            Brain::Gemini(client) => client.think(think, &self.specs, cancel, emit),
+            Brain::Gemini(client) => {
+                let surroundings = self.scenery.of(task, &think.workspace);
+                client.think(think, &self.specs, &surroundings, cancel, emit);
+            }
             Brain::Script(script) => client::play(script.play(think), cancel, emit),
         }
     }
 
-    fn ctx<'a>(&'a self, workspace: &str, cancel: &'a Cancel) -> Result<Ctx<'a>, CallError> {
+    fn ctx<'a>(
+        &'a self,
+        task: &'a TaskId,
+        workspace: &str,
+        cancel: &'a Cancel,
+    ) -> Result<Ctx<'a>, CallError> {
         let workspace =
             crate::tool::path::Workspace::open(workspace.as_ref()).map_err(|error| {
                 let message = format!("The workspace {workspace} cannot be opened: {error}");
@@ -276,6 +330,13 @@ impl Means {
             cancel,
             limits: &self.limits,
             children: &self.children,
+            task,
+            background: &self.background,
+            web: &self.web,
+            ask: match &self.brain {
+                Brain::Gemini(client) => Some(client.as_ref() as &dyn Ask),
+                Brain::Script(_) => None,
+            },
         })
     }
 }

@@ -82,6 +82,7 @@ impl<M: Send + 'static> Lanes<M> {
             inbox: Arc::new(Inbox {
                 mail: Mutex::new(Mail {
                     waiting: VecDeque::new(),
+                    blocked: 0,
                     closed: false,
                 }),
                 room: Condvar::new(),
@@ -172,8 +173,12 @@ impl<M: Send + 'static> Lanes<M> {
                 return Left::Mail;
             }
             std::mem::swap(&mut mail.waiting, &mut self.taken);
+            let anybody = mail.blocked > 0;
             drop(mail);
-            self.inbox.room.notify_all();
+            // Waking costs a system call, and mostly there is nobody to wake.
+            if anybody {
+                self.inbox.room.notify_all();
+            }
         }
     }
 
@@ -213,11 +218,13 @@ impl<M> Post<M> {
     pub fn send(&self, piece: M) {
         let mut mail = self.inbox.mail();
         while mail.waiting.len() >= self.inbox.cap && !mail.closed {
+            mail.blocked += 1;
             mail = self
                 .inbox
                 .room
                 .wait(mail)
                 .unwrap_or_else(PoisonError::into_inner);
+            mail.blocked -= 1;
         }
         if mail.closed {
             return;
@@ -241,6 +248,8 @@ struct Inbox<M> {
 
 struct Mail<M> {
     waiting: VecDeque<M>,
+    /// Workers that wait for room.
+    blocked: usize,
     closed: bool,
 }
 

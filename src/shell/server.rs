@@ -174,7 +174,8 @@ impl Server {
 
     fn patience(&self) -> Option<Duration> {
         let accepting = self.backlog && self.core.has_room();
-        if !self.again.is_empty() || accepting || self.core.has_more() || self.jobs.has_more() {
+        let busy = !self.again.is_empty() || self.core.has_more() || self.jobs.has_more();
+        if busy || accepting || self.core.is_over() {
             return Some(Duration::ZERO);
         }
         let linger = self.lingering.front().map(|(at, _)| *at);
@@ -273,6 +274,7 @@ impl Server {
         let left = self.jobs.drain(self.limits.turn_notes, &mut mail);
         for piece in mail {
             match piece {
+                Mail::Trouble(text) => self.log.warn(text),
                 Mail::Note(note) => self.core.note(note, now),
                 Mail::Synced { task, upto, result } => self.core.synced(&task, upto, result, now),
                 Mail::Paged { sub, page } => self.core.paged(sub, page, now),
@@ -291,7 +293,9 @@ impl Server {
                 Out::Page { task, sub, offset } => {
                     self.jobs.page(self.store.as_mut(), &task, sub, offset);
                 }
+                Out::Over { task } => self.jobs.forget(&task),
                 Out::Load { task } => self.jobs.load(self.store.as_mut(), task),
+                Out::SaveRule { rule } => self.jobs.save(rule),
             }
         }
     }

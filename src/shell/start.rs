@@ -2,35 +2,56 @@
 //! that what is wrong is one clear line and an exit status.
 
 use crate::a2a;
-use crate::config::{Agent, Config};
+use crate::args::Args;
+use crate::config::settings::{self, Origin};
+use crate::config::trust::{Trust, Word};
+use crate::config::{self, Agent, Config};
 use crate::core::guard::Door;
-use crate::core::{Core, Resolve, Setup};
+use crate::core::{Approval, Choose, Core, Resolve, Setup, Site};
 use crate::limits::Limits;
 use crate::model::script::{DEMO, Script};
 use crate::shell::children::{self, Children};
-use crate::shell::client::{Client, Route};
+use crate::shell::client::{self, Client, Route};
 use crate::shell::jobs::{Brain, Jobs, Means};
 use crate::shell::journal::Journal;
 use crate::shell::lanes::Lanes;
 use crate::shell::log::{Log, Redacted};
+use crate::shell::place::{Env, Places};
+use crate::shell::saved;
+use crate::shell::scenery::Scenery;
 use crate::shell::server::{Parts, Server, WAKE};
 use crate::shell::signals::Signals;
 use crate::shell::sys::{self, Clock};
+use crate::task::policy::{Grant, Mode, Policy, Tier, ToolSettings};
 use crate::tool::Toolbox;
+use crate::tool::background::Background;
+use crate::tool::web::Web;
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
+use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Reads what is around the workspace and puts it together with the arguments and the environment.
+pub fn configure(args: Args, env: Env) -> Result<(Config, Places), String> {
+    let (workspace, _) = config::workspace(&args, env.as_ref());
+    let workspace = directory(&workspace)?;
+    let flag = args.trust_workspace.then_some(Trust::Trusted);
+    let variable = env("GEMINI_CLI_TRUST_WORKSPACE");
+    let word = Word::new(workspace.clone(), flag, variable.as_deref());
+    let places = Places::new(env.clone(), word, Limits::default());
+    let place = places.look(&workspace)?;
+    let config = Config::new(args, env.as_ref(), place)?;
+    Ok((config, places))
+}
+
 /// Serves until a signal ends it; gives the exit status.
-pub fn serve(config: Config) -> Result<u8, String> {
-    let secrets = match &config.agent {
-        Agent::Gemini(endpoint) => vec![endpoint.key.reveal().to_owned()],
-        Agent::Script(_) | Agent::Demo => Vec::new(),
-    };
-    let log = Log::new(config.log_level, Redacted::new(secrets))
+pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
+    let log = Log::new(config.log_level, Redacted::new(secrets(&config)))
         .map_err(|e| format!("standard error cannot be written: {e}"))?;
+    let saved = places.paths().saved_rules();
+    let scenery = Scenery::new(places.clone(), log.clone(), config.limits.clone());
     sys::raise_file_limit();
     let workspace = directory(&config.workspace)?;
     let mut entropy = sys::entropy();
@@ -50,7 +71,9 @@ pub fn serve(config: Config) -> Result<u8, String> {
     let lanes = Lanes::new(move || drop(waker.wake()), &config.limits);
     let toolbox = Toolbox::built_in();
     let specs = toolbox.specs();
-    let (brain, script, greeting) = brain(&config)?;
+    let roots = config.ca_file.as_deref().map(read).transpose()?;
+    let web = Web::new(client::tls(roots.as_deref())?);
+    let (brain, script, greeting) = brain(&config, roots)?;
     let clock = Clock::start();
     let core = Core::new(Setup {
         limits: config.limits.clone(),
@@ -60,10 +83,11 @@ pub fn serve(config: Config) -> Result<u8, String> {
             port,
         },
         tools: specs.clone(),
-        model: config.model.clone(),
+        choose: chooser(&config),
         script,
         card: a2a::card(&url, env!("CARGO_PKG_VERSION"), sys::unix_ms()),
-        resolve: resolver(workspace.clone(), &config)?,
+        resolve: resolver(workspace.clone(), &config, places.clone())?,
+        approval: approval(&config, saved.as_deref(), &log),
         entropy,
         now: clock.now(),
     });
@@ -74,15 +98,25 @@ pub fn serve(config: Config) -> Result<u8, String> {
         toolbox,
         specs,
         children,
+        scenery,
+        background: Background::default(),
+        web,
+        saved,
         instance,
         limits: limits.clone(),
     };
+    means.scenery.tell(&config.messages);
     let jobs = Jobs::new(lanes, means);
     eprintln!(
         "gemini-a2a listens on {url} and works in {}",
         workspace.display()
     );
     eprintln!("{greeting}");
+    if config.trust == Trust::Untrusted {
+        eprintln!(
+            "The workspace is not trusted: its own settings and GEMINI.md files do not count (--trust-workspace)."
+        );
+    }
     let store = Box::new(store);
     let parts = Parts {
         poll,
@@ -99,6 +133,18 @@ pub fn serve(config: Config) -> Result<u8, String> {
     server
         .run()
         .map_err(|e| format!("the event loop failed: {e}"))
+}
+
+/// What no line of the log may hold.
+fn secrets(config: &Config) -> Vec<String> {
+    match &config.agent {
+        Agent::Gemini(endpoint) => {
+            let extra = endpoint.extra.iter().map(|(_, value)| value);
+            let all = std::iter::once(&endpoint.key).chain(extra);
+            all.map(|secret| secret.reveal().to_owned()).collect()
+        }
+        Agent::Script(_) | Agent::Demo => Vec::new(),
+    }
 }
 
 fn listen(address: SocketAddr) -> Result<(TcpListener, u16), String> {
@@ -130,7 +176,10 @@ fn children(store: &Journal, limits: &Limits) -> Result<Children, String> {
     .map_err(|e| format!("no thread for child processes: {e}"))
 }
 
-fn brain(config: &Config) -> Result<(Brain, Option<Arc<Script>>, String), String> {
+fn brain(
+    config: &Config,
+    roots: Option<Vec<u8>>,
+) -> Result<(Brain, Option<Arc<Script>>, String), String> {
     let scripted = |text: &str, name: &str| -> Result<Arc<Script>, String> {
         Script::parse(text)
             .map(Arc::new)
@@ -138,14 +187,10 @@ fn brain(config: &Config) -> Result<(Brain, Option<Arc<Script>>, String), String
     };
     match &config.agent {
         Agent::Gemini(endpoint) => {
-            let pem = match &config.ca_file {
-                Some(file) => Some(read(file)?),
-                None => None,
-            };
-            let greeting = format!("Model: {} at {}", config.model, endpoint.base_url);
+            let greeting = format!("Model: {} at {}", config.models.default, endpoint.base_url);
             let route = Route {
                 proxy: config.proxy.clone(),
-                roots: pem,
+                roots,
             };
             let client = Client::new(endpoint.clone(), &route, config.limits.clone())?;
             Ok((Brain::Gemini(Box::new(client)), None, greeting))
@@ -180,13 +225,69 @@ fn directory(path: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// Where a client's task may work: the server's workspace, or a directory below an allowed root.
-fn resolver(workspace: PathBuf, config: &Config) -> Result<Resolve, String> {
+/// The model of a task. A script is no model, whatever a client wishes for.
+fn chooser(config: &Config) -> Choose {
+    let models = config.models.clone();
+    match &config.agent {
+        Agent::Gemini(_) => Box::new(move |wish| models.choose(wish)),
+        Agent::Script(_) => Box::new(|_| Ok("script".into())),
+        Agent::Demo => Box::new(|_| Ok("demo".into())),
+    }
+}
+
+/// What tasks may do unasked: the built-in rules, the operator's settings, and what people allowed for good.
+fn approval(config: &Config, saved: Option<&Path>, log: &Log) -> Approval {
+    let mut policy = Policy::built_in();
+    let tools = &config.settings.tools;
+    let mut problems = policy.configure(&ToolSettings {
+        core: tools.core.clone(),
+        exclude: tools.exclude.clone(),
+        allowed: tools.allowed.clone(),
+        confirmation_required: tools.confirm.clone(),
+        auto_accept: tools.auto_accept.unwrap_or(false),
+    });
+    for rule in &config.settings.rules {
+        let tier = match rule.origin {
+            Origin::Workspace => Tier::Workspace,
+            Origin::User => Tier::User,
+            Origin::SystemDefaults | Origin::System => Tier::Admin,
+        };
+        let found = policy.add(tier, &Value::from(vec![rule.rule.clone()]));
+        let place = format!("{}, line {}", rule.file, rule.line);
+        problems.extend(found.iter().map(|problem| format!("{place}: {problem}")));
+    }
+    if let Some(path) = saved {
+        let saved = saved::read(path, config.limits.settings_bytes);
+        problems.extend(saved.message);
+        problems.extend(policy.add(Tier::User, &Value::from(saved.rules)));
+    }
+    for problem in problems {
+        log.warn(problem);
+    }
+    let security = &config.settings.security;
+    Approval {
+        policy,
+        grant: Grant {
+            saving: security.permanent_approval.unwrap_or(false) && !security.disable_always_allow,
+            auto_execute: config.auto_execute,
+        },
+        mode: match config.approval {
+            settings::Approval::Default => Mode::Default,
+            settings::Approval::AutoEdit => Mode::AutoEdit,
+            settings::Approval::Plan => Mode::Plan,
+            settings::Approval::Yolo => Mode::Yolo,
+        },
+    }
+}
+
+/// Where a client's task may work: the server's workspace, or a directory below an allowed root. Each is trusted or not on its
+/// own.
+fn resolver(workspace: PathBuf, config: &Config, places: Places) -> Result<Resolve, String> {
     let mut roots = vec![workspace.clone()];
     for root in &config.allowed_roots {
         roots.push(directory(root)?);
     }
-    let pinned = config.pinned;
+    let (pinned, own) = (config.pinned, config.trust);
     Ok(Box::new(move |wish| {
         let path = match wish {
             Some(wish) if !pinned => directory(Path::new(wish))?,
@@ -198,8 +299,15 @@ fn resolver(workspace: PathBuf, config: &Config) -> Result<Resolve, String> {
                 path.display()
             ));
         }
-        path.into_os_string()
-            .into_string()
-            .map_err(|_| "the workspace's path is not UTF-8".into())
+        let trust = if path == workspace {
+            own
+        } else {
+            places.look(&path)?.trust
+        };
+        let path = path.into_os_string().into_string();
+        Ok(Site {
+            path: path.map_err(|_| "the workspace's path is not UTF-8")?,
+            trusted: trust == Trust::Trusted,
+        })
     }))
 }

@@ -5,11 +5,11 @@ use crate::base::id::CallId;
 use crate::task::event::{Answer, Created, End, Event, Usage};
 use crate::task::message::{Artifact, Content};
 use crate::task::record::Record;
-use crate::task::spec::{CallError, Choice, Ending, ErrorKind};
+use crate::task::spec::{CallError, Ending, ErrorKind};
 use crate::task::state::{
     CallResult, CallState, Item, Phase, Queued, Stage, State, Status, TaskState, Utterance,
 };
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 impl State {
@@ -37,7 +37,7 @@ impl State {
             utterance: Utterance::default(),
             history: Vec::new(),
             artifacts: Vec::new(),
-            always: BTreeSet::new(),
+            always: Vec::new(),
             usage: None,
             total: Usage::default(),
             trace: None,
@@ -103,6 +103,8 @@ impl State {
                 choice,
                 by,
                 edited,
+                answers,
+                rules,
             } => {
                 self.paused = false;
                 self.go_on(record);
@@ -110,10 +112,12 @@ impl State {
                 state.choice = Some(*choice);
                 state.answered_by = Some(by.clone());
                 state.edited = edited.clone();
+                state.answers = answers.clone();
                 state.stage = Stage::Answered;
-                let rule = state.plan.as_ref().and_then(|plan| plan.rule.clone());
-                if let (Choice::ProceedAlways, Some(rule)) = (choice, rule) {
-                    self.always.insert(rule);
+                for rule in rules {
+                    if !self.always.contains(rule) {
+                        self.always.push(rule.clone());
+                    }
                 }
             }
             Event::CallReady { call } => self.call_mut(call).stage = Stage::Ready,
@@ -133,6 +137,7 @@ impl State {
                 call.choice = None;
                 call.answered_by = None;
                 call.edited = None;
+                call.answers = None;
                 call.stale += 1;
             }
             Event::Paused => {
@@ -336,6 +341,7 @@ impl CallState {
             choice: None,
             answered_by: None,
             edited: None,
+            answers: None,
             outputs: 0,
             ending: None,
             stale: 0,

@@ -69,4 +69,6 @@ pub struct Create {
 pub struct Settings {
     pub workspace: Option<String>,
     pub model: Option<String>,
+    /// To be asked nothing: a wish that the operator must have granted.
+    pub auto_execute: Option<bool>,
 }

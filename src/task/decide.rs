@@ -12,7 +12,10 @@ use crate::task::job::{
     Job, JobId, ModelError, ModelErrorKind, NoteBody, Pick, Run, RunEnd, Said, Think, Work,
 };
 use crate::task::message::Source;
-use crate::task::spec::{CallError, Choice, Ending, ErrorKind, Kind, Plan, ToolSpec, Verdict};
+use crate::task::policy::{self, Ask, Grant, Policy, Rule, Ruling};
+use crate::task::spec::{
+    Answers, CallError, Choice, Ending, ErrorKind, Keeping, Kind, Plan, ToolSpec, Verdict,
+};
 use crate::task::state::{CallState, Item, Phase, Stage, State};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -55,11 +58,29 @@ impl Decision {
 /// that caused it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    Think { job: Seq },
-    Prepare { job: Seq, calls: Vec<CallId> },
-    Run { job: Seq, call: CallId, gate: Gate },
-    Stop { job: Seq },
-    Arm { job: Seq, delay_ms: u64 },
+    Think {
+        job: Seq,
+    },
+    Prepare {
+        job: Seq,
+        calls: Vec<CallId>,
+    },
+    Run {
+        job: Seq,
+        call: CallId,
+        gate: Gate,
+    },
+    Stop {
+        job: Seq,
+    },
+    Arm {
+        job: Seq,
+        delay_ms: u64,
+    },
+    /// Keep a rule beyond this task.
+    Save {
+        rule: Rule,
+    },
 }
 
 /// How safe the log must be before a job starts.
@@ -87,6 +108,9 @@ pub enum Refusal {
 pub struct Rules<'a> {
     pub tools: &'a HashMap<String, ToolSpec>,
     pub limits: &'a Limits,
+    pub policy: &'a Policy,
+    /// What the operator grants where the task works.
+    pub grant: Grant,
 }
 
 pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
@@ -140,10 +164,11 @@ pub fn job(state: &State, effect: &Effect, limits: &Limits) -> Option<Job> {
                 args: call.request.args.clone(),
                 base: call.plan.as_ref().and_then(|plan| plan.base.clone()),
                 edited: call.edited.clone(),
+                answers: call.answers.clone(),
             };
             (*job, Work::Run(run))
         }
-        Effect::Stop { .. } | Effect::Arm { .. } => return None,
+        Effect::Stop { .. } | Effect::Arm { .. } | Effect::Save { .. } => return None,
     };
     Some(Job {
         id: JobId {
@@ -173,6 +198,9 @@ struct Picked {
     call: CallId,
     choice: Choice,
     edited: Option<Arc<str>>,
+    answers: Option<Arc<Answers>>,
+    /// What the call ends with if the answer is no.
+    refusal: Ending,
 }
 
 struct Deciding<'a> {
@@ -213,19 +241,29 @@ impl Deciding<'_> {
             call,
             choice,
             edited,
+            answers,
+            refusal,
         } in picks
         {
+            let rules = self.granted(&call, choice);
             self.push(Event::CallAnswered {
                 call: call.clone(),
                 choice,
                 by: by.clone(),
                 edited,
+                answers,
+                rules: rules.clone(),
             });
             match choice {
-                Choice::ProceedOnce | Choice::ProceedAlways => {
+                Choice::ProceedOnce | Choice::ProceedAlways | Choice::ProceedAlwaysAndSave => {
                     self.push(Event::CallReady { call });
                 }
-                Choice::Cancel => self.end_call(call, refused()),
+                Choice::Cancel => self.end_call(call, refusal),
+            }
+            if choice == Choice::ProceedAlwaysAndSave {
+                for rule in rules {
+                    self.effect(Effect::Save { rule });
+                }
             }
         }
         if speaks {
@@ -251,7 +289,11 @@ impl Deciding<'_> {
             if valid.iter().any(|earlier| earlier.call == pick.call) {
                 continue;
             }
-            let options = plan.question.options();
+            let keeping = match self.rules.grant.saving && self.state.created.trusted {
+                true => Keeping::Disk,
+                false => Keeping::Session,
+            };
+            let options = plan.question.options(keeping);
             let Some(choice) = Choice::from_word(&pick.option).filter(|c| options.contains(c))
             else {
                 let offered = options.iter().map(|choice| choice.word()).collect();
@@ -264,9 +306,28 @@ impl Deciding<'_> {
                 call: pick.call.clone(),
                 choice,
                 edited: pick.edited.clone().filter(|_| plan.question.is_edit()),
+                answers: pick
+                    .answers
+                    .clone()
+                    .filter(|_| plan.question.asks_the_user()),
+                refusal: refused(plan),
             });
         }
         Ok(valid)
+    }
+
+    /// What an answer allows beyond the call it is about.
+    fn granted(&self, call: &CallId, choice: Choice) -> Vec<Rule> {
+        let lasts = match choice {
+            Choice::ProceedAlways | Choice::ProceedAlwaysAndSave => true,
+            Choice::ProceedOnce | Choice::Cancel => false,
+        };
+        let call = self.state.call(call).filter(|_| lasts);
+        let Some((call, plan)) = call.and_then(|call| Some((call, call.plan.as_ref()?))) else {
+            return Vec::new();
+        };
+        let mode = self.state.created.mode;
+        policy::always(&call.request.name, plan, mode, &self.state.workspace)
     }
 
     fn next_turn(&self) -> u32 {
@@ -541,28 +602,46 @@ impl Deciding<'_> {
     /// Whether a planned call may run, has to be asked about, or may not run at all.
     fn judge(&mut self, call: &CallState, plan: &Plan) {
         let id = call.id().clone();
-        match self.verdict(call, plan) {
+        let ruling = self.ruling(call, plan);
+        match ruling.verdict {
             Verdict::Allow => drop(self.push(Event::CallReady { call: id })),
             Verdict::Ask => drop(self.push(Event::CallAsked { call: id })),
             Verdict::Deny => {
-                let message = format!("The tool {} is not allowed here.", call.request.name);
+                let (tool, reason) = (&call.request.name, ruling.reason);
+                let message = format!("This call of {tool} is not allowed here: {reason}.");
                 let error = CallError::new(ErrorKind::PolicyViolation, message);
                 self.end_call(id, Ending::Error { error });
             }
         }
     }
 
-    fn verdict(&self, call: &CallState, plan: &Plan) -> Verdict {
-        // A file that keeps changing under an edit is the user's to look at, whatever was allowed before.
-        let allowed = plan
-            .rule
-            .as_ref()
-            .is_some_and(|rule| self.state.always.contains(rule));
-        if allowed && call.stale == 0 {
-            return Verdict::Allow;
-        }
+    fn ruling(&self, call: &CallState, plan: &Plan) -> Ruling {
+        let state = self.state;
         let spec = self.rules.tools.get(&call.request.name);
-        spec.map_or(Verdict::Ask, |spec| spec.by_default)
+        // A file that keeps changing under an edit is the user's to look at, whatever was allowed before.
+        let session = match call.stale {
+            0 => state.always.as_slice(),
+            _ => &[],
+        };
+        let mut ruling = self.rules.policy.judge(&Ask {
+            tool: &call.request.name,
+            kind: self.kind(call),
+            by_default: spec.map_or(Verdict::Ask, |spec| spec.by_default),
+            args: &call.request.args,
+            plan,
+            workspace: &state.workspace,
+            mode: state.created.mode,
+            session,
+            trusted: state.created.trusted,
+            // A task waits for as long as it takes: somebody may always come.
+            interactive: true,
+            auto_execute: state.created.auto_execute && self.rules.grant.auto_execute,
+        });
+        // What the agent asks the user nobody else can answer: a rule may forbid it, and none can say yes to it.
+        if plan.question.asks_the_user() && ruling.verdict == Verdict::Allow {
+            ruling.verdict = Verdict::Ask;
+        }
+        ruling
     }
 
     fn ran(&mut self, call: &CallState, body: NoteBody) {
@@ -765,7 +844,8 @@ impl Deciding<'_> {
                 }
                 // The crash may have torn a decision apart: the answer was kept, what follows from it was not.
                 Stage::Answered if call.choice == Some(Choice::Cancel) => {
-                    self.end_call(id, refused());
+                    let plan = call.plan.as_ref().expect("an answered call has a plan");
+                    self.end_call(id, refused(plan));
                 }
                 Stage::Answered => {
                     self.push(Event::CallReady { call: id });
@@ -790,10 +870,14 @@ impl Deciding<'_> {
     }
 }
 
-fn refused() -> Ending {
-    let reason = "The user did not allow this call.".to_owned();
+fn refused(plan: &Plan) -> Ending {
+    let reason = if plan.question.asks_the_user() {
+        "The user dismissed the questions without answering them."
+    } else {
+        "The user did not allow this call."
+    };
     Ending::Cancelled {
-        reason,
+        reason: reason.to_owned(),
         output: String::new(),
     }
 }

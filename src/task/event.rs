@@ -6,13 +6,14 @@
 
 use crate::base::id::{CallId, ContextId, Seq, TaskId};
 use crate::task::message::{Artifact, Message, Source};
-use crate::task::spec::{Choice, Ending, Plan};
+use crate::task::policy::{Mode, Rule};
+use crate::task::spec::{Answers, Choice, Ending, Plan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Event {
     /// The first event of every task.
     Created(Arc<Created>),
@@ -76,6 +77,12 @@ pub enum Event {
         /// For edits: the content the user wants instead of the proposed one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         edited: Option<Arc<str>>,
+        /// For questions of the agent: what the user said to them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        answers: Option<Arc<Answers>>,
+        /// What the answer allows from now on.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        rules: Vec<Rule>,
     },
     /// The call may run: allowed by a rule or by an answer.
     CallReady {
@@ -137,7 +144,15 @@ pub struct Created {
     pub protocol: Protocol,
     pub profile: Profile,
     pub workspace: String,
+    /// The operator trusts what lies in the workspace.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trusted: bool,
     pub model: String,
+    #[serde(default)]
+    pub mode: Mode,
+    /// The client wishes to be asked nothing. Whether that is granted is the operator's to say, each time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub auto_execute: bool,
 }
 
 /// Whether a finished turn leaves the task open.
@@ -212,7 +227,7 @@ pub struct Request {
 
 /// An end that the agent itself chose.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "how", content = "text", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     Ask(String),
     Auth(String),
@@ -222,7 +237,7 @@ pub enum Outcome {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "how", content = "text", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum End {
     Done,
     /// The prompt had nothing in it for the model.

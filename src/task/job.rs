@@ -4,7 +4,7 @@
 use crate::base::id::{CallId, MessageId, Seq, TaskId};
 use crate::task::event::{Answer, Request};
 use crate::task::message::{Artifact, Message};
-use crate::task::spec::{Base, CallError, Ending, Plan};
+use crate::task::spec::{Answers, Base, CallError, Ending, Plan};
 use crate::task::state::Item;
 use serde_json::Value;
 use std::sync::Arc;
@@ -57,6 +57,8 @@ pub struct Run {
     pub args: Value,
     pub base: Option<Base>,
     pub edited: Option<Arc<str>>,
+    /// What the user answered, when the call was a question to them.
+    pub answers: Option<Arc<Answers>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -139,6 +141,8 @@ pub struct Pick {
     /// The option's word, as sent: whether it is on offer is for `decide` to say.
     pub option: String,
     pub edited: Option<Arc<str>>,
+    /// For questions of the agent: what the user says to them.
+    pub answers: Option<Arc<Answers>>,
 }
 
 /// A prompt together with the answers that came in the same message.

@@ -50,7 +50,6 @@ impl Message {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    #[serde(flatten)]
     pub content: Content,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filename: Option<String>,

@@ -5,11 +5,14 @@
 
 pub mod apply;
 pub mod call;
+pub mod command;
 pub mod decide;
 pub mod event;
 pub mod fault;
 pub mod job;
+pub mod loops;
 pub mod message;
+pub mod policy;
 pub mod record;
 pub mod schema;
 pub mod spec;

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// A tool as the model and the clients see it.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,7 +90,7 @@ pub struct Plan {
     /// For edits: the file the diff was computed from. Running checks it, and asks again if it changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Base>,
-    /// What "always" would allow for the rest of this session: exactly this.
+    /// A name for exactly this. Rules do not look at it: what "always" allows follows from the question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
 }
@@ -102,7 +103,7 @@ pub struct Base {
 
 /// What the user is shown when a call needs an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Question {
     Edit {
         title: String,
@@ -119,6 +120,9 @@ pub enum Question {
         /// The programs the command line starts, in order, without repeats.
         programs: Vec<String>,
         dir: Option<String>,
+        /// What to look at before allowing it, in sentences.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        warnings: Vec<String>,
     },
     Info {
         title: String,
@@ -126,21 +130,83 @@ pub enum Question {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         urls: Vec<String>,
     },
+    /// The call itself is a question: the answer is its result, so no rule and no mode can give it.
+    AskUser {
+        title: String,
+        questions: Vec<Inquiry>,
+    },
 }
+
+/// One question of the agent to the user, spelled as the model asks it and clients show it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Inquiry {
+    pub question: String,
+    /// A word or two to tell it from the others.
+    pub header: String,
+    #[serde(rename = "type")]
+    pub kind: InquiryKind,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<InquiryOption>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub multi_select: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placeholder: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InquiryKind {
+    Choice,
+    Text,
+    YesNo,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InquiryOption {
+    pub label: String,
+    pub description: String,
+}
+
+/// What the user answered, by the number of the question, counted from 0.
+pub type Answers = BTreeMap<String, String>;
 
 impl Question {
     pub fn is_edit(&self) -> bool {
         matches!(self, Question::Edit { .. })
     }
 
+    /// Whether only a person can answer it, whatever is allowed.
+    pub fn asks_the_user(&self) -> bool {
+        matches!(self, Question::AskUser { .. })
+    }
+
     /// The answers on offer, in the order to show them; the last one refuses.
-    pub fn options(&self) -> &'static [Choice] {
-        match self {
-            Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. } => {
-                &[Choice::ProceedOnce, Choice::ProceedAlways, Choice::Cancel]
-            }
+    pub fn options(&self, keeping: Keeping) -> &'static [Choice] {
+        match (self, keeping) {
+            (
+                Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. },
+                Keeping::Session,
+            ) => &[Choice::ProceedOnce, Choice::ProceedAlways, Choice::Cancel],
+            (
+                Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. },
+                Keeping::Disk,
+            ) => &[
+                Choice::ProceedOnce,
+                Choice::ProceedAlways,
+                Choice::ProceedAlwaysAndSave,
+                Choice::Cancel,
+            ],
+            (Question::AskUser { .. }, _) => &[Choice::ProceedOnce, Choice::Cancel],
         }
     }
+}
+
+/// How long "always" may last where the question is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    Session,
+    Disk,
 }
 
 /// An answer to a question.
@@ -149,16 +215,23 @@ impl Question {
 pub enum Choice {
     ProceedOnce,
     ProceedAlways,
+    ProceedAlwaysAndSave,
     Cancel,
 }
 
 impl Choice {
-    pub const ALL: [Choice; 3] = [Choice::ProceedOnce, Choice::ProceedAlways, Choice::Cancel];
+    pub const ALL: [Choice; 4] = [
+        Choice::ProceedOnce,
+        Choice::ProceedAlways,
+        Choice::ProceedAlwaysAndSave,
+        Choice::Cancel,
+    ];
 
     pub fn word(self) -> &'static str {
         match self {
             Choice::ProceedOnce => "proceed_once",
             Choice::ProceedAlways => "proceed_always",
+            Choice::ProceedAlwaysAndSave => "proceed_always_and_save",
             Choice::Cancel => "cancel",
         }
     }
@@ -170,7 +243,7 @@ impl Choice {
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "how", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Ending {
     Success {
         /// What the model reads.
@@ -191,7 +264,7 @@ pub enum Ending {
 
 /// What people see of a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "show", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum Display {
     Text {
         text: String,
@@ -205,6 +278,46 @@ pub enum Display {
         added: usize,
         removed: usize,
     },
+    Todos {
+        todos: Vec<Todo>,
+    },
+}
+
+/// One step of what the agent means to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Todo {
+    pub description: String,
+    pub status: TodoStatus,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TodoStatus {
+    Pending,
+    InProgress,
+    Completed,
+    Cancelled,
+    Blocked,
+}
+
+impl TodoStatus {
+    pub const ALL: [TodoStatus; 5] = [
+        TodoStatus::Pending,
+        TodoStatus::InProgress,
+        TodoStatus::Completed,
+        TodoStatus::Cancelled,
+        TodoStatus::Blocked,
+    ];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            TodoStatus::Pending => "pending",
+            TodoStatus::InProgress => "in_progress",
+            TodoStatus::Completed => "completed",
+            TodoStatus::Cancelled => "cancelled",
+            TodoStatus::Blocked => "blocked",
+        }
+    }
 }
 
 /// Why a call failed: a word from the fixed list of error types, and a sentence for the model.
@@ -233,6 +346,11 @@ pub enum ErrorKind {
     ExecutionFailed,
     FileNotFound,
     FileWriteFailure,
+    AttemptToCreateExistingFile,
+    EditPreparationFailure,
+    EditNoOccurrenceFound,
+    EditExpectedOccurrenceMismatch,
+    EditNoChange,
     ReadContentFailure,
     FileTooLarge,
     PermissionDenied,
@@ -240,6 +358,9 @@ pub enum ErrorKind {
     TargetIsDirectory,
     PathNotInWorkspace,
     ShellExecuteError,
+    WebFetchProcessingError,
+    WebFetchFallbackFailed,
+    WebSearchFailed,
     /// The server stopped while the call ran.
     Interrupted,
 }
@@ -254,6 +375,11 @@ impl ErrorKind {
             ErrorKind::ExecutionFailed => "execution_failed",
             ErrorKind::FileNotFound => "file_not_found",
             ErrorKind::FileWriteFailure => "file_write_failure",
+            ErrorKind::AttemptToCreateExistingFile => "attempt_to_create_existing_file",
+            ErrorKind::EditPreparationFailure => "edit_preparation_failure",
+            ErrorKind::EditNoOccurrenceFound => "edit_no_occurrence_found",
+            ErrorKind::EditExpectedOccurrenceMismatch => "edit_expected_occurrence_mismatch",
+            ErrorKind::EditNoChange => "edit_no_change",
             ErrorKind::ReadContentFailure => "read_content_failure",
             ErrorKind::FileTooLarge => "file_too_large",
             ErrorKind::PermissionDenied => "permission_denied",
@@ -261,6 +387,9 @@ impl ErrorKind {
             ErrorKind::TargetIsDirectory => "target_is_directory",
             ErrorKind::PathNotInWorkspace => "path_not_in_workspace",
             ErrorKind::ShellExecuteError => "shell_execute_error",
+            ErrorKind::WebFetchProcessingError => "web_fetch_processing_error",
+            ErrorKind::WebFetchFallbackFailed => "web_fetch_fallback_failed",
+            ErrorKind::WebSearchFailed => "web_search_failed",
             ErrorKind::Interrupted => "interrupted",
         }
     }

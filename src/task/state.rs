@@ -7,8 +7,9 @@
 use crate::base::id::{CallId, MessageId, Seq};
 use crate::task::event::{Answer, Created, Final, Request, Tries, Usage};
 use crate::task::message::{Artifact, Message, Source};
-use crate::task::spec::{Choice, Ending, Plan};
-use std::collections::{BTreeSet, VecDeque};
+use crate::task::policy::Rule;
+use crate::task::spec::{Answers, Choice, Ending, Plan};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The states of the protocol. Which may follow which is [`TaskState::may_become`].
@@ -115,6 +116,7 @@ pub struct CallState {
     pub choice: Option<Choice>,
     pub answered_by: Option<Source>,
     pub edited: Option<Arc<str>>,
+    pub answers: Option<Arc<Answers>>,
     /// How many pieces of live output were recorded.
     pub outputs: u64,
     pub ending: Option<Arc<Ending>>,
@@ -214,7 +216,7 @@ pub struct State {
     pub history: Vec<Arc<Item>>,
     pub artifacts: Vec<Artifact>,
     /// What the user allowed for this session.
-    pub always: BTreeSet<String>,
+    pub always: Vec<Rule>,
     /// Of the last answer; shown at the end of a turn.
     pub usage: Option<Usage>,
     /// Of all answers.

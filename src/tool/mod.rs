@@ -3,30 +3,50 @@
 //!
 //! The other files are what the tools share: [`path`] keeps every file access inside the workspace, [`diff`] shows what an edit
 //! would do, [`text`] reads and writes encodings and marks foreign words, [`output`] tames what commands print, [`programs`]
-//! names what a command line starts.
+//! names what a command line starts, [`background`] keeps what goes on running, [`web`] and [`address`] say what of the network
+//! may be visited.
 //!
 //! A tool never trusts what `prepare` saw: time passes while people think, so `run` finds its files again and compares.
 
+pub mod address;
+pub mod ask_user;
+pub mod background;
 pub mod diff;
+mod edit;
+pub mod grep;
+mod grounding;
+mod html;
+pub mod ignore;
 pub mod output;
 pub mod path;
 pub mod programs;
 pub mod read_file;
+pub mod replace;
 pub mod shell;
 pub mod text;
+pub mod walk;
+mod watch;
+pub mod web;
+pub mod web_fetch;
+pub mod web_search;
+pub mod wildcard;
 pub mod write_file;
+pub mod write_todos;
 
 use crate::base::cancel::Cancel;
+use crate::base::id::TaskId;
 use crate::limits::Limits;
 use crate::task::event::Request;
-use crate::task::job::{Run, RunEnd};
+use crate::task::job::{ModelError, Run, RunEnd};
 use crate::task::spec::{CallError, Ending, ErrorKind, Plan, ToolSpec};
+use background::Background;
 use path::Workspace;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::process::ExitStatus;
+use web::Web;
 
 pub trait Tool: Send + Sync {
     fn spec(&self) -> ToolSpec;
@@ -44,6 +64,18 @@ pub struct Ctx<'a> {
     pub cancel: &'a Cancel,
     pub limits: &'a Limits,
     pub children: &'a dyn Spawn,
+    /// Whose call it is: what it leaves running is only this task's.
+    pub task: &'a TaskId,
+    pub background: &'a Background,
+    pub web: &'a Web,
+    /// None when a script answers: there is no model to ask.
+    pub ask: Option<&'a dyn Ask>,
+}
+
+/// Asks the model something outside of the conversation. The shell layer implements it, because it has the connection.
+pub trait Ask: Send + Sync {
+    /// One whole answer to a request in the API's own form.
+    fn ask(&self, body: &Value, cancel: &Cancel) -> Result<Value, ModelError>;
 }
 
 /// Starts programs. The shell layer implements it, because how a child is tied to the server's life is no tool's business.
@@ -60,7 +92,10 @@ pub struct Launch {
 }
 
 /// A started program and everything it starts in turn. Dropping it ends them all.
-pub trait Child {
+pub trait Child: Send {
+    /// The program's process number.
+    fn id(&self) -> u32;
+
     /// What they print. At its end once all of them have closed it.
     fn output(&self) -> BorrowedFd<'_>;
 
@@ -98,7 +133,14 @@ impl Toolbox {
         Toolbox::new(vec![
             Box::new(read_file::ReadFile),
             Box::new(write_file::WriteFile),
+            Box::new(replace::Replace),
             Box::new(shell::Shell),
+            Box::new(background::ListProcesses),
+            Box::new(background::ReadOutput),
+            Box::new(web_fetch::WebFetch),
+            Box::new(web_search::WebSearch),
+            Box::new(write_todos::WriteTodos),
+            Box::new(ask_user::AskUser),
         ])
     }
 
@@ -223,8 +265,11 @@ fn invalid(message: impl Into<String>) -> CallError {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::task::job::ModelErrorKind;
     use serde_json::json;
+    use std::collections::VecDeque;
     use std::path::{Path, PathBuf};
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     /// A directory of its own for one test, removed with it.
@@ -271,13 +316,82 @@ pub(crate) mod tests {
         }
     }
 
+    /// A model that answers what it was told to, in order, and remembers what it was asked.
+    pub(crate) struct Says {
+        answers: Mutex<VecDeque<Result<Value, &'static str>>>,
+        asked: Mutex<Vec<Value>>,
+    }
+
+    impl Says {
+        pub(crate) fn new(answers: Vec<Result<Value, &'static str>>) -> Says {
+            Says {
+                answers: Mutex::new(answers.into()),
+                asked: Mutex::default(),
+            }
+        }
+
+        pub(crate) fn asked(&self) -> Vec<Value> {
+            self.asked.lock().expect("no test panics with it").clone()
+        }
+    }
+
+    impl Ask for Says {
+        fn ask(&self, body: &Value, _: &Cancel) -> Result<Value, ModelError> {
+            self.asked
+                .lock()
+                .expect("no test panics with it")
+                .push(body.clone());
+            let mut answers = self.answers.lock().expect("no test panics with it");
+            let answer = answers.pop_front().expect("it is not asked more often");
+            answer.map_err(|message| ModelError {
+                kind: ModelErrorKind::Fatal,
+                message: message.into(),
+            })
+        }
+    }
+
     pub(crate) fn with_ctx<T>(scratch: &Scratch, limits: &Limits, f: impl FnOnce(&Ctx) -> T) -> T {
+        in_ctx(scratch, limits, None, &Web::default(), f)
+    }
+
+    /// With a model to ask.
+    pub(crate) fn with_asking<T>(
+        scratch: &Scratch,
+        limits: &Limits,
+        says: &Says,
+        f: impl FnOnce(&Ctx) -> T,
+    ) -> T {
+        in_ctx(scratch, limits, Some(says), &Web::default(), f)
+    }
+
+    /// With a model to ask and a web of its own.
+    pub(crate) fn with_web<T>(
+        scratch: &Scratch,
+        limits: &Limits,
+        says: &Says,
+        web: &Web,
+        f: impl FnOnce(&Ctx) -> T,
+    ) -> T {
+        in_ctx(scratch, limits, Some(says), web, f)
+    }
+
+    fn in_ctx<T>(
+        scratch: &Scratch,
+        limits: &Limits,
+        says: Option<&Says>,
+        web: &Web,
+        f: impl FnOnce(&Ctx) -> T,
+    ) -> T {
         let cancel = Cancel::default();
         f(&Ctx {
             workspace: Workspace::open(scratch.path()).expect("the scratch directory opens"),
             cancel: &cancel,
             limits,
             children: &NoChildren,
+            task: &"t".into(),
+            background: &Background::default(),
+            web,
+            ask: says.map(|says| says as &dyn Ask),
         })
     }
 
@@ -289,6 +403,7 @@ pub(crate) mod tests {
             args,
             base: None,
             edited: None,
+            answers: None,
         }
     }
 
@@ -304,7 +419,11 @@ pub(crate) mod tests {
     #[test]
     fn unknown_tools_and_wrong_arguments_are_told_apart() {
         let scratch = Scratch::new();
-        let toolbox = Toolbox::built_in();
+        let toolbox = Toolbox::new(vec![
+            Box::new(read_file::ReadFile),
+            Box::new(write_file::WriteFile),
+            Box::new(shell::Shell),
+        ]);
         let results = with_ctx(&scratch, &Limits::default(), |ctx| {
             toolbox.prepare(
                 &[
@@ -343,6 +462,10 @@ pub(crate) mod tests {
             cancel: &cancel,
             limits: &limits,
             children: &NoChildren,
+            task: &"t".into(),
+            background: &Background::default(),
+            web: &Web::default(),
+            ask: None,
         };
         let run = run_of(
             &scratch,

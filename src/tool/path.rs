@@ -33,12 +33,16 @@ pub struct Workspace {
     path: PathBuf,
     /// As it was named when opened: absolute paths may use that name, too.
     given: PathBuf,
+    /// Ignore files the operator names, absolute or relative to the workspace.
+    ignore_files: Vec<PathBuf>,
 }
 
 /// A place in the workspace.
 pub struct Spot {
     real: PathBuf,
     relative: PathBuf,
+    /// The path as it was given, without dots and relative to the workspace.
+    named: PathBuf,
     pub found: Found,
 }
 
@@ -72,12 +76,34 @@ impl Workspace {
             dir,
             path: real,
             given: path.to_path_buf(),
+            ignore_files: Vec::new(),
         })
+    }
+
+    /// The same, with further ignore files; later ones win.
+    pub fn with_ignore_files(self, files: Vec<PathBuf>) -> Workspace {
+        Workspace {
+            ignore_files: files,
+            ..self
+        }
     }
 
     /// Its real path.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub(super) fn dir(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+
+    pub(super) fn ignore_files(&self) -> &[PathBuf] {
+        &self.ignore_files
+    }
+
+    /// Finds a path that a listing has shown, whatever characters are in it.
+    pub(super) fn look(&self, path: &Path) -> Option<Spot> {
+        self.walk(path).ok()
     }
 
     /// Finds what a path argument means, for reading.
@@ -151,6 +177,7 @@ impl Workspace {
         Ok(Spot {
             real: self.path.join(&relative),
             relative,
+            named: without_dots(path),
             found,
         })
     }
@@ -198,6 +225,16 @@ impl Spot {
             return ".".into();
         }
         self.relative.to_string_lossy().into_owned()
+    }
+
+    /// The real path from the workspace on, as the file system knows it; the workspace itself is empty.
+    pub(super) fn below(&self) -> &Path {
+        &self.relative
+    }
+
+    /// The path as it was given, from the workspace on: links are still in it.
+    pub(super) fn named(&self) -> &Path {
+        &self.named
     }
 
     /// Its last component.
@@ -391,6 +428,18 @@ fn parts(path: &Path) -> VecDeque<Part> {
         parts.push_back(Part::Here);
     }
     parts
+}
+
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => plain.push(name),
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+        }
+    }
+    plain
 }
 
 /// `file:` URIs name local files, percent-encoded; everything else is a path as it stands.

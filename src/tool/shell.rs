@@ -1,34 +1,25 @@
-//! `run_shell_command`: one command line, in the foreground.
+//! `run_shell_command`: one command line.
 //!
-//! The command is run exactly as it was shown: nothing is unwrapped, prefixed or rewritten. Its shell is its own session; both
-//! outputs come through one pipe, so their order is kept; a single loop waits for output, the end, a cancel and the deadlines.
-//! When the shell is over, what it left running is ended with it: a command cannot leave anything behind, and a background
-//! process that holds the pipe cannot hold us. How a command exits is its result, not our error; only one that could not be
-//! started failed.
+//! The command is run exactly as it was shown: nothing is unwrapped, prefixed or rewritten. Its shell is its own session. In the
+//! foreground it is waited for, and what it left running is ended with it; in the background it is waited for only a moment and
+//! then handed to [`crate::tool::background`]. Only a command that could not be started failed.
 //!
 //! Commands are not confined to the workspace, only started in it. That is why they ask.
 
-use crate::base::cancel::Cancel;
-use crate::limits::Limits;
+use crate::task::command::warnings;
 use crate::task::job::{Run, RunEnd};
 use crate::task::spec::{
     CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
 };
-use crate::tool::output::Output;
 use crate::tool::path::{Found, Spot};
 use crate::tool::programs::programs;
-use crate::tool::text::{untrusted, without_middle};
+use crate::tool::watch::{follow, told};
 use crate::tool::{
-    Child, Ctx, Finished, Launch, Tool, failed, invalid, optional_text_arg, text_arg,
+    Child, Ctx, Launch, Tool, failed, invalid, number_arg, optional_text_arg, text_arg,
 };
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::process::ExitStatusExt;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 pub struct Shell;
 
@@ -38,8 +29,10 @@ impl Tool for Shell {
             name: "run_shell_command".into(),
             display_name: "Shell".into(),
             description: "Runs a command line with bash and waits for its end. Output and errors come in the order they \
-                          were printed, without a terminal and without input. Processes it leaves in the background are \
-                          ended with it. A command that prints nothing for minutes is ended, too."
+                          were printed, without a terminal and without input. Processes it leaves running are ended \
+                          with it. A command that prints nothing for minutes is ended, too. Servers and watchers that \
+                          shall go on running are started with is_background, without an & of their own; they end \
+                          with the task, or by kill with their PID."
                 .into(),
             kind: Kind::Execute,
             parameters: json!({
@@ -49,6 +42,8 @@ impl Tool for Shell {
                     "command": {"type": "string", "description": "The command line, given to bash -c as it is."},
                     "description": {"type": "string", "description": "What it does, in one short sentence for the user."},
                     "dir_path": {"type": "string", "description": "The directory of the workspace to run it in; the workspace itself if not given."},
+                    "is_background": {"type": "boolean", "description": "Start it and let it go on running in the background."},
+                    "delay_ms": {"type": "integer", "minimum": 0, "description": "In the background: how long to wait for its first output, in milliseconds; 200 if not given."},
                 },
             }),
             by_default: Verdict::Ask,
@@ -63,6 +58,9 @@ impl Tool for Shell {
         if args.get("dir_path").is_some() {
             title.push_str(&format!(" [in {}]", dir.relative()));
         }
+        if place(args) == Place::Background {
+            title.push_str(" [background]");
+        }
         if let Some(description) = optional_text_arg(args, "description") {
             title.push_str(&format!(" ({})", first_line(description)));
         }
@@ -73,6 +71,7 @@ impl Tool for Shell {
                 command: command.into(),
                 programs: programs(command),
                 dir: Some(dir.real()),
+                warnings: warnings(command),
             },
             base: None,
             rule: Some(format!("run_shell_command:{command}@{}", dir.real())),
@@ -80,25 +79,68 @@ impl Tool for Shell {
     }
 
     fn run(&self, run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> RunEnd {
-        let started = command(&run.args).and_then(|command| {
-            let dir = directory(&run.args, ctx)?;
-            start(command, dir, ctx).map_err(|error| {
-                let text = format!("The command could not be started: {error}");
-                CallError::new(ErrorKind::ShellExecuteError, text)
-            })
-        });
-        let child = match started {
-            Ok(child) => child,
-            Err(error) => return failed(error),
+        let ending = match place(&run.args) {
+            Place::Foreground => foreground(&run.args, ctx, out),
+            Place::Background => background(&run.args, ctx),
         };
-        match follow(child, ctx, out) {
-            Ok(seen) => RunEnd::Ended(seen.ending(ctx.limits)),
-            Err(error) => failed(CallError::new(
-                ErrorKind::ShellExecuteError,
-                format!("The command was ended because it could not be watched: {error}"),
-            )),
-        }
+        ending.map_or_else(failed, RunEnd::Ended)
     }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Foreground,
+    Background,
+}
+
+fn place(args: &Value) -> Place {
+    match args.get("is_background") {
+        Some(Value::Bool(true)) => Place::Background,
+        _ => Place::Foreground,
+    }
+}
+
+fn foreground(args: &Value, ctx: &Ctx, out: &mut dyn FnMut(String)) -> Result<Ending, CallError> {
+    let child = start(args, ctx)?;
+    let seen = follow(child, ctx.cancel, ctx.limits, out).map_err(|error| {
+        let text = format!("The command was ended because it could not be watched: {error}");
+        CallError::new(ErrorKind::ShellExecuteError, text)
+    })?;
+    Ok(seen.ending(ctx.limits))
+}
+
+fn background(args: &Value, ctx: &Ctx) -> Result<Ending, CallError> {
+    let cannot = |text: String| CallError::new(ErrorKind::ShellExecuteError, text);
+    ctx.background.check_room(ctx).map_err(cannot)?;
+    let process = ctx
+        .background
+        .adopt(start(args, ctx)?, command(args)?, ctx)
+        .map_err(|error| cannot(format!("The command could not be watched: {error}")))?;
+    let delay = number_arg(args, "delay_ms").map_or(ctx.limits.background_delay_ms, |ms| ms as u64);
+    process.wait(delay, ctx);
+    if ctx.cancel.is_set() {
+        process.end();
+    }
+    if let Some(ending) = process.ending() {
+        // It has been told of: nobody needs to ask for it any more.
+        ctx.background.forget(&process);
+        return Ok(ending);
+    }
+    let text = process.text();
+    let facts = format!(
+        "Background PID: {0}\nThe command goes on running. Read what it prints with read_background_output, end it with \
+         kill {0}.",
+        process.pid()
+    );
+    Ok(Ending::Success {
+        output: told(&text, &facts),
+        display: Display::Text {
+            text: format!(
+                "{text}[runs in the background as process {}]",
+                process.pid()
+            ),
+        },
+    })
 }
 
 fn command(args: &Value) -> Result<&str, CallError> {
@@ -108,11 +150,6 @@ fn command(args: &Value) -> Result<&str, CallError> {
     }
     if command.contains('\0') {
         return Err(invalid("command must not contain NUL characters"));
-    }
-    if args.get("is_background") == Some(&Value::Bool(true)) {
-        return Err(invalid(
-            "is_background is not available: run the command in the foreground, and let it end",
-        ));
     }
     Ok(command)
 }
@@ -139,9 +176,10 @@ fn first_line(text: &str) -> String {
     }
 }
 
-fn start(command: &str, dir: Spot, ctx: &Ctx) -> io::Result<Box<dyn Child>> {
+fn start(args: &Value, ctx: &Ctx) -> Result<Box<dyn Child>, CallError> {
+    let (command, dir) = (command(args)?, directory(args, ctx)?);
     let Found::Directory(dir) = dir.found else {
-        return Err(io::Error::from(io::ErrorKind::NotADirectory));
+        unreachable!("only directories are let through");
     };
     let launch = |shell: &str, dir: OwnedFd| {
         ctx.children.spawn(Launch {
@@ -149,241 +187,21 @@ fn start(command: &str, dir: Spot, ctx: &Ctx) -> io::Result<Box<dyn Child>> {
             dir,
         })
     };
-    match launch("bash", dir.try_clone()?) {
+    let first = dir.try_clone().and_then(|dir| launch("bash", dir));
+    let started = match first {
         Err(error) if error.kind() == io::ErrorKind::NotFound => launch("sh", dir),
         other => other,
-    }
-}
-
-/// Why the command is over.
-#[derive(Clone, Copy, PartialEq)]
-enum Why {
-    Exited,
-    Cancelled,
-    Silent,
-}
-
-struct Seen {
-    why: Why,
-    output: Output,
-    finished: Finished,
-}
-
-/// Reads what the command prints until it is over, by itself or by us, and nothing of it is left.
-fn follow(child: Box<dyn Child>, ctx: &Ctx, out: &mut dyn FnMut(String)) -> io::Result<Seen> {
-    let wake = Wake::on(ctx.cancel)?;
-    let mut watch = Watch {
-        limits: ctx.limits,
-        child: child.as_ref(),
-        output: Output::new(ctx.limits),
-        why: Why::Exited,
-        heard: Instant::now(),
-        shown: None,
-        stop_at: None,
-        exited: false,
-        closed: false,
     };
-    let watched = watch.until_over(&wake, out);
-    let Watch { why, output, .. } = watch;
-    let finished = child.finish();
-    watched?;
-    Ok(Seen {
-        why,
-        output,
-        finished: finished?,
+    started.map_err(|error| {
+        let text = format!("The command could not be started: {error}");
+        CallError::new(ErrorKind::ShellExecuteError, text)
     })
-}
-
-/// Turns a cancel into something that can be waited for.
-struct Wake<'a> {
-    cancel: &'a Cancel,
-    bell: Arc<OwnedFd>,
-}
-
-impl<'a> Wake<'a> {
-    fn on(cancel: &'a Cancel) -> io::Result<Wake<'a>> {
-        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let rung = bell.clone();
-        cancel.on_set(move || {
-            let _ = rustix::io::write(&*rung, &1u64.to_ne_bytes());
-        });
-        Ok(Wake { cancel, bell })
-    }
-}
-
-impl Drop for Wake<'_> {
-    fn drop(&mut self) {
-        self.cancel.clear();
-    }
-}
-
-struct Watch<'a> {
-    limits: &'a Limits,
-    child: &'a dyn Child,
-    output: Output,
-    why: Why,
-    /// When the last output came.
-    heard: Instant,
-    /// When the last live piece was given out.
-    shown: Option<Instant>,
-    /// Set once the end is near: no waiting beyond it.
-    stop_at: Option<Instant>,
-    exited: bool,
-    closed: bool,
-}
-
-impl Watch<'_> {
-    fn until_over(&mut self, wake: &Wake, out: &mut dyn FnMut(String)) -> io::Result<()> {
-        let mut buffer = vec![0; 64 * 1024];
-        while !(self.exited && self.closed) {
-            let now = Instant::now();
-            if self.show_at().is_some_and(|at| at <= now) {
-                out(self.output.take_live());
-                self.shown = Some(now);
-            }
-            if self.stop_at.is_some_and(|at| at <= now) {
-                break;
-            }
-            if self.stop_at.is_none() {
-                if wake.cancel.is_set() {
-                    self.end_it(Why::Cancelled, now);
-                } else if self.silent_at().is_some_and(|at| at <= now) {
-                    self.end_it(Why::Silent, now);
-                }
-            }
-            self.wait(wake, now, &mut buffer)?;
-        }
-        self.output.end();
-        if self.output.has_live() {
-            out(self.output.take_live());
-        }
-        Ok(())
-    }
-
-    /// Waits for the next thing to happen, and takes in what did.
-    fn wait(&mut self, wake: &Wake, now: Instant, buffer: &mut [u8]) -> io::Result<()> {
-        let (output, over) = (self.child.output(), self.child.over());
-        let mut fds = [
-            PollFd::from_borrowed_fd(output, PollFlags::IN),
-            PollFd::from_borrowed_fd(over, PollFlags::IN),
-            PollFd::new(&wake.bell, PollFlags::IN),
-        ];
-        // What has happened already would wake us for ever; the one still open is put first.
-        let waited_for = match (self.closed, self.exited, self.stop_at) {
-            (false, false, None) => &mut fds[..],
-            (false, false, Some(_)) => &mut fds[..2],
-            (false, true, _) => &mut fds[..1],
-            (true, _, None) => &mut fds[1..],
-            (true, _, Some(_)) => &mut fds[1..2],
-        };
-        let deadlines = [self.show_at(), self.stop_at.or(self.silent_at())];
-        let timeout = deadlines.into_iter().flatten().min().map(|at| {
-            let left = at.saturating_duration_since(now);
-            Timespec {
-                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: left.subsec_nanos().into(),
-            }
-        });
-        match poll(waited_for, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        let happened = |fd: &PollFd| !fd.revents().is_empty();
-        let (readable, over) = (happened(&fds[0]), happened(&fds[1]));
-        if readable && !self.closed {
-            self.read(buffer)?;
-        }
-        if over && !self.exited {
-            self.exited = true;
-            let drained = Instant::now() + Duration::from_millis(self.limits.drain_ms);
-            self.stop_at.get_or_insert(drained);
-        }
-        Ok(())
-    }
-
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<()> {
-        match rustix::io::read(self.child.output(), &mut *buffer) {
-            Ok(0) => self.closed = true,
-            Ok(n) => {
-                self.output.push(&buffer[..n]);
-                self.heard = Instant::now();
-            }
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        Ok(())
-    }
-
-    fn end_it(&mut self, why: Why, now: Instant) {
-        self.child.ask();
-        self.why = why;
-        self.stop_at = Some(now + Duration::from_millis(self.limits.kill_ms));
-    }
-
-    /// When the next live piece is due: at once for the first, then in a steady beat.
-    fn show_at(&self) -> Option<Instant> {
-        let beat = Duration::from_millis(self.limits.live_ms);
-        self.output
-            .has_live()
-            .then(|| self.shown.map_or(self.heard, |shown| shown + beat))
-    }
-
-    fn silent_at(&self) -> Option<Instant> {
-        let silence = self.limits.shell_silence_ms;
-        (silence > 0).then(|| self.heard + Duration::from_millis(silence))
-    }
-}
-
-impl Seen {
-    fn ending(mut self, limits: &Limits) -> Ending {
-        let text = self.output.text();
-        let text = without_middle(&text, limits.result_chars).into_owned();
-        if self.why == Why::Cancelled {
-            return Ending::Cancelled {
-                reason: "The command was cancelled and ended.".into(),
-                output: text,
-            };
-        }
-        let mut facts = Vec::new();
-        if self.why == Why::Silent {
-            facts.push(format!(
-                "The command was ended because it printed nothing for {} seconds.",
-                limits.shell_silence_ms as f64 / 1000.0
-            ));
-        }
-        let status = self.finished.status;
-        if let Some(code) = status.code().filter(|code| *code != 0) {
-            facts.push(format!("Exit Code: {code}"));
-        }
-        if let Some(signal) = status.signal() {
-            facts.push(format!("Signal: {signal}"));
-        }
-        let strays: Vec<String> = self.finished.strays.iter().map(u32::to_string).collect();
-        if !strays.is_empty() {
-            facts.push(format!(
-                "Background PIDs: {} (ended with the command)",
-                strays.join(", ")
-            ));
-        }
-        let facts = facts.join("\n");
-        let shown = if text.is_empty() { "(empty)" } else { &text };
-        let mut output = format!("Output: {shown}");
-        if !facts.is_empty() {
-            output.push('\n');
-            output.push_str(&facts);
-        }
-        Ending::Success {
-            output: untrusted(&output),
-            display: Display::Text {
-                text: if text.is_empty() { facts } else { text },
-            },
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::Limits;
     use crate::tool::tests::{Scratch, run_of, with_ctx};
 
     fn plan(scratch: &Scratch, args: Value) -> Result<Plan, CallError> {
@@ -406,6 +224,7 @@ mod tests {
                     command: command.into(),
                     programs: vec!["sh".into(), "tee".into(), "echo".into()],
                     dir: Some(dir.clone()),
+                    warnings: vec![],
                 },
                 base: None,
                 rule: Some(format!("run_shell_command:{command}@{dir}")),
@@ -421,17 +240,24 @@ mod tests {
         let invalid = Err(ErrorKind::InvalidToolParams);
         assert_eq!(kind(json!({"command": "  "})), invalid);
         assert_eq!(kind(json!({"command": "a\u{0}b"})), invalid);
-        assert_eq!(
-            kind(json!({"command": "a", "is_background": true})),
-            invalid
-        );
         assert_eq!(kind(json!({"command": "a", "dir_path": "nope"})), invalid);
         assert_eq!(kind(json!({"command": "a", "dir_path": "file"})), invalid);
         assert_eq!(
             kind(json!({"command": "a", "dir_path": ".."})),
             Err(ErrorKind::PathNotInWorkspace)
         );
-        assert!(kind(json!({"command": "a", "is_background": false})).is_ok());
+        let title = |background| {
+            plan(
+                &scratch,
+                json!({"command": "a", "is_background": background}),
+            )
+            .expect("a plan")
+            .title
+        };
+        assert_eq!(
+            (title(false), title(true)),
+            ("a".into(), "a [background]".into())
+        );
     }
 
     #[test]

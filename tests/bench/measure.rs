@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub struct Plan {
     starts: usize,
     /// Memory is looked at when so many tasks have had one turn; ascending.
-    marks: Vec<u64>,
+    marks: Vec<usize>,
     /// Chunks of the one stream that latency and CPU are taken from.
     chunks: u64,
     load: Vec<Burst>,
@@ -60,7 +60,7 @@ impl Plan {
         };
         let peer = Plan {
             starts: 3,
-            marks: vec![1, 10, 100, 400],
+            marks: vec![1, 10, 100],
             chunks: 1000,
             load: vec![
                 burst(1, 1000),
@@ -101,7 +101,7 @@ pub struct Figures {
     pub start_ms: f64,
     pub idle_kb: f64,
     /// Tasks, and memory of each beyond the first.
-    pub task_kb: Vec<(u64, f64)>,
+    pub task_kb: Vec<(usize, f64)>,
     pub lag_us: Spread,
     pub chunk_cpu_us: f64,
     pub load: Vec<Load>,
@@ -227,7 +227,7 @@ pub fn ceiling(model: &Model) -> io::Result<(Load, Spread)> {
 }
 
 /// Tasks one after the other, each with one short turn.
-fn memory(server: &Running, marks: &[u64]) -> io::Result<Vec<(u64, f64)>> {
+fn memory(server: &Running, marks: &[usize]) -> io::Result<Vec<(usize, f64)>> {
     let client = server.client();
     let workspace = server.workspace();
     let mut first = None;
@@ -245,7 +245,7 @@ fn memory(server: &Running, marks: &[u64]) -> io::Result<Vec<(u64, f64)>> {
         match first {
             // The first one also pays for everything that is set up once.
             None => first = Some(now),
-            Some(first) => found.push((made, ((now - first) / (made - 1) as f64).max(0.0))),
+            Some(first) => found.push((made, (now - first) / (made - 1) as f64)),
         }
     }
     Ok(found)

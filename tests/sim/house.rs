@@ -16,7 +16,7 @@ use gemini_a2a::core::check::Census;
 use gemini_a2a::core::conn::Peer;
 use gemini_a2a::core::guard::Door;
 use gemini_a2a::core::store::{Crash, Failure, LogFile, Store, StoreError, read_all};
-use gemini_a2a::core::{Core, Loaded, Out, Setup};
+use gemini_a2a::core::{Approval, Core, Loaded, Out, Setup, Site};
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::event::Event;
 use gemini_a2a::task::job::{Job, JobId, Note, Work};
@@ -407,6 +407,8 @@ impl House {
             let delay = self.chance.weighted(&[(6, 0), (3, 30), (1, 700)]);
             let at = self.now.mono_ms + self.chance.within(0, delay);
             match out {
+                // Background processes and rules on disk are nothing the simulation has.
+                Out::Over { .. } | Out::SaveRule { .. } => {}
                 Out::Start(job) => self.start(job),
                 Out::Stop(job) => {
                     self.say(|| format!("stop {} {}", job.task, job.at));
@@ -817,11 +819,15 @@ fn core(limits: &Limits, now: Now, births: u64) -> Core {
         limits: limits.clone(),
         door: Door::default(),
         tools: tools(),
-        model: "some-model".into(),
+        choose: Box::new(|_| Ok("some-model".into())),
         script: None,
         card: a2a::card("http://localhost/", "0", 0),
+        approval: Approval::default(),
         resolve: Box::new(|wish| match wish {
-            None => Ok("/w".into()),
+            None => Ok(Site {
+                path: "/w".into(),
+                trusted: true,
+            }),
             Some(wish) => Err(format!("{wish} is not a directory")),
         }),
         entropy: Entropy::new(move || {

@@ -190,7 +190,7 @@ impl Court<'_> {
                     _ => "named a wrong context",
                 });
             }
-            -32603 if status == 503 => self.tally.count("turned away"),
+            -32603 if status == 503 || reason == "OVERLOADED" => self.tally.count("turned away"),
             -32603 => self.trouble(ask),
             code => panic!("{ask:?} was refused with {code}: {error}"),
         }

@@ -190,6 +190,7 @@ fn plan(request: &Request, chance: &mut Chance) -> Plan {
             title: title.clone(),
             command: "ls".into(),
             programs: vec!["ls".into()],
+            warnings: Vec::new(),
             dir: None,
         },
         _ => Question::Info {

@@ -246,19 +246,26 @@ impl Conn {
 
     fn fill(&mut self, body: &mut Vec<u8>) -> io::Result<()> {
         let mut bytes = [0; 16 * 1024];
-        let read = self
-            .stream
-            .read(&mut bytes)
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::WouldBlock => io::Error::other(format!("silent for {PATIENCE:?}")),
-                _ => error,
-            });
+        let read = patient_read(&mut self.stream, &mut bytes).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => io::Error::other(format!("silent for {PATIENCE:?}")),
+            _ => error,
+        });
         match read? {
             0 => self.message.close().map_err(io::Error::other),
             count => self
                 .message
                 .feed(&bytes[..count], body)
                 .map_err(io::Error::other),
+        }
+    }
+}
+
+/// A read that a signal does not end.
+pub fn patient_read(stream: &mut TcpStream, bytes: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match stream.read(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
         }
     }
 }

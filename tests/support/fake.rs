@@ -4,17 +4,18 @@
 //! headers, retries) is half of what there is to test. A benchmark asks it to forget requests, and reaches it from another
 //! process: `GET /_counters`, `POST /_release`.
 
+use super::client::patient_read;
 use super::http::{Head, Message, Side};
-use super::script::{self, Answer, Call, Item};
-use super::stamp;
+use super::script::{self, Answer, Item};
+use super::voice::{Chunk, Voice, gone};
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What has happened to the requests for streamed answers so far; `requests` counts all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -202,7 +203,7 @@ fn serve(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
     let mut bytes = vec![0; 64 * 1024];
     loop {
         while !message.is_done() {
-            let count = stream.read(&mut bytes)?;
+            let count = patient_read(&mut stream, &mut bytes)?;
             if count == 0 {
                 return Ok(());
             }
@@ -260,7 +261,7 @@ fn answer(shared: &Shared, head: &Head, body: &[u8], out: &mut TcpStream) -> io:
     match (head.method(), verb(head)) {
         ("POST", "streamGenerateContent") => {
             shared.lock().counters.open += 1;
-            let result = stream(shared, &request, &chunk, out);
+            let result = stream(shared, &request, chunk, out);
             let counters = &mut shared.lock().counters;
             counters.open -= 1;
             match &result {
@@ -274,11 +275,9 @@ fn answer(shared: &Shared, head: &Head, body: &[u8], out: &mut TcpStream) -> io:
                 Some(schema) => example(schema).to_string(),
                 None => "Done.".into(),
             };
-            send(
-                out,
-                "200 OK",
-                &chunk.json(json!([{ "text": text }]), Some("STOP")),
-            )
+            let mut whole = chunk.json(json!([{ "text": text }]), Some("STOP"));
+            ground(&request, &mut whole);
+            send(out, "200 OK", &whole)
         }
         ("POST", "countTokens") => send(out, "200 OK", &json!({ "totalTokens": body.len() / 4 })),
         ("POST", "embedContent") => send(
@@ -309,6 +308,28 @@ fn error(code: u16) -> Value {
         _ => "INTERNAL",
     };
     json!({ "error": { "code": code, "message": format!("fake error {code}"), "status": status } })
+}
+
+/// What the API's own tools add to an answer: a source for a search, and that every page was read.
+fn ground(request: &Value, whole: &mut Value) {
+    let tools = request["tools"].as_array().map(Vec::as_slice);
+    let has = |tool: &str| {
+        tools
+            .unwrap_or_default()
+            .iter()
+            .any(|t| t.get(tool).is_some())
+    };
+    if has("googleSearch") {
+        whole["candidates"][0]["groundingMetadata"] = json!({
+            "groundingChunks": [{ "web": { "uri": "https://source.test/", "title": "A source" } }],
+            "groundingSupports": [{ "segment": { "endIndex": 5 }, "groundingChunkIndices": [0] }],
+        });
+    }
+    if has("urlContext") {
+        whole["candidates"][0]["urlContextMetadata"] = json!({ "urlMetadata": [
+            { "retrievedUrl": "https://page.test/", "urlRetrievalStatus": "URL_RETRIEVAL_STATUS_SUCCESS" },
+        ] });
+    }
 }
 
 /// The schema an answer must fit, if the request has one.
@@ -347,48 +368,12 @@ fn example(schema: &Value) -> Value {
     }
 }
 
-/// What every chunk of one answer repeats.
-struct Chunk {
-    model: String,
-    id: String,
-    number: u64,
-    prompt_tokens: usize,
-}
-
-impl Chunk {
-    fn new(head: &Head, number: u64, bytes: usize) -> Chunk {
-        let path = head.target().split("/models/").nth(1).unwrap_or("");
-        let model = path.split(':').next().unwrap_or("").to_string();
-        Chunk {
-            model,
-            id: format!("fake-{number}"),
-            number,
-            prompt_tokens: bytes / 4,
-        }
-    }
-
-    fn json(&self, parts: Value, finish: Option<&str>) -> Value {
-        let mut candidate = json!({ "content": { "role": "model", "parts": parts }, "index": 0 });
-        if let Some(reason) = finish {
-            candidate["finishReason"] = json!(reason);
-        }
-        json!({
-            "candidates": [candidate],
-            "usageMetadata": {
-                "promptTokenCount": self.prompt_tokens, "candidatesTokenCount": 7,
-                "totalTokenCount": self.prompt_tokens + 7,
-            },
-            "modelVersion": self.model, "responseId": self.id,
-        })
-    }
-}
-
-fn stream(shared: &Shared, request: &Value, chunk: &Chunk, out: &mut TcpStream) -> io::Result<()> {
+fn stream(shared: &Shared, request: &Value, chunk: Chunk, out: &mut TcpStream) -> io::Result<()> {
     let items = match script::due(request) {
         (_, Answer::Items(items)) => items,
         (_, Answer::Hang) => {
             // A byte from the caller or its end: either way it has stopped waiting for this answer.
-            let _ = out.read(&mut [0]);
+            let _ = patient_read(out, &mut [0]);
             return Err(gone());
         }
         (script, Answer::Error { code, times, then }) => {
@@ -404,183 +389,16 @@ fn stream(shared: &Shared, request: &Value, chunk: &Chunk, out: &mut TcpStream) 
             then
         }
     };
-    let mut body = Body {
-        out,
-        buffer: String::new(),
-    };
-    body.begin()?;
+    let mut voice = Voice::begin(out, chunk)?;
     let last = items.len() - 1;
     for (n, item) in items.iter().enumerate() {
+        if *item == Item::Hold {
+            shared.hold(voice.caller())?;
+        }
         let finish = (n == last).then_some("STOP");
-        say(shared, item, chunk, finish, &mut body)?;
+        voice.say(item, finish)?;
     }
-    body.end()
-}
-
-fn say(
-    shared: &Shared,
-    item: &Item,
-    chunk: &Chunk,
-    finish: Option<&str>,
-    body: &mut Body<'_>,
-) -> io::Result<()> {
-    let parts = match item {
-        Item::Stream {
-            count,
-            delay_us,
-            bytes,
-        } => {
-            return flood(
-                chunk,
-                *count,
-                Duration::from_micros(*delay_us),
-                *bytes,
-                finish,
-                body,
-            );
-        }
-        Item::Cut(count) => {
-            flood(chunk, *count, Duration::ZERO, 40, None, body)?;
-            // The caller may have gone already; cut is cut.
-            let _ = body.out.shutdown(Shutdown::Both);
-            return Err(gone());
-        }
-        Item::Hold => {
-            shared.hold(body.out)?;
-            match finish {
-                Some(_) => json!([]),
-                None => return Ok(()),
-            }
-        }
-        Item::Garbage => return body.event("{\"candidates\": [ oops"),
-        Item::Empty => return Ok(()),
-        Item::Finish(reason) => {
-            let partial = chunk.json(json!([{ "text": "Partial." }]), Some(reason));
-            return body.event(&partial.to_string());
-        }
-        Item::Cite(uri) => {
-            let mut cited = chunk.json(json!([{ "text": "Cited text." }]), finish);
-            cited["candidates"][0]["citationMetadata"] =
-                json!({ "citations": [{ "uri": uri, "title": "A source" }] });
-            return body.event(&cited.to_string());
-        }
-        Item::Text(text) => json!([{ "text": text }]),
-        Item::Think {
-            subject,
-            description,
-        } => {
-            json!([{ "text": format!("**{subject}** {description}"), "thought": true }])
-        }
-        Item::Calls(calls) => calls.iter().map(call).collect(),
-    };
-    body.event(&chunk.json(parts, finish).to_string())
-}
-
-fn call(call: &Call) -> Value {
-    let mut part = json!({ "functionCall": { "name": call.name, "args": call.args } });
-    if let Some(signature) = &call.signature {
-        part["thoughtSignature"] = json!(signature);
-    }
-    part
-}
-
-/// Text on a fixed schedule. Written without a JSON tree, because this is what benchmarks spend their time in.
-fn flood(
-    chunk: &Chunk,
-    count: u64,
-    delay: Duration,
-    bytes: usize,
-    finish: Option<&str>,
-    body: &mut Body<'_>,
-) -> io::Result<()> {
-    const HOLE: &str = "<text>";
-    let frame = chunk.json(json!([{ "text": HOLE }]), None).to_string();
-    let (before, after) = frame
-        .split_once(HOLE)
-        .expect("the placeholder is in the text");
-    let last = finish.map(|reason| {
-        chunk
-            .json(json!([{ "text": HOLE }]), Some(reason))
-            .to_string()
-    });
-    let mut words = Words(chunk.number);
-    let begin = Instant::now();
-    let mut event = String::new();
-    for index in 0..count {
-        let due = begin + delay * index as u32;
-        thread::sleep(due.saturating_duration_since(Instant::now()));
-        let (before, after) = match &last {
-            Some(last) if index + 1 == count => last
-                .split_once(HOLE)
-                .expect("the placeholder is in the text"),
-            _ => (before, after),
-        };
-        event.clear();
-        event.push_str(before);
-        stamp::write(index, &mut event);
-        words.write(bytes, &mut event);
-        event.push_str(after);
-        body.event(&event)?;
-    }
-    Ok(())
-}
-
-/// Endless made-up words: repeated text looks like a model caught in a loop, and agents stop it.
-struct Words(u64);
-
-impl Words {
-    fn write(&mut self, bytes: usize, out: &mut String) {
-        for _ in 0..bytes {
-            self.0 = self
-                .0
-                .wrapping_mul(0x5851_f42d_4c95_7f2d)
-                .wrapping_add(0x1405_7b7e_f767_814f);
-            let pick = (self.0 >> 40) as u8 % 32;
-            out.push(if pick < 26 {
-                char::from(b'a' + pick)
-            } else {
-                ' '
-            });
-        }
-    }
-}
-
-/// A chunked event stream; one write per event, as the real API does.
-struct Body<'a> {
-    out: &'a mut TcpStream,
-    buffer: String,
-}
-
-impl Body<'_> {
-    fn begin(&mut self) -> io::Result<()> {
-        self.out.write_all(
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
-        )
-    }
-
-    fn event(&mut self, json: &str) -> io::Result<()> {
-        use std::fmt::Write as _;
-        const AROUND: usize = "data: \r\n\r\n".len();
-        self.buffer.clear();
-        write!(
-            self.buffer,
-            "{:x}\r\ndata: {json}\r\n\r\n\r\n",
-            json.len() + AROUND
-        )
-        .expect("writing to a string");
-        self.out.write_all(self.buffer.as_bytes())
-    }
-
-    fn end(&mut self) -> io::Result<()> {
-        self.out.write_all(b"0\r\n\r\n")
-    }
-}
-
-fn gone() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::ConnectionAborted,
-        "the stream was broken off",
-    )
+    voice.end()
 }
 
 /// Whether the caller has closed: a read that would not wait finds the end.

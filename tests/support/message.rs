@@ -77,3 +77,20 @@ pub fn asked_of(result: &Value) -> Option<&str> {
         .find(|part| part["data"]["status"] == "awaiting_approval")?;
     asking["data"]["request"]["callId"].as_str()
 }
+
+/// What a status update is about: `text-content`, `tool-call-update`, ….
+pub fn kind_of(result: &Value) -> &str {
+    result["metadata"]["coderAgent"]["kind"]
+        .as_str()
+        .unwrap_or("")
+}
+
+/// The tool call an update carries.
+pub fn call_of(result: &Value) -> &Value {
+    &result["status"]["message"]["parts"][0]["data"]
+}
+
+/// Where that call stands: `scheduled`, `executing`, `success`, ….
+pub fn call_status_of(result: &Value) -> &str {
+    call_of(result)["status"].as_str().unwrap_or("")
+}

@@ -18,6 +18,7 @@ pub mod script;
 pub mod server;
 pub mod sse;
 pub mod stamp;
+pub mod voice;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -190,7 +190,7 @@ fn item(text: &str) -> Item {
             let file = json!({ "file_path": "parallel.txt", "content": "one\n" });
             Item::Calls(vec![
                 plain("write_file", file),
-                plain("run_shell_command", shell("echo two")),
+                plain("run_shell_command", shell("mkdir -p made; echo two")),
             ])
         }
         "CITE" => Item::Cite(rest.into()),

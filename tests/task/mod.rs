@@ -15,9 +15,11 @@ use gemini_a2a::task::event::{
 };
 use gemini_a2a::task::job::{ModelError, ModelErrorKind, NoteBody, Pick, RunEnd, Said};
 use gemini_a2a::task::message::{Message, Part, Role, Source};
+use gemini_a2a::task::policy::{Grant, Mode, Names, Policy, Rule};
 use gemini_a2a::task::record::Record;
 use gemini_a2a::task::spec::{
-    Base, CallError, Choice, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
+    Answers, Base, CallError, Choice, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec,
+    Verdict,
 };
 use gemini_a2a::task::state::State;
 use serde_json::json;
@@ -36,6 +38,8 @@ pub struct Case {
     pub log: Vec<Record>,
     pub limits: Limits,
     pub tools: HashMap<String, ToolSpec>,
+    pub policy: Policy,
+    pub grant: Grant,
 }
 
 /// A log that begins with [`created`] unless it brings its own first event.
@@ -55,6 +59,8 @@ pub fn given(events: impl IntoIterator<Item = Event>) -> Case {
         log: vec![first],
         limits: Limits::default(),
         tools: tools(),
+        policy: Policy::built_in(),
+        grant: Grant::default(),
     };
     for event in events {
         case.record(event);
@@ -93,10 +99,22 @@ impl Case {
         self
     }
 
+    pub fn ruled(mut self, change: impl FnOnce(&mut Policy)) -> Case {
+        change(&mut self.policy);
+        self
+    }
+
+    pub fn granted(mut self, grant: Grant) -> Case {
+        self.grant = grant;
+        self
+    }
+
     pub fn decide(&self, input: Input) -> Result<Decision, Refusal> {
         let rules = Rules {
             tools: &self.tools,
             limits: &self.limits,
+            policy: &self.policy,
+            grant: self.grant,
         };
         decide(&self.state, input, &rules)
     }
@@ -174,6 +192,7 @@ impl Outcomes {
 pub const EDIT: &str = "write_file";
 pub const SHELL: &str = "run_shell_command";
 pub const READ: &str = "read_file";
+pub const ASK: &str = "ask_user";
 pub const FORBIDDEN: &str = "format_disk";
 
 pub fn tools() -> HashMap<String, ToolSpec> {
@@ -194,6 +213,7 @@ pub fn tools() -> HashMap<String, ToolSpec> {
         tool(EDIT, Kind::Edit, Verdict::Ask),
         tool(SHELL, Kind::Execute, Verdict::Ask),
         tool(READ, Kind::Read, Verdict::Allow),
+        tool(ASK, Kind::Communicate, Verdict::Allow),
         tool(FORBIDDEN, Kind::Other, Verdict::Deny),
     ])
 }
@@ -243,6 +263,14 @@ pub fn plan(request: &Request) -> Plan {
                 command: "make".into(),
                 programs: vec!["make".into()],
                 dir: None,
+                warnings: vec![],
+            },
+            None,
+        ),
+        ASK => (
+            Question::AskUser {
+                title: title.clone(),
+                questions: vec![],
             },
             None,
         ),
@@ -303,8 +331,31 @@ pub fn created(lifecycle: Lifecycle) -> Event {
         protocol: Protocol::V03,
         profile: Profile::Coder,
         workspace: "/w".into(),
+        trusted: true,
         model: "m".into(),
+        mode: Mode::Default,
+        auto_execute: false,
     }))
+}
+
+/// The first event of a task in another mode, or of one that wishes to be asked nothing.
+pub fn created_as(mode: Mode, auto_execute: bool) -> Event {
+    let Event::Created(created) = created(Lifecycle::Conversational) else {
+        unreachable!("it says so");
+    };
+    Event::Created(Arc::new(Created {
+        mode,
+        auto_execute,
+        ..Created::clone(&created)
+    }))
+}
+
+/// The same log in a workspace that is not trusted.
+pub fn untrusted(mut log: Vec<Event>) -> Vec<Event> {
+    if let Event::Created(created) = &mut log[0] {
+        Arc::make_mut(created).trusted = false;
+    }
+    log
 }
 
 pub fn message(text: &str) -> Arc<Message> {
@@ -411,7 +462,37 @@ pub fn chosen(request: &Request, choice: Choice) -> Event {
         choice,
         by: ann(),
         edited: None,
+        answers: None,
+        rules: match choice {
+            Choice::ProceedAlways | Choice::ProceedAlwaysAndSave => vec![rule(request)],
+            Choice::ProceedOnce | Choice::Cancel => vec![],
+        },
     }
+}
+
+/// What "always" allows for a call with the plan of [`plan`], in the default mode.
+pub fn rule(request: &Request) -> Rule {
+    let modes = Some(vec![Mode::Default, Mode::AutoEdit, Mode::Yolo]);
+    let allow = Rule {
+        modes,
+        ..Rule::new(request.name.as_str(), Verdict::Allow)
+    };
+    match request.name.as_str() {
+        EDIT => Rule {
+            tool_name: Names::Many(vec!["replace".into(), EDIT.into()]),
+            file_path: Some("/w/a.txt".into()),
+            ..allow
+        },
+        SHELL => Rule {
+            command_prefix: Some("make".into()),
+            ..allow
+        },
+        _ => allow,
+    }
+}
+
+pub fn save(rule: Rule) -> Effect {
+    Effect::Save { rule }
 }
 
 pub fn ready(request: &Request) -> Event {
@@ -495,6 +576,7 @@ pub fn say_and_pick(text: &str, picks: &[(&Request, &str)]) -> Input {
         call: request.call.clone(),
         option: (*option).into(),
         edited: None,
+        answers: None,
     });
     Input::Say {
         said: Said {
@@ -507,14 +589,29 @@ pub fn say_and_pick(text: &str, picks: &[(&Request, &str)]) -> Input {
 
 /// An answer with a content of the user's own.
 pub fn pick_edited(request: &Request, option: &str, content: &str) -> Input {
+    pick_with(Pick {
+        call: request.call.clone(),
+        option: option.into(),
+        edited: Some(content.into()),
+        answers: None,
+    })
+}
+
+/// An answer with words to the agent's questions.
+pub fn pick_answering(request: &Request, option: &str, answers: Arc<Answers>) -> Input {
+    pick_with(Pick {
+        call: request.call.clone(),
+        option: option.into(),
+        edited: None,
+        answers: Some(answers),
+    })
+}
+
+fn pick_with(pick: Pick) -> Input {
     Input::Say {
         said: Said {
             message: message(""),
-            answers: vec![Pick {
-                call: request.call.clone(),
-                option: option.into(),
-                edited: Some(content.into()),
-            }],
+            answers: vec![pick],
         },
         by: ann(),
     }

@@ -10,6 +10,7 @@ use gemini_a2a::limits::Limits;
 use gemini_a2a::task::decide::{Decision, Effect, Gate, Input, Refusal, Rules, job};
 use gemini_a2a::task::event::{Event, Request};
 use gemini_a2a::task::job::{ModelErrorKind, NoteBody, Pick, RunEnd, Said};
+use gemini_a2a::task::policy::{Grant, Policy};
 use gemini_a2a::task::record::Record;
 use gemini_a2a::task::spec::{Choice, Ending, ToolSpec};
 use gemini_a2a::task::state::{Item, Phase, Stage, State, TaskState};
@@ -71,6 +72,8 @@ pub struct Budget {
     pub crashes: u8,
     pub stales: u8,
     pub faults: u8,
+    /// How often somebody may say "always".
+    pub always: u8,
 }
 
 #[derive(Clone)]
@@ -105,6 +108,8 @@ pub enum Chore {
 pub struct Facts {
     pub calls: [CallFacts; 2],
     pub closed: bool,
+    /// Rules that somebody wants kept and that were not handed out yet.
+    pub to_save: u8,
 }
 
 #[derive(Clone, Debug, Default, Hash)]
@@ -137,6 +142,8 @@ pub struct Scene {
     pub machine: Machine,
     pub tools: HashMap<String, ToolSpec>,
     pub limits: Limits,
+    pub policy: Policy,
+    pub grant: Grant,
 }
 
 impl Scene {
@@ -144,6 +151,8 @@ impl Scene {
         let rules = Rules {
             tools: &self.tools,
             limits: &self.limits,
+            policy: &self.policy,
+            grant: self.grant,
         };
         (self.machine)(state, input, &rules)
     }
@@ -162,8 +171,11 @@ impl World {
         for (call, facts) in self.facts.calls.iter().enumerate() {
             for who in 0..2 {
                 if facts.picked[who] < facts.asks {
-                    for choice in [Choice::ProceedOnce, Choice::Cancel] {
-                        acts.push(Act::Pick { who, call, choice });
+                    for choice in Choice::ALL {
+                        let lasts = !matches!(choice, Choice::ProceedOnce | Choice::Cancel);
+                        if !lasts || self.budget.always > 0 {
+                            acts.push(Act::Pick { who, call, choice });
+                        }
                     }
                 }
             }
@@ -217,6 +229,9 @@ impl World {
             Act::Pick { who, call, choice } => {
                 let facts = &mut self.facts.calls[call];
                 facts.picked[who] = facts.asks;
+                if !matches!(choice, Choice::ProceedOnce | Choice::Cancel) {
+                    self.budget.always -= 1;
+                }
                 Input::Say {
                     said: Said {
                         message: task::message(""),
@@ -224,6 +239,7 @@ impl World {
                             call: calls()[call].call.clone(),
                             option: choice.word().into(),
                             edited: None,
+                            answers: None,
                         }],
                     },
                     by: [task::ann(), task::bob()][who].clone(),
@@ -282,6 +298,7 @@ impl World {
     /// The server dies: what it ran may go on for a while, but its timers are gone.
     pub fn die(&mut self) {
         self.budget.crashes -= 1;
+        self.facts.to_save = 0;
         self.timers.clear();
         for worker in &mut self.workers {
             worker.late = true;
@@ -400,6 +417,13 @@ impl World {
                 self.timers.push(*job);
                 return Ok(());
             }
+            Effect::Save { rule } => {
+                if self.facts.to_save == 0 || !self.state.always.contains(rule) {
+                    return Err(format!("{rule:?} is kept and nobody asked for it"));
+                }
+                self.facts.to_save -= 1;
+                return Ok(());
+            }
         };
         let job = job(&self.state, effect, limits).ok_or("an effect without a job")?;
         self.workers.push(Worker {
@@ -470,6 +494,9 @@ impl World {
         if running != awaited {
             return Err(format!("jobs {running:?} run, {awaited:?} are waited for"));
         }
+        if self.facts.to_save > 0 {
+            return Err("a rule that somebody wants kept is not".into());
+        }
         self.check_status()?;
         if state.paused != (state.waits_for_answers() && !state.suspended) {
             return Err(format!("paused is {}", state.paused));
@@ -519,7 +546,15 @@ impl Facts {
                 }
                 facts.asks += 1;
             }
-            Event::CallAnswered { call, choice, .. } => {
+            Event::CallAnswered {
+                call,
+                choice,
+                rules,
+                ..
+            } => {
+                if *choice == Choice::ProceedAlwaysAndSave {
+                    self.to_save += rules.len() as u8;
+                }
                 let facts = self.of(call)?;
                 if facts.answers == facts.asks {
                     return Err(format!("{call} was answered twice"));
@@ -623,6 +658,9 @@ impl World {
         state.utterance.since.is_some().hash(out);
         for queued in &state.queue {
             queued.turn.hash(out);
+        }
+        for rule in &state.always {
+            format!("{rule:?}").hash(out);
         }
         for call in &state.calls {
             discriminant(&call.stage).hash(out);

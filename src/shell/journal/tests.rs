@@ -1,6 +1,7 @@
 use super::*;
 use crate::base::id::Seq;
 use crate::task::event::{Created, Lifecycle, Profile, Protocol};
+use crate::task::policy::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -64,7 +65,10 @@ fn created(task: &str, context: &str) -> Record {
             protocol: Protocol::V03,
             profile: Profile::Coder,
             workspace: "/w".into(),
+            trusted: false,
             model: "m".into(),
+            mode: Mode::Default,
+            auto_execute: false,
         })),
     )
 }

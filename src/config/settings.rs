@@ -1,0 +1,741 @@
+//! Settings files, made into one typed value.
+//!
+//! Layers are applied one after the other onto the same [`Settings`]: what a later one says replaces what an earlier one said,
+//! except for prohibitions, which add up. One table knows every key: its names in both generations of the format, who may set
+//! it, what it must be, and where it goes. A key that is not in the table is somebody else's and ignored. A wrong value is a
+//! message with file, line and key, and the rest of the file counts.
+
+use crate::config::tree::{Node, Value};
+use crate::config::{jsonc, yaml};
+use std::collections::HashSet;
+use std::fmt;
+
+/// The text of one file.
+#[derive(Clone, Debug)]
+pub struct Layer {
+    pub origin: Origin,
+    /// Its name in messages.
+    pub file: String,
+    pub format: Format,
+    pub text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Json,
+    Yaml,
+}
+
+/// Whose file it is. All but the workspace's are the operator's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    SystemDefaults,
+    User,
+    Workspace,
+    System,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    pub model: Option<String>,
+    /// Model requests in one session; None is without limit.
+    pub max_session_turns: Option<u32>,
+    /// Share of the context window at which a conversation is compressed.
+    pub compression_threshold: Option<f64>,
+    pub disable_loop_detection: Option<bool>,
+    pub max_attempts: Option<u32>,
+    pub approval: Option<Approval>,
+    pub tools: Tools,
+    pub mcp: Mcp,
+    pub context: Context,
+    pub security: Security,
+    /// Names that project files of variables may not set.
+    pub excluded_env: Vec<String>,
+    /// Policy rules in the order they were found, as they are written.
+    pub rules: Vec<Rule>,
+    /// Further files or folders of policies. Never from a workspace.
+    pub policy_paths: Vec<String>,
+    /// Header fields for Vertex AI: which kind of capacity to use.
+    pub vertex_headers: Vec<(String, String)>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tools {
+    /// The only tools on offer, when set.
+    pub core: Option<Vec<String>>,
+    pub allowed: Vec<String>,
+    pub exclude: Vec<String>,
+    pub confirm: Vec<String>,
+    /// Approves tools that only read.
+    pub auto_accept: Option<bool>,
+    /// A command that prints nothing for so many seconds is ended.
+    pub shell_silence_s: Option<u32>,
+    /// Characters of a result that the model gets.
+    pub result_chars: Option<u32>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Mcp {
+    pub servers: Vec<McpServer>,
+    pub allowed: Option<Vec<String>>,
+    pub excluded: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct McpServer {
+    pub name: String,
+    pub origin: Origin,
+    pub settings: Unseen,
+}
+
+/// A value that may hold secrets and is never printed.
+#[derive(Clone, PartialEq)]
+pub struct Unseen(pub serde_json::Value);
+
+impl fmt::Debug for Unseen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Unseen(…)")
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Context {
+    /// Names of memory files; empty means the default.
+    pub file_names: Vec<String>,
+    pub include_directories: Vec<String>,
+    /// A directory with one of these in it is the root of a project; empty means the default.
+    pub boundary_markers: Vec<String>,
+    pub directory_tree: Option<bool>,
+    pub respect_git_ignore: Option<bool>,
+    pub respect_gemini_ignore: Option<bool>,
+    pub ignore_files: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Security {
+    /// False switches the question off: then every folder is trusted.
+    pub folder_trust: Option<bool>,
+    pub disable_yolo: bool,
+    pub disable_always_allow: bool,
+    /// Whether "always" may be saved for later sessions.
+    pub permanent_approval: Option<bool>,
+}
+
+/// A policy rule as it was written, and where.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    pub origin: Origin,
+    pub file: String,
+    pub line: usize,
+    pub rule: serde_json::Value,
+}
+
+/// How much is asked before tools run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Approval {
+    #[default]
+    Default,
+    AutoEdit,
+    Plan,
+    Yolo,
+}
+
+impl Approval {
+    pub fn from_word(word: &str) -> Option<Approval> {
+        match word {
+            "default" => Some(Approval::Default),
+            "auto_edit" | "autoEdit" => Some(Approval::AutoEdit),
+            "plan" => Some(Approval::Plan),
+            "yolo" => Some(Approval::Yolo),
+            _ => None,
+        }
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Approval::Default => "default",
+            Approval::AutoEdit => "auto_edit",
+            Approval::Plan => "plan",
+            Approval::Yolo => "yolo",
+        }
+    }
+}
+
+/// Reads the layers in order. The second value is what to tell the user, in order and each thing once.
+pub fn load(layers: &[Layer], env: &dyn Fn(&str) -> Option<String>) -> (Settings, Vec<String>) {
+    let mut settings = Settings::default();
+    let mut messages = Vec::new();
+    for layer in layers {
+        let (root, notices) = match layer.format {
+            Format::Yaml => yaml::parse(&layer.text),
+            Format::Json => match jsonc::parse(&layer.text) {
+                Ok(read) => read,
+                Err(wrong) => {
+                    messages.push(format!(
+                        "{}; the file is not used",
+                        at(layer, wrong.line, &wrong.text)
+                    ));
+                    continue;
+                }
+            },
+        };
+        messages.extend(notices.iter().map(|n| at(layer, n.line, &n.text)));
+        let mut root = root;
+        root.expand(env);
+        apply(&root, layer, &mut settings, &mut messages);
+    }
+    let mut seen = HashSet::new();
+    messages.retain(|message| seen.insert(message.clone()));
+    (settings, messages)
+}
+
+fn at(layer: &Layer, line: usize, text: &str) -> String {
+    format!("{}, line {line}: {text}", layer.file)
+}
+
+fn apply(root: &Node, layer: &Layer, settings: &mut Settings, messages: &mut Vec<String>) {
+    if !matches!(root.value, Value::Map(_)) {
+        let text = "the file must hold names and values at its outermost level; it is not used";
+        messages.push(at(layer, root.line, text));
+        return;
+    }
+    for key in KEYS {
+        // The newer name is read last, so that it wins.
+        for name in key.names.iter().rev() {
+            let node = match root.at(name) {
+                Ok(Some(node)) => node,
+                Ok(None) => continue,
+                Err(blocked) if is_old_name(blocked.path) => continue,
+                Err(blocked) => {
+                    let text = format!(
+                        "{} must hold names and values; it is left out",
+                        blocked.path
+                    );
+                    messages.push(at(layer, blocked.line, &text));
+                    continue;
+                }
+            };
+            if matches!(node.value, Value::Map(_)) && is_old_name(name) && is_section(name) {
+                continue;
+            }
+            if key.by == By::Operator && layer.origin == Origin::Workspace {
+                let text = format!("{name} cannot be set by a workspace; it is left out");
+                messages.push(at(layer, node.line, &text));
+            } else if (key.set)(settings, node, layer).is_none() {
+                let text = format!("{name} must be {}; it is left out", key.wants);
+                messages.push(at(layer, node.line, &text));
+            }
+        }
+    }
+}
+
+/// In the old generation some names held a value that are sections today: `model`.
+fn is_old_name(name: &str) -> bool {
+    KEYS.iter().any(|key| key.names[1..].contains(&name))
+}
+
+fn is_section(name: &str) -> bool {
+    let below = |known: &&str| known.strip_prefix(name).is_some_and(|r| r.starts_with('.'));
+    KEYS.iter().any(|key| key.names.iter().any(below))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Anyone,
+    Operator,
+}
+
+struct Key {
+    /// Today's name, then older ones.
+    names: &'static [&'static str],
+    by: By,
+    wants: &'static str,
+    /// None when the value is not what it must be.
+    set: fn(&mut Settings, &Node, &Layer) -> Option<()>,
+}
+
+const SWITCH: &str = "true or false";
+const TEXTS: &str = "a list of texts";
+
+const KEYS: &[Key] = &[
+    Key {
+        names: &["model.name", "model"],
+        by: By::Anyone,
+        wants: "a text",
+        set: |s, node, _| put(&mut s.model, node.text().map(str::to_owned)),
+    },
+    Key {
+        names: &["model.maxSessionTurns", "maxSessionTurns"],
+        by: By::Anyone,
+        wants: "a whole number, -1 for no limit",
+        set: |s, node, _| {
+            let turns = node.integer().filter(|turns| *turns >= -1)?;
+            s.max_session_turns = u32::try_from(turns).ok();
+            Some(())
+        },
+    },
+    Key {
+        names: &["model.compressionThreshold"],
+        by: By::Anyone,
+        wants: "a number above 0 and up to 1",
+        set: |s, node, _| {
+            let share = node.float().filter(|share| *share > 0.0 && *share <= 1.0);
+            put(&mut s.compression_threshold, share)
+        },
+    },
+    Key {
+        names: &["model.disableLoopDetection"],
+        by: By::Anyone,
+        wants: SWITCH,
+        set: |s, node, _| put(&mut s.disable_loop_detection, node.bool()),
+    },
+    Key {
+        names: &["general.maxAttempts"],
+        by: By::Anyone,
+        wants: "a whole number from 1 on",
+        set: |s, node, _| put(&mut s.max_attempts, count(node)),
+    },
+    Key {
+        names: &["general.defaultApprovalMode"],
+        by: By::Anyone,
+        wants: "default, auto_edit or plan (yolo only by --approval-mode)",
+        set: |s, node, _| {
+            let mode = Approval::from_word(node.text()?);
+            put(&mut s.approval, mode.filter(|mode| *mode != Approval::Yolo))
+        },
+    },
+    Key {
+        names: &["tools.core", "coreTools"],
+        by: By::Anyone,
+        wants: TEXTS,
+        set: |s, node, _| put(&mut s.tools.core, node.texts()),
+    },
+    Key {
+        names: &["tools.allowed", "allowedTools"],
+        by: By::Anyone,
+        wants: TEXTS,
+        set: |s, node, _| replace(&mut s.tools.allowed, node),
+    },
+    Key {
+        names: &["tools.exclude", "excludeTools"],
+        by: By::Anyone,
+        wants: TEXTS,
+        set: |s, node, _| add(&mut s.tools.exclude, node),
+    },
+    Key {
+        names: &["tools.confirmationRequired"],
+        by: By::Anyone,
+        wants: TEXTS,
+        set: |s, node, _| add(&mut s.tools.confirm, node),
+    },
+    Key {
+        names: &["tools.autoAccept", "autoAccept"],
+        by: By::Anyone,
+        wants: SWITCH,
+        set: |s, node, _| put(&mut s.tools.auto_accept, node.bool()),
+    },
+    Key {
+        names: &["tools.shell.inactivityTimeout"],
+        by: By::Anyone,
+        wants: "a whole number of seconds, 0 for never",
+        set: |s, node, _| {
+            let seconds = node.integer().and_then(|n| u32::try_from(n).ok());
+            put(&mut s.tools.shell_silence_s, seconds)
+        },
+    },
+    Key {
+        names: &[
+            "tools.truncateToolOutputThreshold",
+            "truncateToolOutputThreshold",
+        ],
+        by: By::Anyone,
+        wants: "a whole number of characters from 1 on",
+        set: |s, node, _| put(&mut s.tools.result_chars, count(node)),
+    },
+    Key {
+        names: &["mcpServers"],
+        by: By::Anyone,
+        wants: "names and their servers",
+        set: |s, node, layer| {
+            let Value::Map(servers) = &node.value else {
+                return None;
+            };
+            for (name, server) in servers {
+                s.mcp.servers.retain(|known| known.name != *name);
+                s.mcp.servers.push(McpServer {
+                    name: name.clone(),
+                    origin: layer.origin,
+                    settings: Unseen(server.json()),
+                });
+            }
+            Some(())
+        },
+    },
+    Key {
+        names: &["mcp.allowed", "allowMCPServers"],
+        by: By::Anyone,
+        wants: TEXTS,
+        set: |s, node, _| put(&mut s.mcp.allowed, node.texts()),
+    },
+    Key {
+        names: &["mcp.excluded", "excludeMCPServers"],
+        by: By::Anyone,
+        wants: TEXTS,
+        set: |s, node, _| add(&mut s.mcp.excluded, node),
+    },
+    Key {
+        names: &["context.fileName", "contextFileName"],
+        by: By::Anyone,
+        wants: "a file's name, or a list of them",
+        set: |s, node, _| {
+            let one = node.text().map(|name| vec![name.to_owned()]);
+            let names = one.or_else(|| node.texts())?;
+            // They are looked for in several directories, the user's own among them, and must not lead out of any.
+            let plain =
+                |name: &String| !name.contains('/') && !["", ".", ".."].contains(&name.as_str());
+            if names.is_empty() || !names.iter().all(plain) {
+                return None;
+            }
+            s.context.file_names = names;
+            Some(())
+        },
+    },
+    Key {
+        names: &["context.includeDirectories", "includeDirectories"],
+        by: By::Anyone,
+        wants: TEXTS,
+        set: |s, node, _| add(&mut s.context.include_directories, node),
+    },
+    Key {
+        names: &["context.memoryBoundaryMarkers"],
+        by: By::Anyone,
+        wants: TEXTS,
+        set: |s, node, _| replace(&mut s.context.boundary_markers, node),
+    },
+    Key {
+        names: &["context.includeDirectoryTree"],
+        by: By::Anyone,
+        wants: SWITCH,
+        set: |s, node, _| put(&mut s.context.directory_tree, node.bool()),
+    },
+    Key {
+        names: &[
+            "context.fileFiltering.respectGitIgnore",
+            "fileFiltering.respectGitIgnore",
+        ],
+        by: By::Anyone,
+        wants: SWITCH,
+        set: |s, node, _| put(&mut s.context.respect_git_ignore, node.bool()),
+    },
+    Key {
+        names: &[
+            "context.fileFiltering.respectGeminiIgnore",
+            "fileFiltering.respectGeminiIgnore",
+        ],
+        by: By::Anyone,
+        wants: SWITCH,
+        set: |s, node, _| put(&mut s.context.respect_gemini_ignore, node.bool()),
+    },
+    Key {
+        names: &[
+            "context.fileFiltering.customIgnoreFilePaths",
+            "fileFiltering.customIgnoreFilePaths",
+        ],
+        by: By::Anyone,
+        wants: TEXTS,
+        set: |s, node, _| add(&mut s.context.ignore_files, node),
+    },
+    Key {
+        names: &["security.folderTrust.enabled", "folderTrust"],
+        by: By::Operator,
+        wants: SWITCH,
+        set: |s, node, _| put(&mut s.security.folder_trust, node.bool()),
+    },
+    Key {
+        names: &["security.disableYoloMode", "disableYoloMode"],
+        by: By::Anyone,
+        wants: SWITCH,
+        set: |s, node, _| {
+            s.security.disable_yolo |= node.bool()?;
+            Some(())
+        },
+    },
+    Key {
+        names: &["security.disableAlwaysAllow"],
+        by: By::Anyone,
+        wants: SWITCH,
+        set: |s, node, _| {
+            s.security.disable_always_allow |= node.bool()?;
+            Some(())
+        },
+    },
+    Key {
+        names: &["security.enablePermanentToolApproval"],
+        by: By::Operator,
+        wants: SWITCH,
+        set: |s, node, _| put(&mut s.security.permanent_approval, node.bool()),
+    },
+    Key {
+        names: &["advanced.excludedEnvVars", "excludedProjectEnvVars"],
+        by: By::Anyone,
+        wants: TEXTS,
+        set: |s, node, _| add(&mut s.excluded_env, node),
+    },
+    Key {
+        names: &["policy.rules", "policies"],
+        by: By::Anyone,
+        wants: "a list of rules",
+        set: |s, node, layer| {
+            let Value::List(rules) = &node.value else {
+                return None;
+            };
+            s.rules.extend(rules.iter().map(|rule| Rule {
+                origin: layer.origin,
+                file: layer.file.clone(),
+                line: rule.line,
+                rule: rule.json(),
+            }));
+            Some(())
+        },
+    },
+    Key {
+        names: &["policyPaths"],
+        by: By::Operator,
+        wants: TEXTS,
+        set: |s, node, _| add(&mut s.policy_paths, node),
+    },
+    Key {
+        names: &["adminPolicyPaths"],
+        by: By::Operator,
+        wants: TEXTS,
+        set: |s, node, _| add(&mut s.policy_paths, node),
+    },
+    Key {
+        names: &["billing.vertexAi.requestType"],
+        by: By::Operator,
+        wants: "a text",
+        set: |s, node, _| header(s, "X-Vertex-AI-LLM-Request-Type", node),
+    },
+    Key {
+        names: &["billing.vertexAi.sharedRequestType"],
+        by: By::Operator,
+        wants: "a text",
+        set: |s, node, _| header(s, "X-Vertex-AI-LLM-Shared-Request-Type", node),
+    },
+];
+
+fn put<T>(place: &mut Option<T>, value: Option<T>) -> Option<()> {
+    *place = Some(value?);
+    Some(())
+}
+
+fn replace(place: &mut Vec<String>, node: &Node) -> Option<()> {
+    *place = node.texts()?;
+    Some(())
+}
+
+fn add(place: &mut Vec<String>, node: &Node) -> Option<()> {
+    for text in node.texts()? {
+        if !place.contains(&text) {
+            place.push(text);
+        }
+    }
+    Some(())
+}
+
+fn header(settings: &mut Settings, name: &str, node: &Node) -> Option<()> {
+    let printable = |c: char| c.is_ascii_graphic() || c == ' ';
+    let value = node.text().filter(|text| text.chars().all(printable))?;
+    settings.vertex_headers.retain(|(known, _)| known != name);
+    settings.vertex_headers.push((name.into(), value.into()));
+    Some(())
+}
+
+fn count(node: &Node) -> Option<u32> {
+    let number = node.integer().and_then(|n| u32::try_from(n).ok());
+    number.filter(|number| *number > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn layer(origin: Origin, text: &str) -> Layer {
+        Layer {
+            origin,
+            file: format!("{origin:?}"),
+            format: Format::Json,
+            text: text.into(),
+        }
+    }
+
+    fn user(text: &str) -> (Settings, Vec<String>) {
+        load(&[layer(Origin::User, text)], &|_| None)
+    }
+
+    #[test]
+    fn both_generations_mean_the_same() {
+        let new = r#"{
+            "model": {"name": "flash", "maxSessionTurns": 7},
+            "tools": {"core": ["a"], "allowed": ["b"], "exclude": ["c"], "autoAccept": true},
+            "mcp": {"allowed": ["d"], "excluded": ["e"]},
+            "context": {"fileName": ["X.md"], "includeDirectories": ["../f"],
+                        "fileFiltering": {"respectGitIgnore": false, "customIgnoreFilePaths": [".i"]}},
+            "security": {"folderTrust": {"enabled": false}},
+            "advanced": {"excludedEnvVars": ["G"]},
+            "policy": {"rules": [{"toolName": "glob"}]}
+        }"#;
+        let old = r#"{
+            "model": "flash", "maxSessionTurns": 7,
+            "coreTools": ["a"], "allowedTools": ["b"], "excludeTools": ["c"], "autoAccept": true,
+            "allowMCPServers": ["d"], "excludeMCPServers": ["e"],
+            "contextFileName": "X.md", "includeDirectories": ["../f"],
+            "fileFiltering": {"respectGitIgnore": false, "customIgnoreFilePaths": [".i"]},
+            "folderTrust": false,
+            "excludedProjectEnvVars": ["G"],
+
+
+            "policies": [{"toolName": "glob"}]
+        }"#;
+        let (mut new, mut old) = (user(new), user(old));
+        assert_eq!((&new.1, &old.1), (&vec![], &vec![]));
+        new.0.rules[0].line = 0;
+        old.0.rules[0].line = 0;
+        assert_eq!(new.0, old.0);
+        let strings = |texts: &[&str]| texts.iter().map(|text| text.to_string()).collect();
+        let expected = Settings {
+            model: Some("flash".into()),
+            max_session_turns: Some(7),
+            tools: Tools {
+                core: Some(strings(&["a"])),
+                allowed: strings(&["b"]),
+                exclude: strings(&["c"]),
+                auto_accept: Some(true),
+                ..Tools::default()
+            },
+            mcp: Mcp {
+                servers: vec![],
+                allowed: Some(strings(&["d"])),
+                excluded: strings(&["e"]),
+            },
+            context: Context {
+                file_names: strings(&["X.md"]),
+                include_directories: strings(&["../f"]),
+                respect_git_ignore: Some(false),
+                ignore_files: strings(&[".i"]),
+                ..Context::default()
+            },
+            security: Security {
+                folder_trust: Some(false),
+                ..Security::default()
+            },
+            excluded_env: strings(&["G"]),
+            rules: vec![Rule {
+                origin: Origin::User,
+                file: "User".into(),
+                line: 0,
+                rule: json!({"toolName": "glob"}),
+            }],
+            ..Settings::default()
+        };
+        assert_eq!(new.0, expected);
+    }
+
+    #[test]
+    fn later_layers_win_and_prohibitions_add_up() {
+        let layers = [
+            layer(
+                Origin::SystemDefaults,
+                r#"{"model": {"name": "a"}, "tools": {"exclude": ["x"], "allowed": ["1"]}, "mcpServers": {"m": {"command": "a"}}}"#,
+            ),
+            layer(
+                Origin::User,
+                r#"{"model": {"name": "b"}, "security": {"disableYoloMode": true}, "tools": {"exclude": ["y"]}}"#,
+            ),
+            layer(
+                Origin::Workspace,
+                r#"{"tools": {"allowed": ["2"], "exclude": []}, "security": {"disableYoloMode": false}, "mcpServers": {"m": {"command": "$X"}}}"#,
+            ),
+            layer(Origin::System, r#"{"model": {"maxSessionTurns": -1}}"#),
+        ];
+        let env = |name: &str| (name == "X").then(|| "b".to_owned());
+        let (settings, messages) = load(&layers, &env);
+        assert_eq!(messages, Vec::<String>::new());
+        assert_eq!(settings.model.as_deref(), Some("b"));
+        assert_eq!(settings.tools.exclude, ["x", "y"]);
+        assert_eq!(settings.tools.allowed, ["2"]);
+        assert!(settings.security.disable_yolo);
+        assert_eq!(
+            settings.mcp.servers,
+            [McpServer {
+                name: "m".into(),
+                origin: Origin::Workspace,
+                settings: Unseen(json!({"command": "b"})),
+            }]
+        );
+    }
+
+    #[test]
+    fn a_wrong_value_is_named_and_the_rest_counts() {
+        let text = "{\n\"model\": {\"name\": 5, \"maxSessionTurns\": -7},\n\"tools\": \"s3cret\",\n\"general\": {\"maxAttempts\": 0,\n\"defaultApprovalMode\": \"yolo\"},\n\"context\": {\"fileName\": \"../x\"}, \"unknown\": {\"a\": 1},\n\"security\": {\"disableYoloMode\": true},\n\"mcpServers\": {\"m\": {\"env\": {\"K\": \"s3cret\"}}}\n}";
+        let (settings, messages) = user(text);
+        assert_eq!(
+            messages,
+            [
+                "User, line 2: model.name must be a text; it is left out",
+                "User, line 2: model.maxSessionTurns must be a whole number, -1 for no limit; it is left out",
+                "User, line 4: general.maxAttempts must be a whole number from 1 on; it is left out",
+                "User, line 5: general.defaultApprovalMode must be default, auto_edit or plan (yolo only by --approval-mode); it is left out",
+                "User, line 3: tools must hold names and values; it is left out",
+                "User, line 6: context.fileName must be a file's name, or a list of them; it is left out",
+            ]
+        );
+        assert!(settings.security.disable_yolo);
+        assert_eq!(settings.mcp.servers.len(), 1);
+        assert!(!format!("{settings:?} {messages:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn a_broken_file_is_named_and_the_others_count() {
+        let layers = [
+            layer(Origin::SystemDefaults, "[]"),
+            layer(Origin::User, "{\n\"model\": "),
+            Layer {
+                format: Format::Yaml,
+                ..layer(Origin::User, "general:\n  maxAttempts: 3\nx: [1]\n")
+            },
+            layer(Origin::System, "{\"model\": \"flash\",}"),
+        ];
+        let (settings, messages) = load(&layers, &|_| None);
+        assert_eq!(
+            messages,
+            [
+                "SystemDefaults, line 1: the file must hold names and values at its outermost level; it is not used",
+                "User, line 2: a value is missing at the end of the file; the file is not used",
+                "User, line 3: a list or map on one line is not supported; write plain maps, lists and values",
+                "System, line 1: there is a comma too many",
+            ]
+        );
+        let expected = Settings {
+            model: Some("flash".into()),
+            max_attempts: Some(3),
+            ..Settings::default()
+        };
+        assert_eq!(settings, expected);
+    }
+
+    #[test]
+    fn a_workspace_cannot_decide_about_trust_or_policies() {
+        let text = r#"{"security": {"folderTrust": {"enabled": false}}, "folderTrust": false, "policyPaths": ["p"], "adminPolicyPaths": ["q"]}"#;
+        let (settings, messages) = load(&[layer(Origin::Workspace, text)], &|_| None);
+        assert_eq!(settings, Settings::default());
+        assert_eq!(messages.len(), 4);
+        assert!(
+            messages
+                .iter()
+                .all(|m| m.contains("cannot be set by a workspace"))
+        );
+        assert_eq!(user(text).0.policy_paths, ["p", "q"]);
+    }
+}

@@ -1,0 +1,249 @@
+//! What a settings file says, before anybody asks what it means: a tree that remembers lines.
+//!
+//! JSON and YAML both become this, so settings are read by one piece of code and a wrong value can be named by its file, line
+//! and key. Values themselves are never part of a message: settings hold passwords.
+
+use serde_json::Number;
+
+/// A value and the line it stands on; for a member of a map, the line of its key.
+#[derive(Clone, PartialEq)]
+pub struct Node {
+    pub line: usize,
+    pub value: Value,
+}
+
+#[derive(Clone, PartialEq)]
+pub enum Value {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(String),
+    List(Vec<Node>),
+    /// In the order of the file; a name that comes twice means its last value.
+    Map(Vec<(String, Node)>),
+}
+
+/// Something to tell the user about a line of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    pub line: usize,
+    pub text: String,
+}
+
+impl Notice {
+    pub fn new(line: usize, text: impl Into<String>) -> Notice {
+        Notice {
+            line,
+            text: text.into(),
+        }
+    }
+}
+
+/// A part of a path that is there but is no map, so that the path cannot be followed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Blocked<'a> {
+    pub line: usize,
+    pub path: &'a str,
+}
+
+impl Node {
+    pub fn new(line: usize, value: Value) -> Node {
+        Node { line, value }
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Node> {
+        let Value::Map(members) = &self.value else {
+            return None;
+        };
+        let member = members.iter().rev().find(|(known, _)| known == name);
+        member.map(|(_, node)| node)
+    }
+
+    /// The node at a path such as `model.name`. Null counts as absent.
+    pub fn at<'p>(&self, path: &'p str) -> Result<Option<&Node>, Blocked<'p>> {
+        let mut node = self;
+        let mut walked = 0;
+        for name in path.split('.') {
+            if !matches!(node.value, Value::Map(_)) {
+                return Err(Blocked {
+                    line: node.line,
+                    path: path[..walked].trim_end_matches('.'),
+                });
+            }
+            let Some(next) = node.get(name).filter(|next| next.value != Value::Null) else {
+                return Ok(None);
+            };
+            node = next;
+            walked += name.len() + 1;
+        }
+        Ok(Some(node))
+    }
+
+    pub fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub fn bool(&self) -> Option<bool> {
+        match self.value {
+            Value::Bool(bool) => Some(bool),
+            _ => None,
+        }
+    }
+
+    pub fn integer(&self) -> Option<i64> {
+        match &self.value {
+            Value::Number(number) => number.as_i64(),
+            _ => None,
+        }
+    }
+
+    pub fn float(&self) -> Option<f64> {
+        match &self.value {
+            Value::Number(number) => number.as_f64(),
+            _ => None,
+        }
+    }
+
+    pub fn texts(&self) -> Option<Vec<String>> {
+        match &self.value {
+            Value::List(items) => items.iter().map(|i| i.text().map(str::to_owned)).collect(),
+            _ => None,
+        }
+    }
+
+    /// The same without lines.
+    pub fn json(&self) -> serde_json::Value {
+        match &self.value {
+            Value::Null => serde_json::Value::Null,
+            Value::Bool(bool) => (*bool).into(),
+            Value::Number(number) => number.clone().into(),
+            Value::Text(text) => text.as_str().into(),
+            Value::List(items) => items.iter().map(Node::json).collect(),
+            Value::Map(members) => members
+                .iter()
+                .map(|(name, node)| (name.clone(), node.json()))
+                .collect(),
+        }
+    }
+
+    /// Puts the values of variables into every text.
+    pub fn expand(&mut self, env: &dyn Fn(&str) -> Option<String>) {
+        match &mut self.value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+            Value::Text(text) => *text = expand(text, env),
+            Value::List(items) => items.iter_mut().for_each(|item| item.expand(env)),
+            Value::Map(members) => members.iter_mut().for_each(|(_, node)| node.expand(env)),
+        }
+    }
+}
+
+/// `$NAME`, `${NAME}` and `${NAME:-otherwise}`. A variable that is not set stays as it is written.
+pub fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        out.push_str(before);
+        let (value, length) = variable(after, env);
+        match value {
+            Some(value) => out.push_str(&value),
+            None => {
+                out.push('$');
+                out.push_str(&after[..length]);
+            }
+        }
+        rest = &after[length..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// What stands behind a dollar sign: its value, and how many bytes of the text it takes.
+fn variable(after: &str, env: &dyn Fn(&str) -> Option<String>) -> (Option<String>, usize) {
+    if let Some(inside) = after.strip_prefix('{') {
+        let Some(end) = inside.find('}') else {
+            return (None, 0);
+        };
+        let (name, otherwise) = match inside[..end].split_once(":-") {
+            Some((name, otherwise)) => (name, Some(otherwise)),
+            None => (&inside[..end], None),
+        };
+        let set = Some(name).filter(|name| name_length(name) == name.len() && !name.is_empty());
+        let value = set.and_then(|name| {
+            let value = env(name).filter(|value| otherwise.is_none() || !value.is_empty());
+            value.or_else(|| otherwise.map(str::to_owned))
+        });
+        return (value, end + 2);
+    }
+    let length = name_length(after);
+    let value = (length > 0).then(|| env(&after[..length])).flatten();
+    (value, length)
+}
+
+fn name_length(text: &str) -> usize {
+    let fits = |(at, byte): (usize, u8)| {
+        byte == b'_' || byte.is_ascii_alphabetic() || (at > 0 && byte.is_ascii_digit())
+    };
+    text.bytes()
+        .enumerate()
+        .take_while(|pair| fits(*pair))
+        .count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_replaced_and_unknown_ones_stay() {
+        let env = |name: &str| match name {
+            "A" => Some("1".to_owned()),
+            "_b2" => Some("$A".to_owned()),
+            "EMPTY" => Some(String::new()),
+            _ => None,
+        };
+        for (text, expected) in [
+            ("$A", "1"),
+            ("x$A-${A}y", "x1-1y"),
+            ("$A$A", "11"),
+            ("$_b2", "$A"),
+            ("${A:-2}", "1"),
+            ("${NONE:-2}", "2"),
+            ("${NONE:-}", ""),
+            ("${EMPTY:-2}", "2"),
+            ("${EMPTY}.", "."),
+            ("$NONE ${NONE}", "$NONE ${NONE}"),
+            ("^ls$", "^ls$"),
+            ("$5 ${5} ${ ${", "$5 ${5} ${ ${"),
+            ("${A", "${A"),
+            ("ä$Aö", "ä1ö"),
+            ("$$A", "$1"),
+        ] {
+            assert_eq!(expand(text, &env), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_followed_through_maps_only() {
+        let text = |line, text: &str| Node::new(line, Value::Text(text.into()));
+        let inner = Value::Map(vec![("b".into(), text(2, "x")), ("b".into(), text(3, "y"))]);
+        let members = vec![
+            ("a".into(), Node::new(1, inner)),
+            ("n".into(), Node::new(4, Value::Null)),
+        ];
+        let root = Node::new(1, Value::Map(members));
+        let found = |path| root.at(path).map(|node| node.and_then(Node::text));
+        assert_eq!(found("a.b"), Ok(Some("y")));
+        assert_eq!(found("a.c"), Ok(None));
+        assert_eq!(found("n"), Ok(None));
+        assert_eq!(found("n.x"), Ok(None));
+        let blocked = Blocked {
+            line: 3,
+            path: "a.b",
+        };
+        assert_eq!(found("a.b.c"), Err(blocked));
+        assert_eq!(root.json(), serde_json::json!({"a": {"b": "y"}, "n": null}));
+    }
+}

@@ -1,0 +1,183 @@
+//! Whether a workspace is trusted: whether its own files may say anything about how the agent works.
+//!
+//! Only the operator decides, by a flag, by the environment the process was started with, by the user's settings, or by the
+//! file of trusted folders. Nothing a client sends and nothing a repository contains is asked. What nobody decided is
+//! untrusted.
+
+use crate::config::jsonc;
+use crate::config::tree::Value;
+use std::path::{Path, PathBuf};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    Trusted,
+    #[default]
+    Untrusted,
+}
+
+/// Whether the question is asked at all; the user's settings can switch it off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    Asked,
+    Off,
+}
+
+/// What the operator said beside the file of trusted folders.
+#[derive(Clone, Debug, Default)]
+pub struct Word {
+    /// For the server's own workspace and what is below it: the flag or the environment.
+    pub said: Option<Trust>,
+    /// The server's own workspace, its real path.
+    pub workspace: PathBuf,
+}
+
+impl Word {
+    /// `variable` is `GEMINI_CLI_TRUST_WORKSPACE`; the flag beats it.
+    pub fn new(workspace: PathBuf, flag: Option<Trust>, variable: Option<&str>) -> Word {
+        let variable = match variable {
+            Some("true" | "1") => Some(Trust::Trusted),
+            Some("false" | "0") => Some(Trust::Untrusted),
+            Some(_) | None => None,
+        };
+        Word {
+            said: flag.or(variable),
+            workspace,
+        }
+    }
+}
+
+/// Decides about a directory, given by its real path.
+pub fn decide(dir: &Path, word: &Word, question: Question, folders: &Folders) -> Trust {
+    match word.said {
+        // A refusal is for everything the server works in.
+        Some(Trust::Untrusted) => return Trust::Untrusted,
+        Some(Trust::Trusted) if dir.starts_with(&word.workspace) => return Trust::Trusted,
+        Some(Trust::Trusted) | None => {}
+    }
+    match question {
+        Question::Asked => folders.decide(dir).unwrap_or_default(),
+        Question::Off => Trust::Trusted,
+    }
+}
+
+/// The file of trusted folders: real directories and what was decided about them and everything below.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Folders(Vec<(PathBuf, Trust)>);
+
+impl Folders {
+    /// Reads the file; `real` follows links. A mistake in it is an error with its line, never a guess.
+    pub fn parse(text: &str, real: &dyn Fn(&Path) -> PathBuf) -> Result<Folders, String> {
+        let (root, _) = jsonc::parse(text).map_err(|n| format!("line {}: {}", n.line, n.text))?;
+        let Value::Map(members) = &root.value else {
+            return Err("line 1: it must hold folders and what is decided about them".into());
+        };
+        let mut folders = Vec::new();
+        for (name, node) in members {
+            let line = node.line;
+            let path = Path::new(name);
+            if !path.is_absolute() {
+                return Err(format!("line {line}: {name:?} is not an absolute path"));
+            }
+            let path = real(path);
+            let parent = || path.parent().unwrap_or(&path).to_path_buf();
+            folders.push(match node.text() {
+                Some("TRUST_FOLDER") => (path, Trust::Trusted),
+                Some("TRUST_PARENT") => (parent(), Trust::Trusted),
+                Some("DO_NOT_TRUST") => (path, Trust::Untrusted),
+                Some(_) | None => {
+                    return Err(format!(
+                        "line {line}: {name:?} must be \"TRUST_FOLDER\", \"TRUST_PARENT\" or \"DO_NOT_TRUST\""
+                    ));
+                }
+            });
+        }
+        Ok(Folders(folders))
+    }
+
+    /// The rule of the nearest folder; of two for the same folder, the refusal.
+    fn decide(&self, dir: &Path) -> Option<Trust> {
+        let above = self.0.iter().filter(|(folder, _)| dir.starts_with(folder));
+        let nearest = above.max_by_key(|(folder, trust)| {
+            (folder.components().count(), *trust == Trust::Untrusted)
+        });
+        nearest.map(|(_, trust)| *trust)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folders(text: &str) -> Result<Folders, String> {
+        // Every path below /link is really below /real.
+        Folders::parse(text, &|path| match path.strip_prefix("/link") {
+            Ok(rest) => Path::new("/real").join(rest),
+            Err(_) => path.to_path_buf(),
+        })
+    }
+
+    #[test]
+    fn the_nearest_folder_decides_by_its_real_path() {
+        let folders = folders(
+            r#"{ // mine
+                "/a": "TRUST_FOLDER", "/a/b": "DO_NOT_TRUST", "/a/b/c": "TRUST_FOLDER",
+                "/p/q": "TRUST_PARENT", "/link/x": "TRUST_FOLDER",
+                "/tie/x": "TRUST_PARENT", "/tie": "DO_NOT_TRUST",
+            }"#,
+        )
+        .unwrap();
+        let word = Word::default();
+        for (dir, trusted) in [
+            ("/a", true),
+            ("/a/x", true),
+            ("/ab", false),
+            ("/a/b", false),
+            ("/a/b/x/y", false),
+            ("/a/b/c/d", true),
+            ("/p", true),
+            ("/p/z", true),
+            ("/real/x", true),
+            ("/link/x", false),
+            ("/tie/x", false),
+            ("/", false),
+        ] {
+            let found = decide(Path::new(dir), &word, Question::Asked, &folders);
+            assert_eq!(found == Trust::Trusted, trusted, "{dir}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_file_is_an_error_with_its_line() {
+        for (text, expected) in [
+            ("{\n\"/a\": \"TRUST\"}", "line 2: \"/a\" must be"),
+            ("{\n\"/a\": true}", "line 2: \"/a\" must be"),
+            (
+                "{\"a\": \"TRUST_FOLDER\"}",
+                "line 1: \"a\" is not an absolute path",
+            ),
+            ("[]", "line 1: it must hold"),
+            ("{", "line 1: a bracket is not closed"),
+        ] {
+            let error = folders(text).unwrap_err();
+            assert!(error.starts_with(expected), "{text}: {error}");
+        }
+        assert_eq!(folders("").unwrap(), Folders::default());
+    }
+
+    #[test]
+    fn the_operators_word_is_for_the_servers_workspace() {
+        let none = Folders::default();
+        let word = |flag, variable| Word::new("/w".into(), flag, variable);
+        let flag = Some(Trust::Trusted);
+        let (asked, off) = (Question::Asked, Question::Off);
+        let of = |dir: &str, word: Word, question| decide(Path::new(dir), &word, question, &none);
+        assert_eq!(of("/w", word(None, None), asked), Trust::Untrusted);
+        assert_eq!(of("/w", word(flag, None), asked), Trust::Trusted);
+        assert_eq!(of("/w/x", word(flag, Some("false")), asked), Trust::Trusted);
+        assert_eq!(of("/other", word(flag, None), asked), Trust::Untrusted);
+        assert_eq!(of("/w", word(None, Some("true")), asked), Trust::Trusted);
+        assert_eq!(of("/w", word(None, Some("yes?")), asked), Trust::Untrusted);
+        assert_eq!(of("/other", word(None, None), off), Trust::Trusted);
+        assert_eq!(of("/w", word(None, Some("false")), off), Trust::Untrusted);
+    }
+}

@@ -1,0 +1,343 @@
+//! `config.yaml`: the part of YAML that a settings file needs. Maps and lists by indentation, and scalars on one line.
+//!
+//! Everything else (anchors, tags, flow collections, block texts, several documents) is a notice with its line, and what
+//! belongs to that line is left out; the rest of the file is read. Understanding half of YAML silently would be worse than
+//! refusing it: `no` is a text here, as it looks.
+
+use crate::config::tree::{Node, Notice, Value};
+
+const DEEPEST: usize = 64;
+
+/// The tree of what was understood, and notices for the rest.
+pub fn parse(text: &str) -> (Node, Vec<Notice>) {
+    let mut notices = Vec::new();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let lines = lines(text, &mut notices);
+    let mut reader = Reader {
+        lines,
+        at: 0,
+        notices,
+    };
+    let value = reader.block(0, 0);
+    if let Some(line) = reader.lines.get(reader.at) {
+        let number = line.number;
+        reader.tell(number, "its indentation fits nothing above");
+    }
+    let root = match value {
+        Value::Null => Value::Map(Vec::new()),
+        value => value,
+    };
+    (Node::new(1, root), reader.notices)
+}
+
+#[derive(Clone)]
+struct Line {
+    number: usize,
+    indent: usize,
+    text: String,
+}
+
+fn lines(text: &str, notices: &mut Vec<Notice>) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (whole, number) in text.lines().zip(1..) {
+        let bare = whole.trim_start_matches(' ');
+        let text = without_comment(bare).trim_end();
+        let first = lines.is_empty();
+        if text.is_empty() || (text == "---" && first) {
+            continue;
+        }
+        if bare.starts_with('\t') {
+            notices.push(Notice::new(number, "indentation must be spaces, not tabs"));
+            continue;
+        }
+        lines.push(Line {
+            number,
+            indent: whole.len() - bare.len(),
+            text: text.to_owned(),
+        });
+    }
+    lines
+}
+
+/// The line up to a `#` that stands outside of quotes and behind a blank.
+fn without_comment(line: &str) -> &str {
+    let mut quote = None;
+    let mut before = ' ';
+    for (at, c) in line.char_indices() {
+        match quote {
+            Some(open) if c == open && before != '\\' => quote = None,
+            Some(_) => {}
+            None if c == '#' && before.is_whitespace() => return &line[..at],
+            // A quote opens a text only where a text can begin.
+            None if "'\"".contains(c) && " :-".contains(before) => quote = Some(c),
+            None => {}
+        }
+        before = c;
+    }
+    line
+}
+
+struct Reader {
+    lines: Vec<Line>,
+    at: usize,
+    notices: Vec<Notice>,
+}
+
+impl Reader {
+    /// Everything that is indented at least that far: a list, a map, or nothing.
+    fn block(&mut self, least: usize, depth: usize) -> Value {
+        let Some(line) = self.lines.get(self.at).filter(|line| line.indent >= least) else {
+            return Value::Null;
+        };
+        let indent = line.indent;
+        if depth > DEEPEST {
+            let number = line.number;
+            self.tell(number, "it is nested too deeply");
+            self.leave_out(least);
+            return Value::Null;
+        }
+        if is_item(&line.text) {
+            self.list(indent, depth)
+        } else {
+            self.map(indent, depth)
+        }
+    }
+
+    fn list(&mut self, indent: usize, depth: usize) -> Value {
+        let mut items = Vec::new();
+        while let Some(line) = self.line_at(indent) {
+            if !is_item(&line.text) {
+                break;
+            }
+            let inside = line.text[1..].trim_start();
+            let shift = line.text.len() - inside.len();
+            if inside.is_empty() {
+                self.at += 1;
+                let value = self.block(indent + 1, depth + 1);
+                items.push(Node::new(line.number, value));
+            } else if is_item(inside) || split_key(inside).is_some() {
+                // `- name: value` begins a map: its first line reads as if it stood where the name does.
+                self.lines[self.at] = Line {
+                    indent: indent + shift,
+                    text: inside.to_owned(),
+                    ..line
+                };
+                let value = self.block(indent + 1, depth + 1);
+                items.push(Node::new(line.number, value));
+            } else {
+                self.at += 1;
+                let value = self.scalar(inside, line.number, indent);
+                items.extend(value.map(|value| Node::new(line.number, value)));
+            }
+        }
+        Value::List(items)
+    }
+
+    fn map(&mut self, indent: usize, depth: usize) -> Value {
+        let mut members = Vec::new();
+        while let Some(line) = self.line_at(indent) {
+            if is_item(&line.text) {
+                break;
+            }
+            self.at += 1;
+            let Some((name, rest)) = split_key(&line.text) else {
+                self.tell(line.number, "this is not \"name: value\"");
+                self.leave_out(indent + 1);
+                continue;
+            };
+            let value = if rest.is_empty() {
+                // A list may stand right below its name, without indentation.
+                let next = self.lines.get(self.at);
+                let flat = next.is_some_and(|next| next.indent == indent && is_item(&next.text));
+                let least = if flat { indent } else { indent + 1 };
+                Some(if flat {
+                    self.list(least, depth + 1)
+                } else {
+                    self.block(least, depth + 1)
+                })
+            } else {
+                self.scalar(rest, line.number, indent)
+            };
+            members.extend(value.map(|value| (name, Node::new(line.number, value))));
+        }
+        Value::Map(members)
+    }
+
+    /// The next line if it is indented exactly so. Deeper ones belong to nothing: they are left out.
+    fn line_at(&mut self, indent: usize) -> Option<Line> {
+        let line = self.lines.get(self.at)?;
+        if line.indent > indent {
+            let number = line.number;
+            self.tell(number, "its indentation fits nothing above");
+            self.leave_out(indent + 1);
+        }
+        let line = self.lines.get(self.at)?;
+        (line.indent == indent).then(|| line.clone())
+    }
+
+    fn scalar(&mut self, text: &str, number: usize, indent: usize) -> Option<Value> {
+        let value = scalar(text);
+        let more = self
+            .lines
+            .get(self.at)
+            .filter(|next| next.indent > indent)
+            .map(|next| next.number);
+        match (value, more) {
+            (Ok(value), None) => Some(value),
+            (Ok(_), Some(line)) => {
+                self.tell(line, "a value must stand on one line");
+                self.leave_out(indent + 1);
+                None
+            }
+            (Err(what), _) => {
+                self.tell(
+                    number,
+                    format!("{what} is not supported; write plain maps, lists and values"),
+                );
+                self.leave_out(indent + 1);
+                None
+            }
+        }
+    }
+
+    /// Passes everything that is indented at least that far.
+    fn leave_out(&mut self, least: usize) {
+        let rest = &self.lines[self.at..];
+        self.at += rest.iter().take_while(|line| line.indent >= least).count();
+    }
+
+    fn tell(&mut self, line: usize, text: impl Into<String>) {
+        self.notices.push(Notice::new(line, text));
+    }
+}
+
+fn is_item(text: &str) -> bool {
+    text == "-" || text.starts_with("- ")
+}
+
+/// `name: rest` or `name:`. A name may be quoted.
+fn split_key(text: &str) -> Option<(String, &str)> {
+    if let Some(quote) = text.chars().next().filter(|c| "'\"".contains(*c)) {
+        let end = text[1..].find(quote)? + 1;
+        let rest = text[end + 1..].trim_start().strip_prefix(':')?;
+        let name = match scalar(&text[..=end]) {
+            Ok(Value::Text(name)) => name,
+            Ok(_) | Err(_) => return None,
+        };
+        return (rest.is_empty() || rest.starts_with(' ')).then(|| (name, rest.trim_start()));
+    }
+    let (name, rest) = match text.split_once(": ") {
+        Some((name, rest)) => (name, rest.trim_start()),
+        None => (text.strip_suffix(':')?, ""),
+    };
+    let name = name.trim_end();
+    let plain = |c: char| c.is_alphanumeric() || "_-./$ ".contains(c);
+    (!name.is_empty() && name.chars().all(plain)).then(|| (name.to_owned(), rest))
+}
+
+/// One value on one line, or the word for what it is instead.
+fn scalar(text: &str) -> Result<Value, &'static str> {
+    let last = text.len() - 1;
+    match text.as_bytes()[0] {
+        b'"' if last > 0 && text.ends_with('"') => serde_json::from_str(text)
+            .map(Value::Text)
+            .map_err(|_| "this escape in a text"),
+        b'\'' if last > 0 && text.ends_with('\'') => {
+            let inside = text[1..last].replace("''", "\u{0}");
+            if inside.contains('\'') {
+                return Err("a text with a quote in the middle");
+            }
+            Ok(Value::Text(inside.replace('\u{0}', "'")))
+        }
+        b'"' | b'\'' => Err("a text over several lines"),
+        b'[' if text == "[]" => Ok(Value::List(Vec::new())),
+        b'{' if text == "{}" => Ok(Value::Map(Vec::new())),
+        b'[' | b'{' => Err("a list or map on one line"),
+        b'|' | b'>' => Err("a block of text"),
+        b'&' => Err("an anchor"),
+        b'*' => Err("an alias"),
+        b'!' => Err("a tag"),
+        b'%' | b'@' | b'`' | b'?' => Err("this first character"),
+        _ if text.contains(": ") => Err("a value with a colon in it that is not quoted"),
+        _ => Ok(plain(text)),
+    }
+}
+
+fn plain(text: &str) -> Value {
+    match text {
+        "true" | "True" => return Value::Bool(true),
+        "false" | "False" => return Value::Bool(false),
+        "null" | "~" => return Value::Null,
+        _ => {}
+    }
+    let number = serde_json::from_str(text).ok();
+    number.map_or_else(|| Value::Text(text.to_owned()), Value::Number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(text: &str) -> (serde_json::Value, Vec<usize>) {
+        let (node, notices) = parse(text);
+        let lines = notices.iter().map(|notice| notice.line).collect();
+        (node.json(), lines)
+    }
+
+    #[test]
+    fn maps_lists_and_scalars() {
+        let text = "---\n# settings\nmodel:\n  name: gemini-2.5-pro   # comment\n  maxSessionTurns: -1\ntools:\n  exclude:\n  - write_file\n  - 'run: it''s'\n  allowed:\n    - \"a\\tb\"\n  autoAccept: true\nempty:\nnone: ~\nlist: []\nurl: http://x/#y\nratio: 0.5\nno: no\n";
+        assert_eq!(
+            read(text),
+            (
+                json!({
+                    "model": {"name": "gemini-2.5-pro", "maxSessionTurns": -1},
+                    "tools": {"exclude": ["write_file", "run: it's"], "allowed": ["a\tb"], "autoAccept": true},
+                    "empty": null, "none": null, "list": [], "url": "http://x/#y", "ratio": 0.5, "no": "no",
+                }),
+                vec![]
+            )
+        );
+        assert_eq!(
+            parse(text).0.at("tools.autoAccept").unwrap().unwrap().line,
+            12
+        );
+        assert_eq!(read(""), (json!({}), vec![]));
+    }
+
+    #[test]
+    fn lists_of_maps_and_lists() {
+        let text = "policies:\n  - toolName: glob\n    decision: allow\n  -\n    toolName: x\n  - - 1\n    - 2\nrest: 1\n";
+        assert_eq!(
+            read(text),
+            (
+                json!({"policies": [{"toolName": "glob", "decision": "allow"}, {"toolName": "x"}, [1, 2]], "rest": 1}),
+                vec![]
+            )
+        );
+    }
+
+    #[test]
+    fn the_rest_of_yaml_is_named_by_line_and_left_out() {
+        let text = "a: &x 1\nb: *x\nc: |\n  text\n  more\nd: [1, 2]\ne: !t y\nf: one\n  two\ng:\n\th: 1\n  i: 2\nnonsense\nj: 'open\nk: x: y\nok: 1\n  stray: 1\nlast: 2\n";
+        assert_eq!(
+            read(text),
+            (
+                json!({"g": {"i": 2}, "last": 2}),
+                vec![11, 1, 2, 3, 6, 7, 9, 13, 14, 15, 17]
+            )
+        );
+        assert_eq!(read("  a: 1\nb: 2\n"), (json!({"a": 1}), vec![2]));
+    }
+
+    #[test]
+    fn depth_ends() {
+        let mut text = String::new();
+        for depth in 0..200 {
+            text.push_str(&format!("{}a:\n", " ".repeat(depth)));
+        }
+        assert_eq!(read(&text).1.len(), 1);
+        assert_eq!(read(&"- ".repeat(5000)).1.len(), 1);
+    }
+}

@@ -1,0 +1,130 @@
+//! Making room in the model's window: the older part of a conversation becomes a summary that the model itself writes.
+//!
+//! The newest part stays word for word. The cut is made only before a prompt of the user, so no call is ever parted from its
+//! result, and the summary takes the place of everything before it.
+
+use crate::task::event::Answer;
+use crate::task::state::Item;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// What the model is asked for: our words, one fixed shape.
+const ASK: &str = "\
+Stop working on the task for a moment. The conversation above is about to be removed and replaced by what you write now, so \
+write down everything you need to go on as if nothing had happened. Answer with this and nothing else:
+
+<state_snapshot>
+  <goal>what the user wants in the end, in one or two sentences</goal>
+  <constraints>rules and preferences the user stated</constraints>
+  <knowledge>facts you found out: commands that work, conventions, causes</knowledge>
+  <files>each file you read, changed or created, and what matters about it</files>
+  <recent>the last few things you did and what came of them</recent>
+  <plan>the steps, each done, in progress or open</plan>
+</state_snapshot>
+
+Be complete and terse. Leave out pleasantries and everything that can be read again from the files.";
+
+/// How much of the conversation stays as it is, by size.
+const KEEP: f64 = 0.3;
+
+/// Where to cut: the index of the first item that stays. None when there is nothing worth cutting.
+pub fn cut(history: &[Arc<Item>]) -> Option<usize> {
+    let sizes: Vec<usize> = history.iter().map(|item| size(item)).collect();
+    let whole: usize = sizes.iter().sum();
+    let mut before = 0;
+    let mut best = None;
+    for (at, item) in history.iter().enumerate() {
+        let keeps = (whole - before) as f64 / whole.max(1) as f64;
+        if at > 0 && matches!(item.as_ref(), Item::Said(_)) {
+            best = Some(at);
+            if keeps <= KEEP {
+                break;
+            }
+        }
+        before += sizes[at];
+    }
+    // A single long turn has no prompt to cut before: then all of it is summarised but the prompt itself stays known by it.
+    best.filter(|at| *at > 0)
+}
+
+fn size(item: &Item) -> usize {
+    match item {
+        Item::Said(message) | Item::Dropped(message) => message.text().len() + 16,
+        Item::Answered(answer) => answer.parts.iter().map(|part| part.to_string().len()).sum(),
+        Item::Results(results) => results
+            .iter()
+            .map(|result| format!("{:?}", result.ending).len())
+            .sum(),
+    }
+}
+
+/// The request's last turn: asks for the summary of what stands before it.
+pub fn question() -> Value {
+    json!({ "role": "user", "parts": [{ "text": ASK }] })
+}
+
+/// The summary in an answer; None when the answer has none.
+pub fn summary(answer: &Answer) -> Option<String> {
+    let text = answer.text();
+    let start = text.find("<state_snapshot>")?;
+    let end = text.rfind("</state_snapshot>")? + "</state_snapshot>".len();
+    (start < end).then(|| text[start..end].to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::message::{Message, Part, Role};
+
+    fn said(text: &str) -> Arc<Item> {
+        Arc::new(Item::Said(Arc::new(Message {
+            id: "m".into(),
+            role: Role::User,
+            parts: vec![Part::text(text)],
+            metadata: None,
+            extensions: Vec::new(),
+            references: Vec::new(),
+        })))
+    }
+
+    fn answered(text: &str) -> Arc<Item> {
+        Arc::new(Item::Answered(Arc::new(answer(text))))
+    }
+
+    fn answer(text: &str) -> Answer {
+        Answer {
+            parts: vec![json!({ "text": text })],
+            calls: Vec::new(),
+            finish: "STOP".into(),
+            usage: None,
+            trace: None,
+            model: None,
+            said_at: None,
+            verdict: None,
+        }
+    }
+
+    #[test]
+    fn the_cut_is_before_a_prompt_and_leaves_about_a_third() {
+        let words = "word ".repeat(100);
+        let history: Vec<Arc<Item>> = (0..10)
+            .flat_map(|_| [said(&words), answered(&words)])
+            .collect();
+        let at = cut(&history).unwrap();
+        assert!(matches!(history[at].as_ref(), Item::Said(_)));
+        assert_eq!(at, 14, "6 of 20 items stay");
+        assert_eq!(cut(&history[..2]), None, "one turn cannot be cut");
+        assert_eq!(cut(&[]), None);
+    }
+
+    #[test]
+    fn only_the_snapshot_itself_is_taken() {
+        let whole = "Sure:\n<state_snapshot><goal>x</goal></state_snapshot> bye";
+        assert_eq!(
+            summary(&answer(whole)).unwrap(),
+            "<state_snapshot><goal>x</goal></state_snapshot>"
+        );
+        assert_eq!(summary(&answer("no")), None);
+        assert_eq!(summary(&answer("</state_snapshot><state_snapshot>")), None);
+    }
+}

@@ -1,0 +1,297 @@
+//! Memory: files in which people write down what the agent should know, such as `GEMINI.md`. The user's own become part of the
+//! system instruction, a project's part of the first turn.
+//!
+//! A file may import others by writing `@./other.md`. Where files are and whether they may be read is for whoever reads them;
+//! here is what an import looks like, when it is not one (in code), and how all of it is put together.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// What the model is told beside the conversation and its place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    pub memory: Memory,
+    /// The directory tree of the workspace.
+    pub tree: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// For the system instruction.
+    pub system: String,
+    /// For the first turn.
+    pub project: String,
+    /// Where all of it came from, imports excepted.
+    pub files: Vec<PathBuf>,
+}
+
+/// A memory file. Two are the same if their identities are, whatever they are called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// Device and number.
+    pub id: (u64, u64),
+    pub path: PathBuf,
+    pub text: String,
+}
+
+/// Reads what `path`, written in the file `from`, means; an error says why that is not possible.
+pub type Load<'a> = &'a mut dyn FnMut(&File, &str) -> Result<File, String>;
+
+/// The system instruction with the user's memory.
+pub fn instruct(system: &str, memory: &str) -> String {
+    if memory.is_empty() {
+        return system.to_owned();
+    }
+    format!("{system}\n# What the user wants you to remember\n\n{memory}")
+}
+
+/// Files one after the other, each between marks that name it. Empty ones are left out.
+pub fn framed<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let mut out = String::new();
+    for (path, text) in files {
+        let text = text.trim();
+        if !text.is_empty() {
+            if !out.is_empty() {
+                out.push_str("\n\n");
+            }
+            write!(
+                out,
+                "--- Context from: {path} ---\n{text}\n--- End of context from: {path} ---"
+            )
+            .expect("memory takes it");
+        }
+    }
+    out
+}
+
+/// The file's text with its imports in it, at most `depth` of them inside each other. What cannot be imported stays as it is
+/// written, and the second value tells why.
+pub fn expand(file: &File, depth: usize, load: Load) -> (String, Vec<String>) {
+    let mut expansion = Expansion {
+        depth,
+        chain: vec![file.id],
+        messages: Vec::new(),
+        load,
+    };
+    let text = expansion.of(file);
+    (text, expansion.messages)
+}
+
+struct Expansion<'a> {
+    depth: usize,
+    /// The files we are inside of.
+    chain: Vec<(u64, u64)>,
+    messages: Vec<String>,
+    load: Load<'a>,
+}
+
+impl Expansion<'_> {
+    fn of(&mut self, file: &File) -> String {
+        let mut out = String::new();
+        let mut fence = None;
+        for line in file.text.split_inclusive('\n') {
+            fence = match (fence, fence_of(line)) {
+                (None, Some(opened)) => Some(opened),
+                (Some(open), Some(closing)) if closes(open, closing) => None,
+                (None, None) => {
+                    self.line(line, file, &mut out);
+                    continue;
+                }
+                (Some(open), _) => Some(open),
+            };
+            out.push_str(line);
+        }
+        out
+    }
+
+    fn line(&mut self, line: &str, file: &File, out: &mut String) {
+        let mut done = 0;
+        for (at, path) in imports(line) {
+            if let Some(imported) = self.import(file, path) {
+                out.push_str(&line[done..at]);
+                out.push_str(&imported);
+                done = at + 1 + path.len();
+            }
+        }
+        out.push_str(&line[done..]);
+    }
+
+    fn import(&mut self, from: &File, path: &str) -> Option<String> {
+        let place = from.path.display();
+        if self.chain.len() > self.depth {
+            let text = format!("{place}: @{path} is not imported: imports go too deep");
+            self.messages.push(text);
+            return None;
+        }
+        let imported = (self.load)(from, path).and_then(|file| {
+            if self.chain.contains(&file.id) {
+                return Err("it would import itself".into());
+            }
+            Ok(file)
+        });
+        match imported {
+            Ok(file) => {
+                self.chain.push(file.id);
+                let text = self.of(&file);
+                self.chain.pop();
+                let framed = framed([(file.path.to_string_lossy().as_ref(), text.as_str())]);
+                Some(framed)
+            }
+            Err(why) => {
+                self.messages
+                    .push(format!("{place}: @{path} is not imported: {why}"));
+                None
+            }
+        }
+    }
+}
+
+/// The character and length of a code fence that the line opens or closes.
+fn fence_of(line: &str) -> Option<(char, usize)> {
+    let text = line.trim_start();
+    let mark = text.chars().next().filter(|c| "`~".contains(*c))?;
+    let length = text.chars().take_while(|c| *c == mark).count();
+    // Behind an opening fence of backticks there can be no further one: that is code inside a line.
+    let inline = mark == '`' && text[length..].contains('`');
+    (length >= 3 && !inline).then_some((mark, length))
+}
+
+fn closes(open: (char, usize), found: (char, usize)) -> bool {
+    open.0 == found.0 && found.1 >= open.1
+}
+
+/// The imports of a line outside of code: where the `@` is, and the path behind it.
+fn imports(line: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < line.len() {
+        let rest = &line[at..];
+        if rest.starts_with('`') {
+            let ticks = rest.bytes().take_while(|byte| *byte == b'`').count();
+            // Code ends with as many backticks as it began with; without them it is no code.
+            let end = code_end(&rest[ticks..], ticks);
+            at += ticks + end.unwrap_or(0);
+            continue;
+        }
+        let begins_word = line[..at]
+            .chars()
+            .next_back()
+            .is_none_or(char::is_whitespace);
+        if rest.starts_with('@') && begins_word {
+            let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+            let path = rest[1..end].trim_end_matches(['.', ',', ';', ':', '!', '?', ')']);
+            if is_path(path) {
+                found.push((at, path));
+            }
+            at += end;
+            continue;
+        }
+        at += rest.chars().next().map_or(1, char::len_utf8);
+    }
+    found
+}
+
+fn code_end(rest: &str, ticks: usize) -> Option<usize> {
+    let bytes = rest.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        let run = bytes[at..].iter().take_while(|byte| **byte == b'`').count();
+        if run == ticks {
+            return Some(at + run);
+        }
+        at += run.max(1);
+    }
+    None
+}
+
+/// Names of people begin with `@`, too.
+fn is_path(text: &str) -> bool {
+    ["./", "../", "/"]
+        .iter()
+        .any(|start| text.starts_with(start))
+        || text.ends_with(".md")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: &str, text: &str) -> File {
+        let id = name.bytes().map(u64::from).sum();
+        File {
+            id: (1, id),
+            path: name.into(),
+            text: text.into(),
+        }
+    }
+
+    fn expanded(files: &[(&str, &str)], depth: usize) -> (String, Vec<String>) {
+        let all: Vec<File> = files.iter().map(|(name, text)| file(name, text)).collect();
+        expand(&all[0], depth, &mut |_, path| {
+            let name = path.trim_start_matches("./");
+            let found = all.iter().find(|file| file.path.to_str() == Some(name));
+            found.cloned().ok_or_else(|| "it is not there".to_owned())
+        })
+    }
+
+    #[test]
+    fn imports_stand_where_they_are_written() {
+        let (text, messages) = expanded(
+            &[
+                ("A", "one @./b.md, two\n@c.md\nme@c.md @someone\n"),
+                ("b.md", "B\n"),
+                ("c.md", ""),
+            ],
+            5,
+        );
+        assert_eq!(
+            text,
+            "one --- Context from: b.md ---\nB\n--- End of context from: b.md ---, two\n\nme@c.md @someone\n"
+        );
+        assert_eq!(messages, Vec::<String>::new());
+    }
+
+    #[test]
+    fn code_imports_nothing() {
+        let text = "`@./b.md` ``a ` @./b.md`` ` @./x.md\n```\n@./b.md\n~~~\n@./b.md\n```\n~~~~ text\n@./b.md\n~~~\n@./b.md\n~~~~\n";
+        let (found, messages) = expanded(&[("A", text), ("b.md", "B")], 5);
+        assert_eq!(found, text);
+        assert_eq!(messages, ["A: @./x.md is not imported: it is not there"]);
+    }
+
+    #[test]
+    fn cycles_and_depth_end() {
+        let (text, messages) = expanded(&[("a.md", "1 @b.md"), ("b.md", "2 @./a.md")], 5);
+        assert_eq!(
+            text,
+            "1 --- Context from: b.md ---\n2 @./a.md\n--- End of context from: b.md ---"
+        );
+        assert_eq!(
+            messages,
+            ["b.md: @./a.md is not imported: it would import itself"]
+        );
+
+        let chain = [
+            ("1.md", "@2.md"),
+            ("2.md", "@3.md"),
+            ("3.md", "@4.md"),
+            ("4.md", "end"),
+        ];
+        assert_eq!(expanded(&chain, 3).1, Vec::<String>::new());
+        assert_eq!(
+            expanded(&chain, 2).1,
+            ["3.md: @4.md is not imported: imports go too deep"]
+        );
+    }
+
+    #[test]
+    fn blocks_are_framed_and_empty_ones_left_out() {
+        assert_eq!(framed([]), "");
+        assert_eq!(
+            framed([("/a", "x\n"), ("/b", " \n"), ("/c", "y")]),
+            "--- Context from: /a ---\nx\n--- End of context from: /a ---\n\n--- Context from: /c ---\ny\n--- End of context from: /c ---"
+        );
+        assert_eq!(instruct("S\n", ""), "S\n");
+        assert!(instruct("S\n", "m").ends_with("\n\nm"));
+    }
+}

@@ -1,0 +1,144 @@
+//! Text as it is, for the eyes of whoever has to allow it.
+//!
+//! A command may hold characters that a screen does not show, shows elsewhere or takes for orders: controls, marks that turn
+//! the direction of writing, characters without a width, blanks that are none to the shell, and enough padding to push the
+//! rest out of sight. The command itself stays exact; [`visible`] is for showing it, [`warnings`] for saying what to look at.
+
+use super::parse;
+use crate::limits::{COMMAND_LONG_CHARS, COMMAND_LONG_LINES, PADDING_CHARS};
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// The same text with everything hidden written out: `⟨U+202E⟩`, `⟨300 blanks⟩`. Line ends and tabs stay.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_hidden) && !is_padded(text) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let blanks = padding(rest);
+        if blanks > PADDING_CHARS {
+            let lines = rest[..blanks].matches('\n').count();
+            let kind = if lines > 0 {
+                "blanks and line ends"
+            } else {
+                "blanks"
+            };
+            write!(out, "⟨{blanks} {kind}⟩").expect("memory takes it");
+            rest = &rest[blanks..];
+            continue;
+        }
+        if blanks > 0 {
+            out.push_str(&rest[..blanks]);
+            rest = &rest[blanks..];
+            continue;
+        }
+        match is_hidden(c) {
+            true => write!(out, "⟨U+{:04X}⟩", u32::from(c)).expect("memory takes it"),
+            false => out.push(c),
+        }
+        rest = &rest[c.len_utf8()..];
+    }
+    Cow::Owned(out)
+}
+
+/// Whether a person would see something else than what is there.
+pub fn hides(text: &str) -> bool {
+    text.chars().any(is_hidden) || is_padded(text)
+}
+
+/// What to look at before allowing this command, in sentences.
+pub fn warnings(command: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut hidden: Vec<char> = command.chars().filter(|c| is_hidden(*c)).collect();
+    hidden.sort();
+    hidden.dedup();
+    if !hidden.is_empty() {
+        let names: Vec<String> = hidden
+            .iter()
+            .take(5)
+            .map(|c| format!("U+{:04X}", u32::from(*c)))
+            .collect();
+        found.push(format!(
+            "It holds characters that are not shown as they are: {}.",
+            names.join(", ")
+        ));
+    }
+    if is_padded(command) {
+        found.push("It holds a long run of blanks; look at what comes after it.".to_owned());
+    }
+    let (chars, lines) = (command.chars().count(), command.lines().count());
+    if chars > COMMAND_LONG_CHARS || lines > COMMAND_LONG_LINES {
+        found.push(format!(
+            "It is long: {chars} characters in {lines} lines; read it to its end."
+        ));
+    }
+    match parse(command) {
+        Err(why) => found.push(format!("What it runs cannot be told: {}.", why.0)),
+        Ok(parsed) => {
+            let mut files: Vec<&str> = Vec::new();
+            for redirect in parsed.commands.iter().flat_map(|simple| &simple.redirects) {
+                let file = redirect.target.text.as_str();
+                if redirect.flow == super::Flow::Write
+                    && !redirect.is_idle()
+                    && !files.contains(&file)
+                {
+                    files.push(file);
+                }
+            }
+            if !files.is_empty() {
+                let files: Vec<String> = files
+                    .iter()
+                    .map(|file| visible(file).into_owned())
+                    .collect();
+                found.push(format!("It writes to {}.", files.join(", ")));
+            }
+        }
+    }
+    found
+}
+
+/// Bytes of blanks and line ends at the start; more than one line end in a row counts, a single one with indentation does too.
+fn padding(text: &str) -> usize {
+    text.find(|c| !matches!(c, ' ' | '\t' | '\n'))
+        .unwrap_or(text.len())
+}
+
+fn is_padded(text: &str) -> bool {
+    let mut run = 0;
+    text.chars().any(|c| {
+        run = if matches!(c, ' ' | '\t' | '\n') {
+            run + 1
+        } else {
+            0
+        };
+        run > PADDING_CHARS
+    })
+}
+
+/// Characters that a screen does not show, or not where and as they are.
+fn is_hidden(c: char) -> bool {
+    match c {
+        '\n' | '\t' => false,
+        c if c.is_control() => true,
+        // Soft hyphen, joiners, fillers, vowels without a shape.
+        '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' => true,
+        '\u{180b}'..='\u{180f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}' => true,
+        '\u{fe00}'..='\u{fe0f}' | '\u{fff0}'..='\u{fffb}' => true,
+        // Directions, zero widths, separators.
+        '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => {
+            true
+        }
+        // Blanks that the shell takes for letters.
+        '\u{a0}'
+        | '\u{1680}'
+        | '\u{2000}'..='\u{200a}'
+        | '\u{202f}'
+        | '\u{205f}'
+        | '\u{3000}'
+        | '\u{2800}' => true,
+        '\u{e0000}'..='\u{e0fff}' => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,155 @@
+//! Whether the model goes in circles: the same calls again and again, or the same words. Both are judged from what is in the
+//! state anyway, so nothing has to be kept for it beyond a number per call.
+
+/// A cycle of calls is one when it was gone through this often.
+const ROUNDS: usize = 5;
+/// The longest cycle looked for.
+const LONGEST: usize = 5;
+
+/// Words: a piece of this many bytes …
+const PIECE: usize = 50;
+/// … that stands this often in the newest text …
+const TIMES: usize = 10;
+/// … of this many bytes …
+pub const WINDOW: usize = 5_000;
+/// … at this distance on average, with few different distances: a refrain is spaced out, a loop is not.
+const APART: usize = 250;
+const PERIODS: usize = 5;
+
+/// Whether the newest of these calls (each a mark of its name and arguments) repeat a cycle.
+pub fn calls_repeat(marks: &[u32]) -> bool {
+    (1..=LONGEST).any(|cycle| {
+        let Some(start) = marks.len().checked_sub(cycle * ROUNDS) else {
+            return false;
+        };
+        let newest = &marks[start..];
+        newest
+            .iter()
+            .zip(&newest[cycle..])
+            .all(|(before, after)| before == after)
+    })
+}
+
+/// Whether the end of what is being said repeats itself. Code, tables and lists repeat by nature: only plain prose since the
+/// last of them counts.
+pub fn text_repeats(said: &str) -> bool {
+    let from = said.floor_char_boundary(said.len().saturating_sub(WINDOW));
+    let Some(prose) = prose(said, from) else {
+        return false;
+    };
+    let Some(start) = prose.len().checked_sub(PIECE) else {
+        return false;
+    };
+    let piece = &prose.as_bytes()[start..];
+    let places: Vec<usize> = (0..=start)
+        .filter(|at| prose.as_bytes()[*at..].starts_with(piece))
+        .collect();
+    if places.len() < TIMES {
+        return false;
+    }
+    let newest = &places[places.len() - TIMES..];
+    let mut gaps: Vec<usize> = newest.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let average = gaps.iter().sum::<usize>() / gaps.len();
+    gaps.sort_unstable();
+    gaps.dedup();
+    average <= APART && gaps.len() <= PERIODS
+}
+
+/// The plain text at the end, from the last line that is not prose on. None inside a code fence.
+fn prose(said: &str, from: usize) -> Option<&str> {
+    let fences = said
+        .lines()
+        .filter(|line| line.trim_start().starts_with("```"))
+        .count();
+    if fences % 2 == 1 {
+        return None;
+    }
+    let tail = &said[from..];
+    let mut begin = 0;
+    let mut at = 0;
+    for line in tail.split_inclusive('\n') {
+        at += line.len();
+        if is_structure(line.trim()) {
+            begin = at;
+        }
+    }
+    Some(&tail[begin..])
+}
+
+fn is_structure(line: &str) -> bool {
+    let numbered = line.split_once('.').is_some_and(|(number, _)| {
+        !number.is_empty() && number.len() < 4 && number.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    line.starts_with("```")
+        || line.starts_with(['#', '>', '|'])
+        || ["- ", "* ", "+ "]
+            .iter()
+            .any(|bullet| line.starts_with(bullet))
+        || (line.len() >= 3
+            && line
+                .bytes()
+                .all(|byte| matches!(byte, b'-' | b'=' | b'*' | b'_')))
+        || numbered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cycles_of_every_length_up_to_five_are_seen_when_they_have_come_five_times() {
+        for cycle in 1..=LONGEST as u32 {
+            let marks: Vec<u32> = (0..cycle).cycle().take(cycle as usize * ROUNDS).collect();
+            assert!(calls_repeat(&marks), "cycle of {cycle}");
+            assert!(
+                !calls_repeat(&marks[1..]),
+                "one call short of five rounds of {cycle}"
+            );
+            let mut broken = marks.clone();
+            broken[0] = 99;
+            assert!(!calls_repeat(&broken), "one call differs");
+            let before: Vec<u32> = [7, 8, 9].into_iter().chain(marks).collect();
+            assert!(calls_repeat(&before), "what was before does not matter");
+        }
+        let longer: Vec<u32> = (0..6).cycle().take(60).collect();
+        assert!(!calls_repeat(&longer));
+    }
+
+    #[test]
+    fn the_same_sentence_over_and_over_is_a_loop_and_ordinary_text_is_not() {
+        let sentence = "I will now look at the file to understand what is going on. ";
+        assert!(text_repeats(&sentence.repeat(12)));
+        assert!(!text_repeats(&sentence.repeat(8)));
+        let many: String = (0..200)
+            .map(|n| format!("Sentence {n} says a thing of its own. "))
+            .collect();
+        assert!(!text_repeats(&many));
+        let spaced: String = (0..12)
+            .map(|n| {
+                let between: String = (0..40).map(|m| format!("word{n}x{m} ")).collect();
+                format!("{between}{sentence}")
+            })
+            .collect();
+        assert!(!text_repeats(&spaced), "a refrain is not a loop");
+        assert!(!text_repeats("") && !text_repeats("é"));
+    }
+
+    #[test]
+    fn code_tables_and_lists_may_repeat() {
+        let line = "let value = compute_the_value_of_something(argument);\n";
+        assert!(!text_repeats(&format!(
+            "Look:\n```rust\n{}",
+            line.repeat(40)
+        )));
+        assert!(!text_repeats(
+            &"| a cell with some words | another cell with words |\n".repeat(40)
+        ));
+        assert!(!text_repeats(
+            &"- the same point made once more in other circumstances\n".repeat(40)
+        ));
+        let after = format!("```\n{}```\n", line.repeat(40));
+        assert!(!text_repeats(&after));
+        let again = "And then I will try the very same thing once more, as before. ".repeat(15);
+        assert!(text_repeats(&format!("{after}{again}")));
+    }
+}

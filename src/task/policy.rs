@@ -1,0 +1,282 @@
+//! What may run, what people are asked about, and what may not run at all.
+//!
+//! A [`Policy`] is a list of rules, each with a rank: the tier it comes from (built in, extension, workspace, user,
+//! administrator), then its priority. The first rule that fits a call decides. A command line is not one call but all the
+//! commands in it: every part is judged by the same rules, one denied part denies the line, one doubtful part asks.
+//!
+//! Certainty is one-sided. A rule that allows fits only what is known to the letter; a rule that asks or denies also fits what
+//! could turn out to be its match. And some things are asked about whatever a rule allows, except in yolo: lines that are not
+//! understood, substitutions, variables set for a command, redirections to files, text that hides something.
+//!
+//! What a rule cannot know: where links lead, and what a program does with its input. Rules spare people questions; they do not
+//! confine anything. Where settings can be read two ways the careful one is taken: `tools.core` says which tools there are and
+//! approves none of them, and what somebody allowed with a click never outvotes a line somebody wrote.
+
+mod always;
+mod parts;
+mod rule;
+mod safe;
+mod settings;
+
+pub use always::{SAVED_PRIORITY, always, from_json, kept, to_json};
+pub use rule::{Names, Rule, Tier};
+pub use settings::ToolSettings;
+
+use crate::task::command;
+use crate::task::spec::{Kind, Plan, Question, Verdict};
+use parts::Part;
+use rule::{Held, Subject};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// How much a task may do unasked, least first.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Looking only.
+    Plan,
+    #[default]
+    Default,
+    /// Files may be edited.
+    #[serde(alias = "autoEdit")]
+    AutoEdit,
+    Yolo,
+}
+
+impl Mode {
+    pub const ALL: [Mode; 4] = [Mode::Plan, Mode::Default, Mode::AutoEdit, Mode::Yolo];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Mode::Plan => "plan",
+            Mode::Default => "default",
+            Mode::AutoEdit => "auto_edit",
+            Mode::Yolo => "yolo",
+        }
+    }
+
+    /// Knows both spellings of `auto_edit`.
+    pub fn from_word(word: &str) -> Option<Mode> {
+        let word = if word == "autoEdit" {
+            "auto_edit"
+        } else {
+            word
+        };
+        Mode::ALL.into_iter().find(|mode| mode.word() == word)
+    }
+
+    /// This one and every more permissive one.
+    pub fn and_above(self) -> Vec<Mode> {
+        Mode::ALL.into_iter().filter(|mode| *mode >= self).collect()
+    }
+}
+
+/// What the operator grants in the place a task works in. Never taken from a client or from the place itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// "Always" may be kept beyond the session.
+    pub saving: bool,
+    /// A client's wish to be asked nothing is granted.
+    pub auto_execute: bool,
+}
+
+/// A call about to run, with all that rules may look at.
+#[derive(Clone, Copy)]
+pub struct Ask<'a> {
+    pub tool: &'a str,
+    pub kind: Kind,
+    /// What the tool itself says should happen when no rule knows better.
+    pub by_default: Verdict,
+    pub args: &'a Value,
+    pub plan: &'a Plan,
+    pub workspace: &'a str,
+    pub mode: Mode,
+    /// What was allowed for the rest of this session.
+    pub session: &'a [Rule],
+    pub trusted: bool,
+    /// Whether there is anybody to ask.
+    pub interactive: bool,
+    /// Everything that is not denied runs, and nothing is asked.
+    pub auto_execute: bool,
+}
+
+/// What was decided, and by which rule, in words that fit behind "because of".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ruling {
+    pub verdict: Verdict,
+    pub reason: String,
+}
+
+impl Ruling {
+    fn new(verdict: Verdict, reason: impl Into<String>) -> Ruling {
+        Ruling {
+            verdict,
+            reason: reason.into(),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// Highest rank first.
+    held: Vec<Held>,
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy::built_in()
+    }
+}
+
+impl Policy {
+    pub fn built_in() -> Policy {
+        let mut policy = Policy { held: Vec::new() };
+        policy.hold(settings::built_in());
+        policy
+    }
+
+    /// Adds the rules of a list in JSON. A rule that cannot be used is left out, and the answer says which and why.
+    pub fn add(&mut self, tier: Tier, rules: &Value) -> Vec<String> {
+        let Some(list) = rules.as_array() else {
+            return vec!["rules must be a list".to_owned()];
+        };
+        let mut problems = Vec::new();
+        let mut held = Vec::new();
+        for (n, value) in list.iter().enumerate() {
+            let origin = format!("{} rule {}", tier.word(), n + 1);
+            match Rule::read(value).and_then(|rule| Held::new(rule, tier, origin.clone())) {
+                Ok(rule) => held.push(rule),
+                Err(problem) => problems.push(format!("{origin} is not used: {problem}")),
+            }
+        }
+        self.hold(held);
+        problems
+    }
+
+    /// Adds what the `tools` settings say.
+    pub fn configure(&mut self, tools: &ToolSettings) -> Vec<String> {
+        let (held, problems) = settings::translated(tools);
+        self.hold(held);
+        problems
+    }
+
+    fn hold(&mut self, more: Vec<Held>) {
+        self.held.extend(more);
+        // Among equals the more careful one goes first.
+        self.held
+            .sort_by_key(|held| (std::cmp::Reverse(held.rank), care(held.rule.decision)));
+    }
+
+    pub fn judge(&self, ask: &Ask<'_>) -> Ruling {
+        let outcome = self.outcome(ask);
+        let ruling = outcome.ruling;
+        match ruling.verdict {
+            Verdict::Allow | Verdict::Deny => ruling,
+            Verdict::Ask if ask.auto_execute && outcome.may_be_denied => {
+                Ruling::new(Verdict::Deny, ruling.reason)
+            }
+            Verdict::Ask if ask.auto_execute && ask.tool == ASK_USER => {
+                Ruling::new(Verdict::Deny, "this task runs without questions")
+            }
+            Verdict::Ask if ask.auto_execute => {
+                Ruling::new(Verdict::Allow, "this task runs without questions")
+            }
+            Verdict::Ask if !ask.interactive => {
+                let reason = format!("nobody can be asked, and {}", ruling.reason);
+                Ruling::new(Verdict::Deny, reason)
+            }
+            Verdict::Ask => ruling,
+        }
+    }
+
+    fn outcome(&self, ask: &Ask<'_>) -> Outcome {
+        let by_default = Held::by_default(ask.tool, ask.by_default);
+        let session: Vec<Held> = ask.session.iter().cloned().map(Held::of_session).collect();
+        let mut rules: Vec<&Held> = self.held.iter().chain(&session).collect();
+        rules.push(&by_default);
+        rules.retain(|held| held.concerns(ask));
+        rules.sort_by_key(|held| (std::cmp::Reverse(held.rank), care(held.rule.decision)));
+        let Question::Exec { command, .. } = &ask.plan.question else {
+            return first_fit(&rules, &Subject::Call(ask));
+        };
+        match command::parse(command) {
+            Err(why) => {
+                let part = Part::Unreadable(&why.0);
+                parts::judged(&rules, ask, &part)
+            }
+            Ok(parsed) => parts::all(&rules, ask, command, &parsed),
+        }
+    }
+}
+
+const ASK_USER: &str = "ask_user";
+
+/// A ruling, and whether a rule that denies might have fitted if more were known.
+struct Outcome {
+    ruling: Ruling,
+    may_be_denied: bool,
+    /// The deciding rule, if one did.
+    by: Option<By>,
+}
+
+/// What matters of the rule that decided.
+#[derive(Clone, Copy)]
+struct By {
+    tier: Tier,
+    narrow: bool,
+    allows_redirection: bool,
+}
+
+/// The first rule that fits decides. Denials that only may fit are remembered, and turn a later yes into a question.
+fn first_fit(rules: &[&Held], subject: &Subject<'_>) -> Outcome {
+    let mut suspect: Option<&Held> = None;
+    for held in rules {
+        let fits = match (held.fit(subject), held.rule.decision) {
+            (rule::Fit::No, _) | (rule::Fit::Maybe, Verdict::Allow) => false,
+            (rule::Fit::Yes, _) | (rule::Fit::Maybe, Verdict::Ask) => true,
+            (rule::Fit::Maybe, Verdict::Deny) => {
+                suspect = suspect.or(Some(held));
+                false
+            }
+        };
+        if !fits {
+            continue;
+        }
+        let by = Some(By {
+            tier: held.tier,
+            narrow: held.rule.is_narrow(),
+            allows_redirection: held.rule.allow_redirection,
+        });
+        let ruling = match (held.rule.decision, suspect) {
+            (Verdict::Allow | Verdict::Ask, Some(suspect)) => {
+                let reason = format!("{} may deny it, and it cannot be told", suspect.origin);
+                Ruling::new(Verdict::Ask, reason)
+            }
+            (Verdict::Deny, _) => match &held.rule.deny_message {
+                Some(message) => Ruling::new(Verdict::Deny, message.clone()),
+                None => Ruling::new(Verdict::Deny, held.origin.clone()),
+            },
+            (verdict, None) => Ruling::new(verdict, held.origin.clone()),
+        };
+        return Outcome {
+            ruling,
+            may_be_denied: suspect.is_some(),
+            by,
+        };
+    }
+    Outcome {
+        ruling: Ruling::new(Verdict::Ask, "no rule speaks about it"),
+        may_be_denied: suspect.is_some(),
+        by: None,
+    }
+}
+
+fn care(verdict: Verdict) -> u8 {
+    match verdict {
+        Verdict::Deny => 0,
+        Verdict::Ask => 1,
+        Verdict::Allow => 2,
+    }
+}

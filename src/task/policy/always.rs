@@ -1,0 +1,244 @@
+//! The rules that "always" makes, and the file of those that are kept.
+//!
+//! An answer is about what was shown, so its rule is narrow: this file, these commands, at the widest this tool. Commands that
+//! run whatever they are given never get one, because allowing them once would allow everything.
+
+use super::rule::{Names, Rule};
+use super::{Mode, safe};
+use crate::task::command::{self, Role, Simple};
+use crate::task::spec::{Plan, Question, Verdict};
+use serde_json::{Value, json};
+
+/// Below what the settings say in words (`tools.core` and up), so that a written line outvotes an old answer.
+pub const SAVED_PRIORITY: u16 = 200;
+
+/// What a yes to this call would allow from now on; nothing if it can be allowed only once.
+pub fn always(tool: &str, plan: &Plan, mode: Mode, workspace: &str) -> Vec<Rule> {
+    let allow = |tool: Names| Rule {
+        modes: Some(mode.and_above()),
+        ..Rule::new(tool, Verdict::Allow)
+    };
+    match &plan.question {
+        Question::Edit { file_path, .. } => {
+            let mut tools = vec!["replace".to_owned(), "write_file".to_owned()];
+            if !tools.iter().any(|known| known == tool) {
+                tools.push(tool.to_owned());
+            }
+            vec![Rule {
+                file_path: Some(file_path.clone()),
+                ..allow(Names::Many(tools))
+            }]
+        }
+        Question::Exec { command, .. } => {
+            let mut rules: Vec<Rule> = Vec::new();
+            for prefix in prefixes(command, workspace) {
+                let rule = Rule {
+                    command_prefix: Some(Names::One(prefix)),
+                    ..allow(tool.into())
+                };
+                if !rules.contains(&rule) {
+                    rules.push(rule);
+                }
+            }
+            rules
+        }
+        Question::Info { .. } => vec![allow(tool.into())],
+        Question::AskUser { .. } => Vec::new(),
+    }
+}
+
+/// A rule as it is written to the file of saved ones.
+pub fn kept(rule: Rule) -> Value {
+    let rule = Rule {
+        priority: SAVED_PRIORITY,
+        ..rule
+    };
+    serde_json::to_value(rule).expect("rules are JSON")
+}
+
+/// The content of the file of saved rules.
+pub fn to_json(rules: &[Rule]) -> String {
+    let kept: Vec<Rule> = rules
+        .iter()
+        .cloned()
+        .map(|rule| Rule {
+            priority: SAVED_PRIORITY,
+            ..rule
+        })
+        .collect();
+    let mut text = serde_json::to_string_pretty(&json!({ "rules": kept })).expect("rules are JSON");
+    text.push('\n');
+    text
+}
+
+/// The rules of such a file, and what is wrong with those that cannot be used.
+pub fn from_json(text: &str) -> Result<(Vec<Rule>, Vec<String>), String> {
+    let file: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let list = file.get("rules").and_then(Value::as_array);
+    let list = list.ok_or("there is no list of rules in it")?;
+    let mut rules = Vec::new();
+    let mut problems = Vec::new();
+    for (n, value) in list.iter().enumerate() {
+        match Rule::read(value) {
+            Ok(rule) => rules.push(rule),
+            Err(problem) => problems.push(format!("rule {} is not used: {problem}", n + 1)),
+        }
+    }
+    Ok((rules, problems))
+}
+
+/// The commands of a line that may become rules, as prefixes.
+fn prefixes(line: &str, workspace: &str) -> Vec<String> {
+    let Ok(parsed) = command::parse(line) else {
+        return Vec::new();
+    };
+    let own =
+        |simple: &&Simple| simple.role == Role::Actor && safe::check(simple, workspace).is_err();
+    parsed
+        .commands
+        .iter()
+        .filter(own)
+        .filter_map(prefix)
+        .collect()
+}
+
+/// The program, and for those that are many in one the subcommand too.
+fn prefix(simple: &Simple) -> Option<String> {
+    let program = simple.program()?;
+    let name = safe::name(simple)?;
+    if runs_anything(name) {
+        return None;
+    }
+    let mut len = 1 + subcommands(name);
+    if matches!(name, "npm" | "pnpm" | "yarn" | "bun")
+        && matches!(
+            simple.argv.get(1)?.literal(),
+            Some("run" | "exec" | "x" | "dlx")
+        )
+    {
+        len += 1;
+    }
+    let words: Option<Vec<&str>> = (0..len).map(|n| simple.argv.get(n)?.literal()).collect();
+    let words = words?;
+    let plain = |word: &&str| {
+        !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || c.is_control())
+    };
+    let options = words[1..].iter().any(|word| word.starts_with('-'));
+    (!program.is_empty() && words.iter().all(plain) && !options).then(|| words.join(" "))
+}
+
+/// How many words behind the name say what a program of many parts does.
+fn subcommands(name: &str) -> usize {
+    match name {
+        "apt" | "apt-get" | "brew" | "bun" | "bundle" | "cargo" | "composer" | "conda" | "deno"
+        | "docker" | "dotnet" | "gem" | "git" | "go" | "helm" | "hg" | "jj" | "just"
+        | "kubectl" | "mvn" | "npm" | "npx" | "nx" | "pip" | "pip3" | "pipx" | "pnpm"
+        | "podman" | "poetry" | "rustup" | "svn" | "swift" | "systemctl" | "terraform"
+        | "turbo" | "uv" | "uvx" | "yarn" => 1,
+        "aws" | "az" | "gcloud" | "gh" => 2,
+        _ => 0,
+    }
+}
+
+/// Interpreters, starters, and builtins that change what later words mean.
+fn runs_anything(name: &str) -> bool {
+    const NAMES: &[&str] = &[
+        ".",
+        "[",
+        "[[",
+        "((",
+        "alias",
+        "ash",
+        "awk",
+        "bash",
+        "builtin",
+        "busybox",
+        "chroot",
+        "chronic",
+        "command",
+        "csh",
+        "dash",
+        "declare",
+        "doas",
+        "elvish",
+        "emacs",
+        "enable",
+        "entr",
+        "env",
+        "eval",
+        "ex",
+        "exec",
+        "expect",
+        "export",
+        "fd",
+        "fdfind",
+        "find",
+        "fish",
+        "flock",
+        "gawk",
+        "gdb",
+        "hash",
+        "ionice",
+        "irb",
+        "julia",
+        "ksh",
+        "let",
+        "local",
+        "ltrace",
+        "lua",
+        "mapfile",
+        "mawk",
+        "mksh",
+        "nawk",
+        "nice",
+        "node",
+        "nohup",
+        "nsenter",
+        "nu",
+        "osascript",
+        "parallel",
+        "perl",
+        "php",
+        "printf",
+        "pwsh",
+        "python",
+        "read",
+        "readonly",
+        "Rscript",
+        "ruby",
+        "runuser",
+        "script",
+        "sed",
+        "set",
+        "setsid",
+        "sh",
+        "shopt",
+        "source",
+        "ssh",
+        "stdbuf",
+        "strace",
+        "su",
+        "sudo",
+        "tclsh",
+        "test",
+        "time",
+        "timeout",
+        "toybox",
+        "trap",
+        "ts-node",
+        "tsx",
+        "typeset",
+        "unbuffer",
+        "unset",
+        "unshare",
+        "valgrind",
+        "vi",
+        "vim",
+        "watch",
+        "xargs",
+        "xvfb-run",
+        "zsh",
+    ];
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    NAMES.contains(&name) || NAMES.contains(&stem)
+}

@@ -1,0 +1,492 @@
+//! One rule: what it speaks about, and whether it fits a call or a part of a command line.
+
+use super::{Ask, Mode};
+use crate::limits::{PATTERN_BYTES, PATTERN_CHARS};
+use crate::task::command::{Simple, Sure};
+use crate::task::spec::{Kind, Question, Verdict};
+use regex_lite::{Regex, RegexBuilder};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A rule as it is written in settings, kept in a task's log and saved to disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Rule {
+    pub tool_name: Names,
+    /// Whole words at the start of a command: `git log` fits `git log -3` and not `git logs`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_prefix: Option<Names>,
+    /// A pattern for the start of a command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_regex: Option<String>,
+    /// A pattern for the arguments as JSON, keys sorted, a NUL on either side of every member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args_pattern: Option<String>,
+    /// The one file that an edit must be of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_path: Option<String>,
+    /// Every mode if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modes: Option<Vec<Mode>>,
+    /// Only when somebody is there to ask, or only when nobody is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interactive: Option<bool>,
+    #[serde(with = "decision_word")]
+    pub decision: Verdict,
+    /// 0 to 999; the highest that fits decides within a tier.
+    #[serde(default)]
+    pub priority: u16,
+    /// What the model is told instead of which rule denied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deny_message: Option<String>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub allow_redirection: bool,
+}
+
+/// One name or several. `*` is every tool, `mcp_…_*` every tool whose name begins so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Names {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Names {
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        match self {
+            Names::One(name) => std::slice::from_ref(name).iter(),
+            Names::Many(names) => names.iter(),
+        }
+        .map(String::as_str)
+    }
+
+    fn has_tool(&self, tool: &str) -> bool {
+        self.iter().any(|name| {
+            let family = name
+                .strip_suffix('*')
+                .filter(|family| family.starts_with("mcp_"));
+            name == "*" || name == tool || family.is_some_and(|family| tool.starts_with(family))
+        })
+    }
+}
+
+impl From<&str> for Names {
+    fn from(name: &str) -> Names {
+        Names::One(name.to_owned())
+    }
+}
+
+impl Rule {
+    pub fn new(tool: impl Into<Names>, decision: Verdict) -> Rule {
+        Rule {
+            tool_name: tool.into(),
+            command_prefix: None,
+            command_regex: None,
+            args_pattern: None,
+            file_path: None,
+            modes: None,
+            interactive: None,
+            decision,
+            priority: 0,
+            deny_message: None,
+            allow_redirection: false,
+        }
+    }
+
+    pub fn read(value: &Value) -> Result<Rule, String> {
+        let rule: Rule = Rule::deserialize(value).map_err(|error| error.to_string())?;
+        if rule.priority > 999 {
+            return Err(format!(
+                "priority must be from 0 to 999, not {}",
+                rule.priority
+            ));
+        }
+        if rule.tool_name.iter().next().is_none() {
+            return Err("toolName is empty".to_owned());
+        }
+        let blank = |prefix: &str| prefix.trim().is_empty();
+        if let Some(prefixes) = &rule.command_prefix
+            && (prefixes.iter().next().is_none() || prefixes.iter().any(blank))
+        {
+            return Err("commandPrefix is empty".to_owned());
+        }
+        Ok(rule)
+    }
+
+    /// Whether it looks at more than a tool's name.
+    pub fn is_narrow(&self) -> bool {
+        self.command_prefix.is_some()
+            || self.command_regex.is_some()
+            || self.args_pattern.is_some()
+            || self.file_path.is_some()
+    }
+}
+
+/// Where a rule comes from; the higher one wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
+    BuiltIn,
+    Extension,
+    Workspace,
+    User,
+    Admin,
+}
+
+impl Tier {
+    pub fn word(self) -> &'static str {
+        match self {
+            Tier::BuiltIn => "built-in",
+            Tier::Extension => "extension",
+            Tier::Workspace => "workspace",
+            Tier::User => "user",
+            Tier::Admin => "administrator",
+        }
+    }
+
+    pub(super) fn rank(self, priority: u16) -> u32 {
+        let tier = match self {
+            Tier::BuiltIn => 1,
+            Tier::Extension => 2,
+            Tier::Workspace => 3,
+            Tier::User => 4,
+            Tier::Admin => 5,
+        };
+        tier * 1000 + u32::from(priority)
+    }
+}
+
+/// A rule in force.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub rule: Rule,
+    pub tier: Tier,
+    pub rank: u32,
+    /// What decided, for people.
+    pub origin: String,
+    /// If not empty: only tools of these kinds.
+    pub kinds: &'static [Kind],
+    /// Calls that one of these fits are none of its business.
+    pub unless: Vec<Rule>,
+    command: Option<Regex>,
+    args: Option<Regex>,
+}
+
+/// What a rule is held against.
+pub(super) enum Subject<'a> {
+    Call(&'a Ask<'a>),
+    /// One command of a line.
+    Command(&'a Ask<'a>, &'a Simple),
+    /// A line that could not be read: it may run anything.
+    Anything(&'a Ask<'a>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fit {
+    No,
+    Maybe,
+    Yes,
+}
+
+impl Held {
+    pub fn new(rule: Rule, tier: Tier, origin: impl Into<String>) -> Result<Held, String> {
+        let command = rule
+            .command_regex
+            .as_deref()
+            .map(|text| pattern("commandRegex", text, Anchor::Start))
+            .transpose()?;
+        let args = rule
+            .args_pattern
+            .as_deref()
+            .map(|text| pattern("argsPattern", text, Anchor::None))
+            .transpose()?;
+        Ok(Held {
+            rank: tier.rank(rule.priority),
+            rule,
+            tier,
+            origin: origin.into(),
+            kinds: &[],
+            unless: Vec::new(),
+            command,
+            args,
+        })
+    }
+
+    /// Made here and not read: it has no patterns that could be wrong.
+    pub fn plain(rule: Rule, tier: Tier, origin: impl Into<String>) -> Held {
+        Held::new(rule, tier, origin).expect("a rule without patterns")
+    }
+
+    /// What the tool itself says, below everything else.
+    pub fn by_default(tool: &str, verdict: Verdict) -> Held {
+        let mut rule = Rule::new(tool, verdict);
+        rule.priority = 10;
+        Held::plain(rule, Tier::BuiltIn, format!("the default of {tool}"))
+    }
+
+    /// An answer that holds for the session. It yields to what users and administrators wrote.
+    pub fn of_session(rule: Rule) -> Held {
+        const PRIORITY: u16 = 950;
+        let origin = format!("what was allowed in this session: {}", described(&rule));
+        // Answers make rules without patterns; one with a pattern in a foreign log fits nothing.
+        let mut held = Held::plain(
+            Rule {
+                command_regex: None,
+                args_pattern: None,
+                ..rule.clone()
+            },
+            Tier::Workspace,
+            origin,
+        );
+        held.rule = rule;
+        held.rank = Tier::Workspace.rank(PRIORITY);
+        held
+    }
+
+    /// Whether it speaks about calls of this tool at all, here and now.
+    pub fn concerns(&self, ask: &Ask<'_>) -> bool {
+        let rule = &self.rule;
+        rule.tool_name.has_tool(ask.tool)
+            && rule
+                .modes
+                .as_ref()
+                .is_none_or(|modes| modes.contains(&ask.mode))
+            && rule.interactive.is_none_or(|with| with == ask.interactive)
+            && (self.kinds.is_empty() || self.kinds.contains(&ask.kind))
+    }
+
+    pub fn fit(&self, subject: &Subject<'_>) -> Fit {
+        let strict = match self.rule.decision {
+            Verdict::Allow => Strict::Yes,
+            Verdict::Ask | Verdict::Deny => Strict::No,
+        };
+        let excepted = |rule: &Rule| {
+            let (Subject::Call(ask) | Subject::Command(ask, _) | Subject::Anything(ask)) = subject;
+            rule.tool_name.has_tool(ask.tool) && prefix_fit(rule, subject, Strict::Yes) == Fit::Yes
+        };
+        if self.unless.iter().any(excepted) {
+            return Fit::No;
+        }
+        let fits = [
+            prefix_fit(&self.rule, subject, strict),
+            self.regex_fit(subject, strict),
+            self.args_fit(subject),
+            file_fit(&self.rule, subject),
+        ];
+        fits.into_iter().min().unwrap_or(Fit::Yes)
+    }
+
+    fn regex_fit(&self, subject: &Subject<'_>, strict: Strict) -> Fit {
+        if self.rule.command_regex.is_none() {
+            return Fit::Yes;
+        }
+        let Some(regex) = &self.command else {
+            return Fit::No;
+        };
+        match subject {
+            Subject::Call(_) => Fit::No,
+            Subject::Anything(_) => Fit::Maybe,
+            Subject::Command(_, simple) => {
+                let text = simple.text();
+                let bare = text.get(path_len(simple)..).unwrap_or_default();
+                let hit = regex.is_match(&text) || (strict == Strict::No && regex.is_match(bare));
+                match (hit, is_certain(simple)) {
+                    (true, true) => Fit::Yes,
+                    (true, false) if strict == Strict::No => Fit::Yes,
+                    (_, false) => Fit::Maybe,
+                    (false, true) => Fit::No,
+                }
+            }
+        }
+    }
+
+    /// The whole arguments, and for a command also the arguments with only that command in them.
+    fn args_fit(&self, subject: &Subject<'_>) -> Fit {
+        if self.rule.args_pattern.is_none() {
+            return Fit::Yes;
+        }
+        let Some(regex) = &self.args else {
+            return Fit::No;
+        };
+        let whole = |ask: &Ask<'_>| regex.is_match(&stable(ask.args, None));
+        match (subject, self.rule.decision) {
+            (Subject::Call(ask), _) => yes_or_no(whole(ask)),
+            (Subject::Anything(ask), Verdict::Ask | Verdict::Deny) if whole(ask) => Fit::Yes,
+            (Subject::Anything(_), _) => Fit::Maybe,
+            (Subject::Command(ask, simple), decision) => {
+                let part = regex.is_match(&stable(ask.args, Some(&simple.text())));
+                match decision {
+                    Verdict::Allow => yes_or_no(part && is_certain(simple)),
+                    Verdict::Ask | Verdict::Deny if part || whole(ask) => Fit::Yes,
+                    Verdict::Ask | Verdict::Deny if is_certain(simple) => Fit::No,
+                    Verdict::Ask | Verdict::Deny => Fit::Maybe,
+                }
+            }
+        }
+    }
+}
+
+/// A rule in few words.
+pub(super) fn described(rule: &Rule) -> String {
+    let tools: Vec<&str> = rule.tool_name.iter().collect();
+    let mut text = tools.join(", ");
+    for prefix in rule.command_prefix.iter().flat_map(Names::iter) {
+        text.push_str(&format!(" \"{prefix}\""));
+    }
+    if let Some(path) = &rule.file_path {
+        text.push_str(&format!(" {path}"));
+    }
+    text
+}
+
+/// Whether only what is known to the letter counts.
+#[derive(Clone, Copy, PartialEq)]
+enum Strict {
+    Yes,
+    No,
+}
+
+fn prefix_fit(rule: &Rule, subject: &Subject<'_>, strict: Strict) -> Fit {
+    let Some(prefixes) = &rule.command_prefix else {
+        return Fit::Yes;
+    };
+    match subject {
+        Subject::Call(_) => Fit::No,
+        Subject::Anything(_) => Fit::Maybe,
+        Subject::Command(_, simple) => prefixes
+            .iter()
+            .map(|prefix| words_fit(prefix, simple, strict))
+            .max()
+            .unwrap_or(Fit::No),
+    }
+}
+
+fn words_fit(prefix: &str, simple: &Simple, strict: Strict) -> Fit {
+    let wanted: Vec<&str> = prefix.split_whitespace().collect();
+    for (n, want) in wanted.iter().enumerate() {
+        let Some(word) = simple.argv.get(n) else {
+            return Fit::No;
+        };
+        let Some(text) = word.literal() else {
+            return Fit::Maybe;
+        };
+        let same =
+            text == *want || (n == 0 && strict == Strict::No && &text[path_len(simple)..] == *want);
+        if !same {
+            // `git -C . push` may be a push, if somebody should be warned of pushes.
+            let optional = strict == Strict::No && n == 1 && text.starts_with('-');
+            return match optional && occur_in_order(&wanted[1..], &simple.argv[1..]) {
+                true => Fit::Maybe,
+                false => Fit::No,
+            };
+        }
+    }
+    Fit::Yes
+}
+
+fn occur_in_order(wanted: &[&str], words: &[crate::task::command::Word]) -> bool {
+    let mut wanted = wanted.iter().peekable();
+    for word in words {
+        match (wanted.peek(), word.literal()) {
+            (Some(want), Some(text)) if text == **want => drop(wanted.next()),
+            (Some(_), None) => return true,
+            _ => {}
+        }
+    }
+    wanted.peek().is_none()
+}
+
+fn file_fit(rule: &Rule, subject: &Subject<'_>) -> Fit {
+    let Some(path) = &rule.file_path else {
+        return Fit::Yes;
+    };
+    match subject {
+        Subject::Call(ask) => match &ask.plan.question {
+            Question::Edit { file_path, .. } => yes_or_no(file_path == path),
+            Question::Exec { .. } | Question::Info { .. } | Question::AskUser { .. } => Fit::No,
+        },
+        Subject::Command(..) | Subject::Anything(_) => Fit::No,
+    }
+}
+
+fn yes_or_no(fits: bool) -> Fit {
+    if fits { Fit::Yes } else { Fit::No }
+}
+
+fn is_certain(simple: &Simple) -> bool {
+    simple.argv.iter().all(|word| word.sure == Sure::Literal)
+}
+
+/// Bytes of the directories before the program's name.
+fn path_len(simple: &Simple) -> usize {
+    let program = simple.program().unwrap_or_default();
+    program.rfind('/').map_or(0, |slash| slash + 1)
+}
+
+/// The arguments as JSON with sorted keys. Every member stands between NULs, which JSON cannot hold, so that a pattern can tell
+/// a member from text in a value that looks like one.
+fn stable(args: &Value, command: Option<&str>) -> String {
+    let Some(members) = args.as_object() else {
+        return args.to_string();
+    };
+    let mut keys: Vec<&String> = members.keys().collect();
+    keys.sort();
+    let members = keys.into_iter().map(|key| {
+        let value = match command.filter(|_| key == "command") {
+            Some(command) => Value::from(command),
+            None => members[key].clone(),
+        };
+        format!("\0{}:{value}\0", Value::from(key.as_str()))
+    });
+    format!("{{{}}}", members.collect::<Vec<String>>().join(","))
+}
+
+enum Anchor {
+    None,
+    Start,
+}
+
+fn pattern(member: &str, text: &str, anchor: Anchor) -> Result<Regex, String> {
+    if text.chars().count() > PATTERN_CHARS {
+        return Err(format!(
+            "{member} is longer than {PATTERN_CHARS} characters"
+        ));
+    }
+    let text = match anchor {
+        Anchor::None => text.to_owned(),
+        Anchor::Start => format!("^(?:{text})"),
+    };
+    RegexBuilder::new(&text)
+        .size_limit(PATTERN_BYTES)
+        .build()
+        .map_err(|error| format!("{member} is not a pattern that can be used: {error}"))
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// Settings say `ask_user` where we say ask.
+mod decision_word {
+    use crate::task::spec::Verdict;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(verdict: &Verdict, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_str(match verdict {
+            Verdict::Allow => "allow",
+            Verdict::Ask => "ask_user",
+            Verdict::Deny => "deny",
+        })
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Verdict, D::Error> {
+        let word = String::deserialize(input)?;
+        match word.as_str() {
+            "allow" => Ok(Verdict::Allow),
+            "ask_user" | "ask" => Ok(Verdict::Ask),
+            "deny" => Ok(Verdict::Deny),
+            _ => Err(D::Error::custom(format!(
+                "decision must be allow, ask_user or deny, not {word}"
+            ))),
+        }
+    }
+}

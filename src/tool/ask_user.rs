@@ -1,0 +1,289 @@
+//! `ask_user`: the agent asks, people answer. The question is the confirmation itself: it is put to them whatever is allowed,
+//! their answers come with the approval, and running the call only passes them on.
+
+use crate::task::job::{Run, RunEnd};
+use crate::task::spec::{
+    Answers, CallError, Display, Ending, Inquiry, InquiryKind, InquiryOption, Kind, Plan, Question,
+    ToolSpec, Verdict,
+};
+use crate::tool::{Ctx, Tool, failed, invalid};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+pub struct AskUser;
+
+/// Questions at once, and choices for one: more cannot be shown side by side.
+const MOST_QUESTIONS: usize = 4;
+const CHOICES: std::ops::RangeInclusive<usize> = 2..=4;
+
+impl Tool for AskUser {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "ask_user".into(),
+            display_name: "AskUser".into(),
+            description: "Asks the user up to four questions and waits for the answers. For decisions that are theirs: \
+                          preferences, missing requirements, a choice between ways to go. Not to ask for permission."
+                .into(),
+            kind: Kind::Communicate,
+            parameters: json!({
+                "type": "object",
+                "required": ["questions"],
+                "properties": {
+                    "questions": {
+                        "type": "array",
+                        "description": "One to four questions.",
+                        "items": {
+                            "type": "object",
+                            "required": ["question", "header"],
+                            "properties": {
+                                "question": {"type": "string", "description": "The question, as a sentence."},
+                                "header": {"type": "string", "description": "A word or two for it, e.g. \"Database\"."},
+                                "type": {"type": "string", "enum": ["choice", "text", "yesno"],
+                                    "description": "How it is answered; choice if not given."},
+                                "options": {
+                                    "type": "array",
+                                    "description": "For a choice: two to four of them. The user may also answer with own words.",
+                                    "items": {
+                                        "type": "object",
+                                        "required": ["label", "description"],
+                                        "properties": {
+                                            "label": {"type": "string"},
+                                            "description": {"type": "string", "description": "What it means to choose it."},
+                                        },
+                                    },
+                                },
+                                "multiSelect": {"type": "boolean", "description": "For a choice: several may be chosen."},
+                                "placeholder": {"type": "string", "description": "A hint where text is entered."},
+                            },
+                        },
+                    },
+                },
+            }),
+            by_default: Verdict::Ask,
+            output_is_markdown: false,
+            has_live_output: false,
+        }
+    }
+
+    fn prepare(&self, args: &Value, _ctx: &Ctx) -> Result<Plan, CallError> {
+        let questions = questions(args)?;
+        let headers: Vec<&str> = questions
+            .iter()
+            .map(|asked| asked.header.as_str())
+            .collect();
+        Ok(Plan {
+            title: format!("Asking the user: {}", headers.join(", ")),
+            question: Question::AskUser {
+                title: "Questions".into(),
+                questions,
+            },
+            base: None,
+            rule: None,
+        })
+    }
+
+    fn run(&self, run: &Run, _ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
+        let questions = match questions(&run.args) {
+            Ok(questions) => questions,
+            Err(error) => return failed(error),
+        };
+        let none = Answers::new();
+        let answers = run.answers.as_deref().unwrap_or(&none);
+        let lines: Vec<String> = questions
+            .iter()
+            .enumerate()
+            .filter_map(|(n, asked)| {
+                let answer = answers.get(&n.to_string())?;
+                Some(format!("{}: {answer}", asked.header))
+            })
+            .collect();
+        let text = if lines.is_empty() {
+            "The user sent no answers.".to_owned()
+        } else {
+            lines.join("\n")
+        };
+        RunEnd::Ended(Ending::Success {
+            output: json!({ "answers": answers }).to_string(),
+            display: Display::Text { text },
+        })
+    }
+}
+
+/// A question as the model writes it: its kind may be left out.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Asked {
+    question: String,
+    header: String,
+    #[serde(rename = "type")]
+    kind: Option<InquiryKind>,
+    #[serde(default)]
+    options: Vec<InquiryOption>,
+    #[serde(default)]
+    multi_select: bool,
+    placeholder: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Args {
+    questions: Vec<Asked>,
+}
+
+fn questions(args: &Value) -> Result<Vec<Inquiry>, CallError> {
+    let Args { questions } = Args::deserialize(args).map_err(|error| invalid(error.to_string()))?;
+    if questions.is_empty() || questions.len() > MOST_QUESTIONS {
+        return Err(invalid(format!(
+            "there must be 1 to {MOST_QUESTIONS} questions, not {}",
+            questions.len()
+        )));
+    }
+    let checked = questions.into_iter().enumerate();
+    checked.map(|(n, asked)| inquiry(n, asked)).collect()
+}
+
+fn inquiry(n: usize, asked: Asked) -> Result<Inquiry, CallError> {
+    let wrong = |what: &str| Err(invalid(format!("question {}: {what}", n + 1)));
+    if asked.question.trim().is_empty() || asked.header.trim().is_empty() {
+        return wrong("question and header must not be empty");
+    }
+    let kind = asked.kind.unwrap_or(InquiryKind::Choice);
+    let options = match kind {
+        InquiryKind::Choice if !CHOICES.contains(&asked.options.len()) => {
+            return wrong("a choice needs 2 to 4 options");
+        }
+        InquiryKind::Choice => asked.options,
+        InquiryKind::Text | InquiryKind::YesNo => Vec::new(),
+    };
+    if options.iter().any(|option| option.label.trim().is_empty()) {
+        return wrong("every option needs a label");
+    }
+    Ok(Inquiry {
+        question: asked.question,
+        header: asked.header,
+        multi_select: asked.multi_select && kind == InquiryKind::Choice,
+        kind,
+        options,
+        placeholder: asked.placeholder,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+    use crate::tool::tests::{Scratch, run_of, with_ctx};
+
+    fn plan(questions: Value) -> Result<Plan, CallError> {
+        with_ctx(&Scratch::new(), &Limits::default(), |ctx| {
+            let args = json!({ "questions": questions });
+            AskUser.spec().validate(&args).map_err(invalid)?;
+            AskUser.prepare(&args, ctx)
+        })
+    }
+
+    fn option(label: &str) -> Value {
+        json!({"label": label, "description": "d"})
+    }
+
+    #[test]
+    fn questions_are_put_as_they_are_asked() {
+        let asked = json!([
+            {"question": "Which?", "header": "Tool", "options": [option("a"), option("b")], "multiSelect": true},
+            {"question": "Name?", "header": "Name", "type": "text", "placeholder": "x", "options": [option("no")]},
+            {"question": "Sure?", "header": "Go", "type": "yesno", "multiSelect": true}]);
+        let choice = |label: &str| InquiryOption {
+            label: label.into(),
+            description: "d".into(),
+        };
+        let inquiry = |question: &str, header: &str, kind| Inquiry {
+            question: question.into(),
+            header: header.into(),
+            kind,
+            options: vec![],
+            multi_select: false,
+            placeholder: None,
+        };
+        assert_eq!(
+            plan(asked),
+            Ok(Plan {
+                title: "Asking the user: Tool, Name, Go".into(),
+                question: Question::AskUser {
+                    title: "Questions".into(),
+                    questions: vec![
+                        Inquiry {
+                            options: vec![choice("a"), choice("b")],
+                            multi_select: true,
+                            ..inquiry("Which?", "Tool", InquiryKind::Choice)
+                        },
+                        Inquiry {
+                            placeholder: Some("x".into()),
+                            ..inquiry("Name?", "Name", InquiryKind::Text)
+                        },
+                        inquiry("Sure?", "Go", InquiryKind::YesNo),
+                    ],
+                },
+                base: None,
+                rule: None,
+            })
+        );
+    }
+
+    #[test]
+    fn wrong_questions_are_refused() {
+        let yesno = json!({"question": "?", "header": "h", "type": "yesno"});
+        let choice =
+            |options: Vec<Value>| json!({"question": "?", "header": "h", "options": options});
+        let wrong = [
+            json!([]),
+            json!([yesno, yesno, yesno, yesno, yesno]),
+            json!([{"question": " ", "header": "h", "type": "text"}]),
+            json!([{"question": "?", "header": "h", "type": "essay"}]),
+            json!([choice(vec![])]),
+            json!([choice(vec![option("a")])]),
+            json!([choice(vec![option("a"); 5])]),
+            json!([choice(vec![option("a"), option(" ")])]),
+        ];
+        for questions in wrong {
+            assert!(plan(questions.clone()).is_err(), "{questions}");
+        }
+        assert!(plan(json!([yesno, yesno, yesno, yesno])).is_ok());
+    }
+
+    #[test]
+    fn answers_go_to_the_model_and_are_shown() {
+        let scratch = Scratch::new();
+        let args = json!({"questions": [
+            {"question": "Which?", "header": "Tool", "type": "text"},
+            {"question": "Why?", "header": "Reason", "type": "text"}]});
+        let end = |answers: &[(&str, &str)]| {
+            let answers: Answers = answers
+                .iter()
+                .map(|(n, text)| (n.to_string(), text.to_string()))
+                .collect();
+            let run = Run {
+                answers: Some(answers.into()),
+                ..run_of(&scratch, "ask_user", args.clone())
+            };
+            with_ctx(&scratch, &Limits::default(), |ctx| {
+                AskUser.run(&run, ctx, &mut |_| {})
+            })
+        };
+        let success = |output: &str, text: &str| {
+            RunEnd::Ended(Ending::Success {
+                output: output.into(),
+                display: Display::Text { text: text.into() },
+            })
+        };
+        assert_eq!(
+            end(&[("0", "git \"2\""), ("1", "so")]),
+            success(
+                r#"{"answers":{"0":"git \"2\"","1":"so"}}"#,
+                "Tool: git \"2\"\nReason: so"
+            )
+        );
+        assert_eq!(
+            end(&[]),
+            success(r#"{"answers":{}}"#, "The user sent no answers.")
+        );
+    }
+}

@@ -1,0 +1,137 @@
+//! Answers of the model that rest on sources: their text with a number behind what a source supports, and the list of sources.
+//!
+//! The API tells places in the text in bytes of UTF-8, which is how Rust counts, too. It is not trusted to hit the beginning of
+//! a character, nor the text at all.
+
+use serde_json::Value;
+
+/// What the model answered, with its sources; None if it said nothing.
+pub fn answer(response: &Value) -> Option<String> {
+    let candidate = response.pointer("/candidates/0")?;
+    let parts = candidate.pointer("/content/parts")?.as_array()?;
+    let mut text = String::new();
+    // Where each part begins in the text: segments count from there.
+    let mut starts = Vec::new();
+    for part in parts {
+        starts.push(text.len());
+        let is_thought = part.get("thought") == Some(&Value::Bool(true));
+        if let (Some(said), false) = (part.get("text").and_then(Value::as_str), is_thought) {
+            text.push_str(said);
+        }
+    }
+    if text.trim().is_empty() {
+        return None;
+    }
+    let grounding = &candidate["groundingMetadata"];
+    let sources: Vec<String> = list(&grounding["groundingChunks"])
+        .enumerate()
+        .map(|(n, chunk)| {
+            let word = |name: &str| chunk["web"][name].as_str().unwrap_or_default();
+            format!("[{}] {} ({})", n + 1, word("title"), word("uri"))
+        })
+        .collect();
+    mark(&mut text, &starts, grounding, sources.len());
+    if !sources.is_empty() {
+        text.push_str("\n\nSources:\n");
+        text.push_str(&sources.join("\n"));
+    }
+    Some(text)
+}
+
+/// Why the model would not answer, if it says so.
+pub fn block_reason(response: &Value) -> Option<&str> {
+    response.pointer("/promptFeedback/blockReason")?.as_str()
+}
+
+/// Puts the numbers of the sources behind what they support, from the end on: earlier places stay where they are.
+fn mark(text: &mut String, starts: &[usize], grounding: &Value, sources: usize) {
+    let mut marks: Vec<(usize, String)> = list(&grounding["groundingSupports"])
+        .filter_map(|support| {
+            let segment = &support["segment"];
+            let number = |name: &str| segment[name].as_u64().and_then(|n| usize::try_from(n).ok());
+            let start = starts.get(number("partIndex").unwrap_or(0))?;
+            let mut at = start.saturating_add(number("endIndex")?).min(text.len());
+            while !text.is_char_boundary(at) {
+                at += 1;
+            }
+            let mut numbers: Vec<u64> = list(&support["groundingChunkIndices"])
+                .filter_map(Value::as_u64)
+                .filter(|index| *index < sources as u64)
+                .collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            let signs: String = numbers.iter().map(|n| format!("[{}]", n + 1)).collect();
+            (!signs.is_empty()).then_some((at, signs))
+        })
+        .collect();
+    marks.sort();
+    marks.dedup();
+    for (at, signs) in marks.iter().rev() {
+        text.insert_str(*at, signs);
+    }
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn response(parts: Value, grounding: Value) -> Value {
+        json!({"candidates": [{"content": {"parts": parts}, "groundingMetadata": grounding}]})
+    }
+
+    fn support(end: u64, indices: &[u64]) -> Value {
+        json!({"segment": {"endIndex": end}, "groundingChunkIndices": indices})
+    }
+
+    fn source(name: &str) -> Value {
+        json!({"web": {"title": name, "uri": format!("https://{name}.test/")}})
+    }
+
+    #[test]
+    fn numbers_stand_behind_what_they_support_counted_in_bytes() {
+        let text = "Grüße. Ende.";
+        let said = response(
+            json!([{"text": "thinking", "thought": true}, {"text": text}]),
+            json!({"groundingChunks": [source("a"), source("b")], "groundingSupports": [
+                {"segment": {"partIndex": 1, "endIndex": 14}, "groundingChunkIndices": [1]},
+                {"segment": {"partIndex": 1, "endIndex": 8}, "groundingChunkIndices": [1, 0, 1, 7]},
+            ]}),
+        );
+        assert_eq!(
+            answer(&said).unwrap(),
+            "Grüße.[1][2] Ende.[2]\n\nSources:\n[1] a (https://a.test/)\n[2] b (https://b.test/)"
+        );
+    }
+
+    #[test]
+    fn places_that_are_none_do_no_harm() {
+        let grounding = json!({"groundingChunks": [source("a")], "groundingSupports": [
+            support(3, &[0]), support(3, &[0]), support(999, &[0]), support(1, &[5]), support(2, &[]),
+            {"segment": {"partIndex": 9, "endIndex": 1}, "groundingChunkIndices": [0]},
+            {"segment": {}, "groundingChunkIndices": [0]}, 7]});
+        // The third byte is in the middle of the second letter.
+        assert_eq!(
+            answer(&response(json!([{"text": "äöü"}]), grounding)).unwrap(),
+            "äö[1]ü[1]\n\nSources:\n[1] a (https://a.test/)"
+        );
+    }
+
+    #[test]
+    fn answers_without_sources_and_without_words() {
+        let plain = |text: &str| answer(&response(json!([{"text": text}]), json!(null)));
+        assert_eq!(plain("a"), Some("a".into()));
+        assert_eq!(plain(" \n"), None);
+        assert_eq!(answer(&json!({"candidates": []})), None);
+        assert_eq!(answer(&json!([])), None);
+        let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}});
+        assert_eq!(
+            (answer(&blocked), block_reason(&blocked)),
+            (None, Some("SAFETY"))
+        );
+    }
+}

@@ -1,0 +1,243 @@
+//! Web pages as text: what a person would read, without the markup.
+//!
+//! Not a parser of HTML but a reader of it: tags are skipped, some of them mean a line break, a few hide what is inside. It takes
+//! any bytes a server sends in one pass and never fails; what is not well-formed comes out as best it can. Links keep their
+//! words and lose their targets.
+
+/// The readable text of a page.
+pub fn text_of(html: &str) -> String {
+    let mut page = Page::default();
+    let mut rest = html;
+    while let Some(at) = rest.find('<') {
+        page.words(&rest[..at]);
+        rest = page.markup(&rest[at..]);
+    }
+    page.words(rest);
+    page.text.truncate(page.text.trim_end().len());
+    page.text
+}
+
+#[derive(Default)]
+struct Page {
+    text: String,
+    /// Open `pre` elements: inside, space counts.
+    preformatted: usize,
+    /// Space was read and not yet written: it may turn out to be at an end.
+    space: bool,
+}
+
+impl Page {
+    fn words(&mut self, raw: &str) {
+        let mut rest = raw;
+        while let Some(c) = rest.chars().next() {
+            let (c, length) = match c {
+                '&' => entity(rest),
+                c => (c, c.len_utf8()),
+            };
+            rest = &rest[length..];
+            if self.preformatted > 0 && c != '\r' {
+                self.text.push(c);
+            } else if c.is_whitespace() {
+                self.space = true;
+            } else {
+                if self.space && !self.text.is_empty() && !self.text.ends_with(['\n', ' ']) {
+                    self.text.push(' ');
+                }
+                self.space = false;
+                self.text.push(c);
+            }
+        }
+    }
+
+    /// Ends the line, and leaves so many lines empty.
+    fn end_line(&mut self, empty: usize) {
+        self.space = false;
+        if self.text.is_empty() {
+            return;
+        }
+        let present = self.text.len() - self.text.trim_end_matches('\n').len();
+        for _ in present..=empty {
+            self.text.push('\n');
+        }
+    }
+
+    /// Reads what begins with `<`, and gives what comes behind it.
+    fn markup<'a>(&mut self, html: &'a str) -> &'a str {
+        if let Some(comment) = html.strip_prefix("<!--") {
+            return comment.split_once("-->").map_or("", |(_, rest)| rest);
+        }
+        let inner = &html[1..];
+        let (closes, inner) = match inner.strip_prefix('/') {
+            Some(inner) => (true, inner),
+            None => (false, inner),
+        };
+        if !inner.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '!' | '?')) {
+            self.words("<");
+            return &html[1..];
+        }
+        let end = inner
+            .find(|c: char| c.is_whitespace() || matches!(c, '>' | '/'))
+            .unwrap_or(inner.len());
+        let name = inner[..end].to_ascii_lowercase();
+        let rest = behind_tag(&inner[end..]);
+        match (name.as_str(), closes) {
+            ("script" | "style" | "noscript" | "template" | "svg" | "iframe", false) => {
+                return behind_closing(rest, &name);
+            }
+            ("pre", false) => {
+                self.end_line(1);
+                self.preformatted += 1;
+            }
+            ("pre", true) => {
+                self.preformatted = self.preformatted.saturating_sub(1);
+                self.end_line(1);
+            }
+            ("br", _) => self.text.push('\n'),
+            ("li", false) => {
+                self.end_line(0);
+                self.text.push_str("* ");
+            }
+            ("td" | "th", true) => self.space = true,
+            (
+                "p" | "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "table" | "ul" | "ol" | "dl"
+                | "blockquote" | "section" | "article" | "title" | "hr",
+                _,
+            ) => self.end_line(1),
+            (
+                "div" | "tr" | "li" | "dt" | "dd" | "header" | "footer" | "nav" | "main" | "aside"
+                | "form" | "figure" | "figcaption" | "option" | "body" | "head",
+                _,
+            ) => self.end_line(0),
+            _ => {}
+        }
+        rest
+    }
+}
+
+/// Behind the tag's `>`; one in quotes does not count.
+fn behind_tag(text: &str) -> &str {
+    let mut quote = None;
+    for (at, c) in text.char_indices() {
+        match (quote, c) {
+            (None, '>') => return &text[at + 1..],
+            (None, '"' | '\'') => quote = Some(c),
+            (Some(open), c) if c == open => quote = None,
+            (None | Some(_), _) => {}
+        }
+    }
+    ""
+}
+
+/// Behind the tag that closes the element.
+fn behind_closing<'a>(text: &'a str, name: &str) -> &'a str {
+    let mut rest = text;
+    while let Some(at) = rest.find("</") {
+        rest = &rest[at + 2..];
+        let closes = rest
+            .get(..name.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(name));
+        if closes {
+            return behind_tag(&rest[name.len()..]);
+        }
+    }
+    ""
+}
+
+/// The character an entity stands for, and its length in the source. What is not one stands for itself.
+fn entity(text: &str) -> (char, usize) {
+    const LONGEST: usize = 10;
+    const NAMED: [(&str, char); 26] = [
+        ("amp", '&'),
+        ("lt", '<'),
+        ("gt", '>'),
+        ("quot", '"'),
+        ("apos", '\''),
+        ("nbsp", ' '),
+        ("copy", '©'),
+        ("reg", '®'),
+        ("trade", '™'),
+        ("mdash", '—'),
+        ("ndash", '–'),
+        ("hellip", '…'),
+        ("lsquo", '‘'),
+        ("rsquo", '’'),
+        ("ldquo", '“'),
+        ("rdquo", '”'),
+        ("laquo", '«'),
+        ("raquo", '»'),
+        ("bull", '•'),
+        ("middot", '·'),
+        ("times", '×'),
+        ("deg", '°'),
+        ("euro", '€'),
+        ("pound", '£'),
+        ("sect", '§'),
+        ("rarr", '→'),
+    ];
+    let known = || {
+        let end = text.bytes().take(LONGEST).position(|byte| byte == b';')?;
+        let name = text.get(1..end)?;
+        let c = match name.strip_prefix('#') {
+            None => NAMED.iter().find(|(known, _)| *known == name)?.1,
+            Some(number) => {
+                let hex = number.strip_prefix(['x', 'X']);
+                let code = hex.map_or_else(|| number.parse(), |hex| u32::from_str_radix(hex, 16));
+                char::from_u32(code.ok()?).filter(|c| *c != '\0')?
+            }
+        };
+        Some((c, end + 1))
+    };
+    known().unwrap_or(('&', 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_reads_as_a_person_would() {
+        let html = "<!DOCTYPE html>\n<html><head><title>A &amp; B</title><style>p { color: red }</style>\
+            <script>if (a < b) { document.write('<p>no</p>') }</script></head>\n<body>\n<!-- <p>hidden</p> -->\
+            <h1>Head\n  line</h1><p>One <b>two</b>,   three.<br>Four &lt;five&gt; &#8212; &#x263A; &unknown; &</p>\
+            <ul><li><a href=\"x>y\">Link</a></li><li>Two</li></ul>\
+            <table><tr><td>1</td><td>2</td></tr></table>\
+            <pre>  keep\n    this </pre>1 < 2 <3\n</body></html>";
+        assert_eq!(
+            text_of(html),
+            "A & B\n\nHead line\n\nOne two, three.\nFour <five> — ☺ &unknown; &\n\n* Link\n* Two\n\n1 2\n\n  keep\n    this \n\n1 < 2 <3"
+        );
+    }
+
+    #[test]
+    fn whatever_is_sent_is_read_to_its_end() {
+        for (html, expected) in [
+            ("", ""),
+            ("plain", "plain"),
+            ("a<", "a<"),
+            ("a<b", "a"),
+            ("a<!-- never closed", "a"),
+            ("a<script>never closed", "a"),
+            ("a<SCRIPT>x</ScRiPt >b", "ab"),
+            ("a<p title='>'>b", "a\n\nb"),
+            ("</pre>a  b", "a b"),
+            ("&#0;&#xD800;&#99999999999;", "&#0;&#xD800;&#99999999999;"),
+            ("&amp", "&amp"),
+            ("ü&ö;ä", "ü&ö;ä"),
+            ("a</ b>", "a</ b>"),
+        ] {
+            assert_eq!(text_of(html), expected, "{html}");
+        }
+        let pieces = [
+            "<", ">", "/", "!--", "-->", "pre", "script", "&", "#x", ";", "ü", "'", " ",
+        ];
+        let mut seed: u32 = 3;
+        for _ in 0..20_000 {
+            let mut html = String::new();
+            for _ in 0..10 {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                html.push_str(pieces[(seed >> 16) as usize % pieces.len()]);
+            }
+            text_of(&html);
+        }
+    }
+}

@@ -1,0 +1,464 @@
+//! Fetching a page ourselves, from public places only, and not too often.
+//!
+//! The resolver is ours: a name is looked up, every address it has is judged, and the connection goes to one of those addresses
+//! and no other. So there is no moment between check and use in which a name could change its meaning. Redirections are not
+//! followed by the library; each is read, judged and requested like a URL of its own. Proxies are not used: what they reach we
+//! could not judge.
+
+use crate::base::cancel::Cancel;
+use crate::limits::Limits;
+use crate::tool::address::{Judge, Url, Wrong, is_public};
+use crate::tool::html;
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, Read};
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use ureq::Agent;
+use ureq::Body;
+use ureq::config::Config;
+use ureq::http::header::{CONTENT_TYPE, HeaderMap, LOCATION};
+use ureq::http::{Response, Uri};
+use ureq::tls::TlsConfig;
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+
+/// The public internet, as tools see it.
+pub struct Web {
+    tls: TlsConfig,
+    judge: Judge,
+    visits: Mutex<Visits>,
+}
+
+impl Default for Web {
+    fn default() -> Web {
+        Web::new(TlsConfig::default())
+    }
+}
+
+impl Web {
+    pub fn new(tls: TlsConfig) -> Web {
+        Web {
+            tls,
+            judge: is_public,
+            visits: Mutex::default(),
+        }
+    }
+
+    /// Reads a URL by the rules of what may be visited.
+    pub(super) fn url(&self, text: &str) -> Result<Url, Wrong> {
+        Url::parse(text, self.judge)
+    }
+
+    /// Whether a host may be visited once more; counts the visit if so.
+    pub(super) fn may_visit(&self, host: &str, limits: &Limits) -> bool {
+        let mut visits = self.visits.lock().unwrap_or_else(PoisonError::into_inner);
+        visits.count(host, Instant::now(), limits)
+    }
+
+    /// The readable text of a page, or why there is none.
+    pub(super) fn text(
+        &self,
+        url: &Url,
+        cancel: &Cancel,
+        limits: &Limits,
+    ) -> Result<String, String> {
+        let agent = self.agent(limits);
+        let doomed = agent.clone();
+        cancel.on_set(move || doomed.shutdown());
+        let text = self.follow(&agent, url, limits);
+        cancel.clear();
+        text
+    }
+
+    /// An agent for one page: interrupting it interrupts nothing else.
+    fn agent(&self, limits: &Limits) -> Agent {
+        let config = Agent::config_builder()
+            .tls_config(self.tls.clone())
+            .proxy(None)
+            .max_redirects(0)
+            .http_status_as_error(false)
+            .max_response_header_size(limits.model_buffer_bytes)
+            .user_agent(concat!("gemini-a2a/", env!("CARGO_PKG_VERSION")))
+            .accept("text/html, text/plain, text/*;q=0.9, application/json;q=0.9, */*;q=0.1")
+            .build();
+        let judged = Judged {
+            judge: self.judge,
+            names: DefaultResolver::default(),
+        };
+        Agent::with_parts(config, DefaultConnector::default(), judged)
+    }
+
+    fn follow(&self, agent: &Agent, url: &Url, limits: &Limits) -> Result<String, String> {
+        let until = Instant::now() + Duration::from_millis(limits.fetch_ms);
+        let mut url = url.clone();
+        for _ in 0..=limits.fetch_hops {
+            let left = until.saturating_duration_since(Instant::now());
+            let request = agent.get(url.uri().clone()).config();
+            let request = request.timeout_global(Some(left)).build();
+            let response = request.call().map_err(|error| words(&error))?;
+            let status = response.status();
+            if !status.is_redirection() {
+                return if status.is_success() {
+                    readable(response, limits)
+                } else {
+                    Err(format!("the server answered with status {status}"))
+                };
+            }
+            let target = response.headers().get(LOCATION);
+            let target = target.and_then(|target| target.to_str().ok());
+            let target = target.ok_or("the server redirects to nowhere")?;
+            url = url
+                .join(target, self.judge)
+                .map_err(|wrong| format!("redirected to a place that is not visited: {wrong}"))?;
+        }
+        Err(format!("redirected more than {} times", limits.fetch_hops))
+    }
+}
+
+/// Looks names up and refuses those of which any address is not to be visited.
+#[derive(Debug)]
+struct Judged {
+    judge: Judge,
+    names: DefaultResolver,
+}
+
+impl Resolver for Judged {
+    fn resolve(
+        &self,
+        uri: &Uri,
+        config: &Config,
+        timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let found = self.names.resolve(uri, config, timeout)?;
+        check(found.iter().map(|address| address.ip()), self.judge)?;
+        Ok(found)
+    }
+}
+
+fn check(mut addresses: impl Iterator<Item = IpAddr>, judge: Judge) -> io::Result<()> {
+    match addresses.find(|address| !judge(*address)) {
+        None => Ok(()),
+        Some(address) => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("its address {address} is not on the public internet"),
+        )),
+    }
+}
+
+fn words(error: &ureq::Error) -> String {
+    match error {
+        ureq::Error::Io(error) => error.to_string(),
+        ureq::Error::Timeout(_) => "the server was too slow".into(),
+        ureq::Error::HostNotFound => "the host was not found".into(),
+        error => error.to_string(),
+    }
+}
+
+fn readable(response: Response<Body>, limits: &Limits) -> Result<String, String> {
+    let kind = media_type(response.headers());
+    let is_html = matches!(kind.as_str(), "text/html" | "application/xhtml+xml");
+    let is_text = kind.is_empty()
+        || kind.starts_with("text/")
+        || kind.ends_with("+json")
+        || kind.ends_with("+xml")
+        || matches!(
+            kind.as_str(),
+            "application/json" | "application/xml" | "application/javascript"
+        );
+    if !is_html && !is_text {
+        return Err(format!("it is {kind}, not text"));
+    }
+    let latin = matches!(
+        response
+            .body()
+            .charset()
+            .map(str::to_ascii_lowercase)
+            .as_deref(),
+        Some("iso-8859-1" | "latin1" | "windows-1252")
+    );
+    let mut bytes = Vec::new();
+    response
+        .into_body()
+        .into_reader()
+        .take(limits.fetch_bytes + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| words(&error.into()))?;
+    if bytes.len() as u64 > limits.fetch_bytes {
+        return Err(format!(
+            "it is larger than {} MiB",
+            limits.fetch_bytes >> 20
+        ));
+    }
+    let text = if latin {
+        bytes.iter().map(|byte| char::from(*byte)).collect()
+    } else {
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    Ok(if is_html { html::text_of(&text) } else { text })
+}
+
+fn media_type(headers: &HeaderMap) -> String {
+    let value = headers.get(CONTENT_TYPE);
+    let value = value.and_then(|value| value.to_str().ok()).unwrap_or("");
+    let kind = value.split(';').next().unwrap_or("");
+    kind.trim().to_ascii_lowercase()
+}
+
+/// When which host was visited, as far back as it matters.
+#[derive(Default)]
+struct Visits {
+    hosts: HashMap<String, VecDeque<Instant>>,
+}
+
+impl Visits {
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn count(&mut self, host: &str, now: Instant, limits: &Limits) -> bool {
+        let is_old = |at: &Instant| now.duration_since(*at) >= Visits::MINUTE;
+        if !self.hosts.contains_key(host) && self.hosts.len() >= limits.fetch_hosts {
+            self.hosts
+                .retain(|_, visits| visits.back().is_some_and(|last| !is_old(last)));
+            if self.hosts.len() >= limits.fetch_hosts {
+                return false;
+            }
+        }
+        let visits = self.hosts.entry(host.to_owned()).or_default();
+        while visits.front().is_some_and(is_old) {
+            visits.pop_front();
+        }
+        let may = visits.len() < limits.fetch_per_minute;
+        if may {
+            visits.push_back(now);
+        }
+        may
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::thread;
+
+    /// A web in which this machine is the internet, under one of its addresses.
+    pub(in crate::tool) fn local() -> Web {
+        Web {
+            judge: |address| address == Ipv4Addr::LOCALHOST,
+            ..Web::default()
+        }
+    }
+
+    /// Answers requests in order, each with the bytes for its path; then is gone.
+    pub(in crate::tool) fn serve(answers: Vec<(&'static str, Vec<u8>)>) -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        thread::spawn(move || {
+            for (path, answer) in answers {
+                let (mut stream, _) = listener.accept().expect("a caller");
+                let mut first = String::new();
+                let mut reader = BufReader::new(stream.try_clone().expect("a socket"));
+                reader.read_line(&mut first).expect("a request");
+                let mut line = String::from("x");
+                while line.trim_end() != "" {
+                    line.clear();
+                    reader.read_line(&mut line).expect("a head");
+                }
+                assert_eq!(first, format!("GET {path} HTTP/1.1\r\n"));
+                // The reader may have hung up on a body that is too long.
+                let _ = stream.write_all(&answer);
+            }
+        });
+        port
+    }
+
+    pub(in crate::tool) fn page(kind: &str, body: &str) -> Vec<u8> {
+        let length = body.len();
+        format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+            .into_bytes()
+    }
+
+    fn redirect(to: &str) -> Vec<u8> {
+        format!(
+            "HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        )
+        .into_bytes()
+    }
+
+    fn get(port: u16, path: &str, limits: &Limits) -> Result<String, String> {
+        let web = local();
+        let url = web
+            .url(&format!("http://127.0.0.1:{port}{path}"))
+            .expect("a URL");
+        web.text(&url, &Cancel::default(), limits)
+    }
+
+    #[test]
+    fn pages_are_read_as_text() {
+        let limits = Limits::default();
+        let html = "<html><body><h1>Hi</h1>there &amp; here</body></html>";
+        for (answer, expected) in [
+            (
+                page("text/html; charset=utf-8", html),
+                Ok("Hi\n\nthere & here"),
+            ),
+            (page("text/plain", html), Ok(html)),
+            (page("application/json", "{\"a\": 1}"), Ok("{\"a\": 1}")),
+            (page("image/png", "x"), Err("it is image/png, not text")),
+            (
+                b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                    .to_vec(),
+                Err("the server answered with status 404 Not Found"),
+            ),
+            (
+                redirect("ftp://a.test/"),
+                Err(
+                    "redirected to a place that is not visited: ftp://a.test/: only http and https can be fetched",
+                ),
+            ),
+        ] {
+            let port = serve(vec![("/a?b", answer)]);
+            let found = get(port, "/a?b", &limits);
+            assert_eq!(found, expected.map(str::to_owned).map_err(str::to_owned));
+        }
+    }
+
+    #[test]
+    fn every_hop_is_judged() {
+        let limits = Limits::default();
+        // Another address of this machine stands for a private one.
+        for target in [
+            "http://127.0.0.2:8080/secret",
+            "//[::1]:8080/",
+            "http://10.0.0.1/",
+            "http://localhost:8080/",
+        ] {
+            let port = serve(vec![("/", redirect(target))]);
+            let error = get(port, "/", &limits).expect_err("it is not visited");
+            assert!(
+                error.starts_with("redirected to a place that is not visited:"),
+                "{error}"
+            );
+        }
+        let port = serve(vec![
+            ("/1", redirect("2")),
+            ("/2", redirect("/3?x")),
+            ("/3?x", page("text/plain", "end")),
+        ]);
+        assert_eq!(get(port, "/1", &limits), Ok("end".into()));
+    }
+
+    #[test]
+    fn redirections_end() {
+        let limits = Limits {
+            fetch_hops: 2,
+            ..Limits::default()
+        };
+        let hop = || ("/", redirect("/"));
+        let enough = serve(vec![hop(), hop(), ("/", page("text/plain", "end"))]);
+        assert_eq!(get(enough, "/", &limits), Ok("end".into()));
+        let endless = serve(vec![hop(), hop(), hop()]);
+        assert_eq!(
+            get(endless, "/", &limits),
+            Err("redirected more than 2 times".into())
+        );
+    }
+
+    #[test]
+    fn a_name_counts_by_all_its_addresses() {
+        let of = |list: &[&str]| {
+            let addresses = list.iter().map(|text| text.parse().expect("an address"));
+            check(addresses, is_public).is_ok()
+        };
+        assert!(of(&["93.184.216.34", "2606:4700::1"]));
+        assert!(!of(&["93.184.216.34", "127.0.0.1"]));
+        assert!(!of(&["::ffff:10.0.0.1"]));
+        // The resolver asks: this name is harmless to look at, and its address is not.
+        let web = local();
+        let judged = Web {
+            judge: |address| address.is_unspecified(),
+            ..Web::default()
+        };
+        let url = web
+            .url("http://127.0.0.1:1024/")
+            .expect("harmless to this judge");
+        assert_eq!(
+            judged.text(&url, &Cancel::default(), &Limits::default()),
+            Err("its address 127.0.0.1 is not on the public internet".into())
+        );
+    }
+
+    #[test]
+    fn pages_that_are_too_large_or_too_slow_are_given_up() {
+        let limits = Limits {
+            fetch_bytes: 4,
+            ..Limits::default()
+        };
+        let port = serve(vec![("/", page("text/plain", "1234"))]);
+        assert_eq!(get(port, "/", &limits), Ok("1234".into()));
+        let port = serve(vec![("/", page("text/plain", "12345"))]);
+        assert_eq!(
+            get(port, "/", &limits),
+            Err("it is larger than 0 MiB".into())
+        );
+        let limits = Limits {
+            fetch_ms: 50,
+            ..Limits::default()
+        };
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = silent.local_addr().expect("bound").port();
+        assert_eq!(
+            get(port, "/", &limits),
+            Err("the server was too slow".into())
+        );
+    }
+
+    #[test]
+    fn a_cancel_interrupts_a_page() {
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = silent.local_addr().expect("bound").port();
+        let cancel = Cancel::default();
+        let web = local();
+        let url = web
+            .url(&format!("http://127.0.0.1:{port}/"))
+            .expect("a URL");
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let (stream, _) = silent.accept().expect("a caller");
+                let mut first = String::new();
+                let mut reader = BufReader::new(stream);
+                reader.read_line(&mut first).expect("a request");
+                cancel.set();
+                // Held open until the caller hangs up: nothing but the cancel can have ended the wait.
+                let _ = io::copy(&mut reader, &mut io::sink());
+            });
+            let text = web.text(&url, &cancel, &Limits::default());
+            assert!(text.is_err());
+        });
+    }
+
+    #[test]
+    fn hosts_are_visited_so_often_a_minute_and_only_so_many_are_counted() {
+        let limits = Limits {
+            fetch_per_minute: 2,
+            fetch_hosts: 2,
+            ..Limits::default()
+        };
+        let mut visits = Visits::default();
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        assert!(visits.count("a", at(0), &limits));
+        assert!(visits.count("a", at(30), &limits));
+        assert!(!visits.count("a", at(59), &limits));
+        assert!(visits.count("b", at(59), &limits));
+        assert!(visits.count("a", at(60), &limits));
+        assert!(!visits.count("a", at(61), &limits));
+        assert!(
+            !visits.count("c", at(61), &limits),
+            "both are still counted"
+        );
+        assert!(visits.count("c", at(121), &limits), "both are forgotten");
+        assert_eq!(visits.hosts.len(), 1);
+    }
+}

@@ -1,0 +1,180 @@
+//! `write_todos`: what the agent means to do, for people to follow. The list is given whole each time and lives in the
+//! conversation and in the task's log; nothing else keeps it.
+
+use crate::task::job::{Run, RunEnd};
+use crate::task::spec::{
+    CallError, Display, Ending, Kind, Plan, Question, Todo, TodoStatus, ToolSpec, Verdict,
+};
+use crate::tool::{Ctx, Tool, failed, invalid};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+pub struct WriteTodos;
+
+impl Tool for WriteTodos {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "write_todos".into(),
+            display_name: "WriteTodos".into(),
+            description: "Shows the user the steps of a longer task and how far they are. Give the whole list each time. At \
+                          most one step is in progress. Not for tasks that take only a step or two."
+                .into(),
+            kind: Kind::Other,
+            parameters: json!({
+                "type": "object",
+                "required": ["todos"],
+                "properties": {
+                    "todos": {
+                        "type": "array",
+                        "description": "All steps, in order; the list replaces the one before.",
+                        "items": {
+                            "type": "object",
+                            "required": ["description", "status"],
+                            "properties": {
+                                "description": {"type": "string", "description": "What is to be done."},
+                                "status": {"type": "string", "enum": TodoStatus::ALL.map(TodoStatus::word)},
+                            },
+                        },
+                    },
+                },
+            }),
+            by_default: Verdict::Allow,
+            output_is_markdown: false,
+            has_live_output: false,
+        }
+    }
+
+    fn prepare(&self, args: &Value, _ctx: &Ctx) -> Result<Plan, CallError> {
+        let todos = todos(args)?;
+        let title = match todos.len() {
+            0 => "Clearing the list of steps".to_owned(),
+            n => format!("Listing {n} steps"),
+        };
+        Ok(Plan {
+            question: Question::Info {
+                title: "Confirm Steps".into(),
+                prompt: title.clone(),
+                urls: Vec::new(),
+            },
+            title,
+            base: None,
+            rule: Some("write_todos".into()),
+        })
+    }
+
+    fn run(&self, run: &Run, _ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
+        let todos = match todos(&run.args) {
+            Ok(todos) => todos,
+            Err(error) => return failed(error),
+        };
+        let lines: Vec<String> = todos
+            .iter()
+            .enumerate()
+            .map(|(n, todo)| format!("{}. [{}] {}", n + 1, todo.status.word(), todo.description))
+            .collect();
+        let output = if lines.is_empty() {
+            "The list of steps is empty now.".to_owned()
+        } else {
+            format!("The list of steps is now:\n{}", lines.join("\n"))
+        };
+        RunEnd::Ended(Ending::Success {
+            output,
+            display: Display::Todos { todos },
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct Args {
+    todos: Vec<Todo>,
+}
+
+fn todos(args: &Value) -> Result<Vec<Todo>, CallError> {
+    let Args { todos } = Args::deserialize(args).map_err(|error| invalid(error.to_string()))?;
+    if todos.iter().any(|todo| todo.description.trim().is_empty()) {
+        return Err(invalid("every step needs a description"));
+    }
+    let busy = todos
+        .iter()
+        .filter(|todo| todo.status == TodoStatus::InProgress)
+        .count();
+    if busy > 1 {
+        return Err(invalid(format!(
+            "{busy} steps are in_progress; at most one may be"
+        )));
+    }
+    Ok(todos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+    use crate::tool::tests::{Scratch, run_of, with_ctx};
+
+    fn end_of(args: Value) -> RunEnd {
+        let scratch = Scratch::new();
+        let run = run_of(&scratch, "write_todos", args);
+        with_ctx(&scratch, &Limits::default(), |ctx| {
+            WriteTodos.run(&run, ctx, &mut |_| {})
+        })
+    }
+
+    #[test]
+    fn the_list_is_told_and_shown() {
+        let args = json!({"todos": [
+            {"description": "look", "status": "completed"},
+            {"description": "do", "status": "in_progress"},
+            {"description": "rest", "status": "blocked"}]});
+        let todo = |description: &str, status| Todo {
+            description: description.into(),
+            status,
+        };
+        assert_eq!(
+            end_of(args),
+            RunEnd::Ended(Ending::Success {
+                output: "The list of steps is now:\n1. [completed] look\n2. [in_progress] do\n3. [blocked] rest".into(),
+                display: Display::Todos {
+                    todos: vec![
+                        todo("look", TodoStatus::Completed),
+                        todo("do", TodoStatus::InProgress),
+                        todo("rest", TodoStatus::Blocked),
+                    ]
+                },
+            })
+        );
+        assert_eq!(
+            end_of(json!({"todos": []})),
+            RunEnd::Ended(Ending::Success {
+                output: "The list of steps is empty now.".into(),
+                display: Display::Todos { todos: vec![] },
+            })
+        );
+    }
+
+    #[test]
+    fn wrong_lists_are_refused_when_planned() {
+        let scratch = Scratch::new();
+        let step = |status: &str| json!({"description": "x", "status": status});
+        let plan = |todos: Value| {
+            with_ctx(&scratch, &Limits::default(), |ctx| {
+                let args = json!({ "todos": todos });
+                WriteTodos.spec().validate(&args).map_err(invalid)?;
+                WriteTodos.prepare(&args, ctx).map(|plan| plan.title)
+            })
+        };
+        assert_eq!(
+            plan(json!([step("in_progress"), step("in_progress")])),
+            Err(invalid("2 steps are in_progress; at most one may be"))
+        );
+        assert_eq!(
+            plan(json!([{"description": " ", "status": "pending"}])),
+            Err(invalid("every step needs a description"))
+        );
+        assert!(plan(json!([step("done")])).is_err());
+        assert_eq!(
+            plan(json!([step("in_progress"), step("pending")])),
+            Ok("Listing 2 steps".into())
+        );
+    }
+}

@@ -1,0 +1,339 @@
+//! How the program is started and ended: one clear line when it cannot, an exit status that means something, and a last
+//! word to everybody who listens.
+
+use crate::drive::{House, is_root, task_in};
+use crate::support::client::Event;
+use crate::support::message::{approval, prompt, prompt_in, state_of, text_of};
+use crate::support::{TempDir, eventually};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+struct Ended {
+    status: Option<i32>,
+    out: String,
+    err: String,
+}
+
+const SERVER: &str = env!("CARGO_BIN_EXE_gemini-a2a");
+const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+
+/// Runs the program to its end, which is expected to come by itself.
+fn run(dir: &TempDir, args: &[&str]) -> Ended {
+    finish(dir, Command::new(SERVER).args(args))
+}
+
+fn finish(dir: &TempDir, command: &mut Command) -> Ended {
+    let mut child = command
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", dir.path())
+        .current_dir(dir.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program");
+    eventually("the program's end", || {
+        child.try_wait().expect("our own child").map(drop)
+    });
+    let output = child.wait_with_output().expect("its output");
+    Ended {
+        status: output.status.code(),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+fn signal(house: &House, signal: Signal) {
+    let pid = Pid::from_raw(house.server.pid() as i32).expect("a process id");
+    kill_process(pid, signal).expect("a signal to our own child");
+}
+
+#[test]
+fn help_and_version() {
+    let dir = TempDir::new("cli");
+    for flag in ["--help", "-h"] {
+        let help = run(&dir, &[flag]);
+        assert_eq!((help.status, help.err.as_str()), (Some(0), ""));
+        for word in ["--a2a-port", "--workspace", "--state-dir", "GEMINI_API_KEY"] {
+            assert!(help.out.contains(word), "{word} in {}", help.out);
+        }
+        assert!(
+            help.out.lines().all(|line| line.len() <= 120),
+            "{}",
+            help.out
+        );
+    }
+    for flag in ["--version", "-V"] {
+        let version = run(&dir, &[flag]);
+        assert_eq!(version.status, Some(0));
+        assert_eq!(
+            version.out,
+            format!("gemini-a2a {}\n", env!("CARGO_PKG_VERSION"))
+        );
+    }
+}
+
+#[test]
+fn what_cannot_work_is_one_line_and_an_exit_status() {
+    let dir = TempDir::new("cli");
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").expect("a file");
+    let file = file.to_str().expect("a path of text");
+    let shared = dir.folder("shared");
+    std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o777)).expect("a mode");
+    let shared = shared.to_str().expect("a path of text");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken.local_addr().expect("its address").port().to_string();
+    let inside = format!("{file}/inside");
+    for (args, words) in [
+        (vec!["--wat"], vec!["--wat", "--help"]),
+        (vec!["serve", "--work", "x"], vec!["--workspace"]),
+        (vec!["--a2a-port"], vec!["--a2a-port", "PORT"]),
+        (vec!["--a2a-port", "70000"], vec!["--a2a-port", "70000"]),
+        (
+            vec!["--a2a-port", &taken],
+            vec![taken.as_str(), "in use", "--a2a-port"],
+        ),
+        (vec!["--host", "0.0.0.0"], vec!["0.0.0.0", "loopback"]),
+        (vec!["--workspace", "/no/such/dir"], vec!["/no/such/dir"]),
+        (vec!["--workspace", file], vec![file]),
+        (vec!["--a2a-port", "0", "--state-dir", file], vec![file]),
+        (
+            vec!["--a2a-port", "0", "--state-dir", &inside],
+            vec![inside.as_str()],
+        ),
+        (
+            vec!["--a2a-port", "0", "--state-dir", "/proc/state"],
+            vec!["/proc/state"],
+        ),
+        (vec!["--a2a-port", "0", "--state-dir", shared], vec![shared]),
+        (
+            vec!["--a2a-port", "0", "--script", "/no/such/script"],
+            vec!["/no/such/script"],
+        ),
+        (vec!["--log-level", "loud"], vec!["loud", "debug"]),
+        (vec!["--max-attempts", "many"], vec!["--max-attempts"]),
+        (
+            vec!["--a2a-port", "0", "--allowed-root", "/no/such/root"],
+            vec!["/no/such/root"],
+        ),
+    ] {
+        let ended = run(&dir, &args);
+        assert_eq!(
+            ended.status,
+            Some(2),
+            "{args:?}: {}{}",
+            ended.out,
+            ended.err
+        );
+        assert_eq!(ended.out, "", "{args:?}");
+        assert_eq!(ended.err.lines().count(), 1, "{args:?}: {}", ended.err);
+        assert!(
+            ended.err.starts_with("gemini-a2a: "),
+            "{args:?}: {}",
+            ended.err
+        );
+        for word in words {
+            assert!(
+                ended.err.contains(word),
+                "{args:?}: {word} in {}",
+                ended.err
+            );
+        }
+    }
+}
+
+/// Root may write everywhere, so root becomes somebody else for this.
+#[test]
+fn a_state_dir_one_may_not_write_is_named() {
+    let dir = TempDir::new("cli");
+    let state = dir.folder("state");
+    let mut program = Command::new(SERVER);
+    if is_root() {
+        let able = Command::new("setpriv")
+            .args(NOBODY)
+            .args([SERVER, "--version"])
+            .output();
+        if !able.is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: nobody else can run the program");
+            return;
+        }
+        std::os::unix::fs::chown(&state, Some(65534), Some(65534)).expect("a new owner");
+        program = Command::new("setpriv");
+        program.args(NOBODY).arg(SERVER);
+    }
+    std::fs::set_permissions(&state, std::fs::Permissions::from_mode(0o500)).expect("a mode");
+    let path = state.to_str().expect("a path of text");
+    let ended = finish(&dir, program.args(["--a2a-port", "0", "--state-dir", path]));
+    assert_eq!(ended.status, Some(2), "{}", ended.err);
+    assert!(
+        ended.err.contains(path) && ended.err.contains("writable"),
+        "{}",
+        ended.err
+    );
+}
+
+#[test]
+fn without_anything_to_do_it_ends_at_once() {
+    for (name, code) in [(Signal::TERM, 0), (Signal::INT, 130), (Signal::HUP, 0)] {
+        let mut house = House::new();
+        let task = task_in(&house.say("TEXT hi"));
+        signal(&house, name);
+        assert_eq!(house.server.ended().code(), Some(code), "{name:?}");
+        house.server.restart();
+        assert_eq!(house.state(&task), "input-required");
+    }
+}
+
+#[test]
+fn a_turn_that_ends_in_time_is_waited_for() {
+    let mut house = House::new();
+    let stream = house
+        .client()
+        .stream("message/stream", prompt("HOLD ++ TEXT said to the end"));
+    eventually("the hold", || (house.fake.held() == 1).then_some(()));
+    signal(&house, Signal::TERM);
+    house.fake.release();
+    let events: Vec<Event> = stream.collect();
+    assert!(events.last().is_some_and(Event::is_final));
+    assert!(
+        events
+            .iter()
+            .any(|event| text_of(event.result()) == "said to the end")
+    );
+    assert_eq!(house.server.ended().code(), Some(0));
+}
+
+/// A model that does not answer and a command that does not end are given up; everybody who watches hears of it, and the
+/// next start finds a task to go on with.
+#[test]
+fn what_does_not_end_in_time_gets_a_last_frame() {
+    let mut house = House::new();
+    let (asked, calls) = house.ask("SHELL echo begin; sleep 300");
+    let mut running = house.client().stream(
+        "message/stream",
+        approval(&asked, &calls[0], "proceed_once"),
+    );
+    running.until("output", |event| {
+        event.result()["kind"] == "artifact-update"
+    });
+    let mut thinking = house
+        .client()
+        .stream("message/stream", prompt("TEXT a ++ HOLD"));
+    let task = task_in(&[thinking.next().expect("a task")]);
+    eventually("the hold", || (house.fake.held() == 1).then_some(()));
+    signal(&house, Signal::INT);
+    for stream in [running, thinking] {
+        let last = stream.last().expect("a last frame");
+        assert!(last.is_final(), "{last:?}");
+        assert_eq!(state_of(last.result()), Some("input-required"));
+        assert_ne!(text_of(last.result()), "", "it says why");
+    }
+    assert_eq!(house.server.ended().code(), Some(130));
+    house.server.restart();
+    for task in [asked, task] {
+        assert_eq!(house.state(&task), "input-required");
+        let next = house
+            .client()
+            .call("message/send", prompt_in(&task, "TEXT on"));
+        assert_eq!(state_of(&next), Some("input-required"));
+    }
+}
+
+/// Nothing will happen for these any more: a prompt behind another one, a watcher of a question that nobody answers.
+#[test]
+fn who_waits_for_what_does_not_come_is_told_so() {
+    let mut house = House::new();
+    let (asked, _) = house.ask("WRITE later.txt x");
+    let mut watching = house
+        .client()
+        .stream("tasks/resubscribe", json!({ "id": asked }));
+    assert_eq!(
+        watching.next().expect("a snapshot").result()["kind"],
+        "task"
+    );
+    let mut thinking = house.client().stream("message/stream", prompt("HOLD"));
+    let task = task_in(&[thinking.next().expect("a task")]);
+    let queued = house
+        .client()
+        .stream("message/stream", prompt_in(&task, "TEXT queued"));
+    eventually("the hold", || (house.fake.held() == 1).then_some(()));
+    signal(&house, Signal::TERM);
+    for stream in [watching, queued] {
+        let last = stream.last().expect("a last frame");
+        assert_eq!(last.name.as_deref(), Some("error"), "{last:?}");
+        assert_eq!(last.json["error"]["code"], -32603, "{last:?}");
+    }
+    assert_eq!(house.server.ended().code(), Some(0));
+    house.server.restart();
+    let said = eventually("the queued prompt's answer", || {
+        let history = house.task(&task)["history"].clone();
+        let last = history
+            .as_array()
+            .and_then(|history| history.last().cloned())?;
+        (last["role"] == "agent").then_some(last["parts"][0]["text"].clone())
+    });
+    assert_eq!(said, "queued", "what was accepted is done");
+}
+
+#[test]
+fn an_open_question_does_not_hold_up_the_end() {
+    let mut house = House::new();
+    let (task, calls) = house.ask("WRITE later.txt x");
+    signal(&house, Signal::TERM);
+    assert_eq!(house.server.ended().code(), Some(0));
+    house.server.restart();
+    assert_eq!(house.state(&task), "input-required");
+    house
+        .client()
+        .call("message/send", approval(&task, &calls[0], "proceed_once"));
+    assert_eq!(house.file("later.txt").as_deref(), Some("x"));
+}
+
+#[test]
+fn two_servers_share_a_state_dir_but_never_a_task() {
+    let mut first = House::new();
+    let state = first.server.state_dir();
+    // What the rig appends is overridden by what the script appends after it.
+    let script = format!(
+        "exec {} serve \"$@\" --state-dir {}",
+        SERVER,
+        state.display()
+    );
+    let setup = crate::support::server::Setup::of("/bin/sh".as_ref())
+        .arg("-c")
+        .arg(script)
+        .arg("server")
+        .env("GEMINI_API_KEY", "fake")
+        .env("GOOGLE_GEMINI_BASE_URL", first.fake.url());
+    let (held, calls) = first.ask("WRITE held.txt x");
+    let second = setup.start();
+    let mut client = crate::support::client::Client::new(&second.url());
+
+    // Its own tasks work, and those of the first are refused in words.
+    let own = client.call("message/send", prompt("TEXT mine"));
+    assert_eq!(state_of(&own), Some("input-required"));
+    let refused = client.rpc("message/send", approval(&held, &calls[0], "proceed_once"));
+    assert!(refused["error"]["code"].is_i64(), "{refused}");
+    assert_eq!(first.file("held.txt"), None);
+    first
+        .client()
+        .call("message/send", approval(&held, &calls[0], "proceed_once"));
+    assert_eq!(first.file("held.txt").as_deref(), Some("x"));
+
+    // The first dies; what it held is free.
+    first.server.kill9();
+    let free = eventually("the task to be free", || {
+        let reply = client.rpc("message/send", prompt_in(&held, "TEXT taken over"));
+        reply.get("result").cloned()
+    });
+    assert_eq!(state_of(&free), Some("input-required"));
+    first.server.restart();
+    let own = own["id"].as_str().expect("an id");
+    let elsewhere = first.client().rpc("tasks/get", json!({ "id": own }));
+    assert!(elsewhere["error"]["code"].is_i64(), "{elsewhere}");
+}

@@ -1,0 +1,298 @@
+//! The server dies without warning and is started again on the same state.
+
+use crate::drive::{House, assert_in_order, odd_seconds, running, seen, task_in};
+use crate::support::client::Event;
+use crate::support::eventually;
+use crate::support::message::{
+    approval, call_of, call_status_of, kind_of, prompt, prompt_in, state_of, text_of,
+};
+use serde_json::{Value, json};
+use std::thread;
+use std::time::Duration;
+
+/// Numbers that look random and are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(0x5851_f42d_4c95_7f2d)
+            .wrapping_add(0x1405_7b7e_f767_814f);
+        (self.0 >> 33) % limit
+    }
+}
+
+#[test]
+fn a_stream_goes_on_behind_the_crash() {
+    let mut house = House::new();
+    let mut stream = house.client().stream(
+        "message/stream",
+        prompt("STREAM 20 ++ HOLD ++ TEXT never said"),
+    );
+    let mut read: Vec<Event> = vec![];
+    while read.len() < 10 {
+        read.push(stream.next().expect("ten events"));
+    }
+    let task = task_in(&read);
+    let last = read
+        .last()
+        .and_then(|event| event.id.clone())
+        .expect("an id");
+    house.server.kill9();
+    drop(stream);
+    house.server.restart();
+    read.extend(
+        house
+            .client()
+            .resume("tasks/resubscribe", json!({ "id": task }), &last),
+    );
+
+    let end = read.last().expect("events");
+    assert!(end.is_final());
+    assert_eq!(state_of(end.result()), Some("input-required"));
+    assert!(text_of(end.result()).contains("restarted"), "{end:?}");
+    assert_in_order(&read);
+    // The task itself, which a new stream begins with, is not an event of the log.
+    assert_eq!(seen(&read[1..]), seen(&house.whole(&task)));
+
+    let next: Vec<Event> = house
+        .client()
+        .stream("message/stream", prompt_in(&task, "TEXT Back."))
+        .collect();
+    assert_eq!(text_of(next[1].result()), "Back.");
+}
+
+#[test]
+fn however_often_and_whenever_it_dies_no_event_is_lost_or_repeated() {
+    let mut house = House::new();
+    let mut dice = Dice(7);
+    let mut read: Vec<Event> = vec![];
+    let mut task = String::new();
+    for round in 0..6 {
+        let script = "STREAM 300 300";
+        let params = match round {
+            0 => prompt(script),
+            _ => prompt_in(&task, script),
+        };
+        let mut stream = house.client().stream("message/stream", params);
+        for _ in 0..=dice.below(120) {
+            read.extend(stream.next());
+        }
+        task = task_in(&read);
+        house.server.kill9();
+        house.server.restart();
+        let last = read
+            .last()
+            .and_then(|event| event.id.clone())
+            .expect("an id");
+        let rest = house
+            .client()
+            .resume("tasks/resubscribe", json!({ "id": task }), &last);
+        read.extend(rest);
+        assert_eq!(
+            state_of(read.last().expect("events").result()),
+            Some("input-required")
+        );
+    }
+    assert_in_order(&read);
+    assert_eq!(seen(&read[1..]), seen(&house.whole(&task)));
+    let begun = read.iter().filter(|event| {
+        kind_of(event.result()) == "state-change" && state_of(event.result()) == Some("working")
+    });
+    assert_eq!(
+        begun.count(),
+        6,
+        "every prompt that was accepted had its turn"
+    );
+}
+
+#[test]
+fn a_question_outlives_the_server_and_its_answer_counts_once() {
+    let mut house = House::new();
+    let (task, calls) = house.ask("SHELL echo ran >> runs.txt");
+    for _ in 0..2 {
+        house.server.restart();
+        assert_eq!(house.state(&task), "input-required");
+        let listed = house.client().get("/tasks/metadata").json();
+        assert_eq!(listed[0]["id"], task);
+        assert_eq!(listed[0]["taskState"], "input-required");
+        let asked: Vec<Value> = house
+            .whole(&task)
+            .iter()
+            .filter(|event| call_status_of(event.result()) == "awaiting_approval")
+            .map(|event| call_of(event.result())["request"]["callId"].clone())
+            .collect();
+        assert_eq!(asked, [json!(calls[0])]);
+    }
+    assert_eq!(house.file("runs.txt"), None);
+    let answer = approval(&task, &calls[0], "proceed_once");
+    house.client().call("message/send", answer.clone());
+    assert_eq!(house.file("runs.txt").as_deref(), Some("ran\n"));
+    house.server.restart();
+    assert_eq!(house.client().fault("message/send", answer), -32602);
+    assert_eq!(house.file("runs.txt").as_deref(), Some("ran\n"));
+}
+
+/// Between the acceptance of an answer and the end of the command lies everything: the server dies somewhere in there.
+#[test]
+fn an_answer_that_was_accepted_is_kept_and_the_command_runs_at_most_once() {
+    let mut house = House::new();
+    let mut dice = Dice(11);
+    for round in 0..10 {
+        let file = format!("runs-{round}.txt");
+        let (task, calls) = house.ask(&format!("SHELL echo ran >> {file}"));
+        let mut params = approval(&task, &calls[0], "proceed_once");
+        params["configuration"] = json!({ "blocking": false });
+        house.client().call("message/send", params.clone());
+        // Not a wait for anything: the moment of the crash is what is thrown here.
+        thread::sleep(Duration::from_micros(dice.below(25_000)));
+        house.server.kill9();
+        house.server.restart();
+
+        assert_eq!(
+            house.client().fault("message/send", params),
+            -32602,
+            "an accepted answer is not asked for again"
+        );
+        // The turn goes on with the next message, if it was interrupted.
+        house
+            .client()
+            .call("message/send", prompt_in(&task, "TEXT Go on."));
+        let ended: Vec<String> = house
+            .whole(&task)
+            .iter()
+            .map(|event| call_status_of(event.result()))
+            .filter(|status| ["success", "error", "cancelled"].contains(status))
+            .map(str::to_string)
+            .collect();
+        assert_eq!(ended.len(), 1, "{ended:?}");
+        let runs = house.file(&file).unwrap_or_default().lines().count();
+        match ended[0].as_str() {
+            "success" => assert_eq!(runs, 1),
+            "error" => assert!(runs <= 1, "{runs} runs"),
+            other => panic!("the command was {other}"),
+        }
+    }
+}
+
+#[test]
+fn a_command_that_runs_dies_with_the_server_and_its_call_says_so() {
+    let mut house = House::new();
+    let (child, escaped) = (odd_seconds(), odd_seconds());
+    let script = format!("SHELL echo begin; setsid -f sleep {escaped}; sleep {child}");
+    let (task, calls) = house.ask(&script);
+    let mut stream = house
+        .client()
+        .stream("message/stream", approval(&task, &calls[0], "proceed_once"));
+    let begun = stream.until("output", |event| {
+        event.result()["kind"] == "artifact-update"
+    });
+    eventually("both processes", || {
+        (running(&child).len() == 1 && running(&escaped).len() == 1).then_some(())
+    });
+    house.server.kill9();
+    house.server.restart();
+    eventually("nothing left running", || {
+        (running(&child).is_empty() && running(&escaped).is_empty()).then_some(())
+    });
+
+    let last = begun.id.expect("an id");
+    let tail: Vec<Event> = house
+        .client()
+        .resume("tasks/resubscribe", json!({ "id": task }), &last)
+        .collect();
+    let ended = call_of(tail[0].result());
+    assert_eq!(ended["status"], "error");
+    assert_eq!(ended["response"]["errorType"], "interrupted");
+    let end = tail.last().expect("events");
+    assert!(
+        end.is_final() && state_of(end.result()) == Some("input-required"),
+        "{end:?}"
+    );
+
+    let next: Vec<Event> = house
+        .client()
+        .stream("message/stream", prompt_in(&task, "TEXT Going on."))
+        .collect();
+    assert_eq!(text_of(next[1].result()), "Going on.");
+    // The model is told what became of its call.
+    let asked = house
+        .fake
+        .turns()
+        .pop()
+        .expect("a request")
+        .body
+        .to_string();
+    assert!(asked.contains("functionResponse"), "{asked}");
+}
+
+#[test]
+fn prompts_that_were_accepted_have_their_turn_after_the_crash() {
+    let mut house = House::new();
+    let mut stream = house.client().stream("message/stream", prompt("HOLD"));
+    let task = task_in(&[stream.next().expect("a task")]);
+    for n in 1..=3 {
+        let mut params = prompt_in(&task, &format!("TEXT answer {n}"));
+        // The same id every time: each message counts.
+        params["message"]["messageId"] = json!("one-for-all");
+        params["configuration"] = json!({ "blocking": false });
+        house.client().call("message/send", params);
+    }
+    house.server.kill9();
+    house.server.restart();
+    let answers = eventually("three answers", || {
+        let history = house.task(&task)["history"].clone();
+        let said = history.as_array().into_iter().flatten();
+        let said: Vec<String> = said
+            .filter(|message| message["role"] == "agent")
+            .filter_map(|message| Some(message["parts"][0]["text"].as_str()?.to_string()))
+            .collect();
+        (said.len() >= 3).then_some(said)
+    });
+    assert_eq!(answers, ["answer 1", "answer 2", "answer 3"]);
+}
+
+#[test]
+fn of_two_calls_the_one_that_ran_is_interrupted_and_the_other_still_asks() {
+    let mut house = House::new();
+    let name = odd_seconds();
+    let script = format!(
+        "CALL run_shell_command {{\"command\":\"echo begin; sleep {name}\"}} ++ WRITE second.txt x"
+    );
+    let (task, calls) = house.ask(&script);
+    assert_eq!(calls.len(), 2);
+    let mut stream = house
+        .client()
+        .stream("message/stream", approval(&task, &calls[0], "proceed_once"));
+    stream.until("output", |event| {
+        event.result()["kind"] == "artifact-update"
+    });
+    house.server.kill9();
+    house.server.restart();
+    assert_eq!(house.state(&task), "input-required");
+    assert_eq!(house.file("second.txt"), None);
+    let events: Vec<Event> = house
+        .client()
+        .stream("message/stream", approval(&task, &calls[1], "proceed_once"))
+        .collect();
+    assert_eq!(house.file("second.txt").as_deref(), Some("x"));
+    assert!(events.last().is_some_and(Event::is_final));
+    let ends: Vec<Value> = house
+        .whole(&task)
+        .iter()
+        .map(|event| call_of(event.result()))
+        .filter(|call| call["response"].is_object())
+        .map(|call| json!([call["request"]["name"], call["status"]]))
+        .collect();
+    assert_eq!(
+        ends,
+        [
+            json!(["run_shell_command", "error"]),
+            json!(["write_file", "success"])
+        ]
+    );
+    eventually("nothing left running", || {
+        running(&name).is_empty().then_some(())
+    });
+}

@@ -1,0 +1,133 @@
+//! The disk is full. A small file system of its own is the only honest way to try that, so this takes root.
+
+use crate::drive::{has, is_root, task_in};
+use crate::support::TempDir;
+use crate::support::client::{Client, Event};
+use crate::support::fake::FakeGemini;
+use crate::support::message::{prompt, prompt_in, state_of, text_of};
+use crate::support::server::Setup;
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A file system in memory, gone with the value.
+struct SmallDisk {
+    path: PathBuf,
+    // Behind the mount: it goes first.
+    _dir: TempDir,
+}
+
+impl SmallDisk {
+    /// None where it cannot be had.
+    fn new() -> Option<SmallDisk> {
+        if !is_root() || !has("mount") || !has("umount") {
+            eprintln!("skipped: a small file system takes root");
+            return None;
+        }
+        let dir = TempDir::new("disk");
+        let path = dir.folder("full");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=512k,mode=0700", "tmpfs"])
+            .arg(&path)
+            .output();
+        if !mounted.is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: no file system can be mounted here");
+            return None;
+        }
+        Some(SmallDisk { path, _dir: dir })
+    }
+
+    /// Takes every byte that is left.
+    fn fill(&self) {
+        let mut file = std::fs::File::create(self.path.join("ballast")).expect("a file");
+        for size in [4096, 1] {
+            while file.write_all(&vec![b'x'; size]).is_ok() {}
+        }
+    }
+
+    fn free(&self) {
+        std::fs::remove_file(self.path.join("ballast")).expect("our own file");
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.path).output();
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_reading_goes_on_and_so_does_the_rest_when_there_is_space() {
+    let Some(disk) = SmallDisk::new() else { return };
+    let fake = FakeGemini::start();
+    // The state goes to the small disk: the last of two flags counts.
+    let script = format!(
+        "exec {} serve \"$@\" --state-dir {}",
+        env!("CARGO_BIN_EXE_gemini-a2a"),
+        disk.path.join("state").display()
+    );
+    let server = Setup::of("/bin/sh".as_ref())
+        .arg("-c")
+        .arg(script)
+        .arg("server")
+        .env("GEMINI_API_KEY", "fake")
+        .env("GOOGLE_GEMINI_BASE_URL", fake.url())
+        .start();
+    let client = || Client::new(&server.url());
+    let say = |script: &str| -> Vec<Event> {
+        client().stream("message/stream", prompt(script)).collect()
+    };
+    let kept = task_in(&say("TEXT kept"));
+    let busy = task_in(&say("TEXT busy"));
+    disk.fill();
+
+    // A new task cannot be kept, so there is none, and its client hears why.
+    let refused = client().rpc("message/send", prompt("TEXT new"));
+    assert_eq!(refused["error"]["code"], -32603, "{refused}");
+    let message = refused["error"]["message"].as_str().unwrap_or("");
+    assert!(message.contains("space"), "{message}");
+    let stream = say("TEXT new");
+    let error = &stream.last().expect("an answer").json["error"];
+    assert_eq!(error["code"], -32603, "{stream:?}");
+    assert_eq!(client().get("/health").json()["totalTasks"], 2);
+
+    // A prompt to a task that is there waits, since it can neither be kept nor forgotten; from then on the task says why
+    // it takes nothing.
+    let long = format!("TEXT when there is space\n{}", "x".repeat(10_000));
+    let waiting = client().stream("message/stream", prompt_in(&busy, &long));
+    let refused = client().rpc("message/send", prompt_in(&busy, "TEXT more"));
+    assert_eq!(refused["error"]["code"], -32603, "{refused}");
+    assert_eq!(
+        client().fault("tasks/cancel", json!({ "id": busy })),
+        -32603
+    );
+    assert_eq!(client().fault("tasks/get", json!({ "id": busy })), -32603);
+
+    // Reading goes on: tasks, their logs, the list, the card.
+    assert_eq!(
+        state_of(&client().call("tasks/get", json!({ "id": kept }))),
+        Some("input-required")
+    );
+    let whole: Vec<Event> = client()
+        .resume("tasks/resubscribe", json!({ "id": kept }), "0")
+        .collect();
+    assert!(
+        whole.iter().any(|event| text_of(event.result()) == "kept"),
+        "{whole:?}"
+    );
+    assert_eq!(client().get("/tasks/metadata").status(), 200);
+    assert_eq!(client().get("/.well-known/agent-card.json").status(), 200);
+
+    // There is space again: what was accepted is done, and new things begin.
+    disk.free();
+    let done: Vec<Event> = waiting.collect();
+    assert!(
+        done.iter()
+            .any(|event| text_of(event.result()) == "when there is space"),
+        "{done:?}"
+    );
+    assert!(done.last().is_some_and(Event::is_final));
+    let again = client().call("message/send", prompt("TEXT again"));
+    assert_eq!(state_of(&again), Some("input-required"));
+}

@@ -1,0 +1,388 @@
+//! Who may come in: pages of other sites, other users, and the agent's own children may not. And what may not go out:
+//! secrets.
+
+use crate::drive::{House, files_below, has, is_root, task_in};
+use crate::support::client::Client;
+use crate::support::message::{approval, call_of, call_status_of, prompt, text_of};
+use serde_json::{Value, json};
+use std::process::Command;
+
+const TYPES: [Option<&str>; 4] = [
+    Some("application/json"),
+    Some("text/plain"),
+    Some("application/x-www-form-urlencoded"),
+    None,
+];
+
+/// Everything that a request could have changed.
+fn traces(house: &House) -> (Value, usize, Vec<(std::path::PathBuf, Vec<u8>)>) {
+    let health = house.client().get("/health").json();
+    let files = files_below(&house.server.state_dir());
+    (
+        health["totalTasks"].clone(),
+        house.fake.requests().len(),
+        files,
+    )
+}
+
+fn rpc_body() -> String {
+    json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send", "params": prompt("TEXT hi") })
+        .to_string()
+}
+
+/// Every route, with a body where it takes one.
+fn routes(task: &str) -> Vec<(&'static str, String, String)> {
+    let cancel =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "tasks/cancel", "params": { "id": task } });
+    vec![
+        ("POST", "/".into(), rpc_body()),
+        ("POST", "/".into(), cancel.to_string()),
+        ("POST", "/tasks".into(), "{}".into()),
+        ("POST", "/tasks".into(), String::new()),
+        ("GET", "/tasks/metadata".into(), String::new()),
+        ("GET", format!("/tasks/{task}/metadata"), String::new()),
+        ("GET", "/health".into(), String::new()),
+        ("GET", "/.well-known/agent-card.json".into(), String::new()),
+    ]
+}
+
+#[test]
+fn pages_of_other_sites_reach_nothing() {
+    let house = House::new();
+    let task = task_in(&house.say("TEXT before"));
+    let before = traces(&house);
+    let port = house.server.port();
+    let other_port = format!("http://localhost:{}", port ^ 1);
+    let https = format!("https://localhost:{port}");
+    let origins = [
+        "null",
+        "http://evil.test",
+        "https://evil.test:443",
+        &other_port,
+        &https,
+        "file://",
+        "garbage",
+        "",
+    ];
+    let mut client = house.client();
+    for (method, path, body) in routes(&task) {
+        for origin in origins {
+            for media in TYPES {
+                let mut fields = vec![("Origin", origin)];
+                fields.extend(media.map(|media| ("Content-Type", media)));
+                let answer = client.request(method, &path, &fields, body.as_bytes());
+                assert_eq!(
+                    answer.status(),
+                    403,
+                    "{method} {path} from {origin:?} as {media:?}"
+                );
+                assert_eq!(answer.head.field("access-control-allow-origin"), None);
+            }
+        }
+        for site in ["cross-site", "same-site"] {
+            let fields = [
+                ("Sec-Fetch-Site", site),
+                ("Content-Type", "application/json"),
+            ];
+            let answer = client.request(method, &path, &fields, body.as_bytes());
+            assert_eq!(answer.status(), 403, "{method} {path} {site}");
+        }
+    }
+    assert_eq!(traces(&house), before, "nothing has changed");
+}
+
+#[test]
+fn a_body_that_a_form_could_send_is_not_read() {
+    let house = House::new();
+    let before = traces(&house);
+    let own = format!("http://127.0.0.1:{}", house.server.port());
+    let mut client = house.client();
+    for origin in [None, Some(own.as_str())] {
+        for media in TYPES
+            .into_iter()
+            .filter(|media| *media != Some("application/json"))
+        {
+            if origin.is_none() && media.is_none() {
+                continue; // A program that does not say what it sends, and no page: allowed.
+            }
+            let mut fields: Vec<(&str, &str)> = origin
+                .map(|origin| ("Origin", origin))
+                .into_iter()
+                .collect();
+            fields.extend(media.map(|media| ("Content-Type", media)));
+            let rpc = client.request("POST", "/", &fields, rpc_body().as_bytes());
+            assert_eq!(rpc.json()["error"]["code"], -32005, "{origin:?} {media:?}");
+            let create = client.request("POST", "/tasks", &fields, b"{}");
+            assert_eq!(create.status(), 400, "{origin:?} {media:?}");
+        }
+    }
+    assert_eq!(traces(&house), before, "nothing has changed");
+    for fields in [
+        vec![],
+        vec![("Content-Type", "application/json")],
+        vec![
+            ("Content-Type", "application/json"),
+            ("Origin", own.as_str()),
+        ],
+        vec![
+            ("Content-Type", "application/json"),
+            ("Origin", own.as_str()),
+            ("Sec-Fetch-Site", "same-origin"),
+        ],
+    ] {
+        let answer = client.request("POST", "/", &fields, rpc_body().as_bytes());
+        assert_eq!(answer.status(), 200, "{fields:?}");
+        assert!(answer.json().get("result").is_some(), "{fields:?}");
+    }
+}
+
+#[test]
+fn a_name_that_was_made_to_lead_here_is_not_ours() {
+    let house = House::with(|setup| setup.arg("--allowed-host").arg("Agent.Example"));
+    let before = traces(&house);
+    let port = house.server.port();
+    let ask = |target: &str, host: &str| {
+        let body = rpc_body();
+        let request = format!(
+            "POST {target} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let mut conn = house.client().raw();
+        conn.send(request.as_bytes()).expect("sending");
+        conn.response(crate::support::http::Side::Response)
+            .expect("an answer")
+            .status()
+    };
+    for host in [
+        "evil.test",
+        &format!("evil.test:{port}"),
+        "localhost.evil.test",
+        "127.0.0.1.evil.test",
+        "localhost.",
+        "0.0.0.0",
+        "[::]",
+        "localhost@evil.test",
+        "evil.test#localhost",
+        "",
+    ] {
+        let status = ask("/", host);
+        assert!([400, 403].contains(&status), "{host:?}: {status}");
+    }
+    // The target may name a host as well, and must not talk around the other.
+    let status = ask("http://evil.test/", "localhost");
+    assert!([400, 403].contains(&status), "{status}");
+    assert_eq!(traces(&house), before, "nothing has changed");
+    for host in [
+        "localhost",
+        "LOCALHOST",
+        "127.0.0.1",
+        "[::1]",
+        &format!("localhost:{port}"),
+        "agent.example",
+    ] {
+        assert_eq!(ask("/", host), 200, "{host:?}");
+    }
+}
+
+#[test]
+fn an_origin_that_is_allowed_may_come_in() {
+    let house = House::with(|setup| setup.arg("--allowed-origin").arg("https://console.example"));
+    let mut client = house.client();
+    let mut ask = |origin: &str, site: &str| {
+        let fields = [
+            ("Content-Type", "application/json"),
+            ("Origin", origin),
+            ("Sec-Fetch-Site", site),
+        ];
+        client
+            .request("POST", "/", &fields, rpc_body().as_bytes())
+            .status()
+    };
+    assert_eq!(ask("https://console.example", "cross-site"), 200);
+    assert_eq!(ask("https://console.example.evil.test", "cross-site"), 403);
+    assert_eq!(ask("http://console.example", "cross-site"), 403);
+}
+
+#[test]
+fn another_user_sees_that_we_are_here_and_nothing_else() {
+    if !is_root() {
+        eprintln!("skipped: becoming another user takes root");
+        return;
+    }
+    if !has("setpriv") || !has("curl") {
+        return;
+    }
+    let house = House::new();
+    let task = task_in(&house.say("TEXT before"));
+    let before = traces(&house);
+    let curl = |method: &str, path: &str, body: &str| -> String {
+        let output = Command::new("setpriv")
+            .args([
+                "--reuid=65534",
+                "--regid=65534",
+                "--clear-groups",
+                "curl",
+                "-s",
+                "-o",
+                "/dev/null",
+            ])
+            .args([
+                "-w",
+                "%{http_code}",
+                "-X",
+                method,
+                "-H",
+                "Content-Type: application/json",
+            ])
+            .args([
+                "--noproxy",
+                "*",
+                "--data",
+                body,
+                &format!("{}{path}", house.server.url()),
+            ])
+            .output()
+            .expect("curl as another user");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    for (method, path, body) in routes(&task) {
+        let public = path == "/health" || path.starts_with("/.well-known/");
+        let expected = if public { "200" } else { "403" };
+        assert_eq!(curl(method, &path, &body), expected, "{method} {path}");
+    }
+    assert_eq!(traces(&house), before, "nothing has changed");
+    // Nor can they read what is kept.
+    let state = house.server.state_dir();
+    let look = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "ls"])
+        .arg(state.join("tasks"))
+        .output()
+        .expect("ls as another user");
+    assert!(!look.status.success(), "{look:?}");
+}
+
+#[test]
+fn what_the_agent_started_may_not_speak_for_the_user() {
+    if !has("curl") {
+        return;
+    }
+    let house = House::new();
+    let url = house.server.url();
+    let (waiting, calls) = house.ask("WRITE forbidden.txt x");
+    let answer = json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send",
+        "params": approval(&waiting, &calls[0], "proceed_once") });
+    std::fs::write(
+        house.server.workspace().join("answer.json"),
+        answer.to_string(),
+    )
+    .expect("a file");
+    std::fs::write(house.server.workspace().join("prompt.json"), rpc_body()).expect("a file");
+    let curl = |file: &str| {
+        format!(
+            "curl -s --noproxy '*' -o /dev/null -w '%{{http_code}} ' -H Content-Type:application/json -d @{file} {url}/"
+        )
+    };
+    let (answer, prompt) = (curl("answer.json"), curl("prompt.json"));
+    // As it is, in a session of its own, without its environment, and from a grandchild.
+    let script = format!(
+        "SHELL {answer}; {prompt}; setsid {answer}; env -i PATH=$PATH {answer}; (({answer}) | cat)"
+    );
+    let (task, calls) = house.ask(&script);
+    let before = house.client().get("/health").json()["totalTasks"].clone();
+    let events: Vec<_> = house
+        .client()
+        .stream("message/stream", approval(&task, &calls[0], "proceed_once"))
+        .collect();
+    let done = events
+        .iter()
+        .find(|event| call_status_of(event.result()) == "success");
+    let done = done.unwrap_or_else(|| panic!("no success in {events:#?}"));
+    assert_eq!(
+        call_of(done.result())["response"]["resultDisplay"],
+        "403 403 403 403 403 "
+    );
+    assert_eq!(house.file("forbidden.txt"), None);
+    assert_eq!(house.state(&waiting), "input-required");
+    assert_eq!(house.client().get("/health").json()["totalTasks"], before);
+}
+
+const KEY: &str = "AIzaSy-planted-canary-0123456789";
+const TOKEN: &str = "ghp_planted-canary-9876543210";
+
+#[test]
+fn secrets_stay_inside() {
+    let house = House::with(|setup| {
+        setup
+            .arg("--log-level")
+            .arg("debug")
+            .env("GEMINI_API_KEY", KEY)
+            .env("GITHUB_TOKEN", TOKEN)
+            .env("AWS_SECRET_ACCESS_KEY", TOKEN)
+            .env("GOOGLE_APPLICATION_CREDENTIALS", TOKEN)
+            .env("NPM_CONFIG_TOKEN", TOKEN)
+            .env("SSH_AUTH_SOCK", TOKEN)
+    });
+    let (task, calls) = house.ask("SHELL env; tr '\\0' '\\n' < /proc/self/environ; set");
+    let mut seen = String::new();
+    for event in house
+        .client()
+        .stream("message/stream", approval(&task, &calls[0], "proceed_once"))
+    {
+        seen.push_str(&event.json.to_string());
+    }
+    assert!(seen.contains("PATH="), "the environment was shown: {seen}");
+    for script in ["ERR400", "ERR403", "TEXT fine"] {
+        seen.extend(house.say(script).iter().map(|event| event.json.to_string()));
+    }
+    let wish = json!({ "agentSettings": { "apiKey": TOKEN } });
+    assert_eq!(house.client().post("/tasks", &wish).status(), 400);
+    seen.push_str(&house.client().get("/tasks/metadata").text());
+    seen.push_str(&house.client().get("/.well-known/agent-card.json").text());
+    seen.push_str(&house.task(&task).to_string());
+    seen.push_str(&house.server.output());
+    for (path, bytes) in files_below(&house.server.state_dir()) {
+        seen.push_str(&format!(
+            "{}: {}",
+            path.display(),
+            String::from_utf8_lossy(&bytes)
+        ));
+    }
+    for secret in [KEY, TOKEN] {
+        assert!(!seen.contains(secret), "{secret} got out:\n{seen}");
+    }
+    // To the model it goes in a header, never in an address that proxies write down.
+    for request in house.fake.requests() {
+        assert_eq!(request.head.field("x-goog-api-key"), Some(KEY));
+        assert!(
+            !request.head.target().contains(KEY),
+            "{}",
+            request.head.target()
+        );
+        assert!(!request.body.to_string().contains(TOKEN));
+    }
+}
+
+/// The fake model's errors say `fake error`, and the key of these servers is `fake`.
+#[test]
+fn an_error_that_repeats_the_key_is_shown_without_it() {
+    let house = House::new();
+    let events = house.say("ERR400");
+    let text = text_of(events.last().expect("events").result());
+    assert!(
+        text.contains("error 400") && !text.contains("fake"),
+        "{text}"
+    );
+}
+
+/// The key is not among the arguments either, where every user of the machine could read it.
+#[test]
+fn arguments_hold_no_secret() {
+    let house = House::with(|setup| setup.env("GEMINI_API_KEY", KEY));
+    let line =
+        std::fs::read(format!("/proc/{}/cmdline", house.server.pid())).expect("its arguments");
+    assert!(!String::from_utf8_lossy(&line).contains(KEY));
+    assert_eq!(
+        Client::new(&house.server.url()).get("/health").status(),
+        200
+    );
+}

@@ -1,0 +1,168 @@
+//! What the tests of this folder have in common: a house to start, a question to be asked, a log to be read whole, and
+//! processes to be found.
+
+use crate::support::client::{Client, Event};
+use crate::support::fake::FakeGemini;
+use crate::support::message::{asked_of, prompt, task_of};
+use crate::support::server::{Server, Setup};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A server and its model.
+pub struct House {
+    pub server: Server,
+    pub fake: FakeGemini,
+}
+
+impl House {
+    pub fn new() -> House {
+        House::with(|setup| setup)
+    }
+
+    pub fn with(change: impl FnOnce(Setup) -> Setup) -> House {
+        let fake = FakeGemini::start();
+        let server = change(Setup::new(&fake)).start();
+        House { server, fake }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::new(&self.server.url())
+    }
+
+    /// Prompts a new task and watches its stream to the end.
+    pub fn say(&self, script: &str) -> Vec<Event> {
+        self.client()
+            .stream("message/stream", prompt(script))
+            .collect()
+    }
+
+    /// Prompts a new task whose calls will ask; gives the task and the calls.
+    pub fn ask(&self, script: &str) -> (String, Vec<String>) {
+        let events = self.say(script);
+        let task = task_in(&events);
+        let mut calls: Vec<String> = vec![];
+        for call in events.iter().filter_map(|event| asked_of(event.result())) {
+            if !calls.iter().any(|known| known == call) {
+                calls.push(call.to_string());
+            }
+        }
+        assert!(!calls.is_empty(), "nothing asks in {events:#?}");
+        (task, calls)
+    }
+
+    pub fn task(&self, id: &str) -> Value {
+        self.client().call("tasks/get", json!({ "id": id }))
+    }
+
+    pub fn state(&self, id: &str) -> String {
+        let task = self.task(id);
+        task["status"]["state"].as_str().unwrap_or("?").to_string()
+    }
+
+    /// Everything a client of the task could have seen, read in one go from its beginning.
+    pub fn whole(&self, id: &str) -> Vec<Event> {
+        self.client()
+            .resume("tasks/resubscribe", json!({ "id": id }), "0")
+            .collect()
+    }
+
+    pub fn file(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(self.server.workspace().join(name)).ok()
+    }
+}
+
+pub fn task_in(events: &[Event]) -> String {
+    let task = events.iter().find_map(|event| task_of(event.result()));
+    task.unwrap_or_else(|| panic!("no task in {events:#?}"))
+        .to_string()
+}
+
+/// What must be the same for every reader of an event: its id and its body. Whether a stream ends with it is the stream's
+/// own, so `final` and the token counts that come with it are left out.
+pub fn seen(events: &[Event]) -> Vec<(Option<String>, Value)> {
+    let one = |event: &Event| {
+        let mut result = event.result().clone();
+        if let Some(result) = result.as_object_mut() {
+            result.remove("final");
+        }
+        if let Some(metadata) = result.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("usageMetadata");
+        }
+        (event.id.clone(), result)
+    };
+    events.iter().map(one).collect()
+}
+
+/// Positions are ascending: nothing came twice, nothing out of order.
+pub fn assert_in_order(events: &[Event]) {
+    let ids: Vec<u64> = events
+        .iter()
+        .map(|event| event.id.as_deref().and_then(|id| id.parse().ok()))
+        .map(|id| id.expect("every event has a number"))
+        .collect();
+    assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "{ids:?}");
+}
+
+/// A number no other process has in its arguments: `sleep` with it is found again.
+pub fn odd_seconds() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("9{}.{number}", std::process::id())
+}
+
+/// Processes with this text among their arguments, other than shells that only mention it in a script.
+pub fn running(argument: &str) -> Vec<u32> {
+    let named = |pid: u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut words = line.split(|byte| *byte == 0);
+        words.any(|word| word == argument.as_bytes())
+    };
+    let entries = std::fs::read_dir("/proc").expect("/proc");
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid| named(*pid) && is_alive(*pid))
+        .collect()
+}
+
+/// Whether a process is there and not only waiting to be collected.
+fn is_alive(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ")
+        .next()
+        .is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+}
+
+pub fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// Whether a program can be started; says so when it cannot, because a test that needs it then passes.
+pub fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|dir| dir.join(program).exists());
+    if !found {
+        eprintln!("skipped: there is no {program} here");
+    }
+    found
+}
+
+/// Every file below a folder, with what is in it.
+pub fn files_below(dir: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let mut found = vec![];
+    let mut dirs = vec![dir.to_path_buf()];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(&dir).expect("a folder to look through") {
+            let path = entry.expect("an entry of a folder").path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else {
+                let bytes = std::fs::read(&path).unwrap_or_default();
+                found.push((path, bytes));
+            }
+        }
+    }
+    found.sort();
+    found
+}

@@ -1,0 +1,316 @@
+//! HTTP at its edges, over real sockets: what is allowed but rare, and what is refused.
+
+use crate::drive::House;
+use crate::support::client::{Conn, Response};
+use crate::support::http::Side;
+use crate::support::message::prompt;
+use serde_json::{Value, json};
+
+fn rpc(house: &House, method: &str, params: Value) -> Vec<u8> {
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let fields = [
+        ("Content-Type", "application/json"),
+        ("Accept", "text/event-stream"),
+    ];
+    house
+        .client()
+        .bytes("POST", "/", &fields, body.to_string().as_bytes())
+}
+
+fn send(house: &House, bytes: &[u8]) -> Conn {
+    let mut conn = house.client().raw();
+    conn.send(bytes).expect("sending");
+    conn
+}
+
+fn answer(conn: &mut Conn) -> Response {
+    conn.response(Side::Response).expect("an answer")
+}
+
+#[test]
+fn a_client_that_has_said_everything_still_gets_its_answer() {
+    let house = House::new();
+    let stream = rpc(&house, "message/stream", prompt("STREAM 3 1000"));
+    let wait = rpc(&house, "message/send", prompt("STREAM 3 1000"));
+    let health = house.client().bytes("GET", "/health", &[], b"");
+    for (request, expected) in [
+        (stream, "\"final\":true"),
+        (wait, "input-required"),
+        (health, "healthy"),
+    ] {
+        let mut conn = send(&house, &request);
+        conn.finish_sending().expect("a half-closed connection");
+        let text = answer(&mut conn).text();
+        assert!(text.contains(expected), "{text}");
+        assert_eq!(conn.until_closed().expect("the end"), b"");
+    }
+}
+
+#[test]
+fn requests_behind_each_other_are_answered_in_order() {
+    let house = House::new();
+    let client = house.client();
+    let all = [
+        client.bytes("GET", "/health", &[], b""),
+        rpc(&house, "message/send", prompt("TEXT slowly")),
+        client.bytes("GET", "/nowhere", &[], b""),
+        rpc(&house, "message/stream", prompt("TEXT streamed")),
+        client.bytes("GET", "/.well-known/agent-card.json", &[], b""),
+    ]
+    .concat();
+    for ending in ["keeps", "ends"] {
+        let mut conn = send(&house, &all);
+        if ending == "ends" {
+            conn.finish_sending().expect("a half-closed connection");
+        }
+        let answers: Vec<Response> = (0..5).map(|_| answer(&mut conn)).collect();
+        let statuses: Vec<u16> = answers.iter().map(Response::status).collect();
+        assert_eq!(
+            statuses,
+            [200, 200, 404, 200, 200],
+            "a client that {ending}"
+        );
+        assert!(answers[1].text().contains("slowly"));
+        assert!(answers[3].text().contains("streamed"));
+        assert!(answers[4].json()["protocolVersion"].is_string());
+    }
+}
+
+#[test]
+fn an_old_client_gets_no_chunks_and_its_end() {
+    let house = House::new();
+    let old = |bytes: Vec<u8>| {
+        let text = String::from_utf8(bytes).expect("text");
+        text.replacen("HTTP/1.1", "HTTP/1.0", 1).into_bytes()
+    };
+    let mut conn = send(
+        &house,
+        &old(house.client().bytes("GET", "/health", &[], b"")),
+    );
+    let health = answer(&mut conn);
+    assert_eq!((health.status(), health.head.closes()), (200, true));
+    assert_eq!(conn.until_closed().expect("the end"), b"");
+
+    let conn = send(
+        &house,
+        &old(rpc(&house, "message/stream", prompt("TEXT old"))),
+    );
+    let all = String::from_utf8(conn.until_closed().expect("the whole stream")).expect("text");
+    let (head, body) = all.split_once("\r\n\r\n").expect("a head");
+    assert!(
+        !head.to_ascii_lowercase().contains("transfer-encoding"),
+        "{head}"
+    );
+    assert!(body.starts_with("id: "), "{body}");
+    assert!(
+        body.contains("\"final\":true") && body.ends_with("\n\n"),
+        "{body}"
+    );
+
+    let keep = [("Connection", "keep-alive")];
+    let request = old(house.client().bytes("GET", "/health", &keep, b""));
+    let mut conn = send(&house, &request);
+    assert_eq!(answer(&mut conn).status(), 200);
+    conn.send(&request).expect("the same again");
+    assert_eq!(answer(&mut conn).status(), 200);
+}
+
+#[test]
+fn head_is_get_without_its_body() {
+    let house = House::new();
+    let mut client = house.client();
+    for path in ["/.well-known/agent-card.json", "/health", "/nowhere"] {
+        let get = client.get(path);
+        let head = client.request("HEAD", path, &[], b"");
+        assert_eq!(head.status(), get.status(), "{path}");
+        assert_eq!(head.body, b"");
+        assert_eq!(
+            head.head.field("content-type"),
+            get.head.field("content-type")
+        );
+        if path != "/health" {
+            assert_eq!(
+                head.head.field("content-length"),
+                get.head.field("content-length")
+            );
+        }
+    }
+}
+
+#[test]
+fn the_card_is_cached_by_its_tag() {
+    let house = House::new();
+    let mut client = house.client();
+    let card = client.get("/.well-known/agent-card.json");
+    let tag = card.head.field("etag").expect("a tag").to_string();
+    assert!(
+        card.head
+            .field("cache-control")
+            .is_some_and(|v| v.contains("max-age"))
+    );
+    assert!(card.head.field("last-modified").is_some());
+    let fields = [("If-None-Match", tag.as_str())];
+    let again = client.request("GET", "/.well-known/agent-card.json", &fields, b"");
+    assert_eq!((again.status(), again.body.len()), (304, 0));
+}
+
+#[test]
+fn a_body_that_waits_for_leave_gets_it() {
+    let house = House::new();
+    let body =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send", "params": prompt("TEXT hi") })
+            .to_string();
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut conn = send(&house, head.as_bytes());
+    assert_eq!(answer(&mut conn).status(), 100);
+    conn.send(body.as_bytes()).expect("the body");
+    let reply = answer(&mut conn);
+    assert_eq!(reply.status(), 200);
+    assert_eq!(reply.json()["result"]["status"]["state"], "input-required");
+}
+
+#[test]
+fn a_chunked_body_is_read() {
+    let house = House::new();
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": { "id": "x" } })
+        .to_string();
+    let mut request = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    for piece in body.as_bytes().chunks(7) {
+        request.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+        request.extend_from_slice(piece);
+        request.extend_from_slice(b"\r\n");
+    }
+    request.extend_from_slice(b"0\r\n\r\n");
+    let mut conn = send(&house, &request);
+    assert_eq!(answer(&mut conn).json()["error"]["code"], -32001);
+}
+
+#[test]
+fn what_is_no_request_is_refused_and_the_connection_closed() {
+    let house = House::new();
+    let long = "x".repeat(20_000);
+    let many = "X: y\r\n".repeat(65);
+    let host = "Host: localhost\r\n";
+    let big = 10 * 1024 * 1024 + 1;
+    for (request, status) in [
+        ("nonsense\r\n\r\n".to_string(), 400),
+        (format!("GET /health HTTP/1.1\n{host}\n"), 400),
+        ("GET /health HTTP/1.1\r\n\r\n".to_string(), 400),
+        (format!("GET /health HTTP/1.1\r\n{host}{host}\r\n"), 400),
+        (
+            format!("POST / HTTP/1.1\r\n{host}Content-Length: 1\r\nContent-Length: 2\r\n\r\n"),
+            400,
+        ),
+        (
+            format!(
+                "POST / HTTP/1.1\r\n{host}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
+            ),
+            400,
+        ),
+        (
+            format!("POST / HTTP/1.1\r\n{host}Content-Length: -1\r\n\r\n"),
+            400,
+        ),
+        (format!("GET /health HTTP/2.0\r\n{host}\r\n"), 505),
+        (
+            format!("GET /health HTTP/1.1\r\n{host}X: {long}\r\n\r\n"),
+            431,
+        ),
+        (format!("GET /health HTTP/1.1\r\n{host}{many}\r\n"), 431),
+        (
+            format!("POST / HTTP/1.1\r\n{host}Content-Length: {big}\r\n\r\n"),
+            413,
+        ),
+        (
+            format!("POST / HTTP/1.1\r\n{host}Expect: a miracle\r\nContent-Length: 1\r\n\r\n"),
+            417,
+        ),
+    ] {
+        let shown: String = request.chars().take(80).collect();
+        let mut conn = send(&house, request.as_bytes());
+        let refused = answer(&mut conn);
+        assert_eq!(refused.status(), status, "{shown:?}");
+        assert!(refused.head.closes(), "{shown:?}");
+        assert!(refused.json()["error"].is_string(), "{shown:?}");
+        assert_eq!(conn.until_closed().expect("the end"), b"", "{shown:?}");
+    }
+    assert_eq!(house.client().get("/health").status(), 200);
+}
+
+/// The body is longer than allowed and really sent: the client reads why, it is not just cut off.
+#[test]
+fn a_body_that_is_too_large_is_answered_while_it_comes() {
+    let house = House::new();
+    let head = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let mut conn = send(&house, head.as_bytes());
+    let piece = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
+    // Where the sending fails is the server's to choose; the answer is what counts.
+    for _ in 0..400 {
+        if conn.send(piece.as_bytes()).is_err() {
+            break;
+        }
+    }
+    assert_eq!(answer(&mut conn).status(), 413);
+}
+
+#[test]
+fn known_paths_name_their_methods_and_unknown_ones_are_not_found() {
+    let house = House::new();
+    let mut client = house.client();
+    for (method, path, allow) in [
+        ("GET", "/", "POST"),
+        ("DELETE", "/", "POST"),
+        ("PUT", "/tasks", "POST"),
+        ("POST", "/health", "GET, HEAD"),
+        ("POST", "/tasks/metadata", "GET, HEAD"),
+        ("PATCH", "/.well-known/agent-card.json", "GET, HEAD"),
+    ] {
+        let refused = client.request(method, path, &[], b"");
+        assert_eq!(refused.status(), 405, "{method} {path}");
+        assert_eq!(refused.head.field("allow"), Some(allow), "{method} {path}");
+    }
+    for path in [
+        "/nowhere",
+        "/tasks/x/y/metadata",
+        "/.well-known/other",
+        "/../etc/passwd",
+        "/%2e%2e/x",
+    ] {
+        let answer = client.get(path);
+        assert!(
+            [400, 404].contains(&answer.status()),
+            "{path}: {}",
+            answer.status()
+        );
+        assert!(answer.json()["error"].is_string(), "{path}");
+    }
+    // Slashes too many or at the end are forgiven.
+    assert_eq!(client.get("//health/").status(), 200);
+}
+
+#[test]
+fn only_json_is_read() {
+    let house = House::new();
+    let mut client = house.client();
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"x"}}"#;
+    for (media, code) in [
+        ("application/json", -32001),
+        ("application/json; charset=utf-8", -32001),
+        ("Application/JSON", -32001),
+        ("application/a2a+json", -32001),
+        ("text/plain", -32005),
+        ("application/x-www-form-urlencoded", -32005),
+        ("multipart/form-data; boundary=x", -32005),
+        ("application/octet-stream", -32005),
+        ("text/json", -32005),
+    ] {
+        let answer = client.request("POST", "/", &[("Content-Type", media)], body.as_bytes());
+        assert_eq!(answer.status(), 200, "{media}");
+        assert_eq!(answer.json()["error"]["code"], code, "{media}");
+    }
+    let text = client.request("POST", "/tasks", &[("Content-Type", "text/plain")], b"{}");
+    assert_eq!(text.status(), 400);
+}

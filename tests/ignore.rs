@@ -1,0 +1,374 @@
+//! Ignore files against git itself: random trees with random `.gitignore` files, asked about by `git check-ignore` and by our
+//! own walk. The trees stay, since files are slow to make; their rules change round by round, three thousand sets in all. Both come
+//! from seeds, so that a difference can be looked at again.
+
+use gemini_a2a::base::cancel::Cancel;
+use gemini_a2a::limits::Limits;
+use gemini_a2a::tool::ignore::{Rules, Wanted, What};
+use gemini_a2a::tool::path::Workspace;
+use gemini_a2a::tool::walk::{Seen, Start, Visitor, Walk};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const TREES: u64 = 40;
+const ROUNDS: u64 = 75;
+
+const NAMES: [&str; 22] = [
+    "a", "b", "ab", "abc", "a.c", "b.c", "foo", "foo.bar", "Foo", "b c", "a ", "#a", "!a", "[a]",
+    "a*b", "a\\b", "-", "ä", "_", "x1", "x2", "]",
+];
+
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (self.0 >> 33) as usize % sides
+    }
+
+    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+        from[self.roll(from.len())]
+    }
+
+    fn chance(&mut self, one_in: usize) -> bool {
+        self.roll(one_in) == 0
+    }
+}
+
+fn segment(dice: &mut Dice) -> String {
+    const PIECES: [&str; 34] = [
+        "*",
+        "*",
+        "?",
+        "**",
+        "***",
+        "[ab]",
+        "[!a]",
+        "[^b]",
+        "[a-c]",
+        "[]a]",
+        "[]-a]",
+        "[a",
+        "[[:alpha:]]",
+        "[[:digit:]x]",
+        "[[:nope:]]",
+        "[\\]a]",
+        "[a-\\c]",
+        "[--a]",
+        "[[:a]",
+        "\\*",
+        "\\a",
+        "\\#",
+        "\\!",
+        "\\ ",
+        "a",
+        "b",
+        "c",
+        ".",
+        "foo",
+        "x",
+        "ä",
+        " ",
+        "#",
+        "!",
+    ];
+    match dice.roll(3) {
+        0 => dice.pick(&NAMES).to_string(),
+        1 => dice
+            .pick(&["*", "**", "*.c", "a*", "foo", "ab", "***", "a**", "foo**"])
+            .to_string(),
+        _ => (0..1 + dice.roll(4)).map(|_| dice.pick(&PIECES)).collect(),
+    }
+}
+
+fn pattern(dice: &mut Dice) -> String {
+    let mut text = String::new();
+    if dice.chance(4) {
+        text.push('!');
+    }
+    if dice.chance(4) {
+        text.push('/');
+    }
+    let segments: Vec<String> = (0..1 + dice.roll(3) * dice.roll(2))
+        .map(|_| segment(dice))
+        .collect();
+    text += &segments.join("/");
+    if dice.chance(4) {
+        text.push('/');
+    }
+    text += dice.pick(&["", "", "", "", " ", "  ", "\\ ", "\\", "\t", "\r"]);
+    text
+}
+
+fn ignore_file(dice: &mut Dice) -> String {
+    let mut text = dice
+        .pick(&["", "", "", "\u{feff}", "# a comment\n", "\n"])
+        .to_string();
+    for _ in 0..1 + dice.roll(5) {
+        text += &pattern(dice);
+        text += dice.pick(&["\n", "\n", "\n", "\r\n", "\n\n"]);
+    }
+    if dice.chance(4) {
+        text += &pattern(dice);
+    }
+    text
+}
+
+/// What was made of a random tree, relative to the repository.
+#[derive(Default)]
+struct Grown {
+    files: Vec<PathBuf>,
+    /// The `.gitignore` of every directory.
+    ignore: Vec<PathBuf>,
+}
+
+fn grow(dice: &mut Dice, root: &Path, dir: &Path, depth: usize, grown: &mut Grown) {
+    fs::create_dir_all(root.join(dir)).expect("the temporary directory is writable");
+    grown.ignore.push(dir.join(".gitignore"));
+    let mut names = BTreeSet::new();
+    for _ in 0..3 + dice.roll(3) {
+        names.insert(dice.pick(&NAMES));
+    }
+    for name in names {
+        let path = dir.join(name);
+        if depth < 3 && dice.chance(2) {
+            grow(dice, root, &path, depth + 1, grown);
+        } else {
+            fs::write(root.join(&path), "").expect("it is ours");
+            grown.files.push(path);
+        }
+    }
+}
+
+/// Gives the trees new rules: always at their top, sometimes below.
+fn rule(dice: &mut Dice, root: &Path, grown: &Grown) -> String {
+    for path in &grown.ignore {
+        let text = if path.components().count() == 2 || dice.chance(3) {
+            ignore_file(dice)
+        } else {
+            String::new()
+        };
+        overwrite(&root.join(path), &text);
+    }
+    let exclude: String = (0..dice.roll(3)).map(|_| pattern(dice) + "\n").collect();
+    overwrite(&root.join(".git/info/exclude"), &exclude);
+    exclude
+}
+
+/// Without emptying the file first, on which some file systems wait for the disk.
+fn overwrite(path: &Path, text: &str) {
+    let mut options = fs::OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .expect("it is ours");
+    file.write_all(text.as_bytes()).expect("it is ours");
+    file.set_len(text.len() as u64).expect("it is ours");
+}
+
+struct Shown(BTreeSet<PathBuf>);
+
+impl Visitor for Shown {
+    fn wants(&mut self, _: &[u8]) -> bool {
+        true
+    }
+
+    fn file(&mut self, file: &Seen) {
+        let path = String::from_utf8(file.path.to_vec()).expect("the names are text");
+        self.0.insert(path.into());
+    }
+
+    fn hidden(&mut self, _: &[u8], _: What) {}
+}
+
+fn shown(workspace: &Workspace) -> BTreeSet<PathBuf> {
+    let (cancel, limits) = (Cancel::default(), Limits::default());
+    let walk = Walk::new(&cancel, &limits, &[".git"]);
+    let top = fs::File::open(workspace.path()).expect("it opens");
+    let start = Start {
+        dir: top.as_fd(),
+        path: Path::new(""),
+        rules: Rules::around(workspace, Wanted::ALL, &limits),
+    };
+    let survey = walk.run(start, || Shown(BTreeSet::new()));
+    assert_eq!((survey.unread, survey.stopped), (0, None));
+    survey.visitors.into_iter().flat_map(|one| one.0).collect()
+}
+
+fn git(dir: &Path) -> Command {
+    let mut git = Command::new("git");
+    git.current_dir(dir)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", dir)
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_CONFIG_GLOBAL", "/dev/null");
+    git
+}
+
+/// The paths git ignores, of these.
+fn ignored_by_git(dir: &Path, paths: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let mut child = git(dir)
+        .args(["check-ignore", "-z", "--stdin", "--no-index"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("git was there a moment ago");
+    let mut input = child.stdin.take().expect("it is piped");
+    let list: Vec<u8> = paths
+        .iter()
+        .flat_map(|path| [path.to_str().expect("text").as_bytes(), b"\0"].concat())
+        .collect();
+    let writer = std::thread::spawn(move || input.write_all(&list));
+    let output = child.wait_with_output().expect("git ends");
+    writer
+        .join()
+        .expect("it does not panic")
+        .expect("git reads everything");
+    assert!(
+        matches!(output.status.code(), Some(0 | 1)),
+        "{:?}",
+        output.status
+    );
+    let text = String::from_utf8(output.stdout).expect("the names are text");
+    text.split_terminator('\0').map(PathBuf::from).collect()
+}
+
+fn git_is_missing() -> bool {
+    let missing = Command::new("git").arg("--version").output().is_err();
+    if missing {
+        eprintln!("skipped: there is no git to compare with");
+    }
+    missing
+}
+
+struct Room(PathBuf);
+
+impl Room {
+    fn new(name: &str) -> Room {
+        let path =
+            std::env::temp_dir().join(format!("gemini-a2a-ignore-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).expect("the temporary directory is writable");
+        Room(path.canonicalize().expect("it was just made"))
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn init(dir: &Path) {
+    fs::create_dir_all(dir).expect("the temporary directory is writable");
+    let done = git(dir).args(["init", "-q"]).status().expect("git starts");
+    assert!(done.success());
+}
+
+#[test]
+fn random_trees_look_to_us_as_they_look_to_git() {
+    if git_is_missing() {
+        return;
+    }
+    let room = Room::new("random");
+    let root = &room.0;
+    init(root);
+    let mut grown = Grown::default();
+    for tree in 0..TREES {
+        let top = format!("t{tree}");
+        grow(&mut Dice(tree), root, Path::new(&top), 0, &mut grown);
+    }
+    let limits = Limits::default();
+    let (mut hidden, mut all) = (0, 0);
+    for round in 0..ROUNDS {
+        let exclude = rule(&mut Dice(round + 1_000_000), root, &grown);
+        let ignored = ignored_by_git(root, &grown.files);
+        let workspace = Workspace::open(root).expect("it opens");
+        let shown = shown(&workspace);
+        for (i, path) in grown.files.iter().enumerate() {
+            let expected = ignored.contains(path);
+            let told = || {
+                let files = said_about(root, path, &exclude);
+                format!("round {round}: {path:?}, hidden by us (left), by git (right)\n{files}")
+            };
+            assert_eq!(!shown.contains(path), expected, "{}", told());
+            // The same by single questions, as `read_file` asks them, now and then.
+            if i as u64 % 17 == round % 17 {
+                let ours = Rules::hide_file(&workspace, path, Wanted::ALL, &limits);
+                assert_eq!(ours, expected, "{}", told());
+            }
+        }
+        hidden += ignored.len();
+        all += grown.files.len();
+    }
+    assert!(
+        hidden * 5 > all && hidden * 5 < all * 4,
+        "{hidden} of {all} hidden: too one-sided to tell anything"
+    );
+}
+
+/// The ignore files on the way to a path.
+fn said_about(root: &Path, path: &Path, exclude: &str) -> String {
+    let mut text = format!("exclude: {exclude:?}\n");
+    for dir in path.ancestors().skip(1) {
+        if let Ok(file) = fs::read_to_string(root.join(dir).join(".gitignore")) {
+            text += &format!("{dir:?}: {file:?}\n");
+        }
+    }
+    text
+}
+
+#[test]
+fn a_workspace_inside_a_repository_obeys_what_is_above() {
+    if git_is_missing() {
+        return;
+    }
+    let room = Room::new("above");
+    let root = room.0.join("r");
+    init(&root);
+    for (path, text) in [
+        (".gitignore", "*.log\n/pkg/web/out\npkg/**/tmp\n!keep.log\n"),
+        (".git/info/exclude", "secret\n"),
+        ("pkg/.gitignore", "web/gen\n"),
+        ("pkg/web/.gitignore", "!b.log\n"),
+    ] {
+        fs::create_dir_all(root.join(path).parent().expect("it has one")).expect("ours");
+        fs::write(root.join(path), text).expect("ours");
+    }
+    let mut files = Vec::new();
+    for path in [
+        "a.log",
+        "b.log",
+        "keep.log",
+        "out/x",
+        "gen/x",
+        "src/tmp/x",
+        "src/secret",
+        "src/x",
+        "out.txt",
+    ] {
+        let full = root.join("pkg/web").join(path);
+        fs::create_dir_all(full.parent().expect("it has one")).expect("ours");
+        fs::write(full, "").expect("ours");
+        files.push(PathBuf::from(path));
+    }
+    let dir = root.join("pkg/web");
+    let ignored = ignored_by_git(&dir, &files);
+    let expected: BTreeSet<PathBuf> = files
+        .into_iter()
+        .filter(|path| !ignored.contains(path))
+        .collect();
+    let mut ours = shown(&Workspace::open(&dir).expect("it opens"));
+    ours.remove(Path::new(".gitignore"));
+    assert_eq!(ours, expected);
+    assert_eq!(expected.len(), 4, "b.log, keep.log, src/x and out.txt");
+}

@@ -1,0 +1,322 @@
+//! Plays one scenario against a server of its own and writes down what came back, one short line per event.
+//!
+//! A request opens a block, `> what was asked`; below it stand its events or its answer. Lines that repeat in a block are
+//! written once, as are updates of a call it has shown before: how many chunks a model sends, and how often an update is
+//! repeated, is nobody's contract. Calls are numbered as they appear.
+
+use crate::support::client::{Client, Event, Events};
+use crate::support::fake::FakeGemini;
+use crate::support::message::{
+    asked_of, call_of, kind_of, prompt, prompt_at, prompt_in, state_of, task_of, text_of,
+};
+use crate::support::server::{Server, Setup};
+use serde_json::{Value, json};
+use std::sync::Mutex;
+
+pub struct Play {
+    pub fake: FakeGemini,
+    pub server: Server,
+    log: Mutex<Log>,
+}
+
+#[derive(Default)]
+struct Log {
+    blocks: Vec<Vec<String>>,
+    calls: Vec<String>,
+}
+
+impl Play {
+    pub fn new() -> Play {
+        Play::with(|setup| setup)
+    }
+
+    pub fn with(change: impl FnOnce(Setup) -> Setup) -> Play {
+        let fake = FakeGemini::start();
+        let server = change(Setup::new(&fake)).start();
+        Play {
+            fake,
+            server,
+            log: Mutex::default(),
+        }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::new(&self.server.url())
+    }
+
+    /// A prompt that makes a task, watched to its end.
+    pub fn say(&self, script: &str) -> Turn {
+        self.begin(script).rest()
+    }
+
+    /// The same, still running.
+    pub fn begin(&self, script: &str) -> Live<'_> {
+        let params = prompt_at(&self.server.workspace(), script);
+        self.open(script, "message/stream", params)
+    }
+
+    pub fn say_in(&self, task: &str, script: &str) -> Turn {
+        self.open(script, "message/stream", prompt_in(task, script))
+            .rest()
+    }
+
+    /// The same answer to each of these calls, in one message.
+    pub fn answer(&self, task: &str, outcome: &str, calls: &[String]) -> Turn {
+        self.answering(task, outcome, calls).rest()
+    }
+
+    pub fn answering(&self, task: &str, outcome: &str, calls: &[String]) -> Live<'_> {
+        let part = |call| json!({ "kind": "data", "data": { "callId": call, "outcome": outcome } });
+        let params = parts_in(task, calls.iter().map(part).collect());
+        self.open(outcome, "message/stream", params)
+    }
+
+    pub fn open(&self, title: &str, method: &str, params: Value) -> Live<'_> {
+        let block = self.block(title);
+        let events = self.client().stream(method, params);
+        Live {
+            play: self,
+            block,
+            events,
+            seen: vec![],
+        }
+    }
+
+    /// A call that is answered at once; gives the whole reply.
+    pub fn rpc(&self, method: &str, params: Value) -> Value {
+        let block = self.block(method);
+        let reply = self.client().rpc(method, params);
+        self.log().line(block, &format!("200 {}", outline(&reply)));
+        reply
+    }
+
+    /// Where the task stands now, asked with `tasks/get`.
+    pub fn state(&self, task: &str) -> Value {
+        let mut reply = self.rpc("tasks/get", json!({ "id": task }));
+        reply["result"].take()
+    }
+
+    /// Any other request; what is noted is its status, and its error code or media type.
+    pub fn http(&self, method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> Value {
+        let block = self.block(&format!("{method} {path}"));
+        let answer = self.client().request(method, path, fields, body.as_bytes());
+        let json: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let what = match &json["error"]["code"] {
+            Value::Null => answer
+                .head
+                .field("content-type")
+                .map_or("nothing", |media| media.split(';').next().unwrap_or(media))
+                .to_string(),
+            code => format!("error {code}"),
+        };
+        let status = answer.status();
+        self.log().line(block, &format!("{status} {what}"));
+        json
+    }
+
+    pub fn file(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(self.server.workspace().join(name)).ok()
+    }
+
+    /// The scenario went as with the reference server.
+    pub fn expect(&self, script: &[&str]) {
+        self.compare(script, None);
+    }
+
+    /// The scenario went as with the reference server but for the lines marked `-` (only it sends them) and `+` (only we
+    /// do); `because` says why.
+    pub fn expect_but(&self, because: &str, script: &[&str]) {
+        self.compare(script, Some(because));
+    }
+
+    fn compare(&self, script: &[&str], because: Option<&str>) {
+        let lines = || script.iter().flat_map(|piece| piece.lines());
+        let lines = || lines().map(str::trim).filter(|line| !line.is_empty());
+        let marked = lines().any(|line| line.starts_with("+ ") || line.starts_with("- "));
+        assert_eq!(
+            marked,
+            because.is_some(),
+            "what differs is marked, and has a reason"
+        );
+        let ours = lines().filter(|line| !line.starts_with("- "));
+        let expected: Vec<&str> = ours.map(|line| line.trim_start_matches("+ ")).collect();
+        let seen = self.log().blocks.concat();
+        if seen != expected {
+            let why = because.map_or(String::new(), |why| format!(" (differs because {why})"));
+            panic!(
+                "{why}\n--- expected\n{}\n--- seen\n{}\n---",
+                expected.join("\n"),
+                seen.join("\n")
+            );
+        }
+    }
+
+    fn block(&self, title: &str) -> usize {
+        let mut log = self.log();
+        log.blocks.push(vec![format!("> {title}")]);
+        log.blocks.len() - 1
+    }
+
+    fn log(&self) -> std::sync::MutexGuard<'_, Log> {
+        self.log.lock().expect("the log is only appended to")
+    }
+}
+
+impl Log {
+    fn event(&mut self, block: usize, json: &Value) {
+        let result = &json["result"];
+        let line = match result["kind"].as_str() {
+            Some("status-update") => self.status(result),
+            Some("artifact-update") => {
+                let id = result["artifact"]["artifactId"].as_str().unwrap_or("");
+                let call = id
+                    .strip_prefix("tool-")
+                    .and_then(|id| id.strip_suffix("-output"));
+                match call {
+                    Some(call) => format!("artifact {}", self.number(call)),
+                    None => format!("artifact {id}"),
+                }
+            }
+            _ => outline(json),
+        };
+        self.line(block, &line);
+    }
+
+    fn status(&mut self, update: &Value) -> String {
+        let kind = update["metadata"]["coderAgent"]["kind"].as_str();
+        let mut line = format!(
+            "status {} {}",
+            state_of(update).unwrap_or("?"),
+            kind.unwrap_or("?")
+        );
+        let data = call_of(update);
+        if let Some(call) = data["request"]["callId"].as_str() {
+            let status = data["status"].as_str().unwrap_or("?");
+            line.push_str(&format!(" {} {status}", self.number(call)));
+        }
+        if update["final"] == true {
+            line.push_str(" final");
+        }
+        line
+    }
+
+    fn number(&mut self, call: &str) -> usize {
+        match self.calls.iter().position(|known| known == call) {
+            Some(at) => at + 1,
+            None => {
+                self.calls.push(call.to_string());
+                self.calls.len()
+            }
+        }
+    }
+
+    fn line(&mut self, block: usize, line: &str) {
+        let lines = &mut self.blocks[block];
+        let again = lines.last().is_some_and(|last| last == line)
+            || line.contains(" tool-call-") && lines.iter().any(|known| known == line);
+        if !again {
+            lines.push(line.to_string());
+        }
+    }
+}
+
+/// What a reply or an event is, without its content.
+fn outline(json: &Value) -> String {
+    match (&json["error"]["code"], json["result"]["kind"].as_str()) {
+        (Value::Null, Some(kind)) => {
+            format!("{kind} {}", state_of(&json["result"]).unwrap_or("?"))
+        }
+        (Value::Null, None) => "?".to_string(),
+        (code, _) => format!("error {code}"),
+    }
+}
+
+/// A stream that is being watched.
+pub struct Live<'a> {
+    play: &'a Play,
+    block: usize,
+    events: Events,
+    seen: Vec<Event>,
+}
+
+impl Live<'_> {
+    /// Reads on up to the first event that fits.
+    pub fn until(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Event {
+        let (play, block, seen) = (self.play, self.block, &mut self.seen);
+        self.events.until(what, |event| {
+            play.log().event(block, &event.json);
+            seen.push(event.clone());
+            fits(event.result())
+        })
+    }
+
+    pub fn task(&mut self) -> String {
+        let of = |event: &Event| task_of(event.result()).map(str::to_string);
+        if let Some(task) = self.seen.iter().find_map(of) {
+            return task;
+        }
+        let event = self.until("a task", |result| task_of(result).is_some());
+        of(&event).expect("it was looked for")
+    }
+
+    /// Everything up to the end.
+    pub fn rest(mut self) -> Turn {
+        for event in self.events.by_ref() {
+            self.play.log().event(self.block, &event.json);
+            self.seen.push(event);
+        }
+        Turn { events: self.seen }
+    }
+}
+
+/// A stream that has ended.
+pub struct Turn {
+    pub events: Vec<Event>,
+}
+
+impl Turn {
+    pub fn task(&self) -> &str {
+        let task = self.events.iter().find_map(|event| task_of(event.result()));
+        task.unwrap_or_else(|| panic!("no task in {:#?}", self.events))
+    }
+
+    /// The calls that asked for an answer, in the order they did.
+    pub fn asked(&self) -> Vec<String> {
+        let mut calls: Vec<String> = vec![];
+        for call in self
+            .events
+            .iter()
+            .filter_map(|event| asked_of(event.result()))
+        {
+            if !calls.iter().any(|known| known == call) {
+                calls.push(call.to_string());
+            }
+        }
+        calls
+    }
+
+    /// The model's words.
+    pub fn text(&self) -> String {
+        let said = |event: &&Event| kind_of(event.result()) == "text-content";
+        let texts = self.events.iter().filter(said);
+        texts.map(|event| text_of(event.result())).collect()
+    }
+
+    pub fn last(&self) -> &Value {
+        self.events.last().expect("a stream with events").result()
+    }
+
+    /// The data of every update of a call with this status.
+    pub fn calls(&self, status: &str) -> Vec<&Value> {
+        let calls = self.events.iter().map(|event| call_of(event.result()));
+        calls.filter(|data| data["status"] == status).collect()
+    }
+}
+
+/// A message of these parts to a task.
+pub fn parts_in(task: &str, parts: Vec<Value>) -> Value {
+    let mut params = prompt("");
+    params["message"]["taskId"] = json!(task);
+    params["message"]["parts"] = json!(parts);
+    params
+}

@@ -1,0 +1,218 @@
+//! How the fake model speaks: script items as chunks of the Gemini API, in an event stream with one write per chunk, as the
+//! real one does it.
+
+use super::http::Head;
+use super::script::{Call, Item};
+use super::stamp;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::net::{Shutdown, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What every chunk of one answer repeats.
+pub struct Chunk {
+    model: String,
+    number: u64,
+    prompt_tokens: usize,
+}
+
+impl Chunk {
+    /// For the request with this head, number and body length.
+    pub fn new(head: &Head, number: u64, bytes: usize) -> Chunk {
+        let path = head.target().split("/models/").nth(1).unwrap_or("");
+        let model = path.split(':').next().unwrap_or("").to_string();
+        Chunk {
+            model,
+            number,
+            prompt_tokens: bytes / 4,
+        }
+    }
+
+    pub fn json(&self, parts: Value, finish: Option<&str>) -> Value {
+        let mut candidate = json!({ "content": { "role": "model", "parts": parts }, "index": 0 });
+        if let Some(reason) = finish {
+            candidate["finishReason"] = json!(reason);
+        }
+        json!({
+            "candidates": [candidate],
+            "usageMetadata": {
+                "promptTokenCount": self.prompt_tokens, "candidatesTokenCount": 7,
+                "totalTokenCount": self.prompt_tokens + 7,
+            },
+            "modelVersion": self.model, "responseId": format!("fake-{}", self.number),
+        })
+    }
+}
+
+/// One answer on its way to the caller.
+pub struct Voice<'a> {
+    out: &'a mut TcpStream,
+    chunk: Chunk,
+    buffer: String,
+}
+
+impl Voice<'_> {
+    pub fn begin(out: &mut TcpStream, chunk: Chunk) -> io::Result<Voice<'_>> {
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\
+                    Transfer-Encoding: chunked\r\n\r\n";
+        out.write_all(head.as_bytes())?;
+        Ok(Voice {
+            out,
+            chunk,
+            buffer: String::new(),
+        })
+    }
+
+    pub fn caller(&self) -> &TcpStream {
+        self.out
+    }
+
+    /// Says one item; `finish` goes with the last one of an answer.
+    pub fn say(&mut self, item: &Item, finish: Option<&str>) -> io::Result<()> {
+        let parts = match item {
+            Item::Stream {
+                count,
+                delay_us,
+                bytes,
+            } => {
+                let flood = Flood {
+                    count: *count,
+                    delay: Duration::from_micros(*delay_us),
+                    bytes: *bytes,
+                };
+                return self.flood(&flood, finish);
+            }
+            Item::Cut(count) => {
+                self.flood(
+                    &Flood {
+                        count: *count,
+                        delay: Duration::ZERO,
+                        bytes: 40,
+                    },
+                    None,
+                )?;
+                // The caller may have gone already; cut is cut.
+                let _ = self.out.shutdown(Shutdown::Both);
+                return Err(gone());
+            }
+            Item::Hold if finish.is_none() => return Ok(()),
+            Item::Garbage => return self.event("{\"candidates\": [ oops"),
+            Item::Empty => return Ok(()),
+            Item::Finish(reason) => {
+                let partial = self
+                    .chunk
+                    .json(json!([{ "text": "Partial." }]), Some(reason));
+                return self.event(&partial.to_string());
+            }
+            Item::Cite(uri) => {
+                let mut cited = self.chunk.json(json!([{ "text": "Cited text." }]), finish);
+                let citation = json!({ "citations": [{ "uri": uri, "title": "A source" }] });
+                cited["candidates"][0]["citationMetadata"] = citation;
+                return self.event(&cited.to_string());
+            }
+            Item::Hold => json!([]),
+            Item::Text(text) => json!([{ "text": text }]),
+            Item::Think {
+                subject,
+                description,
+            } => {
+                json!([{ "text": format!("**{subject}** {description}"), "thought": true }])
+            }
+            Item::Calls(calls) => calls.iter().map(call).collect(),
+        };
+        self.event(&self.chunk.json(parts, finish).to_string())
+    }
+
+    pub fn end(self) -> io::Result<()> {
+        self.out.write_all(b"0\r\n\r\n")
+    }
+
+    fn event(&mut self, json: &str) -> io::Result<()> {
+        const AROUND: usize = "data: \r\n\r\n".len();
+        self.buffer.clear();
+        write!(
+            self.buffer,
+            "{:x}\r\ndata: {json}\r\n\r\n\r\n",
+            json.len() + AROUND
+        )
+        .expect("writing to a string");
+        self.out.write_all(self.buffer.as_bytes())
+    }
+
+    /// Text on a fixed schedule. Written without a JSON tree, because this is what benchmarks spend their time in.
+    fn flood(&mut self, flood: &Flood, finish: Option<&str>) -> io::Result<()> {
+        const HOLE: &str = "<text>";
+        let frame = |finish| {
+            self.chunk
+                .json(json!([{ "text": HOLE }]), finish)
+                .to_string()
+        };
+        let (middle, last) = (frame(None), frame(finish));
+        let mut words = Words(self.chunk.number);
+        let begin = Instant::now();
+        let mut event = String::new();
+        for index in 0..flood.count {
+            let due = begin + flood.delay * index as u32;
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            let frame = if index + 1 == flood.count {
+                &last
+            } else {
+                &middle
+            };
+            let (before, after) = frame
+                .split_once(HOLE)
+                .expect("the placeholder is in the frame");
+            event.clear();
+            event.push_str(before);
+            stamp::write(index, &mut event);
+            words.write(flood.bytes, &mut event);
+            event.push_str(after);
+            self.event(&event)?;
+        }
+        Ok(())
+    }
+}
+
+struct Flood {
+    count: u64,
+    delay: Duration,
+    bytes: usize,
+}
+
+fn call(call: &Call) -> Value {
+    let mut part = json!({ "functionCall": { "name": call.name, "args": call.args } });
+    if let Some(signature) = &call.signature {
+        part["thoughtSignature"] = json!(signature);
+    }
+    part
+}
+
+/// Endless made-up words: repeated text looks like a model caught in a loop, and agents stop it.
+struct Words(u64);
+
+impl Words {
+    fn write(&mut self, bytes: usize, out: &mut String) {
+        for _ in 0..bytes {
+            self.0 = self
+                .0
+                .wrapping_mul(0x5851_f42d_4c95_7f2d)
+                .wrapping_add(0x1405_7b7e_f767_814f);
+            let pick = (self.0 >> 40) as u8 % 32;
+            out.push(if pick < 26 {
+                char::from(b'a' + pick)
+            } else {
+                ' '
+            });
+        }
+    }
+}
+
+/// The stream ends here, for whatever reason.
+pub fn gone() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::ConnectionAborted,
+        "the stream was broken off",
+    )
+}

@@ -1,0 +1,169 @@
+//! Tools that need more than a file: questions that are answered over the wire, commands that outlive their call, the model's
+//! own view of the web. The real binary, a fake model, a client.
+
+mod support;
+
+use serde_json::{Value, json};
+use support::client::Client;
+use support::eventually;
+use support::fake::FakeGemini;
+use support::message::{approval, asked_of, prompt, task_of};
+use support::server::Server;
+
+struct Scene {
+    fake: FakeGemini,
+    server: Server,
+    client: Client,
+}
+
+/// A call that waits for an answer.
+struct Waiting {
+    task: String,
+    call: String,
+    /// The tool-call object of the coder profile.
+    data: Value,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let fake = FakeGemini::start();
+        let server = Server::start(&fake);
+        let client = Client::new(&server.url());
+        Scene {
+            fake,
+            server,
+            client,
+        }
+    }
+
+    /// Has the model make a call, and reads up to its question.
+    fn asked(&self, tool: &str, args: &Value) -> Waiting {
+        let prompt = prompt(&format!("CALL {tool} {args}"));
+        let mut events = self.client.stream("message/stream", prompt);
+        let event = events.until("a question", |event| asked_of(event.result()).is_some());
+        let result = event.result();
+        Waiting {
+            task: task_of(result).expect("a task").into(),
+            call: asked_of(result).expect("a call").into(),
+            data: result["status"]["message"]["parts"][0]["data"].clone(),
+        }
+    }
+
+    /// Has the model make a call that needs no answer, and waits for the end of the turn.
+    fn runs(&mut self, tool: &str, args: &Value) {
+        let prompt = prompt(&format!("CALL {tool} {args}"));
+        self.client.call("message/send", prompt);
+    }
+
+    /// What the model was told of its last call.
+    fn result(&self) -> Value {
+        let turns = self.fake.turns();
+        let contents = turns.last().expect("a turn").body["contents"].clone();
+        let last = contents.as_array().and_then(|contents| contents.last());
+        last.expect("a history")["parts"][0]["functionResponse"]["response"].clone()
+    }
+}
+
+#[test]
+fn a_question_to_the_user_is_answered_over_the_wire() {
+    let mut scene = Scene::new();
+    let questions = json!([{"question": "Which colour?", "header": "Colour", "type": "text"}]);
+    let waiting = scene.asked("ask_user", &json!({ "questions": questions }));
+    assert_eq!(
+        waiting.data["confirmationDetails"],
+        json!({"type": "ask_user", "title": "Questions", "questions": questions})
+    );
+    let mut answer = approval(&waiting.task, &waiting.call, "proceed_once");
+    answer["message"]["parts"][0]["data"]["answers"] = json!({"0": "blue"});
+    scene.client.call("message/send", answer);
+    assert_eq!(
+        scene.result(),
+        json!({"output": r#"{"answers":{"0":"blue"}}"#})
+    );
+}
+
+#[test]
+fn an_edit_shows_the_whole_file_and_changes_it() {
+    let mut scene = Scene::new();
+    let file = scene.server.workspace().join("a.txt");
+    std::fs::write(&file, "one\r\n  two\r\nthree\r\n").expect("the workspace is ours");
+    let args = json!({"file_path": "a.txt", "instruction": "count on", "old_string": "two\nthree", "new_string": "2\n3"});
+    let waiting = scene.asked("replace", &args);
+    assert_eq!(
+        waiting.data["request"]["args"]["newContent"],
+        "one\r\n  2\r\n3\r\n"
+    );
+    let approved = approval(&waiting.task, &waiting.call, "proceed_once");
+    scene.client.call("message/send", approved);
+    let written = std::fs::read_to_string(&file).expect("it is there");
+    assert_eq!(written, "one\r\n  2\r\n3\r\n");
+}
+
+#[test]
+fn an_edit_that_cannot_be_made_asks_nobody() {
+    let mut scene = Scene::new();
+    std::fs::write(scene.server.workspace().join("a.txt"), "one\n").expect("ours");
+    let args =
+        json!({"file_path": "a.txt", "instruction": "x", "old_string": "two", "new_string": "2"});
+    scene.runs("replace", &args);
+    let error = scene.result()["error"].to_string();
+    assert!(error.contains("old_string is not in a.txt"), "{error}");
+}
+
+#[test]
+fn a_background_command_ends_when_its_task_is_cancelled() {
+    let mut scene = Scene::new();
+    let args =
+        json!({"command": "echo $$ > pid; exec sleep 1000", "is_background": true, "delay_ms": 1});
+    let waiting = scene.asked("run_shell_command", &args);
+    let approved = approval(&waiting.task, &waiting.call, "proceed_once");
+    scene.client.call("message/send", approved);
+    let told = scene.result()["output"].to_string();
+    assert!(told.contains("Background PID: "), "{told}");
+    let pid = eventually("its number", || {
+        let text = std::fs::read_to_string(scene.server.workspace().join("pid")).ok()?;
+        text.trim().parse::<u32>().ok()
+    });
+    let stat = move || std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
+    assert!(stat().is_some_and(|stat| !stat.contains(") Z")));
+    scene
+        .client
+        .call("tasks/cancel", json!({ "id": waiting.task }));
+    eventually("its end", || {
+        stat().is_none_or(|stat| stat.contains(") Z")).then_some(())
+    });
+}
+
+#[test]
+fn the_web_is_searched_and_pages_are_read_by_the_model() {
+    let mut scene = Scene::new();
+    scene.runs("google_web_search", &json!({"query": "what is new"}));
+    assert_eq!(
+        scene.result(),
+        json!({"output": "Web search for \"what is new\":\n<untrusted_context>\nDone.[1]\n\nSources:\n\
+            [1] A source (https://source.test/)\n</untrusted_context>"})
+    );
+    let args = json!({"prompt": "Summarize https://page.test/ please"});
+    let waiting = scene.asked("web_fetch", &args);
+    assert_eq!(
+        waiting.data["confirmationDetails"],
+        json!({"type": "info", "title": "Confirm Web Fetch", "prompt": args["prompt"], "urls": ["https://page.test/"]})
+    );
+    let approved = approval(&waiting.task, &waiting.call, "proceed_once");
+    scene.client.call("message/send", approved);
+    assert_eq!(
+        scene.result(),
+        json!({"output": "<untrusted_context>\nDone.\n</untrusted_context>"})
+    );
+    let utility: Vec<Value> = scene
+        .fake
+        .requests()
+        .into_iter()
+        .filter(|request| request.verb() == "generateContent")
+        .map(|request| request.body["tools"].clone())
+        .collect();
+    assert_eq!(
+        utility,
+        [json!([{"googleSearch": {}}]), json!([{"urlContext": {}}])]
+    );
+}
