@@ -274,6 +274,7 @@ impl House {
         let census = self.core.check();
         self.look(&census);
         self.place();
+        self.rest();
         self.end_if_over();
     }
 
@@ -388,10 +389,11 @@ impl House {
         let mut inherited: Vec<Arc<Item>> = Vec::new();
         let mut parent = state.created.parent.clone();
         while let Some((task, upto)) = parent {
-            let Ok(file) = self.shelf.file(&task) else {
+            // What cannot be read, because it was never written, ends what is remembered.
+            let file = self.shelf.file(&task);
+            let Ok(state) = file.and_then(|file| fold(file.as_ref(), Some(upto))) else {
                 break;
             };
-            let state = fold(file.as_ref(), Some(upto))?;
             inherited.splice(0..0, state.history.iter().cloned());
             parent = state.created.parent.clone();
         }
@@ -613,6 +615,24 @@ impl House {
                 <= self.limits.hot_total_bytes + self.limits.hot_bytes + little + unwritten,
             "{census:?}"
         );
+    }
+
+    /// When the core says that there is nothing left to do, a turn without news does nothing.
+    fn rest(&mut self) {
+        if self.core.has_more() {
+            return;
+        }
+        self.core.tick(self.now);
+        self.core.append(&mut self.shelf, self.now);
+        self.core.release(self.now);
+        let (writes, closes) = (self.core.writable(), self.core.closing());
+        assert_eq!(
+            (writes, closes),
+            (vec![], vec![]),
+            "the loop would have slept"
+        );
+        let outs = self.core.outs();
+        assert!(outs.is_empty(), "the loop would have slept on {outs:?}");
     }
 
     /// A task in a context that was there before continues it.
