@@ -33,7 +33,8 @@ pub struct Limits {
     pub turn_notes: usize,
     /// Notes waiting for the loop; a worker that would exceed it waits.
     pub notes: usize,
-    /// Tasks in memory. Beyond it new ones are refused with 503 and Retry-After.
+    /// Tasks in memory. Beyond it those that rest unwatched leave; while none can, new ones are refused with 503 and
+    /// Retry-After.
     pub tasks: usize,
     /// Subscriptions of one task, and of all. Beyond it: 503 and Retry-After.
     pub task_subs: usize,

@@ -232,6 +232,16 @@ impl Cell {
         );
     }
 
+    /// Whether nothing is lost when it leaves memory: it rests, all of it is on disk, and nobody waits for it.
+    pub fn can_leave(&self) -> bool {
+        !self.is_open()
+            && self.pending.is_empty()
+            && self.subs.is_empty()
+            && self.gated.is_empty()
+            && self.running.is_empty()
+            && !self.syncing
+    }
+
     /// Whether the turn is unfinished or a question is open: then a restart has to look at it.
     pub fn is_open(&self) -> bool {
         !(self.state.is_over() || self.state.is_idle())

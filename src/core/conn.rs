@@ -84,15 +84,15 @@ impl Conn {
         }
     }
 
-    /// How many bytes may be read now. While a request is answered only a little is taken ahead, so that a client's end of
-    /// stream is still noticed without reading its next requests.
+    /// How many bytes may be read now. While a request is answered, or answers wait for the peer to take them, only a little
+    /// is taken ahead, so that a client's end of stream is still noticed without reading its next requests.
     pub fn room(&self, limits: &Limits) -> usize {
         if self.ended {
             return 0;
         }
         match self.talk {
-            Talk::Reading => limits.turn_bytes,
-            Talk::Answering(_) | Talk::Streaming { .. } => {
+            Talk::Reading if self.can_answer(limits) => limits.turn_bytes,
+            Talk::Reading | Talk::Answering(_) | Talk::Streaming { .. } => {
                 limits.head_bytes.saturating_sub(self.rx.len())
             }
             // Reading on lets the peer see our answer instead of a reset; what it says no longer matters.
@@ -118,7 +118,7 @@ impl Conn {
 
     /// Goes on with what has been read.
     pub fn read(&mut self, limits: &Limits, now: Now) -> Want {
-        while matches!(self.talk, Talk::Reading) && !self.rx.is_empty() {
+        while matches!(self.talk, Talk::Reading) && self.can_answer(limits) && !self.rx.is_empty() {
             let before = self.reader.stage();
             match self.reader.read(&mut self.rx, limits) {
                 Ok(Step::More) => {
@@ -144,10 +144,15 @@ impl Conn {
                 Err(reject) => self.reject(reject, now),
             }
         }
-        if self.ended && matches!(self.talk, Talk::Reading) {
+        if self.ended && matches!(self.talk, Talk::Reading) && self.can_answer(limits) {
             self.close();
         }
         Want::Nothing
+    }
+
+    /// Whether there is room for the answer to another request. A peer that asks and never listens waits.
+    fn can_answer(&self, limits: &Limits) -> bool {
+        self.tx.len() < limits.tx_bytes
     }
 
     fn reject(&mut self, reject: Reject, now: Now) {

@@ -141,8 +141,8 @@ pub struct Core {
     tasks: HashMap<TaskId, Cell>,
     /// Every task there is, loaded or not.
     known: HashMap<TaskId, ContextId>,
-    /// The latest task of each context.
-    contexts: HashMap<ContextId, TaskId>,
+    /// The tasks of each context, oldest first. A new one continues the latest.
+    contexts: HashMap<ContextId, Vec<TaskId>>,
     parked: HashMap<TaskId, Vec<Parked>>,
     timers: Timers,
     hot_total: usize,
@@ -151,7 +151,8 @@ pub struct Core {
     /// Connections with something to write, and those that are done.
     to_write: Vec<Key>,
     to_close: Vec<Key>,
-    /// Tasks with lines to append, and tasks whose log has moved on disk.
+    /// Tasks that have left memory, tasks with lines to append, and tasks whose log has moved on disk.
+    to_forget: Vec<TaskId>,
     to_append: Vec<TaskId>,
     to_release: Vec<TaskId>,
     /// Connections that want a list of the tasks.
@@ -193,6 +194,7 @@ impl Core {
             out: Vec::new(),
             to_write: Vec::new(),
             to_close: Vec::new(),
+            to_forget: Vec::new(),
             to_append: Vec::new(),
             to_release: Vec::new(),
             to_list: Vec::new(),
@@ -262,7 +264,7 @@ impl Core {
             conn.starved = false;
             self.to_pump.push(sub);
         }
-        self.after_io(key, now);
+        self.read_on(key, now);
     }
 
     /// Connections with something to write, each named once.
@@ -377,6 +379,7 @@ impl Core {
             || !self.to_append.is_empty()
             || !self.to_list.is_empty()
             || !self.to_write.is_empty()
+            || !self.out.is_empty()
             || self.can_end()
     }
 
@@ -387,7 +390,7 @@ impl Core {
                 Timer::Task { task, job } => {
                     let _ = self.drive(&task, crate::task::decide::Input::Due { job }, now);
                 }
-                Timer::Store(task) => self.list_append(&task),
+                Timer::Store(task) => self.retry_append(&task),
                 Timer::Shutdown => self.give_up(now),
             }
         }
@@ -453,12 +456,13 @@ impl Core {
 
     /// The time is over, or nothing is left to wait for: what runs is stopped, and those who watch are told.
     fn give_up(&mut self, now: Now) {
-        let open: Vec<TaskId> = self
+        let mut open: Vec<TaskId> = self
             .tasks
             .iter()
             .filter(|(_, c)| c.is_open())
             .map(|(id, _)| id.clone())
             .collect();
+        open.sort();
         for task in open {
             let Some(cell) = self.tasks.get_mut(&task) else {
                 continue;

@@ -23,6 +23,12 @@ use std::sync::Arc;
 
 impl Core {
     pub(super) fn perform(&mut self, conn: Key, call: Call, form: Form, by: Source, now: Now) {
+        if self.ending && matches!(call, Call::Say(_) | Call::Create(_)) {
+            let message =
+                "The server is about to end and begins nothing new; try again when it is back.";
+            let fault = Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message);
+            return self.refuse(conn, &form, &fault, now);
+        }
         let task = match &call {
             Call::Say(say) => say.task.as_ref(),
             Call::Get { task, .. }
@@ -51,7 +57,7 @@ impl Core {
             }
         }
         // A new task continues the latest one of its context, so that one has to be in memory too.
-        if let Some(latest) = continues(&call).and_then(|context| self.contexts.get(context))
+        if let Some(latest) = continues(&call).and_then(|context| self.latest(context))
             && !self.tasks.contains_key(latest)
         {
             return self.park(
@@ -119,6 +125,10 @@ impl Core {
             }
             None => self.refuse(conn, &form, fault, now),
         }
+    }
+
+    fn latest(&self, context: &ContextId) -> Option<&TaskId> {
+        self.contexts.get(context)?.last()
     }
 
     /// Waits until the task is in memory.
@@ -218,7 +228,7 @@ impl Core {
             };
             sub.first = body.map(|body| First {
                 seq: state.seq,
-                body: body.into(),
+                body: Some(body.into()),
                 last,
             });
             if born {
@@ -289,7 +299,15 @@ impl Core {
         birth: Birth,
         now: Now,
     ) -> Result<(TaskId, Option<String>), Fault> {
-        if self.tasks.len() >= self.limits.tasks || self.ending {
+        let context = context.unwrap_or_else(|| self.entropy.uuid().into());
+        let mut inherited = Vec::new();
+        let parent = self.latest(&context).and_then(|parent| {
+            let cell = self.tasks.get(parent)?;
+            inherited = [cell.inherited.clone(), cell.state.history.clone()].concat();
+            Some((parent.clone(), cell.state.seq))
+        });
+        self.make_room();
+        if self.tasks.len() >= self.limits.tasks {
             let message = "The server has as many tasks as it can hold; try again later.";
             return Err(Fault::new(
                 FaultKind::Overloaded { retry_after_s: 10 },
@@ -315,13 +333,6 @@ impl Core {
         };
         let problem = problem.or(refused);
         let task: TaskId = self.entropy.uuid().into();
-        let context = context.unwrap_or_else(|| self.entropy.uuid().into());
-        let mut inherited = Vec::new();
-        let parent = self.contexts.get(&context).and_then(|parent| {
-            let cell = self.tasks.get(parent)?;
-            inherited = [cell.inherited.clone(), cell.state.history.clone()].concat();
-            Some((parent.clone(), cell.state.seq))
-        });
         let created = Arc::new(Created {
             task: task.clone(),
             context: context.clone(),
@@ -348,7 +359,7 @@ impl Core {
         record.write(&mut cell.pending);
         self.tasks.insert(task.clone(), cell);
         self.known.insert(task.clone(), context.clone());
-        self.contexts.insert(context, task.clone());
+        self.contexts.entry(context).or_default().push(task.clone());
         self.list_append(&task);
         Ok((task, problem))
     }
@@ -398,34 +409,26 @@ impl Core {
         let turn = state.queue.back().map_or(state.turn, |queued| queued.turn);
         let position = after.filter(|after| *after <= state.seq);
         let held = resting || state.paused || state.suspended;
-        let unseen = position.is_some_and(|after| after < state.status.seq);
+        // The birth of a task is no event that is shown, and no stream ends with it.
+        let unseen = position.is_some_and(|after| after.max(Seq(1)) < state.status.seq);
         let floor = if held && unseen {
             state.status.seq
         } else {
             state.seq.next()
         };
-        let snapshot = match position {
+        let body = match position {
             Some(_) => None,
-            None => {
-                let body = a2a::snapshot(view, state, None).into();
-                Some(First {
-                    seq: state.seq,
-                    body,
-                    last: resting,
-                })
-            }
+            None => Some(a2a::snapshot(view, state, None).into()),
         };
-        let cursor = position.unwrap_or(state.seq);
         let nothing_left = resting && !unseen;
+        let first = (body.is_some() || nothing_left).then_some(First {
+            seq: state.seq,
+            body,
+            last: resting,
+        });
+        let cursor = position.unwrap_or(state.seq);
         let mut sub = self.sub(conn, task, form, cursor, Until { turn, floor });
-        sub.first = snapshot;
-        if nothing_left && position.is_some() {
-            if let Some(conn) = self.conns.get_mut(conn) {
-                conn.stream(now);
-                conn.end_stream(now);
-            }
-            return Ok(());
-        }
+        sub.first = first;
         self.begin_stream(conn, sub, now);
         Ok(())
     }

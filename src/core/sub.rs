@@ -30,7 +30,8 @@ pub struct Sub {
 
 pub struct First {
     pub seq: Seq,
-    pub body: Shared,
+    /// None: there is nothing to show, and only that has to be true on disk too.
+    pub body: Option<Shared>,
     /// Nothing comes after it.
     pub last: bool,
 }

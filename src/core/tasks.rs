@@ -118,9 +118,11 @@ impl Core {
         self.list_append(&task.clone());
     }
 
+    /// A journal that could not be written is left alone until its timer is due.
     pub(super) fn list_append(&mut self, task: &TaskId) {
         if let Some(cell) = self.tasks.get_mut(task)
             && !cell.listed
+            && cell.broken.is_none()
         {
             cell.listed = true;
             self.to_append.push(task.clone());
@@ -132,23 +134,37 @@ impl Core {
     /// Appends what was decided since the last time: one write per changed task. What fails stays above the mark and is
     /// tried again later; nothing is rolled back, because nothing was shown or started.
     pub fn append(&mut self, store: &mut dyn Store, now: Now) {
+        for task in std::mem::take(&mut self.to_forget) {
+            // Somebody may have asked for it again in the meantime.
+            if !self.tasks.contains_key(&task) && !self.parked.contains_key(&task) {
+                store.close(&task);
+            }
+        }
         for task in std::mem::take(&mut self.to_append) {
             let Some(cell) = self.tasks.get_mut(&task) else {
                 continue;
             };
             cell.listed = false;
             match append_one(cell, store) {
-                Ok(()) => {
-                    cell.broken = None;
-                    self.to_release.push(task);
+                Ok(()) => self.to_release.push(task),
+                Err(error) if cell.written == Seq(0) => {
+                    store.close(&task);
+                    self.abandon(&task, error, now);
                 }
-                Err(error) if cell.written == Seq(0) => self.abandon(&task, error, now),
                 Err(error) => {
                     cell.broken = Some(error.message);
                     let at = now.mono_ms + self.limits.store_retry_ms;
                     self.timers.arm(at, Timer::Store(task));
                 }
             }
+        }
+    }
+
+    /// The time has come to try a journal again that could not be written.
+    pub(super) fn retry_append(&mut self, task: &TaskId) {
+        if let Some(cell) = self.tasks.get_mut(task) {
+            cell.broken = None;
+            self.list_append(task);
         }
     }
 
@@ -227,7 +243,6 @@ impl Core {
                 self.to_release.push(task.clone());
             }
             Err(error) => {
-                cell.broken = Some(error.message.clone());
                 // What waits for the flush can never start: the task says so instead of waiting for ever.
                 let text = format!("The task's journal cannot be written: {}", error.message);
                 let _ = self.drive(task, Input::Fail(text), now);
@@ -241,7 +256,9 @@ impl Core {
     pub fn remember(&mut self, store: &mut dyn Store) {
         for known in store.known() {
             self.contexts
-                .insert(known.context.clone(), known.task.clone());
+                .entry(known.context.clone())
+                .or_default()
+                .push(known.task.clone());
             self.known.insert(known.task.clone(), known.context);
             if known.open && self.tasks.len() + self.parked.len() < self.limits.tasks {
                 self.parked.insert(known.task.clone(), Vec::new());
@@ -260,6 +277,7 @@ impl Core {
                 cell.written = seq;
                 cell.synced = Seq(0);
                 cell.written_bytes = loaded.bytes;
+                self.make_room();
                 self.tasks.insert(task.clone(), cell);
                 let _ = self.drive(task, Input::Restored, now);
                 for request in parked {
@@ -289,6 +307,25 @@ impl Core {
         }
     }
 
+    /// When memory holds as many tasks as it may, those that rest unwatched leave it, the longest untouched first. They are
+    /// loaded again when somebody asks for them.
+    pub(super) fn make_room(&mut self) {
+        if self.tasks.len() < self.limits.tasks {
+            return;
+        }
+        let resting = self.tasks.iter().filter(|(_, cell)| cell.can_leave());
+        let mut resting: Vec<(u64, TaskId)> = resting
+            .map(|(task, cell)| (cell.state.at, task.clone()))
+            .collect();
+        resting.sort();
+        // Several at once, so that a full house does not look through all of them for every newcomer.
+        resting.truncate(self.limits.tasks.div_ceil(16));
+        for (_, task) in resting {
+            self.tasks.remove(&task);
+            self.to_forget.push(task);
+        }
+    }
+
     /// Ends a subscription with an error.
     fn dismiss(&mut self, key: Key, fault: &Fault, now: Now) {
         let Some(sub) = self.subs.get(key) else {
@@ -313,13 +350,10 @@ impl Core {
         self.hot_total -= cell.hot_bytes;
         self.known.remove(task);
         let created = &cell.state.created;
-        if self.contexts.get(&created.context) == Some(task) {
-            self.contexts.remove(&created.context);
-            if let Some((parent, _)) = &created.parent
-                && self.known.contains_key(parent)
-            {
-                self.contexts
-                    .insert(created.context.clone(), parent.clone());
+        if let Some(tasks) = self.contexts.get_mut(&created.context) {
+            tasks.retain(|known| known != task);
+            if tasks.is_empty() {
+                self.contexts.remove(&created.context);
             }
         }
         Some(cell)
@@ -420,7 +454,9 @@ impl Core {
                     return false;
                 }
                 let first = sub.first.take().expect("looked at above");
-                send(conn, sub, first.seq, &first.body, now);
+                if let Some(body) = &first.body {
+                    send(conn, sub, first.seq, body, now);
+                }
                 if first.last {
                     return true;
                 }

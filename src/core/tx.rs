@@ -8,6 +8,10 @@ use std::io::IoSlice;
 /// Below this a copy is cheaper than another slice in the write call.
 const COPY_BELOW: usize = 4096;
 
+/// A buffer this long is not added to. It goes when its last byte has gone, and a reader that is always a little behind would
+/// keep one that grows for ever.
+const FULL: usize = 16 * 1024;
+
 #[derive(Default)]
 pub struct Tx {
     queue: VecDeque<Piece>,
@@ -41,7 +45,7 @@ impl Tx {
 
     /// Writes into the last buffer; the closure appends to what is there.
     pub fn write(&mut self, append: impl FnOnce(&mut Vec<u8>)) {
-        if !matches!(self.queue.back(), Some(Piece::Own(_))) {
+        if !matches!(self.queue.back(), Some(Piece::Own(last)) if last.len() < FULL) {
             self.queue.push_back(Piece::Own(Vec::new()));
         }
         let Some(Piece::Own(last)) = self.queue.back_mut() else {
@@ -99,6 +103,19 @@ impl Tx {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reader_that_is_always_behind_keeps_little() {
+        let mut tx = Tx::default();
+        tx.write(|out| out.extend_from_slice(&[0; 100]));
+        for _ in 0..10_000 {
+            tx.write(|out| out.extend_from_slice(&[1; 100]));
+            tx.advance(100);
+        }
+        let kept: usize = tx.queue.iter().map(|piece| piece.bytes().len()).sum();
+        assert_eq!(tx.len(), 100);
+        assert!(kept <= FULL + 200, "{kept} bytes kept for 100 that wait");
+    }
 
     #[test]
     fn what_goes_in_comes_out_in_order_whatever_the_socket_takes() {

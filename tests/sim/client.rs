@@ -143,7 +143,7 @@ impl Link {
                 sse.input().append(&mut self.body);
                 let lost = &mut self.lose_frame;
                 sse.drain(|frame| {
-                    if std::mem::take(lost) {
+                    if flow.cursor.is_some() && std::mem::take(lost) {
                         return;
                     }
                     flow.frame(court, ask, frame.id, frame.name, &frame.data);

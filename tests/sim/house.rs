@@ -22,6 +22,7 @@ use gemini_a2a::task::event::Event;
 use gemini_a2a::task::job::{Job, JobId, Note, Work};
 use gemini_a2a::task::state::{Item, State};
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::io::IoSlice;
 use std::sync::Arc;
 
 /// Turns with clients that ask for things; after them everything is brought to an end.
@@ -150,6 +151,7 @@ impl House {
                 self.say(|| "the next sync fails".into());
                 self.shelf.store.fail_syncs(1);
                 self.troubled = true;
+                self.tally.count("failing syncs");
             }
             5..8 => self.crash(),
             8 if self.ending.is_none() => {
@@ -230,9 +232,7 @@ impl House {
         let idle = link.asks.is_empty() && link.unsent().is_empty();
         match self.chance.below(200) {
             0 => {
-                self.core.broke(link.key);
-                self.say(|| format!("client {at} breaks off"));
-                self.part(at, Ending::Lost);
+                self.break_off(at);
             }
             1 if link.side == Sending::Open => {
                 link.side = Sending::Ending;
@@ -274,6 +274,7 @@ impl House {
         let census = self.core.check();
         self.look(&census);
         self.place();
+        self.rest();
         self.end_if_over();
     }
 
@@ -310,6 +311,9 @@ impl House {
                         job: worker.job.clone(),
                         body,
                     };
+                    if self.shelf.sabotage == Sabotage::LostNote && note.body.is_last() {
+                        continue;
+                    }
                     let said = format!(
                         "{} {}: {:.60}",
                         note.job.task,
@@ -385,10 +389,11 @@ impl House {
         let mut inherited: Vec<Arc<Item>> = Vec::new();
         let mut parent = state.created.parent.clone();
         while let Some((task, upto)) = parent {
-            let Ok(file) = self.shelf.file(&task) else {
+            // What cannot be read, because it was never written, ends what is remembered.
+            let file = self.shelf.file(&task);
+            let Ok(state) = file.and_then(|file| fold(file.as_ref(), Some(upto))) else {
                 break;
             };
-            let state = fold(file.as_ref(), Some(upto))?;
             inherited.splice(0..0, state.history.iter().cloned());
             parent = state.created.parent.clone();
         }
@@ -515,9 +520,8 @@ impl House {
             if let Some(link) = &mut client.link
                 && !link.unsent().is_empty()
             {
-                let waiting = self.core.slices(link.key).concat_bytes();
-                let text = String::from_utf8_lossy(&waiting);
-                link.refused |= text.contains("408 Request Timeout");
+                let waiting = front(&self.core.slices(link.key), usize::MAX);
+                link.refused |= find_last(&waiting, b"HTTP/1.1 408 ").is_some();
             }
         }
     }
@@ -528,8 +532,8 @@ impl House {
         let mut link = self.clients[at].link.take().expect("it is connected");
         let mut taken = Vec::new();
         loop {
-            let flat: Vec<u8> = self.core.slices(link.key).concat_bytes();
-            if flat.is_empty() {
+            let slices = self.core.slices(link.key);
+            if slices.is_empty() {
                 break;
             }
             if appetite == 0 {
@@ -537,11 +541,11 @@ impl House {
                 break;
             }
             let piece = [50, 1_000, 100_000][self.chance.below(3)];
-            let n = flat.len().min(appetite).min(piece);
-            appetite -= n;
-            taken.extend_from_slice(&flat[..n]);
+            let bytes = front(&slices, piece.min(appetite));
+            appetite -= bytes.len();
+            taken.extend_from_slice(&bytes);
             link.took_at = now.mono_ms;
-            self.core.sent(link.key, n, now);
+            self.core.sent(link.key, bytes.len(), now);
         }
         if !taken.is_empty() {
             link.take(&taken, &mut self.court());
@@ -557,6 +561,14 @@ impl House {
                 self.say(|| format!("client {at} is closed"));
                 self.part(at, Ending::Closed);
             }
+        }
+    }
+
+    fn break_off(&mut self, at: usize) {
+        if let Some(link) = &self.clients[at].link {
+            self.core.broke(link.key);
+            self.say(|| format!("client {at} breaks off"));
+            self.part(at, Ending::Lost);
         }
     }
 
@@ -583,18 +595,19 @@ impl House {
             let Some(link) = &mut client.link else {
                 continue;
             };
-            if self.core.slices(link.key).is_empty() {
+            let waiting = front(&self.core.slices(link.key), usize::MAX);
+            if waiting.is_empty() {
                 link.took_at = self.now.mono_ms;
-            } else {
-                let known = self.blocked.contains(&link.key) || self.core.has_more();
-                assert!(known, "output was forgotten");
+                continue;
             }
+            let known = self.blocked.contains(&link.key) || self.core.has_more();
+            assert!(known, "output was forgotten");
+            // One answer or frame may go over the limit, but none begins behind it.
+            let most = self.limits.tx_bytes + 32;
+            let over = waiting.get(most..).unwrap_or_default();
+            let begun = find_last(over, b"HTTP/1.1 ").or(find_last(over, b"id: "));
+            assert_eq!(begun, None, "an answer begins behind a full buffer");
         }
-        let frame = 20 * 1024;
-        assert!(
-            census.tx_bytes <= self.limits.tx_bytes + frame,
-            "{census:?}"
-        );
         assert!(census.tasks <= self.limits.tasks + CLIENTS, "{census:?}");
         let unwritten = 64 * 1024;
         let little = census.tasks * self.limits.hot_bytes / 16;
@@ -603,6 +616,24 @@ impl House {
                 <= self.limits.hot_total_bytes + self.limits.hot_bytes + little + unwritten,
             "{census:?}"
         );
+    }
+
+    /// When the core says that there is nothing left to do, a turn without news does nothing.
+    fn rest(&mut self) {
+        if self.core.has_more() {
+            return;
+        }
+        self.core.tick(self.now);
+        self.core.append(&mut self.shelf, self.now);
+        self.core.release(self.now);
+        let (writes, closes) = (self.core.writable(), self.core.closing());
+        assert_eq!(
+            (writes, closes),
+            (vec![], vec![]),
+            "the loop would have slept"
+        );
+        let outs = self.core.outs();
+        assert!(outs.is_empty(), "the loop would have slept on {outs:?}");
     }
 
     /// A task in a context that was there before continues it.
@@ -691,12 +722,14 @@ impl House {
                 let key = self.core.opened(Peer::SameUser, self.now);
                 self.clients[at].link = Some(Link::new(key, self.now.mono_ms));
             }
-            None => return,
+            None => {
+                // Every place is taken: somebody goes.
+                let other = self.chance.below(at);
+                return self.break_off(other);
+            }
             Some(link) if !link.is_open() || link.asks.iter().any(|ask| ask.streams()) => {
                 // It has something else on its hands.
-                self.core.broke(link.key);
-                self.part(at, Ending::Lost);
-                return;
+                return self.break_off(at);
             }
             Some(link) if !link.asks.is_empty() => return,
             Some(_) => {}
@@ -713,10 +746,7 @@ impl House {
     /// Everybody leaves, and nothing may be left of them.
     fn leave(&mut self) {
         for at in 0..self.clients.len() {
-            if let Some(link) = &self.clients[at].link {
-                self.core.broke(link.key);
-                self.part(at, Ending::Lost);
-            }
+            self.break_off(at);
         }
         // Past every deadline: a timer is never taken back, but finds nothing.
         self.now.mono_ms += 1_000_000;
@@ -743,16 +773,21 @@ impl House {
     }
 }
 
-trait Flat {
-    fn concat_bytes(&self) -> Vec<u8>;
+/// Where `mark` stands in some output for the last time.
+fn find_last(output: &[u8], mark: &[u8]) -> Option<usize> {
+    output
+        .windows(mark.len())
+        .rposition(|window| window == mark)
 }
 
-impl Flat for Vec<std::io::IoSlice<'_>> {
-    fn concat_bytes(&self) -> Vec<u8> {
-        self.iter()
-            .flat_map(|slice| slice.iter().copied())
-            .collect()
+/// The first `most` bytes of some output.
+fn front(slices: &[IoSlice<'_>], most: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for slice in slices {
+        let room = most - bytes.len();
+        bytes.extend_from_slice(&slice[..slice.len().min(room)]);
     }
+    bytes
 }
 
 fn fold(file: &dyn LogFile, upto: Option<Seq>) -> Result<State, StoreError> {

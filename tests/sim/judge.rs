@@ -11,12 +11,22 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// What has happened in all runs, so that a run that tests nothing is noticed.
-#[derive(Debug, Default)]
-pub struct Tally(pub BTreeMap<&'static str, u64>);
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Tally(BTreeMap<&'static str, u64>);
 
 impl Tally {
     pub fn count(&mut self, what: &'static str) {
         *self.0.entry(what).or_default() += 1;
+    }
+
+    pub fn add(&mut self, other: &Tally) {
+        for (what, n) in &other.0 {
+            *self.0.entry(what).or_default() += n;
+        }
+    }
+
+    pub fn of(&self, what: &str) -> u64 {
+        self.0.get(what).copied().unwrap_or_default()
     }
 }
 
@@ -146,7 +156,7 @@ impl Court<'_> {
             let task: TaskId = entry["id"].as_str().expect("an id").into();
             let log = self.ledger.log(&task);
             let log = log.unwrap_or_else(|| panic!("{task} was listed before it was on disk"));
-            let was_so = log.states.iter().any(|state| {
+            let was_so = log.states.iter().rev().any(|state| {
                 let shown = a2a::metadata(state, &self.ledger.tools).body;
                 json(&shown)["metadata"]["taskState"] == entry["taskState"]
             });
@@ -378,7 +388,7 @@ impl Flow {
                     rests(seq)
                         && log
                             .state(seq)
-                            .is_some_and(|s| s.status.seq <= *after || s.turn == 0)
+                            .is_some_and(|s| s.status.seq <= (*after).max(Seq(1)))
                 });
                 assert!(over, "{ask:?} showed nothing of what there is");
                 court.tally.count("had nothing to show");

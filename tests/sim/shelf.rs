@@ -17,6 +17,8 @@ pub enum Sabotage {
     Amnesia,
     /// A frame does not arrive.
     LostFrame,
+    /// A worker ends without a word.
+    LostNote,
 }
 
 pub struct Shelf {
