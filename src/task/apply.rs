@@ -252,7 +252,9 @@ impl State {
         if let Some(model) = &answer.model {
             self.model = model.as_str().into();
         }
-        self.marks.extend(answer.calls.iter().map(Request::mark));
+        if !answer.calls.is_empty() {
+            self.marks.push(answer.mark());
+        }
         self.calls = answer.calls.iter().map(CallState::named).collect();
         if self.calls.is_empty() {
             self.phase = Phase::Tools;

@@ -469,7 +469,7 @@ impl Deciding<'_> {
     fn answered(&mut self, mut answer: Answer) {
         self.name_calls(&mut answer.calls);
         answer.said_at = self.state.utterance.since;
-        let circles = self.calls_go_in_circles(&answer.calls);
+        let circles = self.calls_go_in_circles(&answer);
         let calls: Vec<CallId> = answer
             .calls
             .iter()

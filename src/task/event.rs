@@ -234,6 +234,15 @@ impl Answer {
             .filter_map(|part| part.get("text")?.as_str())
             .collect()
     }
+
+    /// Equal for answers that make equal calls, whatever they say.
+    pub fn mark(&self) -> u32 {
+        let mut calls = String::new();
+        for request in &self.calls {
+            calls.push_str(&format!("{} {}\n", request.name, request.args));
+        }
+        crate::base::crc::crc32(calls.as_bytes())
+    }
 }
 
 /// A tool call as the model asked for it.
@@ -245,13 +254,6 @@ pub struct Request {
     /// The API's own id of the call, to be given back with its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_id: Option<String>,
-}
-
-impl Request {
-    /// Equal for equal calls: the name and the arguments, whatever their order.
-    pub fn mark(&self) -> u32 {
-        crate::base::crc::crc32(format!("{} {}", self.name, self.args).as_bytes())
-    }
 }
 
 /// An end that the agent itself chose.

@@ -244,7 +244,7 @@ pub struct State {
     pub tried: Vec<String>,
     /// Model requests of the whole task.
     pub requests: u32,
-    /// Marks of the calls of this turn, to see whether they repeat.
+    /// Marks of the answers of this turn that made calls, to see whether they repeat.
     pub marks: Vec<u32>,
     /// How often the agent went in circles in this turn.
     pub strikes: u32,

@@ -457,7 +457,11 @@ impl House {
             Work::Think(think) => {
                 assert!(matches!(
                     record.event,
-                    Event::TurnBegan { .. } | Event::Retried | Event::ResultsSent
+                    Event::TurnBegan { .. }
+                        | Event::Retried
+                        | Event::ResultsSent
+                        | Event::FellBack { .. }
+                        | Event::Nudged { .. }
                 ));
                 self.ledger.refresh();
                 if let Some(history) = self.ledger.history(task, *at)

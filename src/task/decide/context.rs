@@ -131,10 +131,11 @@ impl Deciding<'_> {
         self.effect(Effect::Think { job });
     }
 
-    pub(super) fn calls_go_in_circles(&self, calls: &[Request]) -> bool {
+    pub(super) fn calls_go_in_circles(&self, answer: &Answer) -> bool {
         let mut marks = self.state.marks.clone();
-        marks.extend(calls.iter().map(Request::mark));
-        self.rules.limits.loop_strikes > 0 && !calls.is_empty() && loops::calls_repeat(&marks)
+        marks.push(answer.mark());
+        let looked_for = self.rules.limits.loop_strikes > 0 && !answer.calls.is_empty();
+        looked_for && loops::calls_repeat(&marks)
     }
 
     /// The calls are not run; the model is told why, and the second time the turn is over.
