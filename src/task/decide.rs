@@ -343,7 +343,7 @@ impl Deciding<'_> {
             return Vec::new();
         };
         let mode = self.state.created.mode;
-        policy::always(&call.request.name, plan, mode, &self.state.workspace)
+        policy::always(self.tool(call), plan, mode, &self.state.workspace)
     }
 
     fn next_turn(&self) -> u32 {
@@ -659,7 +659,7 @@ impl Deciding<'_> {
             _ => &[],
         };
         let mut ruling = self.rules.policy.judge(&Ask {
-            tool: &call.request.name,
+            tool: self.tool(call),
             kind: self.kind(call),
             by_default: spec.map_or(Verdict::Ask, |spec| spec.by_default),
             args: &call.request.args,
@@ -794,6 +794,12 @@ impl Deciding<'_> {
         if self.state.waits_for_answers() && !self.state.paused {
             self.push(Event::Paused);
         }
+    }
+
+    /// The tool's own name, by which rules know it, even if the call uses a former one.
+    fn tool<'c>(&'c self, call: &'c CallState) -> &'c str {
+        let name = &call.request.name;
+        self.rules.tools.get(name).map_or(name, |spec| &spec.name)
     }
 
     fn kind(&self, call: &CallState) -> Kind {
