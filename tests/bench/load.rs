@@ -21,6 +21,7 @@ mod support;
 mod measure;
 mod process;
 mod report;
+mod search;
 mod subject;
 mod swarm;
 
@@ -108,5 +109,17 @@ fn run(options: &Options) -> std::io::Result<report::Verdict> {
         Some(dir) => Some(measure(&Subject::Peer(dir.clone()), &model, &plans.peer)?),
         None => None,
     };
-    Ok(report::print(&rig, ours.as_ref(), peer.as_ref()))
+    let served = report::print(&rig, ours.as_ref(), peer.as_ref());
+    if options.only == Some(Only::Peer) {
+        return Ok(served);
+    }
+    let files = if options.quick {
+        search::FEW_FILES
+    } else {
+        search::FILES
+    };
+    Ok(match (served, search::run(files)?) {
+        (report::Verdict::Met, report::Verdict::Met) => report::Verdict::Met,
+        _ => report::Verdict::Missed,
+    })
 }
