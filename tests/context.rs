@@ -258,3 +258,42 @@ fn switched_off_nobody_looks_for_circles() {
     let parts = json!(case.state.utterance.text.len());
     assert!(parts.as_u64() > Some(4_000));
 }
+
+#[test]
+fn what_a_prompt_names_is_read_before_the_model_is_asked() {
+    let start = || {
+        given(vec![
+            created(Lifecycle::Conversational),
+            prompted(1, "look at @a.txt"),
+        ])
+        .next(
+            &[began(1), Event::AttachmentsWanted],
+            &[Effect::Attach { job: Seq(4) }],
+        )
+    };
+    let case = start();
+    let wanted = job(&case.state, &Effect::Attach { job: Seq(4) }, &case.limits).expect("a job");
+    assert!(matches!(wanted.work, Work::Attach { prompt, .. } if prompt == "look at @a.txt"));
+    let case = case
+        .when(note(4, NoteBody::Attached(Some("its text".into()))))
+        .then(
+            &[Event::Attached {
+                text: "its text".into(),
+            }],
+            &[think(5)],
+        );
+    assert!(
+        matches!(&**case.state.history.last().expect("items"), Item::Nudge(text) if text == "its text")
+    );
+    for nothing in [NoteBody::Attached(None), NoteBody::Died("x".into())] {
+        let case = start().when(note(4, nothing)).then(
+            &[Event::Attached {
+                text: String::new(),
+            }],
+            &[think(5)],
+        );
+        assert_eq!(case.state.history.len(), 1, "the prompt stands alone");
+    }
+    let decision = start().decide(Input::Cancel).expect("it can be");
+    assert_eq!(decision.effects, [stop(4)]);
+}

@@ -167,3 +167,16 @@ fn the_web_is_searched_and_pages_are_read_by_the_model() {
         [json!([{"googleSearch": {}}]), json!([{"urlContext": {}}])]
     );
 }
+
+#[test]
+fn what_a_prompt_names_goes_to_the_model_and_what_is_not_there_stays_text() {
+    let mut scene = Scene::new();
+    std::fs::write(scene.server.workspace().join("a.txt"), "the text of a\n").expect("ours");
+    scene
+        .client
+        .call("message/send", prompt("TEXT ok @a.txt and @none.txt"));
+    let turns = scene.fake.turns();
+    let contents = turns.last().expect("a turn").body["contents"].to_string();
+    assert!(contents.contains("the text of a"), "{contents}");
+    assert_eq!(contents.matches("none.txt").count(), 1, "{contents}");
+}

@@ -76,6 +76,8 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, tools: &Tools) -> Option<
         })),
         Event::Created(_)
         | Event::Prompted { .. }
+        | Event::AttachmentsWanted
+        | Event::Attached { .. }
         | Event::Traced { .. }
         | Event::Retracted { .. }
         | Event::BackedOff { .. }

@@ -68,6 +68,8 @@ impl Mark {
             Event::Created(_)
             | Event::Prompted { .. }
             | Event::TurnBegan { .. }
+            | Event::AttachmentsWanted
+            | Event::Attached { .. }
             | Event::Traced { .. }
             | Event::Thought { .. }
             | Event::Text { .. }

@@ -94,6 +94,7 @@ impl Core {
                 }
                 Effect::Save { rule } => self.out.push(Out::SaveRule { rule: rule.clone() }),
                 Effect::Think { .. }
+                | Effect::Attach { .. }
                 | Effect::Compact { .. }
                 | Effect::Prepare { .. }
                 | Effect::Run { .. } => {
@@ -564,6 +565,7 @@ impl Core {
 fn is_work(effect: &Effect) -> bool {
     match effect {
         Effect::Think { .. }
+        | Effect::Attach { .. }
         | Effect::Compact { .. }
         | Effect::Prepare { .. }
         | Effect::Run { .. } => true,

@@ -19,6 +19,7 @@ use crate::task::policy::{self, Rule};
 use crate::task::spec::{CallError, Ending, ErrorKind, ToolSpec};
 use crate::task::state::{Item, State};
 use crate::tool::background::Background;
+use crate::tool::read_many_files;
 use crate::tool::web::Web;
 use crate::tool::{Ask, Ctx, Toolbox};
 use std::collections::HashMap;
@@ -100,7 +101,7 @@ impl Jobs {
         let means = self.means.clone();
         let lane = match &job.work {
             Work::Think(_) | Work::Compact(_) => Lane::Model,
-            Work::Prepare { .. } => Lane::Tool,
+            Work::Attach { .. } | Work::Prepare { .. } => Lane::Tool,
             Work::Run(_) => {
                 self.tools += 1;
                 Lane::Tool
@@ -286,6 +287,11 @@ impl Means {
         };
         match &job.work {
             Work::Think(think) => self.think(&job.id.task, think, cancel, &mut emit),
+            Work::Attach { workspace, prompt } => {
+                let ctx = self.ctx(&job.id.task, workspace, cancel).ok();
+                let found = ctx.and_then(|ctx| read_many_files::attached(prompt, &ctx));
+                emit(NoteBody::Attached(found.map(|(for_model, _)| for_model)));
+            }
             Work::Compact(think) => {
                 let compaction = match &self.brain {
                     Brain::Gemini(client) => {

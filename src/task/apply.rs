@@ -77,6 +77,13 @@ impl State {
                 });
             }
             Event::TurnBegan { turn } => self.begin_turn(*turn, record),
+            Event::AttachmentsWanted => self.phase = Phase::Attaching { job: record.seq },
+            Event::Attached { text } => {
+                if !text.is_empty() {
+                    self.history.push(Arc::new(Item::Nudge(text.clone())));
+                }
+                self.phase = Phase::Thinking { job: record.seq };
+            }
             Event::Traced { trace } => self.trace = Some(trace.clone()),
             Event::Thought { .. } | Event::Cited { .. } => {}
             Event::Text { text } => {
@@ -411,6 +418,8 @@ fn announces(event: &Event) -> bool {
         Event::Answered { answer } => !answer.calls.is_empty(),
         Event::Created(_)
         | Event::Prompted { .. }
+        | Event::AttachmentsWanted
+        | Event::Attached { .. }
         | Event::Traced { .. }
         | Event::Thought { .. }
         | Event::Text { .. }

@@ -63,6 +63,10 @@ pub enum Effect {
     Think {
         job: Seq,
     },
+    /// Read what the prompt names first.
+    Attach {
+        job: Seq,
+    },
     /// Make room in the conversation first.
     Compact {
         job: Seq,
@@ -150,6 +154,11 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
 pub fn job(state: &State, effect: &Effect, limits: &Limits) -> Option<Job> {
     let (at, work) = match effect {
         Effect::Think { job } => (*job, Work::Think(think(state))),
+        Effect::Attach { job } => {
+            let prompt = state.prompt.as_ref()?.text();
+            let workspace = state.workspace.clone();
+            (*job, Work::Attach { workspace, prompt })
+        }
         Effect::Compact { job } => (*job, Work::Compact(think(state))),
         Effect::Prepare { job, calls } => {
             let known = |id: &CallId| Some(state.call(id)?.request.clone());
@@ -370,7 +379,10 @@ impl Deciding<'_> {
     /// Stops every job and ends every call that clients have been shown.
     fn stop_everything(&mut self, reason: &str) {
         match self.state.phase {
-            Phase::Thinking { job } | Phase::Compacting { job } | Phase::Preparing { job } => {
+            Phase::Thinking { job }
+            | Phase::Attaching { job }
+            | Phase::Compacting { job }
+            | Phase::Preparing { job } => {
                 self.effect(Effect::Stop { job });
             }
             Phase::Idle | Phase::Backoff { .. } | Phase::Tools | Phase::Closed => {}
@@ -396,6 +408,9 @@ impl Deciding<'_> {
     fn note(&mut self, job: Seq, body: NoteBody) {
         if self.state.phase == (Phase::Thinking { job }) {
             return self.heard(body);
+        }
+        if self.state.phase == (Phase::Attaching { job }) {
+            return self.attached(body);
         }
         if self.state.phase == (Phase::Compacting { job }) {
             return self.compacted(body);
@@ -459,7 +474,8 @@ impl Deciding<'_> {
                 kind: ModelErrorKind::Fatal,
                 message: format!("The request to the model ended unexpectedly: {message}"),
             }),
-            NoteBody::Compacted(_)
+            NoteBody::Attached(_)
+            | NoteBody::Compacted(_)
             | NoteBody::Prepared(_)
             | NoteBody::Output(_)
             | NoteBody::Ended(_) => {}
@@ -577,6 +593,7 @@ impl Deciding<'_> {
             | NoteBody::Cited(_)
             | NoteBody::Produced { .. }
             | NoteBody::Answered(_)
+            | NoteBody::Attached(_)
             | NoteBody::Compacted(_)
             | NoteBody::Output(_)
             | NoteBody::Ended(_) => return,
@@ -617,6 +634,7 @@ impl Deciding<'_> {
             | NoteBody::Cited(_)
             | NoteBody::Produced { .. }
             | NoteBody::Answered(_)
+            | NoteBody::Attached(_)
             | NoteBody::Compacted(_)
             | NoteBody::Output(_)
             | NoteBody::Ended(_) => return,
@@ -704,6 +722,7 @@ impl Deciding<'_> {
             | NoteBody::Cited(_)
             | NoteBody::Produced { .. }
             | NoteBody::Answered(_)
+            | NoteBody::Attached(_)
             | NoteBody::Compacted(_)
             | NoteBody::Prepared(_) => {}
         }
@@ -726,6 +745,7 @@ impl Deciding<'_> {
             Phase::Idle => self.next_prompt(),
             Phase::Tools => self.next_calls(),
             Phase::Thinking { .. }
+            | Phase::Attaching { .. }
             | Phase::Compacting { .. }
             | Phase::Backoff { .. }
             | Phase::Preparing { .. }
@@ -744,7 +764,12 @@ impl Deciding<'_> {
             });
         } else if queued.message.speaks() {
             let job = self.push(Event::TurnBegan { turn: queued.turn });
-            self.ask_model(job);
+            if queued.message.text().contains('@') {
+                let job = self.push(Event::AttachmentsWanted);
+                self.effect(Effect::Attach { job });
+            } else {
+                self.ask_model(job);
+            }
         } else {
             self.push(Event::TurnEnded {
                 turn: queued.turn,
@@ -864,7 +889,10 @@ impl Deciding<'_> {
         match self.state.phase {
             Phase::Idle | Phase::Closed => {}
             Phase::Backoff { job, delay_ms } => self.effect(Effect::Arm { job, delay_ms }),
-            Phase::Thinking { .. } | Phase::Compacting { .. } | Phase::Preparing { .. } => {
+            Phase::Thinking { .. }
+            | Phase::Attaching { .. }
+            | Phase::Compacting { .. }
+            | Phase::Preparing { .. } => {
                 let end = End::Interrupted(text.into());
                 self.push(Event::TurnEnded {
                     turn: self.state.turn,

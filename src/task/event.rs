@@ -27,6 +27,12 @@ pub enum Event {
     TurnBegan {
         turn: u32,
     },
+    /// The prompt names files with `@`; they are being read.
+    AttachmentsWanted,
+    /// They were read: what the model gets of them, if anything.
+    Attached {
+        text: String,
+    },
     /// The API named the response that follows.
     Traced {
         trace: String,

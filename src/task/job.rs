@@ -27,6 +27,11 @@ pub enum Work {
     Think(Think),
     /// Make room: ask the model for a summary of the older part of the conversation.
     Compact(Think),
+    /// Read what a prompt names with `@`.
+    Attach {
+        workspace: Arc<str>,
+        prompt: String,
+    },
     Prepare {
         workspace: Arc<str>,
         calls: Vec<Request>,
@@ -86,6 +91,8 @@ pub enum NoteBody {
         append: bool,
         last: bool,
     },
+    /// What the prompt names, for the model; None if it names nothing that is there.
+    Attached(Option<String>),
     /// The summary of the older part of the conversation, and how many of its items it stands for.
     Compacted(Result<Compaction, ModelError>),
     /// The model's stream ended. Its calls carry no ids of ours yet (`call` is empty): `decide` gives them.
@@ -108,7 +115,8 @@ impl NoteBody {
             | NoteBody::Cited(_)
             | NoteBody::Produced { .. }
             | NoteBody::Output(_) => false,
-            NoteBody::Compacted(_)
+            NoteBody::Attached(_)
+            | NoteBody::Compacted(_)
             | NoteBody::Answered(_)
             | NoteBody::Prepared(_)
             | NoteBody::Ended(_)

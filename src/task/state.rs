@@ -99,6 +99,8 @@ pub enum Phase {
     Thinking { job: Seq },
     /// The last model request failed; the next one comes with a timer.
     Backoff { job: Seq, delay_ms: u64 },
+    /// What the prompt names is being read; the model is asked afterwards.
+    Attaching { job: Seq },
     /// The conversation is being summarised; the model is asked afterwards.
     Compacting { job: Seq },
     /// The calls of the last answer are being looked at.

@@ -453,7 +453,9 @@ impl House {
         let record = log.record(*at);
         let record = record.unwrap_or_else(|| panic!("{:?} starts before it is on disk", job.id));
         match &job.work {
-            Work::Compact(_) => panic!("nothing here grows too long"),
+            Work::Attach { .. } | Work::Compact(_) => {
+                panic!("nothing here names files or grows too long")
+            }
             Work::Think(think) => {
                 assert!(matches!(
                     record.event,

@@ -392,7 +392,9 @@ impl World {
             Effect::Think { .. } => Chore::Think {
                 calls: self.state.turn == 1 && self.state.round == 0,
             },
-            Effect::Compact { .. } => return Err("nothing here grows too long".into()),
+            Effect::Attach { .. } | Effect::Compact { .. } => {
+                return Err("nothing here names files or grows too long".into());
+            }
             Effect::Prepare { calls, .. } => Chore::Prepare(calls.clone()),
             Effect::Run { call, gate, .. } => {
                 let facts = &mut self.facts.calls[index(call)];
@@ -479,7 +481,10 @@ impl World {
                 return Err("waits for a timer that is not armed".into());
             }
             Phase::Backoff { .. } => {}
-            Phase::Thinking { job } | Phase::Compacting { job } | Phase::Preparing { job } => {
+            Phase::Thinking { job }
+            | Phase::Attaching { job }
+            | Phase::Compacting { job }
+            | Phase::Preparing { job } => {
                 awaited.push(job);
             }
         }
@@ -527,6 +532,7 @@ impl World {
             }
             Phase::Tools
             | Phase::Thinking { .. }
+            | Phase::Attaching { .. }
             | Phase::Compacting { .. }
             | Phase::Preparing { .. }
             | Phase::Backoff { .. } => &[TaskState::Working],
@@ -595,6 +601,8 @@ impl Facts {
             | Event::Created(_)
             | Event::Prompted { .. }
             | Event::TurnBegan { .. }
+            | Event::AttachmentsWanted
+            | Event::Attached { .. }
             | Event::Traced { .. }
             | Event::FellBack { .. }
             | Event::CompactionBegan
@@ -704,6 +712,7 @@ impl World {
 fn phase_job(phase: &Phase) -> Option<Seq> {
     match phase {
         Phase::Thinking { job }
+        | Phase::Attaching { job }
         | Phase::Compacting { job }
         | Phase::Preparing { job }
         | Phase::Backoff { job, .. } => Some(*job),

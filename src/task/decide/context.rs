@@ -42,6 +42,26 @@ impl Deciding<'_> {
         }
     }
 
+    pub(super) fn attached(&mut self, body: NoteBody) {
+        let text = match body {
+            NoteBody::Attached(text) => text.unwrap_or_default(),
+            // A prompt stands without what it names.
+            NoteBody::Died(_) => String::new(),
+            NoteBody::Traced(_)
+            | NoteBody::Thought { .. }
+            | NoteBody::Text(_)
+            | NoteBody::Cited(_)
+            | NoteBody::Produced { .. }
+            | NoteBody::Compacted(_)
+            | NoteBody::Answered(_)
+            | NoteBody::Prepared(_)
+            | NoteBody::Output(_)
+            | NoteBody::Ended(_) => return,
+        };
+        let job = self.push(Event::Attached { text });
+        self.ask_model(job);
+    }
+
     pub(super) fn compacted(&mut self, body: NoteBody) {
         let event = match body {
             NoteBody::Compacted(Ok(compaction)) => {
@@ -64,6 +84,7 @@ impl Deciding<'_> {
             | NoteBody::Text(_)
             | NoteBody::Cited(_)
             | NoteBody::Produced { .. }
+            | NoteBody::Attached(_)
             | NoteBody::Answered(_)
             | NoteBody::Prepared(_)
             | NoteBody::Output(_)
