@@ -1,0 +1,316 @@
+//! Eighty-seven things that the reference server's own tests hold it to, and where ours hold us to them.
+//!
+//! Every number has one line in [`CHECKLIST`]: it names the tests that would fail if the behaviour were lost, or says why
+//! there is none. A renamed test breaks this one, so the list cannot grow stale unnoticed. Below it stand the tests for which
+//! no other file was the place: most of them count the frames of a whole stream, one by one.
+
+mod support;
+
+#[path = "checklist/list.rs"]
+mod list;
+
+use list::{CHECKLIST, Held};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::path::Path;
+use support::TempDir;
+use support::client::{Client, Event};
+use support::fake::FakeGemini;
+use support::message::{approval, asked_of, call_of, kind_of, prompt, state_of, task_of};
+use support::server::{Server, Setup};
+
+#[test]
+fn every_line_is_there_once_and_in_order() {
+    let numbers: Vec<u32> = CHECKLIST.iter().map(|line| line.0).collect();
+    assert_eq!(numbers, (1..=87).collect::<Vec<u32>>());
+}
+
+#[test]
+fn every_test_that_is_named_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut texts: HashMap<&str, String> = HashMap::new();
+    let mut missing = vec![];
+    for (number, what, held) in CHECKLIST {
+        let tests = match held {
+            Held::Covered(tests) => *tests,
+            Held::Elsewhere(reason) => {
+                assert!(!reason.is_empty(), "({number}) {what}: no reason");
+                continue;
+            }
+        };
+        assert!(!tests.is_empty(), "({number}) {what}: no test");
+        for name in tests {
+            let (file, test) = name.split_once("::").expect("a file and a test");
+            let text = texts.entry(file).or_insert_with(|| {
+                let path = root.join(file);
+                std::fs::read_to_string(&path)
+                    .unwrap_or_else(|error| panic!("({number}) {}: {error}", path.display()))
+            });
+            if !is_test(text, test) {
+                missing.push(format!("({number}) {name}"));
+            }
+        }
+    }
+    assert_eq!(missing, Vec::<String>::new());
+}
+
+/// Whether there is a function of this name, marked as a test by one of the attributes right above it.
+fn is_test(text: &str, name: &str) -> bool {
+    let head = format!("fn {name}(");
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let Some(at) = lines.iter().position(|line| line.starts_with(&head)) else {
+        return false;
+    };
+    let above = lines[..at].iter().rev();
+    above
+        .take_while(|line| line.starts_with("#["))
+        .any(|line| *line == "#[test]")
+}
+
+#[test]
+fn a_function_without_the_mark_is_no_test() {
+    let text = "#[test]\n#[should_panic]\nfn marked() {\n}\n#[inline]\nfn plain() {\n}\n";
+    assert!(is_test(text, "marked"));
+    assert!(!is_test(text, "plain") && !is_test(text, "mark") && !is_test(text, "absent"));
+}
+
+struct Scene {
+    fake: FakeGemini,
+    server: Server,
+}
+
+impl Scene {
+    fn new(arrange: impl FnOnce(Setup) -> Setup) -> Scene {
+        let fake = FakeGemini::start();
+        let server = arrange(Setup::new(&fake)).start();
+        Scene { fake, server }
+    }
+
+    /// A server that asks nobody.
+    fn without_questions() -> Scene {
+        Scene::new(|setup| {
+            setup
+                .arg("--trust-workspace")
+                .env("GEMINI_YOLO_MODE", "true")
+        })
+    }
+
+    fn stream(&self, params: Value) -> Vec<Event> {
+        let client = Client::new(&self.server.url());
+        client.stream("message/stream", params).collect()
+    }
+
+    /// Every frame of a new task's first turn.
+    fn turn(&self, script: &str) -> Vec<String> {
+        outline(&self.stream(prompt(script)))
+    }
+}
+
+/// Each frame as one line, none left out: its kind or state, and the call it is about, by its place among the calls.
+fn outline(events: &[Event]) -> Vec<String> {
+    let mut calls: Vec<Value> = vec![];
+    let mut lines = vec![];
+    for event in events {
+        let result = event.result();
+        let state = state_of(result).unwrap_or("?");
+        let mut line = match result["kind"].as_str() {
+            Some("status-update") => match kind_of(result) {
+                "state-change" => state.to_owned(),
+                kind => kind.to_owned(),
+            },
+            other => format!("{} {state}", other.unwrap_or("?")),
+        };
+        let data = call_of(result);
+        let call = &data["request"]["callId"];
+        if call.is_string() {
+            if !calls.contains(call) {
+                calls.push(call.clone());
+            }
+            let place = calls.iter().position(|known| known == call).unwrap_or(0) + 1;
+            let status = data["status"].as_str().unwrap_or("?");
+            line.push_str(&format!(" {place} {status}"));
+        }
+        if event.is_final() {
+            line.push_str(" final");
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+#[test]
+fn a_reply_in_words_is_four_frames() {
+    let scene = Scene::new(|setup| setup);
+    assert_eq!(
+        scene.turn("TEXT Hello."),
+        [
+            "task submitted",
+            "working",
+            "text-content",
+            "input-required final"
+        ]
+    );
+}
+
+/// Between the beginning and the first call stands one more "working": the model has answered, and its calls are looked at.
+#[test]
+fn a_question_is_asked_in_six_frames_and_two_in_eight() {
+    let scene = Scene::new(|setup| setup);
+    assert_eq!(
+        scene.turn("WRITE a.txt x"),
+        [
+            "task submitted",
+            "working",
+            "working",
+            "tool-call-update 1 scheduled",
+            "tool-call-confirmation 1 awaiting_approval",
+            "input-required final",
+        ]
+    );
+    assert_eq!(
+        scene.turn("PARALLEL"),
+        [
+            "task submitted",
+            "working",
+            "working",
+            "tool-call-update 1 scheduled",
+            "tool-call-update 2 scheduled",
+            "tool-call-confirmation 1 awaiting_approval",
+            "tool-call-confirmation 2 awaiting_approval",
+            "input-required final",
+        ]
+    );
+}
+
+/// The reference server announces "scheduled" three times here; once says as much.
+#[test]
+fn a_call_that_nobody_is_asked_about_shows_each_status_once() {
+    let expected = [
+        "task submitted",
+        "working",
+        "working",
+        "tool-call-update 1 scheduled",
+        "tool-call-update 1 executing",
+        "tool-call-update 1 success",
+        "working",
+        "text-content",
+        "input-required final",
+    ];
+    let harmless = Scene::new(|setup| setup);
+    assert_eq!(harmless.turn("LS . ;; TEXT Seen."), expected);
+    let daring = Scene::without_questions();
+    assert_eq!(daring.turn("WRITE a.txt x ;; TEXT Written."), expected);
+}
+
+/// Which of the two is faster is open, so they are looked at one by one.
+#[test]
+fn two_calls_that_nobody_is_asked_about_run_through() {
+    let scene = Scene::without_questions();
+    let frames = scene.turn("PARALLEL ;; TEXT Both.");
+    for call in ["1", "2"] {
+        let prefix = format!("tool-call-update {call} ");
+        let statuses: Vec<&str> = frames
+            .iter()
+            .filter_map(|line| line.strip_prefix(&prefix))
+            .collect();
+        assert_eq!(statuses, ["scheduled", "executing", "success"], "{call}");
+    }
+    assert!(!frames.iter().any(|line| line.contains("confirmation")));
+    assert_eq!(
+        &frames[frames.len() - 3..],
+        ["working", "text-content", "input-required final"]
+    );
+    let ends = frames.iter().filter(|line| line.ends_with("final"));
+    assert_eq!(ends.count(), 1);
+}
+
+/// The user wrote something else; what the model asked for stays what it asked for.
+#[test]
+fn a_call_goes_back_to_the_model_as_it_was_made() {
+    let scene = Scene::new(|setup| setup);
+    let asked = scene.stream(prompt("WRITE a.txt model"));
+    let question = asked
+        .iter()
+        .map(Event::result)
+        .find(|result| asked_of(result).is_some())
+        .expect("a question");
+    let task = task_of(question).expect("a task");
+    let call = asked_of(question).expect("a call");
+    let mut answer = approval(task, call, "proceed_once");
+    answer["message"]["parts"][0]["data"]["newContent"] = json!("user");
+    scene.stream(answer);
+    let written = std::fs::read_to_string(scene.server.workspace().join("a.txt"));
+    assert_eq!(written.ok().as_deref(), Some("user"));
+    let turns = scene.fake.turns();
+    let contents = turns.last().expect("a turn").body["contents"].clone();
+    let parts: Vec<&Value> = contents
+        .as_array()
+        .expect("a history")
+        .iter()
+        .flat_map(|content| content["parts"].as_array().into_iter().flatten())
+        .filter(|part| part["functionCall"].is_object())
+        .map(|part| &part["functionCall"]["args"])
+        .collect();
+    assert_eq!(parts, [&json!({"file_path": "a.txt", "content": "model"})]);
+}
+
+/// The kernel's own table of listeners is asked: a connection from outside cannot be made in a test.
+#[test]
+fn nobody_outside_this_machine_can_connect() {
+    let scene = Scene::new(|setup| setup);
+    let port = format!("{:04X}", scene.server.port());
+    let mut listening = vec![];
+    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        let text = std::fs::read_to_string(table).unwrap_or_default();
+        for row in text.lines().skip(1) {
+            let fields: Vec<&str> = row.split_whitespace().collect();
+            let (address, at) = fields[1].rsplit_once(':').expect("an address and a port");
+            if fields[3] == "0A" && at == port {
+                listening.push(address.to_owned());
+            }
+        }
+    }
+    let loopback = ["0100007F", "00000000000000000000000001000000"];
+    assert!(!listening.is_empty());
+    assert!(
+        listening
+            .iter()
+            .all(|address| loopback.contains(&address.as_str())),
+        "{listening:?}"
+    );
+}
+
+/// Declared or not, a tool that the user's settings rule out does not run, nobody is asked about it, and the model hears why.
+#[test]
+fn a_tool_that_settings_rule_out_does_not_run() {
+    for tools in [
+        json!({"exclude": ["write_file"]}),
+        json!({"core": ["read_file"]}),
+    ] {
+        let home = TempDir::new("home");
+        let file = home.folder(".gemini").join("settings.json");
+        std::fs::write(file, json!({ "tools": tools }).to_string()).expect("a file");
+        let scene = Scene::new(|setup| setup.env("HOME", home.path()));
+        assert_eq!(
+            scene.turn("WRITE a.txt x ;; TEXT Well."),
+            [
+                "task submitted",
+                "working",
+                "working",
+                "tool-call-update 1 scheduled",
+                "tool-call-update 1 error",
+                "working",
+                "text-content",
+                "input-required final",
+            ],
+            "{tools}"
+        );
+        assert!(!scene.server.workspace().join("a.txt").exists());
+        let turns = scene.fake.turns();
+        let told = turns.last().expect("a turn").body["contents"].to_string();
+        assert!(
+            told.contains("This call of write_file is not allowed here"),
+            "{told}"
+        );
+    }
+}

@@ -1,0 +1,276 @@
+//! The list itself: a number, the behaviour in our words, and what holds it.
+
+pub enum Held {
+    /// By these tests, `file::name`.
+    Covered(&'static [&'static str]),
+    /// By none, for this reason.
+    Elsewhere(&'static str),
+}
+
+use Held::{Covered, Elsewhere};
+
+const COMMANDS: &str = "slash commands are work of their own that has not begun; the card declares none and their routes are not found";
+const CHECKPOINTS: &str = "checkpoints are work of their own that has not begun; no setting of ours claims to switch them on";
+const SUBAGENTS: &str = "there are no subagents yet";
+const ONLY_THE_CLOUD: &str = "belongs to the cloud edition of the reference server; we talk to the model with a key or a token";
+
+pub type Line = (u32, &'static str, Held);
+
+#[rustfmt::skip]
+pub const CHECKLIST: &[Line] = &[
+    // Answers that race with what they answer.
+    (1, "a second answer that comes while the first call runs is not lost, and the turn ends", Covered(&[
+        "tests/decide.rs::two_questions_are_answered_one_after_the_other",
+        "tests/scenarios.rs::parallel",
+    ])),
+    (2, "cancelling ends everything that waits, with the reason", Covered(&[
+        "tests/decide.rs::a_cancel_ends_the_task_in_every_phase",
+        "tests/scenarios.rs::cancel_waiting",
+    ])),
+    (3, "of two calls both ends are awaited, also if one begins later", Covered(&[
+        "tests/decide.rs::two_questions_are_answered_one_after_the_other",
+        "tests/decide.rs::edits_run_one_at_a_time_and_a_command_beside_them",
+    ])),
+
+    // Calls as their task tells about them.
+    (4, "updates of a call belong to its task and carry the state the task is in", Covered(&[
+        "src/a2a/tests.rs::a_call_from_plan_to_start",
+        "tests/scenarios.rs::the_shape_of_a_call_in_every_status",
+    ])),
+    (5, "a yes reaches exactly the call it names", Covered(&[
+        "tests/decide.rs::a_yes_starts_the_call_and_the_task_works_again",
+        "tests/scenarios.rs::write_proceed",
+    ])),
+    (6, "a no ends the call; an outcome we do not offer, like opening an editor, approves nothing", Covered(&[
+        "tests/decide.rs::a_no_ends_the_call_and_the_other_one_waits_on",
+        "tests/decide.rs::an_option_that_is_not_on_offer_refuses_the_whole_message",
+    ])),
+    (7, "answers to calls of MCP servers, each with its own reach",
+        Elsewhere("there are no MCP servers yet; what \"always\" means for our own tools is held by tests/decide.rs and tests/policy.rs")),
+    (8, "without questions nobody is asked and no answer is made up", Covered(&[
+        "tests/checklist.rs::two_calls_that_nobody_is_asked_about_run_through",
+        "tests/decide.rs::calls_that_are_allowed_run_without_a_question",
+    ])),
+    (9, "output of a running call is an artifact named after the call", Covered(&[
+        "src/a2a/tests.rs::live_output_is_an_artifact_that_grows",
+        "tests/scenarios.rs::shell_live",
+    ])),
+    (10, "a success ends its call, and nothing is left open", Covered(&[
+        "tests/decide.rs::calls_that_are_allowed_run_without_a_question",
+    ])),
+    (11, "chunks of one utterance share a message id, the next one has another", Covered(&[
+        "tests/scenarios.rs::stream_text",
+        "tests/decide.rs::an_answer_is_kept_whole_with_the_place_of_its_text",
+    ])),
+    (12, "two open questions can be answered apart and differently", Covered(&[
+        "tests/decide.rs::two_questions_are_answered_differently_in_one_message_with_a_prompt",
+        "tests/scenarios.rs::parallel_one_cancelled",
+    ])),
+    (13, "calls that end at different times end one by one", Covered(&[
+        "tests/decide.rs::calls_that_are_allowed_run_without_a_question",
+        "tests/scenarios.rs::parallel_wait_for_final",
+    ])),
+    (14, "progress of a subagent is shown as an artifact", Elsewhere(SUBAGENTS)),
+    (15, "a task waits for its user only when nothing of it runs", Covered(&[
+        "tests/decide.rs::the_task_waits_only_when_everything_waits",
+    ])),
+    (16, "an answer to a call that is not there changes nothing and is shown to nobody", Covered(&[
+        "tests/decide.rs::an_answer_that_comes_too_late_or_to_nothing",
+        "tests/e2e/approvals.rs::answers_to_calls_that_do_not_wait_change_nothing",
+    ])),
+
+    // The turn.
+    (17, "what the model asked for stays as it asked for it, whatever becomes of it", Covered(&[
+        "tests/checklist.rs::a_call_goes_back_to_the_model_as_it_was_made",
+        "tests/decide.rs::an_approval_is_of_exactly_what_was_shown",
+    ])),
+    (18, "no checkpoint where nothing is edited", Elsewhere(CHECKPOINTS)),
+    (19, "a checkpoint before an edit, where switched on", Elsewhere(CHECKPOINTS)),
+    (20, "one checkpoint for all edits of a batch", Elsewhere(CHECKPOINTS)),
+    (21, "the trace id of the model's answer is on what came of it", Covered(&[
+        "src/a2a/tests.rs::what_the_agent_says_and_thinks",
+        "tests/scenarios.rs::the_shape_of_every_kind_of_frame",
+    ])),
+    (22, "a source that is cited is shown as a citation", Covered(&["tests/scenarios.rs::stream_citation"])),
+    (23, "the tokens used are on the frame that ends the stream", Covered(&[
+        "src/a2a/tests.rs::changes_of_state_that_streams_end_with",
+        "tests/decide.rs::an_answer_is_kept_whole_with_the_place_of_its_text",
+    ])),
+    (24, "the model that answered is the one that is told", Covered(&[
+        "tests/decide.rs::an_answer_is_kept_whole_with_the_place_of_its_text",
+    ])),
+    (25, "a request that is tried again cancels no call and shows no error", Covered(&[
+        "tests/decide.rs::a_broken_stream_is_tried_again_a_few_times",
+        "tests/decide.rs::what_was_said_is_taken_back_only_if_something_was_said",
+        "tests/scenarios.rs::model_errors_that_are_tried_again",
+    ])),
+    (26, "every message of the user is a turn, and tool rounds belong to it", Covered(&[
+        "tests/decide.rs::an_answer_is_kept_whole_with_the_place_of_its_text",
+        "tests/decide.rs::queued_prompts_have_their_turns_in_order",
+    ])),
+    (27, "a call that is still looked at keeps the task working", Covered(&[
+        "tests/decide.rs::the_task_waits_only_when_everything_waits",
+    ])),
+    (28, "when all calls ask, the task waits", Covered(&[
+        "tests/decide.rs::calls_that_need_an_answer_are_asked_about_and_the_task_waits",
+    ])),
+    (29, "news that belong to something else are passed over", Covered(&[
+        "tests/decide.rs::a_note_of_a_job_that_nobody_waits_for_is_dropped",
+        "tests/decide.rs::a_note_that_does_not_fit_its_job_is_dropped",
+    ])),
+    (30, "it is known at any time which calls are open, and how many", Covered(&[
+        "tests/decide.rs::a_yes_starts_the_call_and_the_task_works_again",
+        "tests/search.rs::no_order_of_events_breaks_a_promise",
+    ])),
+    (31, "a call that is looked at is shown as scheduled, and an answered one with its answer", Covered(&[
+        "src/a2a/tests.rs::a_call_from_plan_to_start",
+    ])),
+    (32, "the same status is told once, and again when it has an answer", Covered(&[
+        "tests/scenarios.rs::parallel_wait_for_final",
+        "tests/checklist.rs::a_call_that_nobody_is_asked_about_shows_each_status_once",
+        "src/a2a/tests.rs::a_call_from_plan_to_start",
+    ])),
+    (33, "a text with plain line ends is found in a file with CRLF, which keeps them", Covered(&[
+        "src/tool/replace/tests.rs::line_ends_and_the_end_of_the_file_stay_as_they_are",
+    ])),
+    (34, "so is a text with CRLF", Covered(&[
+        "src/tool/replace/tests.rs::line_ends_and_the_end_of_the_file_stay_as_they_are",
+    ])),
+
+    // Tasks and those who watch them.
+    (35, "a second message joins the running task, and no connection that ends stops it", Covered(&[
+        "tests/scenarios.rs::two_turns_at_once",
+        "tests/scenarios.rs::disconnect",
+    ])),
+    (36, "a task that is over takes nothing more and leaves nothing running", Covered(&[
+        "tests/decide.rs::nothing_can_be_said_to_a_task_that_is_over",
+        "tests/tools.rs::a_background_command_ends_when_its_task_is_cancelled",
+        "src/shell/journal/tests.rs::the_marker_follows_the_task",
+    ])),
+    (37, "with open questions the turn rests: input is required and the model gets no results", Covered(&[
+        "tests/decide.rs::calls_that_need_an_answer_are_asked_about_and_the_task_waits",
+        "tests/decide.rs::a_restart_in_every_phase",
+        "tests/scenarios.rs::send_write",
+    ])),
+    (38, "cancelling stops the work once and says so", Covered(&[
+        "tests/scenarios.rs::cancel_streaming",
+        "tests/scenarios.rs::cancel_idle",
+        "tests/e2e/approvals.rs::everybody_who_watches_sees_the_cancelling",
+    ])),
+    (39, "cancelling is kept, also in the middle of a turn", Covered(&[
+        "tests/decide.rs::a_cancel_ends_the_task_in_every_phase",
+        "tests/decide.rs::every_log_above_survives_its_journal",
+        "tests/scenarios.rs::shell_cancel_running",
+    ])),
+
+    // Whole streams, and the paths beside the protocol.
+    (40, "an answer in words is four frames, the last of them final", Covered(&[
+        "tests/checklist.rs::a_reply_in_words_is_four_frames",
+    ])),
+    (41, "a call that asks is six frames", Covered(&[
+        "tests/checklist.rs::a_question_is_asked_in_six_frames_and_two_in_eight",
+    ])),
+    (42, "two that ask are eight, both announced before either asks", Covered(&[
+        "tests/checklist.rs::a_question_is_asked_in_six_frames_and_two_in_eight",
+    ])),
+    (43, "without questions two calls run through, and one final frame ends it", Covered(&[
+        "tests/checklist.rs::two_calls_that_nobody_is_asked_about_run_through",
+    ])),
+    (44, "a call that needs no answer is shown in every status; once each, not \"scheduled\" three times", Covered(&[
+        "tests/checklist.rs::a_call_that_nobody_is_asked_about_shows_each_status_once",
+    ])),
+    (45, "and the same without questions", Covered(&[
+        "tests/checklist.rs::a_call_that_nobody_is_asked_about_shows_each_status_once",
+    ])),
+    (46, "words and thoughts carry the trace id", Covered(&["tests/scenarios.rs::the_shape_of_every_kind_of_frame"])),
+    (47, "the list of commands", Elsewhere(COMMANDS)),
+    (48, "commands that contain each other", Elsewhere(COMMANDS)),
+    (49, "a command is run by name", Elsewhere(COMMANDS)),
+    (50, "an unknown command is not found", Elsewhere(COMMANDS)),
+    (51, "a request without a command is wrong", Elsewhere(COMMANDS)),
+    (52, "arguments of a command are a list", Elsewhere(COMMANDS)),
+    (53, "a command that needs no workspace", Elsewhere(COMMANDS)),
+    (54, "a command that needs one and has none", Elsewhere(COMMANDS)),
+    (55, "a command that needs one and has it", Elsewhere(COMMANDS)),
+    (56, "a command can start a turn", Elsewhere(COMMANDS)),
+    (57, "a command that streams", Elsewhere(COMMANDS)),
+    (58, "a command that answers at once", Elsewhere(COMMANDS)),
+    (59, "only this machine can connect", Covered(&[
+        "tests/checklist.rs::nobody_outside_this_machine_can_connect",
+        "src/config/mod.rs::wrong_values_are_named",
+    ])),
+    (60, "a task can be made before anything is said in it", Covered(&["tests/scenarios.rs::create_task"])),
+    (61, "what is known of a task can be read", Covered(&["tests/scenarios.rs::metadata"])),
+    (62, "and of all of them", Covered(&["tests/scenarios.rs::metadata"])),
+    (63, "an unknown task is not found", Covered(&[
+        "tests/scenarios.rs::metadata",
+        "tests/scenarios.rs::unknown_task",
+    ])),
+    (64, "the card names the port that is listened on", Covered(&["tests/scenarios.rs::agent_card"])),
+
+    // Settings, variables, trust.
+    (65, "a repository cannot declare itself trusted or switch questions off", Covered(&[
+        "tests/hostile.rs::opening_it_runs_nothing_and_loads_nothing",
+        "src/config/settings.rs::a_workspace_cannot_decide_about_trust_or_policies",
+    ])),
+    (66, "none of the variables it brings count while it is not trusted", Covered(&[
+        "tests/hostile.rs::opening_it_runs_nothing_and_loads_nothing",
+        "src/shell/place.rs::an_untrusted_workspace_says_nothing",
+    ])),
+    (67, "trusted, they count for configuration and reach no environment", Covered(&[
+        "src/shell/place.rs::a_trusted_one_comes_over_the_users_and_below_the_systems",
+        "tests/hostile.rs::trusted_by_the_operator_it_counts_but_reaches_no_further_than_itself",
+    ])),
+    (68, "settings of a repository that is not trusted are not read", Covered(&[
+        "tests/hostile.rs::opening_it_runs_nothing_and_loads_nothing",
+        "src/shell/place.rs::an_untrusted_workspace_says_nothing",
+    ])),
+    (69, "those of a trusted one count, over the user's", Covered(&[
+        "src/shell/place.rs::a_trusted_one_comes_over_the_users_and_below_the_systems",
+        "src/config/settings.rs::later_layers_win_and_prohibitions_add_up",
+    ])),
+    (70, "where policies are read from is never up to a workspace", Covered(&[
+        "src/config/settings.rs::a_workspace_cannot_decide_about_trust_or_policies",
+    ])),
+    (71, "settings of both generations are read, and unknown ones do no harm", Covered(&[
+        "src/config/settings.rs::both_generations_mean_the_same",
+        "src/config/settings.rs::a_wrong_value_is_named_and_the_rest_counts",
+    ])),
+    (72, "the operator's explicit word beats the variable; a client's word about trust is no word", Covered(&[
+        "src/config/trust.rs::the_operators_word_is_for_the_servers_workspace",
+        "tests/hostile.rs::opening_it_runs_nothing_and_loads_nothing",
+    ])),
+    (73, "the variable says yes or no", Covered(&[
+        "src/config/trust.rs::the_operators_word_is_for_the_servers_workspace",
+    ])),
+    (74, "nothing said is not trusted", Covered(&[
+        "src/config/trust.rs::the_operators_word_is_for_the_servers_workspace",
+        "src/shell/place.rs::trust_is_never_guessed",
+    ])),
+    (75, "further files of ignore patterns, from settings and a variable",
+        Elsewhere("the setting is read and the tools know how to obey such files, but the server does not hand one to the other yet, and the variable is not read")),
+    (76, "settings about tools decide which run and which are asked about; one that is ruled out is still declared to the model", Covered(&[
+        "tests/checklist.rs::a_tool_that_settings_rule_out_does_not_run",
+        "tests/policy.rs::settings_become_rules",
+        "tests/policy.rs::core_says_what_there_is_and_approves_nothing",
+    ])),
+    (77, "subagents are on unless switched off", Elsewhere(SUBAGENTS)),
+    (78, "whether somebody sits at a terminal",
+        Elsewhere("nobody does: the server has no terminal, and a command never has input; tests/children.rs holds that")),
+    (79, "going without questions is the operator's to allow, by variable or flag; otherwise the usual rules hold", Covered(&[
+        "src/config/mod.rs::only_the_operator_goes_without_questions_and_only_where_trusted",
+        "tests/checklist.rs::two_calls_that_nobody_is_asked_about_run_through",
+        "tests/policy.rs::modes_decide_about_the_other_tools",
+    ])),
+    (80, "an administrator's remote controls", Elsewhere(ONLY_THE_CLOUD)),
+    (81, "signing in with an account", Elsewhere(ONLY_THE_CLOUD)),
+
+    // Commands, and tasks in a bucket.
+    (82, "the command for extensions", Elsewhere(COMMANDS)),
+    (83, "the command for memory", Elsewhere(COMMANDS)),
+    (84, "the command that describes a project", Elsewhere(COMMANDS)),
+    (85, "the register of commands", Elsewhere(COMMANDS)),
+    (86, "the command that restores a checkpoint", Elsewhere(CHECKPOINTS)),
+    (87, "tasks kept in a cloud bucket",
+        Elsewhere("tasks are kept in journals on the local disk, which src/shell/journal/tests.rs holds; ids that are no plain file names are refused there too")),
+];
