@@ -280,7 +280,8 @@ fn nobody_outside_this_machine_can_connect() {
     );
 }
 
-/// Declared or not, a tool that the user's settings rule out does not run, nobody is asked about it, and the model hears why.
+/// A tool that the user's settings rule out is not declared; called all the same it does not run, nobody is asked about it,
+/// and the model hears why.
 #[test]
 fn a_tool_that_settings_rule_out_does_not_run() {
     for tools in [
@@ -307,10 +308,46 @@ fn a_tool_that_settings_rule_out_does_not_run() {
         );
         assert!(!scene.server.workspace().join("a.txt").exists());
         let turns = scene.fake.turns();
-        let told = turns.last().expect("a turn").body["contents"].to_string();
+        let body = &turns.last().expect("a turn").body;
+        let told = body["contents"].to_string();
         assert!(
             told.contains("This call of write_file is not allowed here"),
             "{told}"
         );
+        let declared = body["tools"].to_string();
+        assert!(declared.contains("\"read_file\""), "{declared}");
+        assert!(!declared.contains("\"write_file\""), "{declared}");
     }
+}
+
+/// Further ignore files hide what they name from tools, whether a setting or a variable names them.
+#[test]
+fn further_ignore_files_come_from_settings_and_a_variable() {
+    let home = TempDir::new("home");
+    let file = home.folder(".gemini").join("settings.json");
+    let settings = json!({ "fileFiltering": { "customIgnoreFilePaths": [".one"] } });
+    std::fs::write(file, settings.to_string()).expect("a file");
+    let scene = Scene::new(|setup| {
+        setup
+            .env("HOME", home.path())
+            .env("CUSTOM_IGNORE_FILE_PATHS", ".two")
+    });
+    let workspace = scene.server.workspace();
+    for (name, text) in [
+        (".one", "a.txt\n"),
+        (".two", "b.txt\n"),
+        ("a.txt", "a"),
+        ("b.txt", "b"),
+        ("c.txt", "c"),
+    ] {
+        std::fs::write(workspace.join(name), text).expect("the workspace is ours");
+    }
+    scene.turn("CALL glob {\"pattern\":\"*.txt\"} ;; TEXT Well.");
+    let turns = scene.fake.turns();
+    let told = turns.last().expect("a turn").body["contents"].to_string();
+    assert!(told.contains("/c.txt"), "{told}");
+    assert!(
+        !told.contains("/a.txt") && !told.contains("/b.txt"),
+        "{told}"
+    );
 }

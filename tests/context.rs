@@ -1,7 +1,6 @@
 //! A conversation kept within bounds: another model when one cannot be had, a summary when it grows too long, an end to
 //! going in circles, a limit on how often the model is asked.
 
-#[allow(dead_code)]
 mod task;
 
 use gemini_a2a::base::id::Seq;
@@ -107,7 +106,12 @@ fn a_conversation_that_has_grown_too_long_is_summarised_before_the_model_is_aske
     start(999).next(&[began(2)], &[think(7)]);
 
     let compact = Effect::Compact { job: Seq(8) };
-    let compacting = || start(1_000).next(&[began(2), Event::CompactionBegan], &[compact.clone()]);
+    let compacting = || {
+        start(1_000).next(
+            &[began(2), Event::CompactionBegan],
+            std::slice::from_ref(&compact),
+        )
+    };
     let done = Compaction {
         summary: "short".into(),
         items: 2,

@@ -106,7 +106,6 @@ fn plan(question: Question) -> Plan {
         title: String::new(),
         question,
         base: None,
-        rule: None,
     }
 }
 

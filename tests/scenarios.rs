@@ -336,7 +336,8 @@ fn metadata() {
             "id",
             "mcpServers",
             "model",
-            "taskState"
+            "taskState",
+            "usage"
         ]
     );
     assert_eq!(known["taskState"], "input-required");

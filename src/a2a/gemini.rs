@@ -83,6 +83,7 @@ fn write_metadata(out: &mut Vec<u8>, state: &State, tools: &[u8]) {
         "taskState": words::state(state.status.state),
         "model": state.model,
         "mcpServers": [],
+        "usage": { "turn": state.usage, "total": state.total },
     });
     json::write(out, &known);
     out.pop();
@@ -151,7 +152,10 @@ mod tests {
         let answer = created(&state);
         assert_eq!((answer.status, value(&answer)), (201, json!("t-1")));
         let tools = sample::tools();
-        let one = json!({"id": "t-1", "contextId": "c-1", "taskState": "working", "model": "gemini-x", "mcpServers": []});
+        let one = json!({"id": "t-1", "contextId": "c-1", "taskState": "working", "model": "gemini-x", "mcpServers": [],
+            "usage": {
+                "turn": {"promptTokenCount": 10, "candidatesTokenCount": 7, "totalTokenCount": 17},
+                "total": {"promptTokenCount": 0, "candidatesTokenCount": 0, "totalTokenCount": 0}}});
         let mut full = one.clone();
         full["availableTools"] = json!([
             {"name": "write_file", "description": "Writes a file.",

@@ -92,7 +92,6 @@ pub fn call(name: &str, args: Value, question: Option<Question>) -> CallState {
                 title: "What it does".into(),
                 question,
                 base: None,
-                rule: None,
             })
         }),
         choice: None,

@@ -19,6 +19,7 @@ use crate::task::policy::{self, Rule};
 use crate::task::spec::{CallError, Ending, ErrorKind, ToolSpec};
 use crate::task::state::{Item, State};
 use crate::tool::background::Background;
+use crate::tool::ignore::Wanted;
 use crate::tool::read_many_files;
 use crate::tool::web::Web;
 use crate::tool::{Ask, Ctx, Toolbox};
@@ -53,6 +54,12 @@ pub enum Brain {
     Script(Arc<Script>),
 }
 
+/// What the settings say about ignore files.
+pub struct Ignored {
+    pub wanted: Wanted,
+    pub files: Vec<PathBuf>,
+}
+
 /// What every job may use.
 pub struct Means {
     pub brain: Brain,
@@ -64,6 +71,8 @@ pub struct Means {
     pub web: Web,
     /// Where rules are kept that people allowed for good; None when there is no home for them.
     pub saved: Option<PathBuf>,
+    /// Which ignore files hide things from tools, beside the ordinary ones.
+    pub ignored: Ignored,
     /// Names this server's children; see `children.rs`.
     pub instance: String,
     pub limits: Limits,
@@ -342,6 +351,9 @@ impl Means {
                 let message = format!("The workspace {workspace} cannot be opened: {error}");
                 CallError::new(ErrorKind::ExecutionFailed, message)
             })?;
+        let workspace = workspace
+            .with_ignore_files(self.ignored.files.clone())
+            .respecting(self.ignored.wanted);
         Ok(Ctx {
             workspace,
             cancel,

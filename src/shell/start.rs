@@ -12,7 +12,7 @@ use crate::limits::Limits;
 use crate::model::script::{DEMO, Script};
 use crate::shell::children::{self, Children};
 use crate::shell::client::{self, Client, Route};
-use crate::shell::jobs::{Brain, Jobs, Means};
+use crate::shell::jobs::{Brain, Ignored, Jobs, Means};
 use crate::shell::journal::Journal;
 use crate::shell::lanes::Lanes;
 use crate::shell::log::{Log, Redacted};
@@ -23,8 +23,10 @@ use crate::shell::server::{Parts, Server, WAKE};
 use crate::shell::signals::Signals;
 use crate::shell::sys::{self, Clock};
 use crate::task::policy::{Grant, Mode, Policy, Tier, ToolSettings};
+use crate::task::spec::ToolSpec;
 use crate::tool::Toolbox;
 use crate::tool::background::Background;
+use crate::tool::ignore::{Respect, Wanted};
 use crate::tool::web::Web;
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
@@ -70,7 +72,7 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
     let waker = Waker::new(poll.registry(), WAKE).map_err(|e| format!("no waker: {e}"))?;
     let lanes = Lanes::new(move || drop(waker.wake()), &config.limits);
     let toolbox = Toolbox::built_in();
-    let specs = toolbox.specs();
+    let specs = declared(toolbox.specs(), &config);
     let roots = config.ca_file.as_deref().map(read).transpose()?;
     let web = Web::new(client::tls(roots.as_deref())?);
     let (brain, script, greeting) = brain(&config, roots)?;
@@ -102,6 +104,7 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
         background: Background::default(),
         web,
         saved,
+        ignored: ignored(&config),
         instance,
         limits: limits.clone(),
     };
@@ -232,6 +235,45 @@ fn chooser(config: &Config) -> Choose {
         Agent::Gemini(_) => Box::new(move |wish| models.choose(wish)),
         Agent::Script(_) => Box::new(|_| Ok("script".into())),
         Agent::Demo => Box::new(|_| Ok("demo".into())),
+    }
+}
+
+/// The tools the model is told of: those that the settings rule out would only be refused.
+fn declared(mut specs: Vec<ToolSpec>, config: &Config) -> Vec<ToolSpec> {
+    let tools = &config.settings.tools;
+    let names = |list: &[String], name: &str| list.iter().any(|word| word == name);
+    specs.retain(|spec| {
+        let only = tools.core.as_ref();
+        // An entry such as `run_shell_command(git)` allows a part of a tool, so the tool is there.
+        let offered = only.is_none_or(|core| {
+            core.iter()
+                .any(|word| word.split('(').next() == Some(spec.name.as_str()))
+        });
+        offered && !names(&tools.exclude, &spec.name)
+    });
+    specs
+}
+
+/// Which ignore files count.
+fn ignored(config: &Config) -> Ignored {
+    let context = &config.settings.context;
+    let respect = |setting: Option<bool>| match setting {
+        Some(false) => Respect::No,
+        Some(true) | None => Respect::Yes,
+    };
+    let variable = std::env::var("CUSTOM_IGNORE_FILE_PATHS").unwrap_or_default();
+    let named = std::env::split_paths(&variable).filter(|path| !path.as_os_str().is_empty());
+    Ignored {
+        wanted: Wanted {
+            git: respect(context.respect_git_ignore),
+            gemini: respect(context.respect_gemini_ignore),
+        },
+        files: context
+            .ignore_files
+            .iter()
+            .map(PathBuf::from)
+            .chain(named)
+            .collect(),
     }
 }
 

@@ -99,9 +99,6 @@ pub struct Plan {
     /// For edits: the file the diff was computed from. Running checks it, and asks again if it changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Base>,
-    /// A name for exactly this. Rules do not look at it: what "always" allows follows from the question.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rule: Option<String>,
 }
 
 /// The state of a file at the moment a diff was computed: SHA-256 in hex, or absent when there was no file.

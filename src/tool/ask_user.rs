@@ -78,7 +78,6 @@ impl Tool for AskUser {
                 questions,
             },
             base: None,
-            rule: None,
         })
     }
 
@@ -223,7 +222,6 @@ mod tests {
                     ],
                 },
                 base: None,
-                rule: None,
             })
         );
     }

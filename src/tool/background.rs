@@ -282,10 +282,7 @@ impl Tool for ListProcesses {
     }
 
     fn prepare(&self, _args: &Value, _ctx: &Ctx) -> Result<Plan, CallError> {
-        Ok(plan(
-            "Listing background processes".into(),
-            self.spec().name,
-        ))
+        Ok(plan("Listing background processes".into()))
     }
 
     fn run(&self, _run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
@@ -339,7 +336,7 @@ impl Tool for ReadOutput {
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
         let process = named(args, ctx)?;
         let title = format!("Reading the output of process {}", process.pid);
-        Ok(plan(title, format!("{}:{}", self.spec().name, process.pid)))
+        Ok(plan(title))
     }
 
     fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
@@ -378,7 +375,7 @@ fn named(args: &Value, ctx: &Ctx) -> Result<Arc<Process>, CallError> {
     })
 }
 
-fn plan(title: String, rule: String) -> Plan {
+fn plan(title: String) -> Plan {
     Plan {
         question: Question::Info {
             title: "Confirm Background Processes".into(),
@@ -387,6 +384,5 @@ fn plan(title: String, rule: String) -> Plan {
         },
         title,
         base: None,
-        rule: Some(rule),
     }
 }

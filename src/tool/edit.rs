@@ -39,8 +39,6 @@ pub(super) struct Proposal {
 pub(super) struct Words {
     pub title: String,
     pub question: String,
-    /// What "always" would allow.
-    pub rule: String,
 }
 
 impl Proposal {
@@ -61,7 +59,6 @@ impl Proposal {
             base: Some(Base {
                 sha256: self.current.hash(),
             }),
-            rule: Some(words.rule),
         }
     }
 

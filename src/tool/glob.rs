@@ -67,7 +67,6 @@ impl Tool for FindFiles {
                 urls: Vec::new(),
             },
             base: None,
-            rule: Some(format!("glob:{}", spot.real())),
         })
     }
 

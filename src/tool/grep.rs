@@ -64,7 +64,6 @@ impl Tool for GrepSearch {
                 urls: Vec::new(),
             },
             base: None,
-            rule: Some(format!("grep_search:{}", spot.real())),
         })
     }
 

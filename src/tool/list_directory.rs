@@ -60,7 +60,6 @@ impl Tool for ListDirectory {
                 urls: Vec::new(),
             },
             base: None,
-            rule: Some(format!("list_directory:{}", spot.real())),
         })
     }
 

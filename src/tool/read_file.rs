@@ -59,7 +59,6 @@ impl Tool for ReadFile {
             },
             title,
             base: None,
-            rule: Some(format!("read_file:{}", spot.real())),
         })
     }
 
@@ -476,7 +475,6 @@ mod tests {
                     urls: vec![],
                 },
                 base: None,
-                rule: Some(format!("read_file:{real}")),
             })
         );
     }

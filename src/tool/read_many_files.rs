@@ -75,7 +75,6 @@ impl Tool for ReadManyFiles {
                 urls: Vec::new(),
             },
             base: None,
-            rule: None,
         })
     }
 

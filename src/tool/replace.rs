@@ -60,7 +60,6 @@ impl Tool for Replace {
         let words = Words {
             title,
             question: format!("Confirm Edit: {path}"),
-            rule: format!("replace:{}", proposal.spot.real()),
         };
         Ok(proposal.plan(words, ctx))
     }

@@ -74,7 +74,6 @@ impl Tool for Shell {
                 warnings: warnings(command),
             },
             base: None,
-            rule: Some(format!("run_shell_command:{command}@{}", dir.real())),
         })
     }
 
@@ -227,7 +226,6 @@ mod tests {
                     warnings: vec![],
                 },
                 base: None,
-                rule: Some(format!("run_shell_command:{command}@{dir}")),
             })
         );
     }

@@ -46,7 +46,6 @@ impl Tool for WebFetch {
         let urls: Vec<String> = wanted.urls.iter().map(Url::to_string).collect();
         Ok(Plan {
             title: format!("Fetching {}", urls.join(", ")),
-            rule: Some(format!("web_fetch:{}", urls.join(" "))),
             question: Question::Info {
                 title: "Confirm Web Fetch".into(),
                 prompt: prompt.to_owned(),
@@ -334,7 +333,6 @@ mod tests {
                     urls: urls.map(String::from).into(),
                 },
                 base: None,
-                rule: Some(format!("web_fetch:{}", urls.join(" "))),
             })
         );
     }

@@ -43,7 +43,6 @@ impl Tool for WebSearch {
             },
             title,
             base: None,
-            rule: Some("google_web_search".into()),
         })
     }
 

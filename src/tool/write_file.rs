@@ -37,7 +37,6 @@ impl Tool for WriteFile {
         let words = Words {
             title: format!("Writing to {path}"),
             question: format!("Confirm Write: {path}"),
-            rule: format!("write_file:{}", proposal.spot.real()),
         };
         Ok(proposal.plan(words, ctx))
     }
@@ -139,7 +138,6 @@ mod tests {
                     new: "x\n".into(),
                 },
                 base: Some(Base { sha256: None }),
-                rule: Some(format!("write_file:{real}")),
             })
         );
         assert_eq!(names(&scratch), Vec::<String>::new());

@@ -58,7 +58,6 @@ impl Tool for WriteTodos {
             },
             title,
             base: None,
-            rule: Some("write_todos".into()),
         })
     }
 

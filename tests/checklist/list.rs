@@ -248,8 +248,8 @@ pub const CHECKLIST: &[Line] = &[
         "src/shell/place.rs::trust_is_never_guessed",
     ])),
     (75, "further files of ignore patterns, from settings and a variable",
-        Elsewhere("the setting is read and the tools know how to obey such files, but the server does not hand one to the other yet, and the variable is not read")),
-    (76, "settings about tools decide which run and which are asked about; one that is ruled out is still declared to the model", Covered(&[
+        Covered(&["tests/checklist.rs::further_ignore_files_come_from_settings_and_a_variable"])),
+    (76, "settings about tools decide which are declared, which run and which are asked about", Covered(&[
         "tests/checklist.rs::a_tool_that_settings_rule_out_does_not_run",
         "tests/policy.rs::settings_become_rules",
         "tests/policy.rs::core_says_what_there_is_and_approves_nothing",

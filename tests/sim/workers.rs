@@ -203,7 +203,6 @@ fn plan(request: &Request, chance: &mut Chance) -> Plan {
         title,
         question,
         base: Some(Base { sha256: None }),
-        rule: chance.percent(50).then(|| request.name.clone()),
     }
 }
 

@@ -287,7 +287,6 @@ pub fn plan(request: &Request) -> Plan {
         title,
         question,
         base,
-        rule: Some(format!("{} a.txt", request.name)),
     }
 }
 

@@ -75,7 +75,6 @@ fn a_plan_shows_the_whole_new_file_and_touches_nothing() {
                 new: "one\n2\nII\nthree\n".into(),
             },
             base: Some(Base { sha256 }),
-            rule: Some(format!("replace:{real}")),
         }
     );
     assert_eq!(bytes(&scratch, "src/a.rs"), b"one\ntwo\nthree\n");
