@@ -2,9 +2,7 @@
 //! the decision each must get and why; then rules, modes and settings; then properties over random lines.
 
 use gemini_a2a::task::command::{self, Parsed, Simple};
-use gemini_a2a::task::policy::{
-    Ask, Mode, Policy, Rule, Ruling, Tier, ToolSettings, always, from_json, to_json,
-};
+use gemini_a2a::task::policy::{Ask, Mode, Policy, Rule, Ruling, Tier, ToolSettings, always, kept};
 use gemini_a2a::task::spec::{Kind, Plan, Question, Verdict};
 use serde_json::{Value, json};
 
@@ -847,12 +845,8 @@ fn an_answer_holds_for_the_session_and_not_beyond_what_it_says() {
 fn saved_rules_come_back() {
     let mut rules = always(SHELL, &exec("git add ."), Mode::Default, "/w");
     rules.extend(always("write_file", &edit("/w/a"), Mode::AutoEdit, "/w"));
-    let text = to_json(&rules);
-    let (read, problems) = from_json(&text).expect("our own file");
-    assert_eq!(problems, Vec::<String>::new());
-    assert_eq!(to_json(&read), text);
-    let file: Value = serde_json::from_str(&text).expect("JSON");
-    let case = plain().rules(Tier::User, file["rules"].clone());
+    let saved: Vec<Value> = rules.into_iter().map(kept).collect();
+    let case = plain().rules(Tier::User, Value::from(saved));
     case.holds(&[
         ("git add x", Allow, "saved"),
         ("git push", Asks, "not saved"),
@@ -868,10 +862,8 @@ fn saved_rules_come_back() {
     );
     let excluded = case.tools(json!({"exclude": ["run_shell_command(git add)"]}));
     assert_eq!(excluded.run("git add x").verdict, Deny);
-    assert!(from_json("{").is_err());
-    assert!(from_json("{}").is_err());
-    let (none, problems) = from_json("{\"rules\": [1]}").expect("a list");
-    assert_eq!((none.len(), problems.len()), (0, 1));
+    let problems = Policy::built_in().add(Tier::User, &json!([1]));
+    assert_eq!(problems.len(), 1);
 }
 
 // Properties.

@@ -395,13 +395,3 @@ impl Deciding<'_> {
         });
     }
 }
-
-/// A tool call as it is before `decide` has given it an id.
-pub fn unnamed(name: String, args: serde_json::Value, api_id: Option<String>) -> Request {
-    Request {
-        call: CallId::from(""),
-        name,
-        args,
-        api_id,
-    }
-}

@@ -18,7 +18,7 @@ mod rule;
 mod safe;
 mod settings;
 
-pub use always::{SAVED_PRIORITY, always, from_json, kept, to_json};
+pub use always::{SAVED_PRIORITY, always, kept};
 pub use rule::{Names, Rule, Tier};
 pub use settings::ToolSettings;
 

@@ -4,14 +4,13 @@
 use crate::chance::Chance;
 use gemini_a2a::base::id::{Seq, TaskId};
 use gemini_a2a::base::slots::Key;
-use gemini_a2a::task::decide::unnamed;
 use gemini_a2a::task::event::{Answer, Outcome, Request};
 use gemini_a2a::task::job::{Job, JobId, ModelError, ModelErrorKind, NoteBody, RunEnd, Work};
 use gemini_a2a::task::message::{Artifact, Part};
 use gemini_a2a::task::spec::{
     Base, CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::VecDeque;
 
 /// One of each kind the machine tells apart.
@@ -232,4 +231,14 @@ pub enum Chore {
     Sync { task: TaskId, upto: Seq },
     Page { task: TaskId, sub: Key, offset: u64 },
     Load { task: TaskId },
+}
+
+/// A tool call as it is before the machine has given it an id.
+fn unnamed(name: String, args: Value, api_id: Option<String>) -> Request {
+    Request {
+        call: "".into(),
+        name,
+        args,
+        api_id,
+    }
 }

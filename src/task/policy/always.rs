@@ -7,7 +7,7 @@ use super::rule::{Names, Rule};
 use super::{Mode, safe};
 use crate::task::command::{self, Role, Simple};
 use crate::task::spec::{Plan, Question, Verdict};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Below what the settings say in words (`tools.core` and up), so that a written line outvotes an old answer.
 pub const SAVED_PRIORITY: u16 = 200;
@@ -54,37 +54,6 @@ pub fn kept(rule: Rule) -> Value {
         ..rule
     };
     serde_json::to_value(rule).expect("rules are JSON")
-}
-
-/// The content of the file of saved rules.
-pub fn to_json(rules: &[Rule]) -> String {
-    let kept: Vec<Rule> = rules
-        .iter()
-        .cloned()
-        .map(|rule| Rule {
-            priority: SAVED_PRIORITY,
-            ..rule
-        })
-        .collect();
-    let mut text = serde_json::to_string_pretty(&json!({ "rules": kept })).expect("rules are JSON");
-    text.push('\n');
-    text
-}
-
-/// The rules of such a file, and what is wrong with those that cannot be used.
-pub fn from_json(text: &str) -> Result<(Vec<Rule>, Vec<String>), String> {
-    let file: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let list = file.get("rules").and_then(Value::as_array);
-    let list = list.ok_or("there is no list of rules in it")?;
-    let mut rules = Vec::new();
-    let mut problems = Vec::new();
-    for (n, value) in list.iter().enumerate() {
-        match Rule::read(value) {
-            Ok(rule) => rules.push(rule),
-            Err(problem) => problems.push(format!("rule {} is not used: {problem}", n + 1)),
-        }
-    }
-    Ok((rules, problems))
 }
 
 /// The commands of a line that may become rules, as prefixes.
