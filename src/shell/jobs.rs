@@ -78,10 +78,17 @@ pub struct Means {
     pub limits: Limits,
 }
 
+/// A job that was started and has not reported its end.
+struct Running {
+    cancel: Cancel,
+    /// It may have started programs.
+    is_tool: bool,
+}
+
 pub struct Jobs {
     lanes: Lanes<Mail>,
     means: Arc<Means>,
-    running: HashMap<JobId, Cancel>,
+    running: HashMap<JobId, Running>,
     /// Tools that are running: only then can a peer be one of our children.
     tools: usize,
     marker: String,
@@ -106,16 +113,18 @@ impl Jobs {
     pub fn start(&mut self, job: Job) {
         let cancel = Cancel::default();
         let id = job.id.clone();
-        self.running.insert(id.clone(), cancel.clone());
         let means = self.means.clone();
-        let lane = match &job.work {
-            Work::Think(_) | Work::Compact(_) => Lane::Model,
-            Work::Attach { .. } | Work::Prepare { .. } => Lane::Tool,
-            Work::Run(_) => {
-                self.tools += 1;
-                Lane::Tool
-            }
+        let (lane, is_tool) = match &job.work {
+            Work::Think(_) | Work::Compact(_) => (Lane::Model, false),
+            Work::Attach { .. } | Work::Prepare { .. } => (Lane::Tool, false),
+            Work::Run(_) => (Lane::Tool, true),
         };
+        self.tools += usize::from(is_tool);
+        let running = Running {
+            cancel: cancel.clone(),
+            is_tool,
+        };
+        self.running.insert(id.clone(), running);
         let whose = id.clone();
         let work = move |post: &Post<Mail>, cancel: &Cancel| means.work(job, post, cancel);
         let died = move |message| {
@@ -134,8 +143,8 @@ impl Jobs {
     }
 
     pub fn stop(&mut self, job: &JobId) {
-        if let Some(cancel) = self.running.get(job) {
-            cancel.set();
+        if let Some(running) = self.running.get(job) {
+            running.cancel.set();
         }
     }
 
@@ -146,8 +155,8 @@ impl Jobs {
 
     /// Stops everything: the process is about to end, and nothing it started may outlive it.
     pub fn end(&mut self) {
-        for cancel in self.running.values() {
-            cancel.set();
+        for running in self.running.values() {
+            running.cancel.set();
         }
         children::sweep(&self.means.instance, &self.means.limits);
     }
@@ -251,12 +260,14 @@ impl Jobs {
     fn disk(
         &mut self,
         work: impl FnOnce() -> Mail + Send + 'static,
-        dead: impl FnOnce(String) -> Mail + Send + 'static,
+        dead: impl FnOnce(String) -> Mail + Clone + Send + 'static,
     ) {
-        // The loop asks for one page per reader and one sync per task, so this lane cannot fill up.
+        let full = dead.clone();
         let work = move |post: &Post<Mail>, _: &Cancel| post.send(work());
         if let Err(Full) = self.lanes.start(Lane::Disk, Cancel::default(), work, dead) {
-            unreachable!("fewer disk jobs than subscriptions and tasks");
+            self.own.push(full(
+                "too much is waiting for the disk; try again later".into(),
+            ));
         }
     }
 
@@ -267,10 +278,9 @@ impl Jobs {
         for piece in into.iter() {
             if let Mail::Note(note) = piece
                 && note.body.is_last()
-                && self.running.remove(&note.job).is_some()
-                && matches!(note.body, NoteBody::Ended(_) | NoteBody::Died(_))
+                && let Some(Running { is_tool: true, .. }) = self.running.remove(&note.job)
             {
-                self.tools = self.tools.saturating_sub(1);
+                self.tools -= 1;
             }
         }
         left
