@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use support::client::Client;
 use support::eventually;
 use support::fake::FakeGemini;
-use support::message::{approval, asked_of, prompt, task_of};
-use support::server::Server;
+use support::message::{approval, asked_of, prompt, prompt_in, task_of};
+use support::server::{Server, Setup};
 
 struct Scene {
     fake: FakeGemini,
@@ -179,4 +179,34 @@ fn what_a_prompt_names_goes_to_the_model_and_what_is_not_there_stays_text() {
     let contents = turns.last().expect("a turn").body["contents"].to_string();
     assert!(contents.contains("the text of a"), "{contents}");
     assert_eq!(contents.matches("none.txt").count(), 1, "{contents}");
+}
+
+/// When the window fills, the model writes down what it needs, and only that and what came after goes to it; clients still see
+/// everything.
+#[test]
+fn a_long_conversation_goes_on_from_its_summary() {
+    let home = support::TempDir::new("home");
+    let file = home.folder(".gemini").join("settings.json");
+    let settings = json!({ "model": { "compressionThreshold": 0.00001 } });
+    std::fs::write(file, settings.to_string()).expect("a file");
+    let fake = FakeGemini::start();
+    let server = Setup::new(&fake).env("HOME", home.path()).start();
+    let mut client = Client::new(&server.url());
+    let first = client.call("message/send", prompt("TEXT The first answer."));
+    let task = task_of(&first).expect("a task").to_owned();
+    client.call("message/send", prompt_in(&task, "TEXT The second answer."));
+    let third = client.call("message/send", prompt_in(&task, "TEXT The third answer."));
+    let turns = fake.turns();
+    let contents = turns.last().expect("a turn").body["contents"].to_string();
+    assert!(
+        contents.contains("<state_snapshot>what was said before</state_snapshot>"),
+        "{contents}"
+    );
+    assert!(!contents.contains("The first answer."), "{contents}");
+    assert!(contents.contains("TEXT The third answer."), "{contents}");
+    let history = third["history"].to_string();
+    assert!(
+        history.contains("The first answer.") && history.contains("The third answer."),
+        "{history}"
+    );
 }

@@ -273,6 +273,9 @@ fn answer(shared: &Shared, head: &Head, body: &[u8], out: &mut TcpStream) -> io:
         ("POST", "generateContent") => {
             let text = match schema(&request) {
                 Some(schema) => example(schema).to_string(),
+                None if wants_summary(&request) => {
+                    "<state_snapshot>what was said before</state_snapshot>".into()
+                }
                 None => "Done.".into(),
             };
             let mut whole = chunk.json(json!([{ "text": text }]), Some("STOP"));
@@ -330,6 +333,14 @@ fn ground(request: &Value, whole: &mut Value) {
             { "retrievedUrl": "https://page.test/", "urlRetrievalStatus": "URL_RETRIEVAL_STATUS_SUCCESS" },
         ] });
     }
+}
+
+/// Whether the request ends with asking for a summary of what stands before.
+fn wants_summary(request: &Value) -> bool {
+    let last = request["contents"]
+        .as_array()
+        .and_then(|contents| contents.last());
+    last.is_some_and(|turn| turn.to_string().contains("<state_snapshot>"))
 }
 
 /// The schema an answer must fit, if the request has one.
