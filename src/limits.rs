@@ -59,6 +59,12 @@ pub struct Limits {
     pub lane_jobs: usize,
     /// A worker thread without a job leaves after this time.
     pub thread_idle_ms: u64,
+    /// Model requests of one task; 0 is without limit. A task that has had them ends its turns at once, and says so.
+    pub session_requests: u32,
+    /// Tokens of a request from which on the older part of the conversation is summarised first; 0 is never.
+    pub compress_tokens: u64,
+    /// How often a turn may go in circles; with the last time it is over. 0 does not look.
+    pub loop_strikes: u32,
     /// Tries of a model request that fails before it answers, and of one whose stream breaks.
     pub model_tries: u32,
     pub stream_tries: u32,
@@ -198,6 +204,9 @@ impl Default for Limits {
             disk_threads: 4,
             lane_jobs: 4096,
             thread_idle_ms: 10_000,
+            session_requests: 0,
+            compress_tokens: 524_288,
+            loop_strikes: 2,
             model_tries: 10,
             stream_tries: 4,
             backoff_ms: 5_000,

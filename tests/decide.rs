@@ -1259,6 +1259,29 @@ fn a_task_runs_without_questions_only_if_the_operator_allows_it() {
         .then(&[planned(e), planned(s), asked(e), asked(s)], &[]);
 }
 
+/// A former name of a tool leads to the same tool, so the rules for it count.
+#[test]
+fn a_former_name_does_not_get_around_a_rule() {
+    let call = call("search_file_content", "x");
+    let rules = json!([{"toolName": "grep_search", "decision": "deny", "denyMessage": "not here"}]);
+    let mut case = given(log(thinking(), &[answered(std::slice::from_ref(&call))]));
+    let mut spec = case.tools[READ].clone();
+    spec.name = "grep_search".into();
+    let names: Vec<String> = spec.names().map(String::from).collect();
+    case.tools
+        .extend(names.into_iter().map(|name| (name, spec.clone())));
+    let message = "This call of search_file_content is not allowed here: not here.";
+    case.ruled(|policy| assert_eq!(policy.add(Tier::User, &rules), Vec::<String>::new()))
+        .when(note(4, prepared(std::slice::from_ref(&call))))
+        .then(
+            &[
+                planned(&call),
+                ended(&call, failure(ErrorKind::PolicyViolation, message)),
+            ],
+            &[],
+        );
+}
+
 /// What runs is what was asked about: the arguments the model named, and the file the diff was made from.
 #[test]
 fn an_approval_is_of_exactly_what_was_shown() {

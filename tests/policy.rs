@@ -367,8 +367,7 @@ fn every_line_gets_its_decision() {
 }
 
 #[test]
-fn no_line_of_the_table_is_more_than_read_by_an_unclear_reader() {
-    // The same table in other modes: yolo runs it all, planning runs nothing of it.
+fn yolo_runs_the_whole_table_and_planning_nothing_of_it() {
     for (command, _, _) in LINES {
         assert_eq!(
             plain().mode(Mode::Yolo).run(command).verdict,
@@ -736,7 +735,7 @@ fn what_is_wrong_with_a_rule_is_said_and_the_rest_holds() {
         {"toolName": SHELL, "decision": "allow", "commandPrefix": " "},
         {"toolName": SHELL, "decision": "allow", "commandPrefx": "ls"},
         {"decision": "allow"},
-        {"toolName": SHELL, "commandPrefix": "make", "decision": "allow", "argsPattern": "a{0}".repeat(0)},
+        {"toolName": SHELL, "commandPrefix": "make", "decision": "allow"},
     ]);
     let problems = policy.add(Tier::User, &rules);
     let expected = [
@@ -897,6 +896,8 @@ const PIECES: &[&str] = &[
     "\nEOF\n", "<<<", ">&", "&>", "<(", "$(", "$((", "${", "$x", "$", "`", "'", "\"", "\\", "\\\n", "$'", "#", "*", "?", "[", "~",
     "!", "if ", "then ", "else ", "fi", "for ", "in ", "do ", "done", "while ", "case ", "esac", ";;", "function ", "time ", "sh -c ",
     "eval ", "xargs ", "env ", "sudo ", "find . ", "timeout 5 ", "é", "\u{202e}", "=", ",", "..", "/dev/null", "/etc/passwd",
+    "${x:-", "a=(", "a[", "]=", "+=", "select ", "coproc ", "trap ", "-p ", "\r", "3>&1", ">&-", "-", "<>", ">|", "&>>", "<<-E\n", "<<'E'\n",
+    "\tE\n", "\nE\n", "E", "$\"", "$[", "{a,b}", ";&", ";;&", "=~", "@(", "f() ", "\\'", "\\\"", "\\\\", "EOF",
 ];
 
 fn line(dice: &mut Dice) -> String {
@@ -964,7 +965,7 @@ fn an_allowed_line_has_only_allowed_parts() {
             assert_eq!(alone.verdict, Allow, "{words:?} of {line:?}: {alone:?}");
         }
     }
-    assert!(allowed > 500, "only {allowed} were allowed");
+    assert!(allowed > 200, "only {allowed} were allowed");
 }
 
 #[test]

@@ -1323,8 +1323,9 @@ fn model_errors_that_are_tried_again() {
         - status failed state-change final
         + status input-required state-change final";
     let cases: [(&str, Option<&str>, &[&str], usize); 7] = [
-        ("ERR429", Some(TURN_NOT_TASK), &[BEGUN, failed], 2),
-        ("ERR500", Some(TURN_NOT_TASK), &[BEGUN, failed], 2),
+        // Two tries of the model, and two of the one it falls back to.
+        ("ERR429", Some(TURN_NOT_TASK), &[BEGUN, failed], 4),
+        ("ERR500", Some(TURN_NOT_TASK), &[BEGUN, failed], 4),
         ("ERR503 1", None, &[BEGUN, SAID], 2),
         ("CUT 2", Some(TURN_NOT_TASK), &[BEGUN, cut], 4),
         (

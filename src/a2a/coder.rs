@@ -80,6 +80,12 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, tools: &Tools) -> Option<
         | Event::Retracted { .. }
         | Event::BackedOff { .. }
         | Event::Retried
+        | Event::FellBack { .. }
+        | Event::CompactionBegan
+        | Event::Compacted { .. }
+        | Event::CompactionFailed { .. }
+        | Event::Looped
+        | Event::Nudged { .. }
         | Event::CallStale { .. } => None,
     }
 }

@@ -46,7 +46,7 @@ fn messages(state: &State) -> Vec<Cow<'_, Message>> {
                     all.push(Cow::Owned(agent(state, since, text)));
                 }
             }
-            Item::Results(_) => {}
+            Item::Results(_) | Item::Summary(_) | Item::Nudge(_) => {}
         }
     }
     if let Some(since) = state.utterance.since {
@@ -87,7 +87,7 @@ fn artifacts(state: &State) -> Vec<Cow<'_, Artifact>> {
                     said.push(answer.text());
                 }
             }
-            Item::Results(_) => {}
+            Item::Results(_) | Item::Summary(_) | Item::Nudge(_) => {}
         }
     }
     if let Some(said) = turns.last_mut() {

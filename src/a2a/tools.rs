@@ -25,7 +25,9 @@ pub(super) struct Tool {
 
 impl Tools {
     pub fn new(specs: &[ToolSpec]) -> Tools {
-        let by_name = specs.iter().map(|spec| (spec.name.clone(), Tool::of(spec)));
+        let by_name = specs
+            .iter()
+            .flat_map(|spec| spec.names().map(|name| (name.to_owned(), Tool::of(spec))));
         let full: Vec<Available> = specs.iter().map(Available::of).collect();
         let brief: Vec<Available> = specs
             .iter()

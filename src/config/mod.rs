@@ -240,12 +240,22 @@ fn number<N: std::str::FromStr>(text: &str, name: &str) -> Result<N, String> {
         .map_err(|_| format!("{name} must be a number in range, not {text}"))
 }
 
+/// The window of every Gemini model.
+const CONTEXT_TOKENS: f64 = 1_048_576.0;
+
 fn limits(args: &Args, settings: &Settings) -> Result<Limits, String> {
     let mut limits = Limits::default();
     if let Some(text) = &args.max_attempts {
         limits.model_tries = number::<u32>(text, "--max-attempts")?.max(1);
     } else if let Some(attempts) = settings.max_attempts {
         limits.model_tries = attempts.min(MOST_ATTEMPTS);
+    }
+    limits.session_requests = settings.max_session_turns.unwrap_or(0);
+    if let Some(share) = settings.compression_threshold {
+        limits.compress_tokens = (share * CONTEXT_TOKENS) as u64;
+    }
+    if settings.disable_loop_detection == Some(true) {
+        limits.loop_strikes = 0;
     }
     if let Some(seconds) = settings.tools.shell_silence_s {
         limits.shell_silence_ms = u64::from(seconds) * 1_000;

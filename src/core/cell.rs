@@ -75,6 +75,12 @@ impl Mark {
             | Event::Retracted { .. }
             | Event::BackedOff { .. }
             | Event::Retried
+            | Event::FellBack { .. }
+            | Event::CompactionBegan
+            | Event::Compacted { .. }
+            | Event::CompactionFailed { .. }
+            | Event::Looped
+            | Event::Nudged { .. }
             | Event::Answered { .. }
             | Event::CallPlanned { .. }
             | Event::CallAsked { .. }

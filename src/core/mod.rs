@@ -169,7 +169,7 @@ impl Core {
         let specs = setup
             .tools
             .iter()
-            .map(|spec| (spec.name.clone(), spec.clone()))
+            .flat_map(|spec| spec.names().map(|name| (name.to_owned(), spec.clone())))
             .collect();
         Core {
             tools: Tools::new(&setup.tools),

@@ -93,16 +93,22 @@ impl Core {
                     }
                 }
                 Effect::Save { rule } => self.out.push(Out::SaveRule { rule: rule.clone() }),
-                Effect::Think { .. } | Effect::Prepare { .. } | Effect::Run { .. } => {
+                Effect::Think { .. }
+                | Effect::Compact { .. }
+                | Effect::Prepare { .. }
+                | Effect::Run { .. } => {
                     let gate = match effect {
                         Effect::Run { gate, .. } => *gate,
                         _ => Gate::Written,
                     };
                     let job = decide::job(&cell.state, effect, &self.limits);
                     let mut job = job.expect("these effects are jobs of the present state");
-                    if let Work::Think(think) = &mut job.work
+                    // A summary stands for what was inherited too.
+                    if let Work::Think(think) | Work::Compact(think) = &mut job.work
+                        && cell.state.summary.is_none()
                         && !cell.inherited.is_empty()
                     {
+                        think.given = cell.inherited.len();
                         think.history = [cell.inherited.clone(), think.history.clone()].concat();
                     }
                     cell.gated.push((gate, cell.state.seq, job));
@@ -557,7 +563,10 @@ impl Core {
 
 fn is_work(effect: &Effect) -> bool {
     match effect {
-        Effect::Think { .. } | Effect::Prepare { .. } | Effect::Run { .. } => true,
+        Effect::Think { .. }
+        | Effect::Compact { .. }
+        | Effect::Prepare { .. }
+        | Effect::Run { .. } => true,
         Effect::Stop { .. } | Effect::Arm { .. } | Effect::Save { .. } => false,
     }
 }

@@ -50,6 +50,8 @@ pub fn cut(history: &[Arc<Item>]) -> Option<usize> {
 fn size(item: &Item) -> usize {
     match item {
         Item::Said(message) | Item::Dropped(message) => message.text().len() + 16,
+        Item::Summary(text) => text.len(),
+        Item::Nudge(text) => text.len(),
         Item::Answered(answer) => answer.parts.iter().map(|part| part.to_string().len()).sum(),
         Item::Results(results) => results
             .iter()

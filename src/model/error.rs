@@ -44,7 +44,7 @@ pub fn classify(refusal: &Refusal, longest_ms: u64) -> ModelError {
     let model = refusal.model;
     match refusal.status {
         404 => {
-            return fatal(format!(
+            return unusable(format!(
                 "The model {model} was not found: {said} Choose another one with --model."
             ));
         }
@@ -72,12 +72,12 @@ pub fn classify(refusal: &Refusal, longest_ms: u64) -> ModelError {
         }
     }
     if report.text.contains("limit: 0") {
-        return fatal(format!(
+        return unusable(format!(
             "This key has no quota for {model}: {said} Choose another model with --model, or use another key."
         ));
     }
     if report.has_quota(&["PerDay", "Daily"]) {
-        return fatal(format!(
+        return unusable(format!(
             "The daily quota for {model} is used up: {said} Choose another model with --model, or go on tomorrow."
         ));
     }
@@ -87,7 +87,7 @@ pub fn classify(refusal: &Refusal, longest_ms: u64) -> ModelError {
         "INSUFFICIENT_G1_CREDITS_BALANCE",
         "QUOTA_EXHAUSTED",
     ]) {
-        return fatal(format!(
+        return unusable(format!(
             "{model} is not available to this key now: {said} Choose another model with --model, or try again later."
         ));
     }
@@ -141,9 +141,17 @@ pub fn network(trouble: &Trouble) -> ModelError {
 pub fn midway(error: ModelError) -> ModelError {
     let kind = match error.kind {
         ModelErrorKind::Busy { .. } | ModelErrorKind::BadStream => ModelErrorKind::BadStream,
-        ModelErrorKind::Fatal => ModelErrorKind::Fatal,
+        kind @ (ModelErrorKind::Unusable | ModelErrorKind::Fatal) => kind,
     };
     ModelError { kind, ..error }
+}
+
+/// This model cannot be had, another one perhaps.
+fn unusable(message: String) -> ModelError {
+    ModelError {
+        kind: ModelErrorKind::Unusable,
+        message,
+    }
 }
 
 pub fn fatal(message: impl Into<String>) -> ModelError {
@@ -338,7 +346,7 @@ mod tests {
             (400, Some("3"), retry_body(), ModelErrorKind::Fatal),
             (401, None, bare.clone(), ModelErrorKind::Fatal),
             (403, None, bare.clone(), ModelErrorKind::Fatal),
-            (404, None, bare.clone(), ModelErrorKind::Fatal),
+            (404, None, bare.clone(), ModelErrorKind::Unusable),
             (413, None, bare.clone(), ModelErrorKind::Fatal),
             (302, None, bare.clone(), ModelErrorKind::Fatal),
             (408, None, bare.clone(), busy(None)),
@@ -360,19 +368,19 @@ mod tests {
                 429,
                 None,
                 error("quota exceeded, limit: 0", json!([])),
-                ModelErrorKind::Fatal,
+                ModelErrorKind::Unusable,
             ),
             (
                 429,
                 None,
                 error("x", quota("GenerateRequestsPerDayPerProjectPerModel")),
-                ModelErrorKind::Fatal,
+                ModelErrorKind::Unusable,
             ),
             (
                 429,
                 None,
                 error("x", quota("DailyTokens")),
-                ModelErrorKind::Fatal,
+                ModelErrorKind::Unusable,
             ),
             (
                 429,
@@ -401,9 +409,14 @@ mod tests {
                 503,
                 None,
                 reason("MODEL_CAPACITY_EXHAUSTED"),
-                ModelErrorKind::Fatal,
+                ModelErrorKind::Unusable,
             ),
-            (429, None, reason("QUOTA_EXHAUSTED"), ModelErrorKind::Fatal),
+            (
+                429,
+                None,
+                reason("QUOTA_EXHAUSTED"),
+                ModelErrorKind::Unusable,
+            ),
             (429, None, nested, busy(Some(7_000))),
             (
                 429,

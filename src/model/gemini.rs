@@ -400,6 +400,7 @@ mod tests {
         Think {
             workspace: "/w".into(),
             model: model.into(),
+            given: 0,
             history: Vec::new(),
             prompt: "m".into(),
             prompt_text: String::new(),

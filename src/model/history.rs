@@ -52,6 +52,14 @@ pub fn contents(history: &[Arc<Item>], scene: &Scene) -> Vec<Value> {
                 turns.push(Speaker::Model, answer.parts.clone());
                 turns.push(Speaker::User, responses(answer, &history[i + 1..]));
             }
+            Item::Summary(summary) => {
+                let text =
+                    format!("What was said and done before, as you wrote it down:\n\n{summary}");
+                turns.push(Speaker::User, vec![json!({ "text": text })]);
+                let text = "I have it in mind and go on from there.";
+                turns.push(Speaker::Model, vec![json!({ "text": text })]);
+            }
+            Item::Nudge(text) => turns.push(Speaker::User, vec![json!({ "text": text })]),
             // Results are written with the answer they belong to; a dropped prompt is not for the model.
             Item::Results(_) | Item::Dropped(_) => {}
         }
@@ -153,7 +161,11 @@ fn responses(answer: &Answer, later: &[Arc<Item>]) -> Vec<Value> {
         .take_while(|item| !matches!(item.as_ref(), Item::Answered(_)))
         .filter_map(|item| match item.as_ref() {
             Item::Results(results) => Some(results),
-            Item::Said(_) | Item::Dropped(_) | Item::Answered(_) => None,
+            Item::Said(_)
+            | Item::Dropped(_)
+            | Item::Answered(_)
+            | Item::Summary(_)
+            | Item::Nudge(_) => None,
         })
         .flatten()
         .collect();

@@ -533,6 +533,7 @@ mod tests {
         Think {
             workspace: "/w".into(),
             model: "m".into(),
+            given: 0,
             history: Vec::new(),
             prompt: "id-1".into(),
             prompt_text: text.into(),

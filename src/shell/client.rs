@@ -8,13 +8,14 @@
 use crate::base::cancel::Cancel;
 use crate::base::json;
 use crate::limits::Limits;
+use crate::model::compact;
 use crate::model::error::{self, Refusal, Trouble};
 use crate::model::gemini::{self, Endpoint, Secret};
 use crate::model::memory::Surroundings;
 use crate::model::script::Beat;
 use crate::model::stream::{Asked, Decoder};
 use crate::task::event::Answer;
-use crate::task::job::{ModelError, NoteBody, Think};
+use crate::task::job::{Compaction, ModelError, NoteBody, Think};
 use crate::task::spec::ToolSpec;
 use crate::task::state::Item;
 use crate::tool::Ask;
@@ -90,10 +91,49 @@ impl Client {
         emit(NoteBody::Answered(answer));
     }
 
+    /// A summary of the older part of a conversation, by the model that has it.
+    pub fn compact(
+        &self,
+        think: &Think,
+        surroundings: &Surroundings,
+        cancel: &Cancel,
+    ) -> Result<Compaction, ModelError> {
+        let at = compact::cut(&think.history).map_or(0, |at| at.max(think.given));
+        if at == 0 {
+            return Err(error::fatal("There is no older part of the conversation."));
+        }
+        let older = Think {
+            history: think.history[..at].to_vec(),
+            ..think.clone()
+        };
+        let body = gemini::body(&older, &[], surroundings, unix_ms())?;
+        let mut body: Value =
+            serde_json::from_slice(&body).map_err(|e| error::fatal(e.to_string()))?;
+        if let Some(Value::Array(contents)) = body.get_mut("contents") {
+            contents.push(compact::question());
+        }
+        let answer = self.whole(&think.model, &body, cancel)?;
+        let limits = &self.limits;
+        let longest = limits.backoff_longest_ms;
+        let mut decoder = Decoder::new(&think.model, limits.model_answer_bytes, longest);
+        let mut notes = Vec::new();
+        decoder.chunk(&json::bytes(&answer), &mut notes)?;
+        let answer = decoder.finish(Asked::Prompt, &mut notes)?;
+        let summary = compact::summary(&answer);
+        Ok(Compaction {
+            summary: summary.ok_or_else(|| error::fatal("The model wrote no summary."))?,
+            items: at - think.given,
+        })
+    }
+
     /// One whole answer to a request of the caller's making, outside of any conversation.
     pub fn utility(&self, body: &Value, cancel: &Cancel) -> Result<Value, ModelError> {
+        self.whole(gemini::UTILITY_MODEL, body, cancel)
+    }
+
+    fn whole(&self, model: &str, body: &Value, cancel: &Cancel) -> Result<Value, ModelError> {
         self.with_key(cancel, |endpoint| {
-            let model = gemini::resolve(gemini::UTILITY_MODEL)?;
+            let model = gemini::resolve(model)?;
             let url = endpoint.whole_url(model)?;
             // The head comes only when the whole answer is there.
             let wait = Duration::from_millis(self.limits.model_silence_ms);
@@ -334,7 +374,14 @@ fn rest(time: Duration, cancel: &Cancel) {
 fn asked(think: &Think) -> Asked {
     match think.history.last().map(AsRef::as_ref) {
         Some(Item::Results(_)) => Asked::Results,
-        Some(Item::Said(_) | Item::Dropped(_) | Item::Answered(_)) | None => Asked::Prompt,
+        Some(
+            Item::Said(_)
+            | Item::Dropped(_)
+            | Item::Answered(_)
+            | Item::Summary(_)
+            | Item::Nudge(_),
+        )
+        | None => Asked::Prompt,
     }
 }
 
@@ -417,6 +464,7 @@ mod tests {
         Think {
             workspace: "/w".into(),
             model: "flash".into(),
+            given: 0,
             history: Vec::new(),
             prompt: "m".into(),
             prompt_text: "hi".into(),

@@ -6,6 +6,7 @@ use crate::base::slots::Key;
 use crate::core::Loaded;
 use crate::core::store::{LogFile, Store, StoreError, read_all};
 use crate::limits::Limits;
+use crate::model::error;
 use crate::model::script::Script;
 use crate::shell::children::{self, Children};
 use crate::shell::client::{self, Client};
@@ -98,7 +99,7 @@ impl Jobs {
         self.running.insert(id.clone(), cancel.clone());
         let means = self.means.clone();
         let lane = match &job.work {
-            Work::Think(_) => Lane::Model,
+            Work::Think(_) | Work::Compact(_) => Lane::Model,
             Work::Prepare { .. } => Lane::Tool,
             Work::Run(_) => {
                 self.tools += 1;
@@ -285,6 +286,16 @@ impl Means {
         };
         match &job.work {
             Work::Think(think) => self.think(&job.id.task, think, cancel, &mut emit),
+            Work::Compact(think) => {
+                let compaction = match &self.brain {
+                    Brain::Gemini(client) => {
+                        let surroundings = self.scenery.of(&job.id.task, &think.workspace);
+                        client.compact(think, &surroundings, cancel)
+                    }
+                    Brain::Script(_) => Err(error::fatal("A script needs no summary.")),
+                };
+                emit(NoteBody::Compacted(compaction));
+            }
             Work::Prepare { workspace, calls } => {
                 let prepared = match self.ctx(&job.id.task, workspace, cancel) {
                     Ok(ctx) => self.toolbox.prepare(calls, &ctx),

@@ -2,12 +2,12 @@
 //! that, and a journal replays through here to the same state.
 
 use crate::base::id::CallId;
-use crate::task::event::{Answer, Created, End, Event, Usage};
+use crate::task::event::{Answer, Created, End, Event, Request, Usage};
 use crate::task::message::{Artifact, Content};
 use crate::task::record::Record;
 use crate::task::spec::{CallError, Ending, ErrorKind};
 use crate::task::state::{
-    CallResult, CallState, Item, Phase, Queued, Stage, State, Status, TaskState, Utterance,
+    CallResult, CallState, Item, Phase, Queued, Stage, State, Status, Summary, TaskState, Utterance,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,11 +36,18 @@ impl State {
             suspended: false,
             utterance: Utterance::default(),
             history: Vec::new(),
+            summary: None,
             artifacts: Vec::new(),
             always: Vec::new(),
             usage: None,
             total: Usage::default(),
             trace: None,
+            asks: created.model.as_str().into(),
+            tried: Vec::new(),
+            requests: 0,
+            marks: Vec::new(),
+            strikes: 0,
+            incompressible: false,
             model: created.model.as_str().into(),
             workspace: created.workspace.as_str().into(),
             error: None,
@@ -86,7 +93,36 @@ impl State {
                     delay_ms: *delay_ms,
                 };
             }
-            Event::Retried => self.phase = Phase::Thinking { job: record.seq },
+            Event::Retried => self.think(record),
+            Event::FellBack { model, .. } => {
+                self.tried.push(self.asks.to_string());
+                self.asks = model.as_str().into();
+                self.tries = Default::default();
+                self.utterance = Utterance::default();
+                self.think(record);
+            }
+            Event::CompactionBegan => self.phase = Phase::Compacting { job: record.seq },
+            Event::Compacted { summary, items } => {
+                self.summary = Some(Summary {
+                    text: summary.clone(),
+                    items: (*items).min(self.history.len()),
+                });
+                self.usage = None;
+                self.think(record);
+            }
+            Event::CompactionFailed { .. } => {
+                self.incompressible = true;
+                self.think(record);
+            }
+            Event::Looped => {
+                self.strikes += 1;
+                self.marks.clear();
+            }
+            Event::Nudged { text } => {
+                self.strikes += 1;
+                self.history.push(Arc::new(Item::Nudge(text.clone())));
+                self.think(record);
+            }
             Event::Answered { answer } => self.take_answer(answer, record),
             Event::CallPlanned { call, plan } => {
                 self.phase = Phase::Tools;
@@ -146,7 +182,7 @@ impl State {
             }
             Event::ResultsSent => {
                 self.keep_results();
-                self.phase = Phase::Thinking { job: record.seq };
+                self.think(record);
                 self.announce(record, TaskState::Working, None);
             }
             Event::Produced {
@@ -190,8 +226,17 @@ impl State {
         self.history
             .push(Arc::new(Item::Said(queued.message.clone())));
         self.prompt = Some(queued.message);
-        self.phase = Phase::Thinking { job: record.seq };
+        self.marks.clear();
+        self.strikes = 0;
+        self.tried.clear();
+        self.think(record);
         self.announce(record, TaskState::Working, None);
+    }
+
+    /// A model request begins with this event.
+    fn think(&mut self, record: &Record) {
+        self.requests += 1;
+        self.phase = Phase::Thinking { job: record.seq };
     }
 
     fn take_answer(&mut self, answer: &Arc<Answer>, record: &Record) {
@@ -206,6 +251,9 @@ impl State {
         self.trace = answer.trace.clone().or(self.trace.take());
         if let Some(model) = &answer.model {
             self.model = model.as_str().into();
+        }
+        if !answer.calls.is_empty() {
+            self.marks.push(answer.mark());
         }
         self.calls = answer.calls.iter().map(CallState::named).collect();
         if self.calls.is_empty() {
@@ -333,7 +381,7 @@ impl State {
 }
 
 impl CallState {
-    fn named(request: &crate::task::event::Request) -> CallState {
+    fn named(request: &Request) -> CallState {
         CallState {
             request: request.clone(),
             stage: Stage::Named,
@@ -370,6 +418,12 @@ fn announces(event: &Event) -> bool {
         | Event::Retracted { .. }
         | Event::BackedOff { .. }
         | Event::Retried
+        | Event::FellBack { .. }
+        | Event::CompactionBegan
+        | Event::Compacted { .. }
+        | Event::CompactionFailed { .. }
+        | Event::Looped
+        | Event::Nudged { .. }
         | Event::CallPlanned { .. }
         | Event::CallAsked { .. }
         | Event::CallReady { .. }

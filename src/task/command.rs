@@ -10,6 +10,7 @@
 //! of commands are limited, the time is linear in its length, and no input makes it panic.
 
 mod grammar;
+mod redirect;
 mod shown;
 mod starters;
 mod word;

@@ -5,6 +5,8 @@
 //! start, results go back to the model) is decided by [`Input::Advance`], which the core gives after every input until it
 //! yields nothing: one rule for "what now", whatever led here.
 
+mod context;
+
 use crate::base::id::{CallId, Seq};
 use crate::limits::Limits;
 use crate::task::event::{Answer, End, Event, Final, Lifecycle, Outcome, Request, Tries};
@@ -59,6 +61,10 @@ impl Decision {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     Think {
+        job: Seq,
+    },
+    /// Make room in the conversation first.
+    Compact {
         job: Seq,
     },
     Prepare {
@@ -144,6 +150,7 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
 pub fn job(state: &State, effect: &Effect, limits: &Limits) -> Option<Job> {
     let (at, work) = match effect {
         Effect::Think { job } => (*job, Work::Think(think(state))),
+        Effect::Compact { job } => (*job, Work::Compact(think(state))),
         Effect::Prepare { job, calls } => {
             let known = |id: &CallId| Some(state.call(id)?.request.clone());
             let calls = calls.iter().filter_map(known).take(limits.calls).collect();
@@ -181,10 +188,19 @@ pub fn job(state: &State, effect: &Effect, limits: &Limits) -> Option<Job> {
 
 fn think(state: &State) -> Think {
     let prompt = state.prompt.as_ref().expect("a turn has a prompt");
+    let history = match &state.summary {
+        None => state.history.clone(),
+        Some(summary) => {
+            let mut shown = vec![Arc::new(Item::Summary(summary.text.clone()))];
+            shown.extend_from_slice(&state.history[summary.items..]);
+            shown
+        }
+    };
     Think {
         workspace: state.workspace.clone(),
-        model: state.created.model.as_str().into(),
-        history: state.history.clone(),
+        model: state.asks.clone(),
+        history,
+        given: state.summary.iter().count(),
         prompt: prompt.id.clone(),
         prompt_text: prompt.text(),
         turn: state.turn,
@@ -327,7 +343,7 @@ impl Deciding<'_> {
             return Vec::new();
         };
         let mode = self.state.created.mode;
-        policy::always(&call.request.name, plan, mode, &self.state.workspace)
+        policy::always(self.tool(call), plan, mode, &self.state.workspace)
     }
 
     fn next_turn(&self) -> u32 {
@@ -354,7 +370,9 @@ impl Deciding<'_> {
     /// Stops every job and ends every call that clients have been shown.
     fn stop_everything(&mut self, reason: &str) {
         match self.state.phase {
-            Phase::Thinking { job } | Phase::Preparing { job } => self.effect(Effect::Stop { job }),
+            Phase::Thinking { job } | Phase::Compacting { job } | Phase::Preparing { job } => {
+                self.effect(Effect::Stop { job });
+            }
             Phase::Idle | Phase::Backoff { .. } | Phase::Tools | Phase::Closed => {}
         }
         for call in &self.state.calls {
@@ -378,6 +396,9 @@ impl Deciding<'_> {
     fn note(&mut self, job: Seq, body: NoteBody) {
         if self.state.phase == (Phase::Thinking { job }) {
             return self.heard(body);
+        }
+        if self.state.phase == (Phase::Compacting { job }) {
+            return self.compacted(body);
         }
         if self.state.phase == (Phase::Preparing { job }) {
             return self.prepared_batch(body);
@@ -419,7 +440,7 @@ impl Deciding<'_> {
             }
             NoteBody::Text(text) if text.is_empty() => {}
             NoteBody::Cited(text) if text.trim().is_empty() => {}
-            NoteBody::Text(text) => drop(self.push(Event::Text { text })),
+            NoteBody::Text(text) => self.said(text),
             NoteBody::Cited(text) => drop(self.push(Event::Cited { text })),
             NoteBody::Produced {
                 artifact,
@@ -438,18 +459,25 @@ impl Deciding<'_> {
                 kind: ModelErrorKind::Fatal,
                 message: format!("The request to the model ended unexpectedly: {message}"),
             }),
-            NoteBody::Prepared(_) | NoteBody::Output(_) | NoteBody::Ended(_) => {}
+            NoteBody::Compacted(_)
+            | NoteBody::Prepared(_)
+            | NoteBody::Output(_)
+            | NoteBody::Ended(_) => {}
         }
     }
 
     fn answered(&mut self, mut answer: Answer) {
         self.name_calls(&mut answer.calls);
         answer.said_at = self.state.utterance.since;
+        let circles = self.calls_go_in_circles(&answer);
         let calls: Vec<CallId> = answer
             .calls
             .iter()
             .map(|request| request.call.clone())
             .collect();
+        if circles {
+            return self.stop_circling(answer);
+        }
         let job = self.push(Event::Answered {
             answer: Arc::new(answer),
         });
@@ -463,7 +491,11 @@ impl Deciding<'_> {
     fn name_calls(&self, calls: &mut [Request]) {
         let earlier = self.state.history.iter().filter_map(|item| match &**item {
             Item::Answered(answer) => Some(&answer.calls),
-            Item::Said(_) | Item::Dropped(_) | Item::Results(_) => None,
+            Item::Said(_)
+            | Item::Dropped(_)
+            | Item::Results(_)
+            | Item::Summary(_)
+            | Item::Nudge(_) => None,
         });
         let mut taken: HashSet<CallId> = earlier
             .flatten()
@@ -488,6 +520,7 @@ impl Deciding<'_> {
         let Tries { failed, broken } = self.state.tries;
         let (tries, delay_ms) = match error.kind {
             ModelErrorKind::Fatal => return self.end_turn(End::Failed(error.message)),
+            ModelErrorKind::Unusable => return self.fall_back(error.message),
             ModelErrorKind::Busy { after_ms } => {
                 let tries = Tries {
                     failed: failed + 1,
@@ -498,7 +531,7 @@ impl Deciding<'_> {
                     .min(limits.backoff_cap_ms)
                     .max(after_ms.unwrap_or(0));
                 if tries.failed >= limits.model_tries || delay > limits.backoff_longest_ms {
-                    return self.end_turn(End::Failed(error.message));
+                    return self.fall_back(error.message);
                 }
                 (tries, self.spread(delay))
             }
@@ -544,6 +577,7 @@ impl Deciding<'_> {
             | NoteBody::Cited(_)
             | NoteBody::Produced { .. }
             | NoteBody::Answered(_)
+            | NoteBody::Compacted(_)
             | NoteBody::Output(_)
             | NoteBody::Ended(_) => return,
         };
@@ -583,6 +617,7 @@ impl Deciding<'_> {
             | NoteBody::Cited(_)
             | NoteBody::Produced { .. }
             | NoteBody::Answered(_)
+            | NoteBody::Compacted(_)
             | NoteBody::Output(_)
             | NoteBody::Ended(_) => return,
         };
@@ -624,7 +659,7 @@ impl Deciding<'_> {
             _ => &[],
         };
         let mut ruling = self.rules.policy.judge(&Ask {
-            tool: &call.request.name,
+            tool: self.tool(call),
             kind: self.kind(call),
             by_default: spec.map_or(Verdict::Ask, |spec| spec.by_default),
             args: &call.request.args,
@@ -669,6 +704,7 @@ impl Deciding<'_> {
             | NoteBody::Cited(_)
             | NoteBody::Produced { .. }
             | NoteBody::Answered(_)
+            | NoteBody::Compacted(_)
             | NoteBody::Prepared(_) => {}
         }
     }
@@ -690,6 +726,7 @@ impl Deciding<'_> {
             Phase::Idle => self.next_prompt(),
             Phase::Tools => self.next_calls(),
             Phase::Thinking { .. }
+            | Phase::Compacting { .. }
             | Phase::Backoff { .. }
             | Phase::Preparing { .. }
             | Phase::Closed => {}
@@ -700,9 +737,14 @@ impl Deciding<'_> {
         let Some(queued) = self.state.queue.front() else {
             return;
         };
-        if queued.message.speaks() {
+        if let Some(why) = self.worn_out() {
+            self.push(Event::TurnEnded {
+                turn: queued.turn,
+                end: End::Failed(why),
+            });
+        } else if queued.message.speaks() {
             let job = self.push(Event::TurnBegan { turn: queued.turn });
-            self.effect(Effect::Think { job });
+            self.ask_model(job);
         } else {
             self.push(Event::TurnEnded {
                 turn: queued.turn,
@@ -721,8 +763,11 @@ impl Deciding<'_> {
             if refused {
                 return self.end_turn(End::Refused);
             }
+            if let Some(why) = self.worn_out() {
+                return self.end_turn(End::Failed(why));
+            }
             let job = self.push(Event::ResultsSent);
-            return self.effect(Effect::Think { job });
+            return self.ask_model(job);
         }
         let mut editing = calls.iter().any(|call| {
             matches!(call.stage, Stage::Running { .. }) && self.kind(call) == Kind::Edit
@@ -749,6 +794,12 @@ impl Deciding<'_> {
         if self.state.waits_for_answers() && !self.state.paused {
             self.push(Event::Paused);
         }
+    }
+
+    /// The tool's own name, by which rules know it, even if the call uses a former one.
+    fn tool<'c>(&'c self, call: &'c CallState) -> &'c str {
+        let name = &call.request.name;
+        self.rules.tools.get(name).map_or(name, |spec| &spec.name)
     }
 
     fn kind(&self, call: &CallState) -> Kind {
@@ -813,7 +864,7 @@ impl Deciding<'_> {
         match self.state.phase {
             Phase::Idle | Phase::Closed => {}
             Phase::Backoff { job, delay_ms } => self.effect(Effect::Arm { job, delay_ms }),
-            Phase::Thinking { .. } | Phase::Preparing { .. } => {
+            Phase::Thinking { .. } | Phase::Compacting { .. } | Phase::Preparing { .. } => {
                 let end = End::Interrupted(text.into());
                 self.push(Event::TurnEnded {
                     turn: self.state.turn,

@@ -56,6 +56,28 @@ pub enum Event {
     },
     /// The wait is over; the request is being made again.
     Retried,
+    /// The model cannot be had; another one answers from now on.
+    FellBack {
+        model: String,
+        reason: String,
+    },
+    /// The conversation has grown too long for the model and is being summarised.
+    CompactionBegan,
+    /// A summary takes the place of the first `items` entries of the conversation.
+    Compacted {
+        summary: Arc<str>,
+        items: usize,
+    },
+    /// The summary failed; the conversation stays as it is.
+    CompactionFailed {
+        reason: String,
+    },
+    /// The calls that follow repeat earlier ones; they are not run.
+    Looped,
+    /// The agent was told that it goes in circles.
+    Nudged {
+        text: String,
+    },
     /// The model's answer is complete; its calls, if any, are next.
     Answered {
         answer: Arc<Answer>,
@@ -211,6 +233,15 @@ impl Answer {
             .iter()
             .filter_map(|part| part.get("text")?.as_str())
             .collect()
+    }
+
+    /// Equal for answers that make equal calls, whatever they say.
+    pub fn mark(&self) -> u32 {
+        let mut calls = String::new();
+        for request in &self.calls {
+            calls.push_str(&format!("{} {}\n", request.name, request.args));
+        }
+        crate::base::crc::crc32(calls.as_bytes())
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Job {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
     Think(Think),
+    /// Make room: ask the model for a summary of the older part of the conversation.
+    Compact(Think),
     Prepare {
         workspace: Arc<str>,
         calls: Vec<Request>,
@@ -39,6 +41,8 @@ pub struct Think {
     pub model: Arc<str>,
     /// The conversation so far, oldest first.
     pub history: Vec<Arc<Item>>,
+    /// How many of its first entries are not the task's own: a summary, or what it inherited.
+    pub given: usize,
     /// The message this turn answers.
     pub prompt: MessageId,
     pub prompt_text: String,
@@ -82,6 +86,8 @@ pub enum NoteBody {
         append: bool,
         last: bool,
     },
+    /// The summary of the older part of the conversation, and how many of its items it stands for.
+    Compacted(Result<Compaction, ModelError>),
     /// The model's stream ended. Its calls carry no ids of ours yet (`call` is empty): `decide` gives them.
     Answered(Result<Answer, ModelError>),
     /// One result per call of the batch, in its order.
@@ -102,12 +108,21 @@ impl NoteBody {
             | NoteBody::Cited(_)
             | NoteBody::Produced { .. }
             | NoteBody::Output(_) => false,
-            NoteBody::Answered(_)
+            NoteBody::Compacted(_)
+            | NoteBody::Answered(_)
             | NoteBody::Prepared(_)
             | NoteBody::Ended(_)
             | NoteBody::Died(_) => true,
         }
     }
+}
+
+/// What takes the place of the older part of a conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compaction {
+    pub summary: String,
+    /// How many of the task's own entries in the request it stands for, from the first on.
+    pub items: usize,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -123,6 +138,8 @@ pub enum ModelErrorKind {
     Busy { after_ms: Option<u64> },
     /// The stream broke or was not a valid answer; void what was received and try again, a few times.
     BadStream,
+    /// This model cannot be had; another one may.
+    Unusable,
     /// Trying again cannot help.
     Fatal,
 }

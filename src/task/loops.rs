@@ -16,7 +16,7 @@ pub const WINDOW: usize = 5_000;
 const APART: usize = 250;
 const PERIODS: usize = 5;
 
-/// Whether the newest of these calls (each a mark of its name and arguments) repeat a cycle.
+/// Whether the newest of these answers (each a mark of the calls it makes) repeat a cycle.
 pub fn calls_repeat(marks: &[u32]) -> bool {
     (1..=LONGEST).any(|cycle| {
         let Some(start) = marks.len().checked_sub(cycle * ROUNDS) else {

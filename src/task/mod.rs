@@ -8,6 +8,7 @@ pub mod call;
 pub mod command;
 pub mod decide;
 pub mod event;
+pub mod fallback;
 pub mod fault;
 pub mod job;
 pub mod loops;

@@ -28,6 +28,15 @@ impl ToolSpec {
     pub fn validate(&self, args: &Value) -> Result<(), String> {
         crate::task::schema::check(&self.parameters, args, "params")
     }
+
+    /// The names a call may use: its own, and a former one that models still remember. Only its own is declared.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let former = match self.name.as_str() {
+            "grep_search" => Some("search_file_content"),
+            _ => None,
+        };
+        std::iter::once(self.name.as_str()).chain(former)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -357,6 +366,11 @@ pub enum ErrorKind {
     NoSpaceLeft,
     TargetIsDirectory,
     PathNotInWorkspace,
+    PathIsNotADirectory,
+    LsExecutionError,
+    GlobExecutionError,
+    GrepExecutionError,
+    ReadManyFilesSearchError,
     ShellExecuteError,
     WebFetchProcessingError,
     WebFetchFallbackFailed,
@@ -386,6 +400,11 @@ impl ErrorKind {
             ErrorKind::NoSpaceLeft => "no_space_left",
             ErrorKind::TargetIsDirectory => "target_is_directory",
             ErrorKind::PathNotInWorkspace => "path_not_in_workspace",
+            ErrorKind::PathIsNotADirectory => "path_is_not_a_directory",
+            ErrorKind::LsExecutionError => "ls_execution_error",
+            ErrorKind::GlobExecutionError => "glob_execution_error",
+            ErrorKind::GrepExecutionError => "grep_execution_error",
+            ErrorKind::ReadManyFilesSearchError => "read_many_files_search_error",
             ErrorKind::ShellExecuteError => "shell_execute_error",
             ErrorKind::WebFetchProcessingError => "web_fetch_processing_error",
             ErrorKind::WebFetchFallbackFailed => "web_fetch_fallback_failed",

@@ -99,6 +99,8 @@ pub enum Phase {
     Thinking { job: Seq },
     /// The last model request failed; the next one comes with a timer.
     Backoff { job: Seq, delay_ms: u64 },
+    /// The conversation is being summarised; the model is asked afterwards.
+    Compacting { job: Seq },
     /// The calls of the last answer are being looked at.
     Preparing { job: Seq },
     /// Calls wait, run or have ended; see `State::calls`.
@@ -161,6 +163,10 @@ pub enum Item {
     /// A prompt that clients see but the model does not: its turn failed before the model had answered it.
     Dropped(Arc<Message>),
     Answered(Arc<Answer>),
+    /// Stands for everything before it: what the model itself wrote down of it.
+    Summary(Arc<str>),
+    /// Something the agent was told, by nobody the user would know.
+    Nudge(String),
     /// The results of the calls of the answer before it, in the order of its calls.
     Results(Vec<CallResult>),
 }
@@ -169,6 +175,14 @@ pub enum Item {
 pub struct CallResult {
     pub request: Request,
     pub ending: Arc<Ending>,
+}
+
+/// What the model itself wrote down of the older part of the conversation. Clients still see all of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    pub text: Arc<str>,
+    /// Items of the history, from the first on, that it stands for; and for all that the task inherited.
+    pub items: usize,
 }
 
 /// A prompt that waits for its turn.
@@ -214,6 +228,8 @@ pub struct State {
     pub suspended: bool,
     pub utterance: Utterance,
     pub history: Vec<Arc<Item>>,
+    /// What the model is shown in place of the older part of it.
+    pub summary: Option<Summary>,
     pub artifacts: Vec<Artifact>,
     /// What the user allowed for this session.
     pub always: Vec<Rule>,
@@ -222,6 +238,18 @@ pub struct State {
     /// Of all answers.
     pub total: Usage,
     pub trace: Option<String>,
+    /// The model that is asked: the task's own, or what it fell back to.
+    pub asks: Arc<str>,
+    /// Models given up on in this turn.
+    pub tried: Vec<String>,
+    /// Model requests of the whole task.
+    pub requests: u32,
+    /// Marks of the answers of this turn that made calls, to see whether they repeat.
+    pub marks: Vec<u32>,
+    /// How often the agent went in circles in this turn.
+    pub strikes: u32,
+    /// No summary could be had; not tried again.
+    pub incompressible: bool,
     /// The model that really answered, when the API names it.
     pub model: Arc<str>,
     pub workspace: Arc<str>,

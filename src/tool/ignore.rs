@@ -14,12 +14,12 @@ use crate::limits::Limits;
 use crate::tool::path::{Found, Workspace};
 use crate::tool::wildcard::Wildcard;
 use rustix::fs::{AtFlags, Mode, OFlags};
-use std::ffi::OsStr;
+use serde_json::Value;
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// One ignore file.
@@ -86,6 +86,19 @@ impl Wanted {
         git: Respect::No,
         gemini: Respect::No,
     };
+
+    /// As a tool's arguments say, and where they do not, `otherwise`.
+    pub fn asked(options: &Value, otherwise: Wanted) -> Wanted {
+        let respect = |name: &str, otherwise| match options.get(name) {
+            Some(Value::Bool(false)) => Respect::No,
+            Some(Value::Bool(true)) => Respect::Yes,
+            _ => otherwise,
+        };
+        Wanted {
+            git: respect("respect_git_ignore", otherwise.git),
+            gemini: respect("respect_gemini_ignore", otherwise.gemini),
+        }
+    }
 }
 
 /// The rules in force in one directory. Cheap to clone: a directory adds to what its parent has.
@@ -233,27 +246,19 @@ impl Rules {
         rules
     }
 
-    /// The rules in force around a directory of the workspace; None if it is hidden itself.
+    /// The rules in force around a directory of the workspace; None if it is hidden itself. Names count even where nothing is:
+    /// whether something hidden exists is not told.
     pub fn at(workspace: &Workspace, dir: &Path, wanted: Wanted, limits: &Limits) -> Option<Rules> {
         let mut rules = Rules::around(workspace, wanted, limits);
-        let mut path = Vec::new();
-        let mut parent = workspace.dir().try_clone_to_owned().ok()?;
+        let mut parent = PathBuf::new();
         for component in dir.components() {
             let Component::Normal(name) = component else {
                 continue;
             };
-            rules = rules.enter(parent.as_fd(), &path, Marks::of(parent.as_fd()));
-            if !path.is_empty() {
-                path.push(b'/');
-            }
-            path.extend_from_slice(name.as_bytes());
-            if rules.hide(&path, What::Directory) {
+            rules = rules.look_into(workspace, &parent);
+            parent.push(name);
+            if rules.hide(parent.as_os_str().as_bytes(), What::Directory) {
                 return None;
-            }
-            let here = Path::new(OsStr::from_bytes(&path));
-            match directory(workspace, here) {
-                Some(fd) => parent = fd,
-                None => return Some(rules),
             }
         }
         Some(rules)
@@ -262,18 +267,23 @@ impl Rules {
     /// Whether a file, named by its path in the workspace, is hidden.
     pub fn hide_file(workspace: &Workspace, path: &Path, wanted: Wanted, limits: &Limits) -> bool {
         let parent = path.parent().unwrap_or(Path::new(""));
-        let Some(around) = Rules::at(workspace, parent, wanted, limits) else {
-            return true;
-        };
-        let Some(dir) = directory(workspace, parent) else {
-            return false;
-        };
-        let rules = around.enter(
-            dir.as_fd(),
-            parent.as_os_str().as_bytes(),
-            Marks::of(dir.as_fd()),
-        );
-        rules.hide(path.as_os_str().as_bytes(), What::File)
+        match Rules::at(workspace, parent, wanted, limits) {
+            None => true,
+            Some(around) => around
+                .look_into(workspace, parent)
+                .hide(path.as_os_str().as_bytes(), What::File),
+        }
+    }
+
+    /// Enters a directory by its path, if it is there.
+    fn look_into(self, workspace: &Workspace, path: &Path) -> Rules {
+        match workspace.look(path).map(|spot| spot.found) {
+            Some(Found::Directory(dir)) => {
+                let marks = Marks::of(dir.as_fd());
+                self.enter(dir.as_fd(), path.as_os_str().as_bytes(), marks)
+            }
+            Some(Found::File(_) | Found::Nothing(_)) | None => self,
+        }
     }
 
     /// The rules in a directory, from those around it. `path` is its path in the workspace.
@@ -389,13 +399,6 @@ impl Marks {
     }
 }
 
-fn directory(workspace: &Workspace, path: &Path) -> Option<OwnedFd> {
-    match workspace.look(path)?.found {
-        Found::Directory(fd) => Some(fd),
-        Found::File(_) | Found::Nothing(_) => None,
-    }
-}
-
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// The files that stand over git's, the one to ask first in front.
@@ -431,4 +434,103 @@ fn read(file: File, most: u64) -> Option<IgnoreFile> {
     let mut bytes = Vec::new();
     file.take(most).read_to_end(&mut bytes).ok()?;
     Some(IgnoreFile::parse(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::tests::Scratch;
+    use std::os::unix::fs::symlink;
+
+    fn hides(workspace: &Workspace, path: &str) -> bool {
+        Rules::hide_file(workspace, Path::new(path), Wanted::ALL, &Limits::default())
+    }
+
+    fn workspace(scratch: &Scratch, files: &[(&str, &str)]) -> Workspace {
+        for (name, text) in files {
+            scratch.put(name, text);
+        }
+        Workspace::open(scratch.path()).expect("it opens")
+    }
+
+    #[test]
+    fn later_files_stand_over_earlier_ones() {
+        let scratch = Scratch::new();
+        let files = [
+            (".git/HEAD", ""),
+            (".gitignore", "a\nb\nc\nd\n"),
+            (".geminiignore", "!b\n!c\n!d\ne\nf\n"),
+            ("one", "c\n!e\n"),
+            ("deep/two", "!f\nd\n"),
+        ];
+        let workspace = workspace(&scratch, &files);
+        let hidden = |workspace: &Workspace| -> String {
+            let all = ["a", "b", "c", "d", "e", "f", "g"];
+            all.into_iter()
+                .filter(|name| hides(workspace, name))
+                .collect()
+        };
+        assert_eq!(hidden(&workspace), "aef");
+        let absolute = scratch.path().join("deep/two");
+        let missing = "nowhere".into();
+        let more = workspace.with_ignore_files(vec!["one".into(), absolute, missing]);
+        assert_eq!(hidden(&more), "acd");
+    }
+
+    #[test]
+    fn gitignore_counts_in_a_repository_only_and_a_nested_one_begins_anew() {
+        let scratch = Scratch::new();
+        let files = [
+            (".gitignore", "x\n"),
+            ("repo/.git/HEAD", ""),
+            ("repo/.git/info/exclude", "e\n"),
+            ("repo/.gitignore", "y\n/inner/z\n"),
+            ("repo/inner/.git", "gitdir: elsewhere\n"),
+            ("repo/inner/.gitignore", "w\n"),
+        ];
+        let workspace = workspace(&scratch, &files);
+        let table = [
+            ("x", false),
+            ("repo/x", false),
+            ("repo/y", true),
+            ("repo/sub/y", true),
+            ("repo/sub/e", true),
+            ("repo/inner/y", false),
+            ("repo/inner/z", false),
+            ("repo/inner/e", false),
+            ("repo/inner/w", true),
+            ("repo/w", false),
+            ("repo/.git/HEAD", true),
+        ];
+        for (path, expected) in table {
+            assert_eq!(hides(&workspace, path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn ignore_files_are_not_read_through_links() {
+        let scratch = Scratch::new();
+        let files = [(".git/HEAD", ""), ("patterns", "a\n"), ("d/b", "")];
+        let workspace = workspace(&scratch, &files);
+        for name in [".gitignore", ".geminiignore", "d/.gitignore"] {
+            symlink(scratch.path().join("patterns"), scratch.path().join(name))
+                .expect("links can be made");
+        }
+        assert!(!hides(&workspace, "a"));
+        assert!(!hides(&workspace, "d/a"));
+    }
+
+    #[test]
+    fn of_a_large_file_the_beginning_counts() {
+        let scratch = Scratch::new();
+        let workspace = workspace(&scratch, &[(".geminiignore", "abc\ndef\n")]);
+        let limits = Limits {
+            ignore_bytes: 4,
+            ..Limits::default()
+        };
+        let hides =
+            |name: &str| Rules::hide_file(&workspace, Path::new(name), Wanted::ALL, &limits);
+        assert!(hides("abc"));
+        assert!(!hides("def"));
+    }
 }

@@ -4,7 +4,8 @@
 //! The other files are what the tools share: [`path`] keeps every file access inside the workspace, [`diff`] shows what an edit
 //! would do, [`text`] reads and writes encodings and marks foreign words, [`output`] tames what commands print, [`programs`]
 //! names what a command line starts, [`background`] keeps what goes on running, [`web`] and [`address`] say what of the network
-//! may be visited.
+//! may be visited; [`walk`] goes through directory trees, [`ignore`] says what to leave out on the way, and [`wildcard`]
+//! compares names.
 //!
 //! A tool never trusts what `prepare` saw: time passes while people think, so `run` finds its files again and compares.
 
@@ -13,14 +14,17 @@ pub mod ask_user;
 pub mod background;
 pub mod diff;
 mod edit;
+pub mod glob;
 pub mod grep;
 mod grounding;
 mod html;
 pub mod ignore;
+pub mod list_directory;
 pub mod output;
 pub mod path;
 pub mod programs;
 pub mod read_file;
+pub mod read_many_files;
 pub mod replace;
 pub mod shell;
 pub mod text;
@@ -131,7 +135,10 @@ impl Toolbox {
     /// Every tool that is built in.
     pub fn built_in() -> Toolbox {
         Toolbox::new(vec![
+            Box::new(list_directory::ListDirectory),
             Box::new(read_file::ReadFile),
+            Box::new(grep::GrepSearch),
+            Box::new(glob::FindFiles),
             Box::new(write_file::WriteFile),
             Box::new(replace::Replace),
             Box::new(shell::Shell),
@@ -175,7 +182,8 @@ impl Toolbox {
     }
 
     fn find(&self, name: &str) -> Result<(&ToolSpec, &dyn Tool), CallError> {
-        let tool = self.tools.iter().find(|(spec, _)| spec.name == name);
+        let is_meant = |spec: &ToolSpec| spec.names().any(|one| one == name);
+        let tool = self.tools.iter().find(|(spec, _)| is_meant(spec));
         tool.map(|(spec, tool)| (spec, tool.as_ref()))
             .ok_or_else(|| {
                 CallError::new(
@@ -232,6 +240,13 @@ fn failed(error: CallError) -> RunEnd {
     RunEnd::Ended(Ending::Error { error })
 }
 
+fn cancelled_search() -> RunEnd {
+    RunEnd::Ended(Ending::Cancelled {
+        reason: "The search was cancelled.".into(),
+        output: String::new(),
+    })
+}
+
 fn cancelled_before_start() -> RunEnd {
     RunEnd::Ended(Ending::Cancelled {
         reason: "The call was cancelled before it did anything.".into(),
@@ -246,6 +261,20 @@ fn text_arg<'a>(args: &'a Value, name: &str) -> Result<&'a str, CallError> {
 
 fn optional_text_arg<'a>(args: &'a Value, name: &str) -> Option<&'a str> {
     args.get(name).and_then(Value::as_str)
+}
+
+/// A switch, and what it is when nobody says.
+fn flag_arg(args: &Value, name: &str, otherwise: bool) -> bool {
+    args.get(name).and_then(Value::as_bool).unwrap_or(otherwise)
+}
+
+/// A list of texts; empty if it is not given.
+fn list_arg<'a>(args: &'a Value, name: &str) -> Vec<&'a str> {
+    let list = args.get(name).and_then(Value::as_array);
+    list.into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
 }
 
 /// A whole number. Models also write `3.0`, which the schema takes for one.
@@ -449,6 +478,21 @@ pub(crate) mod tests {
             Err(invalid("params must have required property 'file_path'"))
         );
         assert!(results[3].is_ok());
+    }
+
+    #[test]
+    fn a_former_name_still_works_and_is_not_declared() {
+        let scratch = Scratch::new();
+        let toolbox = Toolbox::built_in();
+        let args = json!({"pattern": "x"});
+        let plans = with_ctx(&scratch, &Limits::default(), |ctx| {
+            let names = ["search_file_content", "grep_search"];
+            toolbox.prepare(&names.map(|name| request(name, args.clone())), ctx)
+        });
+        assert!(plans[0].is_ok());
+        assert_eq!(plans[0], plans[1]);
+        let specs = toolbox.specs();
+        assert!(specs.iter().all(|spec| spec.name != "search_file_content"));
     }
 
     #[test]

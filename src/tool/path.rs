@@ -10,6 +10,7 @@
 //! What comes out is a [`Spot`]: open descriptors and the real path, which is also the path that is reported.
 
 use crate::task::spec::{CallError, ErrorKind};
+use crate::tool::ignore::Wanted;
 use crate::tool::invalid;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -35,6 +36,8 @@ pub struct Workspace {
     given: PathBuf,
     /// Ignore files the operator names, absolute or relative to the workspace.
     ignore_files: Vec<PathBuf>,
+    /// Which ignore files count when a call does not say.
+    wanted: Wanted,
 }
 
 /// A place in the workspace.
@@ -77,6 +80,7 @@ impl Workspace {
             path: real,
             given: path.to_path_buf(),
             ignore_files: Vec::new(),
+            wanted: Wanted::ALL,
         })
     }
 
@@ -86,6 +90,11 @@ impl Workspace {
             ignore_files: files,
             ..self
         }
+    }
+
+    /// The same, where these ignore files count unless a call says otherwise.
+    pub fn respecting(self, wanted: Wanted) -> Workspace {
+        Workspace { wanted, ..self }
     }
 
     /// Its real path.
@@ -99,6 +108,10 @@ impl Workspace {
 
     pub(super) fn ignore_files(&self) -> &[PathBuf] {
         &self.ignore_files
+    }
+
+    pub(super) fn wanted(&self) -> Wanted {
+        self.wanted
     }
 
     /// Finds a path that a listing has shown, whatever characters are in it.
@@ -174,8 +187,13 @@ impl Workspace {
                 relative.push(&gap.name);
             }
         }
+        // Joining with nothing would leave a slash at the end.
+        let real = match relative.as_os_str().is_empty() {
+            true => self.path.clone(),
+            false => self.path.join(&relative),
+        };
         Ok(Spot {
-            real: self.path.join(&relative),
+            real,
             relative,
             named: without_dots(path),
             found,

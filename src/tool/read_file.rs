@@ -7,7 +7,8 @@ use crate::task::job::{Run, RunEnd};
 use crate::task::spec::{
     CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
 };
-use crate::tool::path::{Entry, Found};
+use crate::tool::ignore::Rules;
+use crate::tool::path::{Entry, Found, Spot};
 use crate::tool::text::{Encoding, looks_binary};
 use crate::tool::{Ctx, Tool, failed, invalid, number_arg, text_arg};
 use serde_json::{Value, json};
@@ -43,6 +44,7 @@ impl Tool for ReadFile {
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
         let wish = Wish::from(args)?;
         let spot = ctx.workspace.find(text_arg(args, "file_path")?)?;
+        refuse_hidden(&spot, ctx)?;
         let path = spot.relative();
         let title = match (wish.start, wish.end) {
             (None, None) => format!("Reading {path}"),
@@ -96,6 +98,39 @@ impl Wish {
 fn read(args: &Value, ctx: &Ctx) -> Result<(String, String), CallError> {
     let wish = Wish::from(args)?;
     let spot = ctx.workspace.find(text_arg(args, "file_path")?)?;
+    refuse_hidden(&spot, ctx)?;
+    match look(&spot, ctx)? {
+        Reading::Text(text) => Ok(excerpt(
+            &text,
+            &wish,
+            ctx.limits.file_lines,
+            ctx.limits.line_chars,
+        )),
+        Reading::Binary(text) => Ok((text.clone(), text)),
+    }
+}
+
+/// What is in a file.
+pub(super) enum Reading {
+    Text(String),
+    /// Not a text: a sentence that says what it is.
+    Binary(String),
+}
+
+/// A file as far as it is shown without asking for lines.
+pub(super) fn whole(spot: &Spot, ctx: &Ctx) -> Result<Reading, CallError> {
+    let all = Wish {
+        start: None,
+        end: None,
+    };
+    let (lines, chars) = (ctx.limits.file_lines, ctx.limits.line_chars);
+    Ok(match look(spot, ctx)? {
+        Reading::Text(text) => Reading::Text(excerpt(&text, &all, lines, chars).0),
+        Reading::Binary(text) => Reading::Binary(text),
+    })
+}
+
+fn look(spot: &Spot, ctx: &Ctx) -> Result<Reading, CallError> {
     let path = spot.relative();
     let bytes = match &spot.found {
         Found::File(entry) => contents(entry, &path, ctx.limits.file_bytes)?,
@@ -116,19 +151,25 @@ fn read(args: &Value, ctx: &Ctx) -> Result<(String, String), CallError> {
         }
     };
     if let Some(what) = binary(&path, &bytes) {
-        let text = format!(
-            "{path} is {what} ({} bytes) and cannot be displayed as text.",
-            bytes.len()
-        );
-        return Ok((text.clone(), text));
+        let length = bytes.len();
+        return Ok(Reading::Binary(format!(
+            "{path} is {what} ({length} bytes) and cannot be displayed as text."
+        )));
     }
-    let text = Encoding::of(&bytes).decode(&bytes);
-    Ok(excerpt(
-        &text,
-        &wish,
-        ctx.limits.file_lines,
-        ctx.limits.line_chars,
-    ))
+    Ok(Reading::Text(Encoding::of(&bytes).decode(&bytes)))
+}
+
+/// What ignore files hide is not read, neither by its own name nor by a link's.
+pub(super) fn refuse_hidden(spot: &Spot, ctx: &Ctx) -> Result<(), CallError> {
+    let (workspace, limits) = (&ctx.workspace, ctx.limits);
+    let hidden = |path| Rules::hide_file(workspace, path, workspace.wanted(), limits);
+    if hidden(spot.below()) || (spot.named() != spot.below() && hidden(spot.named())) {
+        return Err(invalid(format!(
+            "{} is hidden by ignore files and is not read. Ask the user if it is needed.",
+            spot.relative()
+        )));
+    }
+    Ok(())
 }
 
 /// A whole file; also for tools that need to know what they change.
@@ -224,7 +265,7 @@ fn excerpt(text: &str, wish: &Wish, most_lines: usize, most_chars: usize) -> (St
     )
 }
 
-fn shortened(line: &str, most_chars: usize) -> String {
+pub(super) fn shortened(line: &str, most_chars: usize) -> String {
     match line.char_indices().nth(most_chars) {
         None => line.to_string(),
         Some((at, _)) => format!("{}... [cut]", &line[..at]),
@@ -364,6 +405,52 @@ mod tests {
         assert_eq!(kind("fifo"), Err(ErrorKind::ReadContentFailure));
         assert_eq!(kind("../x"), Err(ErrorKind::PathNotInWorkspace));
         assert!(kind("fits").is_ok());
+    }
+
+    #[test]
+    fn what_ignore_files_hide_is_refused_by_every_name() {
+        let scratch = Scratch::new();
+        for (name, text) in [
+            (".git/config", "token"),
+            (".gitignore", "*.key\n/links/secret\n"),
+            (".geminiignore", "private/\n!kept.key\n"),
+            ("a.key", "secret"),
+            ("kept.key", "open"),
+            ("private/x", "secret"),
+            ("links/x", "open"),
+        ] {
+            scratch.put(name, text);
+        }
+        let link = |target: &str, name: &str| {
+            std::os::unix::fs::symlink(target, scratch.path().join(name))
+                .expect("links can be made");
+        };
+        link("../a.key", "links/key");
+        link("../private", "links/dir");
+        link("x", "links/secret");
+        let kind = |path: &str| read(&scratch, json!({"file_path": path})).map_err(|e| e.0);
+        for path in [
+            "a.key",
+            "private/x",
+            "links/../a.key",
+            "links/key",
+            "links/dir/x",
+            "links/secret",
+            ".git/config",
+        ] {
+            assert_eq!(kind(path), Err(ErrorKind::InvalidToolParams), "{path}");
+        }
+        assert_eq!(kind("kept.key"), ok("open", "").map_err(|e| e.0));
+        assert_eq!(kind("links/x"), ok("open", "").map_err(|e| e.0));
+        let plan = with_ctx(&scratch, &limits(), |ctx| {
+            ReadFile.prepare(&json!({"file_path": "a.key"}), ctx)
+        });
+        assert_eq!(
+            plan,
+            Err(invalid(
+                "a.key is hidden by ignore files and is not read. Ask the user if it is needed."
+            ))
+        );
     }
 
     #[test]

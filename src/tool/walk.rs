@@ -32,6 +32,29 @@ const WORTH_HELP: usize = 512;
 /// Room for the names of a directory, per system call.
 const LISTING_BYTES: usize = 32 * 1024;
 
+/// Directories of version control, where nothing is for reading.
+pub const VERSIONS: [&str; 3] = [".git", ".svn", ".hg"];
+/// These, and directories full of other people's code.
+pub const NOT_OURS: [&str; 5] = [".git", ".svn", ".hg", "node_modules", "bower_components"];
+
+/// And directories where hardly anything is written by hand.
+pub const BY_MACHINE: [&str; 11] = {
+    let [a, b, c, d, e] = NOT_OURS;
+    [
+        a,
+        b,
+        c,
+        d,
+        e,
+        ".vscode",
+        ".idea",
+        "dist",
+        "build",
+        "coverage",
+        "__pycache__",
+    ]
+};
+
 /// What looks at the files.
 pub trait Visitor: Send {
     /// Whether anything in a directory is of interest. `dir` is its path in the workspace.
@@ -121,6 +144,42 @@ impl<'a> Walk<'a> {
             stopped: state.stopped,
         }
     }
+}
+
+impl<V> Survey<V> {
+    /// What the answer lacks, as sentences; empty if nothing.
+    pub fn gaps(&self, limits: &Limits) -> String {
+        let stopped = match self.stopped {
+            None | Some(Stop::Cancelled) => String::new(),
+            Some(Stop::Time) => format!(
+                "The search was stopped after {} s, so more may be found: narrow it down.\n",
+                limits.search_ms / 1000
+            ),
+            Some(Stop::Entries) => format!(
+                "The search was stopped after {} files and folders, so more may be found: narrow it down.\n",
+                limits.search_entries
+            ),
+        };
+        let unread = match self.unread {
+            0 => String::new(),
+            n => format!("{n} folders could not be looked into.\n"),
+        };
+        stopped + &unread
+    }
+}
+
+/// A path for people and models: what would break a line, or is no text, is written out or replaced.
+pub fn readable(path: &[u8]) -> String {
+    let text = String::from_utf8_lossy(path);
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            safe.extend(c.escape_default());
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
 }
 
 /// Paths in the order of a tree: what is in `a` comes before `a.txt`.
@@ -479,5 +538,125 @@ impl Drop for Turn<'_> {
             drop(state);
             self.0.changed.notify_all();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::ignore::Wanted;
+    use crate::tool::path::Workspace;
+    use crate::tool::tests::Scratch;
+
+    /// Remembers what it sees, and may want to stop at once.
+    struct Witness<'a> {
+        files: Vec<String>,
+        stop: Option<&'a Cancel>,
+    }
+
+    impl Visitor for Witness<'_> {
+        fn wants(&mut self, _: &[u8]) -> bool {
+            true
+        }
+
+        fn file(&mut self, file: &Seen) {
+            self.files.push(readable(file.path));
+            if let Some(cancel) = self.stop {
+                cancel.set();
+            }
+        }
+
+        fn hidden(&mut self, _: &[u8], _: What) {}
+    }
+
+    fn walk(
+        scratch: &Scratch,
+        limits: &Limits,
+        cancel: &Cancel,
+        stop: Option<&Cancel>,
+    ) -> (Vec<String>, usize, Option<Stop>) {
+        let workspace = Workspace::open(scratch.path()).expect("it opens");
+        let start = Start {
+            dir: workspace.dir(),
+            path: Path::new(""),
+            rules: Rules::around(&workspace, Wanted::NONE, limits),
+        };
+        let walk = Walk::new(cancel, limits, &NOT_OURS);
+        let survey = walk.run(start, || Witness {
+            files: Vec::new(),
+            stop,
+        });
+        let mut files: Vec<String> = survey
+            .visitors
+            .into_iter()
+            .flat_map(|one| one.files)
+            .collect();
+        files.sort_by(|a, b| by_path(a.as_bytes(), b.as_bytes()));
+        (files, survey.unread, survey.stopped)
+    }
+
+    #[test]
+    fn every_file_is_seen_once_in_wide_and_deep_trees() {
+        let scratch = Scratch::new();
+        let mut expected = Vec::new();
+        for n in 0..PART * 5 + 1 {
+            expected.push(format!("wide/{n:04}"));
+        }
+        for n in 0..50 {
+            expected.push(format!("{}file", "deep/".repeat(n + 1)));
+        }
+        for name in &expected {
+            scratch.put(name, "");
+        }
+        scratch.put("node_modules/x", "");
+        expected.sort_by(|a, b| by_path(a.as_bytes(), b.as_bytes()));
+        for threads in [1, 2, 8] {
+            let limits = Limits {
+                search_threads: threads,
+                ..Limits::default()
+            };
+            let seen = walk(&scratch, &limits, &Cancel::default(), None);
+            assert_eq!(seen, (expected.clone(), 0, None));
+        }
+        let shallow = Limits {
+            search_depth: 10,
+            ..Limits::default()
+        };
+        let (files, unread, stopped) = walk(&scratch, &shallow, &Cancel::default(), None);
+        assert_eq!((files.len(), unread, stopped), (PART * 5 + 1 + 10, 1, None));
+    }
+
+    #[test]
+    fn a_cancelled_walk_stops_at_the_next_entry() {
+        let scratch = Scratch::new();
+        for n in 0..WORTH_HELP * 2 {
+            scratch.put(&format!("d{}/{n}", n % 10), "");
+        }
+        let (cancel, limits) = (Cancel::default(), Limits::default());
+        let (files, _, stopped) = walk(&scratch, &limits, &cancel, Some(&cancel));
+        assert_eq!(stopped, Some(Stop::Cancelled));
+        assert!(files.len() <= limits.search_threads, "{}", files.len());
+    }
+
+    #[test]
+    fn what_is_neither_file_nor_directory_is_passed_over() {
+        let scratch = Scratch::new();
+        scratch.put("file", "");
+        let fifo = scratch.path().join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).expect("pipes can be made");
+        for (target, name) in [("file", "link"), (".", "loop"), ("/", "out")] {
+            std::os::unix::fs::symlink(target, scratch.path().join(name))
+                .expect("links can be made");
+        }
+        let seen = walk(&scratch, &Limits::default(), &Cancel::default(), None);
+        assert_eq!(seen, (vec!["file".into()], 0, None));
+    }
+
+    #[test]
+    fn a_tree_is_sorted_by_its_directories() {
+        let mut paths: Vec<&[u8]> = vec![b"a.b", b"a/c", b"a", b"a/b/c", b"b", b"a-b/c", b"a/b"];
+        paths.sort_by(|a, b| by_path(a, b));
+        let expected: [&[u8]; 7] = [b"a", b"a/b", b"a/b/c", b"a/c", b"a-b/c", b"a.b", b"b"];
+        assert_eq!(paths, expected);
     }
 }

@@ -26,6 +26,19 @@ pub struct Wildcard {
 #[derive(Clone, Debug)]
 pub struct Glob(Vec<Wildcard>);
 
+/// A pattern that is about names if it has no slash, as those of ignore files are, and else about paths.
+#[derive(Clone, Debug)]
+pub struct NameGlob {
+    glob: Glob,
+    on: On,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum On {
+    Name,
+    Path,
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Text(Vec<u8>),
@@ -220,15 +233,6 @@ impl Glob {
         Ok(Glob(any))
     }
 
-    /// The text itself, whatever characters are in it.
-    pub fn literal(text: &str, case: Case) -> Glob {
-        Glob(vec![Wildcard {
-            steps: vec![Step::Text(text.as_bytes().to_vec())],
-            units: Units::Chars,
-            case,
-        }])
-    }
-
     pub fn matches(&self, text: &[u8]) -> bool {
         self.0.iter().any(|one| one.matches(text))
     }
@@ -237,6 +241,41 @@ impl Glob {
     pub fn could_match_in(&self, dir: &[u8]) -> bool {
         self.0.iter().any(|one| one.could_lead_from(dir))
     }
+}
+
+impl NameGlob {
+    pub fn new(pattern: &str, case: Case) -> Result<NameGlob, String> {
+        let on = if pattern.contains('/') {
+            On::Path
+        } else {
+            On::Name
+        };
+        let pattern = pattern.trim_start_matches("./").trim_start_matches('/');
+        let glob = Glob::new(pattern, case)?;
+        Ok(NameGlob { glob, on })
+    }
+
+    pub fn matches(&self, path: &[u8]) -> bool {
+        match self.on {
+            On::Path => self.glob.matches(path),
+            On::Name => {
+                let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+                self.glob.matches(name)
+            }
+        }
+    }
+}
+
+/// The pattern of our dialect that stands for a text itself, whatever characters are in it.
+pub fn escaped(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | ',' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
 }
 
 impl Class {
@@ -539,8 +578,28 @@ mod tests {
         let folded = Glob::new("SRC/[a-c]*.Rs", Case::Folded).expect("it is valid");
         assert!(folded.matches(b"src/Bx.rS"));
         assert!(!glob("SRC/*", "src/a"));
-        assert!(Glob::literal("a[1]", Case::Folded).matches(b"A[1]"));
-        assert!(!Glob::literal("a[1]", Case::Exact).matches(b"a1"));
+    }
+
+    #[test]
+    fn an_escaped_text_is_itself() {
+        for text in ["a[1]", "{a,b}", "a\\b", "*", "?", "**/x", "[!a]", "plain"] {
+            assert!(glob(&escaped(text), text), "{text}");
+        }
+        assert!(!glob(&escaped("a[1]"), "a1"));
+        assert!(!glob(&escaped("*"), "x"));
+    }
+
+    #[test]
+    fn without_a_slash_names_are_meant() {
+        let matches = |pattern: &str, path: &str| {
+            let glob = NameGlob::new(pattern, Case::Exact).expect("it is valid");
+            glob.matches(path.as_bytes())
+        };
+        assert!(matches("*.rs", "src/a.rs"));
+        assert!(matches("/*.rs", "a.rs"));
+        assert!(!matches("/*.rs", "src/a.rs"));
+        assert!(matches("./src/*.rs", "src/a.rs"));
+        assert!(!matches("src/*.rs", "x/src/a.rs"));
     }
 
     #[test]

@@ -325,10 +325,15 @@ impl House {
         let record = log.record(*at);
         let record = record.unwrap_or_else(|| panic!("{:?} starts before it is on disk", job.id));
         match &job.work {
+            Work::Compact(_) => panic!("nothing here grows too long"),
             Work::Think(think) => {
                 assert!(matches!(
                     record.event,
-                    Event::TurnBegan { .. } | Event::Retried | Event::ResultsSent
+                    Event::TurnBegan { .. }
+                        | Event::Retried
+                        | Event::ResultsSent
+                        | Event::FellBack { .. }
+                        | Event::Nudged { .. }
                 ));
                 self.ledger.refresh();
                 if let Some(history) = self.ledger.history(task, *at)

@@ -44,7 +44,7 @@ pub struct Worker {
 impl Worker {
     pub fn new(job: &Job, now_ms: u64, chance: &mut Chance) -> Worker {
         let bodies = match &job.work {
-            Work::Think(_) => think(chance),
+            Work::Think(_) | Work::Compact(_) => think(chance),
             Work::Prepare { calls, .. } => vec![prepare(calls, chance)],
             Work::Run(run) => self::run(&run.name, chance),
         };

@@ -392,6 +392,7 @@ impl World {
             Effect::Think { .. } => Chore::Think {
                 calls: self.state.turn == 1 && self.state.round == 0,
             },
+            Effect::Compact { .. } => return Err("nothing here grows too long".into()),
             Effect::Prepare { calls, .. } => Chore::Prepare(calls.clone()),
             Effect::Run { call, gate, .. } => {
                 let facts = &mut self.facts.calls[index(call)];
@@ -450,7 +451,14 @@ impl World {
                 (Item::Answered(answer), None) if !answer.calls.is_empty() => {
                     open = Some(answer.calls.iter().map(|request| &request.call).collect());
                 }
-                (Item::Said(_) | Item::Dropped(_) | Item::Answered(_), None) => {}
+                (
+                    Item::Said(_)
+                    | Item::Dropped(_)
+                    | Item::Answered(_)
+                    | Item::Summary(_)
+                    | Item::Nudge(_),
+                    None,
+                ) => {}
             }
         }
         let current: Vec<&CallId> = self.state.calls.iter().map(|call| call.id()).collect();
@@ -471,7 +479,9 @@ impl World {
                 return Err("waits for a timer that is not armed".into());
             }
             Phase::Backoff { .. } => {}
-            Phase::Thinking { job } | Phase::Preparing { job } => awaited.push(job),
+            Phase::Thinking { job } | Phase::Compacting { job } | Phase::Preparing { job } => {
+                awaited.push(job);
+            }
         }
         for call in &state.calls {
             match call.stage {
@@ -517,6 +527,7 @@ impl World {
             }
             Phase::Tools
             | Phase::Thinking { .. }
+            | Phase::Compacting { .. }
             | Phase::Preparing { .. }
             | Phase::Backoff { .. } => &[TaskState::Working],
         };
@@ -585,6 +596,12 @@ impl Facts {
             | Event::Prompted { .. }
             | Event::TurnBegan { .. }
             | Event::Traced { .. }
+            | Event::FellBack { .. }
+            | Event::CompactionBegan
+            | Event::Compacted { .. }
+            | Event::CompactionFailed { .. }
+            | Event::Looped
+            | Event::Nudged { .. }
             | Event::Thought { .. }
             | Event::Text { .. }
             | Event::Cited { .. }
@@ -672,6 +689,8 @@ impl World {
             discriminant(&**item).hash(out);
             match &**item {
                 Item::Said(message) | Item::Dropped(message) => message.id.hash(out),
+                Item::Summary(text) => text.hash(out),
+                Item::Nudge(text) => text.hash(out),
                 Item::Answered(answer) => answer.calls.len().hash(out),
                 Item::Results(results) => {
                     let endings = results.iter().map(|result| word(&result.ending));
@@ -684,9 +703,10 @@ impl World {
 
 fn phase_job(phase: &Phase) -> Option<Seq> {
     match phase {
-        Phase::Thinking { job } | Phase::Preparing { job } | Phase::Backoff { job, .. } => {
-            Some(*job)
-        }
+        Phase::Thinking { job }
+        | Phase::Compacting { job }
+        | Phase::Preparing { job }
+        | Phase::Backoff { job, .. } => Some(*job),
         Phase::Idle | Phase::Tools | Phase::Closed => None,
     }
 }

@@ -99,7 +99,7 @@ pub fn warnings(command: &str) -> Vec<String> {
     found
 }
 
-/// Bytes of blanks and line ends at the start; more than one line end in a row counts, a single one with indentation does too.
+/// How many blanks and line ends the text begins with.
 fn padding(text: &str) -> usize {
     text.find(|c| !matches!(c, ' ' | '\t' | '\n'))
         .unwrap_or(text.len())

@@ -13,6 +13,12 @@ pub(super) enum Started {
     Unknown(String),
 }
 
+/// How many words an option is.
+enum Span {
+    Alone,
+    Value,
+}
+
 /// How to find the command behind a starter's own words.
 struct Starter {
     name: &'static str,
@@ -20,8 +26,9 @@ struct Starter {
     /// Letters of options without and with a value.
     flags: &'static str,
     values: &'static str,
-    /// Long options without a value of their own, or with one behind `=`.
+    /// Long options without a value, and with one behind `=`.
     long: &'static [&'static str],
+    valued: &'static [&'static str],
     /// Words of its own that stand before the command.
     own: usize,
     takes: Takes,
@@ -44,6 +51,7 @@ const fn courier(name: &'static str, values: &'static str, own: usize) -> Starte
         flags: "",
         values,
         long: &[],
+        valued: &[],
         own,
         takes: Takes::Words,
     }
@@ -61,6 +69,7 @@ const fn actor(
         flags,
         values,
         long: &[],
+        valued: &[],
         own: 0,
         takes,
     }
@@ -77,13 +86,8 @@ const STARTERS: [Starter; 18] = [
     courier("stdbuf", "ioe", 0),
     Starter {
         flags: "v",
-        long: &[
-            "--foreground",
-            "--preserve-status",
-            "--signal",
-            "--kill-after",
-            "--verbose",
-        ],
+        long: &["--foreground", "--preserve-status", "--verbose"],
+        valued: &["--signal", "--kill-after"],
         ..courier("timeout", "ks", 1)
     },
     actor("busybox", "", "", Takes::Words),
@@ -98,14 +102,8 @@ const STARTERS: [Starter; 18] = [
     actor("unbuffer", "p", "", Takes::Words),
     actor("chronic", "ev", "", Takes::Words),
     Starter {
-        long: &[
-            "--null",
-            "--no-run-if-empty",
-            "--verbose",
-            "--max-args",
-            "--max-procs",
-            "--delimiter",
-        ],
+        long: &["--null", "--no-run-if-empty", "--verbose"],
+        valued: &["--max-args", "--max-procs", "--delimiter"],
         ..actor("xargs", "0rtxpo", "adELnPs", Takes::More)
     },
 ];
@@ -183,47 +181,49 @@ impl Starter {
     }
 
     /// The words behind the options. None if an option is not known.
-    fn behind_options<'a>(&self, words: &'a [Word]) -> Option<&'a [Word]> {
-        let mut at = 0;
-        while let Some(word) = words.get(at) {
+    fn behind_options<'a>(&self, mut words: &'a [Word]) -> Option<&'a [Word]> {
+        while let [word, rest @ ..] = words {
             let text = word.literal()?;
-            at += 1;
             if text == "--" {
-                return Some(&words[at..]);
+                return Some(rest);
             }
             if text == "-" || !text.starts_with('-') {
-                return Some(&words[at - 1..]);
+                return Some(words);
             }
-            if text.starts_with("--") {
-                let name = text.split('=').next().unwrap_or(text);
-                let detached = !text.contains('=')
-                    && matches!(
-                        name,
-                        "--signal" | "--kill-after" | "--max-args" | "--max-procs" | "--delimiter"
-                    );
-                if !self.long.contains(&name) || detached {
-                    return None;
+            words = match self.option(text)? {
+                Span::Alone => rest,
+                Span::Value => {
+                    let (value, rest) = rest.split_first()?;
+                    value.literal()?;
+                    rest
                 }
-                continue;
-            }
-            let letters = &text[1..];
-            // `nice -10`.
-            if self.name == "nice" && letters.chars().all(|c| c.is_ascii_digit()) {
-                continue;
-            }
-            let stop = letters.find(|c| !self.flags.contains(c));
-            match stop.map(|stop| letters[stop..].chars().next().map(|c| (c, stop))) {
-                None => {}
-                Some(Some((c, stop))) if self.values.contains(c) => {
-                    if stop + c.len_utf8() == letters.len() {
-                        words.get(at)?.literal()?;
-                        at += 1;
-                    }
-                }
-                Some(_) => return None,
-            }
+            };
         }
-        Some(&[])
+        Some(words)
+    }
+
+    /// Whether an option is followed by a value of its own. None if it is not known.
+    fn option(&self, text: &str) -> Option<Span> {
+        if text.starts_with("--") {
+            let known = match text.split_once('=') {
+                Some((name, _)) => self.valued.contains(&name),
+                None => self.long.contains(&text),
+            };
+            return known.then_some(Span::Alone);
+        }
+        let letters = &text[1..];
+        // `nice -10`.
+        if self.name == "nice" && letters.chars().all(|c| c.is_ascii_digit()) {
+            return Some(Span::Alone);
+        }
+        let rest = letters.trim_start_matches(|c| self.flags.contains(c));
+        let mut rest = rest.chars();
+        match rest.next() {
+            None => Some(Span::Alone),
+            Some(c) if !self.values.contains(c) => None,
+            Some(_) if rest.as_str().is_empty() => Some(Span::Value),
+            Some(_) => Some(Span::Alone),
+        }
     }
 }
 

@@ -252,6 +252,7 @@ fn what_is_not_understood_is_said() {
         "\"${a-'}\"",
         "[[ a",
         "coproc a",
+        "a=(b)c d",
         "th\\\nen a",
         "a; ; b",
         "a <",

@@ -19,7 +19,7 @@ pub struct Lines {
 /// One literal, ready to be looked for.
 #[derive(Clone)]
 enum Needle {
-    Exact(memmem::Finder<'static>),
+    Exact(Box<memmem::Finder<'static>>),
     /// Letters of either case. Looked for is the rarest byte, in both of its cases, and what is around it compared.
     Folded {
         text: Vec<u8>,
@@ -131,7 +131,7 @@ impl Needle {
     fn new(text: &str, letters: Letters) -> Needle {
         let has_letters = text.bytes().any(|byte| byte.is_ascii_alphabetic());
         if letters == Letters::AsTheyAre || !has_letters {
-            return Needle::Exact(memmem::Finder::new(text).into_owned());
+            return Needle::Exact(Box::new(memmem::Finder::new(text).into_owned()));
         }
         let bytes = text.as_bytes();
         let rarest = (0..bytes.len())

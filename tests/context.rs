@@ -1,0 +1,260 @@
+//! A conversation kept within bounds: another model when one cannot be had, a summary when it grows too long, an end to
+//! going in circles, a limit on how often the model is asked.
+
+#[allow(dead_code)]
+mod task;
+
+use gemini_a2a::base::id::Seq;
+use gemini_a2a::task::decide::{Effect, Input, job};
+use gemini_a2a::task::event::{Answer, Created, End, Event, Lifecycle, Usage};
+use gemini_a2a::task::job::{Compaction, ModelError, ModelErrorKind, NoteBody, Work};
+use gemini_a2a::task::state::Item;
+use serde_json::json;
+use std::sync::Arc;
+use task::*;
+
+/// 3: the model is asked, job 3.
+fn thinking(model: &str) -> Vec<Event> {
+    let Event::Created(plain) = created(Lifecycle::Conversational) else {
+        panic!("it says so");
+    };
+    let created = Created {
+        model: model.into(),
+        ..Created::clone(&plain)
+    };
+    vec![
+        Event::Created(Arc::new(created)),
+        prompted(1, "go"),
+        began(1),
+    ]
+}
+
+fn fell_back(model: &str) -> Event {
+    Event::FellBack {
+        model: model.into(),
+        reason: "no luck".into(),
+    }
+}
+
+fn failed(turn: u32, text: &str) -> Event {
+    Event::TurnEnded {
+        turn,
+        end: End::Failed(text.into()),
+    }
+}
+
+#[test]
+fn a_model_that_cannot_be_had_is_replaced_once_and_then_the_turn_fails() {
+    let unusable = || model_fails(ModelErrorKind::Unusable);
+    let case = given(thinking("gemini-2.5-pro"))
+        .when(note(3, unusable()))
+        .then(&[fell_back("gemini-2.5-flash")], &[think(4)]);
+    let asked = job(&case.state, &think(4), &case.limits).expect("a job");
+    assert!(matches!(asked.work, Work::Think(think) if &*think.model == "gemini-2.5-flash"));
+    case.when(note(4, unusable()))
+        .then(&[failed(1, "no luck")], &[]);
+    given(thinking("gemma-4-31b-it"))
+        .when(note(3, unusable()))
+        .then(&[failed(1, "no luck")], &[]);
+}
+
+#[test]
+fn tries_that_are_used_up_lead_to_the_other_model_too() {
+    given(thinking("gemini-2.5-pro"))
+        .limited(|limits| limits.model_tries = 1)
+        .when(note(
+            3,
+            model_fails(ModelErrorKind::Busy { after_ms: None }),
+        ))
+        .then(&[fell_back("gemini-2.5-flash")], &[think(4)]);
+}
+
+#[test]
+fn a_task_may_ask_the_model_so_often_and_no_more() {
+    let worn = "The task has asked the model 1 times, as often as it may. Start a new task.";
+    let case = given(thinking("m"))
+        .limited(|limits| limits.session_requests = 1)
+        .when(note(3, model_answers(&[])))
+        .then(&[answered(&[])], &[])
+        .settle();
+    case.when(say("again"))
+        .then(&[prompted(2, "again")], &[])
+        .next(&[failed(2, worn)], &[])
+        .rests();
+}
+
+fn grown(tokens: u64) -> NoteBody {
+    let usage = Usage {
+        prompt_token_count: tokens,
+        ..Usage::default()
+    };
+    NoteBody::Answered(Ok(Answer {
+        usage: Some(usage),
+        ..answer(&[])
+    }))
+}
+
+#[test]
+fn a_conversation_that_has_grown_too_long_is_summarised_before_the_model_is_asked() {
+    let start = |tokens| {
+        let mut case = given(thinking("m")).limited(|limits| limits.compress_tokens = 1_000);
+        let said = case.decide(note(3, grown(tokens))).expect("an answer");
+        said.events.into_iter().for_each(|event| case.record(event));
+        case.settle()
+            .when(say("more"))
+            .then(&[prompted(2, "more")], &[])
+    };
+    start(999).next(&[began(2)], &[think(7)]);
+
+    let compact = Effect::Compact { job: Seq(8) };
+    let compacting = || start(1_000).next(&[began(2), Event::CompactionBegan], &[compact.clone()]);
+    let done = Compaction {
+        summary: "short".into(),
+        items: 2,
+    };
+    let case = compacting()
+        .when(note(8, NoteBody::Compacted(Ok(done))))
+        .then(
+            &[Event::Compacted {
+                summary: "short".into(),
+                items: 2,
+            }],
+            &[think(9)],
+        );
+    let asked = job(&case.state, &think(9), &case.limits).expect("a job");
+    let Work::Think(think_of) = asked.work else {
+        panic!("a request")
+    };
+    assert_eq!(think_of.given, 1);
+    assert!(matches!(&*think_of.history[0], Item::Summary(text) if &**text == "short"));
+    assert_eq!(
+        think_of.history.len(),
+        2,
+        "the summary, and the prompt it does not cover"
+    );
+    assert_eq!(case.state.history.len(), 3, "clients still see everything");
+
+    let error = ModelError {
+        kind: ModelErrorKind::Fatal,
+        message: "no".into(),
+    };
+    let gone_on = compacting()
+        .when(note(8, NoteBody::Compacted(Err(error))))
+        .then(
+            &[Event::CompactionFailed {
+                reason: "no".into(),
+            }],
+            &[think(9)],
+        );
+    assert!(gone_on.state.incompressible, "it is not tried again");
+    compacting().when(note(7, grown(1))).ignored();
+}
+
+#[test]
+fn a_summary_under_way_is_stopped_by_a_cancel_and_by_a_restart() {
+    let mut case = given(thinking("m")).limited(|limits| limits.compress_tokens = 1);
+    let said = case.decide(note(3, grown(5))).expect("an answer");
+    said.events.into_iter().for_each(|event| case.record(event));
+    let case = case
+        .settle()
+        .when(say("more"))
+        .then(&[prompted(2, "more")], &[])
+        .settle();
+    let decision = case.decide(Input::Cancel).expect("it can be");
+    assert_eq!(decision.effects, [stop(8)]);
+    let restarted = case.decide(Input::Restored).expect("never refused");
+    assert!(matches!(
+        &restarted.events[..],
+        [Event::TurnEnded {
+            turn: 2,
+            end: End::Interrupted(_)
+        }]
+    ));
+}
+
+#[test]
+fn the_same_calls_again_and_again_are_not_run_and_then_end_the_turn() {
+    let mut case = given(thinking("m"));
+    let request = read();
+    let mut circles = 0;
+    for _ in 0..20 {
+        let at = case.state.seq.0;
+        let decision = case
+            .decide(note(at, model_answers(std::slice::from_ref(&request))))
+            .expect("an answer");
+        let looped = decision.events.contains(&Event::Looped);
+        let over = matches!(decision.events.last(), Some(Event::TurnEnded { .. }));
+        assert_eq!(
+            looped,
+            decision.effects.is_empty(),
+            "a call that repeats is not prepared"
+        );
+        decision
+            .events
+            .into_iter()
+            .for_each(|event| case.record(event));
+        circles += u32::from(looped);
+        if over {
+            assert_eq!(circles, 2);
+            return;
+        }
+        if !looped {
+            let call = case.state.calls[0].request.clone();
+            case.record(planned(&call));
+            case.record(ready(&call));
+            case.record(started(&call));
+            case.record(ended(&call, success()));
+        }
+        case = case.settle();
+    }
+    panic!("it went on and on");
+}
+
+#[test]
+fn the_same_words_again_and_again_are_cut_off_and_then_end_the_turn() {
+    let sentence = "I will look at the file once more to see what is in it now. ";
+    let mut case = given(thinking("m"));
+    let mut nudged = 0;
+    for n in 0..200 {
+        let at = case.state.requests;
+        let job = match case.state.phase {
+            gemini_a2a::task::state::Phase::Thinking { job } => job.0,
+            ref other => panic!("{other:?} after {n} sentences, request {at}"),
+        };
+        let decision = case
+            .decide(note(job, NoteBody::Text(sentence.into())))
+            .expect("words");
+        for event in &decision.events {
+            nudged += u32::from(matches!(event, Event::Nudged { .. }));
+        }
+        let over = matches!(decision.events.last(), Some(Event::TurnEnded { .. }));
+        if over || decision.events.len() > 1 {
+            assert_eq!(decision.effects[0], stop(job), "the model is stopped");
+        }
+        decision
+            .events
+            .into_iter()
+            .for_each(|event| case.record(event));
+        if over {
+            assert_eq!(nudged, 1);
+            return;
+        }
+    }
+    panic!("it went on and on");
+}
+
+#[test]
+fn switched_off_nobody_looks_for_circles() {
+    let mut case = given(thinking("m")).limited(|limits| limits.loop_strikes = 0);
+    for _ in 0..100 {
+        let text = NoteBody::Text("The same sentence, said for the hundredth time now. ".into());
+        let decision = case.decide(note(3, text)).expect("words");
+        assert_eq!(decision.events.len(), 1);
+        decision
+            .events
+            .into_iter()
+            .for_each(|event| case.record(event));
+    }
+    let parts = json!(case.state.utterance.text.len());
+    assert!(parts.as_u64() > Some(4_000));
+}

@@ -1,0 +1,225 @@
+//! The tools that look for files and text, where somebody tries to lead them out of the workspace: by paths, by links, and by
+//! links that take the place of directories while the search is on.
+
+use gemini_a2a::base::cancel::Cancel;
+use gemini_a2a::limits::Limits;
+use gemini_a2a::task::job::{Run, RunEnd};
+use gemini_a2a::task::spec::Ending;
+use gemini_a2a::tool::background::Background;
+use gemini_a2a::tool::path::Workspace;
+use gemini_a2a::tool::web::Web;
+use gemini_a2a::tool::{Child, Ctx, Launch, Spawn, Tool, Toolbox, read_many_files::ReadManyFiles};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use serde_json::{Value, json};
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// What is outside, in names and in texts.
+const SECRET: &str = "canary-5147";
+
+struct NoChildren;
+
+impl Spawn for NoChildren {
+    fn spawn(&self, _: Launch) -> io::Result<Box<dyn Child>> {
+        Err(io::Error::other("nothing is started here"))
+    }
+}
+
+/// `base/ws` is the workspace, `base/outside` is not.
+struct Ground {
+    base: PathBuf,
+    toolbox: Toolbox,
+    cancel: Cancel,
+    limits: Limits,
+}
+
+impl Ground {
+    fn new() -> Ground {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("gemini-a2a-find-{}-{number}", std::process::id());
+        let base = std::env::temp_dir().join(name);
+        for dir in ["ws/d/deep", "outside/deep"] {
+            fs::create_dir_all(base.join(dir)).expect("the temporary directory is writable");
+        }
+        for (file, text) in [
+            ("ws/d/f", "inside"),
+            ("ws/d/deep/f", "inside"),
+            ("ws/leaf", "inside"),
+            (&format!("outside/{SECRET}"), SECRET),
+            (&format!("outside/deep/{SECRET}"), SECRET),
+            ("outside/f", SECRET),
+        ] {
+            fs::write(base.join(file), text).expect("ours");
+        }
+        Ground {
+            base: base.canonicalize().expect("it was just made"),
+            toolbox: Toolbox::built_in(),
+            cancel: Cancel::default(),
+            limits: Limits::default(),
+        }
+    }
+
+    fn ws(&self) -> PathBuf {
+        self.base.join("ws")
+    }
+
+    fn link(&self, target: impl AsRef<Path>, name: &str) {
+        symlink(target, self.ws().join(name)).expect("ours");
+    }
+
+    fn call(&self, name: &str, args: Value) -> Ending {
+        let ctx = Ctx {
+            workspace: Workspace::open(&self.ws()).expect("the workspace opens"),
+            cancel: &self.cancel,
+            limits: &self.limits,
+            children: &NoChildren,
+            task: &"t".into(),
+            background: &Background::default(),
+            web: &Web::default(),
+            ask: None,
+        };
+        let run = Run {
+            workspace: self.ws().to_str().expect("a plain name").into(),
+            call: "c1".into(),
+            name: name.into(),
+            args,
+            base: None,
+            edited: None,
+            answers: None,
+        };
+        let end = match name {
+            "read_many_files" => ReadManyFiles.run(&run, &ctx, &mut |_| {}),
+            _ => self.toolbox.run(&run, &ctx, &mut |_| {}),
+        };
+        match end {
+            RunEnd::Ended(ending) => ending,
+            RunEnd::Stale => panic!("a search has nothing that could be stale"),
+        }
+    }
+
+    /// The same place, asked for in every way.
+    fn calls(path: &str) -> [(&'static str, Value); 4] {
+        [
+            ("list_directory", json!({"dir_path": path})),
+            ("glob", json!({"pattern": "**/*", "dir_path": path})),
+            (
+                "grep_search",
+                json!({"pattern": "c[a]nary|inside", "dir_path": path, "no_ignore": true}),
+            ),
+            ("read_many_files", json!({"include": [path]})),
+        ]
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.base);
+    }
+}
+
+#[test]
+fn no_path_and_no_link_leads_out() {
+    let ground = Ground::new();
+    ground.link("../outside", "out");
+    ground.link(ground.base.join("outside"), "absolute");
+    ground.link("d/../../outside", "winding");
+    ground.link("out", "twice");
+    ground.link("/proc/self/cwd/..", "proc");
+    let outside = ground.base.join("outside");
+    let paths = [
+        "..",
+        "../outside",
+        "d/../../outside",
+        "out",
+        "out/deep",
+        "absolute",
+        "winding/deep",
+        "twice",
+        "proc",
+        "/",
+        "/etc",
+        "/proc/self/root",
+        "~",
+        "file:///etc",
+        outside.to_str().expect("a plain name"),
+    ];
+    for path in paths {
+        for (tool, args) in Ground::calls(path) {
+            let ending = ground.call(tool, args);
+            let text = format!("{ending:?}");
+            assert!(!text.contains(SECRET), "{tool} {path}: {text}");
+            // `~` is a name like any other here, and as a pattern it finds nothing.
+            let nothing = text.contains("No files matching the criteria");
+            assert!(
+                matches!(ending, Ending::Error { .. }) || nothing,
+                "{tool} {path}: {text}"
+            );
+        }
+    }
+    // From the top, links are seen and not followed.
+    for (tool, args) in Ground::calls(".") {
+        let ending = ground.call(tool, args);
+        assert!(
+            matches!(ending, Ending::Success { .. }),
+            "{tool}: {ending:?}"
+        );
+        assert!(
+            !format!("{ending:?}").contains(SECRET),
+            "{tool}: {ending:?}"
+        );
+    }
+    for pattern in [
+        "out/**",
+        "absolute/*",
+        "**/canary*",
+        "d/../../outside/*",
+        "{d,out}/**",
+    ] {
+        let text = format!("{:?}", ground.call("glob", json!({"pattern": pattern})));
+        assert!(!text.contains(SECRET), "{pattern}: {text}");
+    }
+}
+
+/// One thread keeps swapping a directory for a link that leads out, and a file for such a link.
+#[test]
+fn swapping_links_under_a_search_leads_nowhere() {
+    const TRIES: usize = 4_000;
+    let ground = Ground::new();
+    let ws = ground.ws();
+    ground.link("../outside", "trap");
+    ground.link("../outside/f", "trap_leaf");
+    let over = AtomicBool::new(false);
+    let (mut whole, mut gone, mut leaks) = (0, 0, Vec::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                for (a, b) in [("d", "trap"), ("leaf", "trap_leaf")] {
+                    let (a, b) = (ws.join(a), ws.join(b));
+                    let _ = renameat_with(CWD, &a, CWD, &b, RenameFlags::EXCHANGE);
+                }
+            }
+        });
+        for n in 0..TRIES {
+            let path = [".", "d", "d/deep"][n / 4 % 3];
+            let (tool, args) = Ground::calls(path)[n % 4].clone();
+            let ending = ground.call(tool, args);
+            if format!("{ending:?}").contains(SECRET) {
+                leaks.push((n, tool, ending.clone()));
+            }
+            match ending {
+                Ending::Success { .. } => whole += 1,
+                Ending::Error { .. } | Ending::Cancelled { .. } => gone += 1,
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(leaks, []);
+    assert!(
+        whole > 0 && gone > 0,
+        "{whole} answered, {gone} refused: no race took place"
+    );
+}
