@@ -25,6 +25,8 @@ mod http;
 mod judge;
 #[path = "sim/ledger.rs"]
 mod ledger;
+#[path = "sim/setting.rs"]
+mod setting;
 #[path = "sim/shelf.rs"]
 mod shelf;
 #[path = "support/sse.rs"]

@@ -1,0 +1,70 @@
+//! What a run begins with: limits small enough to be reached, and a core that knows no world but this one.
+
+use crate::chance::Chance;
+use crate::house::CLIENTS;
+use crate::workers::tools;
+use gemini_a2a::a2a;
+use gemini_a2a::base::clock::Now;
+use gemini_a2a::base::id::Entropy;
+use gemini_a2a::core::guard::Door;
+use gemini_a2a::core::{Approval, Core, Setup, Site};
+use gemini_a2a::limits::Limits;
+
+/// Small, so that they are reached, and different in every run.
+pub fn limits(chance: &mut Chance) -> Limits {
+    Limits {
+        head_bytes: 700,
+        body_bytes: 3_000,
+        connections: chance.within(4, CLIENTS as u64 + 1) as usize,
+        head_ms: 800,
+        body_ms: 3_000,
+        idle_ms: 4_000,
+        stall_ms: 3_000,
+        ping_ms: 900,
+        tx_bytes: [300, 2_000, 9_000][chance.below(3)],
+        turn_bytes: 600,
+        turn_notes: [2, 9, 100][chance.below(3)],
+        tasks: chance.within(3, 10) as usize,
+        task_subs: chance.within(2, 6) as usize,
+        subs: chance.within(4, 9) as usize,
+        queued_prompts: 3,
+        hot_bytes: [500, 3_000, 20_000][chance.below(3)],
+        hot_total_bytes: [1_500, 30_000][chance.below(2)],
+        page_bytes: [200, 2_000, 20_000][chance.below(3)],
+        calls: 3,
+        model_tries: 3,
+        stream_tries: 3,
+        backoff_ms: 50,
+        backoff_cap_ms: 150,
+        backoff_longest_ms: 300,
+        rebreak_ms: 30,
+        store_retry_ms: 100,
+        shutdown_ms: 2_000,
+        ..Limits::default()
+    }
+}
+
+pub fn core(limits: &Limits, now: Now, births: u64) -> Core {
+    let mut n = u128::from(births);
+    Core::new(Setup {
+        limits: limits.clone(),
+        door: Door::default(),
+        tools: tools(),
+        choose: Box::new(|_| Ok("some-model".into())),
+        script: None,
+        card: a2a::card("http://localhost/", "0", 0),
+        approval: Approval::default(),
+        resolve: Box::new(|wish| match wish {
+            None => Ok(Site {
+                path: "/w".into(),
+                trusted: true,
+            }),
+            Some(wish) => Err(format!("{wish} is not a directory")),
+        }),
+        entropy: Entropy::new(move || {
+            n += 1;
+            n.to_be_bytes()
+        }),
+        now,
+    })
+}
