@@ -247,6 +247,25 @@ fn the_same_words_again_and_again_are_cut_off_and_then_end_the_turn() {
     panic!("it went on and on");
 }
 
+/// Code repeats by nature, however its marks are cut into pieces.
+#[test]
+fn inside_of_code_nobody_looks_for_circles() {
+    let mut case = given(thinking("m"));
+    let line = "let value = compute_the_value_of_something(argument);\n";
+    let open = ["Look:\n``", "`rust\n"].into_iter();
+    for piece in open.chain(std::iter::repeat_n(line, 200)) {
+        let decision = case
+            .decide(note(3, NoteBody::Text(piece.into())))
+            .expect("words");
+        assert_eq!(decision.events.len(), 1);
+        decision
+            .events
+            .into_iter()
+            .for_each(|event| case.record(event));
+    }
+    assert_eq!(case.state.utterance.fences, 1);
+}
+
 #[test]
 fn switched_off_nobody_looks_for_circles() {
     let mut case = given(thinking("m")).limited(|limits| limits.loop_strikes = 0);

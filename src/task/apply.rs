@@ -3,6 +3,7 @@
 
 use crate::base::id::CallId;
 use crate::task::event::{Answer, Created, End, Event, Request, Usage};
+use crate::task::loops::FENCE;
 use crate::task::message::{Artifact, Content};
 use crate::task::record::Record;
 use crate::task::spec::{CallError, Ending, ErrorKind};
@@ -88,7 +89,7 @@ impl State {
             Event::Thought { .. } | Event::Cited { .. } => {}
             Event::Text { text } => {
                 self.utterance.since.get_or_insert(record.seq);
-                self.utterance.text.push_str(text);
+                self.utterance.push(text);
             }
             Event::Retracted { .. } => self.utterance = Utterance::default(),
             Event::BackedOff {
@@ -384,6 +385,16 @@ impl State {
     fn call_mut(&mut self, id: &CallId) -> &mut CallState {
         let found = self.calls.iter_mut().find(|call| call.id() == id);
         found.expect("events name calls of the current batch")
+    }
+}
+
+impl Utterance {
+    fn push(&mut self, text: &str) {
+        // A mark may be cut in two by the end of a piece.
+        let from = self.text.len().saturating_sub(FENCE.len() - 1);
+        let from = self.text.floor_char_boundary(from);
+        self.text.push_str(text);
+        self.fences += self.text[from..].matches(FENCE).count();
     }
 }
 

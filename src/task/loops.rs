@@ -30,13 +30,13 @@ pub fn calls_repeat(marks: &[u32]) -> bool {
     })
 }
 
-/// Whether the end of what is being said repeats itself. Code, tables and lists repeat by nature: only plain prose since the
-/// last of them counts.
-pub fn text_repeats(said: &str) -> bool {
-    let from = said.floor_char_boundary(said.len().saturating_sub(WINDOW));
-    let Some(prose) = prose(said, from) else {
-        return false;
-    };
+/// What opens and closes code.
+pub const FENCE: &str = "```";
+
+/// Whether the end of what is being said repeats itself; `tail` is its last [`WINDOW`] bytes or so, and not in the middle of code.
+/// Tables and lists repeat by nature: only plain prose since the last of them counts.
+pub fn text_repeats(tail: &str) -> bool {
+    let prose = prose(tail);
     let Some(start) = prose.len().checked_sub(PIECE) else {
         return false;
     };
@@ -55,16 +55,8 @@ pub fn text_repeats(said: &str) -> bool {
     average <= APART && gaps.len() <= PERIODS
 }
 
-/// The plain text at the end, from the last line that is not prose on. None inside a code fence.
-fn prose(said: &str, from: usize) -> Option<&str> {
-    let fences = said
-        .lines()
-        .filter(|line| line.trim_start().starts_with("```"))
-        .count();
-    if fences % 2 == 1 {
-        return None;
-    }
-    let tail = &said[from..];
+/// The plain text at the end, from the last line that is not prose on.
+fn prose(tail: &str) -> &str {
     let mut begin = 0;
     let mut at = 0;
     for line in tail.split_inclusive('\n') {
@@ -73,14 +65,14 @@ fn prose(said: &str, from: usize) -> Option<&str> {
             begin = at;
         }
     }
-    Some(&tail[begin..])
+    &tail[begin..]
 }
 
 fn is_structure(line: &str) -> bool {
     let numbered = line.split_once('.').is_some_and(|(number, _)| {
         !number.is_empty() && number.len() < 4 && number.bytes().all(|byte| byte.is_ascii_digit())
     });
-    line.starts_with("```")
+    line.starts_with(FENCE)
         || line.starts_with(['#', '>', '|'])
         || ["- ", "* ", "+ "]
             .iter()
@@ -135,12 +127,8 @@ mod tests {
     }
 
     #[test]
-    fn code_tables_and_lists_may_repeat() {
+    fn tables_lists_and_what_stands_before_them_may_repeat() {
         let line = "let value = compute_the_value_of_something(argument);\n";
-        assert!(!text_repeats(&format!(
-            "Look:\n```rust\n{}",
-            line.repeat(40)
-        )));
         assert!(!text_repeats(
             &"| a cell with some words | another cell with words |\n".repeat(40)
         ));

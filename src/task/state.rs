@@ -200,6 +200,8 @@ pub struct Utterance {
     /// Sequence number of its first `Text`.
     pub since: Option<Seq>,
     pub text: String,
+    /// Marks in it that open or close code; inside of code when odd.
+    pub fences: usize,
 }
 
 #[derive(Clone, Debug, PartialEq)]

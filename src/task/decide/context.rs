@@ -12,7 +12,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 /// What is being said is looked at for repetition whenever it has grown by so many bytes.
-const LOOK_EVERY: usize = 512;
+const LOOK_EVERY: usize = 1024;
 
 const CALLS_REPEAT: &str = "You have made the same calls with the same arguments several times in a row, so this one was not \
                             run. Stop, think about why they do not get you further, and do something else or ask the user.";
@@ -113,13 +113,21 @@ impl Deciding<'_> {
 
     /// The next piece of what the model says.
     pub(super) fn said(&mut self, text: String) {
-        let said = &self.state.utterance.text;
-        let grown = said.len() / LOOK_EVERY != (said.len() + text.len()) / LOOK_EVERY;
-        let whole = (grown && self.rules.limits.loop_strikes > 0).then(|| format!("{said}{text}"));
+        let said = &self.state.utterance;
+        let (had, has) = (said.text.len(), said.text.len() + text.len());
+        let look = had / LOOK_EVERY != has / LOOK_EVERY
+            && self.rules.limits.loop_strikes > 0
+            && said.fences.is_multiple_of(2);
+        let tail = look.then(|| {
+            let from = said
+                .text
+                .floor_char_boundary(had.saturating_sub(loops::WINDOW));
+            format!("{}{text}", &said.text[from..])
+        });
+        let circles = tail.is_some_and(|tail| loops::text_repeats(&tail));
+        let whole = circles.then(|| format!("{}{text}", said.text));
         let seq = self.push(Event::Text { text });
-        if let Some(whole) = whole
-            && loops::text_repeats(&whole)
-        {
+        if let Some(whole) = whole {
             self.words_repeat(whole, seq);
         }
     }
