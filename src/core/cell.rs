@@ -24,8 +24,6 @@ pub struct Cell {
     pub pending: Vec<u8>,
     /// Up to here the log survives the death of the process.
     pub written: Seq,
-    /// Bytes of the journal up to `written`.
-    pub written_bytes: u64,
     /// Up to here it survives the death of the machine.
     pub synced: Seq,
     pub syncing: bool,
@@ -114,7 +112,6 @@ impl Cell {
             inherited,
             pending: Vec::new(),
             written: Seq(0),
-            written_bytes: 0,
             synced: Seq(0),
             syncing: false,
             broken: None,

@@ -112,7 +112,6 @@ pub enum Out {
 pub struct Loaded {
     pub state: State,
     pub inherited: Vec<Arc<Item>>,
-    pub bytes: u64,
 }
 
 /// A request that waits for its task to be loaded.
@@ -290,11 +289,11 @@ impl Core {
                 Want::Serve(request) => self.serve(key, *request, now),
             }
         }
-        self.after_io(key, now);
+        self.after_io(key);
     }
 
     /// Looks at a connection after anything happened to it.
-    fn after_io(&mut self, key: Key, _now: Now) {
+    fn after_io(&mut self, key: Key) {
         let Some(conn) = self.conns.get_mut(key) else {
             return;
         };
@@ -413,7 +412,7 @@ impl Core {
                 Overdue::Drop => return self.drop_conn(key),
             }
         }
-        self.after_io(key, now);
+        self.after_io(key);
     }
 
     // The end.

@@ -500,7 +500,7 @@ impl Core {
             conn.frame(&head, &body, b"", now);
             conn.end_stream(now);
         }
-        self.after_io(conn, now);
+        self.after_io(conn);
     }
 }
 

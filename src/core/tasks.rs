@@ -277,7 +277,6 @@ impl Core {
                 let mut cell = Cell::new(loaded.state, loaded.inherited);
                 cell.written = seq;
                 cell.synced = Seq(0);
-                cell.written_bytes = loaded.bytes;
                 self.make_room();
                 self.tasks.insert(task.clone(), cell);
                 let _ = self.drive(task, Input::Restored, now);
@@ -428,7 +427,7 @@ impl Core {
                     }
                     self.read_on(conn, now);
                 } else {
-                    self.after_io(conn, now);
+                    self.after_io(conn);
                 }
             }
         }
@@ -557,7 +556,7 @@ impl Core {
     pub(super) fn answer(&mut self, key: Key, response: &Response, now: Now) {
         if let Some(conn) = self.conns.get_mut(key) {
             conn.answer(response, now);
-            self.after_io(key, now);
+            self.after_io(key);
         }
     }
 }
@@ -588,7 +587,6 @@ fn append_one(cell: &mut Cell, store: &mut dyn Store) -> Result<(), StoreError> 
     };
     store.append(&created.task, &cell.pending, open)?;
     cell.written = cell.state.seq;
-    cell.written_bytes += cell.pending.len() as u64;
     cell.pending = Vec::new();
     Ok(())
 }

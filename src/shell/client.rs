@@ -14,6 +14,7 @@ use crate::model::gemini::{self, Endpoint, Secret};
 use crate::model::memory::Surroundings;
 use crate::model::script::Beat;
 use crate::model::stream::{Asked, Decoder};
+use crate::shell::sys;
 use crate::task::event::Answer;
 use crate::task::job::{Compaction, ModelError, NoteBody, Think};
 use crate::task::spec::ToolSpec;
@@ -25,7 +26,7 @@ use std::borrow::Cow;
 use std::io::Read;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use ureq::config::Config;
 use ureq::http::Response;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
@@ -106,7 +107,7 @@ impl Client {
             history: think.history[..at].to_vec(),
             ..think.clone()
         };
-        let body = gemini::body(&older, &[], surroundings, unix_ms())?;
+        let body = gemini::body(&older, &[], surroundings, sys::unix_ms())?;
         let mut body: Value =
             serde_json::from_slice(&body).map_err(|e| error::fatal(e.to_string()))?;
         if let Some(Value::Array(contents)) = body.get_mut("contents") {
@@ -202,7 +203,7 @@ impl Client {
         emit: &mut dyn FnMut(NoteBody),
     ) -> Result<Answer, ModelError> {
         let model = gemini::resolve(&think.model)?;
-        let body = gemini::body(think, tools, surroundings, unix_ms())?;
+        let body = gemini::body(think, tools, surroundings, sys::unix_ms())?;
         let url = endpoint.url(model)?;
         let wait = Duration::from_millis(self.limits.model_head_ms);
         self.interruptible(cancel, |agent| {
@@ -383,11 +384,6 @@ fn asked(think: &Think) -> Asked {
         )
         | None => Asked::Prompt,
     }
-}
-
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_millis() as u64)
 }
 
 /// What is trusted when a server shows its certificate.

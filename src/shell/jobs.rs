@@ -427,13 +427,8 @@ fn load(files: &Ancestry) -> Result<Loaded, StoreError> {
     let (file, _) = files
         .first()
         .expect("an ancestry begins with the task itself");
-    let bytes = file.len();
     let state = fold(file.as_ref(), None)?;
-    Ok(Loaded {
-        state,
-        inherited,
-        bytes,
-    })
+    Ok(Loaded { state, inherited })
 }
 
 fn fold(file: &dyn LogFile, upto: Option<Seq>) -> Result<State, StoreError> {

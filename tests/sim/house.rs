@@ -266,11 +266,7 @@ impl House {
             inherited.splice(0..0, state.history.iter().cloned());
             parent = state.created.parent.clone();
         }
-        Ok(Loaded {
-            state,
-            inherited,
-            bytes: file.len(),
-        })
+        Ok(Loaded { state, inherited })
     }
 
     fn perform(&mut self) {
