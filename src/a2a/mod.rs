@@ -3,7 +3,7 @@
 //! A request becomes a call and a [`Form`], which is all the core keeps of its dialect. A [`View`] says what an event looks like
 //! to it; an event is encoded once per view, and the form's prefix and suffix go around the shared bytes. Inside, a view is
 //! two independent choices, so that dialects add up instead of multiplying: a projection says *what* is shown of an event, as
-//! A2A values (`coder`); a writer says *how* such values are spelled (`v03`). The words are in one table (`words`), so are the errors
+//! A2A values (`coder`); a writer says *how* such values are spelled (`v03`, `proto`). The words are in one table (`words`), so are the errors
 //! (`fault`).
 
 mod answer;
@@ -14,6 +14,7 @@ mod form;
 mod gemini;
 mod input;
 mod object;
+mod proto;
 mod rpc;
 #[cfg(test)]
 mod sample;
@@ -47,6 +48,7 @@ use crate::task::message::Message;
 use crate::task::record::Record;
 use crate::task::state::State;
 use form::{Media, Projection, Writer};
+use proto::Edition;
 use serde_json::json;
 pub use snapshot::Wanted;
 use value::Finality;
@@ -141,10 +143,14 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
             coder::frame(state, record, tools)?
         }
     };
-    let write = match writer {
-        Writer::V03 | Writer::Proto03 | Writer::V10 => v03::frame,
+    let created = &state.created;
+    let body = |finality| {
+        Shared::from(match writer {
+            Writer::V03 => v03::frame(created, &frame, finality),
+            Writer::Proto03 => proto::frame(Edition::V03, created, &frame, finality),
+            Writer::V10 => proto::frame(Edition::V10, created, &frame, finality),
+        })
     };
-    let body = |finality| Shared::from(write(&state.created, &frame, finality));
     Some(Body {
         event: None,
         open: body(Finality::Open),
@@ -156,11 +162,11 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
 pub fn snapshot(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
     let task = snapshot::task(view, state, wanted);
     match view {
-        View::A2a(Writer::V03 | Writer::Proto03 | Writer::V10, _)
-        | View::Kebab
-        | View::Snake
-        | View::Session
-        | View::Own => v03::task(&task),
+        View::A2a(Writer::Proto03, _) => proto::task(Edition::V03, &task),
+        View::A2a(Writer::V10, _) => proto::task(Edition::V10, &task),
+        View::A2a(Writer::V03, _) | View::Kebab | View::Snake | View::Session | View::Own => {
+            v03::task(&task)
+        }
     }
 }
 
@@ -185,21 +191,22 @@ pub fn present(view: View, state: &State) -> Option<Vec<u8>> {
             coder::present(state)
         }
     };
+    let (created, last) = (&state.created, Finality::Closing);
     Some(match writer {
-        Writer::V03 | Writer::Proto03 | Writer::V10 => {
-            v03::status(&state.created, &update, Finality::Closing)
-        }
+        Writer::V03 => v03::status(created, &update, last),
+        Writer::Proto03 => proto::status(Edition::V03, created, &update, last),
+        Writer::V10 => proto::status(Edition::V10, created, &update, last),
     })
 }
 
 /// A message that answers a request without there being a task, as a frame of a stream or as a result.
 pub fn message(view: View, message: &Message, context: &ContextId) -> Vec<u8> {
     match view {
-        View::A2a(Writer::V03 | Writer::Proto03 | Writer::V10, _)
-        | View::Kebab
-        | View::Snake
-        | View::Session
-        | View::Own => v03::message(message, context),
+        View::A2a(Writer::Proto03, _) => proto::message(Edition::V03, message, context),
+        View::A2a(Writer::V10, _) => proto::message(Edition::V10, message, context),
+        View::A2a(Writer::V03, _) | View::Kebab | View::Snake | View::Session | View::Own => {
+            v03::message(message, context)
+        }
     }
 }
 

@@ -30,6 +30,34 @@ pub fn state(state: TaskState) -> &'static str {
     }
 }
 
+/// Task states in 1.0.
+pub fn v10_state(state: TaskState) -> &'static str {
+    match state {
+        TaskState::Submitted => "TASK_STATE_SUBMITTED",
+        TaskState::Working => "TASK_STATE_WORKING",
+        TaskState::InputRequired => "TASK_STATE_INPUT_REQUIRED",
+        TaskState::AuthRequired => "TASK_STATE_AUTH_REQUIRED",
+        TaskState::Completed => "TASK_STATE_COMPLETED",
+        TaskState::Failed => "TASK_STATE_FAILED",
+        TaskState::Canceled => "TASK_STATE_CANCELED",
+        TaskState::Rejected => "TASK_STATE_REJECTED",
+    }
+}
+
+/// Task states in the protobuf definition of 0.3, which has one of them with a second l.
+pub fn proto03_state(state: TaskState) -> &'static str {
+    match state {
+        TaskState::Canceled => "TASK_STATE_CANCELLED",
+        TaskState::Submitted
+        | TaskState::Working
+        | TaskState::InputRequired
+        | TaskState::AuthRequired
+        | TaskState::Completed
+        | TaskState::Failed
+        | TaskState::Rejected => v10_state(state),
+    }
+}
+
 /// The state as a view shows it.
 pub fn shown(view: View, state: &State) -> TaskState {
     if view.idle_is_completed() && state.status.state == TaskState::InputRequired && state.is_idle()
@@ -45,6 +73,14 @@ pub fn role(role: Role) -> &'static str {
     match role {
         Role::User => "user",
         Role::Agent => "agent",
+    }
+}
+
+/// Roles in 1.0 and in the protobuf definition of 0.3.
+pub fn proto_role(role: Role) -> &'static str {
+    match role {
+        Role::User => "ROLE_USER",
+        Role::Agent => "ROLE_AGENT",
     }
 }
 
