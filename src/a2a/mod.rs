@@ -10,15 +10,18 @@ mod answer;
 mod card;
 mod coder;
 mod fault;
+mod flat;
 mod form;
 mod gemini;
 mod input;
+mod kebab;
 mod object;
 mod proto;
 mod rpc;
 #[cfg(test)]
 mod sample;
 mod settings;
+mod snake;
 mod snapshot;
 mod switches;
 mod tool_call;
@@ -64,6 +67,15 @@ pub struct Body {
 }
 
 impl Body {
+    /// A frame that is the same wherever it stands.
+    fn bare(frame: Vec<u8>) -> Body {
+        Body {
+            event: None,
+            open: frame.into(),
+            closing: None,
+        }
+    }
+
     /// The frame for a stream that goes on after it, or ends with it.
     pub fn frame(&self, last: bool) -> &Shared {
         if last {
@@ -136,7 +148,15 @@ fn not_allowed(request: &Request, allow: &'static str) -> Fault {
 pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Option<Body> {
     let (writer, projection) = match view {
         View::A2a(writer, projection) => (writer, projection),
-        View::Kebab | View::Snake | View::Session | View::Own => return None,
+        View::Kebab => return kebab::frame(state, record).map(Body::bare),
+        View::Snake => {
+            let shown = snake::frame(state, record)?;
+            return Some(Body {
+                event: Some(shown.event),
+                ..Body::bare(shown.body)
+            });
+        }
+        View::Session | View::Own => return None,
     };
     let frame = match projection {
         Projection::Coder | Projection::Devtool | Projection::Plain | Projection::PlainText => {
@@ -184,7 +204,9 @@ pub fn snapshot_frame(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
 pub fn present(view: View, state: &State) -> Option<Vec<u8>> {
     let (writer, projection) = match view {
         View::A2a(writer, projection) => (writer, projection),
-        View::Kebab | View::Snake | View::Session | View::Own => return None,
+        View::Kebab => return Some(kebab::present(state)),
+        View::Snake => return Some(snake::present(state).body),
+        View::Session | View::Own => return None,
     };
     let update = match projection {
         Projection::Coder | Projection::Devtool | Projection::Plain | Projection::PlainText => {

@@ -231,6 +231,8 @@ pub struct State {
     /// After a restart in the middle of a turn: nothing starts until the user speaks.
     pub suspended: bool,
     pub utterance: Utterance,
+    /// What the model thought about on the way to its answer, a line each; until it is asked again.
+    pub thoughts: Vec<String>,
     pub history: Vec<Arc<Item>>,
     /// What the model is shown in place of the older part of it.
     pub summary: Option<Summary>,
