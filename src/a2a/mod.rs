@@ -16,6 +16,7 @@ mod gemini;
 mod input;
 mod kebab;
 mod object;
+pub mod own;
 mod proto;
 mod rpc;
 #[cfg(test)]
@@ -33,8 +34,8 @@ mod words;
 pub use card::{Card, card};
 pub use fault::{fault, fault_frame, in_stream};
 pub use form::{
-    Begins, Ends, Envelope, Form, View, hook_view, prefix, prompt_stream, suffix, view,
-    watch_stream,
+    Begins, Ends, Envelope, Form, View, frame_prefix, frame_suffix, hook_view, prefix,
+    prompt_stream, suffix, view, watch_stream,
 };
 pub use gemini::{all_metadata, created, health, metadata};
 pub use switches::{CardDefault, RestStatus, Switches};
@@ -156,7 +157,8 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
                 ..Body::bare(shown.body)
             });
         }
-        View::Session | View::Own => return None,
+        View::Own => return Some(Body::bare(own::record(state, record))),
+        View::Session => return None,
     };
     let frame = match projection {
         Projection::Coder | Projection::Devtool | Projection::Plain | Projection::PlainText => {

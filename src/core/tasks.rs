@@ -614,7 +614,7 @@ fn send(conn: &mut crate::core::conn::Conn, sub: &Sub, seq: Seq, body: &Shared, 
     let mut head = Vec::with_capacity(64 + sub.prefix.len());
     sse::open(&mut head, None, Some(seq));
     head.extend_from_slice(&sub.prefix);
-    conn.frame(&head, body, a2a::suffix(&sub.form), now);
+    conn.frame(&head, body, a2a::frame_suffix(&sub.form), now);
 }
 
 fn send_error(conn: &mut crate::core::conn::Conn, body: &Shared, now: Now) {
