@@ -31,10 +31,10 @@ mod v03;
 mod value;
 mod words;
 
-pub use card::{Card, card};
+pub use card::{Card, Identity, card};
 pub use fault::{fault, fault_frame, in_stream};
 pub use form::{
-    Begins, Ends, Envelope, Form, View, frame_prefix, frame_suffix, hook_view, prefix,
+    Begins, DIALECTS, Ends, Envelope, Form, View, frame_prefix, frame_suffix, hook_view, prefix,
     prompt_stream, suffix, view, watch_stream,
 };
 pub use gemini::{all_metadata, created, health, metadata};
