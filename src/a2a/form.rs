@@ -216,6 +216,16 @@ impl View {
             | View::Own => false,
         }
     }
+
+    /// Whether its readers take a member that is there but empty for a mistake.
+    pub fn omits_empty(self) -> bool {
+        match self {
+            View::A2a(Writer::Proto03 | Writer::V10, _) => true,
+            View::A2a(Writer::V03, _) | View::Kebab | View::Snake | View::Session | View::Own => {
+                false
+            }
+        }
+    }
 }
 
 /// The name under which a socket agrees to speak a dialect; None for the one that needs no name.

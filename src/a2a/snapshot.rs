@@ -21,6 +21,8 @@ pub struct Wanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Artifacts {
     Shown,
+    /// Shown in a list of tasks, where 1.0 wants to be told of none at all.
+    Listed,
     Omitted,
 }
 
@@ -70,7 +72,10 @@ pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
             None => Some(messages(state)),
         },
         artifacts: match shown {
-            Artifacts::Shown => Some(artifacts(state)),
+            Artifacts::Shown => {
+                Some(artifacts(state)).filter(|all| !(all.is_empty() && view.omits_empty()))
+            }
+            Artifacts::Listed => Some(artifacts(state)),
             Artifacts::Omitted => None,
         },
     }

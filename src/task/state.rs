@@ -235,6 +235,8 @@ pub struct State {
     /// The last turn ended with a question of the agent.
     pub questioned: bool,
     pub utterance: Utterance,
+    /// What the model thought about on the way to its answer, a line each; until it is asked again.
+    pub thoughts: Vec<String>,
     pub history: Vec<Arc<Item>>,
     /// What the model is shown in place of the older part of it.
     pub summary: Option<Summary>,
