@@ -17,6 +17,7 @@ mod input;
 mod kebab;
 mod list;
 mod object;
+pub mod own;
 mod proto;
 mod rpc;
 #[cfg(test)]
@@ -34,8 +35,8 @@ mod words;
 pub use card::{Card, card};
 pub use fault::{fault, fault_frame, in_stream};
 pub use form::{
-    Begins, Ends, Envelope, Form, View, begins_at_the_start, hook_view, joins_session, prefix,
-    prompt_stream, sub_protocol, suffix, view, watch_stream,
+    Begins, Ends, Envelope, Form, View, begins_at_the_start, frame_prefix, frame_suffix, hook_view,
+    joins_session, prefix, prompt_stream, sub_protocol, suffix, view, watch_stream,
 };
 pub use gemini::{all_metadata, created, health, metadata, session_id};
 pub use list::{Page, briefs, list, lists_briefs, shown_state};
@@ -157,7 +158,8 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
                 ..Body::bare(shown.body)
             });
         }
-        View::Session | View::Own => return None,
+        View::Own => return Some(Body::bare(own::record(state, record))),
+        View::Session => return None,
     };
     let frame = match projection {
         Projection::Coder | Projection::Devtool | Projection::Plain | Projection::PlainText => {

@@ -545,7 +545,7 @@ impl Core {
                 self.tasks.get(task).map(|cell| cell.state.created.as_ref()),
             ),
             form: form.clone(),
-            prefix: a2a::prefix(form),
+            prefix: a2a::frame_prefix(form),
             cursor,
             until,
             kind: Kind::Stream,
