@@ -53,7 +53,7 @@ fn story() -> Vec<Event> {
             text: "[1] https://example.org/make".into(),
         },
         text("is \"done\"."),
-        answered("The build is \"done\".", 34, Vec::new(), "trace-2"),
+        answered("The build is \"done\".", 30, Vec::new(), "trace-2"),
         Event::TurnEnded {
             turn: 1,
             end: End::Done,

@@ -84,12 +84,8 @@ pub fn snake_state(shown: TaskState) -> &'static str {
 
 /// The state as a view shows it.
 pub fn shown(view: View, state: &State) -> TaskState {
-    if view.idle_is_completed() && state.status.state == TaskState::InputRequired && state.is_idle()
-    {
-        TaskState::Completed
-    } else {
-        state.status.state
-    }
+    let idle = state.is_idle() && !state.questioned;
+    view.state(state.status.state, idle)
 }
 
 /// Roles in 0.3.

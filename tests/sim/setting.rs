@@ -60,6 +60,7 @@ pub fn core(limits: &Limits, now: Now, births: u64) -> Core {
         script: None,
         card: a2a::card(&identity, &switches),
         switches,
+        manners: Default::default(),
         approval: Approval::default(),
         resolve: Box::new(|wish| match wish {
             None => Ok(Site {
