@@ -375,11 +375,36 @@ fn program(args: &[&str]) -> (Option<i32>, String, String) {
     )
 }
 
+/// A file of its own for a test, gone with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str, content: &[u8]) -> Scratch {
+        let name = format!("gemini-a2a-{}-{name}.jsonl", std::process::id());
+        let scratch = Scratch(std::env::temp_dir().join(name));
+        scratch.write(content);
+        scratch
+    }
+
+    fn write(&self, content: &[u8]) {
+        std::fs::write(&self.0, content).expect("a file");
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a path of text")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 #[test]
 fn the_program_prints_it() {
-    let file = golden("story.jsonl");
-    let file = file.to_str().expect("a path of text");
-    let before = std::fs::read(file).expect("the journal");
+    let scratch = Scratch::new("printed", &journal());
+    let file = scratch.path();
     let whole = transcript("kebab", View::Kebab);
     let mut parts = whole.split("$ replay story.jsonl").skip(1);
     let mut expected = || {
@@ -394,15 +419,13 @@ fn the_program_prints_it() {
         }
         assert_eq!(Some(program(&args)), expected(), "{args:?}");
     }
-    assert_eq!(std::fs::read(file).expect("the journal"), before);
+    assert_eq!(std::fs::read(file).expect("the journal"), journal());
 }
 
 #[test]
 fn what_is_no_journal_is_one_line() {
-    let dir = std::env::temp_dir().join(format!("gemini-a2a-golden-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).expect("a directory");
-    let file = dir.join("journal.jsonl");
-    let path = file.to_str().expect("a path of text");
+    let scratch = Scratch::new("damaged", &[]);
+    let path = scratch.path();
     let whole = journal();
     let mut damaged = whole.clone();
     damaged[9] ^= 1;
@@ -413,7 +436,7 @@ fn what_is_no_journal_is_one_line() {
         (Vec::new(), None, "no events"),
         (whole.clone(), Some("999"), "no event 999"),
     ] {
-        std::fs::write(&file, content).expect("a file");
+        scratch.write(&content);
         let mut args = vec![path, "--as", "own"];
         args.extend(at.map(|at| ["--at", at]).into_iter().flatten());
         let (status, out, err) = program(&args);
@@ -421,11 +444,10 @@ fn what_is_no_journal_is_one_line() {
         assert!(err.contains(words) && err.contains(path), "{err}");
     }
     // A line that was being written when the server died was shown to nobody.
-    std::fs::write(&file, &whole[..whole.len() - 5]).expect("a file");
+    scratch.write(&whole[..whole.len() - 5]);
     let (status, out, _) = program(&[path, "--as", "own"]);
     assert_eq!((status, out.lines().count()), (Some(0), story().len() - 1));
-    std::fs::remove_dir_all(&dir).expect("our own directory");
-    let (status, _, err) = program(&[path, "--as", "own"]);
+    let (status, _, err) = program(&["/no/such/journal", "--as", "own"]);
     assert_eq!(status, Some(2), "{err}");
     assert!(err.contains("cannot be read"), "{err}");
 }
