@@ -13,7 +13,6 @@ use crate::base::json;
 use crate::task::event::{Event, Usage};
 use crate::task::message::{Artifact, Part};
 use crate::task::record::Record;
-use crate::task::spec::Ending;
 use crate::task::state::{State, TaskState};
 use serde_json::json;
 use std::borrow::Cow;
@@ -47,7 +46,7 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, tools: &Tools) -> Option<
         Event::Cited { text } => (!text.trim().is_empty())
             .then(|| shown.said(CoderKind::Citation, record.seq, Piece::Text(text))),
         Event::CallPlanned { call, .. } => shown.call(call, CallStatus::Scheduled),
-        Event::CallAsked { call } | Event::CallAnswered { call, .. } => {
+        Event::CallAsked { call, .. } | Event::CallAnswered { call, .. } => {
             shown.call(call, CallStatus::AwaitingApproval)
         }
         // A call that a rule allowed has been shown as scheduled already.
@@ -57,14 +56,7 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, tools: &Tools) -> Option<
         },
         Event::CallStarted { call } => shown.call(call, CallStatus::Executing),
         Event::CallOutput { call, text } => shown.output(call, text),
-        Event::CallEnded { call, ending } => shown.call(
-            call,
-            match ending.as_ref() {
-                Ending::Success { .. } => CallStatus::Success,
-                Ending::Error { .. } => CallStatus::Error,
-                Ending::Cancelled { .. } => CallStatus::Cancelled,
-            },
-        ),
+        Event::CallEnded { call, ending } => shown.call(call, CallStatus::of(ending)),
         Event::Produced {
             artifact,
             append,

@@ -9,6 +9,7 @@
 mod answer;
 mod card;
 mod coder;
+mod dev_call;
 mod fault;
 mod form;
 mod gemini;

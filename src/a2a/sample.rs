@@ -7,7 +7,7 @@ use crate::task::event::{self, Created, Event, Lifecycle, Profile, Protocol, Usa
 use crate::task::message::{Message, Part, Role};
 use crate::task::policy::Mode;
 use crate::task::record::Record;
-use crate::task::spec::{Kind, Plan, Question, ToolSpec, Verdict};
+use crate::task::spec::{Keeping, Kind, Plan, Question, ToolSpec, Verdict};
 use crate::task::state::{CallState, Stage, State, TaskState};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -99,7 +99,9 @@ pub fn call(name: &str, args: Value, question: Option<Question>) -> CallState {
         answered_by: None,
         edited: None,
         answers: None,
+        keeping: Keeping::Session,
         outputs: 0,
+        live: None,
         ending: None,
         stale: 0,
     }

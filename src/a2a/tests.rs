@@ -6,8 +6,8 @@ use crate::base::id::Seq;
 use crate::task::event::{Answer, End, Event, Final};
 use crate::task::message::{Artifact, Content, Part, Role, Source};
 use crate::task::spec::{
-    CallError, Choice, Display, Ending, ErrorKind, Inquiry, InquiryKind, InquiryOption, Question,
-    Todo, TodoStatus,
+    CallError, Choice, Display, Ending, ErrorKind, Inquiry, InquiryKind, InquiryOption, Keeping,
+    Question, Todo, TodoStatus,
 };
 use crate::task::state::{CallResult, CallState, Item, Queued, TaskState};
 use serde_json::{Value, json};
@@ -218,7 +218,13 @@ fn a_call_from_plan_to_start() {
     waiting["status"] = json!("awaiting_approval");
     waiting["confirmationDetails"] = edit;
     assert_eq!(
-        call_frame(&state, Event::CallAsked { call: call() }),
+        call_frame(
+            &state,
+            Event::CallAsked {
+                call: call(),
+                keeping: Keeping::Session
+            }
+        ),
         (
             waiting.clone(),
             around_call("tool-call-confirmation", "working")
@@ -326,6 +332,7 @@ fn a_command() {
         &with_call(running()),
         Event::CallAsked {
             call: "call-1".into(),
+            keeping: Keeping::Session,
         },
     );
     assert_eq!(
@@ -365,6 +372,7 @@ fn a_question_of_another_kind() {
         let call = sample::call("run_shell_command", json!({}), Some(question(urls)));
         let asked = Event::CallAsked {
             call: "call-1".into(),
+            keeping: Keeping::Session,
         };
         let (data, _) = call_frame(&with_call(call), asked);
         assert_eq!(data["confirmationDetails"], expected);
@@ -397,6 +405,7 @@ fn a_question_of_the_agents_own() {
     let call = sample::call("run_shell_command", json!({}), Some(question));
     let asked = Event::CallAsked {
         call: "call-1".into(),
+        keeping: Keeping::Session,
     };
     let (data, _) = call_frame(&with_call(call), asked);
     assert_eq!(
@@ -581,7 +590,10 @@ fn an_approved_command_in_the_recorded_order() {
             answer: Arc::new(answered("", vec![asked.request])),
         },
         Event::CallPlanned { call: call(), plan },
-        Event::CallAsked { call: call() },
+        Event::CallAsked {
+            call: call(),
+            keeping: Keeping::Session,
+        },
         Event::Paused,
         Event::CallAnswered {
             call: call(),
