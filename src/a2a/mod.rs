@@ -10,6 +10,7 @@ mod answer;
 mod card;
 mod coder;
 mod dev_call;
+mod devtool;
 mod fault;
 mod form;
 mod gemini;
@@ -138,9 +139,9 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
         View::Kebab | View::Snake | View::Session | View::Own => return None,
     };
     let frame = match projection {
-        Projection::Coder | Projection::Devtool | Projection::Plain | Projection::PlainText => {
-            coder::frame(state, record, tools)?
-        }
+        Projection::Coder => coder::frame(state, record, tools)?,
+        Projection::Devtool => devtool::frame(state, record)?,
+        Projection::Plain | Projection::PlainText => coder::frame(state, record, tools)?,
     };
     let write = match writer {
         Writer::V03 | Writer::Proto03 | Writer::V10 => v03::frame,
@@ -176,15 +177,15 @@ pub fn snapshot_frame(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
 
 /// A closing frame of the present status, for a stream that has nothing to wait for: its prompt is queued behind calls that wait
 /// for answers. None: the dialect has none.
-pub fn present(view: View, state: &State) -> Option<Vec<u8>> {
+pub fn present(view: View, state: &State, tools: &Tools) -> Option<Vec<u8>> {
     let (writer, projection) = match view {
         View::A2a(writer, projection) => (writer, projection),
         View::Kebab | View::Snake | View::Session | View::Own => return None,
     };
     let update = match projection {
-        Projection::Coder | Projection::Devtool | Projection::Plain | Projection::PlainText => {
-            coder::present(state)
-        }
+        Projection::Coder => coder::present(state, tools),
+        Projection::Devtool => devtool::present(state),
+        Projection::Plain | Projection::PlainText => coder::present(state, tools),
     };
     Some(match writer {
         Writer::V03 | Writer::Proto03 | Writer::V10 => {

@@ -242,7 +242,12 @@ impl Core {
             let (body, last) = if born {
                 (Some(a2a::snapshot_frame(sub.view, state, wanted)), false)
             } else {
-                (stuck.then(|| a2a::present(sub.view, state)).flatten(), true)
+                (
+                    stuck
+                        .then(|| a2a::present(sub.view, state, &self.tools))
+                        .flatten(),
+                    true,
+                )
             };
             sub.first = body.map(|body| First {
                 seq: state.seq,
