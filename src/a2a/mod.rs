@@ -16,6 +16,7 @@ mod form;
 mod gemini;
 mod input;
 mod object;
+mod plain;
 mod rpc;
 #[cfg(test)]
 mod sample;
@@ -48,7 +49,7 @@ use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::Message;
 use crate::task::record::Record;
 use crate::task::state::State;
-use form::{Media, Projection, Writer};
+use form::{Media, Outputs, Projection, Writer};
 use serde_json::json;
 pub use snapshot::Wanted;
 use value::Finality;
@@ -141,7 +142,8 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
     let frame = match projection {
         Projection::Coder => coder::frame(state, record, tools)?,
         Projection::Devtool => devtool::frame(state, record)?,
-        Projection::Plain | Projection::PlainText => coder::frame(state, record, tools)?,
+        Projection::Plain => plain::frame(state, record, Outputs::Any)?,
+        Projection::PlainText => plain::frame(state, record, Outputs::Text)?,
     };
     let write = match writer {
         Writer::V03 | Writer::Proto03 | Writer::V10 => v03::frame,
@@ -185,7 +187,8 @@ pub fn present(view: View, state: &State, tools: &Tools) -> Option<Vec<u8>> {
     let update = match projection {
         Projection::Coder => coder::present(state, tools),
         Projection::Devtool => devtool::present(state),
-        Projection::Plain | Projection::PlainText => coder::present(state, tools),
+        Projection::Plain => plain::present(state, Outputs::Any),
+        Projection::PlainText => plain::present(state, Outputs::Text),
     };
     Some(match writer {
         Writer::V03 | Writer::Proto03 | Writer::V10 => {

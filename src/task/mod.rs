@@ -18,4 +18,5 @@ pub mod push;
 pub mod record;
 pub mod schema;
 pub mod spec;
+pub mod spoken;
 pub mod state;
