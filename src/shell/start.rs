@@ -7,7 +7,7 @@ use crate::config::settings::{self, Origin};
 use crate::config::trust::{Trust, Word};
 use crate::config::{self, Agent, Config};
 use crate::core::guard::Door;
-use crate::core::{Approval, Choose, Core, Manners, Resolve, Setup, Site};
+use crate::core::{Approval, Choose, Core, Resolve, Setup, Site};
 use crate::limits::Limits;
 use crate::model::script::{DEMO, Script};
 use crate::shell::children::{self, Children};
@@ -88,10 +88,10 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
         choose: chooser(&config),
         script,
         card: a2a::card(&url, env!("CARGO_PKG_VERSION"), sys::unix_ms()),
-        switches: a2a::Switches::default(),
+        switches: config.board.a2a.clone(),
         resolve: resolver(workspace.clone(), &config, places.clone())?,
         approval: approval(&config, saved.as_deref(), &log),
-        manners: Manners::default(),
+        manners: config.board.manners,
         entropy,
         now: clock.now(),
     });
