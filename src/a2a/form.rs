@@ -216,6 +216,16 @@ impl View {
             | View::Own => false,
         }
     }
+
+    /// Whether its readers take a member that is there but empty for a mistake.
+    pub fn omits_empty(self) -> bool {
+        match self {
+            View::A2a(Writer::Proto03 | Writer::V10, _) => true,
+            View::A2a(Writer::V03, _) | View::Kebab | View::Snake | View::Session | View::Own => {
+                false
+            }
+        }
+    }
 }
 
 /// The name under which a socket agrees to speak a dialect; None for the one that needs no name.
@@ -312,35 +322,69 @@ pub fn watch_stream(form: &Form, view: View) -> (Begins, Ends) {
     }
 }
 
-/// What stands before each body of a stream, and before a single result.
+/// What stands before each body of a stream. Nearly always as before a single result; in our own dialect events belong to
+/// nobody's request.
+pub fn frame_prefix(form: &Form) -> Vec<u8> {
+    match form.envelope {
+        Envelope::Own => Vec::new(),
+        Envelope::Rpc03
+        | Envelope::Rpc10
+        | Envelope::Socket
+        | Envelope::Rest03Proto
+        | Envelope::Rest03Json
+        | Envelope::Rest10
+        | Envelope::Gemini
+        | Envelope::Kebab
+        | Envelope::Snake
+        | Envelope::Session => prefix(form),
+    }
+}
+
+/// What stands behind it.
+pub fn frame_suffix(form: &Form) -> &'static [u8] {
+    match form.envelope {
+        Envelope::Own => b"",
+        Envelope::Rpc03
+        | Envelope::Rpc10
+        | Envelope::Socket
+        | Envelope::Rest03Proto
+        | Envelope::Rest03Json
+        | Envelope::Rest10
+        | Envelope::Gemini
+        | Envelope::Kebab
+        | Envelope::Snake
+        | Envelope::Session => suffix(form),
+    }
+}
+
+/// What stands before a single result.
 pub fn prefix(form: &Form) -> Vec<u8> {
     match form.envelope {
         Envelope::Rpc03 | Envelope::Rpc10 | Envelope::Socket => {
             [br#"{"jsonrpc":"2.0","id":"#, &*form.id, br#","result":"#].concat()
         }
+        Envelope::Own => [br#"{"id":"#, &*form.id, br#","ok":"#].concat(),
         Envelope::Rest03Proto
         | Envelope::Rest03Json
         | Envelope::Rest10
         | Envelope::Gemini
         | Envelope::Kebab
         | Envelope::Snake
-        | Envelope::Session
-        | Envelope::Own => Vec::new(),
+        | Envelope::Session => Vec::new(),
     }
 }
 
 /// What stands behind it.
 pub fn suffix(form: &Form) -> &'static [u8] {
     match form.envelope {
-        Envelope::Rpc03 | Envelope::Rpc10 | Envelope::Socket => b"}",
+        Envelope::Rpc03 | Envelope::Rpc10 | Envelope::Socket | Envelope::Own => b"}",
         Envelope::Rest03Proto
         | Envelope::Rest03Json
         | Envelope::Rest10
         | Envelope::Gemini
         | Envelope::Kebab
         | Envelope::Snake
-        | Envelope::Session
-        | Envelope::Own => b"",
+        | Envelope::Session => b"",
     }
 }
 
