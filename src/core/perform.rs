@@ -348,6 +348,7 @@ impl Core {
                 (mode, _) => mode,
             },
             auto_execute: settings.auto_execute.unwrap_or(false),
+            command: None,
         });
         let event = Event::Created(created.clone());
         let record = Record {

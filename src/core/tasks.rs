@@ -13,9 +13,12 @@ use crate::core::sub::{Cold, Kind, Reply, Sub};
 use crate::core::timers::Timer;
 use crate::core::{Core, Loaded, Out};
 use crate::task::decide::{self, Decision, Effect, Gate, Input, Refusal, Rules};
+use crate::task::event::Usage;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::job::{JobId, Work};
+use crate::task::slash::Facts;
 use crate::wire::sse;
+use std::sync::Arc;
 
 impl Core {
     // Deciding.
@@ -59,6 +62,12 @@ impl Core {
         if decision.is_empty() {
             return;
         }
+        let commands = |effect: &Effect| matches!(effect, Effect::Command { .. });
+        let facts = decision
+            .effects
+            .iter()
+            .any(commands)
+            .then(|| self.facts(now));
         let Some(cell) = self.tasks.get_mut(task) else {
             return;
         };
@@ -95,11 +104,14 @@ impl Core {
                 Effect::Save { rule } => self.out.push(Out::SaveRule { rule: rule.clone() }),
                 Effect::Think { .. }
                 | Effect::Attach { .. }
+                | Effect::Command { .. }
                 | Effect::Compact { .. }
                 | Effect::Prepare { .. }
                 | Effect::Run { .. } => {
                     let gate = match effect {
                         Effect::Run { gate, .. } => *gate,
+                        // Some commands write files, and which do is not known here.
+                        Effect::Command { .. } => Gate::Synced,
                         _ => Gate::Written,
                     };
                     let job = decide::job(&cell.state, effect, &self.limits);
@@ -112,11 +124,38 @@ impl Core {
                         think.given = cell.inherited.len();
                         think.history = [cell.inherited.clone(), think.history.clone()].concat();
                     }
+                    if let (Work::Command(command), Some(facts)) = (&mut job.work, &facts) {
+                        let model = cell.state.asks.to_string();
+                        let facts = facts.clone();
+                        command.facts = Arc::new(Facts { model, ..facts });
+                    }
                     cell.gated.push((gate, cell.state.seq, job));
                 }
             }
         }
         self.list_append(&task.clone());
+    }
+
+    /// What a command may tell of the server.
+    fn facts(&self, now: Now) -> Facts {
+        let mut tokens = Usage::default();
+        for cell in self.tasks.values() {
+            tokens.add(&cell.state.total);
+        }
+        // A tool is listed under its former names too.
+        let own = self.specs.iter().filter(|(name, spec)| **name == spec.name);
+        let mut tools: Vec<(String, String)> = own
+            .map(|(name, spec)| (name.clone(), spec.description.clone()))
+            .collect();
+        tools.sort();
+        Facts {
+            uptime_ms: now.mono_ms - self.started.mono_ms,
+            active: self.tasks.values().filter(|cell| cell.is_open()).count(),
+            known: self.known.len(),
+            tokens,
+            model: String::new(),
+            tools,
+        }
     }
 
     /// A journal that could not be written is left alone until its timer is due.
@@ -565,6 +604,7 @@ fn is_work(effect: &Effect) -> bool {
     match effect {
         Effect::Think { .. }
         | Effect::Attach { .. }
+        | Effect::Command { .. }
         | Effect::Compact { .. }
         | Effect::Prepare { .. }
         | Effect::Run { .. } => true,

@@ -12,6 +12,7 @@ use crate::limits::Limits;
 use crate::model::script::{DEMO, Script};
 use crate::shell::children::{self, Children};
 use crate::shell::client::{self, Client, Route};
+use crate::shell::commands::Commands;
 use crate::shell::jobs::{Brain, Ignored, Jobs, Means};
 use crate::shell::journal::Journal;
 use crate::shell::lanes::Lanes;
@@ -101,6 +102,7 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
         specs,
         children,
         scenery,
+        commands: Commands::built_in(),
         background: Background::default(),
         web,
         saved,

@@ -16,5 +16,6 @@ pub mod message;
 pub mod policy;
 pub mod record;
 pub mod schema;
+pub mod slash;
 pub mod spec;
 pub mod state;

@@ -69,6 +69,7 @@ fn created(task: &str, context: &str) -> Record {
             model: "m".into(),
             mode: Mode::Default,
             auto_execute: false,
+            command: None,
         })),
     )
 }
