@@ -9,6 +9,7 @@
 mod answer;
 mod card;
 mod coder;
+pub mod commands;
 mod fault;
 mod form;
 mod gemini;
