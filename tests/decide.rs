@@ -1584,7 +1584,10 @@ fn an_agent_may_say_how_its_turn_ends() {
 fn a_command_runs_instead_of_the_model() {
     let start = [created_to_run("memory show"), prompted(1, "/memory @show")];
     let effect = Effect::Command { job: Seq(4) };
-    let case = given(start).next(&[began(1), Event::CommandBegan], &[effect.clone()]);
+    let case = given(start).next(
+        &[began(1), Event::CommandBegan],
+        std::slice::from_ref(&effect),
+    );
     let expected = Work::Command(Command {
         workspace: "/w".into(),
         trusted: true,

@@ -24,14 +24,14 @@ pub fn list(registry: &Registry) -> Response {
         Answers::Once => true,
         Answers::Streaming => false,
     });
-    let commands: Vec<Phrase> = listed.map(|spec| Phrase::of(spec, "")).collect();
-    Response::json(200, json::bytes(&json!({ "commands": commands })))
+    let commands = listed.map(|spec| Phrase::of(spec, "")).collect();
+    Response::json(200, json::bytes(&Listed { commands }))
 }
 
 /// The result of `commands/get`.
 pub fn get(registry: &Registry) -> Vec<u8> {
-    let commands: Vec<Relative> = registry.commands().iter().map(Relative::of).collect();
-    json::bytes(&json!({ "commands": commands }))
+    let commands = registry.commands().iter().map(Relative::of).collect();
+    json::bytes(&Listed { commands })
 }
 
 /// The body of `POST /executeCommand`. The words of its errors are the reference server's: clients compare them.
@@ -104,7 +104,7 @@ pub fn executed(state: &State) -> Response {
         TaskState::Completed => {
             let name = state.created.command.as_ref().map(|command| command.name());
             let data = result(state);
-            Response::json(200, json::bytes(&json!({ "name": name, "data": data })))
+            Response::json(200, json::bytes(&Executed { name, data }))
         }
         TaskState::Failed | TaskState::Rejected => failed(text.unwrap_or("The command failed.")),
         TaskState::Canceled => failed("The command was canceled."),
@@ -181,6 +181,17 @@ fn is_true(value: &Value) -> bool {
         Value::String(text) => !text.is_empty(),
         Value::Array(_) | Value::Object(_) => true,
     }
+}
+
+#[derive(Serialize)]
+struct Executed<'a> {
+    name: Option<String>,
+    data: Option<&'a Value>,
+}
+
+#[derive(Serialize)]
+struct Listed<T> {
+    commands: Vec<T>,
 }
 
 /// A command of the reference server's list.

@@ -9,6 +9,7 @@
 mod cell;
 pub mod check;
 pub mod conn;
+mod facts;
 pub mod guard;
 mod perform;
 pub mod store;

@@ -13,7 +13,6 @@ use crate::core::sub::{Cold, Kind, Reply, Sub};
 use crate::core::timers::Timer;
 use crate::core::{Core, Loaded, Out};
 use crate::task::decide::{self, Decision, Effect, Gate, Input, Refusal, Rules};
-use crate::task::event::Usage;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::job::{JobId, Work};
 use crate::task::slash::Facts;
@@ -134,28 +133,6 @@ impl Core {
             }
         }
         self.list_append(&task.clone());
-    }
-
-    /// What a command may tell of the server.
-    fn facts(&self, now: Now) -> Facts {
-        let mut tokens = Usage::default();
-        for cell in self.tasks.values() {
-            tokens.add(&cell.state.total);
-        }
-        // A tool is listed under its former names too.
-        let own = self.specs.iter().filter(|(name, spec)| **name == spec.name);
-        let mut tools: Vec<(String, String)> = own
-            .map(|(name, spec)| (name.clone(), spec.description.clone()))
-            .collect();
-        tools.sort();
-        Facts {
-            uptime_ms: now.mono_ms - self.started.mono_ms,
-            active: self.tasks.values().filter(|cell| cell.is_open()).count(),
-            known: self.known.len(),
-            tokens,
-            model: String::new(),
-            tools,
-        }
     }
 
     /// A journal that could not be written is left alone until its timer is due.

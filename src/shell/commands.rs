@@ -48,24 +48,19 @@ pub struct Commands {
 
 impl Commands {
     pub fn built_in() -> Commands {
-        let table: [(&str, fn(&Asked) -> Result<Commanded, String>); 9] = [
-            ("memory show", memory::show),
-            ("memory refresh", memory::refresh),
-            ("memory list", memory::list),
-            ("memory add", memory::add),
-            ("init", init::run),
-            ("extensions list", extensions::list),
-            ("tools", overview::tools),
-            ("stats", overview::stats),
-            ("help", overview::help),
-        ];
-        let function = |(path, run): (&str, fn(&Asked) -> _)| {
-            let path = path.split(' ').map(str::to_owned).collect();
-            (path, Box::new(run) as Function)
-        };
         Commands {
             registry: Registry::built_in(),
-            functions: table.into_iter().map(function).collect(),
+            functions: vec![
+                at("memory show", memory::show),
+                at("memory refresh", memory::refresh),
+                at("memory list", memory::list),
+                at("memory add", memory::add),
+                at("init", init::run),
+                at("extensions list", extensions::list),
+                at("tools", overview::tools),
+                at("stats", overview::stats),
+                at("help", overview::help),
+            ],
         }
     }
 
@@ -103,6 +98,11 @@ impl Asked<'_> {
     fn workspace(&self) -> &str {
         &self.command.workspace
     }
+}
+
+fn at(path: &str, run: fn(&Asked) -> Result<Commanded, String>) -> (Vec<String>, Function) {
+    let path = path.split(' ').map(str::to_owned).collect();
+    (path, Box::new(run))
 }
 
 /// A result that programs are given in the same words as people.

@@ -212,7 +212,7 @@ mod tests {
             (json!(["!/a/b/"]), false),
             (json!(["!/a"]), true),
             (json!(["/a/*", "!/x/*"]), true),
-            (json!([7, "!*"]), true),
+            (json!([7, "!*"]), false),
             (json!("!/a/*"), true),
         ] {
             let switches = json!({"e": {"overrides": rules}});
