@@ -5,9 +5,14 @@
 //! What is read here is only what was typed. Whether there is such a command is for the registry to say, and to run it is an
 //! ordinary task: the answers below are made from its state.
 
+use crate::a2a;
+use crate::a2a::form::{Envelope, Form, Shows};
 use crate::a2a::object::{Object, body, check_type, member, texts};
 use crate::base::http::{Request, Response};
+use crate::base::id::TaskId;
 use crate::base::json;
+use crate::task::call::{Birth, Call, Execute, Mode, Settings};
+use crate::task::event::{Lifecycle, Profile, Protocol};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::Content;
 use crate::task::slash::{Answers, Args, Argument, RESULT, Registry, Spec, Typed, Unrunnable};
@@ -16,9 +21,74 @@ use crate::task::state::{State, TaskState};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+/// The answer to a request for the commands.
+pub fn listed(form: &Form, registry: &Registry) -> Response {
+    match form.envelope {
+        Envelope::Gemini => list(registry),
+        Envelope::Rpc03
+        | Envelope::Rpc10
+        | Envelope::Rest03Proto
+        | Envelope::Rest03Json
+        | Envelope::Rest10
+        | Envelope::Kebab
+        | Envelope::Snake
+        | Envelope::Session
+        | Envelope::Socket
+        | Envelope::Own => a2a::result(form, &get(registry)),
+    }
+}
+
+/// `POST /executeCommand`.
+pub fn decode(request: &Request) -> Result<(Call, Form), (Fault, Form)> {
+    let mut form = Form::at(&request.path);
+    match typed(request) {
+        Ok(typed) => {
+            form.shows = Shows::Result;
+            let call = Call::Execute(Execute {
+                typed,
+                settings: Settings::default(),
+                mode: Mode::Wait,
+                birth: birth(Protocol::V03, Profile::Coder),
+            });
+            Ok((call, form))
+        }
+        Err(fault) => Err((fault, form)),
+    }
+}
+
+/// `command/execute`, in any version.
+pub fn execute(params: &Object, mode: Mode, form: &mut Form) -> Result<Call, Fault> {
+    let typed = typed_in(params)?;
+    form.shows = Shows::Receipt;
+    let profile = form.profile.unwrap_or(Profile::Devtool);
+    Ok(Call::Execute(Execute {
+        typed,
+        settings: Settings::default(),
+        mode,
+        birth: birth(form.envelope.protocol(), profile),
+    }))
+}
+
+fn birth(protocol: Protocol, profile: Profile) -> Birth {
+    Birth {
+        lifecycle: Lifecycle::OneShot,
+        protocol,
+        profile,
+    }
+}
+
+/// The form for the stream of a command that was asked for at an address of the reference server: frames of JSON-RPC with the
+/// task's id for the request's.
+pub fn stream(task: &TaskId) -> Form {
+    Form {
+        id: json::bytes(task).into(),
+        ..Form::of(Envelope::Rpc03)
+    }
+}
+
 /// The answer to `GET /listCommands`. Its clients expect one JSON object from whatever is listed, so commands that answer with
 /// a stream are not: whoever executes them knows them.
-pub fn list(registry: &Registry) -> Response {
+fn list(registry: &Registry) -> Response {
     let specs = registry.commands().iter();
     let listed = specs.filter(|spec| match spec.answers {
         Answers::Once => true,
@@ -29,13 +99,13 @@ pub fn list(registry: &Registry) -> Response {
 }
 
 /// The result of `commands/get`.
-pub fn get(registry: &Registry) -> Vec<u8> {
+fn get(registry: &Registry) -> Vec<u8> {
     let commands = registry.commands().iter().map(Relative::of).collect();
     json::bytes(&Listed { commands })
 }
 
 /// The body of `POST /executeCommand`. The words of its errors are the reference server's: clients compare them.
-pub fn typed(request: &Request) -> Result<Typed, Fault> {
+fn typed(request: &Request) -> Result<Typed, Fault> {
     check_type(request)?;
     let sent = match body(request)? {
         Some(Value::Object(sent)) => sent,
@@ -58,7 +128,7 @@ pub fn typed(request: &Request) -> Result<Typed, Fault> {
 }
 
 /// The parameters of `command/execute`.
-pub fn typed_in(params: &Object) -> Result<Typed, Fault> {
+fn typed_in(params: &Object) -> Result<Typed, Fault> {
     let names = ["command_path", "commandPath"];
     if member(params, &names).is_none() {
         let message =

@@ -78,6 +78,7 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
     let web = Web::new(client::tls(roots.as_deref())?);
     let (brain, script, greeting) = brain(&config, roots)?;
     let clock = Clock::start();
+    let commands = Commands::built_in();
     let core = Core::new(Setup {
         limits: config.limits.clone(),
         door: Door {
@@ -86,6 +87,7 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
             port,
         },
         tools: specs.clone(),
+        commands: commands.registry().clone(),
         choose: chooser(&config),
         script,
         card: a2a::card(&url, env!("CARGO_PKG_VERSION"), sys::unix_ms()),
@@ -104,7 +106,7 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
         specs,
         children,
         scenery,
-        commands: Commands::built_in(),
+        commands,
         background: Background::default(),
         web,
         saved,
