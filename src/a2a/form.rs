@@ -21,6 +21,7 @@ pub struct Form {
     pub default_profile: Profile,
     pub media: Media,
     pub outputs: Outputs,
+    pub shows: Shows,
     /// The partition the request is about.
     pub tenant: Tenant,
     /// Response headers that name the extensions in use: one per spelling of the header that the client used.
@@ -59,6 +60,17 @@ pub enum Media {
     A2aJson,
 }
 
+/// What the answer to something said is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shows {
+    /// The task that came of it.
+    Task,
+    /// What the command left for programs.
+    Result,
+    /// That the command was started, and where to watch it.
+    Receipt,
+}
+
 /// What a client can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outputs {
@@ -80,6 +92,7 @@ impl Form {
             },
             media: Media::Json,
             outputs: Outputs::Any,
+            shows: Shows::Task,
             tenant: Tenant::default(),
             echo: Vec::new(),
             rest_status: RestStatus::V101,

@@ -2,6 +2,7 @@
 //! one fails (its id, whether it asked for a stream) is in the form its answer takes.
 
 use crate::a2a::answer;
+use crate::a2a::commands;
 use crate::a2a::form::Form;
 use crate::a2a::input::{self, Received};
 use crate::a2a::object::{Object, body, check_type, count, member, object, text};
@@ -49,9 +50,11 @@ enum Method {
     Resubscribe,
     Push,
     ExtendedCard,
+    Commands,
+    Execute,
 }
 
-const METHODS: [(&str, Method); 11] = [
+const METHODS: [(&str, Method); 13] = [
     ("message/send", Method::Send),
     ("message/stream", Method::Stream),
     ("tasks/get", Method::Get),
@@ -63,15 +66,21 @@ const METHODS: [(&str, Method); 11] = [
     ("tasks/pushNotificationConfig/delete", Method::Push),
     ("agent/getAuthenticatedExtendedCard", Method::ExtendedCard),
     ("agent/authenticatedExtendedCard", Method::ExtendedCard),
+    ("commands/get", Method::Commands),
+    ("command/execute", Method::Execute),
 ];
 
 impl Method {
     fn streams(self) -> bool {
         match self {
             Method::Stream | Method::Resubscribe => true,
-            Method::Send | Method::Get | Method::Cancel | Method::Push | Method::ExtendedCard => {
-                false
-            }
+            Method::Send
+            | Method::Get
+            | Method::Cancel
+            | Method::Push
+            | Method::ExtendedCard
+            | Method::Commands
+            | Method::Execute => false,
         }
     }
 }
@@ -126,6 +135,14 @@ fn call(request: &Request, form: &mut Form) -> Result<Call, Fault> {
             task: task_id(params(&envelope)?)?,
             after: position(request)?,
         }),
+        Method::Commands => Ok(Call::Commands),
+        Method::Execute => {
+            let mode = match accepts_stream(request) {
+                true => Mode::Stream,
+                false => Mode::Now,
+            };
+            commands::execute(params(&envelope)?, mode, form)
+        }
         Method::Push => Err(no_push()),
         Method::ExtendedCard => Err(Fault::new(
             FaultKind::ExtendedCardNotConfigured,

@@ -977,6 +977,7 @@ fn routes() {
     };
     for method in [Get, Head] {
         assert_eq!(ask(method, "/health"), Ok(Call::Health));
+        assert_eq!(ask(method, "/listCommands"), Ok(Call::Commands));
         assert_eq!(ask(method, "/.well-known/agent-card.json"), Ok(Call::Card));
         assert_eq!(ask(method, "/.well-known/agent.json"), Ok(Call::Card));
         assert_eq!(ask(method, "/tasks/metadata"), Ok(Call::AllMetadata));
@@ -984,9 +985,14 @@ fn routes() {
         assert_eq!(ask(method, "/tasks/t 1/metadata"), Ok(one));
     }
     assert!(matches!(ask(Post, "/tasks"), Ok(Call::Create(_))));
+    let missing = Err((FaultKind::InvalidParams, Envelope::Gemini));
+    assert_eq!(ask(Post, "/executeCommand"), missing);
     let refused = |allow, envelope| Err((FaultKind::MethodNotAllowed { allow }, envelope));
     assert_eq!(ask(Get, "/"), refused("POST", Envelope::Rpc03));
     assert_eq!(ask(Put, "/tasks"), refused("POST", Envelope::Gemini));
+    let gemini = Envelope::Gemini;
+    assert_eq!(ask(Get, "/executeCommand"), refused("POST", gemini));
+    assert_eq!(ask(Post, "/listCommands"), refused("GET, HEAD", gemini));
     assert_eq!(ask(Post, "/health"), refused("GET, HEAD", Envelope::Gemini));
     assert_eq!(
         ask(Delete, "/tasks/t/metadata"),
