@@ -13,7 +13,9 @@ mod fault;
 mod form;
 mod gemini;
 mod input;
+mod list;
 mod object;
+mod operation;
 mod rpc;
 #[cfg(test)]
 mod sample;
@@ -24,15 +26,17 @@ mod tool_call;
 mod tools;
 mod v03;
 mod value;
+mod version;
 mod words;
 
 pub use card::{Card, card};
 pub use fault::{fault, fault_frame, in_stream};
 pub use form::{
-    Begins, Ends, Envelope, Form, View, hook_view, prefix, prompt_stream, suffix, view,
+    Begins, BirthNote, Ends, Envelope, Form, View, hook_view, prefix, prompt_stream, suffix, view,
     watch_stream,
 };
 pub use gemini::{all_metadata, created, health, metadata};
+pub use list::token as page_token;
 pub use switches::{CardDefault, RestStatus, Switches};
 pub use tools::Tools;
 
@@ -123,9 +127,11 @@ fn read(request: &Request, call: Call) -> Result<Call, Fault> {
     }
 }
 
-fn not_allowed(request: &Request, allow: &'static str) -> Fault {
+fn not_allowed(request: &Request, allow: &str) -> Fault {
     Fault::new(
-        FaultKind::MethodNotAllowed { allow },
+        FaultKind::MethodNotAllowed {
+            allow: allow.into(),
+        },
         format!("{} takes {allow} only.", request.path),
     )
 }
