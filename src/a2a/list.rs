@@ -1,199 +1,126 @@
-//! Lists of tasks: what a client wants to see, and the token that leads to the next page. The token is the place of the last
-//! task and a checksum of what was asked for: with other filters the place would mean nothing, so it is refused.
+//! Lists of tasks in the dialects that have them. 1.0 has pages; 0.3 has an array; the task server of the Gemini documents has a
+//! short form that needs no task in memory.
 
-use crate::a2a::input;
-use crate::a2a::object::{Object, count, flag, member, text, wrong};
+use crate::a2a::form::{Envelope, Form, View, view, view_of};
 use crate::a2a::words;
-use crate::base::clock;
+use crate::a2a::{Wanted, result, snapshot};
+use crate::base::clock::rfc3339;
 use crate::base::crc::crc32;
-use crate::base::id::{TaskId, Tenant};
-use crate::limits::{PAGE_TASKS, PAGE_TASKS_MOST};
+use crate::base::http::Response;
+use crate::base::id::TaskId;
+use crate::base::json;
+use crate::task::brief::Brief;
 use crate::task::call::{List, Mark};
-use crate::task::fault::Fault;
-use crate::task::state::TaskState;
+use crate::task::state::{State, TaskState};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-/// What to list, a page at a time.
-pub fn paged(params: &Object, tenant: &Tenant) -> Result<List, Fault> {
-    let size = count(params, &["pageSize", "page_size"], "")?;
-    let size = size.unwrap_or(PAGE_TASKS);
-    if !(1..=PAGE_TASKS_MOST).contains(&size) {
-        return Err(wrong(
-            "",
-            "pageSize",
-            &format!("must be from 1 to {PAGE_TASKS_MOST}."),
-        ));
-    }
-    let mut list = List {
-        size,
-        ..whole(params)?
-    };
-    if let Some(token) = text(params, &["pageToken", "page_token"], "")? {
-        let mark = mark(token, &list, tenant).ok_or_else(|| {
-            let what = "must be the nextPageToken of the same list; leave it out to begin anew.";
-            wrong("", "pageToken", what)
-        })?;
-        list.after = Some(mark);
-    }
-    Ok(list)
+/// A page of a list.
+pub struct Page<'a> {
+    pub tasks: Vec<&'a State>,
+    /// Where the next page begins; None: this was the last.
+    pub next: Option<Mark>,
+    /// How many a page may hold, and how many tasks the whole list has.
+    pub size: usize,
+    pub total: usize,
 }
 
-/// What to list, for those whose dialect has no pages.
-pub fn whole(params: &Object) -> Result<List, Fault> {
-    let since = text(
-        params,
-        &["statusTimestampAfter", "status_timestamp_after"],
-        "",
-    )?;
-    let since = since.map(|time| {
-        clock::read_rfc3339(time).ok_or_else(|| {
-            let what = "must be a time such as 2026-03-01T09:30:00Z.";
-            wrong("", "statusTimestampAfter", what)
+/// Whether the lists of this dialect can be written without the tasks themselves.
+pub fn lists_briefs(form: &Form) -> bool {
+    form.envelope == Envelope::Gemini
+}
+
+/// The state that a task is listed under.
+pub fn shown_state(form: &Form, brief: &Brief) -> TaskState {
+    brief_view(form, brief).state(brief.state, brief.idle)
+}
+
+fn brief_view(form: &Form, brief: &Brief) -> View {
+    view_of(form, Some((brief.protocol, brief.profile)))
+}
+
+/// The short list: `GET /tasks` by those who name no version.
+pub fn briefs<'a>(
+    form: &Form,
+    tasks: impl IntoIterator<Item = (&'a TaskId, &'a Brief)>,
+) -> Response {
+    let tasks: Vec<Value> = tasks
+        .into_iter()
+        .map(|(task, brief)| {
+            let at = rfc3339(brief.at);
+            json!({
+                "id": task,
+                "contextId": brief.context,
+                "kind": "task",
+                "state": words::snake_state(View::Snake.state(brief.state, brief.idle)),
+                "status": { "state": words::state(brief.state), "timestamp": at },
+                "timestamp": at,
+            })
         })
-    });
-    Ok(List {
-        context: input::context(params, "")?,
-        state: state(params)?,
-        since: since.transpose()?,
-        size: 0,
-        after: None,
-        history: count(params, &["historyLength", "history_length"], "")?.unwrap_or(0),
-        artifacts: flag(params, &["includeArtifacts", "include_artifacts"], "")?.unwrap_or(false),
-    })
+        .collect();
+    result(form, &json::bytes(&json!({ "tasks": tasks })))
 }
 
-/// The token of the page after this mark.
-pub fn token(list: &List, tenant: &Tenant, mark: &Mark) -> String {
-    let place = format!("{}.{:08x}.{}", mark.at, sum(list, tenant), mark.task);
+/// A page of whole tasks.
+pub fn list(form: &Form, page: &Page<'_>, wanted: Wanted, asked: &List) -> Response {
+    let mut out = Vec::new();
+    let array = |out: &mut Vec<u8>| {
+        out.push(b'[');
+        for (i, state) in page.tasks.iter().enumerate() {
+            if i > 0 {
+                out.push(b',');
+            }
+            out.extend(snapshot(view(form, Some(&state.created)), state, wanted));
+        }
+        out.push(b']');
+    };
+    match form.envelope {
+        Envelope::Rest03Proto | Envelope::Rest03Json | Envelope::Rpc03 | Envelope::Gemini => {
+            array(&mut out);
+        }
+        Envelope::Rpc10
+        | Envelope::Rest10
+        | Envelope::Kebab
+        | Envelope::Snake
+        | Envelope::Session
+        | Envelope::Socket
+        | Envelope::Own => {
+            out.extend_from_slice(br#"{"tasks":"#);
+            array(&mut out);
+            let token = page.next.as_ref().map(|mark| token(mark, asked));
+            let rest = json!({
+                "nextPageToken": token.unwrap_or_default(),
+                "pageSize": page.size,
+                "totalSize": page.total,
+            });
+            out.push(b',');
+            out.extend_from_slice(&json::bytes(&rest)[1..]);
+        }
+    }
+    result(form, &out)
+}
+
+/// A place in a list, as clients hand it back. It counts only for the same list.
+pub fn token(mark: &Mark, asked: &List) -> String {
+    let place = format!("{}.{:08x}.{}", mark.at, filter(asked), mark.task);
     URL_SAFE_NO_PAD.encode(place)
 }
 
-fn mark(token: &str, list: &List, tenant: &Tenant) -> Option<Mark> {
-    let place = URL_SAFE_NO_PAD.decode(token).ok()?;
-    let place = String::from_utf8(place).ok()?;
-    let mut pieces = place.splitn(3, '.');
-    let at = pieces.next()?.parse().ok()?;
-    let asked = u32::from_str_radix(pieces.next()?, 16).ok()?;
-    let task = TaskId::from(pieces.next()?);
-    (asked == sum(list, tenant)).then_some(Mark { at, task })
-}
-
-/// Tells lists apart by their filters; pages of one list may differ in size.
-fn sum(list: &List, tenant: &Tenant) -> u32 {
-    let filters = (tenant.as_str(), &list.context, list.state, list.since);
-    crc32(format!("{filters:?}").as_bytes())
-}
-
-/// The state by any word or number; the one for "unspecified" is no filter.
-fn state(params: &Object) -> Result<Option<TaskState>, Fault> {
-    let word = match member(params, &["status", "state"]) {
-        None => return Ok(None),
-        Some((_, Value::String(word))) => word.clone(),
-        Some((_, number)) => number.to_string(),
-    };
-    if matches!(word.as_str(), "" | "0" | "TASK_STATE_UNSPECIFIED") {
-        return Ok(None);
-    }
-    let known = words::read_state(&word);
-    known.map(Some).ok_or_else(|| {
-        wrong(
-            "",
-            "status",
-            "must be a task state such as TASK_STATE_WORKING.",
-        )
+/// None: it is not one of ours, or belongs to another list.
+pub fn read_token(text: &str, asked: &List) -> Option<Mark> {
+    let place = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
+    let (at, rest) = place.split_once('.')?;
+    let (hash, task) = rest.split_once('.')?;
+    let fits = u32::from_str_radix(hash, 16).ok()? == filter(asked);
+    fits.then_some(Mark {
+        at: at.parse().ok()?,
+        task: task.into(),
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn ask(params: Value) -> Result<List, String> {
-        let params = params.as_object().cloned().unwrap();
-        paged(&params, &Tenant::default()).map_err(|fault| fault.field.expect("a field"))
-    }
-
-    #[test]
-    fn everything_a_list_can_be_asked_for() {
-        assert_eq!(
-            ask(json!({})),
-            Ok(List {
-                size: 50,
-                ..List::default()
-            })
-        );
-        let asked = List {
-            context: Some("c".into()),
-            state: Some(TaskState::Working),
-            since: Some(1_772_357_400_000),
-            size: 7,
-            after: None,
-            history: 3,
-            artifacts: true,
-        };
-        for params in [
-            json!({"contextId": "c", "status": "TASK_STATE_WORKING", "pageSize": 7, "historyLength": 3,
-                "statusTimestampAfter": "2026-03-01T09:30:00Z", "includeArtifacts": true}),
-            json!({"context_id": "c", "status": 2, "page_size": 7, "history_length": 3, "pageToken": "",
-                "status_timestamp_after": "2026-03-01T10:30:00+01:00", "include_artifacts": true}),
-        ] {
-            assert_eq!(ask(params), Ok(asked.clone()));
-        }
-        let any = ask(json!({"status": "TASK_STATE_UNSPECIFIED"})).unwrap();
-        assert_eq!(any.state, None);
-    }
-
-    #[test]
-    fn what_is_wrong_with_a_list_is_named() {
-        for (params, field) in [
-            (json!({"pageSize": 0}), "pageSize"),
-            (json!({"pageSize": 101}), "pageSize"),
-            (json!({"pageSize": -1}), "pageSize"),
-            (json!({"pageSize": "many"}), "pageSize"),
-            (json!({"historyLength": -1}), "historyLength"),
-            (json!({"status": "running"}), "status"),
-            (json!({"status": 9}), "status"),
-            (
-                json!({"statusTimestampAfter": "yesterday"}),
-                "statusTimestampAfter",
-            ),
-            (json!({"includeArtifacts": "yes"}), "includeArtifacts"),
-            (json!({"contextId": "a\nb"}), "contextId"),
-            (json!({"pageToken": "x"}), "pageToken"),
-            (json!({"pageToken": "!"}), "pageToken"),
-            (json!({"pageToken": 3}), "pageToken"),
-        ] {
-            assert_eq!(ask(params.clone()), Err(field.into()), "{params}");
-        }
-    }
-
-    #[test]
-    fn a_token_leads_on_in_its_own_list_only() {
-        let mark = Mark {
-            at: 1_772_357_400_125,
-            task: "t.1".into(),
-        };
-        let filters = json!({"contextId": "c", "pageSize": 2});
-        let list = ask(filters.clone()).unwrap();
-        let token = token(&list, &Tenant::default(), &mark);
-        let with = |mut params: Value| {
-            params["pageToken"] = json!(token);
-            ask(params)
-        };
-        assert_eq!(with(filters).unwrap().after, Some(mark.clone()));
-        let wider = json!({"contextId": "c", "pageSize": 9});
-        assert_eq!(with(wider).unwrap().after, Some(mark));
-        for other in [
-            json!({}),
-            json!({"contextId": "d"}),
-            json!({"contextId": "c", "status": 2}),
-        ] {
-            assert_eq!(with(other.clone()), Err("pageToken".into()), "{other}");
-        }
-        let mine = json!({"contextId": "c", "pageToken": token});
-        assert!(paged(mine.as_object().unwrap(), &"other".into()).is_err());
-    }
+/// A number for what a list is about: places in lists about something else are no places in it.
+fn filter(asked: &List) -> u32 {
+    let about = (&asked.context, asked.state, asked.since);
+    crc32(format!("{about:?}").as_bytes())
 }

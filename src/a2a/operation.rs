@@ -2,9 +2,9 @@
 //! REST by path; both bring the params as one object here, so that an operation means the same wherever it is asked for.
 
 use crate::a2a::answer;
+use crate::a2a::filter;
 use crate::a2a::form::{Envelope, Form, Outputs};
 use crate::a2a::input::{self, Gaps, Received};
-use crate::a2a::list;
 use crate::a2a::object::{Object, count, flag, member, object, text, texts, wrong};
 use crate::a2a::settings;
 use crate::a2a::switches::Switches;
@@ -81,13 +81,18 @@ pub struct Ask<'a> {
     pub switches: &'a Switches,
 }
 
-/// The call, and in the form what the params say about the answer.
-pub fn call(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
+/// What the head of a request settles: the profile it asks for, the extensions it must list.
+pub fn negotiate(ask: &Ask, form: &mut Form) -> Result<(), Fault> {
     form.profile = settings::profile_of(ask.headers, ask.query)?;
     form.echo = version::echo(ask.headers, form, ask.switches);
-    if ask.operation != Operation::ExtendedCard {
-        version::require(ask.headers, ask.params, ask.switches)?;
+    if ask.operation == Operation::ExtendedCard {
+        return Ok(());
     }
+    version::require(ask.headers, ask.params, ask.switches)
+}
+
+/// The call, and in the form what the params say about the answer.
+pub fn call(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
     if ask.operation.streams() && !ask.switches.streaming {
         return Err(Fault::new(
             FaultKind::Unsupported,
@@ -110,8 +115,8 @@ pub fn call(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
             history: history(ask.params, "")?,
         }),
         Operation::List => Ok(Call::List(match ask.protocol {
-            Protocol::V03 => list::whole(ask.params)?,
-            Protocol::V10 => list::paged(ask.params, &form.tenant)?,
+            Protocol::V03 => filter::whole(ask.params)?,
+            Protocol::V10 => filter::paged(ask.params)?,
         })),
         Operation::Cancel => Ok(Call::Cancel {
             task: task(ask, &["id"])?,

@@ -59,7 +59,7 @@ const METHODS: [(&str, &str, Operation); 12] = [
 ];
 
 /// A method by its name, and the version it is of.
-fn method(name: &str) -> Option<(Operation, Protocol)> {
+pub fn method(name: &str) -> Option<(Operation, Protocol)> {
     METHODS.iter().find_map(|(old, new, operation)| {
         if name.is_empty() {
             None
@@ -88,7 +88,7 @@ pub fn decode(request: &Request, switches: &Switches) -> Result<(Call, Form), (F
     }
 }
 
-fn envelope(protocol: Protocol) -> Envelope {
+pub fn envelope(protocol: Protocol) -> Envelope {
     match protocol {
         Protocol::V03 => Envelope::Rpc03,
         Protocol::V10 => Envelope::Rpc10,
@@ -126,27 +126,26 @@ fn call(
         return Err(version::unnamed(name));
     }
     let none = Object::new();
-    operation::call(
-        &Ask {
-            operation,
-            protocol,
-            params: params(&envelope, operation)?.unwrap_or(&none),
-            task: None,
-            config: None,
-            headers: &request.headers,
-            query: &request.query,
-            gaps: Gaps::Refused,
-            switches,
-        },
-        form,
-    )
+    let ask = Ask {
+        operation,
+        protocol,
+        params: params(&envelope, operation)?.unwrap_or(&none),
+        task: None,
+        config: None,
+        headers: &request.headers,
+        query: &request.query,
+        gaps: Gaps::Refused,
+        switches,
+    };
+    operation::negotiate(&ask, form)?;
+    operation::call(&ask, form)
 }
 
-fn invalid(message: &str) -> Fault {
+pub fn invalid(message: &str) -> Fault {
     Fault::new(FaultKind::InvalidRequest, message)
 }
 
-fn unknown(name: &str) -> Fault {
+pub fn unknown(name: &str) -> Fault {
     Fault::new(
         FaultKind::MethodNotFound,
         format!(
@@ -158,7 +157,7 @@ fn unknown(name: &str) -> Fault {
 }
 
 /// The request itself.
-fn whole(body: Option<Value>) -> Result<Object, Fault> {
+pub fn whole(body: Option<Value>) -> Result<Object, Fault> {
     match body {
         Some(Value::Object(envelope)) => Ok(envelope),
         Some(Value::Array(_)) => Err(invalid(
@@ -170,7 +169,7 @@ fn whole(body: Option<Value>) -> Result<Object, Fault> {
 }
 
 /// The id as it must come back. None for one that JSON-RPC does not allow.
-fn id(envelope: &Object) -> Option<Shared> {
+pub fn id(envelope: &Object) -> Option<Shared> {
     match envelope.get("id") {
         None => Some(Shared::from(*b"null")),
         Some(id @ (Value::Null | Value::String(_))) => Some(json::bytes(id).into()),
@@ -181,7 +180,7 @@ fn id(envelope: &Object) -> Option<Shared> {
     }
 }
 
-fn method_name(envelope: &Object) -> Result<&str, Fault> {
+pub fn method_name(envelope: &Object) -> Result<&str, Fault> {
     if envelope.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
         return Err(invalid("The request needs \"jsonrpc\": \"2.0\"."));
     }
@@ -202,7 +201,7 @@ fn accepts_stream(headers: &Headers) -> bool {
     })
 }
 
-fn params(envelope: &Object, operation: Operation) -> Result<Option<&Object>, Fault> {
+pub fn params(envelope: &Object, operation: Operation) -> Result<Option<&Object>, Fault> {
     match envelope.get("params") {
         Some(Value::Object(params)) if params.contains_key("") => {
             Err(Fault::params("params has a member without a name."))

@@ -17,14 +17,20 @@ pub fn of_message(message: &Message, params: Option<&Object>) -> Result<Settings
     for metadata in [message.metadata.as_ref(), params].into_iter().flatten() {
         for key in [EXT, CODER] {
             if let Some(Value::Object(wishes)) = metadata.get(key) {
-                let more = read(wishes, key)?;
-                settings.workspace = settings.workspace.or(more.workspace);
-                settings.model = settings.model.or(more.model);
-                settings.auto_execute = settings.auto_execute.or(more.auto_execute);
+                settings = first(settings, read(wishes, key)?);
             }
         }
     }
     Ok(settings)
+}
+
+/// Of two wishes, the first that says something.
+pub fn first(one: Settings, other: Settings) -> Settings {
+    Settings {
+        workspace: one.workspace.or(other.workspace),
+        model: one.model.or(other.model),
+        auto_execute: one.auto_execute.or(other.auto_execute),
+    }
 }
 
 /// One object of settings. A wish for trust is not an error, it is just not granted from here; a wish to be asked nothing is
