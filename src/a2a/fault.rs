@@ -5,6 +5,7 @@
 //! proxies and clients must see in the head: no credential, no permission, wrong method, too large, come back later.
 
 use crate::a2a::form::{Envelope, Form};
+use crate::a2a::own;
 use crate::a2a::respond;
 use crate::a2a::switches::RestStatus;
 use crate::base::http::Response;
@@ -23,6 +24,8 @@ enum Family {
     Rest10,
     /// `{"error": text}`.
     Bare,
+    /// Our own dialect, over sockets only: it has no status.
+    Own,
 }
 
 fn family(form: &Form) -> Family {
@@ -31,11 +34,8 @@ fn family(form: &Form) -> Family {
         Envelope::Rpc10 => Family::Rpc(Protocol::V10),
         Envelope::Rest03Proto | Envelope::Rest03Json => Family::Rest03,
         Envelope::Rest10 => Family::Rest10,
-        Envelope::Gemini
-        | Envelope::Kebab
-        | Envelope::Snake
-        | Envelope::Session
-        | Envelope::Own => Family::Bare,
+        Envelope::Gemini | Envelope::Kebab | Envelope::Snake | Envelope::Session => Family::Bare,
+        Envelope::Own => Family::Own,
     }
 }
 
@@ -89,6 +89,7 @@ pub fn fault_frame(form: &Form, fault: &Fault) -> Vec<u8> {
             };
             json::bytes(&json!({ "error": error }))
         }
+        Family::Own => own::error(form, row.reason, message),
     }
 }
 
@@ -99,7 +100,7 @@ pub fn in_stream(form: &Form, fault: &Fault) -> bool {
 
 fn status(form: &Form, row: &Row) -> u16 {
     match family(form) {
-        Family::Rpc(_) => row.statuses.rpc,
+        Family::Rpc(_) | Family::Own => row.statuses.rpc,
         Family::Rest03 => row.statuses.rest,
         Family::Rest10 => match form.rest_status {
             RestStatus::V100 => row.statuses.rest_100,

@@ -9,6 +9,8 @@
 mod answer;
 mod card;
 mod coder;
+mod dev_call;
+mod devtool;
 mod fault;
 mod filter;
 mod flat;
@@ -19,6 +21,8 @@ mod kebab;
 mod list;
 mod object;
 mod operation;
+pub mod own;
+mod plain;
 mod prompt;
 mod proto;
 mod rest;
@@ -38,11 +42,12 @@ mod value;
 mod version;
 mod words;
 
-pub use card::{Card, card};
+pub use card::{Card, Identity, card};
 pub use fault::{fault, fault_frame, in_stream};
 pub use form::{
-    Begins, BirthNote, Ends, Envelope, Form, View, begins_at_the_start, hook_view, joins_session,
-    prefix, prompt_stream, sub_protocol, suffix, view, watch_stream,
+    Begins, BirthNote, DIALECTS, Ends, Envelope, Form, View, begins_at_the_start, frame_prefix,
+    frame_suffix, hook_view, joins_session, prefix, prompt_stream, sub_protocol, suffix, view,
+    watch_stream,
 };
 pub use gemini::{all_metadata, created, health, metadata, session_id};
 pub use list::{Page, briefs, list, lists_briefs, shown_state};
@@ -58,7 +63,7 @@ use crate::base::json;
 use crate::task::message::Message;
 use crate::task::record::Record;
 use crate::task::state::State;
-use form::{Media, Projection, Writer};
+use form::{Media, Outputs, Projection, Writer};
 use proto::Edition;
 use serde_json::json;
 pub use snapshot::Wanted;
@@ -111,12 +116,14 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
                 ..Body::bare(shown.body)
             });
         }
-        View::Session | View::Own => return None,
+        View::Own => return Some(Body::bare(own::record(state, record))),
+        View::Session => return None,
     };
     let frame = match projection {
-        Projection::Coder | Projection::Devtool | Projection::Plain | Projection::PlainText => {
-            coder::frame(state, record, tools)?
-        }
+        Projection::Coder => coder::frame(state, record, tools)?,
+        Projection::Devtool => devtool::frame(state, record)?,
+        Projection::Plain => plain::frame(state, record, Outputs::Any)?,
+        Projection::PlainText => plain::frame(state, record, Outputs::Text)?,
     };
     let created = &state.created;
     let body = |finality| {
@@ -156,7 +163,7 @@ pub fn snapshot_frame(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
 
 /// A closing frame of the present status, for a stream that has nothing to wait for: its prompt is queued behind calls that wait
 /// for answers. None: the dialect has none.
-pub fn present(view: View, state: &State) -> Option<Vec<u8>> {
+pub fn present(view: View, state: &State, tools: &Tools) -> Option<Vec<u8>> {
     let (writer, projection) = match view {
         View::A2a(writer, projection) => (writer, projection),
         View::Kebab => return Some(kebab::present(state)),
@@ -164,9 +171,10 @@ pub fn present(view: View, state: &State) -> Option<Vec<u8>> {
         View::Session | View::Own => return None,
     };
     let update = match projection {
-        Projection::Coder | Projection::Devtool | Projection::Plain | Projection::PlainText => {
-            coder::present(state)
-        }
+        Projection::Coder => coder::present(state, tools),
+        Projection::Devtool => devtool::present(state),
+        Projection::Plain => plain::present(state, Outputs::Any),
+        Projection::PlainText => plain::present(state, Outputs::Text),
     };
     let (created, last) = (&state.created, Finality::Closing);
     Some(match writer {

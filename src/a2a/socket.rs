@@ -7,6 +7,7 @@ use crate::a2a::gemini;
 use crate::a2a::input::Gaps;
 use crate::a2a::object::Object;
 use crate::a2a::operation::{self, Ask, Operation, position};
+use crate::a2a::own;
 use crate::a2a::rpc;
 use crate::a2a::settings;
 use crate::a2a::switches::Switches;
@@ -77,6 +78,9 @@ pub fn heard(
     joined: &Form,
     switches: &Switches,
 ) -> Result<(Call, Form), (Fault, Form)> {
+    if joined.envelope == Envelope::Own {
+        return own::decode(text);
+    }
     let mut form = match joined.envelope {
         Envelope::Session => Form {
             envelope: Envelope::Socket,
@@ -321,6 +325,17 @@ mod tests {
         let bare = json!({"tool_call_id": "c", "selected_option_id": "cancel"});
         let (fault, _) = hear(Envelope::Rpc10, bare).unwrap_err();
         assert_eq!(fault.kind, FaultKind::InvalidRequest);
+    }
+
+    #[test]
+    fn our_own_dialect_is_its_own() {
+        let sent = json!({"id": 1, "call": {"get": {"task": "t"}}});
+        let (call, form) = hear(Envelope::Own, sent).unwrap();
+        let get = Call::Get {
+            task: "t".into(),
+            history: None,
+        };
+        assert_eq!((call, form.envelope), (get, Envelope::Own));
     }
 
     #[test]
