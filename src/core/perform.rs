@@ -377,7 +377,7 @@ impl Core {
             birth: create.birth,
         };
         let (task, _) = self.give_birth(newborn, now)?;
-        let response = a2a::created(&self.tasks[&task].state);
+        let response = a2a::created(form, &self.tasks[&task].state);
         self.answer_after(conn, &task, form, response);
         Ok(())
     }
