@@ -3,7 +3,7 @@
 //! A request becomes a call and a [`Form`], which is all the core keeps of its dialect. A [`View`] says what an event looks like
 //! to it; an event is encoded once per view, and the form's prefix and suffix go around the shared bytes. Inside, a view is
 //! two independent choices, so that dialects add up instead of multiplying: a projection says *what* is shown of an event, as
-//! A2A values (`coder`); a writer says *how* such values are spelled (`v03`). The words are in one table (`words`), so are the errors
+//! A2A values (`coder`, `devtool`, `plain`); a writer says *how* such values are spelled (`v03`). The words are in one table (`words`), so are the errors
 //! (`fault`).
 
 mod answer;
@@ -20,6 +20,7 @@ mod plain;
 mod rpc;
 #[cfg(test)]
 mod sample;
+mod session;
 mod settings;
 mod snapshot;
 mod switches;
@@ -137,7 +138,8 @@ fn not_allowed(request: &Request, allow: &'static str) -> Fault {
 pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Option<Body> {
     let (writer, projection) = match view {
         View::A2a(writer, projection) => (writer, projection),
-        View::Kebab | View::Snake | View::Session | View::Own => return None,
+        View::Session => return session::event(state, record),
+        View::Kebab | View::Snake | View::Own => return None,
     };
     let frame = match projection {
         Projection::Coder => coder::frame(state, record, tools)?,
@@ -158,13 +160,13 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
 
 /// The task as a whole.
 pub fn snapshot(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
-    let task = snapshot::task(view, state, wanted);
+    let task = || snapshot::task(view, state, wanted);
     match view {
+        View::Session => session::present(state),
         View::A2a(Writer::V03 | Writer::Proto03 | Writer::V10, _)
         | View::Kebab
         | View::Snake
-        | View::Session
-        | View::Own => v03::task(&task),
+        | View::Own => v03::task(&task()),
     }
 }
 
@@ -182,7 +184,8 @@ pub fn snapshot_frame(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
 pub fn present(view: View, state: &State, tools: &Tools) -> Option<Vec<u8>> {
     let (writer, projection) = match view {
         View::A2a(writer, projection) => (writer, projection),
-        View::Kebab | View::Snake | View::Session | View::Own => return None,
+        View::Session => return Some(session::present(state)),
+        View::Kebab | View::Snake | View::Own => return None,
     };
     let update = match projection {
         Projection::Coder => coder::present(state, tools),
