@@ -74,7 +74,7 @@ enum Shown<'a> {
         description: &'a str,
         content: Content<'a>,
     },
-    ToolCallUpdate(Update<'a>),
+    ToolCallUpdate(Box<Update<'a>>),
     StateChange(StateChange<'a>),
     UserMessage(UserMessage<'a>),
     ArtifactUpdate(ArtifactUpdate<'a>),
@@ -295,10 +295,10 @@ impl<'a> Shown<'a> {
     }
 
     fn update(call: &'a CallState, status: CallStatus) -> Shown<'a> {
-        Shown::ToolCallUpdate(Update {
+        Shown::ToolCallUpdate(Box::new(Update {
             call: ToolCall::of(call, status, Details::Twice),
             answer: Answered::of(call),
-        })
+        }))
     }
 
     fn prompt(state: &State, message: &'a Message, source: &'a Source) -> Shown<'a> {
