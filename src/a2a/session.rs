@@ -8,7 +8,6 @@
 //! A newcomer has missed the questions. The state it is greeted with therefore has `open_calls`: every call that has not ended,
 //! as its last update showed it.
 
-use crate::a2a::Body;
 use crate::a2a::dev_call::{Details, ToolCall};
 use crate::a2a::v03::ArtifactOut;
 use crate::a2a::words::{self, CallStatus};
@@ -21,13 +20,9 @@ use crate::task::state::{CallState, Phase, State, TaskState};
 use serde::Serialize;
 
 /// `state` is the state right after `record`. None: clients are not shown the event.
-pub fn event(state: &State, record: &Record) -> Option<Body> {
+pub fn frame(state: &State, record: &Record) -> Option<Vec<u8>> {
     let shown = shown(state, record)?;
-    Some(Body {
-        event: None,
-        open: encode(state, record.seq, &shown).into(),
-        closing: None,
-    })
+    Some(encode(state, record.seq, &shown))
 }
 
 /// The present state, for those who begin to follow the task.

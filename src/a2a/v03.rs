@@ -29,13 +29,10 @@ pub fn status(created: &Created, update: &StatusUpdate<'_>, finality: Finality) 
         Finality::Open => ("false", &update.metadata),
         Finality::Closing => ("true", update.closing.as_ref().unwrap_or(&update.metadata)),
     };
-    let payload = update.message.as_ref().map_or(0, |message| {
-        let sizes = message.pieces().map(|piece| match piece {
-            Piece::Text(text) => text.len(),
-            Piece::Data(data) => data.len(),
-        });
-        sizes.sum()
-    });
+    let payload = update
+        .message
+        .as_ref()
+        .map_or(0, |message| message.pieces().map(Piece::size).sum());
     let mut out = Vec::with_capacity(640 + metadata.len() + payload);
     out.extend_from_slice(br#"{"kind":"status-update","#);
     let place = place(&mut out, created);

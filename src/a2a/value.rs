@@ -88,6 +88,16 @@ pub enum Piece<'a> {
     Data(Vec<u8>),
 }
 
+impl Piece<'_> {
+    /// About how many bytes it is written in.
+    pub fn size(&self) -> usize {
+        match self {
+            Piece::Text(text) => text.len(),
+            Piece::Data(data) => data.len(),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct ArtifactUpdate<'a> {
     pub artifact: Cow<'a, Artifact>,

@@ -11,11 +11,13 @@ use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::Rule;
 use crate::task::record::Record;
 use crate::task::spec::{Answers, Choice, Ending, Keeping, Plan};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The states of the protocol. Which may follow which is [`TaskState::may_become`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TaskState {
     Submitted,
     Working,
@@ -295,7 +297,11 @@ pub struct State {
     pub paused: bool,
     /// After a restart in the middle of a turn: nothing starts until the user speaks.
     pub suspended: bool,
+    /// The last turn ended with a question of the agent.
+    pub questioned: bool,
     pub utterance: Utterance,
+    /// What the model thought about on the way to its answer, a line each; until it is asked again.
+    pub thoughts: Vec<String>,
     pub history: Vec<Arc<Item>>,
     /// What the model is shown in place of the older part of it.
     pub summary: Option<Summary>,
@@ -334,6 +340,11 @@ impl State {
     /// Idle: the last turn is over and nothing is queued.
     pub fn is_idle(&self) -> bool {
         self.phase == Phase::Idle && self.queue.is_empty()
+    }
+
+    /// The last turn ended, and not with a question; the next one is the user's, or queued.
+    pub fn turn_is_over(&self) -> bool {
+        self.phase == Phase::Idle && !self.questioned
     }
 
     pub fn call(&self, id: &CallId) -> Option<&CallState> {
