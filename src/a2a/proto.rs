@@ -428,6 +428,27 @@ mod tests {
     }
 
     #[test]
+    fn a_message_of_several_parts_names_its_extension() {
+        let pieces = [Piece::Text("a".into()), Piece::Data(b"{}".to_vec())];
+        let message = AgentMessage::of(Seq(5), pieces).expect("two parts");
+        let mut update = update(None);
+        update.message = Some(message.carrying("urn:x"));
+        for (edition, name, data) in [
+            (Edition::V03, "content", json!({"data": {"data": {}}})),
+            (
+                Edition::V10,
+                "parts",
+                json!({"data": {}, "mediaType": "application/json"}),
+            ),
+        ] {
+            let mut written = value(&status(edition, &created(), &update, Finality::Open));
+            let message = written["statusUpdate"]["status"]["message"].take();
+            assert_eq!(message[name], json!([{"text": "a"}, data]));
+            assert_eq!(message["extensions"], json!(["urn:x"]));
+        }
+    }
+
+    #[test]
     fn only_one_edition_says_that_a_stream_ends() {
         let status = |word: &str| json!({"state": word, "timestamp": TIME});
         assert_eq!(
