@@ -281,8 +281,10 @@ fn end_part(out: &mut Vec<u8>, part: &Part) {
     if let Some(filename) = &part.filename {
         member(out, "filename", filename);
     }
-    if let Some(media_type) = &part.media_type {
-        member(out, "mediaType", media_type);
+    match (&part.media_type, &part.content) {
+        (Some(media_type), _) => member(out, "mediaType", media_type),
+        (None, Content::Data(_)) => member(out, "mediaType", "application/json"),
+        (None, Content::Text(_) | Content::Bytes(_) | Content::Uri(_)) => {}
     }
     metadata(out, part.metadata.as_ref());
     out.push(b'}');
@@ -523,7 +525,8 @@ mod tests {
             written(Edition::V10),
             json!({"message": {"messageId": "m-1", "role": "ROLE_USER", "contextId": "c-1", "metadata": {"k": "v"},
                 "extensions": ["urn:x"], "referenceTaskIds": ["t-0"],
-                "parts": [{"text": ""}, raw, url, {"url": "https://x.test/b"}, {"data": {"a": 1}}, {"data": 3}]}})
+                "parts": [{"text": ""}, raw, url, {"url": "https://x.test/b"},
+                    {"data": {"a": 1}, "mediaType": "application/json"}, {"data": 3, "mediaType": "application/json"}]}})
         );
         assert_eq!(
             written(Edition::V03),
