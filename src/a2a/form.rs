@@ -22,6 +22,7 @@ pub struct Form {
     pub default_profile: Profile,
     pub media: Media,
     pub outputs: Outputs,
+    pub shows: Shows,
     /// The partition the request is about.
     pub tenant: Tenant,
     /// Response headers that name the extensions in use: one per spelling of the header that the client used.
@@ -64,6 +65,17 @@ pub enum Media {
     A2aJson,
 }
 
+/// What the answer to something said is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shows {
+    /// The task that came of it.
+    Task,
+    /// What the command left for programs.
+    Result,
+    /// That the command was started, and where to watch it.
+    Receipt,
+}
+
 /// What a client is told of the task it had made without a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BirthNote {
@@ -94,6 +106,7 @@ impl Form {
             },
             media: Media::Json,
             outputs: Outputs::Any,
+            shows: Shows::Task,
             tenant: Tenant::default(),
             echo: Vec::new(),
             rest_status: RestStatus::V101,

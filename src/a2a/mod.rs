@@ -9,6 +9,7 @@
 mod answer;
 mod card;
 mod coder;
+pub mod commands;
 mod dev_call;
 mod devtool;
 mod fault;
@@ -45,9 +46,9 @@ mod words;
 pub use card::{Card, Identity, card};
 pub use fault::{fault, fault_frame, in_stream};
 pub use form::{
-    Begins, BirthNote, DIALECTS, Ends, Envelope, Form, View, begins_at_the_start, frame_prefix,
-    frame_suffix, hook_view, joins_session, prefix, prompt_stream, sub_protocol, suffix, view,
-    watch_stream,
+    Begins, BirthNote, DIALECTS, Ends, Envelope, Form, Shows, View, begins_at_the_start,
+    frame_prefix, frame_suffix, hook_view, joins_session, prefix, prompt_stream, sub_protocol,
+    suffix, view, watch_stream,
 };
 pub use gemini::{all_metadata, created, health, metadata, session_id};
 pub use list::{Page, briefs, list, lists_briefs, shown_state};
@@ -161,6 +162,14 @@ pub fn snapshot_frame(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
     }
 }
 
+/// What a stream begins with that something said is answered with, when it begins with the whole of it.
+pub fn opening(form: &Form, view: View, state: &State, wanted: Wanted) -> Vec<u8> {
+    match form.shows {
+        Shows::Task | Shows::Result => snapshot_frame(view, state, wanted),
+        Shows::Receipt => commands::started(state),
+    }
+}
+
 /// A closing frame of the present status, for a stream that has nothing to wait for: its prompt is queued behind calls that wait
 /// for answers. None: the dialect has none.
 pub fn present(view: View, state: &State, tools: &Tools) -> Option<Vec<u8>> {
@@ -221,6 +230,11 @@ pub fn task(form: &Form, state: &State, wanted: Wanted) -> Response {
 /// The answer to a prompt, when it is not a stream.
 pub fn said(form: &Form, state: &State, wanted: Wanted) -> Response {
     let view = view(form, Some(&state.created));
+    match form.shows {
+        Shows::Task => {}
+        Shows::Result => return commands::executed(state),
+        Shows::Receipt => return result(form, &commands::started(state)),
+    }
     match form.envelope {
         Envelope::Session | Envelope::Socket | Envelope::Own => {
             let task = &state.created.task;

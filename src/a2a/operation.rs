@@ -2,6 +2,7 @@
 //! REST by path; both bring the params as one object here, so that an operation means the same wherever it is asked for.
 
 use crate::a2a::answer;
+use crate::a2a::commands;
 use crate::a2a::filter;
 use crate::a2a::form::{Envelope, Form, Outputs};
 use crate::a2a::input::{self, Gaps, Received};
@@ -30,6 +31,8 @@ pub enum Operation {
     ListPush,
     DeletePush,
     ExtendedCard,
+    Commands,
+    Execute,
 }
 
 impl Operation {
@@ -45,14 +48,16 @@ impl Operation {
             | Operation::GetPush
             | Operation::ListPush
             | Operation::DeletePush
-            | Operation::ExtendedCard => false,
+            | Operation::ExtendedCard
+            | Operation::Commands
+            | Operation::Execute => false,
         }
     }
 
     /// Whether it means something without params.
     pub fn stands_alone(self) -> bool {
         match self {
-            Operation::List | Operation::ExtendedCard => true,
+            Operation::List | Operation::ExtendedCard | Operation::Commands => true,
             Operation::Send
             | Operation::Stream
             | Operation::Get
@@ -61,7 +66,8 @@ impl Operation {
             | Operation::SetPush
             | Operation::GetPush
             | Operation::ListPush
-            | Operation::DeletePush => false,
+            | Operation::DeletePush
+            | Operation::Execute => false,
         }
     }
 }
@@ -130,7 +136,24 @@ pub fn call(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
         }
         Operation::ExtendedCard if ask.switches.extended_card => Ok(Call::ExtendedCard),
         Operation::ExtendedCard => Err(no_card(ask.protocol)),
+        Operation::Commands => Ok(Call::Commands),
+        Operation::Execute => {
+            let mode = match accepts_stream(ask.headers) && ask.switches.streaming {
+                true => Mode::Stream,
+                false => Mode::Now,
+            };
+            commands::execute(ask.params, mode, form)
+        }
     }
+}
+
+/// Whether the client can take a stream.
+pub fn accepts_stream(headers: &Headers) -> bool {
+    let mut accepted = headers.all("accept").flat_map(|list| list.split(','));
+    accepted.any(|media| {
+        let media = media.split(';').next().unwrap_or_default().trim();
+        media.eq_ignore_ascii_case("text/event-stream")
+    })
 }
 
 fn no_push() -> Fault {

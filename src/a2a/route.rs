@@ -2,6 +2,7 @@
 //! `/tasks/{task}`: they were the task server's before 1.0 took them for its REST binding, so they are 1.0's only for those who
 //! name it or ask for what only it has.
 
+use crate::a2a::commands;
 use crate::a2a::form::{Envelope, Form};
 use crate::a2a::gemini;
 use crate::a2a::rest::{self, Base};
@@ -32,9 +33,11 @@ enum Route {
     Kebab,
     Snake,
     Session,
+    Commands,
+    Execute,
 }
 
-const ROUTES: [(&str, Rows<Route>); 12] = [
+const ROUTES: [(&str, Rows<Route>); 14] = [
     ("/", &[(Method::Post, Route::Rpc)]),
     ("/.well-known/agent-card.json", CARD),
     ("/.well-known/agent.json", CARD),
@@ -68,6 +71,14 @@ const ROUTES: [(&str, Rows<Route>); 12] = [
         "/tasks/{task}/messages/stream",
         &[(Method::Post, Route::Session)],
     ),
+    (
+        "/listCommands",
+        &[
+            (Method::Get, Route::Commands),
+            (Method::Head, Route::Commands),
+        ],
+    ),
+    ("/executeCommand", &[(Method::Post, Route::Execute)]),
 ];
 
 const CARD: Rows<Route> = &[(Method::Get, Route::Card), (Method::Head, Route::Card)];
@@ -200,7 +211,9 @@ fn serve(
             | Route::Tasks
             | Route::Task
             | Route::AllMetadata
-            | Route::Metadata => Envelope::Gemini,
+            | Route::Metadata
+            | Route::Commands
+            | Route::Execute => Envelope::Gemini,
         },
         switches,
     );
@@ -208,6 +221,8 @@ fn serve(
     let call = match route {
         Route::Rpc => return rpc::decode(request, switches),
         Route::Socket => return socket::join(request, switches),
+        Route::Execute => return commands::decode(request),
+        Route::Commands => Ok(Call::Commands),
         Route::Tasks | Route::Task if speaks_10(request) => {
             let place = rest::place(&request.path).expect("REST has both paths");
             return rest::decode(&place, request, switches);

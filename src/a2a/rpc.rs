@@ -7,11 +7,11 @@
 use crate::a2a::form::{Envelope, Form};
 use crate::a2a::input::Gaps;
 use crate::a2a::object::{Object, body, check_type};
-use crate::a2a::operation::{self, Ask, Operation};
+use crate::a2a::operation::{self, Ask, Operation, accepts_stream};
 use crate::a2a::switches::Switches;
 use crate::a2a::version;
 use crate::base::Shared;
-use crate::base::http::{Headers, Request};
+use crate::base::http::Request;
 use crate::base::json;
 use crate::task::call::Call;
 use crate::task::event::Protocol;
@@ -19,7 +19,7 @@ use crate::task::fault::{Fault, FaultKind};
 use serde_json::Value;
 
 /// Every method: its name in 0.3, its name in 1.0, what it does. No name: the version does not have it.
-const METHODS: [(&str, &str, Operation); 12] = [
+const METHODS: [(&str, &str, Operation); 14] = [
     ("message/send", "SendMessage", Operation::Send),
     ("message/stream", "SendStreamingMessage", Operation::Stream),
     ("tasks/get", "GetTask", Operation::Get),
@@ -56,20 +56,21 @@ const METHODS: [(&str, &str, Operation); 12] = [
         "",
         Operation::ExtendedCard,
     ),
+    ("commands/get", "commands/get", Operation::Commands),
+    ("command/execute", "command/execute", Operation::Execute),
 ];
 
-/// A method by its name, and the version it is of.
-pub fn method(name: &str) -> Option<(Operation, Protocol)> {
+/// A method by its name, and the version it is of: for a name that both have, the one that was named.
+pub fn method(name: &str, named: Option<Protocol>) -> Option<(Operation, Protocol)> {
     METHODS.iter().find_map(|(old, new, operation)| {
-        if name.is_empty() {
-            None
-        } else if name == *old {
-            Some((*operation, Protocol::V03))
-        } else if name == *new {
-            Some((*operation, Protocol::V10))
-        } else {
-            None
-        }
+        let protocol = match (name == *old, name == *new) {
+            _ if name.is_empty() => return None,
+            (true, true) => named.unwrap_or(Protocol::V03),
+            (true, false) => Protocol::V03,
+            (false, true) => Protocol::V10,
+            (false, false) => return None,
+        };
+        Some((*operation, protocol))
     })
 }
 
@@ -108,7 +109,7 @@ fn call(
     check_type(request)?;
     let envelope = whole(body?)?;
     let name = method_name(&envelope)?;
-    let asked = method(name);
+    let asked = method(name, named.as_ref().ok().copied().flatten());
     if let (Ok(None), Some((_, protocol))) = (&named, asked) {
         *form = Form {
             id: form.id.clone(),
@@ -191,14 +192,6 @@ pub fn method_name(envelope: &Object) -> Result<&str, Fault> {
         return Err(invalid("The id must be a string, a whole number or null."));
     }
     Ok(method)
-}
-
-fn accepts_stream(headers: &Headers) -> bool {
-    let mut accepted = headers.all("accept").flat_map(|list| list.split(','));
-    accepted.any(|media| {
-        let media = media.split(';').next().unwrap_or_default().trim();
-        media.eq_ignore_ascii_case("text/event-stream")
-    })
 }
 
 pub fn params(envelope: &Object, operation: Operation) -> Result<Option<&Object>, Fault> {

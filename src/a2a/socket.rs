@@ -109,7 +109,7 @@ fn call(text: &str, joined: &Form, form: &mut Form, switches: &Switches) -> Resu
         return bare(envelope, form, switches);
     }
     let name = rpc::method_name(&envelope)?;
-    let (operation, protocol) = rpc::method(name)
+    let (operation, protocol) = rpc::method(name, (!live).then(|| joined.envelope.protocol()))
         .filter(|(_, protocol)| live || *protocol == joined.envelope.protocol())
         .ok_or_else(|| rpc::unknown(name))?;
     let speaks = matches!(operation, Operation::Send | Operation::Stream);
