@@ -181,6 +181,11 @@ impl Desk {
         outcome(self.binding, &response.head, response.json(), id)
     }
 
+    /// Reads the outcome of a request that the test has made itself.
+    pub fn read(&self, response: &Response, id: &Value) -> Result<Value, Refusal> {
+        outcome(self.binding, &response.head, response.json(), id)
+    }
+
     /// How many tasks the server has made.
     pub fn tasks(&mut self) -> u64 {
         let health = self.client.get("/health").json();
@@ -265,10 +270,6 @@ impl Iterator for Watch {
 
     fn next(&mut self) -> Option<Seen> {
         let event = self.events.next()?;
-        let seq = event.id.as_deref().and_then(|id| id.parse().ok());
-        let seq = seq.unwrap_or_else(|| {
-            panic!("{:?}: an event without a position: {event:?}", self.binding)
-        });
         let payload = match self.binding.frame() {
             Frame::Rpc => result(self.binding, &event.json, &self.id).unwrap_or_else(|error| {
                 panic!("{:?}: an error in the stream: {error}", self.binding)
@@ -276,6 +277,13 @@ impl Iterator for Watch {
             Frame::Rest => event.json,
         };
         let update = shape::update(self.binding, &payload);
+        let seq = match (&update, event.id.as_deref()) {
+            // It is in no task's log, so there is no position to go on from.
+            (Update::Message(_), None) => 0,
+            (_, id) => id.and_then(|id| id.parse().ok()).unwrap_or_else(|| {
+                panic!("{:?}: an event without a position: {payload}", self.binding)
+            }),
+        };
         Some(Seen {
             seq,
             payload,

@@ -1,6 +1,6 @@
 //! Sending a message: what is answered, when, and what is refused.
 
-use crate::binding::{Binding, File, Note, Op, Piece, Version, Wait};
+use crate::binding::{Binding, File, Frame, Note, Op, Piece, Version, Wait};
 use crate::desk::Desk;
 use crate::problem::Fault;
 use crate::shape::is_terminal;
@@ -165,6 +165,22 @@ duties! {
                 Ok(result) => panic!("{:?}: {sent} was taken: {result}", desk.binding),
             };
             refusal.check(desk.binding, Fault::InvalidParams);
+        }
+        assert_eq!(desk.tasks(), 0);
+    }
+
+    fn a_body_that_is_no_json_is_refused(desk) {
+        let wire = desk.binding.wire(&Op::Send(Note::new("x")), &Value::Null);
+        for body in [r#"{"message": {"#, "", "null", "[]", "\u{feff}{}"] {
+            let fields = [("Content-Type", "application/json")];
+            let response = desk.client.request(wire.method, &wire.path, &fields, body.as_bytes());
+            let fault = match (body, desk.binding.frame()) {
+                (r#"{"message": {"# | "\u{feff}{}", _) => Fault::ParseError,
+                (_, Frame::Rpc) => Fault::InvalidRequest,
+                (_, Frame::Rest) => Fault::InvalidParams,
+            };
+            let refusal = desk.read(&response, &Value::Null).expect_err("a refusal");
+            refusal.check(desk.binding, fault);
         }
         assert_eq!(desk.tasks(), 0);
     }

@@ -315,17 +315,6 @@ fn state(binding: Binding, spelled: &str) -> &'static str {
     }
 }
 
-/// A state as this binding spells it, from the words of 0.3.
-pub fn spelled(binding: Binding, state: &str) -> String {
-    match binding {
-        Binding::Rpc03 => state.to_owned(),
-        Binding::Rest03 if state == "canceled" => "TASK_STATE_CANCELLED".into(),
-        Binding::Rest03 | Binding::Rpc10 | Binding::Rest10 => {
-            format!("TASK_STATE_{}", state.to_uppercase().replace('-', "_"))
-        }
-    }
-}
-
 fn pieces(binding: Binding, value: &Value) -> Vec<Piece> {
     let list = array(value);
     assert!(!list.is_empty(), "{binding:?}: a list of parts is empty");
