@@ -1,7 +1,8 @@
 //! The JSON-RPC envelope: what is checked before any method is looked at, in both versions at one address.
 
-use crate::binding::Binding;
+use crate::binding::{Binding, Note, Op};
 use crate::desk::Desk;
+use crate::problem::Fault;
 use crate::support::client::Response;
 use serde_json::{Value, json};
 
@@ -181,6 +182,19 @@ fn a_body_that_does_not_say_it_is_json_is_refused() {
             let response = post(&mut desk, &request, media);
             assert_eq!(refused(&response).1, -32001, "{media}");
         }
+    }
+}
+
+duties! {
+    fn a_message_that_does_not_say_it_is_json_is_refused(desk) {
+        let id = json!(1);
+        let wire = desk.binding.wire(&Op::Send(Note::new("tck-complete-task")), &id);
+        let body = wire.body.expect("a body").to_string();
+        let fields = [("Content-Type", "text/plain")];
+        let response = desk.client.request(wire.method, &wire.path, &fields, body.as_bytes());
+        let refusal = desk.read(&response, &id).expect_err("a refusal");
+        refusal.check(desk.binding, Fault::ContentType);
+        assert_eq!(desk.tasks(), 0);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Somebody who waits for webhooks: a listener on loopback that keeps every request and answers it with what it was told.
+//! Somebody who waits for webhooks: a listener on loopback that keeps every request and says thank you, at once or after some failures.
 
 use crate::support::eventually;
 use crate::support::http::{Head, Message, Side};
@@ -20,6 +20,11 @@ pub struct Delivery {
 
 impl Receiver {
     pub fn open() -> Receiver {
+        Receiver::failing(0)
+    }
+
+    /// One that answers so many deliveries with an error first.
+    pub fn failing(times: usize) -> Receiver {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
         let port = listener.local_addr().expect("a bound port").port();
         let got = Arc::new(Mutex::new(vec![]));
@@ -27,7 +32,7 @@ impl Receiver {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let keep = keep.clone();
-                std::thread::spawn(move || serve(stream, &keep));
+                std::thread::spawn(move || serve(stream, &keep, times));
             }
         });
         Receiver { port, got }
@@ -47,7 +52,7 @@ impl Receiver {
     }
 }
 
-fn serve(mut stream: TcpStream, keep: &Mutex<Vec<Delivery>>) {
+fn serve(mut stream: TcpStream, keep: &Mutex<Vec<Delivery>>, failures: usize) {
     let mut message = Message::new(Side::Request);
     let mut body = vec![];
     let mut bytes = [0; 16 * 1024];
@@ -65,8 +70,15 @@ fn serve(mut stream: TcpStream, keep: &Mutex<Vec<Delivery>>) {
             head,
             body: body_json,
         };
-        keep.lock().expect("receivers do not panic").push(delivery);
-        let answered = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        let mut kept = keep.lock().expect("receivers do not panic");
+        kept.push(delivery);
+        let status = match kept.len() > failures {
+            true => "200 OK",
+            false => "503 Service Unavailable",
+        };
+        drop(kept);
+        let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
+        let answered = stream.write_all(answer.as_bytes());
         if answered.is_err() || message.restart(Side::Request, &mut body).is_err() {
             return;
         }

@@ -161,7 +161,7 @@ duties! {
 
     fn a_webhook_may_come_with_the_message(desk, PRIVATE) {
         let receiver = Receiver::open();
-        let hook = Hook { token: Some("tok".into()), credentials: Some("s3cret".into()), ..Hook::at(&receiver.url()).named("inline") };
+        let hook = Hook { token: Some("n0tify".into()), credentials: Some("s3cret".into()), ..Hook::at(&receiver.url()).named("inline") };
         let task = desk.task(Note::new("tck-input-required").wait(crate::binding::Wait::Whole).hooked(hook.clone()));
         assert_eq!(listed(desk, &task.id), [hook]);
         desk.task(Note::new("tck-complete-task").to(&task.id));
@@ -170,9 +170,21 @@ duties! {
             assert_eq!(delivery.head.method(), "POST");
             assert_eq!(delivery.head.target(), "/webhook");
             assert_eq!(delivery.head.field("authorization"), Some("Bearer s3cret"));
-            assert_eq!(delivery.head.field("x-a2a-notification-token"), Some("tok"));
+            assert_eq!(delivery.head.field("x-a2a-notification-token"), Some("n0tify"));
             assert_eq!(shown(desk.binding, &delivery).0, task.id);
         }
+        let log = desk.server.output();
+        assert!(!log.contains("s3cret") && !log.contains("n0tify"), "{log}");
+    }
+
+    fn a_webhook_that_fails_is_called_again(desk, PRIVATE) {
+        let receiver = Receiver::failing(1);
+        let hook = Hook::at(&receiver.url()).named("again");
+        let task = desk.task(Note::new("tck-complete-task").wait(crate::binding::Wait::Whole).hooked(hook));
+        receiver.wait("the end of the task", |delivery| shown(desk.binding, delivery).1 == "completed");
+        let all = receiver.all();
+        assert!(all.len() > 1, "{all:?}");
+        assert!(all.iter().all(|delivery| shown(desk.binding, delivery).0 == task.id));
     }
 
     fn a_webhook_hears_of_every_change_in_order(desk, PRIVATE) {

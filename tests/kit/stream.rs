@@ -245,6 +245,20 @@ duties! {
         }
     }
 
+    fn a_long_task_can_be_watched_twice(desk) {
+        let mut first = desk.stream(Note::new("test-resubscribe-message-id"));
+        let begun = first.next().expect("the task");
+        assert!(matches!(begun.update, Update::Task(_)), "{begun:?}");
+        let id = begun.update.task_id().to_owned();
+        let mut second = desk.subscribe(&id);
+        assert_eq!(second.next().map(|seen| seen.update.task_id().to_owned()), Some(id.clone()));
+        assert!(!is_terminal(desk.get(&id).state()));
+        desk.cancel(&id);
+        for watch in [first, second] {
+            assert_eq!(watch.last().and_then(|seen| seen.update.state()), Some("canceled"));
+        }
+    }
+
     fn no_stream_of_what_cannot_be_read(desk) {
         let id = json!("bad");
         let mut wire = desk.binding.wire(&Op::Stream(Note::new("x")), &id);

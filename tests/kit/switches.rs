@@ -58,6 +58,15 @@ duties! {
         known.unwrap_or_else(|refusal| panic!("{:?}: {refusal:?}", desk.binding));
     }
 
+    fn with_an_extended_card(desk, &["--extended-card", "on"]) {
+        assert_eq!(capability(desk, "extendedAgentCard"), true);
+        match desk.ask(&Op::ExtendedCard) {
+            Ok(card) => assert!(card["name"].is_string() && card["skills"].is_array(), "{card}"),
+            // Whoever is not known has to say who they are first.
+            Err(refusal) => assert!([401, 403].contains(&refusal.http), "{refusal:?}"),
+        }
+    }
+
     /// A call that waits is answered with the task as it is when its time is over; the work goes on.
     fn with_a_limit_to_waiting(desk, &["--blocking-timeout", "500ms"]) {
         let task = desk.task(Note::new("slow"));

@@ -55,7 +55,9 @@ duties! {
     }
 
     fn extensions_nobody_knows_are_ignored(desk) {
-        let unknown = "https://example.com/ext/v1,https://example.com/ext/v2";
+        // Another edition of a known one is another extension: nobody is given less than they asked for.
+        let other = "https://github.com/google-gemini/gemini-cli/blob/main/docs/a2a/developer-profile/v9/spec.md";
+        let unknown = &format!("https://example.com/ext/v1,https://example.com/ext/v2, {other}");
         for header in ["A2A-Extensions", "X-A2A-Extensions"] {
             let id = json!(1);
             let wire = desk.binding.wire(&Op::Send(Note::new("tck-complete-task")), &id);
