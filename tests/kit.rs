@@ -4,34 +4,50 @@
 
 mod support;
 
-/// A story for each binding: `duty::rpc03`, `duty::rest03`, `duty::rpc10`, `duty::rest10`. Flags of the server may follow the desk.
+/// Plays stories over every binding: `duty::rpc03`, `duty::rest03`, `duty::rpc10`, `duty::rest10`. Behind a story's name may stand the
+/// flags of its server.
 macro_rules! duties {
-    ($($(#[$note:meta])* fn $name:ident($desk:ident $(, $flags:expr)?) $story:block)+) => {$(
-        $(#[$note])*
-        mod $name {
-            #[allow(unused_imports)]
-            use super::*;
-
-            fn story($desk: &mut Desk) $story
+    ($($story:ident $([$flags:expr])?),+ $(,)?) => {$(
+        mod $story {
+            use crate::binding::Binding;
 
             #[test]
             fn rpc03() {
-                story(&mut Desk::with(Binding::Rpc03, &[$($flags)?]));
+                super::$story(&mut super::Desk::with(Binding::Rpc03, &[$($flags)?]));
             }
 
             #[test]
             fn rest03() {
-                story(&mut Desk::with(Binding::Rest03, &[$($flags)?]));
+                super::$story(&mut super::Desk::with(Binding::Rest03, &[$($flags)?]));
             }
 
             #[test]
             fn rpc10() {
-                story(&mut Desk::with(Binding::Rpc10, &[$($flags)?]));
+                super::$story(&mut super::Desk::with(Binding::Rpc10, &[$($flags)?]));
             }
 
             #[test]
             fn rest10() {
-                story(&mut Desk::with(Binding::Rest10, &[$($flags)?]));
+                super::$story(&mut super::Desk::with(Binding::Rest10, &[$($flags)?]));
+            }
+        }
+    )+};
+}
+
+/// The same for what only 1.0 knows.
+macro_rules! of_1_0 {
+    ($($story:ident),+ $(,)?) => {$(
+        mod $story {
+            use crate::binding::Binding;
+
+            #[test]
+            fn rpc10() {
+                super::$story(&mut super::Desk::with(Binding::Rpc10, &[]));
+            }
+
+            #[test]
+            fn rest10() {
+                super::$story(&mut super::Desk::with(Binding::Rest10, &[]));
             }
         }
     )+};

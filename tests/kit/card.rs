@@ -6,6 +6,11 @@ use crate::problem::Fault;
 use crate::support::client::{Client, Response};
 use serde_json::{Value, json};
 
+duties! {
+    the_card_says_where_this_binding_is,
+    an_extended_card_that_is_not_there,
+}
+
 const PATH: &str = "/.well-known/agent-card.json";
 
 fn card(desk: &Desk, version: Option<&str>) -> Response {
@@ -26,35 +31,41 @@ fn names(value: &Value) -> Vec<&str> {
         .collect()
 }
 
-duties! {
-    fn the_card_says_where_this_binding_is(desk) {
-        let card = card(desk, None).json();
-        let (transport, version) = match desk.binding {
-            Binding::Rpc03 => ("JSONRPC", "0.3"),
-            Binding::Rest03 => ("HTTP+JSON", "0.3"),
-            Binding::Rpc10 => ("JSONRPC", "1.0"),
-            Binding::Rest10 => ("HTTP+JSON", "1.0"),
-        };
-        let interfaces = card["supportedInterfaces"].as_array().expect("interfaces");
-        let ours = interfaces.iter().find(|entry| entry["protocolBinding"] == transport && entry["protocolVersion"] == version);
-        let ours = ours.unwrap_or_else(|| panic!("no {transport} {version} in {card}"));
-        let port = desk.server.port();
-        let url = match transport {
-            "JSONRPC" => format!("http://localhost:{port}/"),
-            // Clients append the path.
-            _ => format!("http://localhost:{port}"),
-        };
-        assert_eq!(ours["url"], url);
-        if desk.is(Version::V03) {
-            let further = card["additionalInterfaces"].as_array().expect("interfaces");
-            assert!(further.contains(&json!({"url": url, "transport": transport})), "{card}");
-        }
-        assert_eq!(desk.task(Note::new("tck-complete-task")).state(), "completed");
+fn the_card_says_where_this_binding_is(desk: &mut Desk) {
+    let card = card(desk, None).json();
+    let (transport, version) = match desk.binding {
+        Binding::Rpc03 => ("JSONRPC", "0.3"),
+        Binding::Rest03 => ("HTTP+JSON", "0.3"),
+        Binding::Rpc10 => ("JSONRPC", "1.0"),
+        Binding::Rest10 => ("HTTP+JSON", "1.0"),
+    };
+    let interfaces = card["supportedInterfaces"].as_array().expect("interfaces");
+    let ours = interfaces
+        .iter()
+        .find(|entry| entry["protocolBinding"] == transport && entry["protocolVersion"] == version);
+    let ours = ours.unwrap_or_else(|| panic!("no {transport} {version} in {card}"));
+    let port = desk.server.port();
+    let url = match transport {
+        "JSONRPC" => format!("http://localhost:{port}/"),
+        // Clients append the path.
+        _ => format!("http://localhost:{port}"),
+    };
+    assert_eq!(ours["url"], url);
+    if desk.is(Version::V03) {
+        let further = card["additionalInterfaces"].as_array().expect("interfaces");
+        assert!(
+            further.contains(&json!({"url": url, "transport": transport})),
+            "{card}"
+        );
     }
+    assert_eq!(
+        desk.task(Note::new("tck-complete-task")).state(),
+        "completed"
+    );
+}
 
-    fn an_extended_card_that_is_not_there(desk) {
-        desk.refused(&Op::ExtendedCard, Fault::NoExtendedCard);
-    }
+fn an_extended_card_that_is_not_there(desk: &mut Desk) {
+    desk.refused(&Op::ExtendedCard, Fault::NoExtendedCard);
 }
 
 fn anywhere() -> Desk {

@@ -6,6 +6,10 @@ use crate::problem::Fault;
 use crate::support::client::Response;
 use serde_json::{Value, json};
 
+duties! {
+    a_message_that_does_not_say_it_is_json_is_refused,
+}
+
 /// Posts bytes, and gives the answer's id and error code; everything about the answer that never differs is checked.
 fn code(desk: &mut Desk, body: &str) -> (Value, i64) {
     let response = post(desk, body, "application/json");
@@ -185,17 +189,19 @@ fn a_body_that_does_not_say_it_is_json_is_refused() {
     }
 }
 
-duties! {
-    fn a_message_that_does_not_say_it_is_json_is_refused(desk) {
-        let id = json!(1);
-        let wire = desk.binding.wire(&Op::Send(Note::new("tck-complete-task")), &id);
-        let body = wire.body.expect("a body").to_string();
-        let fields = [("Content-Type", "text/plain")];
-        let response = desk.client.request(wire.method, &wire.path, &fields, body.as_bytes());
-        let refusal = desk.read(&response, &id).expect_err("a refusal");
-        refusal.check(desk.binding, Fault::ContentType);
-        assert_eq!(desk.tasks(), 0);
-    }
+fn a_message_that_does_not_say_it_is_json_is_refused(desk: &mut Desk) {
+    let id = json!(1);
+    let wire = desk
+        .binding
+        .wire(&Op::Send(Note::new("tck-complete-task")), &id);
+    let body = wire.body.expect("a body").to_string();
+    let fields = [("Content-Type", "text/plain")];
+    let response = desk
+        .client
+        .request(wire.method, &wire.path, &fields, body.as_bytes());
+    let refusal = desk.read(&response, &id).expect_err("a refusal");
+    refusal.check(desk.binding, Fault::ContentType);
+    assert_eq!(desk.tasks(), 0);
 }
 
 #[test]

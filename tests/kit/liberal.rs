@@ -1,9 +1,11 @@
 //! What is taken from clients that spell things otherwise, and how paths, media types and methods are read.
 
-use crate::binding::{Binding, Note, Op, Wire};
+use crate::binding::{Binding, Note, Op, Piece, Wire};
 use crate::desk::Desk;
+use crate::problem::Fault;
 use crate::shape;
 use crate::support::client::Client;
+use crate::support::http::Side;
 use serde_json::{Value, json};
 
 fn wire(method: &'static str, path: &str, body: Value) -> Wire {
@@ -162,19 +164,14 @@ fn a_part_of_1_0_has_one_content() {
             message["parts"] = json!([part]);
             let refusal = desk.put_as(&request, &id, &[]);
             let refusal = refusal.err().unwrap_or_else(|| panic!("{part} was taken"));
-            refusal.check(binding, crate::problem::Fault::InvalidParams);
+            refusal.check(binding, Fault::InvalidParams);
         }
         // Data may be anything.
         for data in [json!([1, "two"]), json!("text"), json!(7)] {
-            let note = Note::new("tck-complete-task").saying(vec![
-                crate::binding::Piece::Data(data.clone()),
-                crate::binding::Piece::Text("go".into()),
-            ]);
+            let note = Note::new("tck-complete-task")
+                .saying(vec![Piece::Data(data.clone()), Piece::Text("go".into())]);
             let task = desk.task(note);
-            assert_eq!(
-                task.history()[0].parts[0],
-                crate::binding::Piece::Data(data)
-            );
+            assert_eq!(task.history()[0].parts[0], Piece::Data(data));
         }
     }
 }
@@ -182,16 +179,14 @@ fn a_part_of_1_0_has_one_content() {
 #[test]
 fn data_that_is_no_object_is_shown_to_0_3_as_one() {
     let mut desk = Desk::with(Binding::Rpc10, &[]);
-    let note = Note::new("tck-complete-task").saying(vec![
-        crate::binding::Piece::Data(json!([1])),
-        crate::binding::Piece::Text("go".into()),
-    ]);
+    let note = Note::new("tck-complete-task")
+        .saying(vec![Piece::Data(json!([1])), Piece::Text("go".into())]);
     let task = desk.task(note);
     for binding in [Binding::Rpc03, Binding::Rest03] {
         let seen = desk.beside(binding).get(&task.id);
         assert_eq!(
             seen.history()[0].parts[0],
-            crate::binding::Piece::Data(json!({"value": [1]})),
+            Piece::Data(json!({"value": [1]})),
             "{binding:?}"
         );
     }
@@ -371,9 +366,7 @@ fn a_body_too_large_is_refused() {
         let mut conn = desk.client.raw();
         let head = desk.client.bytes("POST", path, &fields, b"");
         conn.send(&head).expect("a head");
-        let response = conn
-            .response(crate::support::http::Side::Response)
-            .expect("an answer");
+        let response = conn.response(Side::Response).expect("an answer");
         assert_eq!(response.status(), 413, "{binding:?}");
         assert!(response.json().get("error").is_some(), "{binding:?}");
     }
