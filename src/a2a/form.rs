@@ -155,6 +155,30 @@ pub enum Projection {
     PlainText,
 }
 
+/// What every view is called by people.
+pub const DIALECTS: [(&str, View); 11] = [
+    ("a2a-0.3", View::A2a(Writer::V03, Projection::Coder)),
+    (
+        "a2a-0.3-devtool",
+        View::A2a(Writer::V03, Projection::Devtool),
+    ),
+    ("a2a-0.3-plain", View::A2a(Writer::V03, Projection::Plain)),
+    (
+        "a2a-0.3-rest",
+        View::A2a(Writer::Proto03, Projection::Coder),
+    ),
+    ("a2a-1.0", View::A2a(Writer::V10, Projection::Plain)),
+    (
+        "a2a-1.0-devtool",
+        View::A2a(Writer::V10, Projection::Devtool),
+    ),
+    ("a2a-1.0-coder", View::A2a(Writer::V10, Projection::Coder)),
+    ("kebab", View::Kebab),
+    ("snake", View::Snake),
+    ("session", View::Session),
+    ("own", View::Own),
+];
+
 /// The view of a request on a task: what the request asks for, else what the task was created with if that was under the same
 /// version, else the default of the version.
 pub fn view(form: &Form, task: Option<&Created>) -> View {

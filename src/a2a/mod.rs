@@ -9,6 +9,8 @@
 mod answer;
 mod card;
 mod coder;
+mod dev_call;
+mod devtool;
 mod fault;
 mod flat;
 mod form;
@@ -32,11 +34,11 @@ mod v03;
 mod value;
 mod words;
 
-pub use card::{Card, card};
+pub use card::{Card, Identity, card};
 pub use fault::{fault, fault_frame, in_stream};
 pub use form::{
-    Begins, Ends, Envelope, Form, View, begins_at_the_start, frame_prefix, frame_suffix, hook_view,
-    joins_session, prefix, prompt_stream, sub_protocol, suffix, view, watch_stream,
+    Begins, DIALECTS, Ends, Envelope, Form, View, begins_at_the_start, frame_prefix, frame_suffix,
+    hook_view, joins_session, prefix, prompt_stream, sub_protocol, suffix, view, watch_stream,
 };
 pub use gemini::{all_metadata, created, health, metadata, session_id};
 pub use list::{Page, briefs, list, lists_briefs, shown_state};
@@ -162,9 +164,9 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
         View::Session => return None,
     };
     let frame = match projection {
-        Projection::Coder | Projection::Devtool | Projection::Plain | Projection::PlainText => {
-            coder::frame(state, record, tools)?
-        }
+        Projection::Coder => coder::frame(state, record, tools)?,
+        Projection::Devtool => devtool::frame(state, record)?,
+        Projection::Plain | Projection::PlainText => coder::frame(state, record, tools)?,
     };
     let created = &state.created;
     let body = |finality| {
@@ -204,7 +206,7 @@ pub fn snapshot_frame(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
 
 /// A closing frame of the present status, for a stream that has nothing to wait for: its prompt is queued behind calls that wait
 /// for answers. None: the dialect has none.
-pub fn present(view: View, state: &State) -> Option<Vec<u8>> {
+pub fn present(view: View, state: &State, tools: &Tools) -> Option<Vec<u8>> {
     let (writer, projection) = match view {
         View::A2a(writer, projection) => (writer, projection),
         View::Kebab => return Some(kebab::present(state)),
@@ -212,9 +214,9 @@ pub fn present(view: View, state: &State) -> Option<Vec<u8>> {
         View::Session | View::Own => return None,
     };
     let update = match projection {
-        Projection::Coder | Projection::Devtool | Projection::Plain | Projection::PlainText => {
-            coder::present(state)
-        }
+        Projection::Coder => coder::present(state, tools),
+        Projection::Devtool => devtool::present(state),
+        Projection::Plain | Projection::PlainText => coder::present(state, tools),
     };
     let (created, last) = (&state.created, Finality::Closing);
     Some(match writer {

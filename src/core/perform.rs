@@ -294,7 +294,7 @@ impl Core {
                 sub.cursor = state.seq;
                 Some(a2a::snapshot_frame(sub.view, state, wanted))
             } else if last {
-                a2a::present(sub.view, state)
+                a2a::present(sub.view, state, &self.tools)
             } else {
                 None
             };
@@ -490,7 +490,7 @@ impl Core {
             Ends::WithTurn | Ends::WithTurnButAuth | Ends::WithTurnButQuestions => {
                 state.is_idle() || state.is_over()
             }
-            Ends::WhenShownOver => state.is_over() || (state.is_idle() && !state.questioned),
+            Ends::WhenShownOver => state.is_over() || (state.is_idle() && state.turn_is_over()),
             Ends::WithTask => state.is_over(),
             Ends::Never => false,
         };

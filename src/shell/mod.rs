@@ -11,6 +11,7 @@ pub mod memory;
 pub mod outline;
 pub mod peer;
 pub mod place;
+pub mod replay;
 pub mod saved;
 pub mod scenery;
 pub mod server;

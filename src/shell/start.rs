@@ -77,6 +77,12 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
     let web = Web::new(client::tls(roots.as_deref())?);
     let (brain, script, greeting) = brain(&config, roots)?;
     let clock = Clock::start();
+    let switches = a2a::Switches::default();
+    let identity = a2a::Identity {
+        base_url: &url,
+        version: env!("CARGO_PKG_VERSION"),
+        unix_ms: sys::unix_ms(),
+    };
     let core = Core::new(Setup {
         limits: config.limits.clone(),
         door: Door {
@@ -87,8 +93,8 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
         tools: specs.clone(),
         choose: chooser(&config),
         script,
-        card: a2a::card(&url, env!("CARGO_PKG_VERSION"), sys::unix_ms()),
-        switches: a2a::Switches::default(),
+        card: a2a::card(&identity, &switches),
+        switches,
         resolve: resolver(workspace.clone(), &config, places.clone())?,
         approval: approval(&config, saved.as_deref(), &log),
         manners: Manners::default(),
