@@ -371,3 +371,29 @@ fn a_body_too_large_is_refused() {
         assert!(response.json().get("error").is_some(), "{binding:?}");
     }
 }
+
+/// Clients with one set of header fields for everything send them where there is no body, too.
+#[test]
+fn fields_that_say_too_much_do_no_harm() {
+    for (binding, base) in [(Binding::Rest03, "/v1"), (Binding::Rest10, "")] {
+        let mut desk = Desk::with(binding, &[]);
+        let task = desk.task(Note::new("tck-input-required"));
+        let fields = [
+            ("Content-Type", "application/json"),
+            ("Accept", "application/json"),
+            ("Accept-Encoding", "gzip, deflate"),
+            ("Connection", "keep-alive"),
+            ("Sec-Fetch-Mode", "cors"),
+        ];
+        let path = format!("{base}/tasks/{}", task.id);
+        for (method, path) in [
+            ("GET", path.clone()),
+            ("GET", format!("{path}/pushNotificationConfigs")),
+            ("DELETE", format!("{path}/pushNotificationConfigs/none")),
+            ("POST", format!("{path}:cancel")),
+        ] {
+            let response = desk.client.request(method, &path, &fields, b"");
+            assert_eq!(response.status(), 200, "{method} {path}: {}", response.text());
+        }
+    }
+}
