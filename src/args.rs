@@ -1,4 +1,8 @@
 //! The command line: one row per flag, with its help. Parsing fills a plain [`Args`]; what the values mean is for `config`.
+//! Switches have a table of their own, which the settings files share.
+
+use crate::config::switches::SWITCHES;
+use std::borrow::Cow;
 
 use crate::a2a::{DIALECTS, View};
 use crate::base::id::Seq;
@@ -22,6 +26,8 @@ pub struct Args {
     pub allowed_hosts: Vec<String>,
     pub allowed_origins: Vec<String>,
     pub log_level: Option<String>,
+    /// Flags of switches and their values, in the order they were given.
+    pub switches: Vec<(&'static str, String)>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -162,21 +168,27 @@ pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Args, String> {
             "--version" | "-V" => return Ok(only(Mode::Version)),
             _ => {}
         }
-        let Some(flag) = FLAGS.iter().find(|flag| flag.name == name) else {
-            return Err(unknown(name));
+        let flag = FLAGS.iter().find(|flag| flag.name == name);
+        let switch = SWITCHES.iter().find(|switch| switch.flag == name);
+        let takes = match (flag, switch) {
+            (Some(flag), _) => flag.value.into(),
+            (None, Some(switch)) => switch.takes.value(),
+            (None, None) => return Err(unknown(name)),
         };
-        if flag.value.is_empty() {
-            if inline.is_some() {
-                return Err(format!("{name} takes no value"));
-            }
-            (flag.set)(&mut args, String::new());
-            continue;
+        let value = if !takes.is_empty() {
+            let value = inline.or_else(|| words.next());
+            let value = value.filter(|value| !value.is_empty());
+            value.ok_or_else(|| format!("{name} needs a value: {name} {takes}"))?
+        } else if inline.is_some() {
+            return Err(format!("{name} takes no value"));
+        } else {
+            String::new()
+        };
+        if let Some(flag) = flag {
+            (flag.set)(&mut args, value);
+        } else if let Some(switch) = switch {
+            args.switches.push((switch.flag, value));
         }
-        let value = inline
-            .or_else(|| words.next())
-            .filter(|value| !value.is_empty());
-        let value = value.ok_or_else(|| format!("{name} needs a value: {name} {}", flag.value))?;
-        (flag.set)(&mut args, value);
     }
     Ok(args)
 }
@@ -228,15 +240,21 @@ fn replay(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
     })))
 }
 
-fn unknown(name: &str) -> String {
-    let near = FLAGS
+/// Every flag with what its value is called and its help.
+fn rows() -> impl Iterator<Item = (&'static str, Cow<'static, str>, &'static str)> {
+    let flags = FLAGS
         .iter()
-        .find(|flag| name.len() > 3 && flag.name.starts_with(name));
+        .map(|flag| (flag.name, flag.value.into(), flag.help));
+    let switches = SWITCHES
+        .iter()
+        .map(|switch| (switch.flag, switch.takes.value(), switch.help));
+    flags.chain(switches)
+}
+
+fn unknown(name: &str) -> String {
+    let near = rows().find(|(flag, ..)| name.len() > 3 && flag.starts_with(name));
     match near {
-        Some(flag) => format!(
-            "unknown argument {name}; did you mean {}? Try --help.",
-            flag.name
-        ),
+        Some((flag, ..)) => format!("unknown argument {name}; did you mean {flag}? Try --help."),
         None => format!("unknown argument {name}; try --help."),
     }
 }
@@ -247,9 +265,15 @@ pub fn help() -> String {
          Usage: gemini-a2a [serve] [flags]\n       \
          gemini-a2a replay FILE [--at SEQ] --as DIALECT\n\nFlags:\n",
     );
-    for flag in FLAGS {
-        let left = format!("{} {}", flag.name, flag.value);
-        text.push_str(&format!("  {left:<26} {}\n", flag.help));
+    for (name, value, help) in rows() {
+        let left = format!("{name} {value}");
+        // A long one has the line for itself.
+        let gap = if left.len() > 26 {
+            "\n                             "
+        } else {
+            ""
+        };
+        text.push_str(&format!("  {left:<26}{gap} {help}\n"));
     }
     text.push_str(
         "  -h, --help                 this text\n  -V, --version              the version\n",
@@ -290,23 +314,23 @@ mod tests {
 
     #[test]
     fn every_flag_takes_its_value_both_ways() {
-        for flag in FLAGS.iter().filter(|flag| !flag.value.is_empty()) {
-            let apart = parse(&format!("{} x", flag.name)).unwrap();
-            let joined = parse(&format!("serve {}=x", flag.name)).unwrap();
-            assert_eq!(apart, joined, "{}", flag.name);
-            assert_ne!(apart, Args::default(), "{} sets something", flag.name);
-            assert!(parse(flag.name).unwrap_err().contains(flag.value));
-            assert!(help().contains(flag.name));
+        for (name, value, _) in rows().filter(|(_, value, _)| !value.is_empty()) {
+            let apart = parse(&format!("{name} x")).unwrap();
+            let joined = parse(&format!("serve {name}=x")).unwrap();
+            assert_eq!(apart, joined, "{name}");
+            assert_ne!(apart, Args::default(), "{name} sets something");
+            assert!(parse(name).unwrap_err().contains(value.as_ref()));
+            assert!(help().contains(&format!("  {name} {value}")));
         }
     }
 
     #[test]
     fn switches_take_no_value() {
-        for flag in FLAGS.iter().filter(|flag| flag.value.is_empty()) {
-            assert_ne!(parse(flag.name).unwrap(), Args::default(), "{}", flag.name);
-            assert!(parse(&format!("{}=x", flag.name)).is_err());
-            assert!(parse(&format!("{} x", flag.name)).is_err());
-            assert!(help().contains(flag.name));
+        for (name, ..) in rows().filter(|(_, value, _)| value.is_empty()) {
+            assert_ne!(parse(name).unwrap(), Args::default(), "{name}");
+            assert!(parse(&format!("{name}=x")).is_err());
+            assert!(parse(&format!("{name} x")).is_err());
+            assert!(help().contains(name));
         }
     }
 
@@ -319,6 +343,10 @@ mod tests {
         assert_eq!(
             parse("--work x").unwrap_err(),
             "unknown argument --work; did you mean --workspace? Try --help."
+        );
+        assert_eq!(
+            parse("--card-default").unwrap_err(),
+            "--card-default needs a value: --card-default hybrid|v1"
         );
         assert!(parse("serve serve").is_err());
         assert_eq!(parse("--a2a-port 1 --help").unwrap().mode, Mode::Help);

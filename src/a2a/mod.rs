@@ -20,6 +20,7 @@ mod kebab;
 mod list;
 mod object;
 pub mod own;
+mod plain;
 mod proto;
 mod rpc;
 #[cfg(test)]
@@ -54,7 +55,7 @@ use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::Message;
 use crate::task::record::Record;
 use crate::task::state::State;
-use form::{Media, Projection, Writer};
+use form::{Media, Outputs, Projection, Writer};
 use proto::Edition;
 use serde_json::json;
 pub use snapshot::Wanted;
@@ -166,7 +167,8 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
     let frame = match projection {
         Projection::Coder => coder::frame(state, record, tools)?,
         Projection::Devtool => devtool::frame(state, record)?,
-        Projection::Plain | Projection::PlainText => coder::frame(state, record, tools)?,
+        Projection::Plain => plain::frame(state, record, Outputs::Any)?,
+        Projection::PlainText => plain::frame(state, record, Outputs::Text)?,
     };
     let created = &state.created;
     let body = |finality| {
@@ -216,7 +218,8 @@ pub fn present(view: View, state: &State, tools: &Tools) -> Option<Vec<u8>> {
     let update = match projection {
         Projection::Coder => coder::present(state, tools),
         Projection::Devtool => devtool::present(state),
-        Projection::Plain | Projection::PlainText => coder::present(state, tools),
+        Projection::Plain => plain::present(state, Outputs::Any),
+        Projection::PlainText => plain::present(state, Outputs::Text),
     };
     let (created, last) = (&state.created, Finality::Closing);
     Some(match writer {

@@ -7,7 +7,7 @@ use crate::config::settings::{self, Origin};
 use crate::config::trust::{Trust, Word};
 use crate::config::{self, Agent, Config};
 use crate::core::guard::Door;
-use crate::core::{Approval, Choose, Core, Manners, Resolve, Setup, Site};
+use crate::core::{Approval, Choose, Core, Resolve, Setup, Site};
 use crate::limits::Limits;
 use crate::model::script::{DEMO, Script};
 use crate::shell::children::{self, Children};
@@ -77,7 +77,7 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
     let web = Web::new(client::tls(roots.as_deref())?);
     let (brain, script, greeting) = brain(&config, roots)?;
     let clock = Clock::start();
-    let switches = a2a::Switches::default();
+    let switches = config.board.a2a.clone();
     let identity = a2a::Identity {
         base_url: &url,
         version: env!("CARGO_PKG_VERSION"),
@@ -97,7 +97,7 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
         switches,
         resolve: resolver(workspace.clone(), &config, places.clone())?,
         approval: approval(&config, saved.as_deref(), &log),
-        manners: Manners::default(),
+        manners: config.board.manners,
         entropy,
         now: clock.now(),
     });
