@@ -143,6 +143,7 @@ fn created() -> Created {
         task: "t-1".into(),
         context: "c-1".into(),
         tenant: Default::default(),
+        command: None,
         parent: None,
         lifecycle: Lifecycle::Conversational,
         protocol: Protocol::V03,
@@ -227,7 +228,10 @@ fn planned(call: &str, title: &str, question: Question) -> Event {
 }
 
 fn asked(call: &str) -> Event {
-    Event::CallAsked { call: call.into() }
+    Event::CallAsked {
+        call: call.into(),
+        keeping: Default::default(),
+    }
 }
 
 fn answered_call(call: &str, edited: Option<&str>) -> Event {

@@ -59,6 +59,8 @@ pub fn frame(state: &State, record: &Record) -> Option<Vec<u8>> {
         | Event::Created(_)
         | Event::Prompted { .. }
         | Event::AttachmentsWanted
+        | Event::CommandBegan
+        | Event::CommandPrompted { .. }
         | Event::Attached { .. }
         | Event::Traced { .. }
         | Event::Retracted { .. }

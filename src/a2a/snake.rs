@@ -60,6 +60,8 @@ pub fn frame(state: &State, record: &Record) -> Option<Shown> {
         Event::Created(_)
         | Event::Prompted { .. }
         | Event::AttachmentsWanted
+        | Event::CommandBegan
+        | Event::CommandPrompted { .. }
         | Event::Attached { .. }
         | Event::Traced { .. }
         | Event::Retracted { .. }
