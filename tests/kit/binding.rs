@@ -286,6 +286,19 @@ impl Binding {
         }
     }
 
+    /// What a part looks like when it comes back: REST 0.3 has no place for the name of a file.
+    pub fn shown(self, piece: Piece) -> Piece {
+        let nameless = |file: File| match self {
+            Binding::Rest03 => File { name: None, ..file },
+            Binding::Rpc03 | Binding::Rpc10 | Binding::Rest10 => file,
+        };
+        match piece {
+            Piece::Bytes(bytes, file) => Piece::Bytes(bytes, nameless(file)),
+            Piece::Url(url, file) => Piece::Url(url, nameless(file)),
+            piece @ (Piece::Text(_) | Piece::Data(_)) => piece,
+        }
+    }
+
     /// A webhook without its task.
     pub fn hook(self, hook: &Hook) -> Value {
         let mut value = json!({"url": hook.url});

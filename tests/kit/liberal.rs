@@ -393,7 +393,12 @@ fn fields_that_say_too_much_do_no_harm() {
             ("POST", format!("{path}:cancel")),
         ] {
             let response = desk.client.request(method, &path, &fields, b"");
-            assert_eq!(response.status(), 200, "{method} {path}: {}", response.text());
+            assert_eq!(
+                response.status(),
+                200,
+                "{method} {path}: {}",
+                response.text()
+            );
         }
     }
 }

@@ -335,7 +335,11 @@ fn artifacts_hold_text_files_links_and_data(desk: &mut Desk) {
     ] {
         let task = desk.task(Note::new(note));
         assert_eq!(task.state(), "completed", "{note}");
-        assert_eq!(task.artifacts()[0].parts, [part], "{note}");
+        assert_eq!(
+            task.artifacts()[0].parts,
+            [desk.binding.shown(part)],
+            "{note}"
+        );
         assert_eq!(desk.get(&task.id).artifacts(), task.artifacts(), "{note}");
     }
 }
@@ -362,7 +366,11 @@ fn files_links_and_data_may_be_sent(desk: &mut Desk) {
         Piece::Data(json!({"n": 1, "nested": {"list": [1, 2, 3]}})),
     ];
     let task = desk.task(Note::new("tck-complete-task").saying(parts.clone()));
-    assert_eq!(task.history()[0].parts, parts);
+    let shown: Vec<Piece> = parts
+        .into_iter()
+        .map(|part| desk.binding.shown(part))
+        .collect();
+    assert_eq!(task.history()[0].parts, shown);
 }
 
 fn a_model_that_fails_once_is_asked_again(desk: &mut Desk) {
