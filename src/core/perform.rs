@@ -138,9 +138,12 @@ impl Core {
                 self.answer(conn, &a2a::health(uptime, active, self.known.len()), now);
                 Ok(())
             }
-            Call::Push { .. } | Call::ExtendedCard => {
-                Err(Fault::new(FaultKind::Unsupported, "Not served yet."))
+            Call::ExtendedCard => {
+                let response = self.card.extended(&form);
+                self.answer(conn, &response, now);
+                Ok(())
             }
+            Call::Push { .. } => Err(Fault::new(FaultKind::Unsupported, "Not served yet.")),
             Call::Card => unreachable!("the card is answered with its request in hand"),
         };
         if let Err(fault) = result {

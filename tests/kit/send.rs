@@ -200,7 +200,8 @@ fn a_message_without_its_required_members_is_refused(desk: &mut Desk) {
     let without = |message: &mut Value, name: &str| {
         message.as_object_mut().expect("a message").remove(name);
     };
-    let spoilt: Vec<Box<dyn Fn(&mut Value)>> = vec![
+    type Spoil = Box<dyn Fn(&mut Value)>;
+    let spoilt: Vec<Spoil> = vec![
         Box::new(move |message| without(message, "messageId")),
         Box::new(move |message| without(message, "role")),
         Box::new(move |message| without(message, parts)),

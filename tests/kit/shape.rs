@@ -211,7 +211,7 @@ pub fn task(binding: Binding, value: &Value) -> Task {
         ],
     );
     kind(binding, value, "task");
-    let list = |name: &str| value.get(name).map(|list| array(list));
+    let list = |name: &str| value.get(name).map(array);
     Task {
         id: text(value, "id"),
         context: text(value, "contextId"),
