@@ -12,6 +12,12 @@ pub struct Limits {
     pub chunk_line_bytes: usize,
     /// Request body. Inline files come as base64, so megabytes are normal; more is refused with 413.
     pub body_bytes: usize,
+    /// One WebSocket message, in one frame or many: as large as a request body, because it carries the same. The connection of a
+    /// larger one is closed with 1009.
+    pub ws_message_bytes: usize,
+    /// What the reader of a WebSocket message sets aside before it knows how long a frame is. Most messages fit; a longer frame
+    /// gets its own length.
+    pub ws_buffer_bytes: usize,
     /// Open connections. Beyond it new ones wait in the kernel's backlog until one closes.
     pub connections: usize,
     /// A new connection must have sent a whole head within this time, else 408 and close.
@@ -180,6 +186,8 @@ impl Default for Limits {
             blank_lines: 4,
             chunk_line_bytes: 256,
             body_bytes: 10 * MIB,
+            ws_message_bytes: 10 * MIB,
+            ws_buffer_bytes: KIB,
             connections: 20_000,
             head_ms: 10_000,
             body_ms: 30_000,

@@ -15,8 +15,17 @@ use serde_json::json;
 pub fn fault(form: &Form, fault: &Fault) -> Response {
     let row = row(&fault.kind);
     let response = match form.envelope {
-        Envelope::Rpc03 => Response::json(row.rpc_status, fault_frame(form, fault)),
-        Envelope::Gemini => {
+        Envelope::Rpc03 | Envelope::Rpc10 | Envelope::Socket => {
+            Response::json(row.rpc_status, fault_frame(form, fault))
+        }
+        Envelope::Rest03Proto
+        | Envelope::Rest03Json
+        | Envelope::Rest10
+        | Envelope::Gemini
+        | Envelope::Kebab
+        | Envelope::Snake
+        | Envelope::Session
+        | Envelope::Own => {
             let error = match &fault.kind {
                 // These words exactly: clients of the reference server compare them.
                 FaultKind::TaskNotFound(_) => "Task not found",

@@ -2,7 +2,9 @@
 //! the wrapper around each result. The same body goes to clients with different request ids; only the wrapper differs, so it
 //! is kept apart from the body.
 
+use crate::a2a::switches::RestStatus;
 use crate::base::Shared;
+use crate::base::id::Tenant;
 use crate::task::event::{Created, Profile, Protocol};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,85 +16,277 @@ pub struct Form {
     pub stream_errors: bool,
     /// The profile the request asks for; None leaves it to the task.
     pub profile: Option<Profile>,
+    /// The profile of those who ask for none, on tasks of another version.
+    pub default_profile: Profile,
+    pub media: Media,
+    pub outputs: Outputs,
+    /// The partition the request is about.
+    pub tenant: Tenant,
+    /// Response headers that name the extensions in use: one per spelling of the header that the client used.
+    pub echo: Vec<(&'static str, String)>,
+    pub rest_status: RestStatus,
 }
 
+/// The frame around results and errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Envelope {
-    /// A2A 0.3 over JSON-RPC.
+    /// JSON-RPC of A2A 0.3, and of 1.0.
     Rpc03,
+    Rpc10,
+    /// REST of A2A 0.3 with the names of its protobuf definition, and with those of its JSON one.
+    Rest03Proto,
+    Rest03Json,
+    Rest10,
     /// The bare JSON of the reference server's own endpoints.
     Gemini,
+    /// The stream of `POST /message/stream`.
+    Kebab,
+    /// The stream of `POST /tasks/{id}/execute`.
+    Snake,
+    /// The stream of `POST /tasks/{id}/messages/stream` and the broadcast of `/ws`.
+    Session,
+    /// JSON-RPC over `/ws` by clients that get the broadcast: what they say is acknowledged, and seen there.
+    Socket,
+    /// Our own dialect: records of the journal.
+    Own,
+}
+
+/// The Content-Type of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Media {
+    Json,
+    A2aJson,
+}
+
+/// What a client can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outputs {
+    Any,
+    /// Data parts become text, where the profile leaves that open.
+    Text,
 }
 
 impl Form {
-    /// The form for a request at this path whose body nobody has read (yet, or because it is too large).
-    pub fn at(path: &str) -> Form {
+    pub fn of(envelope: Envelope) -> Form {
         Form {
-            envelope: match path {
-                "/" => Envelope::Rpc03,
-                _ => Envelope::Gemini,
-            },
+            envelope,
             id: Shared::from(*b"null"),
             stream_errors: false,
             profile: None,
+            default_profile: match envelope.protocol() {
+                Protocol::V03 => Profile::Coder,
+                Protocol::V10 => Profile::Plain,
+            },
+            media: Media::Json,
+            outputs: Outputs::Any,
+            tenant: Tenant::default(),
+            echo: Vec::new(),
+            rest_status: RestStatus::V101,
         }
+    }
+
+    /// The form for a request at this path whose body nobody has read (yet, or because it is too large).
+    pub fn at(path: &str) -> Form {
+        Form::of(match path {
+            "/" => Envelope::Rpc03,
+            path if path == "/v1" || path.starts_with("/v1/") => Envelope::Rest03Proto,
+            _ => Envelope::Gemini,
+        })
     }
 
     /// The dialect's name for others, e.g. beside a prompt somebody else sent.
     pub fn via(&self) -> &'static str {
         match self.envelope {
-            Envelope::Rpc03 => "a2a-0.3",
-            Envelope::Gemini => "gemini",
+            Envelope::Rpc03 | Envelope::Rest03Proto | Envelope::Rest03Json => "a2a-0.3",
+            Envelope::Rpc10 | Envelope::Rest10 => "a2a-1.0",
+            Envelope::Gemini | Envelope::Kebab | Envelope::Snake => "gemini",
+            Envelope::Session | Envelope::Socket => "session",
+            Envelope::Own => "gemini-a2a",
+        }
+    }
+}
+
+impl Envelope {
+    /// The version whose rules its requests follow.
+    pub fn protocol(self) -> Protocol {
+        match self {
+            Envelope::Rpc03
+            | Envelope::Rest03Proto
+            | Envelope::Rest03Json
+            | Envelope::Gemini
+            | Envelope::Kebab
+            | Envelope::Snake
+            | Envelope::Session
+            | Envelope::Socket
+            | Envelope::Own => Protocol::V03,
+            Envelope::Rpc10 | Envelope::Rest10 => Protocol::V10,
         }
     }
 }
 
 /// What a body depends on: the key of the body cache. Requests that differ only in their id share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct View {
-    pub(super) writer: Writer,
-    pub(super) projection: Projection,
+pub enum View {
+    A2a(Writer, Projection),
+    Kebab,
+    Snake,
+    Session,
+    /// The record as it is in the journal.
+    Own,
 }
 
 /// How A2A values are spelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Writer {
+pub enum Writer {
     V03,
+    /// 0.3 with the names of its protobuf definition.
+    Proto03,
+    V10,
 }
 
 /// What becomes of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Projection {
+pub enum Projection {
     Coder,
+    Devtool,
+    Plain,
+    /// Plain, for clients that show text only.
+    PlainText,
 }
 
-/// The view of a request on a task: what the request asks for, else what the task was created with, else the default of the
-/// version. The card offers the coder profile only, and an offer nobody made is not taken up: all get coder.
+/// The view of a request on a task: what the request asks for, else what the task was created with if that was under the same
+/// version, else the default of the version.
 pub fn view(form: &Form, task: Option<&Created>) -> View {
-    let (writer, protocol) = match form.envelope {
-        Envelope::Rpc03 | Envelope::Gemini => (Writer::V03, Protocol::V03),
+    let writer = match form.envelope {
+        Envelope::Rpc03 | Envelope::Rest03Json | Envelope::Gemini | Envelope::Socket => Writer::V03,
+        Envelope::Rest03Proto => Writer::Proto03,
+        Envelope::Rpc10 | Envelope::Rest10 => Writer::V10,
+        Envelope::Kebab => return View::Kebab,
+        Envelope::Snake => return View::Snake,
+        Envelope::Session => return View::Session,
+        Envelope::Own => return View::Own,
     };
-    let born = task.filter(|created| created.protocol == protocol);
+    let born = task.filter(|created| created.protocol == form.envelope.protocol());
     let profile = form.profile.or(born.map(|created| created.profile));
-    let projection = match profile.unwrap_or(Profile::Coder) {
-        Profile::Coder | Profile::Devtool | Profile::Plain => Projection::Coder,
+    let projection = match (profile.unwrap_or(form.default_profile), form.outputs) {
+        (Profile::Coder, _) => Projection::Coder,
+        (Profile::Devtool, _) => Projection::Devtool,
+        (Profile::Plain, Outputs::Any) => Projection::Plain,
+        (Profile::Plain, Outputs::Text) => Projection::PlainText,
     };
-    View { writer, projection }
+    View::A2a(writer, projection)
+}
+
+/// The view of a webhook: as the request saw it that registered it.
+pub fn hook_view(protocol: Protocol, profile: Profile) -> View {
+    let form = Form {
+        profile: Some(profile),
+        ..Form::of(match protocol {
+            Protocol::V03 => Envelope::Rpc03,
+            Protocol::V10 => Envelope::Rest10,
+        })
+    };
+    view(&form, None)
+}
+
+impl View {
+    /// Whether a task that waits for the next prompt is shown as completed.
+    pub fn idle_is_completed(self) -> bool {
+        match self {
+            View::A2a(_, Projection::Devtool) | View::Kebab | View::Snake => true,
+            View::A2a(_, Projection::Coder | Projection::Plain | Projection::PlainText)
+            | View::Session
+            | View::Own => false,
+        }
+    }
+}
+
+/// How a stream of a request begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begins {
+    /// With the whole task.
+    Snapshot,
+    /// With the whole task if the request made it, else with the next event.
+    SnapshotIfBorn,
+    NextEvent,
+}
+
+/// What a stream of a request ends with, beside the end of the task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// Whatever leaves the next word to the user: the end of the turn, questions, a missing credential.
+    WithTurn,
+    /// The same, but a missing credential does not end it.
+    WithTurnButAuth,
+    /// The end of the turn; questions do not end it.
+    WithTurnButQuestions,
+    /// A turn's end that is shown as the task's.
+    WhenShownOver,
+    /// Nothing.
+    WithTask,
+    /// Nothing at all: it goes on as long as the client does.
+    Never,
+}
+
+/// The stream that answers a prompt.
+pub fn prompt_stream(form: &Form) -> (Begins, Ends) {
+    match form.envelope {
+        Envelope::Rpc10 | Envelope::Rest10 => (Begins::Snapshot, Ends::WithTurnButAuth),
+        Envelope::Rpc03 | Envelope::Rest03Proto | Envelope::Rest03Json | Envelope::Gemini => {
+            (Begins::SnapshotIfBorn, Ends::WithTurn)
+        }
+        Envelope::Kebab | Envelope::Session => (Begins::NextEvent, Ends::WithTurn),
+        Envelope::Snake => (Begins::NextEvent, Ends::WithTurnButQuestions),
+        Envelope::Socket | Envelope::Own => (Begins::NextEvent, Ends::Never),
+    }
+}
+
+/// The stream of one who watches.
+pub fn watch_stream(form: &Form, view: View) -> (Begins, Ends) {
+    match form.envelope {
+        Envelope::Rpc10 | Envelope::Rest10 if view.idle_is_completed() => {
+            (Begins::Snapshot, Ends::WhenShownOver)
+        }
+        Envelope::Rpc10 | Envelope::Rest10 => (Begins::Snapshot, Ends::WithTask),
+        Envelope::Rpc03
+        | Envelope::Rest03Proto
+        | Envelope::Rest03Json
+        | Envelope::Gemini
+        | Envelope::Kebab
+        | Envelope::Snake => (Begins::Snapshot, Ends::WithTurn),
+        Envelope::Session | Envelope::Socket | Envelope::Own => (Begins::NextEvent, Ends::Never),
+    }
 }
 
 /// What stands before each body of a stream, and before a single result.
 pub fn prefix(form: &Form) -> Vec<u8> {
     match form.envelope {
-        Envelope::Rpc03 => [br#"{"jsonrpc":"2.0","id":"#, &*form.id, br#","result":"#].concat(),
-        Envelope::Gemini => Vec::new(),
+        Envelope::Rpc03 | Envelope::Rpc10 | Envelope::Socket => {
+            [br#"{"jsonrpc":"2.0","id":"#, &*form.id, br#","result":"#].concat()
+        }
+        Envelope::Rest03Proto
+        | Envelope::Rest03Json
+        | Envelope::Rest10
+        | Envelope::Gemini
+        | Envelope::Kebab
+        | Envelope::Snake
+        | Envelope::Session
+        | Envelope::Own => Vec::new(),
     }
 }
 
 /// What stands behind it.
 pub fn suffix(form: &Form) -> &'static [u8] {
     match form.envelope {
-        Envelope::Rpc03 => b"}",
-        Envelope::Gemini => b"",
+        Envelope::Rpc03 | Envelope::Rpc10 | Envelope::Socket => b"}",
+        Envelope::Rest03Proto
+        | Envelope::Rest03Json
+        | Envelope::Rest10
+        | Envelope::Gemini
+        | Envelope::Kebab
+        | Envelope::Snake
+        | Envelope::Session
+        | Envelope::Own => b"",
     }
 }
 
@@ -116,10 +310,11 @@ mod tests {
     }
 
     #[test]
-    fn requests_share_a_view_whatever_their_id_and_wish() {
+    fn requests_share_a_view_whatever_their_id() {
         let mut other = Form::at("/");
         other.id = Shared::from(*b"7");
-        other.profile = Some(Profile::Plain);
         assert_eq!(view(&Form::at("/"), None), view(&other, None));
+        other.profile = Some(Profile::Plain);
+        assert_ne!(view(&Form::at("/"), None), view(&other, None));
     }
 }

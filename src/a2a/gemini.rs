@@ -1,11 +1,13 @@
 //! The small endpoints of the reference server beside JSON-RPC: creating a task without a prompt, metadata, health. Bare JSON in
 //! and out.
 
+use crate::a2a::form::View;
 use crate::a2a::input;
 use crate::a2a::object::{body, check_type, object};
 use crate::a2a::settings;
 use crate::a2a::tools::Tools;
 use crate::a2a::words;
+use crate::a2a::{Wanted, snapshot};
 use crate::base::http::{Request, Response};
 use crate::base::json;
 use crate::task::call::{Birth, Call, Create, Settings};
@@ -40,6 +42,11 @@ pub fn create(request: &Request) -> Result<Call, Fault> {
 /// The answer to `POST /tasks`: the id, as a JSON string.
 pub fn created(state: &State) -> Response {
     Response::json(201, json::bytes(&state.created.task))
+}
+
+/// The answer to `GET /tasks/{id}` by those who name no version.
+pub fn task(view: View, state: &State, wanted: Wanted) -> Response {
+    Response::json(200, snapshot(view, state, wanted))
 }
 
 /// The answer to `GET /tasks/{id}/metadata`.

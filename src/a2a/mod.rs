@@ -19,6 +19,7 @@ mod rpc;
 mod sample;
 mod settings;
 mod snapshot;
+mod switches;
 mod tool_call;
 mod tools;
 mod v03;
@@ -27,24 +28,34 @@ mod words;
 
 pub use card::{Card, card};
 pub use fault::{fault, fault_frame, in_stream};
-pub use form::{Envelope, Form, View, prefix, suffix, view};
+pub use form::{
+    Begins, Ends, Envelope, Form, View, hook_view, prefix, prompt_stream, suffix, view,
+    watch_stream,
+};
 pub use gemini::{all_metadata, created, health, metadata};
+pub use switches::{CardDefault, RestStatus, Switches};
 pub use tools::Tools;
 
 use crate::base::Shared;
 use crate::base::http::{Method, Request, Response};
 use crate::base::id::ContextId;
+use crate::base::json;
 use crate::task::call::Call;
+use crate::task::call::Mark;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::Message;
 use crate::task::record::Record;
 use crate::task::state::State;
-use form::{Projection, Writer};
+use form::{Media, Projection, Writer};
+use serde_json::json;
+pub use snapshot::Wanted;
 use value::Finality;
 
 /// An event as one view shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
+    /// The name of the event, in dialects that give one.
+    pub event: Option<&'static str>,
     pub open: Shared,
     /// The same frame when its stream ends with it; only for events a stream can end with.
     pub closing: Option<Shared>,
@@ -67,7 +78,7 @@ impl Body {
 }
 
 /// What a request asks for, and how it wants its answer.
-pub fn decode(request: &Request) -> Result<(Call, Form), (Fault, Form)> {
+pub fn decode(request: &Request, switches: &Switches) -> Result<(Call, Form), (Fault, Form)> {
     let form = || Form::at(&request.path);
     let framed = |call: Result<Call, Fault>| match call {
         Ok(call) => Ok((call, form())),
@@ -75,7 +86,7 @@ pub fn decode(request: &Request) -> Result<(Call, Form), (Fault, Form)> {
     };
     match request.path.as_str() {
         "/" => match request.method {
-            Method::Post => rpc::decode(request),
+            Method::Post => rpc::decode(request, switches),
             _ => framed(Err(not_allowed(request, "POST"))),
         },
         "/tasks" => framed(match request.method {
@@ -121,50 +132,140 @@ fn not_allowed(request: &Request, allow: &'static str) -> Fault {
 
 /// The event as this view shows it; `state` is the state right after `record` was applied. None: it does not show it.
 pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Option<Body> {
-    let frame = match view.projection {
-        Projection::Coder => coder::frame(state, record, tools)?,
+    let (writer, projection) = match view {
+        View::A2a(writer, projection) => (writer, projection),
+        View::Kebab | View::Snake | View::Session | View::Own => return None,
     };
-    let write = match view.writer {
-        Writer::V03 => v03::frame,
+    let frame = match projection {
+        Projection::Coder | Projection::Devtool | Projection::Plain | Projection::PlainText => {
+            coder::frame(state, record, tools)?
+        }
+    };
+    let write = match writer {
+        Writer::V03 | Writer::Proto03 | Writer::V10 => v03::frame,
     };
     let body = |finality| Shared::from(write(&state.created, &frame, finality));
     Some(Body {
+        event: None,
         open: body(Finality::Open),
         closing: frame.may_close().then(|| body(Finality::Closing)),
     })
 }
 
-/// The task as a whole, with the newest `history` messages (None: all of them).
-pub fn snapshot(view: View, state: &State, history: Option<usize>) -> Vec<u8> {
-    let task = match view.projection {
-        Projection::Coder => snapshot::task(state, history),
-    };
-    match view.writer {
-        Writer::V03 => v03::task(&task),
+/// The task as a whole.
+pub fn snapshot(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
+    let task = snapshot::task(view, state, wanted);
+    match view {
+        View::A2a(Writer::V03 | Writer::Proto03 | Writer::V10, _)
+        | View::Kebab
+        | View::Snake
+        | View::Session
+        | View::Own => v03::task(&task),
+    }
+}
+
+/// The task as a whole, as a frame of a stream or the result of a prompt: where a dialect says what it sends, it says so here.
+pub fn snapshot_frame(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
+    let task = snapshot(view, state, wanted);
+    match view {
+        View::A2a(Writer::Proto03 | Writer::V10, _) => [br#"{"task":"#, &*task, b"}"].concat(),
+        View::A2a(Writer::V03, _) | View::Kebab | View::Snake | View::Session | View::Own => task,
     }
 }
 
 /// A closing frame of the present status, for a stream that has nothing to wait for: its prompt is queued behind calls that wait
-/// for answers.
-pub fn present(view: View, state: &State) -> Vec<u8> {
-    let update = match view.projection {
-        Projection::Coder => coder::present(state),
+/// for answers. None: the dialect has none.
+pub fn present(view: View, state: &State) -> Option<Vec<u8>> {
+    let (writer, projection) = match view {
+        View::A2a(writer, projection) => (writer, projection),
+        View::Kebab | View::Snake | View::Session | View::Own => return None,
     };
-    match view.writer {
-        Writer::V03 => v03::status(&state.created, &update, Finality::Closing),
-    }
+    let update = match projection {
+        Projection::Coder | Projection::Devtool | Projection::Plain | Projection::PlainText => {
+            coder::present(state)
+        }
+    };
+    Some(match writer {
+        Writer::V03 | Writer::Proto03 | Writer::V10 => {
+            v03::status(&state.created, &update, Finality::Closing)
+        }
+    })
 }
 
-/// A message that answers a request without there being a task.
+/// A message that answers a request without there being a task, as a frame of a stream or as a result.
 pub fn message(view: View, message: &Message, context: &ContextId) -> Vec<u8> {
-    match view.writer {
-        Writer::V03 => v03::message(message, context),
+    match view {
+        View::A2a(Writer::V03 | Writer::Proto03 | Writer::V10, _)
+        | View::Kebab
+        | View::Snake
+        | View::Session
+        | View::Own => v03::message(message, context),
     }
 }
 
 /// The whole answer to a request that succeeded with this result.
 pub fn result(form: &Form, result: &[u8]) -> Response {
-    Response::json(200, [&prefix(form), result, suffix(form)].concat())
+    respond(form, 200, [&prefix(form), result, suffix(form)].concat())
+}
+
+/// The answer to a request for the task.
+pub fn task(form: &Form, state: &State, wanted: Wanted) -> Response {
+    let view = view(form, Some(&state.created));
+    match form.envelope {
+        Envelope::Gemini => gemini::task(view, state, wanted),
+        Envelope::Rpc03
+        | Envelope::Rpc10
+        | Envelope::Rest03Proto
+        | Envelope::Rest03Json
+        | Envelope::Rest10
+        | Envelope::Kebab
+        | Envelope::Snake
+        | Envelope::Session
+        | Envelope::Socket
+        | Envelope::Own => result(form, &snapshot(view, state, wanted)),
+    }
+}
+
+/// The answer to a prompt, when it is not a stream.
+pub fn said(form: &Form, state: &State, wanted: Wanted) -> Response {
+    let view = view(form, Some(&state.created));
+    match form.envelope {
+        Envelope::Session | Envelope::Socket | Envelope::Own => {
+            let task = &state.created.task;
+            result(
+                form,
+                &json::bytes(&json!({ "taskId": task, "accepted": true })),
+            )
+        }
+        Envelope::Rpc03
+        | Envelope::Rpc10
+        | Envelope::Rest03Proto
+        | Envelope::Rest03Json
+        | Envelope::Rest10
+        | Envelope::Gemini
+        | Envelope::Kebab
+        | Envelope::Snake => result(form, &snapshot_frame(view, state, wanted)),
+    }
+}
+
+/// A page of a list.
+pub struct Page<'a> {
+    pub tasks: Vec<&'a State>,
+    /// Where the next page begins; None: this was the last.
+    pub next: Option<Mark>,
+    /// How many a page may hold, and how many tasks the whole list has.
+    pub size: usize,
+    pub total: usize,
+}
+
+/// An answer with the headers the request's form asks for.
+pub fn respond(form: &Form, status: u16, body: Vec<u8>) -> Response {
+    let mut response = Response::json(status, body);
+    if form.media == Media::A2aJson {
+        response.headers[0].1 = "application/a2a+json".into();
+    }
+    response.headers.extend(form.echo.iter().cloned());
+    response
 }
 
 #[cfg(test)]

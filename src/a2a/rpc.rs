@@ -6,6 +6,7 @@ use crate::a2a::form::Form;
 use crate::a2a::input::{self, Received};
 use crate::a2a::object::{Object, body, check_type, count, member, object, text};
 use crate::a2a::settings;
+use crate::a2a::switches::Switches;
 use crate::base::Shared;
 use crate::base::http::Request;
 use crate::base::id::{Seq, TaskId};
@@ -17,8 +18,11 @@ use crate::task::job::Said;
 use serde_json::Value;
 use std::sync::Arc;
 
-pub fn decode(request: &Request) -> Result<(Call, Form), (Fault, Form)> {
-    let mut form = Form::at("/");
+pub fn decode(request: &Request, switches: &Switches) -> Result<(Call, Form), (Fault, Form)> {
+    let mut form = Form {
+        default_profile: switches.default_profile_03,
+        ..Form::at("/")
+    };
     match call(request, &mut form) {
         Ok(call) => Ok((call, form)),
         Err(fault) => Err((fault, form)),
@@ -253,6 +257,7 @@ fn say(params: &Object, delivery: Delivery, form: &mut Form) -> Result<Call, Fau
         },
         task,
         context,
+        push: None,
         mode: match (delivery, blocking(configuration)?) {
             (Delivery::Stream, _) => Mode::Stream,
             (Delivery::Single, true) => Mode::Wait,
@@ -284,6 +289,10 @@ mod tests {
     use crate::task::call::Settings;
     use crate::task::job::Pick;
     use serde_json::json;
+
+    fn decode(request: &Request) -> Result<(Call, Form), (Fault, Form)> {
+        super::decode(request, &Switches::default())
+    }
 
     fn rpc(method: &str, params: Value) -> Request {
         let body = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
@@ -521,6 +530,7 @@ mod tests {
                     workspace: Some("/w".into()),
                     ..Settings::default()
                 },
+                push: None,
                 mode: Mode::Stream,
                 history: None,
                 birth: Birth {

@@ -45,6 +45,7 @@ pub fn state() -> State {
     let created = Arc::new(Created {
         task: "t-1".into(),
         context: "c-1".into(),
+        tenant: Default::default(),
         parent: None,
         lifecycle: Lifecycle::Conversational,
         protocol: Protocol::V03,

@@ -1,17 +1,48 @@
 //! A state as a Task value: the conversation as messages, what the agent said in each turn as an artifact. The same in every
 //! profile that shows canonical states; versions differ only in how it is written.
 
+use crate::a2a::form::View;
 use crate::a2a::value::Task;
+use crate::a2a::words;
 use crate::base::id::Seq;
 use crate::task::message::{Artifact, Message, Part, Role};
 use crate::task::state::{Item, State};
 use std::borrow::Cow;
 
-/// `history` is how many of the newest messages are wanted: None for all of them, 0 for no history at all.
-pub fn task(state: &State, history: Option<usize>) -> Task<'_> {
+/// How much of a task is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// How many of the newest messages: None for all of them, 0 for no history at all.
+    pub history: Option<usize>,
+    pub artifacts: Artifacts,
+}
+
+/// Whether artifacts are shown at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Artifacts {
+    Shown,
+    Omitted,
+}
+
+impl Wanted {
+    pub const ALL: Wanted = Wanted::newest(None);
+
+    pub const fn newest(history: Option<usize>) -> Wanted {
+        Wanted {
+            history,
+            artifacts: Artifacts::Shown,
+        }
+    }
+}
+
+pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
+    let Wanted {
+        history,
+        artifacts: shown,
+    } = wanted;
     Task {
         created: &state.created,
-        state: state.status.state,
+        state: words::shown(view, state),
         at: state.status.at,
         message: state
             .status
@@ -27,7 +58,10 @@ pub fn task(state: &State, history: Option<usize>) -> Task<'_> {
             }
             None => Some(messages(state)),
         },
-        artifacts: artifacts(state),
+        artifacts: match shown {
+            Artifacts::Shown => Some(artifacts(state)),
+            Artifacts::Omitted => None,
+        },
     }
 }
 

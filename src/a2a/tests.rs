@@ -784,7 +784,11 @@ fn changes_of_state_that_streams_end_with() {
             Some((open, Some(closing.clone()))),
             "{name}"
         );
-        assert_eq!(value(&present(the_view(), &now)), closing, "{name}");
+        assert_eq!(
+            value(&present(the_view(), &now).unwrap()),
+            closing,
+            "{name}"
+        );
     }
 }
 
@@ -794,7 +798,7 @@ fn an_end_before_the_model_was_asked_has_no_usage() {
     state.usage = None;
     let mut expected = state_change("working");
     expected["final"] = json!(true);
-    assert_eq!(value(&present(the_view(), &state)), expected);
+    assert_eq!(value(&present(the_view(), &state).unwrap()), expected);
 }
 
 /// One turn done, one failed, a third in mid-sentence, a fourth queued.
@@ -839,7 +843,7 @@ fn a_snapshot_whole() {
     let agent = |id: &str, text: &str| agent_message(id, json!({"kind": "text", "text": text}));
     let answer = |id: &str, text: &str| json!({"artifactId": id, "name": "answer", "parts": [{"kind": "text", "text": text}]});
     assert_eq!(
-        value(&snapshot(the_view(), &long_state(), None)),
+        value(&snapshot(the_view(), &long_state(), Wanted::ALL)),
         json!({"kind": "task", "id": "t-1", "contextId": "c-1", "status": {"state": "working", "timestamp": TIME},
             "history": [user("m-1", "write"), agent("t-1-4", "Let me see."), agent("t-1-6", "Done."),
                 user("m-2", "quietly"), user("m-3", "more"), agent("t-1-8", "I am"), user("m-4", "wait")],
@@ -851,8 +855,8 @@ fn a_snapshot_whole() {
 #[test]
 fn history_is_as_long_as_asked_for() {
     let state = long_state();
-    let ids = |wanted| {
-        let task = value(&snapshot(the_view(), &state, wanted));
+    let ids = |newest| {
+        let task = value(&snapshot(the_view(), &state, Wanted::newest(newest)));
         let history = task.get("history")?.as_array()?.clone();
         Some(history.len()).filter(|_| history.last().is_none_or(|m| m["messageId"] == "m-4"))
     };
@@ -874,7 +878,7 @@ fn a_user_message_comes_back_as_it_was_sent() {
     sent.references = vec!["t-0".into()];
     state.history = vec![Arc::new(Item::Said(Arc::new(sent)))];
     assert_eq!(
-        value(&snapshot(the_view(), &state, None))["history"][0],
+        value(&snapshot(the_view(), &state, Wanted::ALL))["history"][0],
         json!({"kind": "message", "role": "user", "messageId": "m-1", "taskId": "t-1", "contextId": "c-1",
             "parts": [{"kind": "text", "text": "hi"}], "metadata": {"coderAgent": {"workspacePath": "/w"}},
             "extensions": ["urn:x"], "referenceTaskIds": ["t-0"]})
@@ -886,7 +890,7 @@ fn a_snapshot_says_what_there_is_to_say() {
     let mut state = sample::state();
     state.status.state = TaskState::Canceled;
     state.status.text = Some("Task canceled by user request.".into());
-    let task = value(&snapshot(the_view(), &state, None));
+    let task = value(&snapshot(the_view(), &state, Wanted::ALL));
     let part = json!({"kind": "text", "text": "Task canceled by user request."});
     assert_eq!(
         task["status"],
@@ -915,7 +919,7 @@ fn routes() {
     let ask = |method, path: &str| {
         let mut request = sample::post(path, "");
         request.method = method;
-        decode(&request)
+        decode(&request, &Switches::default())
             .map(|(call, _)| call)
             .map_err(|(fault, form)| (fault.kind, form.envelope))
     };

@@ -89,9 +89,8 @@ pub fn task(task: &Task<'_>) -> Vec<u8> {
             .map(|all| all.iter().map(|one| message(one)).collect()),
         artifacts: task
             .artifacts
-            .iter()
-            .map(|one| ArtifactOut::of(one))
-            .collect(),
+            .as_ref()
+            .map(|all| all.iter().map(|one| ArtifactOut::of(one)).collect()),
         metadata: Map::new(),
     })
 }
@@ -142,7 +141,8 @@ struct TaskOut<'a> {
     status: StatusOut<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     history: Option<Vec<MessageOut<'a>>>,
-    artifacts: Vec<ArtifactOut<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    artifacts: Option<Vec<ArtifactOut<'a>>>,
     metadata: Map<String, Value>,
 }
 

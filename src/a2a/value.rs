@@ -77,5 +77,6 @@ pub struct Task<'a> {
     pub message: Option<Message>,
     /// None: the request wants no history.
     pub history: Option<Vec<Cow<'a, Message>>>,
-    pub artifacts: Vec<Cow<'a, Artifact>>,
+    /// None: the request wants none.
+    pub artifacts: Option<Vec<Cow<'a, Artifact>>>,
 }

@@ -1,9 +1,10 @@
 //! The words of the dialects: what our enums are called on the wire, and back. One file, so that a word is spelled in one
 //! place and a new dialect is a new column. Knows nothing of JSON.
 
+use crate::a2a::form::View;
 use crate::task::event::Profile;
 use crate::task::message::Role;
-use crate::task::state::TaskState;
+use crate::task::state::{State, TaskState};
 
 /// The development-tool extension: the key of its settings and answers, and the name in extension headers.
 pub const EXT: &str =
@@ -26,6 +27,16 @@ pub fn state(state: TaskState) -> &'static str {
         TaskState::Failed => "failed",
         TaskState::Canceled => "canceled",
         TaskState::Rejected => "rejected",
+    }
+}
+
+/// The state as a view shows it.
+pub fn shown(view: View, state: &State) -> TaskState {
+    if view.idle_is_completed() && state.status.state == TaskState::InputRequired && state.is_idle()
+    {
+        TaskState::Completed
+    } else {
+        state.status.state
     }
 }
 

@@ -62,8 +62,28 @@ id! {
     CallId
 }
 id! {
+    /// A webhook, unique within its task.
+    ConfigId
+}
+id! {
+    /// A partition of the tasks. The empty one is where everybody is who names none.
+    Tenant
+}
+id! {
     /// A message; user messages keep the id their client chose, agent messages are `<task>-<seq>`.
     MessageId
+}
+
+impl Default for Tenant {
+    fn default() -> Tenant {
+        Tenant::from("")
+    }
+}
+
+impl Tenant {
+    pub fn is_default(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 /// Position of an event in a task's log. The first event is 1; 0 stands before it.

@@ -17,7 +17,7 @@ mod tasks;
 mod timers;
 mod tx;
 
-use crate::a2a::{self, Card, Tools};
+use crate::a2a::{self, Card, Switches, Tools};
 use crate::base::clock::Now;
 use crate::base::http::Request;
 use crate::base::id::{ContextId, Entropy, Seq, TaskId};
@@ -63,6 +63,7 @@ pub struct Setup {
     /// A scripted agent, when one plays the model.
     pub script: Option<Arc<Script>>,
     pub card: Card,
+    pub switches: Switches,
     pub resolve: Resolve,
     pub approval: Approval,
     pub entropy: Entropy,
@@ -130,6 +131,7 @@ pub struct Core {
     choose: Choose,
     script: Option<Arc<Script>>,
     card: Card,
+    switches: Switches,
     resolve: Resolve,
     approval: Approval,
     entropy: Entropy,
@@ -178,6 +180,7 @@ impl Core {
             choose: setup.choose,
             script: setup.script,
             card: setup.card,
+            switches: setup.switches,
             resolve: setup.resolve,
             approval: setup.approval,
             entropy: setup.entropy,
@@ -335,7 +338,7 @@ impl Core {
             let form = a2a::Form::at(&request.path);
             return self.answer(key, &a2a::fault(&form, &fault), now);
         }
-        match a2a::decode(&request) {
+        match a2a::decode(&request, &self.switches) {
             Ok((Call::Card, _)) => {
                 let response = self.card.answer(&request);
                 self.answer(key, &response, now);

@@ -1,11 +1,11 @@
 //! Calls, performed: what each one does to tasks and how it is answered. Every answer that depends on a task waits until
 //! the log is written up to what it shows.
 
-use crate::a2a::{self, Form};
+use crate::a2a::{self, Form, Wanted};
 use crate::base::Shared;
 use crate::base::clock::Now;
 use crate::base::http::Response;
-use crate::base::id::{ContextId, Seq, TaskId};
+use crate::base::id::{ContextId, Seq, TaskId, Tenant};
 use crate::base::slots::Key;
 use crate::core::cell::Cell;
 use crate::core::sub::{First, Kind, Reply, Sub, Until};
@@ -34,8 +34,16 @@ impl Core {
             Call::Get { task, .. }
             | Call::Cancel { task }
             | Call::Subscribe { task, .. }
-            | Call::Metadata { task } => Some(task),
-            Call::Create(_) | Call::AllMetadata | Call::Health | Call::Card => None,
+            | Call::Metadata { task }
+            | Call::Push { task, .. } => Some(task),
+            Call::Create(_)
+            | Call::Session
+            | Call::List(_)
+            | Call::AllMetadata
+            | Call::Health
+            | Call::Card
+            | Call::ExtendedCard
+            | Call::Join(_) => None,
         };
         if let Some(task) = task {
             if !self.known.contains_key(task) {
@@ -88,6 +96,11 @@ impl Core {
                 self.answer(conn, &a2a::health(uptime, active, self.known.len()), now);
                 Ok(())
             }
+            Call::Session
+            | Call::List(_)
+            | Call::Push { .. }
+            | Call::ExtendedCard
+            | Call::Join(_) => Err(Fault::new(FaultKind::Unsupported, "Not served yet.")),
             Call::Card => unreachable!("the card is answered with its request in hand"),
         };
         if let Err(fault) = result {
@@ -148,13 +161,17 @@ impl Core {
         let cell = self.tasks.get(task)?;
         let why = cell.broken.as_ref()?;
         let refused = match call {
-            Call::Say(_) | Call::Cancel { .. } => true,
+            Call::Say(_) | Call::Cancel { .. } | Call::Push { .. } => true,
             Call::Get { .. } | Call::Metadata { .. } => cell.written < cell.state.seq,
             Call::Subscribe { .. }
             | Call::Create(_)
+            | Call::Session
+            | Call::List(_)
             | Call::AllMetadata
             | Call::Health
-            | Call::Card => false,
+            | Call::Card
+            | Call::ExtendedCard
+            | Call::Join(_) => false,
         };
         refused.then(|| {
             Fault::new(
@@ -221,10 +238,11 @@ impl Core {
             && let Some(sub) = reader.and_then(|key| self.subs.get_mut(key))
         {
             let state = &self.tasks[&task].state;
+            let wanted = Wanted::newest(say.history);
             let (body, last) = if born {
-                (Some(a2a::snapshot(sub.view, state, say.history)), false)
+                (Some(a2a::snapshot_frame(sub.view, state, wanted)), false)
             } else {
-                (stuck.then(|| a2a::present(sub.view, state)), true)
+                (stuck.then(|| a2a::present(sub.view, state)).flatten(), true)
             };
             sub.first = body.map(|body| First {
                 seq: state.seq,
@@ -336,6 +354,7 @@ impl Core {
         let created = Arc::new(Created {
             task: task.clone(),
             context: context.clone(),
+            tenant: Tenant::default(),
             parent,
             lifecycle: birth.lifecycle,
             protocol: birth.protocol,
@@ -372,8 +391,7 @@ impl Core {
         form: &Form,
     ) -> Result<(), Fault> {
         let state = &self.tasks[task].state;
-        let view = a2a::view(form, Some(&state.created));
-        let response = a2a::result(form, &a2a::snapshot(view, state, history));
+        let response = a2a::task(form, state, Wanted::newest(history));
         self.answer_after(conn, task, form, response);
         Ok(())
     }
@@ -418,7 +436,7 @@ impl Core {
         };
         let body = match position {
             Some(_) => None,
-            None => Some(a2a::snapshot(view, state, None).into()),
+            None => Some(a2a::snapshot_frame(view, state, Wanted::ALL).into()),
         };
         let nothing_left = resting && !unseen;
         let first = (body.is_some() || nothing_left).then_some(First {
@@ -523,9 +541,14 @@ fn continues(call: &Call) -> Option<&ContextId> {
         | Call::Cancel { .. }
         | Call::Subscribe { .. }
         | Call::Metadata { .. }
+        | Call::Session
+        | Call::List(_)
         | Call::AllMetadata
+        | Call::Push { .. }
         | Call::Health
-        | Call::Card => None,
+        | Call::Card
+        | Call::ExtendedCard
+        | Call::Join(_) => None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tasks and their readers: inputs are decided and recorded, lines go to the store, and only what is there is released to
 //! readers and workers.
 
-use crate::a2a;
+use crate::a2a::{self, Wanted};
 use crate::base::Shared;
 use crate::base::clock::Now;
 use crate::base::http::Response;
@@ -601,10 +601,10 @@ fn ready_answers(cell: &Cell, subs: &mut crate::base::slots::Slots<Sub>, mark: M
         if let Kind::Once { history } = sub.kind
             && sub.until.ends(seq, mark)
         {
-            let body = a2a::snapshot(sub.view, &cell.state, history);
+            let response = a2a::said(&sub.form, &cell.state, Wanted::newest(history));
             sub.kind = Kind::Ready {
                 seq,
-                reply: Reply::Answer(a2a::result(&sub.form, &body)),
+                reply: Reply::Answer(response),
             };
         }
     }

@@ -88,6 +88,7 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
         choose: chooser(&config),
         script,
         card: a2a::card(&url, env!("CARGO_PKG_VERSION"), sys::unix_ms()),
+        switches: a2a::Switches::default(),
         resolve: resolver(workspace.clone(), &config, places.clone())?,
         approval: approval(&config, saved.as_deref(), &log),
         entropy,

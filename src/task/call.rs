@@ -1,17 +1,22 @@
 //! What a client may ask for, without a dialect. Dialects make these; the core performs them.
 
-use crate::base::id::{ContextId, Seq, TaskId};
+use crate::base::id::{ConfigId, ContextId, Seq, TaskId};
 use crate::task::event::{Lifecycle, Profile, Protocol};
 use crate::task::job::Said;
+use crate::task::push::Target;
+use crate::task::state::TaskState;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Call {
     Say(Say),
     Create(Create),
+    /// The id of the live session, which is made if there is none.
+    Session,
     Get {
         task: TaskId,
         history: Option<usize>,
     },
+    List(List),
     Cancel {
         task: TaskId,
     },
@@ -24,8 +29,65 @@ pub enum Call {
         task: TaskId,
     },
     AllMetadata,
+    Push {
+        task: TaskId,
+        ask: Push,
+    },
     Health,
     Card,
+    ExtendedCard,
+    /// A socket wants to follow a task and to be asked over: answered by switching protocols.
+    Join(Join),
+}
+
+/// Webhooks of a task.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Push {
+    Set(Target),
+    /// Without an id: the only one, or the one that bears the task's id.
+    Get(Option<ConfigId>),
+    List,
+    Delete(ConfigId),
+}
+
+/// Which tasks to show, newest status first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct List {
+    pub context: Option<ContextId>,
+    pub state: Option<TaskState>,
+    /// Unix milliseconds: only tasks whose status is from then or later.
+    pub since: Option<u64>,
+    /// How many at most; 0 for as many as there may be on one page.
+    pub size: usize,
+    /// Where the page before ended.
+    pub after: Option<Mark>,
+    /// Newest messages of each task; none by default.
+    pub history: usize,
+    pub artifacts: bool,
+}
+
+/// A place in a list: the last task before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    pub at: u64,
+    pub task: TaskId,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Join {
+    pub follow: Follow,
+    pub after: Option<Seq>,
+}
+
+/// What a socket follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Follow {
+    Session,
+    Task(TaskId),
+    /// Every task there is and will be.
+    All,
+    /// Nothing but what it asks for itself.
+    Nothing,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +96,8 @@ pub struct Say {
     pub task: Option<TaskId>,
     pub context: Option<ContextId>,
     pub settings: Settings,
+    /// A webhook that is in place before the agent begins.
+    pub push: Option<Target>,
     pub mode: Mode,
     /// How many of the newest history messages a snapshot may show; None is all of them.
     pub history: Option<usize>,

@@ -4,7 +4,7 @@
 //! Events that only the model needs (`Answered`, `ResultsSent`) are in the log too, so sequence numbers that clients see
 //! have gaps. Old lines are never rewritten: members are only added, with a default.
 
-use crate::base::id::{CallId, ContextId, Seq, TaskId};
+use crate::base::id::{CallId, ContextId, Seq, TaskId, Tenant};
 use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::{Mode, Rule};
 use crate::task::spec::{Answers, Choice, Ending, Plan};
@@ -165,6 +165,9 @@ pub enum Event {
 pub struct Created {
     pub task: TaskId,
     pub context: ContextId,
+    /// The partition it belongs to; others do not see it.
+    #[serde(default, skip_serializing_if = "Tenant::is_default")]
+    pub tenant: Tenant,
     /// Where the conversation goes on from: the latest task in the same context, at that position.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<(TaskId, Seq)>,

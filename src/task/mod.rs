@@ -14,6 +14,7 @@ pub mod job;
 pub mod loops;
 pub mod message;
 pub mod policy;
+pub mod push;
 pub mod record;
 pub mod schema;
 pub mod spec;

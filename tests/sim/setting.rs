@@ -53,6 +53,7 @@ pub fn core(limits: &Limits, now: Now, births: u64) -> Core {
         choose: Box::new(|_| Ok("some-model".into())),
         script: None,
         card: a2a::card("http://localhost/", "0", 0),
+        switches: a2a::Switches::default(),
         approval: Approval::default(),
         resolve: Box::new(|wish| match wish {
             None => Ok(Site {

@@ -325,6 +325,7 @@ pub fn created(lifecycle: Lifecycle) -> Event {
     Event::Created(Arc::new(Created {
         task: "t".into(),
         context: "c".into(),
+        tenant: Default::default(),
         parent: None,
         lifecycle,
         protocol: Protocol::V03,

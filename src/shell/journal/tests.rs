@@ -60,6 +60,7 @@ fn created(task: &str, context: &str) -> Record {
         Event::Created(Arc::new(Created {
             task: task.into(),
             context: context.into(),
+            tenant: Default::default(),
             parent: None,
             lifecycle: Lifecycle::Conversational,
             protocol: Protocol::V03,

@@ -1,0 +1,57 @@
+//! What the operator can switch about the dialects. Frozen at the start; every one is a flag of the same name.
+
+use crate::task::event::{Lifecycle, Profile};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Switches {
+    /// Streams of events; without them only single answers.
+    pub streaming: bool,
+    /// Webhooks.
+    pub push: bool,
+    /// Whether there is an extended card for those who prove who they are.
+    pub extended_card: bool,
+    /// Extensions that a client must name.
+    pub required_extensions: Vec<String>,
+    /// The card for those who name no version.
+    pub card_default: CardDefault,
+    /// A 1.0 operation needs the version named.
+    pub strict_version: bool,
+    pub rest_status: RestStatus,
+    /// The profile of 0.3 clients that show no preference.
+    pub default_profile_03: Profile,
+    /// Whether a finished turn ends a task that a plain 1.0 client made.
+    pub plain_lifecycle: Lifecycle,
+    /// Whether first snapshots of the coder profile carry the members in which the reference server keeps its state.
+    pub emit_persisted_state: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CardDefault {
+    /// Both versions in one.
+    Hybrid,
+    V1,
+}
+
+/// Which edition of 1.0 says the HTTP status of an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestStatus {
+    V100,
+    V101,
+}
+
+impl Default for Switches {
+    fn default() -> Switches {
+        Switches {
+            streaming: true,
+            push: true,
+            extended_card: false,
+            required_extensions: Vec::new(),
+            card_default: CardDefault::Hybrid,
+            strict_version: false,
+            rest_status: RestStatus::V101,
+            default_profile_03: Profile::Coder,
+            plain_lifecycle: Lifecycle::OneShot,
+            emit_persisted_state: false,
+        }
+    }
+}
