@@ -1,7 +1,7 @@
 // The JavaScript A2A SDK, version 0.3, in the terms of the story.
 
 import { randomUUID } from 'node:crypto';
-import { ClientFactory, ClientFactoryOptions } from '@a2a-js/sdk/client';
+import { ClientFactory, JsonRpcTransportFactory, RestTransportFactory } from '@a2a-js/sdk/client';
 import { expect, joined, same } from './terms.mjs';
 
 export class Sdk {
@@ -15,9 +15,10 @@ export class Sdk {
   cancelsTwice = false;
 
   static async connect(url, binding) {
-    const options = ClientFactoryOptions.createFrom(ClientFactoryOptions.default, { preferredTransports: [binding] });
+    const transports = [new JsonRpcTransportFactory(), new RestTransportFactory()];
+    const only = transports.filter((transport) => transport.protocolName === binding);
     const sdk = new Sdk();
-    sdk.client = await new ClientFactory(options).createFromUrl(url);
+    sdk.client = await new ClientFactory({ transports: only }).createFromUrl(url);
     return sdk;
   }
 

@@ -2,7 +2,7 @@
 
 import { randomUUID } from 'node:crypto';
 import { Role, StreamResponse, TaskState } from '@a2a-js/sdk';
-import { ClientFactory, ClientFactoryOptions } from '@a2a-js/sdk/client';
+import { ClientFactory, JsonRpcTransportFactory, RestTransportFactory } from '@a2a-js/sdk/client';
 import { joined, same } from './terms.mjs';
 
 export class Sdk {
@@ -16,9 +16,10 @@ export class Sdk {
   cancelsTwice = true;
 
   static async connect(url, binding) {
-    const options = ClientFactoryOptions.createFrom(ClientFactoryOptions.default, { preferredTransports: [binding] });
+    const transports = [new JsonRpcTransportFactory(), new RestTransportFactory()];
+    const only = transports.filter((transport) => transport.protocolName === binding);
     const sdk = new Sdk();
-    sdk.client = await new ClientFactory(options).createFromUrl(url);
+    sdk.client = await new ClientFactory({ transports: only }).createFromUrl(url);
     return sdk;
   }
 
