@@ -30,6 +30,10 @@ pub struct Limits {
     pub stall_ms: u64,
     /// A silent event stream gets a comment this often, so that proxies and half-open links show.
     pub ping_ms: u64,
+    /// A silent socket is asked for a sign of life this often; one that gives none three times is dropped.
+    pub socket_ping_ms: u64,
+    /// Calls under way on one socket; what it asks beyond waits unread.
+    pub socket_calls: usize,
     /// Output queued for one connection before its cursor stops advancing.
     pub tx_bytes: usize,
     /// Bytes read from or written to one connection in one turn of the loop, so that none starves the others.
@@ -45,6 +49,8 @@ pub struct Limits {
     /// Subscriptions of one task, and of all. Beyond it: 503 and Retry-After.
     pub task_subs: usize,
     pub subs: usize,
+    /// Tasks on one page of a list; who asks for more gets so many.
+    pub list_page: usize,
     /// Prompts queued in one task; the next one is refused.
     pub queued_prompts: usize,
     /// Encoded events of one task kept in memory for its readers; what is older is read from the journal again.
@@ -194,6 +200,8 @@ impl Default for Limits {
             idle_ms: 75_000,
             stall_ms: 30_000,
             ping_ms: 15_000,
+            socket_ping_ms: 20_000,
+            socket_calls: 64,
             tx_bytes: 64 * KIB,
             turn_bytes: 256 * KIB,
             turn_accepts: 128,
@@ -202,6 +210,7 @@ impl Default for Limits {
             tasks: 20_000,
             task_subs: 4096,
             subs: 20_000,
+            list_page: 100,
             queued_prompts: 32,
             hot_bytes: MIB,
             hot_total_bytes: 64 * MIB,

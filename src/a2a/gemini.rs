@@ -7,8 +7,9 @@ use crate::a2a::object::{body, check_type, object};
 use crate::a2a::settings;
 use crate::a2a::tools::Tools;
 use crate::a2a::words;
-use crate::a2a::{Wanted, snapshot};
+use crate::a2a::{Form, Wanted, respond, snapshot};
 use crate::base::http::{Request, Response};
+use crate::base::id::TaskId;
 use crate::base::json;
 use crate::task::call::{Birth, Call, Create, Settings};
 use crate::task::event::{Lifecycle, Profile, Protocol};
@@ -42,6 +43,12 @@ pub fn create(request: &Request) -> Result<Call, Fault> {
 /// The answer to `POST /tasks`: the id, as a JSON string.
 pub fn created(state: &State) -> Response {
     Response::json(201, json::bytes(&state.created.task))
+}
+
+/// The answer to `POST /tasks` without a body: the live session, by every name it may be looked for.
+pub fn session_id(form: &Form, task: &TaskId) -> Response {
+    let id = json!({ "sessionId": task, "taskId": task, "id": task, "contextId": task });
+    respond(form, 201, json::bytes(&id))
 }
 
 /// The answer to `GET /tasks/{id}` by those who name no version.

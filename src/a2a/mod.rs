@@ -13,6 +13,7 @@ mod fault;
 mod form;
 mod gemini;
 mod input;
+mod list;
 mod object;
 mod rpc;
 #[cfg(test)]
@@ -29,10 +30,11 @@ mod words;
 pub use card::{Card, card};
 pub use fault::{fault, fault_frame, in_stream};
 pub use form::{
-    Begins, Ends, Envelope, Form, View, hook_view, prefix, prompt_stream, suffix, view,
-    watch_stream,
+    Begins, Ends, Envelope, Form, View, begins_at_the_start, hook_view, joins_session, prefix,
+    prompt_stream, sub_protocol, suffix, view, watch_stream,
 };
-pub use gemini::{all_metadata, created, health, metadata};
+pub use gemini::{all_metadata, created, health, metadata, session_id};
+pub use list::{Page, briefs, list, lists_briefs, shown_state};
 pub use switches::{CardDefault, RestStatus, Switches};
 pub use tools::Tools;
 
@@ -41,7 +43,6 @@ use crate::base::http::{Method, Request, Response};
 use crate::base::id::ContextId;
 use crate::base::json;
 use crate::task::call::Call;
-use crate::task::call::Mark;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::Message;
 use crate::task::record::Record;
@@ -248,14 +249,13 @@ pub fn said(form: &Form, state: &State, wanted: Wanted) -> Response {
     }
 }
 
-/// A page of a list.
-pub struct Page<'a> {
-    pub tasks: Vec<&'a State>,
-    /// Where the next page begins; None: this was the last.
-    pub next: Option<Mark>,
-    /// How many a page may hold, and how many tasks the whole list has.
-    pub size: usize,
-    pub total: usize,
+/// One message on a socket: what it asks for, and how it wants its answer. `joined` is the form the socket joined with.
+pub fn socket(
+    text: &str,
+    joined: &Form,
+    switches: &Switches,
+) -> Result<(Call, Form), (Fault, Form)> {
+    rpc::socket(text, joined, switches)
 }
 
 /// An answer with the headers the request's form asks for.

@@ -27,6 +27,17 @@ pub enum Artifacts {
 impl Wanted {
     pub const ALL: Wanted = Wanted::newest(None);
 
+    /// As lists show tasks.
+    pub fn listed(history: usize, artifacts: bool) -> Wanted {
+        Wanted {
+            history: Some(history),
+            artifacts: match artifacts {
+                true => Artifacts::Shown,
+                false => Artifacts::Omitted,
+            },
+        }
+    }
+
     pub const fn newest(history: Option<usize>) -> Wanted {
         Wanted {
             history,

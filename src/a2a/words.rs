@@ -30,14 +30,23 @@ pub fn state(state: TaskState) -> &'static str {
     }
 }
 
+/// Task states in the dialect of the task server, which knows three.
+pub fn snake_state(state: TaskState, idle: bool) -> &'static str {
+    match state {
+        TaskState::InputRequired if idle => "completed",
+        TaskState::Submitted
+        | TaskState::Working
+        | TaskState::InputRequired
+        | TaskState::AuthRequired => "running",
+        TaskState::Completed => "completed",
+        TaskState::Failed | TaskState::Canceled | TaskState::Rejected => "error",
+    }
+}
+
 /// The state as a view shows it.
 pub fn shown(view: View, state: &State) -> TaskState {
-    if view.idle_is_completed() && state.status.state == TaskState::InputRequired && state.is_idle()
-    {
-        TaskState::Completed
-    } else {
-        state.status.state
-    }
+    let idle = state.is_idle() && !state.questioned;
+    view.state(state.status.state, idle)
 }
 
 /// Roles in 0.3.

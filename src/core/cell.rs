@@ -8,8 +8,9 @@ use crate::a2a::{self, Body, Tools, View};
 use crate::base::id::Seq;
 use crate::base::slots::Key;
 use crate::limits::Limits;
+use crate::task::brief::Brief;
 use crate::task::decide::Gate;
-use crate::task::event::Event;
+use crate::task::event::{End, Event};
 use crate::task::job::Job;
 use crate::task::record::Record;
 use crate::task::state::{Item, State};
@@ -39,6 +40,8 @@ pub struct Cell {
     pub hot_bytes: usize,
     /// It is in the core's list of tasks to append.
     pub listed: bool,
+    /// What the store was last told for its lists.
+    pub noted: Option<Brief>,
 }
 
 struct Hot {
@@ -52,15 +55,37 @@ struct Hot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     Plain,
-    TurnEnd(u32),
+    TurnEnd { turn: u32, rest: Rest },
     Pause,
     Over,
+}
+
+/// What a task waits for after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// The next prompt.
+    Done,
+    /// What the agent asked for.
+    Asked,
+    /// A credential.
+    Auth,
 }
 
 impl Mark {
     pub fn of(event: &Event) -> Mark {
         match event {
-            Event::TurnEnded { turn, .. } => Mark::TurnEnd(*turn),
+            Event::TurnEnded { turn, end } => Mark::TurnEnd {
+                turn: *turn,
+                rest: match end {
+                    End::Asked(_) => Rest::Asked,
+                    End::NeedsAuth(_) => Rest::Auth,
+                    End::Done
+                    | End::Nothing
+                    | End::Refused
+                    | End::Failed(_)
+                    | End::Interrupted(_) => Rest::Done,
+                },
+            },
             Event::Paused | Event::Interrupted { .. } => Mark::Pause,
             Event::Closed { .. } => Mark::Over,
             Event::Created(_)
@@ -122,6 +147,7 @@ impl Cell {
             hot: VecDeque::new(),
             hot_bytes: 0,
             listed: false,
+            noted: None,
         }
     }
 

@@ -13,6 +13,8 @@ pub enum Timer {
     Task { task: TaskId, job: Seq },
     /// A journal could not be written; try again.
     Store(TaskId),
+    /// A call has waited for its turn as long as it may.
+    Waiting(Key),
     /// The time for a clean end is over.
     Shutdown,
 }

@@ -35,6 +35,7 @@ impl State {
             calls: Vec::new(),
             paused: false,
             suspended: false,
+            questioned: false,
             utterance: Utterance::default(),
             history: Vec::new(),
             summary: None,
@@ -282,6 +283,7 @@ impl State {
         self.turn = turn;
         self.phase = Phase::Idle;
         self.suspended = false;
+        self.questioned = matches!(end, End::Asked(_));
         self.utterance = Utterance::default();
         self.tries = Default::default();
         let (state, text) = match end {

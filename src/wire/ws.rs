@@ -303,3 +303,84 @@ impl Write for Stream<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A masked frame; a mask of zeros leaves the payload readable.
+    fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+        let mut out = vec![first];
+        match payload.len() {
+            len @ 0..126 => out.push(0x80 | len as u8),
+            len => {
+                out.push(0x80 | 127);
+                out.extend((len as u64).to_be_bytes());
+            }
+        }
+        out.extend([0; 4]);
+        out.extend(payload);
+        out
+    }
+
+    fn read(codec: &mut Codec, bytes: &[u8]) -> (Step, Vec<u8>) {
+        let mut rx = Buf::default();
+        rx.push(bytes);
+        let mut out = Vec::new();
+        let step = codec.read(&mut rx, &mut out);
+        assert!(rx.is_empty(), "{} bytes are left", rx.len());
+        (step, out)
+    }
+
+    #[test]
+    fn an_idle_codec_owns_nothing() {
+        assert!(mem::size_of::<Codec>() <= 32, "{}", mem::size_of::<Codec>());
+        let mut codec = Codec::new(&Limits::default());
+        let large = vec![b'x'; 1 << 20];
+        for (bytes, step) in [
+            (frame(0x81, &large), Step::Text("x".repeat(large.len()))),
+            (frame(0x89, b""), Step::Ping),
+            (frame(0x8a, b""), Step::Pong),
+        ] {
+            assert_eq!(read(&mut codec, &bytes).0, step);
+            assert!(matches!(codec.phase, Phase::Idle));
+        }
+        assert_eq!(read(&mut codec, &frame(0x01, &large)).0, Step::More);
+        assert_eq!(read(&mut codec, &frame(0x89, b"")).0, Step::Ping);
+        assert!(matches!(codec.phase, Phase::Amid(_)));
+        assert!(matches!(
+            read(&mut codec, &frame(0x80, b"")).0,
+            Step::Text(_)
+        ));
+        assert!(matches!(codec.phase, Phase::Idle));
+    }
+
+    #[test]
+    fn closing_lets_go_of_a_message_under_way() {
+        let mut codec = Codec::new(&Limits::default());
+        read(&mut codec, &frame(0x01, b"never to end"));
+        codec.close(&mut Vec::new(), 1001, "");
+        assert!(matches!(codec.phase, Phase::Closing));
+    }
+
+    #[test]
+    fn heads_of_messages() {
+        for (len, head) in [
+            (0, &[0x81, 0][..]),
+            (125, &[0x81, 125]),
+            (126, &[0x81, 126, 0, 126]),
+            (65535, &[0x81, 126, 0xff, 0xff]),
+            (65536, &[0x81, 127, 0, 0, 0, 0, 0, 1, 0, 0]),
+        ] {
+            let mut out = Vec::new();
+            text_head(&mut out, len);
+            assert_eq!(out, head, "{len}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "1006 may not be sent")]
+    fn codes_that_are_never_sent() {
+        Codec::new(&Limits::default()).close(&mut Vec::new(), 1006, "");
+    }
+}
