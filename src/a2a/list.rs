@@ -53,7 +53,7 @@ pub fn briefs<'a>(
                 "id": task,
                 "contextId": brief.context,
                 "kind": "task",
-                "state": words::snake_state(brief.state, brief.idle),
+                "state": words::snake_state(View::Snake.state(brief.state, brief.idle)),
                 "status": { "state": words::state(brief.state), "timestamp": at },
                 "timestamp": at,
             })

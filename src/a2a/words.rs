@@ -4,7 +4,9 @@
 use crate::a2a::form::View;
 use crate::task::event::Profile;
 use crate::task::message::Role;
+use crate::task::spec::{Choice, Ending};
 use crate::task::state::{State, TaskState};
+use serde::Serialize;
 
 /// The development-tool extension: the key of its settings and answers, and the name in extension headers.
 pub const EXT: &str =
@@ -12,6 +14,9 @@ pub const EXT: &str =
 
 /// The key of the reference server's payload in metadata.
 pub const CODER: &str = "coderAgent";
+
+/// The key of what we say in metadata that no dialect has a word for.
+pub const OURS: &str = "gemini-a2a";
 
 /// Our own extension: every event of a stream has an id, and `Last-Event-ID` or `?after=` continues behind it.
 pub const RESUME: &str = "urn:gemini-a2a:resume:v1";
@@ -30,10 +35,48 @@ pub fn state(state: TaskState) -> &'static str {
     }
 }
 
-/// Task states in the dialect of the task server, which knows three.
-pub fn snake_state(state: TaskState, idle: bool) -> &'static str {
+/// Task states in 1.0.
+pub fn v10_state(state: TaskState) -> &'static str {
     match state {
-        TaskState::InputRequired if idle => "completed",
+        TaskState::Submitted => "TASK_STATE_SUBMITTED",
+        TaskState::Working => "TASK_STATE_WORKING",
+        TaskState::InputRequired => "TASK_STATE_INPUT_REQUIRED",
+        TaskState::AuthRequired => "TASK_STATE_AUTH_REQUIRED",
+        TaskState::Completed => "TASK_STATE_COMPLETED",
+        TaskState::Failed => "TASK_STATE_FAILED",
+        TaskState::Canceled => "TASK_STATE_CANCELED",
+        TaskState::Rejected => "TASK_STATE_REJECTED",
+    }
+}
+
+/// Task states in the protobuf definition of 0.3, which has one of them with a second l.
+pub fn proto03_state(state: TaskState) -> &'static str {
+    match state {
+        TaskState::Canceled => "TASK_STATE_CANCELLED",
+        TaskState::Submitted
+        | TaskState::Working
+        | TaskState::InputRequired
+        | TaskState::AuthRequired
+        | TaskState::Completed
+        | TaskState::Failed
+        | TaskState::Rejected => v10_state(state),
+    }
+}
+
+/// Task states in the kebab dialect, of the state as it shows it.
+pub fn kebab_state(shown: TaskState) -> &'static str {
+    match shown {
+        TaskState::InputRequired | TaskState::AuthRequired => "input-required",
+        TaskState::Failed | TaskState::Rejected => "failed",
+        TaskState::Submitted | TaskState::Working | TaskState::Completed | TaskState::Canceled => {
+            state(shown)
+        }
+    }
+}
+
+/// Task states in the snake dialect, of the state as it shows it.
+pub fn snake_state(shown: TaskState) -> &'static str {
+    match shown {
         TaskState::Submitted
         | TaskState::Working
         | TaskState::InputRequired
@@ -45,8 +88,16 @@ pub fn snake_state(state: TaskState, idle: bool) -> &'static str {
 
 /// The state as a view shows it.
 pub fn shown(view: View, state: &State) -> TaskState {
-    let idle = state.is_idle() && !state.questioned;
-    view.state(state.status.state, idle)
+    view.state(state.status.state, state.turn_is_over())
+}
+
+/// The state for those to whom a task that waits for the next prompt is completed. It may be there already, queued: what they see
+/// then is that the turn before it is over.
+pub fn idle_completed(state: &State) -> TaskState {
+    match state.status.state {
+        TaskState::InputRequired if state.turn_is_over() => TaskState::Completed,
+        other => other,
+    }
 }
 
 /// Roles in 0.3.
@@ -57,11 +108,35 @@ pub fn role(role: Role) -> &'static str {
     }
 }
 
+/// Roles in 1.0 and in the protobuf definition of 0.3.
+pub fn proto_role(role: Role) -> &'static str {
+    match role {
+        Role::User => "ROLE_USER",
+        Role::Agent => "ROLE_AGENT",
+    }
+}
+
 /// A role in any version's spelling.
 pub fn read_role(word: &str) -> Option<Role> {
     match word {
         "user" | "ROLE_USER" => Some(Role::User),
         "agent" | "ROLE_AGENT" => Some(Role::Agent),
+        _ => None,
+    }
+}
+
+/// A task state in any version's spelling, or by its number in the protobuf definitions.
+pub fn read_state(word: &str) -> Option<TaskState> {
+    let bare = word.strip_prefix("TASK_STATE_").unwrap_or(word);
+    match bare.to_ascii_lowercase().replace('_', "-").as_str() {
+        "submitted" | "1" => Some(TaskState::Submitted),
+        "working" | "2" => Some(TaskState::Working),
+        "completed" | "3" => Some(TaskState::Completed),
+        "failed" | "4" => Some(TaskState::Failed),
+        "canceled" | "cancelled" | "5" => Some(TaskState::Canceled),
+        "input-required" | "6" => Some(TaskState::InputRequired),
+        "rejected" | "7" => Some(TaskState::Rejected),
+        "auth-required" | "8" => Some(TaskState::AuthRequired),
         _ => None,
     }
 }
@@ -99,6 +174,94 @@ impl CoderKind {
     }
 }
 
+/// What an object of the snake dialect is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnakeKind {
+    StateChange,
+    TextContent,
+    Thought,
+    ThoughtSummary,
+    ToolCallUpdate,
+}
+
+impl SnakeKind {
+    pub fn word(self) -> &'static str {
+        match self {
+            SnakeKind::StateChange => "state_change",
+            SnakeKind::TextContent => "text_content",
+            SnakeKind::Thought => "thought",
+            SnakeKind::ThoughtSummary => "thought_summary",
+            SnakeKind::ToolCallUpdate => "tool_call_update",
+        }
+    }
+}
+
+/// What an event of the development-tool extension is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DevKind {
+    StateChange,
+    TextContent,
+    Thought,
+    ToolCallUpdate,
+}
+
+impl DevKind {
+    pub fn word(self) -> &'static str {
+        match self {
+            DevKind::StateChange => "STATE_CHANGE",
+            DevKind::TextContent => "TEXT_CONTENT",
+            DevKind::Thought => "THOUGHT",
+            DevKind::ToolCallUpdate => "TOOL_CALL_UPDATE",
+        }
+    }
+}
+
+/// An answer on offer, as people are shown it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Offer {
+    pub id: &'static str,
+    pub name: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<&'static str>,
+}
+
+impl Offer {
+    /// To a call that wants to be allowed.
+    pub fn permission(choice: Choice) -> Offer {
+        let (name, description) = match choice {
+            Choice::ProceedOnce => ("Allow Once", None),
+            Choice::ProceedAlways => ("Always Allow", None),
+            Choice::ProceedAlwaysAndSave => (
+                "Always Allow and Save",
+                Some("Also in later sessions in this workspace."),
+            ),
+            Choice::Cancel => ("Reject", None),
+        };
+        Offer {
+            id: choice.word(),
+            name,
+            description,
+        }
+    }
+
+    /// To a question of the agent's own.
+    pub fn reply(choice: Choice) -> Offer {
+        match choice {
+            Choice::ProceedOnce => Offer {
+                id: choice.word(),
+                name: "Answer",
+                description: None,
+            },
+            Choice::Cancel => Offer {
+                id: choice.word(),
+                name: "Dismiss",
+                description: None,
+            },
+            Choice::ProceedAlways | Choice::ProceedAlwaysAndSave => Offer::permission(choice),
+        }
+    }
+}
+
 /// Where a tool call stands, as clients are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStatus {
@@ -111,6 +274,27 @@ pub enum CallStatus {
 }
 
 impl CallStatus {
+    /// Of a call that has ended.
+    pub fn of(ending: &Ending) -> CallStatus {
+        match ending {
+            Ending::Success { .. } => CallStatus::Success,
+            Ending::Error { .. } => CallStatus::Error,
+            Ending::Cancelled { .. } => CallStatus::Cancelled,
+        }
+    }
+
+    /// The word of the development-tool extension, of sessions and of the kebab dialect. That a call waits for an answer is
+    /// said beside it.
+    pub fn devtool(self) -> &'static str {
+        match self {
+            CallStatus::Scheduled | CallStatus::AwaitingApproval => "PENDING",
+            CallStatus::Executing => "EXECUTING",
+            CallStatus::Success => "SUCCEEDED",
+            CallStatus::Error => "FAILED",
+            CallStatus::Cancelled => "CANCELLED",
+        }
+    }
+
     /// The coder profile's word.
     pub fn coder(self) -> &'static str {
         match self {
@@ -120,6 +304,16 @@ impl CallStatus {
             CallStatus::Success => "success",
             CallStatus::Error => "error",
             CallStatus::Cancelled => "cancelled",
+        }
+    }
+
+    /// The snake dialect's word.
+    pub fn snake(self) -> &'static str {
+        match self {
+            CallStatus::Scheduled | CallStatus::AwaitingApproval => "requested",
+            CallStatus::Executing => "executing",
+            CallStatus::Success => "completed",
+            CallStatus::Error | CallStatus::Cancelled => "error",
         }
     }
 }
@@ -147,11 +341,39 @@ mod tests {
     }
 
     #[test]
+    fn states_are_read_in_every_spelling() {
+        for (i, one) in TaskState::ALL.into_iter().enumerate() {
+            assert_eq!(read_state(state(one)), Some(one));
+            let shouted = state(one).to_ascii_uppercase().replace('-', "_");
+            assert_eq!(read_state(&format!("TASK_STATE_{shouted}")), Some(one));
+            let number = [1, 2, 6, 8, 3, 4, 5, 7][i];
+            assert_eq!(read_state(&number.to_string()), Some(one));
+        }
+        assert_eq!(
+            read_state("TASK_STATE_CANCELLED"),
+            Some(TaskState::Canceled)
+        );
+        for stranger in ["", "0", "9", "running", "TASK_STATE_UNSPECIFIED"] {
+            assert_eq!(read_state(stranger), None, "{stranger}");
+        }
+    }
+
+    #[test]
+    fn one_state_is_spelled_differently_in_either_protobuf() {
+        for one in TaskState::ALL {
+            let word = state(one).to_ascii_uppercase().replace('-', "_");
+            assert_eq!(v10_state(one), format!("TASK_STATE_{word}"));
+            let same = proto03_state(one) == v10_state(one);
+            assert_eq!(same, one != TaskState::Canceled);
+        }
+    }
+
+    #[test]
     fn roles_come_back_and_strangers_do_not() {
         for one in [Role::User, Role::Agent] {
             assert_eq!(read_role(role(one)), Some(one));
+            assert_eq!(read_role(proto_role(one)), Some(one));
         }
-        assert_eq!(read_role("ROLE_AGENT"), Some(Role::Agent));
         assert_eq!(read_role("system"), None);
     }
 }

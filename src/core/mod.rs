@@ -8,7 +8,9 @@
 
 mod cell;
 pub mod check;
+mod commands;
 pub mod conn;
+mod facts;
 pub mod guard;
 mod list;
 mod perform;
@@ -37,6 +39,7 @@ use crate::task::call::Call;
 use crate::task::job::{Job, JobId, Note};
 use crate::task::message::Source;
 use crate::task::policy::{Grant, Mode, Policy, Rule};
+use crate::task::slash::Registry;
 use crate::task::spec::ToolSpec;
 use crate::task::state::{Item, State};
 use std::collections::HashMap;
@@ -63,6 +66,8 @@ pub struct Setup {
     pub limits: Limits,
     pub door: Door,
     pub tools: Vec<ToolSpec>,
+    /// The slash commands there are; what they do is known to workers.
+    pub commands: Registry,
     pub choose: Choose,
     /// A scripted agent, when one plays the model.
     pub script: Option<Arc<Script>>,
@@ -76,7 +81,7 @@ pub struct Setup {
 }
 
 /// How requests are treated where the protocols leave it open.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Manners {
     pub new_tasks: NewTasks,
     /// How long a waiting call waits for its turn before it is answered with the task as it stands. None: for ever.
@@ -151,6 +156,7 @@ pub struct Core {
     door: Door,
     tools: Tools,
     specs: HashMap<String, ToolSpec>,
+    commands: Registry,
     choose: Choose,
     script: Option<Arc<Script>>,
     card: Card,
@@ -203,6 +209,7 @@ impl Core {
         Core {
             tools: Tools::new(&setup.tools),
             specs,
+            commands: setup.commands,
             limits: setup.limits,
             door: setup.door,
             choose: setup.choose,

@@ -7,11 +7,12 @@ use crate::config::settings::{self, Origin};
 use crate::config::trust::{Trust, Word};
 use crate::config::{self, Agent, Config};
 use crate::core::guard::Door;
-use crate::core::{Approval, Choose, Core, Manners, Resolve, Setup, Site};
+use crate::core::{Approval, Choose, Core, Resolve, Setup, Site};
 use crate::limits::Limits;
 use crate::model::script::{DEMO, Script};
 use crate::shell::children::{self, Children};
 use crate::shell::client::{self, Client, Route};
+use crate::shell::commands::Commands;
 use crate::shell::jobs::{Brain, Ignored, Jobs, Means};
 use crate::shell::journal::Journal;
 use crate::shell::lanes::Lanes;
@@ -77,6 +78,13 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
     let web = Web::new(client::tls(roots.as_deref())?);
     let (brain, script, greeting) = brain(&config, roots)?;
     let clock = Clock::start();
+    let switches = config.board.a2a.clone();
+    let identity = a2a::Identity {
+        base_url: &url,
+        version: env!("CARGO_PKG_VERSION"),
+        unix_ms: sys::unix_ms(),
+    };
+    let commands = Commands::built_in();
     let core = Core::new(Setup {
         limits: config.limits.clone(),
         door: Door {
@@ -85,13 +93,14 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
             port,
         },
         tools: specs.clone(),
+        commands: commands.registry().clone(),
         choose: chooser(&config),
         script,
-        card: a2a::card(&url, env!("CARGO_PKG_VERSION"), sys::unix_ms()),
-        switches: a2a::Switches::default(),
+        card: a2a::card(&identity, &switches),
+        switches,
         resolve: resolver(workspace.clone(), &config, places.clone())?,
         approval: approval(&config, saved.as_deref(), &log),
-        manners: Manners::default(),
+        manners: config.board.manners,
         entropy,
         now: clock.now(),
     });
@@ -103,6 +112,7 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
         specs,
         children,
         scenery,
+        commands,
         background: Background::default(),
         web,
         saved,

@@ -6,9 +6,10 @@ use crate::task::event::{Answer, Created, End, Event, Request, Usage};
 use crate::task::loops::FENCE;
 use crate::task::message::{Artifact, Content};
 use crate::task::record::Record;
-use crate::task::spec::{CallError, Ending, ErrorKind};
+use crate::task::spec::{CallError, Ending, ErrorKind, Keeping};
 use crate::task::state::{
-    CallResult, CallState, Item, Phase, Queued, Stage, State, Status, Summary, TaskState, Utterance,
+    CallResult, CallState, Item, Live, Phase, Queued, Stage, State, Status, Summary, TaskState,
+    Utterance,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,6 +38,7 @@ impl State {
             suspended: false,
             questioned: false,
             utterance: Utterance::default(),
+            thoughts: Vec::new(),
             history: Vec::new(),
             summary: None,
             artifacts: Vec::new(),
@@ -86,13 +88,30 @@ impl State {
                 }
                 self.phase = Phase::Thinking { job: record.seq };
             }
+            Event::CommandBegan => self.phase = Phase::Commanding { job: record.seq },
+            Event::CommandPrompted { text } => {
+                self.history.push(Arc::new(Item::Nudge(text.clone())));
+                self.phase = Phase::Thinking { job: record.seq };
+            }
             Event::Traced { trace } => self.trace = Some(trace.clone()),
-            Event::Thought { .. } | Event::Cited { .. } => {}
+            Event::Thought {
+                subject,
+                description,
+            } => {
+                let line = [subject, description]
+                    .into_iter()
+                    .find_map(|text| text.lines().next());
+                self.thoughts.extend(line.map(str::to_owned));
+            }
+            Event::Cited { .. } => {}
             Event::Text { text } => {
                 self.utterance.since.get_or_insert(record.seq);
                 self.utterance.push(text);
             }
-            Event::Retracted { .. } => self.utterance = Utterance::default(),
+            Event::Retracted { .. } => {
+                self.utterance = Utterance::default();
+                self.thoughts.clear();
+            }
             Event::BackedOff {
                 tries, delay_ms, ..
             } => {
@@ -139,9 +158,11 @@ impl State {
                 call.plan = Some(plan.clone());
                 call.stage = Stage::Planned;
             }
-            Event::CallAsked { call } => {
+            Event::CallAsked { call, keeping } => {
                 self.paused = false;
-                self.call_mut(call).stage = Stage::Asked;
+                let call = self.call_mut(call);
+                call.stage = Stage::Asked;
+                call.keeping = *keeping;
             }
             Event::CallAnswered {
                 call,
@@ -169,15 +190,24 @@ impl State {
             Event::CallStarted { call } => {
                 self.call_mut(call).stage = Stage::Running { job: record.seq };
             }
-            Event::CallOutput { call, .. } => self.call_mut(call).outputs += 1,
+            Event::CallOutput { call, text } => {
+                let call = self.call_mut(call);
+                call.outputs += 1;
+                match &mut call.live {
+                    Some(live) => live.push(text, record),
+                    None => call.live = Some(Live::begin(text, record)),
+                }
+            }
             Event::CallEnded { call, ending } => {
                 self.phase = Phase::Tools;
                 let call = self.call_mut(call);
                 call.ending = Some(ending.clone());
+                call.live = None;
                 call.stage = Stage::Ended;
             }
             Event::CallStale { call } => {
                 let call = self.call_mut(call);
+                call.live = None;
                 call.stage = Stage::Replanning { job: record.seq };
                 call.choice = None;
                 call.answered_by = None;
@@ -245,6 +275,7 @@ impl State {
     /// A model request begins with this event.
     fn think(&mut self, record: &Record) {
         self.requests += 1;
+        self.thoughts.clear();
         self.phase = Phase::Thinking { job: record.seq };
     }
 
@@ -410,7 +441,9 @@ impl CallState {
             answered_by: None,
             edited: None,
             answers: None,
+            keeping: Keeping::Session,
             outputs: 0,
+            live: None,
             ending: None,
             stale: 0,
         }
@@ -433,6 +466,8 @@ fn announces(event: &Event) -> bool {
         | Event::Prompted { .. }
         | Event::AttachmentsWanted
         | Event::Attached { .. }
+        | Event::CommandBegan
+        | Event::CommandPrompted { .. }
         | Event::Traced { .. }
         | Event::Thought { .. }
         | Event::Text { .. }

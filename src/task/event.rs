@@ -7,7 +7,8 @@
 use crate::base::id::{CallId, ContextId, Seq, TaskId, Tenant};
 use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::{Mode, Rule};
-use crate::task::spec::{Answers, Choice, Ending, Plan};
+use crate::task::slash::Invocation;
+use crate::task::spec::{Answers, Choice, Ending, Keeping, Plan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
@@ -31,6 +32,12 @@ pub enum Event {
     AttachmentsWanted,
     /// They were read: what the model gets of them, if anything.
     Attached {
+        text: String,
+    },
+    /// The task is a command, and it is being run.
+    CommandBegan,
+    /// It leaves the rest to the model, which is told this.
+    CommandPrompted {
         text: String,
     },
     /// The API named the response that follows.
@@ -96,6 +103,9 @@ pub enum Event {
     /// A call waits for somebody's answer.
     CallAsked {
         call: CallId,
+        /// How long an "always" may last: part of what is on offer, and shown to everybody who may answer.
+        #[serde(default, skip_serializing_if = "Keeping::is_session")]
+        keeping: Keeping,
     },
     /// Somebody answered. The first answer wins, so there is one per question. A task that waited works again.
     CallAnswered {
@@ -184,6 +194,9 @@ pub struct Created {
     /// The client wishes to be asked nothing. Whether that is granted is the operator's to say, each time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub auto_execute: bool,
+    /// The command that the first turn runs, instead of asking the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Invocation>,
 }
 
 /// Whether a finished turn leaves the task open.
@@ -236,12 +249,20 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// The finish of an answer that was stopped in mid-sentence. The API has no such word.
+    pub const CUT_OFF: &str = "LOOP";
+
     /// The visible text, joined.
     pub fn text(&self) -> String {
         self.parts
             .iter()
             .filter_map(|part| part.get("text")?.as_str())
             .collect()
+    }
+
+    /// Whether the model was stopped in mid-sentence because it went in circles: the turn goes on behind it.
+    pub fn is_cut_off(&self) -> bool {
+        self.finish == Answer::CUT_OFF
     }
 
     /// Equal for answers that make equal calls, whatever they say.

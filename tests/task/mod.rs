@@ -14,12 +14,13 @@ use gemini_a2a::task::event::{
     Answer, Created, End, Event, Final, Lifecycle, Outcome, Profile, Protocol, Request, Tries,
 };
 use gemini_a2a::task::job::{ModelError, ModelErrorKind, NoteBody, Pick, RunEnd, Said};
-use gemini_a2a::task::message::{Message, Part, Role, Source};
+use gemini_a2a::task::message::{Artifact, Message, Part, Role, Source};
 use gemini_a2a::task::policy::{Grant, Mode, Names, Policy, Rule};
 use gemini_a2a::task::record::Record;
+use gemini_a2a::task::slash::{Commanded, Invocation};
 use gemini_a2a::task::spec::{
-    Answers, Base, CallError, Choice, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec,
-    Verdict,
+    Answers, Base, CallError, Choice, Display, Ending, ErrorKind, Keeping, Kind, Plan, Question,
+    ToolSpec, Verdict,
 };
 use gemini_a2a::task::state::State;
 use serde_json::json;
@@ -335,6 +336,7 @@ pub fn created(lifecycle: Lifecycle) -> Event {
         model: "m".into(),
         mode: Mode::Default,
         auto_execute: false,
+        command: None,
     }))
 }
 
@@ -346,6 +348,20 @@ pub fn created_as(mode: Mode, auto_execute: bool) -> Event {
     Event::Created(Arc::new(Created {
         mode,
         auto_execute,
+        ..Created::clone(&created)
+    }))
+}
+
+/// The first event of a task that is a command.
+pub fn created_to_run(line: &str) -> Event {
+    let Event::Created(created) = created(Lifecycle::OneShot) else {
+        unreachable!("it says so");
+    };
+    Event::Created(Arc::new(Created {
+        command: Some(Invocation {
+            path: line.split(' ').map(str::to_owned).collect(),
+            args: vec!["x".into()],
+        }),
         ..Created::clone(&created)
     }))
 }
@@ -436,6 +452,16 @@ pub fn concluded(verdict: Outcome) -> Event {
     }
 }
 
+/// What a command leaves for programs.
+pub fn result(text: &str) -> Arc<Artifact> {
+    Arc::new(Artifact {
+        id: "result".into(),
+        name: Some("result".into()),
+        description: None,
+        parts: vec![Part::data(json!({ "says": text }))],
+    })
+}
+
 pub fn backed_off(failed: u32, broken: u32, delay_ms: u64) -> Event {
     Event::BackedOff {
         tries: Tries { failed, broken },
@@ -452,8 +478,13 @@ pub fn planned(request: &Request) -> Event {
 }
 
 pub fn asked(request: &Request) -> Event {
+    asked_for(request, Keeping::Session)
+}
+
+/// Asked where an "always" may last so long.
+pub fn asked_for(request: &Request, keeping: Keeping) -> Event {
     let call = request.call.clone();
-    Event::CallAsked { call }
+    Event::CallAsked { call, keeping }
 }
 
 pub fn chosen(request: &Request, choice: Choice) -> Event {
@@ -637,6 +668,19 @@ pub fn model_fails(kind: ModelErrorKind) -> NoteBody {
     NoteBody::Answered(Err(ModelError {
         kind,
         message: "no luck".into(),
+    }))
+}
+
+pub fn command_says(text: &str) -> NoteBody {
+    NoteBody::Commanded(Ok(Commanded::Done {
+        text: text.into(),
+        data: json!({ "says": text }),
+    }))
+}
+
+pub fn command_asks(prompt: &str) -> NoteBody {
+    NoteBody::Commanded(Ok(Commanded::Ask {
+        prompt: prompt.into(),
     }))
 }
 

@@ -52,6 +52,7 @@ impl Deciding<'_> {
             | NoteBody::Text(_)
             | NoteBody::Cited(_)
             | NoteBody::Produced { .. }
+            | NoteBody::Commanded(_)
             | NoteBody::Compacted(_)
             | NoteBody::Answered(_)
             | NoteBody::Prepared(_)
@@ -85,6 +86,7 @@ impl Deciding<'_> {
             | NoteBody::Cited(_)
             | NoteBody::Produced { .. }
             | NoteBody::Attached(_)
+            | NoteBody::Commanded(_)
             | NoteBody::Answered(_)
             | NoteBody::Prepared(_)
             | NoteBody::Output(_)
@@ -144,7 +146,7 @@ impl Deciding<'_> {
         let answer = Answer {
             parts: vec![json!({ "text": whole })],
             calls: Vec::new(),
-            finish: "LOOP".into(),
+            finish: Answer::CUT_OFF.into(),
             usage: None,
             trace: None,
             model: None,

@@ -11,6 +11,9 @@ impl Deciding<'_> {
         if self.state.phase == (Phase::Attaching { job }) {
             return self.attached(body);
         }
+        if self.state.phase == (Phase::Commanding { job }) {
+            return self.commanded(body);
+        }
         if self.state.phase == (Phase::Compacting { job }) {
             return self.compacted(body);
         }
@@ -74,6 +77,7 @@ impl Deciding<'_> {
                 message: format!("The request to the model ended unexpectedly: {message}"),
             }),
             NoteBody::Attached(_)
+            | NoteBody::Commanded(_)
             | NoteBody::Compacted(_)
             | NoteBody::Prepared(_)
             | NoteBody::Output(_)
@@ -193,6 +197,7 @@ impl Deciding<'_> {
             | NoteBody::Produced { .. }
             | NoteBody::Answered(_)
             | NoteBody::Attached(_)
+            | NoteBody::Commanded(_)
             | NoteBody::Compacted(_)
             | NoteBody::Output(_)
             | NoteBody::Ended(_) => return,
@@ -234,6 +239,7 @@ impl Deciding<'_> {
             | NoteBody::Produced { .. }
             | NoteBody::Answered(_)
             | NoteBody::Attached(_)
+            | NoteBody::Commanded(_)
             | NoteBody::Compacted(_)
             | NoteBody::Output(_)
             | NoteBody::Ended(_) => return,
@@ -257,7 +263,13 @@ impl Deciding<'_> {
         let ruling = self.ruling(call, plan);
         match ruling.verdict {
             Verdict::Allow => drop(self.push(Event::CallReady { call: id })),
-            Verdict::Ask => drop(self.push(Event::CallAsked { call: id })),
+            Verdict::Ask => {
+                let keeping = match self.rules.grant.saving && self.state.created.trusted {
+                    true => Keeping::Disk,
+                    false => Keeping::Session,
+                };
+                self.push(Event::CallAsked { call: id, keeping });
+            }
             Verdict::Deny => {
                 let (tool, reason) = (&call.request.name, ruling.reason);
                 let message = format!("This call of {tool} is not allowed here: {reason}.");
@@ -322,6 +334,7 @@ impl Deciding<'_> {
             | NoteBody::Produced { .. }
             | NoteBody::Answered(_)
             | NoteBody::Attached(_)
+            | NoteBody::Commanded(_)
             | NoteBody::Compacted(_)
             | NoteBody::Prepared(_) => {}
         }
