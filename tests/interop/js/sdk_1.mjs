@@ -58,7 +58,7 @@ export class Sdk {
   }
 
   async list({ context, state, page, size, artifacts }) {
-    const status = state && TaskState[nameOf(state)];
+    const status = state ? TaskState[nameOf(state)] : TaskState.TASK_STATE_UNSPECIFIED;
     const wanted = { contextId: context, status, pageToken: page, pageSize: size, includeArtifacts: artifacts };
     const found = await this.client.listTasks(wanted);
     return { tasks: found.tasks.map(taskOf), rest: found.nextPageToken, total: found.totalSize };
@@ -91,17 +91,14 @@ export class Sdk {
   }
 }
 
-const TEXT = (text) => ({ content: { $case: 'text', value: text } });
-const DATA = (data) => ({ content: { $case: 'data', value: data } });
-
 function messageOf(said, task) {
-  const part =
-    typeof said === 'string' ? TEXT(said) : DATA({ tool_call_id: said.call, selected_option_id: said.choice });
+  // A client that knows nothing of our tools shows the question, and sends the word its user picked.
+  const text = said.choice ?? said;
   return {
     message: {
       role: Role.ROLE_USER,
       messageId: randomUUID(),
-      parts: [part],
+      parts: [{ content: { $case: 'text', value: text } }],
       contextId: task?.context,
       // A finished turn ends a task of this version: the conversation goes on in its context.
       taskId: task?.state === 'completed' ? undefined : task?.id,

@@ -44,20 +44,22 @@ export async function allOf(stream) {
   return all;
 }
 
-export function within(patience, work, what) {
+const PATIENCE_MS = 60_000;
+
+function inTime(work) {
   const late = new Promise((_, reject) => {
-    setTimeout(() => reject(new Error(`${what} not done after ${patience} ms`)), patience).unref();
+    setTimeout(() => reject(new Error(`not done after ${PATIENCE_MS} ms`)), PATIENCE_MS).unref();
   });
   return Promise.race([work, late]);
 }
 
 // Runs the steps in order, prints a line for each, and gives the number of those that failed.
-export async function tell(who, steps, scene, patience = 60_000) {
+export async function tell(who, steps, scene) {
   let failed = 0;
   for (const step of steps) {
     const name = `${who}: ${step.name.replace(/[A-Z]/g, (capital) => ` ${capital.toLowerCase()}`)}`;
     try {
-      await within(patience, step(scene), name);
+      await inTime(step(scene));
       console.log(`${name}: ok`);
     } catch (error) {
       failed += 1;

@@ -219,10 +219,12 @@ const STEPS = [
 ];
 
 const [url, workspace] = process.argv.slice(2);
-const scene = {
-  url,
-  file: join(workspace, 'interop.txt'),
-  ann: await Socket.open(url, { client: 'ann' }),
-  ben: await Socket.open(url, { client: 'ben' }),
-};
-process.exit((await tell('websocket', STEPS, scene)) ? 1 : 0);
+const ann = await Socket.open(url, { client: 'ann' });
+const ben = await Socket.open(url, { client: 'ben' });
+const scene = { url, ann, ben, file: join(workspace, 'interop.txt') };
+const failed = await tell('websocket', STEPS, scene);
+if (failed) {
+  const lines = (values) => values.map((value) => JSON.stringify(value)).join('\n');
+  console.log(`--- ann has seen:\n${lines(ann.seen)}\n--- ben has seen:\n${lines(ben.seen)}`);
+}
+process.exit(failed ? 1 : 0);

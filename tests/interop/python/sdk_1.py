@@ -117,11 +117,9 @@ class Sdk:
 
 
 def _request(said, task):
-    if isinstance(said, Answer):
-        part = ParseDict({"data": {"tool_call_id": said.call, "selected_option_id": said.choice}}, Part())
-    else:
-        part = Part(text=said)
-    message = Message(role=Role.ROLE_USER, message_id=str(uuid.uuid4()), parts=[part])
+    # A client that knows nothing of our tools shows the question, and sends the word its user picked.
+    text = said.choice if isinstance(said, Answer) else said
+    message = Message(role=Role.ROLE_USER, message_id=str(uuid.uuid4()), parts=[Part(text=text)])
     if task:
         message.context_id = task.context
         # A finished turn ends a task of this version: the conversation goes on in its context.
