@@ -21,6 +21,7 @@ use crate::task::message::{self, Message, Part, Source};
 use crate::task::policy;
 use crate::task::record::Record;
 use crate::task::slash::Invocation;
+use crate::task::spoken;
 use crate::task::state::{State, TaskState};
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -222,7 +223,7 @@ impl Core {
     pub(super) fn say(
         &mut self,
         conn: Key,
-        say: Say,
+        mut say: Say,
         like: Born,
         form: &Form,
         by: Source,
@@ -238,6 +239,10 @@ impl Core {
                 if say.context.as_ref().is_some_and(|given| given != context) {
                     let message = "contextId does not belong to this task; leave it out or use the task's own";
                     return Err(Fault::params(message));
+                }
+                let state = &self.tasks[&task].state;
+                if a2a::view(form, Some(&state.created)).asks_in_words() {
+                    say.said = spoken::heard(state, say.said);
                 }
                 task
             }

@@ -2,14 +2,35 @@
 //! nothing else goes on: then there is no doubt what the words are about. Whatever is not clearly an answer stays a prompt.
 
 use crate::base::id::CallId;
-use crate::task::job::Pick;
+use crate::task::job::{Pick, Said};
+use crate::task::message::{Content, Message};
 use crate::task::spec::{Answers, Choice, Inquiry, Question};
 use crate::task::state::State;
 use std::sync::Arc;
 
+/// What was said, where questions were asked in words: a text that answers the open one becomes the answer, and nothing of it is
+/// left to be a prompt.
+pub fn heard(state: &State, said: Said) -> Said {
+    let mut contents = said.message.parts.iter().map(|part| &part.content);
+    let only_text = contents.all(|content| matches!(content, Content::Text(_)));
+    if !only_text || !said.answers.is_empty() {
+        return said;
+    }
+    match spoken_answer(state, &said.message.text()) {
+        Some(pick) => Said {
+            message: Arc::new(Message {
+                parts: Vec::new(),
+                ..(*said.message).clone()
+            }),
+            answers: vec![pick],
+        },
+        None => said,
+    }
+}
+
 /// The answer that `text` is to the one open question: an option's own word; `yes` or `no` to a call that wants to be allowed;
 /// for questions of the agent what the user says, one line for each if there are several.
-pub fn spoken_answer(state: &State, text: &str) -> Option<Pick> {
+fn spoken_answer(state: &State, text: &str) -> Option<Pick> {
     if !state.waits_for_answers() {
         return None;
     }
@@ -66,6 +87,7 @@ fn replies(questions: &[Inquiry], text: &str) -> Option<Answers> {
 mod tests {
     use super::*;
     use crate::task::event::{self, Created, Event, Lifecycle, Profile, Protocol};
+    use crate::task::message::{Part, Role};
     use crate::task::policy::Mode;
     use crate::task::record::Record;
     use crate::task::spec::{InquiryKind, Keeping, Plan};
@@ -185,6 +207,35 @@ mod tests {
                 answers: None,
             });
             assert_eq!(spoken_answer(&state, text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_answers_is_no_prompt_any_more() {
+        let state = waiting(&[permission()]);
+        let message = |parts: &[Part]| Message {
+            id: "m".into(),
+            role: Role::User,
+            parts: parts.to_vec(),
+            metadata: None,
+            extensions: vec![],
+            references: vec![],
+        };
+        let said = |parts: &[Part], answers: &[Pick]| Said {
+            message: Arc::new(message(parts)),
+            answers: answers.to_vec(),
+        };
+        let cancel = pick(&"a".into(), Choice::Cancel, None);
+        assert_eq!(
+            heard(&state, said(&[Part::text("no")], &[])),
+            said(&[], std::slice::from_ref(&cancel))
+        );
+        for other in [
+            said(&[Part::text("wait")], &[]),
+            said(&[Part::text("no"), Part::data(json!({}))], &[]),
+            said(&[Part::text("yes")], &[cancel]),
+        ] {
+            assert_eq!(heard(&state, other.clone()), other);
         }
     }
 
