@@ -27,7 +27,8 @@ class Socket {
     socket.ws.on('message', (data, isBinary) => {
       expect(!isBinary, 'every frame is text');
       const value = JSON.parse(data);
-      (value.jsonrpc ? socket.replies : socket.seen).push(value);
+      const isReply = value.jsonrpc || value.ok || value.error;
+      (isReply ? socket.replies : socket.seen).push(value);
       for (const check of socket.waiting) check();
     });
     await once(socket.ws, 'open');
@@ -57,6 +58,13 @@ class Socket {
   async ask(method, params) {
     const id = randomUUID();
     this.say({ jsonrpc: '2.0', id, method, params });
+    return this.until(({ replies }) => replies.find((reply) => reply.id === id));
+  }
+
+  // The same in our own dialect.
+  async call(call) {
+    const id = randomUUID();
+    this.say({ id, call });
     return this.until(({ replies }) => replies.find((reply) => reply.id === id));
   }
 
@@ -208,6 +216,29 @@ async function expectQuiet({ ann }, socket) {
   await socket.close();
 }
 
+// Our own dialect shows the journal itself, from its start, and takes part in the session like the others.
+async function ourOwnDialect({ url, ann }) {
+  const fritz = await Socket.open(url, { client: 'fritz' }, ['gemini-a2a.v1']);
+  const { ok: session } = await fritz.call({ session: {} });
+  same(session, ann.seen[0].taskId, 'the session everybody shares');
+
+  const before = ann.seen.length;
+  const { ok } = await fritz.call({ say: { task: session, text: 'say hello' } });
+  same(ok, { taskId: session, accepted: true }, 'what he says is accepted');
+  await ann.until(({ seen }) => seen.slice(before).some(ended));
+  same(textOf(ann.seen.slice(before)), 'Hello from the script.', 'and answered before all');
+
+  const { seq: last } = ann.seen.at(-1);
+  await fritz.until(({ seen }) => seen.at(-1)?.seq >= last);
+  same(fritz.seen.map(({ seq }) => seq), fritz.seen.map((_, at) => at + 1), 'the journal has no gap');
+  const texts = fritz.seen.filter(({ seq, event }) => event.text && seq >= ann.seen[before].seq);
+  same(joined(texts.map(({ event }) => event.text.text)), 'Hello from the script.', 'the same text is in its records');
+
+  const { error } = await fritz.call({ get: { task: 'no-such-task' } });
+  same(error.reason, 'TASK_NOT_FOUND', 'an unknown task');
+  await fritz.close();
+}
+
 const STEPS = [
   withoutAnUpgrade,
   aPromptIsSeenByAll,
@@ -216,6 +247,7 @@ const STEPS = [
   oneContinuesWhereOneWas,
   a2a03,
   a2a10,
+  ourOwnDialect,
 ];
 
 const [url, workspace] = process.argv.slice(2);
