@@ -210,6 +210,35 @@ mod tests {
     }
 
     #[test]
+    fn what_answers_is_no_prompt_any_more() {
+        let state = waiting(&[permission()]);
+        let message = |parts: &[Part]| Message {
+            id: "m".into(),
+            role: Role::User,
+            parts: parts.to_vec(),
+            metadata: None,
+            extensions: vec![],
+            references: vec![],
+        };
+        let said = |parts: &[Part], answers: &[Pick]| Said {
+            message: Arc::new(message(parts)),
+            answers: answers.to_vec(),
+        };
+        let cancel = pick(&"a".into(), Choice::Cancel, None);
+        assert_eq!(
+            heard(&state, said(&[Part::text("no")], &[])),
+            said(&[], std::slice::from_ref(&cancel))
+        );
+        for other in [
+            said(&[Part::text("wait")], &[]),
+            said(&[Part::text("no"), Part::data(json!({}))], &[]),
+            said(&[Part::text("yes")], &[cancel]),
+        ] {
+            assert_eq!(heard(&state, other.clone()), other);
+        }
+    }
+
+    #[test]
     fn nothing_counts_while_there_is_doubt() {
         assert_eq!(
             spoken_answer(&waiting(&[permission(), permission()]), "yes"),
