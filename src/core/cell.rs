@@ -92,6 +92,9 @@ impl Mark {
             | Event::CallStale { .. }
             | Event::ResultsSent
             | Event::Produced { .. }
+            | Event::HookSet { .. }
+            | Event::HookDropped { .. }
+            | Event::HookMoved { .. }
             | Event::Resumed => Mark::Plain,
         }
     }

@@ -579,5 +579,9 @@ fn explain(task: &TaskId, refusal: Refusal) -> Fault {
                 "Too many prompts are waiting in this task; try again when it has caught up.";
             Fault::new(FaultKind::Overloaded { retry_after_s: 5 }, message)
         }
+        Refusal::HooksFull => {
+            let message = "The task has as many webhooks as it may; delete one first.";
+            Fault::params(message)
+        }
     }
 }

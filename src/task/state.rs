@@ -8,6 +8,7 @@ use crate::base::id::{CallId, MessageId, Seq};
 use crate::task::event::{Answer, Created, Final, Request, Tries, Usage};
 use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::Rule;
+use crate::task::push::Hook;
 use crate::task::spec::{Answers, Choice, Ending, Plan};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -79,7 +80,7 @@ impl From<Final> for TaskState {
 }
 
 /// The status as last announced.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     pub state: TaskState,
     /// Unix milliseconds, strictly increasing from one status to the next.
@@ -259,6 +260,8 @@ pub struct State {
     pub workspace: Arc<str>,
     /// Why the last turn failed, until the next one begins.
     pub error: Option<String>,
+    /// Those who are told without asking.
+    pub hooks: Vec<Hook>,
 }
 
 impl State {
