@@ -14,6 +14,8 @@ mod form;
 mod gemini;
 mod input;
 mod object;
+pub mod push;
+mod push_rules;
 mod rpc;
 #[cfg(test)]
 mod sample;
@@ -33,6 +35,7 @@ pub use form::{
     watch_stream,
 };
 pub use gemini::{all_metadata, created, health, metadata};
+pub use push_rules::{Place, PushRules};
 pub use switches::{CardDefault, RestStatus, Switches};
 pub use tools::Tools;
 
