@@ -3,7 +3,7 @@
 //! | layer | what lives there | may use |
 //! |---|---|---|
 //! | [`base`] | slots, ids, time, bytes, HTTP messages as values | – |
-//! | [`wire`] | HTTP/1.1 reader and writer, SSE, URIs | base |
+//! | [`wire`] | HTTP/1.1 reader and writer, SSE, WebSocket, URIs | base |
 //! | [`task`] | events, `decide`/`apply`, approvals, calls and faults without a dialect | base |
 //! | [`a2a`] | dialects: requests into calls, events into bodies, the card, the one error table | base task |
 //! | [`model`] | Gemini requests and streams, history rules, scripted agents | base task |

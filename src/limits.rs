@@ -12,6 +12,12 @@ pub struct Limits {
     pub chunk_line_bytes: usize,
     /// Request body. Inline files come as base64, so megabytes are normal; more is refused with 413.
     pub body_bytes: usize,
+    /// One WebSocket message, in one frame or many: as large as a request body, because it carries the same. The connection of a
+    /// larger one is closed with 1009.
+    pub ws_message_bytes: usize,
+    /// What the reader of a WebSocket message sets aside before it knows how long a frame is. Most messages fit; a longer frame
+    /// gets its own length.
+    pub ws_buffer_bytes: usize,
     /// Open connections. Beyond it new ones wait in the kernel's backlog until one closes.
     pub connections: usize,
     /// A new connection must have sent a whole head within this time, else 408 and close.
@@ -24,6 +30,10 @@ pub struct Limits {
     pub stall_ms: u64,
     /// A silent event stream gets a comment this often, so that proxies and half-open links show.
     pub ping_ms: u64,
+    /// A silent socket is asked for a sign of life this often; one that gives none three times is dropped.
+    pub socket_ping_ms: u64,
+    /// Calls under way on one socket; what it asks beyond waits unread.
+    pub socket_calls: usize,
     /// Output queued for one connection before its cursor stops advancing.
     pub tx_bytes: usize,
     /// Bytes read from or written to one connection in one turn of the loop, so that none starves the others.
@@ -39,6 +49,8 @@ pub struct Limits {
     /// Subscriptions of one task, and of all. Beyond it: 503 and Retry-After.
     pub task_subs: usize,
     pub subs: usize,
+    /// Tasks on one page of a list; who asks for more gets so many.
+    pub list_page: usize,
     /// Prompts queued in one task; the next one is refused.
     pub queued_prompts: usize,
     /// Encoded events of one task kept in memory for its readers; what is older is read from the journal again.
@@ -168,7 +180,8 @@ pub struct Limits {
     pub fetch_hosts: usize,
     /// Webhooks of one task; the next one is refused.
     pub hooks: usize,
-    /// Registrations of webhooks in a minute; more are refused with 429. Each makes us speak to a place that somebody else chose.
+    /// Registrations of webhooks in a minute; more are refused with 503 and Retry-After. Each makes us speak to a
+    /// place that somebody else chose.
     pub hooks_per_minute: usize,
     /// A delivery: from the lookup of the name to the end of the answer, and how much is read of that.
     pub hook_ms: u64,
@@ -198,12 +211,16 @@ impl Default for Limits {
             blank_lines: 4,
             chunk_line_bytes: 256,
             body_bytes: 10 * MIB,
+            ws_message_bytes: 10 * MIB,
+            ws_buffer_bytes: KIB,
             connections: 20_000,
             head_ms: 10_000,
             body_ms: 30_000,
             idle_ms: 75_000,
             stall_ms: 30_000,
             ping_ms: 15_000,
+            socket_ping_ms: 20_000,
+            socket_calls: 64,
             tx_bytes: 64 * KIB,
             turn_bytes: 256 * KIB,
             turn_accepts: 128,
@@ -212,6 +229,7 @@ impl Default for Limits {
             tasks: 20_000,
             task_subs: 4096,
             subs: 20_000,
+            list_page: 100,
             queued_prompts: 32,
             hot_bytes: MIB,
             hot_total_bytes: 64 * MIB,

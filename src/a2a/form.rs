@@ -6,6 +6,7 @@ use crate::a2a::switches::RestStatus;
 use crate::base::Shared;
 use crate::base::id::Tenant;
 use crate::task::event::{Created, Profile, Protocol};
+use crate::task::state::TaskState;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Form {
@@ -157,6 +158,14 @@ pub enum Projection {
 /// The view of a request on a task: what the request asks for, else what the task was created with if that was under the same
 /// version, else the default of the version.
 pub fn view(form: &Form, task: Option<&Created>) -> View {
+    view_of(
+        form,
+        task.map(|created| (created.protocol, created.profile)),
+    )
+}
+
+/// The same, of a task that is known by what it was created with.
+pub fn view_of(form: &Form, born: Option<(Protocol, Profile)>) -> View {
     let writer = match form.envelope {
         Envelope::Rpc03 | Envelope::Rest03Json | Envelope::Gemini | Envelope::Socket => Writer::V03,
         Envelope::Rest03Proto => Writer::Proto03,
@@ -166,8 +175,8 @@ pub fn view(form: &Form, task: Option<&Created>) -> View {
         Envelope::Session => return View::Session,
         Envelope::Own => return View::Own,
     };
-    let born = task.filter(|created| created.protocol == form.envelope.protocol());
-    let profile = form.profile.or(born.map(|created| created.profile));
+    let born = born.filter(|(protocol, _)| *protocol == form.envelope.protocol());
+    let profile = form.profile.or(born.map(|(_, profile)| profile));
     let projection = match (profile.unwrap_or(form.default_profile), form.outputs) {
         (Profile::Coder, _) => Projection::Coder,
         (Profile::Devtool, _) => Projection::Devtool,
@@ -190,6 +199,14 @@ pub fn hook_view(protocol: Protocol, profile: Profile) -> View {
 }
 
 impl View {
+    /// What a state is shown as.
+    pub fn state(self, state: TaskState, idle: bool) -> TaskState {
+        match state {
+            TaskState::InputRequired if idle && self.idle_is_completed() => TaskState::Completed,
+            state => state,
+        }
+    }
+
     /// Whether a task that waits for the next prompt is shown as completed.
     pub fn idle_is_completed(self) -> bool {
         match self {
@@ -199,6 +216,53 @@ impl View {
             | View::Own => false,
         }
     }
+
+    /// Whether its readers take a member that is there but empty for a mistake.
+    pub fn omits_empty(self) -> bool {
+        match self {
+            View::A2a(Writer::Proto03 | Writer::V10, _) => true,
+            View::A2a(Writer::V03, _) | View::Kebab | View::Snake | View::Session | View::Own => {
+                false
+            }
+        }
+    }
+}
+
+/// The name under which a socket agrees to speak a dialect; None for the one that needs no name.
+pub fn sub_protocol(form: &Form) -> Option<&'static str> {
+    match form.envelope {
+        Envelope::Rpc03 => Some("a2a.v0.3"),
+        Envelope::Rpc10 => Some("a2a.v1.0"),
+        Envelope::Own => Some("gemini-a2a.v1"),
+        Envelope::Rest03Proto
+        | Envelope::Rest03Json
+        | Envelope::Rest10
+        | Envelope::Gemini
+        | Envelope::Kebab
+        | Envelope::Snake
+        | Envelope::Session
+        | Envelope::Socket => None,
+    }
+}
+
+/// Whether words of this dialect that name no task are meant for the live session.
+pub fn joins_session(form: &Form) -> bool {
+    match form.envelope {
+        Envelope::Session | Envelope::Socket | Envelope::Own => true,
+        Envelope::Rpc03
+        | Envelope::Rpc10
+        | Envelope::Rest03Proto
+        | Envelope::Rest03Json
+        | Envelope::Rest10
+        | Envelope::Gemini
+        | Envelope::Kebab
+        | Envelope::Snake => false,
+    }
+}
+
+/// Whether a reader of this dialect who names no position is shown the log from its first event: then it can fold it.
+pub fn begins_at_the_start(form: &Form) -> bool {
+    form.envelope == Envelope::Own
 }
 
 /// How a stream of a request begins.

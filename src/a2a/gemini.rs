@@ -7,12 +7,14 @@ use crate::a2a::object::{body, check_type, object};
 use crate::a2a::settings;
 use crate::a2a::tools::Tools;
 use crate::a2a::words;
-use crate::a2a::{Wanted, snapshot};
+use crate::a2a::{Form, Wanted, respond, snapshot};
 use crate::base::http::{Request, Response};
+use crate::base::id::TaskId;
 use crate::base::json;
 use crate::task::call::{Birth, Call, Create, Settings};
 use crate::task::event::{Lifecycle, Profile, Protocol};
 use crate::task::fault::Fault;
+use crate::task::push::Census;
 use crate::task::state::State;
 use serde_json::{Value, json};
 
@@ -44,6 +46,12 @@ pub fn created(state: &State) -> Response {
     Response::json(201, json::bytes(&state.created.task))
 }
 
+/// The answer to `POST /tasks` without a body: the live session, by every name it may be looked for.
+pub fn session_id(form: &Form, task: &TaskId) -> Response {
+    let id = json!({ "sessionId": task, "taskId": task, "id": task, "contextId": task });
+    respond(form, 201, json::bytes(&id))
+}
+
 /// The answer to `GET /tasks/{id}` by those who name no version.
 pub fn task(view: View, state: &State, wanted: Wanted) -> Response {
     Response::json(200, snapshot(view, state, wanted))
@@ -73,12 +81,13 @@ pub fn all_metadata<'a>(states: impl IntoIterator<Item = &'a State>, tools: &Too
 }
 
 /// The answer to `GET /health`.
-pub fn health(uptime_ms: u64, active: usize, total: usize) -> Response {
+pub fn health(uptime_ms: u64, active: usize, total: usize, hooks: Census) -> Response {
     let health = json!({
         "status": "healthy",
         "uptime": uptime_ms as f64 / 1000.0,
         "activeTasks": active,
         "totalTasks": total,
+        "webhooks": hooks,
     });
     Response::json(200, json::bytes(&health))
 }
@@ -186,8 +195,9 @@ mod tests {
     #[test]
     fn health_in_seconds() {
         assert_eq!(
-            value(&health(12_500, 1, 4)),
-            json!({"status": "healthy", "uptime": 12.5, "activeTasks": 1, "totalTasks": 4})
+            value(&health(12_500, 1, 4, Census::default())),
+            json!({"status": "healthy", "uptime": 12.5, "activeTasks": 1, "totalTasks": 4,
+                "webhooks": {"active": 0, "suspended": 0, "pending": 0, "failed": 0}})
         );
     }
 }

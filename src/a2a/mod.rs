@@ -3,23 +3,28 @@
 //! A request becomes a call and a [`Form`], which is all the core keeps of its dialect. A [`View`] says what an event looks like
 //! to it; an event is encoded once per view, and the form's prefix and suffix go around the shared bytes. Inside, a view is
 //! two independent choices, so that dialects add up instead of multiplying: a projection says *what* is shown of an event, as
-//! A2A values (`coder`); a writer says *how* such values are spelled (`v03`). The words are in one table (`words`), so are the errors
+//! A2A values (`coder`); a writer says *how* such values are spelled (`v03`, `proto`). The words are in one table (`words`), so are the errors
 //! (`fault`).
 
 mod answer;
 mod card;
 mod coder;
 mod fault;
+mod flat;
 mod form;
 mod gemini;
 mod input;
+mod kebab;
+mod list;
 mod object;
+mod proto;
 pub mod push;
 mod push_rules;
 mod rpc;
 #[cfg(test)]
 mod sample;
 mod settings;
+mod snake;
 mod snapshot;
 mod switches;
 mod tool_call;
@@ -31,10 +36,11 @@ mod words;
 pub use card::{Card, card};
 pub use fault::{fault, fault_frame, in_stream};
 pub use form::{
-    Begins, Ends, Envelope, Form, View, hook_view, prefix, prompt_stream, suffix, view,
-    watch_stream,
+    Begins, Ends, Envelope, Form, View, begins_at_the_start, hook_view, joins_session, prefix,
+    prompt_stream, sub_protocol, suffix, view, watch_stream,
 };
-pub use gemini::{all_metadata, created, health, metadata};
+pub use gemini::{all_metadata, created, health, metadata, session_id};
+pub use list::{Page, briefs, list, lists_briefs, shown_state};
 pub use push_rules::{Place, PushRules};
 pub use switches::{CardDefault, RestStatus, Switches};
 pub use tools::Tools;
@@ -44,12 +50,12 @@ use crate::base::http::{Method, Request, Response};
 use crate::base::id::ContextId;
 use crate::base::json;
 use crate::task::call::Call;
-use crate::task::call::Mark;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::Message;
 use crate::task::record::Record;
 use crate::task::state::State;
 use form::{Media, Projection, Writer};
+use proto::Edition;
 use serde_json::json;
 pub use snapshot::Wanted;
 use value::Finality;
@@ -65,6 +71,15 @@ pub struct Body {
 }
 
 impl Body {
+    /// A frame that is the same wherever it stands.
+    fn bare(frame: Vec<u8>) -> Body {
+        Body {
+            event: None,
+            open: frame.into(),
+            closing: None,
+        }
+    }
+
     /// The frame for a stream that goes on after it, or ends with it.
     pub fn frame(&self, last: bool) -> &Shared {
         if last {
@@ -137,17 +152,29 @@ fn not_allowed(request: &Request, allow: &'static str) -> Fault {
 pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Option<Body> {
     let (writer, projection) = match view {
         View::A2a(writer, projection) => (writer, projection),
-        View::Kebab | View::Snake | View::Session | View::Own => return None,
+        View::Kebab => return kebab::frame(state, record).map(Body::bare),
+        View::Snake => {
+            let shown = snake::frame(state, record)?;
+            return Some(Body {
+                event: Some(shown.event),
+                ..Body::bare(shown.body)
+            });
+        }
+        View::Session | View::Own => return None,
     };
     let frame = match projection {
         Projection::Coder | Projection::Devtool | Projection::Plain | Projection::PlainText => {
             coder::frame(state, record, tools)?
         }
     };
-    let write = match writer {
-        Writer::V03 | Writer::Proto03 | Writer::V10 => v03::frame,
+    let created = &state.created;
+    let body = |finality| {
+        Shared::from(match writer {
+            Writer::V03 => v03::frame(created, &frame, finality),
+            Writer::Proto03 => proto::frame(Edition::V03, created, &frame, finality),
+            Writer::V10 => proto::frame(Edition::V10, created, &frame, finality),
+        })
     };
-    let body = |finality| Shared::from(write(&state.created, &frame, finality));
     Some(Body {
         event: None,
         open: body(Finality::Open),
@@ -159,11 +186,11 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
 pub fn snapshot(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
     let task = snapshot::task(view, state, wanted);
     match view {
-        View::A2a(Writer::V03 | Writer::Proto03 | Writer::V10, _)
-        | View::Kebab
-        | View::Snake
-        | View::Session
-        | View::Own => v03::task(&task),
+        View::A2a(Writer::Proto03, _) => proto::task(Edition::V03, &task),
+        View::A2a(Writer::V10, _) => proto::task(Edition::V10, &task),
+        View::A2a(Writer::V03, _) | View::Kebab | View::Snake | View::Session | View::Own => {
+            v03::task(&task)
+        }
     }
 }
 
@@ -181,28 +208,31 @@ pub fn snapshot_frame(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
 pub fn present(view: View, state: &State) -> Option<Vec<u8>> {
     let (writer, projection) = match view {
         View::A2a(writer, projection) => (writer, projection),
-        View::Kebab | View::Snake | View::Session | View::Own => return None,
+        View::Kebab => return Some(kebab::present(state)),
+        View::Snake => return Some(snake::present(state).body),
+        View::Session | View::Own => return None,
     };
     let update = match projection {
         Projection::Coder | Projection::Devtool | Projection::Plain | Projection::PlainText => {
             coder::present(state)
         }
     };
+    let (created, last) = (&state.created, Finality::Closing);
     Some(match writer {
-        Writer::V03 | Writer::Proto03 | Writer::V10 => {
-            v03::status(&state.created, &update, Finality::Closing)
-        }
+        Writer::V03 => v03::status(created, &update, last),
+        Writer::Proto03 => proto::status(Edition::V03, created, &update, last),
+        Writer::V10 => proto::status(Edition::V10, created, &update, last),
     })
 }
 
 /// A message that answers a request without there being a task, as a frame of a stream or as a result.
 pub fn message(view: View, message: &Message, context: &ContextId) -> Vec<u8> {
     match view {
-        View::A2a(Writer::V03 | Writer::Proto03 | Writer::V10, _)
-        | View::Kebab
-        | View::Snake
-        | View::Session
-        | View::Own => v03::message(message, context),
+        View::A2a(Writer::Proto03, _) => proto::message(Edition::V03, message, context),
+        View::A2a(Writer::V10, _) => proto::message(Edition::V10, message, context),
+        View::A2a(Writer::V03, _) | View::Kebab | View::Snake | View::Session | View::Own => {
+            v03::message(message, context)
+        }
     }
 }
 
@@ -251,14 +281,13 @@ pub fn said(form: &Form, state: &State, wanted: Wanted) -> Response {
     }
 }
 
-/// A page of a list.
-pub struct Page<'a> {
-    pub tasks: Vec<&'a State>,
-    /// Where the next page begins; None: this was the last.
-    pub next: Option<Mark>,
-    /// How many a page may hold, and how many tasks the whole list has.
-    pub size: usize,
-    pub total: usize,
+/// One message on a socket: what it asks for, and how it wants its answer. `joined` is the form the socket joined with.
+pub fn socket(
+    text: &str,
+    joined: &Form,
+    switches: &Switches,
+) -> Result<(Call, Form), (Fault, Form)> {
+    rpc::socket(text, joined, switches)
 }
 
 /// An answer with the headers the request's form asks for.

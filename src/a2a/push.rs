@@ -7,11 +7,12 @@
 
 use crate::a2a::form::{Envelope, Form, Projection, View, Writer, hook_view};
 use crate::a2a::object::{Object, member, object, text, texts};
+use crate::a2a::proto::Edition;
 use crate::a2a::push_rules::PushRules;
 use crate::a2a::snapshot::{self, Wanted};
 use crate::a2a::value::{AgentMessage, ArtifactUpdate, Finality, Frame, Piece, StatusUpdate};
 use crate::a2a::words::{CODER, CoderKind};
-use crate::a2a::{present, result, snapshot as whole, v03};
+use crate::a2a::{present, proto, result, snapshot as whole, v03};
 use crate::base::http::Response;
 use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::json;
@@ -320,9 +321,9 @@ pub fn delivery(target: &Target, state: &State, due: &Due, history: usize) -> Op
         Due::Answer { turn, .. } => artifact(view, state, &format!("answer-{turn}"))?,
     };
     Some(match writer {
-        Writer::V03 | Writer::Proto03 | Writer::V10 => {
-            v03::frame(&state.created, &frame, Finality::Open)
-        }
+        Writer::V03 => v03::frame(&state.created, &frame, Finality::Open),
+        Writer::Proto03 => proto::frame(Edition::V03, &state.created, &frame, Finality::Open),
+        Writer::V10 => proto::frame(Edition::V10, &state.created, &frame, Finality::Open),
     })
 }
 

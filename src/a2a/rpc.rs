@@ -29,6 +29,17 @@ pub fn decode(request: &Request, switches: &Switches) -> Result<(Call, Form), (F
     }
 }
 
+/// One message on a socket.
+pub fn socket(
+    text: &str,
+    joined: &Form,
+    switches: &Switches,
+) -> Result<(Call, Form), (Fault, Form)> {
+    let _ = (text, switches);
+    let fault = Fault::new(FaultKind::Unsupported, "Nothing can be asked here yet.");
+    Err((fault, joined.clone()))
+}
+
 #[derive(Clone, Copy)]
 enum Method {
     Send,

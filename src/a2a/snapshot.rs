@@ -21,11 +21,24 @@ pub struct Wanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Artifacts {
     Shown,
+    /// Shown in a list of tasks, where 1.0 wants to be told of none at all.
+    Listed,
     Omitted,
 }
 
 impl Wanted {
     pub const ALL: Wanted = Wanted::newest(None);
+
+    /// As lists show tasks.
+    pub fn listed(history: usize, artifacts: bool) -> Wanted {
+        Wanted {
+            history: Some(history),
+            artifacts: match artifacts {
+                true => Artifacts::Shown,
+                false => Artifacts::Omitted,
+            },
+        }
+    }
 
     pub const fn newest(history: Option<usize>) -> Wanted {
         Wanted {
@@ -59,7 +72,10 @@ pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
             None => Some(messages(state)),
         },
         artifacts: match shown {
-            Artifacts::Shown => Some(artifacts(state)),
+            Artifacts::Shown => {
+                Some(artifacts(state)).filter(|all| !(all.is_empty() && view.omits_empty()))
+            }
+            Artifacts::Listed => Some(artifacts(state)),
             Artifacts::Omitted => None,
         },
     }

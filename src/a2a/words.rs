@@ -4,6 +4,7 @@
 use crate::a2a::form::View;
 use crate::task::event::Profile;
 use crate::task::message::Role;
+use crate::task::spec::Choice;
 use crate::task::state::{State, TaskState};
 
 /// The development-tool extension: the key of its settings and answers, and the name in extension headers.
@@ -30,14 +31,61 @@ pub fn state(state: TaskState) -> &'static str {
     }
 }
 
+/// Task states in 1.0.
+pub fn v10_state(state: TaskState) -> &'static str {
+    match state {
+        TaskState::Submitted => "TASK_STATE_SUBMITTED",
+        TaskState::Working => "TASK_STATE_WORKING",
+        TaskState::InputRequired => "TASK_STATE_INPUT_REQUIRED",
+        TaskState::AuthRequired => "TASK_STATE_AUTH_REQUIRED",
+        TaskState::Completed => "TASK_STATE_COMPLETED",
+        TaskState::Failed => "TASK_STATE_FAILED",
+        TaskState::Canceled => "TASK_STATE_CANCELED",
+        TaskState::Rejected => "TASK_STATE_REJECTED",
+    }
+}
+
+/// Task states in the protobuf definition of 0.3, which has one of them with a second l.
+pub fn proto03_state(state: TaskState) -> &'static str {
+    match state {
+        TaskState::Canceled => "TASK_STATE_CANCELLED",
+        TaskState::Submitted
+        | TaskState::Working
+        | TaskState::InputRequired
+        | TaskState::AuthRequired
+        | TaskState::Completed
+        | TaskState::Failed
+        | TaskState::Rejected => v10_state(state),
+    }
+}
+
+/// Task states in the kebab dialect, of the state as it shows it.
+pub fn kebab_state(shown: TaskState) -> &'static str {
+    match shown {
+        TaskState::InputRequired | TaskState::AuthRequired => "input-required",
+        TaskState::Failed | TaskState::Rejected => "failed",
+        TaskState::Submitted | TaskState::Working | TaskState::Completed | TaskState::Canceled => {
+            state(shown)
+        }
+    }
+}
+
+/// Task states in the snake dialect, of the state as it shows it.
+pub fn snake_state(shown: TaskState) -> &'static str {
+    match shown {
+        TaskState::Submitted
+        | TaskState::Working
+        | TaskState::InputRequired
+        | TaskState::AuthRequired => "running",
+        TaskState::Completed => "completed",
+        TaskState::Failed | TaskState::Canceled | TaskState::Rejected => "error",
+    }
+}
+
 /// The state as a view shows it.
 pub fn shown(view: View, state: &State) -> TaskState {
-    if view.idle_is_completed() && state.status.state == TaskState::InputRequired && state.is_idle()
-    {
-        TaskState::Completed
-    } else {
-        state.status.state
-    }
+    let idle = state.is_idle() && !state.questioned;
+    view.state(state.status.state, idle)
 }
 
 /// Roles in 0.3.
@@ -45,6 +93,14 @@ pub fn role(role: Role) -> &'static str {
     match role {
         Role::User => "user",
         Role::Agent => "agent",
+    }
+}
+
+/// Roles in 1.0 and in the protobuf definition of 0.3.
+pub fn proto_role(role: Role) -> &'static str {
+    match role {
+        Role::User => "ROLE_USER",
+        Role::Agent => "ROLE_AGENT",
     }
 }
 
@@ -90,6 +146,38 @@ impl CoderKind {
     }
 }
 
+/// What an object of the snake dialect is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnakeKind {
+    StateChange,
+    TextContent,
+    Thought,
+    ThoughtSummary,
+    ToolCallUpdate,
+}
+
+impl SnakeKind {
+    pub fn word(self) -> &'static str {
+        match self {
+            SnakeKind::StateChange => "state_change",
+            SnakeKind::TextContent => "text_content",
+            SnakeKind::Thought => "thought",
+            SnakeKind::ThoughtSummary => "thought_summary",
+            SnakeKind::ToolCallUpdate => "tool_call_update",
+        }
+    }
+}
+
+/// What an answer to a question about a call is called for people.
+pub fn option_name(choice: Choice) -> &'static str {
+    match choice {
+        Choice::ProceedOnce => "Allow Once",
+        Choice::ProceedAlways => "Always Allow",
+        Choice::ProceedAlwaysAndSave => "Always Allow and Remember",
+        Choice::Cancel => "Reject",
+    }
+}
+
 /// Where a tool call stands, as clients are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStatus {
@@ -111,6 +199,27 @@ impl CallStatus {
             CallStatus::Success => "success",
             CallStatus::Error => "error",
             CallStatus::Cancelled => "cancelled",
+        }
+    }
+
+    /// The kebab dialect's word.
+    pub fn kebab(self) -> &'static str {
+        match self {
+            CallStatus::Scheduled | CallStatus::AwaitingApproval => "PENDING",
+            CallStatus::Executing => "EXECUTING",
+            CallStatus::Success => "SUCCEEDED",
+            CallStatus::Error => "FAILED",
+            CallStatus::Cancelled => "CANCELLED",
+        }
+    }
+
+    /// The snake dialect's word.
+    pub fn snake(self) -> &'static str {
+        match self {
+            CallStatus::Scheduled | CallStatus::AwaitingApproval => "requested",
+            CallStatus::Executing => "executing",
+            CallStatus::Success => "completed",
+            CallStatus::Error | CallStatus::Cancelled => "error",
         }
     }
 }
@@ -138,11 +247,21 @@ mod tests {
     }
 
     #[test]
+    fn one_state_is_spelled_differently_in_either_protobuf() {
+        for one in TaskState::ALL {
+            let word = state(one).to_ascii_uppercase().replace('-', "_");
+            assert_eq!(v10_state(one), format!("TASK_STATE_{word}"));
+            let same = proto03_state(one) == v10_state(one);
+            assert_eq!(same, one != TaskState::Canceled);
+        }
+    }
+
+    #[test]
     fn roles_come_back_and_strangers_do_not() {
         for one in [Role::User, Role::Agent] {
             assert_eq!(read_role(role(one)), Some(one));
+            assert_eq!(read_role(proto_role(one)), Some(one));
         }
-        assert_eq!(read_role("ROLE_AGENT"), Some(Role::Agent));
         assert_eq!(read_role("system"), None);
     }
 }

@@ -7,9 +7,11 @@
 use crate::a2a::{self, Body, Tools, View};
 use crate::base::id::Seq;
 use crate::base::slots::Key;
+use crate::core::hooks::Courier;
 use crate::limits::Limits;
+use crate::task::brief::Brief;
 use crate::task::decide::Gate;
-use crate::task::event::Event;
+use crate::task::event::{End, Event};
 use crate::task::job::Job;
 use crate::task::record::Record;
 use crate::task::state::{Item, State};
@@ -34,11 +36,15 @@ pub struct Cell {
     /// Jobs that were started and have not reported their end.
     pub running: Vec<Seq>,
     pub subs: Vec<Key>,
+    /// Those who carry deliveries to its webhooks.
+    pub couriers: Vec<Courier>,
     views: Vec<(View, usize)>,
     hot: VecDeque<Hot>,
     pub hot_bytes: usize,
     /// It is in the core's list of tasks to append.
     pub listed: bool,
+    /// What the store was last told for its lists.
+    pub noted: Option<Brief>,
 }
 
 struct Hot {
@@ -52,15 +58,37 @@ struct Hot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     Plain,
-    TurnEnd(u32),
+    TurnEnd { turn: u32, rest: Rest },
     Pause,
     Over,
+}
+
+/// What a task waits for after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// The next prompt.
+    Done,
+    /// What the agent asked for.
+    Asked,
+    /// A credential.
+    Auth,
 }
 
 impl Mark {
     pub fn of(event: &Event) -> Mark {
         match event {
-            Event::TurnEnded { turn, .. } => Mark::TurnEnd(*turn),
+            Event::TurnEnded { turn, end } => Mark::TurnEnd {
+                turn: *turn,
+                rest: match end {
+                    End::Asked(_) => Rest::Asked,
+                    End::NeedsAuth(_) => Rest::Auth,
+                    End::Done
+                    | End::Nothing
+                    | End::Refused
+                    | End::Failed(_)
+                    | End::Interrupted(_) => Rest::Done,
+                },
+            },
             Event::Paused | Event::Interrupted { .. } => Mark::Pause,
             Event::Closed { .. } => Mark::Over,
             Event::Created(_)
@@ -121,10 +149,12 @@ impl Cell {
             gated: Vec::new(),
             running: Vec::new(),
             subs: Vec::new(),
+            couriers: Vec::new(),
             views: Vec::new(),
             hot: VecDeque::new(),
             hot_bytes: 0,
             listed: false,
+            noted: None,
         }
     }
 
@@ -241,7 +271,19 @@ impl Cell {
             && self.subs.is_empty()
             && self.gated.is_empty()
             && self.running.is_empty()
+            && !self.owes()
+            && self.couriers.is_empty()
             && !self.syncing
+    }
+
+    /// Whether a webhook is still to be told something: then a restart has to go on with that.
+    pub fn owes(&self) -> bool {
+        self.state.hooks.iter().any(|hook| !hook.due.is_empty())
+    }
+
+    /// Whether somebody is away with a delivery.
+    pub fn tells(&self) -> bool {
+        self.couriers.iter().any(Courier::is_away)
     }
 
     /// Whether the turn is unfinished or a question is open: then a restart has to look at it.

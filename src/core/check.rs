@@ -37,7 +37,8 @@ impl Core {
             let known = cell.subs.iter().filter(|known| **known == key).count();
             assert_eq!(known, 1, "a task knows each of its readers once");
             let conn = self.conns.get(sub.conn).expect("a reader has a connection");
-            assert_eq!(conn.sub, Some(key), "a connection knows its reader");
+            let known = conn.subs.iter().filter(|known| **known == key).count();
+            assert_eq!(known, 1, "a connection knows each of its readers once");
             assert!(
                 self.to_pump.contains(&key) || !self.can_go_on(sub),
                 "a reader of {} at {} was forgotten",
@@ -75,9 +76,9 @@ impl Core {
                 conn.armed <= conn.deadline(&self.limits),
                 "no timer would look at a connection in time"
             );
-            if let Some(sub) = conn.sub {
+            for sub in &conn.subs {
                 assert!(
-                    self.subs.get(sub).is_some(),
+                    self.subs.get(*sub).is_some(),
                     "a connection's reader is gone"
                 );
             }
@@ -117,6 +118,7 @@ impl Core {
             let streams = cell.subs.iter().filter_map(|key| self.subs.get(*key));
             let streams = streams.filter(|sub| matches!(sub.kind, Kind::Stream));
             cell.check(streams.map(|sub| sub.view), &self.limits);
+            self.check_hooks(task, cell);
         }
         let hot: usize = self.tasks.values().map(|cell| cell.hot_bytes).sum();
         assert_eq!(hot, self.hot_total, "the sum of what is hot");

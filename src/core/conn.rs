@@ -1,16 +1,21 @@
 //! One client connection as the core sees it: bytes in, a request, bytes out. It serves one request at a time; what is
-//! pipelined behind it waits unread. Deadlines are computed from the last activity when a timer fires, so reading and
-//! writing never touch the timers.
+//! pipelined behind it waits unread. A connection that became a socket takes messages instead, several at a time, and how
+//! events are framed on it is its own business: those who send them do not know. Deadlines are computed from the last activity
+//! when a timer fires, so reading and writing never touch the timers.
 
+use crate::a2a::Form;
 use crate::base::Shared;
 use crate::base::buf::Buf;
 use crate::base::clock::Now;
 use crate::base::http::{Method, Request, Response, Version};
+use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::tx::Tx;
 use crate::limits::Limits;
+use crate::task::call::Follow;
 use crate::wire::http1::{self, Framing, Reader, Reject, Reply, Stage, Step};
 use crate::wire::sse;
+use crate::wire::ws::{self, Codec};
 
 /// What is known about the process at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,27 +47,57 @@ pub struct Conn {
     pub listed: bool,
     /// Its subscription has more to say than the output buffer could take.
     pub starved: bool,
-    /// The subscription that answers the request being served.
-    pub sub: Option<Key>,
+    /// The subscriptions that feed it: one that answers the request being served, or those of a socket.
+    pub subs: Vec<Key>,
+    /// How many of them answer a call.
+    pub calls: usize,
+    /// What agrees to becoming a socket, once that can be said.
+    pub accept: Option<String>,
 }
 
 enum Talk {
     Reading,
     /// A request is being answered; nothing is read meanwhile.
     Answering(Reply),
-    /// A stream of events; `sub` feeds it.
+    /// A stream of events; a subscription feeds it.
     Streaming {
         framing: Framing,
         keep_alive: bool,
     },
+    Socket(Box<Socket>),
     /// Nothing more will be said; closed when the output is gone.
     Closing,
+}
+
+/// What a socket is and follows.
+pub struct Socket {
+    codec: Codec,
+    /// The dialect it chose when it joined.
+    pub form: Form,
+    /// What its user is called, for others.
+    pub client: String,
+    pub follow: Follow,
+    /// The task it follows, where it follows one: what it says without naming a task is said there.
+    pub task: Option<TaskId>,
+    /// When the peer last sent anything.
+    heard: u64,
+}
+
+/// One event, in pieces: the payload is shared with other readers, the rest is this one's.
+pub struct Line<'a> {
+    pub name: Option<&'static str>,
+    pub seq: Option<Seq>,
+    pub prefix: &'a [u8],
+    pub body: &'a Shared,
+    pub suffix: &'a [u8],
 }
 
 /// What a connection wants after bytes came or an answer went out.
 pub enum Want {
     Nothing,
     Serve(Box<Request>),
+    /// A message on a socket.
+    Hear(String),
 }
 
 impl Conn {
@@ -80,7 +115,9 @@ impl Conn {
             served: false,
             listed: false,
             starved: false,
-            sub: None,
+            subs: Vec::new(),
+            calls: 0,
+            accept: None,
         }
     }
 
@@ -91,7 +128,8 @@ impl Conn {
             return 0;
         }
         match self.talk {
-            Talk::Reading if self.can_answer(limits) => limits.turn_bytes,
+            Talk::Reading | Talk::Socket(_) if self.can_answer(limits) => limits.turn_bytes,
+            Talk::Socket(_) => 0,
             Talk::Reading | Talk::Answering(_) | Talk::Streaming { .. } => {
                 limits.head_bytes.saturating_sub(self.rx.len())
             }
@@ -101,8 +139,10 @@ impl Conn {
     }
 
     pub fn take(&mut self, bytes: &[u8], now: Now) {
-        if matches!(self.talk, Talk::Closing) {
-            return;
+        match &mut self.talk {
+            Talk::Closing => return,
+            Talk::Socket(socket) => socket.heard = now.mono_ms,
+            Talk::Reading | Talk::Answering(_) | Talk::Streaming { .. } => {}
         }
         if matches!(self.talk, Talk::Reading) && !self.begun {
             self.begun = true;
@@ -118,6 +158,9 @@ impl Conn {
 
     /// Goes on with what has been read.
     pub fn read(&mut self, limits: &Limits, now: Now) -> Want {
+        if let Talk::Socket(_) = self.talk {
+            return self.listen(limits, now);
+        }
         while matches!(self.talk, Talk::Reading) && self.can_answer(limits) && !self.rx.is_empty() {
             let before = self.reader.stage();
             match self.reader.read(&mut self.rx, limits) {
@@ -150,6 +193,32 @@ impl Conn {
         Want::Nothing
     }
 
+    /// The next message on a socket. One that asks more than it listens, or has too much under way, waits.
+    fn listen(&mut self, limits: &Limits, now: Now) -> Want {
+        while let Talk::Socket(socket) = &mut self.talk
+            && self.tx.len() < limits.tx_bytes
+            && self.calls < limits.socket_calls
+            && !self.rx.is_empty()
+        {
+            let mut step = ws::Step::More;
+            if self.tx.is_empty() {
+                self.since = now.mono_ms;
+            }
+            self.tx
+                .write(|out| step = socket.codec.read(&mut self.rx, out));
+            match step {
+                ws::Step::More => break,
+                ws::Step::Text(text) => return Want::Hear(text),
+                ws::Step::Ping | ws::Step::Pong => {}
+                ws::Step::Closed => self.close(),
+            }
+        }
+        if self.ended && matches!(self.talk, Talk::Socket(_)) {
+            self.close();
+        }
+        Want::Nothing
+    }
+
     /// Whether there is room for the answer to another request. A peer that asks and never listens waits.
     fn can_answer(&self, limits: &Limits) -> bool {
         self.tx.len() < limits.tx_bytes
@@ -171,13 +240,25 @@ impl Conn {
         self.close();
     }
 
-    /// Sends the answer to the request being served.
+    /// Sends the answer to the request being served. On a socket the body is all there is of it.
     pub fn answer(&mut self, response: &Response, now: Now) {
-        let Talk::Answering(reply) = self.talk else {
-            return;
-        };
-        self.head_and_body(response, reply, now);
-        self.done(reply.keep_alive, now);
+        match self.talk {
+            Talk::Answering(reply) => {
+                self.head_and_body(response, reply, now);
+                self.done(reply.keep_alive, now);
+            }
+            Talk::Socket(_) => self.event(
+                &Line {
+                    name: None,
+                    seq: None,
+                    prefix: b"",
+                    body: &response.body,
+                    suffix: b"",
+                },
+                now,
+            ),
+            Talk::Reading | Talk::Streaming { .. } | Talk::Closing => {}
+        }
     }
 
     fn head_and_body(&mut self, response: &Response, reply: Reply, now: Now) {
@@ -189,8 +270,8 @@ impl Conn {
         }
     }
 
-    /// Begins a stream of events as the answer to the request being served.
-    pub fn stream(&mut self, now: Now) {
+    /// Begins a stream of events as the answer to the request being served; `more` are headers beside the usual ones.
+    pub fn stream(&mut self, more: &[(&'static str, String)], now: Now) {
         let Talk::Answering(reply) = self.talk else {
             return;
         };
@@ -199,9 +280,11 @@ impl Conn {
             ("Cache-Control", "no-cache"),
             ("X-Accel-Buffering", "no"),
         ];
+        let more = more.iter().map(|(name, value)| (*name, value.as_str()));
+        let headers: Vec<(&str, &str)> = HEADERS.into_iter().chain(more).collect();
         let mut framing = Framing::Chunked;
         self.tx.write(|out| {
-            framing = http1::write_stream_head(out, &HEADERS, reply, now.unix_ms);
+            framing = http1::write_stream_head(out, &headers, reply, now.unix_ms);
         });
         let keep_alive = reply.keep_alive && matches!(framing, Framing::Chunked);
         self.talk = Talk::Streaming {
@@ -211,42 +294,98 @@ impl Conn {
         self.since = now.mono_ms;
     }
 
-    /// One frame of the stream: the head of the event, what is put around the body, and the body itself.
-    pub fn frame(&mut self, head: &[u8], body: &Shared, tail: &[u8], now: Now) {
-        let Talk::Streaming { framing, .. } = self.talk else {
+    /// Becomes a socket as the answer to the request being served.
+    pub fn become_socket(&mut self, accept: &str, opening: Opening, limits: &Limits, now: Now) {
+        let Talk::Answering(_) = self.talk else {
             return;
         };
+        self.tx
+            .write(|out| ws::write_upgrade(out, accept, opening.protocol));
+        self.talk = Talk::Socket(Box::new(Socket {
+            codec: Codec::new(limits),
+            form: opening.form,
+            client: opening.client,
+            follow: opening.follow,
+            task: opening.task,
+            heard: now.mono_ms,
+        }));
+        self.since = now.mono_ms;
+    }
+
+    pub fn socket(&self) -> Option<&Socket> {
+        match &self.talk {
+            Talk::Socket(socket) => Some(socket),
+            Talk::Reading | Talk::Answering(_) | Talk::Streaming { .. } | Talk::Closing => None,
+        }
+    }
+
+    /// What a socket follows is another task from now on.
+    pub fn moved_to(&mut self, task: &TaskId) {
+        if let Talk::Socket(socket) = &mut self.talk {
+            socket.task = Some(task.clone());
+        }
+    }
+
+    /// One event of a stream.
+    pub fn event(&mut self, line: &Line<'_>, now: Now) {
+        let payload = line.prefix.len() + line.body.len() + line.suffix.len();
         if self.tx.is_empty() {
             self.since = now.mono_ms;
         }
-        let len = head.len() + body.len() + tail.len() + sse::END.len();
-        self.tx.write(|out| {
-            framing.open(out, len);
-            out.extend_from_slice(head);
-        });
-        self.tx.push(body);
-        self.tx.write(|out| {
-            out.extend_from_slice(tail);
-            out.extend_from_slice(sse::END);
-            framing.close(out);
-        });
+        match &self.talk {
+            Talk::Streaming { framing, .. } => {
+                let framing = *framing;
+                let mut head = Vec::with_capacity(64);
+                sse::open(&mut head, line.name, line.seq);
+                self.tx.write(|out| {
+                    framing.open(out, head.len() + payload + sse::END.len());
+                    out.extend_from_slice(&head);
+                    out.extend_from_slice(line.prefix);
+                });
+                self.tx.push(line.body);
+                self.tx.write(|out| {
+                    out.extend_from_slice(line.suffix);
+                    out.extend_from_slice(sse::END);
+                    framing.close(out);
+                });
+            }
+            Talk::Socket(socket) if socket.codec.is_open() => {
+                // A wrapped event has no other place for its position.
+                let seq = match line.seq {
+                    Some(seq) if !line.prefix.is_empty() => format!(",\"seq\":{seq}"),
+                    Some(_) | None => String::new(),
+                };
+                self.tx.write(|out| {
+                    ws::text_head(out, payload + seq.len());
+                    out.extend_from_slice(line.prefix);
+                });
+                self.tx.push(line.body);
+                if !line.suffix.is_empty() {
+                    self.tx.write(|out| {
+                        out.extend_from_slice(seq.as_bytes());
+                        out.extend_from_slice(line.suffix);
+                    });
+                }
+            }
+            Talk::Socket(_) | Talk::Reading | Talk::Answering(_) | Talk::Closing => {}
+        }
     }
 
-    /// Ends the stream; the connection goes on if it can.
+    /// Ends the stream; the connection goes on if it can. A socket goes on in any case.
     pub fn end_stream(&mut self, now: Now) {
-        let Talk::Streaming {
+        if let Talk::Streaming {
             framing,
             keep_alive,
         } = self.talk
-        else {
-            return;
-        };
-        self.tx.write(|out| framing.end(out));
-        self.done(keep_alive, now);
+        {
+            self.tx.write(|out| framing.end(out));
+            self.done(keep_alive, now);
+        }
     }
 
     fn done(&mut self, keep_alive: bool, now: Now) {
-        self.sub = None;
+        self.subs.clear();
+        self.calls = 0;
         self.since = now.mono_ms;
         if keep_alive {
             self.begun = !self.rx.is_empty();
@@ -291,6 +430,7 @@ impl Conn {
                 Talk::Reading if self.served => limits.idle_ms,
                 Talk::Reading => limits.head_ms,
                 Talk::Streaming { .. } => limits.ping_ms,
+                Talk::Socket(_) => limits.socket_ping_ms,
                 // The answer may take as long as the model does.
                 Talk::Answering(_) => limits.idle_ms,
                 Talk::Closing => limits.stall_ms,
@@ -299,8 +439,29 @@ impl Conn {
         self.since + wait
     }
 
+    /// Closes a socket with a word, after which its peer has its time to take what waits.
+    pub fn hang_up(&mut self, code: u16, reason: &str, now: Now) {
+        if let Talk::Socket(socket) = &mut self.talk {
+            self.tx.write(|out| socket.codec.close(out, code, reason));
+            self.since = now.mono_ms;
+            self.close();
+        }
+    }
+
     /// The deadline has passed.
-    pub fn overdue(&mut self, now: Now) -> Overdue {
+    pub fn overdue(&mut self, limits: &Limits, now: Now) -> Overdue {
+        if let Talk::Socket(socket) = &mut self.talk {
+            // Three questions without any answer: nobody is there.
+            if now.mono_ms - socket.heard > 3 * limits.socket_ping_ms {
+                return Overdue::Drop;
+            }
+            if !self.tx.is_empty() {
+                return Overdue::HangUp;
+            }
+            self.since = now.mono_ms;
+            self.tx.write(|out| socket.codec.ping(out));
+            return Overdue::Write;
+        }
         if !self.tx.is_empty() {
             return Overdue::Drop;
         }
@@ -328,14 +489,26 @@ impl Conn {
                 );
                 Overdue::Write
             }
-            Talk::Reading | Talk::Closing => Overdue::Drop,
+            Talk::Reading | Talk::Socket(_) | Talk::Closing => Overdue::Drop,
         }
     }
+}
+
+/// How a socket begins.
+pub struct Opening {
+    /// The sub-protocol that was chosen.
+    pub protocol: Option<&'static str>,
+    pub form: Form,
+    pub client: String,
+    pub follow: Follow,
+    pub task: Option<TaskId>,
 }
 
 pub enum Overdue {
     Nothing,
     /// There is something to write.
     Write,
+    /// It takes nothing any more: it is to be told where to go on, and closed.
+    HangUp,
     Drop,
 }

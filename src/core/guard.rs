@@ -47,7 +47,7 @@ impl Door {
         }
         match peer {
             Peer::SameUser => Ok(()),
-            Peer::OwnChild if is_public(request) || request.method == Method::Get => Ok(()),
+            Peer::OwnChild if is_public(request) || only_reads(request) => Ok(()),
             Peer::OwnChild => Err(forbidden(
                 "A process that the agent started may not prompt the agent or answer for its user.",
             )),
@@ -83,6 +83,11 @@ fn is_public(request: &Request) -> bool {
             request.path.as_str(),
             "/health" | "/.well-known/agent-card.json" | "/.well-known/agent.json"
         )
+}
+
+/// A socket is opened with GET, but prompts and answers come over it.
+fn only_reads(request: &Request) -> bool {
+    request.method == Method::Get && request.path != "/ws"
 }
 
 fn forbidden(message: &str) -> Fault {

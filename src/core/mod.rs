@@ -10,7 +10,11 @@ mod cell;
 pub mod check;
 pub mod conn;
 pub mod guard;
+pub mod hooks;
+mod list;
 mod perform;
+mod readers;
+mod socket;
 pub mod store;
 mod sub;
 mod tasks;
@@ -20,15 +24,17 @@ mod tx;
 use crate::a2a::{self, Card, Switches, Tools};
 use crate::base::clock::Now;
 use crate::base::http::Request;
-use crate::base::id::{ContextId, Entropy, Seq, TaskId};
+use crate::base::id::{ContextId, Entropy, Seq, TaskId, Tenant};
 use crate::base::slots::{Key, Slots};
 use crate::core::cell::Cell;
 use crate::core::conn::{Conn, Overdue, Peer, Want};
 use crate::core::guard::Door;
+use crate::core::hooks::{Delivery, Registrations};
 use crate::core::sub::Sub;
 use crate::core::timers::{Timer, Timers};
 use crate::limits::Limits;
 use crate::model::script::Script;
+use crate::task::brief::Brief;
 use crate::task::call::Call;
 use crate::task::job::{Job, JobId, Note};
 use crate::task::message::Source;
@@ -66,8 +72,27 @@ pub struct Setup {
     pub switches: Switches,
     pub resolve: Resolve,
     pub approval: Approval,
+    pub manners: Manners,
     pub entropy: Entropy,
     pub now: Now,
+}
+
+/// How requests are treated where the protocols leave it open.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Manners {
+    pub new_tasks: NewTasks,
+    /// How long a waiting call waits for its turn before it is answered with the task as it stands. None: for ever.
+    pub blocking_timeout_ms: Option<u64>,
+}
+
+/// What becomes of a prompt that names neither a task nor a context.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NewTasks {
+    /// A task of its own.
+    #[default]
+    Own,
+    /// It joins the live session.
+    Session,
 }
 
 /// What tasks may do unasked.
@@ -103,6 +128,8 @@ pub enum Out {
     Over {
         task: TaskId,
     },
+    /// Tell a webhook something; answered by [`Core::delivered`].
+    Deliver(Delivery),
     /// Keep a rule that somebody allowed for good.
     SaveRule {
         rule: Rule,
@@ -134,6 +161,7 @@ pub struct Core {
     switches: Switches,
     resolve: Resolve,
     approval: Approval,
+    manners: Manners,
     entropy: Entropy,
     started: Now,
 
@@ -141,11 +169,16 @@ pub struct Core {
     subs: Slots<Sub>,
     tasks: HashMap<TaskId, Cell>,
     /// Every task there is, loaded or not.
-    known: HashMap<TaskId, ContextId>,
+    known: HashMap<TaskId, Brief>,
     /// The tasks of each context, oldest first. A new one continues the latest.
-    contexts: HashMap<ContextId, Vec<TaskId>>,
+    contexts: HashMap<(Tenant, ContextId), Vec<TaskId>>,
+    /// The live session: the one task that everybody joins who names none. Its id is its context's too.
+    session: Option<TaskId>,
+    /// Sockets that follow every task.
+    followers: Vec<Key>,
     parked: HashMap<TaskId, Vec<Parked>>,
     timers: Timers,
+    registrations: Registrations,
     hot_total: usize,
 
     out: Vec<Out>,
@@ -156,8 +189,8 @@ pub struct Core {
     to_forget: Vec<TaskId>,
     to_append: Vec<TaskId>,
     to_release: Vec<TaskId>,
-    /// Connections that want a list of the tasks.
-    to_list: Vec<Key>,
+    /// Requests for a list of the tasks.
+    to_list: Vec<Parked>,
     /// Subscriptions that can go on: their connection took something, their page came.
     to_pump: Vec<Key>,
     /// Set when the server is to end: nothing new begins.
@@ -183,6 +216,7 @@ impl Core {
             switches: setup.switches,
             resolve: setup.resolve,
             approval: setup.approval,
+            manners: setup.manners,
             entropy: setup.entropy,
             started: setup.now,
             conns: Slots::default(),
@@ -190,8 +224,11 @@ impl Core {
             tasks: HashMap::new(),
             known: HashMap::new(),
             contexts: HashMap::new(),
+            session: None,
+            followers: Vec::new(),
             parked: HashMap::new(),
             timers: Timers::default(),
+            registrations: Registrations::default(),
             hot_total: 0,
             out: Vec::new(),
             to_write: Vec::new(),
@@ -259,12 +296,9 @@ impl Core {
             return;
         };
         conn.sent(n, now);
-        if conn.starved
-            && conn.tx.len() < self.limits.tx_bytes / 2
-            && let Some(sub) = conn.sub
-        {
+        if conn.starved && conn.tx.len() < self.limits.tx_bytes / 2 {
             conn.starved = false;
-            self.to_pump.push(sub);
+            self.to_pump.extend_from_slice(&conn.subs);
         }
         self.read_on(key, now);
     }
@@ -290,6 +324,7 @@ impl Core {
             match conn.read(&self.limits, now) {
                 Want::Nothing => break,
                 Want::Serve(request) => self.serve(key, *request, now),
+                Want::Hear(text) => self.hear(key, &text, now),
             }
         }
         self.after_io(key);
@@ -327,7 +362,8 @@ impl Core {
             return;
         };
         self.to_close.push(key);
-        if let Some(sub) = conn.sub {
+        self.followers.retain(|follower| *follower != key);
+        for sub in conn.subs {
             self.unsubscribe(sub);
         }
     }
@@ -344,6 +380,11 @@ impl Core {
                 self.answer(key, &response, now);
             }
             Ok((call, form)) => {
+                if let Call::Join(_) = call
+                    && let Err(response) = self.shake_hands(key, &request)
+                {
+                    return self.answer(key, &response, now);
+                }
                 let by = source(&request, &form);
                 self.perform(key, call, form, by, now);
             }
@@ -393,6 +434,8 @@ impl Core {
                     let _ = self.drive(&task, crate::task::decide::Input::Due { job }, now);
                 }
                 Timer::Store(task) => self.retry_append(&task),
+                Timer::Waiting(sub) => self.stop_waiting(sub),
+                Timer::Hook { task, .. } => self.to_release.push(task),
                 Timer::Shutdown => self.give_up(now),
             }
         }
@@ -410,8 +453,9 @@ impl Core {
         }
         conn.armed = u64::MAX;
         if conn.deadline(&self.limits) <= now.mono_ms {
-            match conn.overdue(now) {
+            match conn.overdue(&self.limits, now) {
                 Overdue::Nothing | Overdue::Write => {}
+                Overdue::HangUp => self.hang_up(key, now),
                 Overdue::Drop => return self.drop_conn(key),
             }
         }
@@ -449,7 +493,7 @@ impl Core {
         let quiet = || {
             self.tasks
                 .values()
-                .all(|cell| cell.running.is_empty() && cell.gated.is_empty())
+                .all(|cell| cell.running.is_empty() && cell.gated.is_empty() && !cell.tells())
                 && self.conns.iter().all(|(_, conn)| conn.tx.is_empty())
                 && self.to_append.is_empty()
         };

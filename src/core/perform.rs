@@ -1,52 +1,77 @@
 //! Calls, performed: what each one does to tasks and how it is answered. Every answer that depends on a task waits until
 //! the log is written up to what it shows.
 
-use crate::a2a::{self, Form, Wanted};
+use crate::a2a::{self, Begins, Ends, Form, Wanted};
 use crate::base::Shared;
 use crate::base::clock::Now;
 use crate::base::http::Response;
 use crate::base::id::{ContextId, Seq, TaskId, Tenant};
 use crate::base::slots::Key;
-use crate::core::cell::Cell;
-use crate::core::sub::{First, Kind, Reply, Sub, Until};
-use crate::core::{Core, Out, Parked, Site};
-use crate::task::call::{Birth, Call, Create, Mode, Say, Settings};
+use crate::core::cell::{Cell, Mark};
+use crate::core::conn::Line;
+use crate::core::sub::{First, Kind, Reply, Role, Sub, Until};
+use crate::core::timers::Timer;
+use crate::core::{Core, NewTasks, Out, Parked, Site};
+use crate::task::brief::Brief;
+use crate::task::call::{Birth, Call, Create, Follow, Join, Mode, Say, Settings};
 use crate::task::decide::{Decision, Input, Refusal};
-use crate::task::event::{Created, Event};
+use crate::task::event::{Created, Event, Protocol};
 use crate::task::fault::{Fault, FaultKind};
-use crate::task::message::{Message, Part, Role, Source};
+use crate::task::message::{self, Message, Part, Source};
 use crate::task::policy;
 use crate::task::record::Record;
-use crate::task::state::State;
+use crate::task::state::{State, TaskState};
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 impl Core {
-    pub(super) fn perform(&mut self, conn: Key, call: Call, form: Form, by: Source, now: Now) {
+    pub(super) fn perform(&mut self, conn: Key, mut call: Call, form: Form, by: Source, now: Now) {
         if self.ending && matches!(call, Call::Say(_) | Call::Create(_)) {
             let message =
                 "The server is about to end and begins nothing new; try again when it is back.";
             let fault = Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message);
             return self.refuse(conn, &form, &fault, now);
         }
+        if let Call::Say(say) = &mut call
+            && say.task.is_none()
+            && say.context.is_none()
+            && self.manners.new_tasks == NewTasks::Session
+            && form.tenant.is_default()
+        {
+            match self.session(now) {
+                Ok(session) => say.task = Some(session),
+                Err(fault) => return self.refuse(conn, &form, &fault, now),
+            }
+        }
         let task = match &call {
             Call::Say(say) => say.task.as_ref(),
+            Call::Session
+            | Call::Join(Join {
+                follow: Follow::Session,
+                ..
+            }) => self.session.as_ref(),
+            Call::Join(Join {
+                follow: Follow::Task(task),
+                ..
+            }) => Some(task),
             Call::Get { task, .. }
             | Call::Cancel { task }
             | Call::Subscribe { task, .. }
             | Call::Metadata { task }
             | Call::Push { task, .. } => Some(task),
             Call::Create(_)
-            | Call::Session
             | Call::List(_)
             | Call::AllMetadata
             | Call::Health
             | Call::Card
             | Call::ExtendedCard
-            | Call::Join(_) => None,
+            | Call::Join(Join {
+                follow: Follow::All | Follow::Nothing,
+                ..
+            }) => None,
         };
         if let Some(task) = task {
-            if !self.known.contains_key(task) {
+            if !self.sees(&form, task) {
                 return self.refuse(conn, &form, &Fault::no_task(task), now);
             }
             if !self.tasks.contains_key(task) {
@@ -65,7 +90,8 @@ impl Core {
             }
         }
         // A new task continues the latest one of its context, so that one has to be in memory too.
-        if let Some(latest) = continues(&call).and_then(|context| self.latest(context))
+        if let Some(latest) =
+            continues(&call).and_then(|context| self.latest(&form.tenant, context))
             && !self.tasks.contains_key(latest)
         {
             return self.park(
@@ -86,21 +112,27 @@ impl Core {
             Call::Cancel { task } => self.cancel(conn, &task, &form, now),
             Call::Subscribe { task, after } => self.watch(conn, &task, after, &form, now),
             Call::Metadata { task } => self.metadata(conn, &task, &form),
-            Call::AllMetadata => {
-                self.to_list.push(conn);
+            Call::AllMetadata | Call::List(_) => {
+                self.to_list.push(Parked {
+                    conn,
+                    call,
+                    form: form.clone(),
+                    by,
+                });
                 Ok(())
             }
+            Call::Session => self.tell_session(conn, &form, now),
+            Call::Join(join) => self.join(conn, join, &form, by, now),
             Call::Health => {
                 let active = self.tasks.values().filter(|cell| cell.is_open()).count();
                 let uptime = now.mono_ms - self.started.mono_ms;
-                self.answer(conn, &a2a::health(uptime, active, self.known.len()), now);
+                let hooks = self.hook_census();
+                let health = a2a::health(uptime, active, self.known.len(), hooks);
+                self.answer(conn, &health, now);
                 Ok(())
             }
-            Call::Session
-            | Call::List(_)
-            | Call::Push { .. }
-            | Call::ExtendedCard
-            | Call::Join(_) => Err(Fault::new(FaultKind::Unsupported, "Not served yet.")),
+            Call::Push { task, ask } => self.push(conn, &task, ask, &form, now),
+            Call::ExtendedCard => Err(Fault::new(FaultKind::Unsupported, "Not served yet.")),
             Call::Card => unreachable!("the card is answered with its request in hand"),
         };
         if let Err(fault) = result {
@@ -110,17 +142,6 @@ impl Core {
                 None => self.refuse(conn, &form, &fault, now),
             }
         }
-    }
-
-    /// Answers with every task in memory. One whose journal cannot be written is left out: how it stands is not on disk.
-    pub(super) fn list_tasks(&mut self, conn: Key, now: Now) {
-        let cells = self.tasks.values();
-        let written = cells.filter(|cell| cell.written == cell.state.seq);
-        let mut states: Vec<&State> = written.map(|cell| &cell.state).collect();
-        states.sort_by_key(|state| (state.status.at, state.created.task.clone()));
-        let response = a2a::all_metadata(states, &self.tools);
-        self.answer(conn, &response, now);
-        self.read_on(conn, now);
     }
 
     /// A request whose task could not be loaded. A new task begins its context anew if it cannot be continued.
@@ -133,19 +154,26 @@ impl Core {
         } = request;
         match continues(&call).cloned() {
             Some(context) => {
-                self.contexts.remove(&context);
+                self.contexts.remove(&(form.tenant.clone(), context));
                 self.perform(conn, call, form, by, now);
             }
             None => self.refuse(conn, &form, fault, now),
         }
     }
 
-    fn latest(&self, context: &ContextId) -> Option<&TaskId> {
-        self.contexts.get(context)?.last()
+    fn latest(&self, tenant: &Tenant, context: &ContextId) -> Option<&TaskId> {
+        let place = (tenant.clone(), context.clone());
+        self.contexts.get(&place)?.last()
+    }
+
+    /// Whether there is this task for one who asks so: in another partition there is none.
+    fn sees(&self, form: &Form, task: &TaskId) -> bool {
+        let known = self.known.get(task);
+        known.is_some_and(|brief| brief.tenant == form.tenant)
     }
 
     /// Waits until the task is in memory.
-    fn park(&mut self, task: TaskId, request: Parked) {
+    pub(super) fn park(&mut self, task: TaskId, request: Parked) {
         match self.parked.entry(task.clone()) {
             Entry::Occupied(mut waiting) => waiting.get_mut().push(request),
             Entry::Vacant(none) => {
@@ -183,6 +211,7 @@ impl Core {
 
     fn say(&mut self, conn: Key, say: Say, form: &Form, by: Source, now: Now) -> Result<(), Fault> {
         self.room_for_sub(say.task.as_ref())?;
+        let (begins, ends) = a2a::prompt_stream(form);
         let born = say.task.is_none();
         let mut failure = None;
         let task = match say.task {
@@ -199,19 +228,36 @@ impl Core {
                 if let Some(text) = script.and_then(|script| script.bare_reply(&say.said.message)) {
                     return self.reply_with_message(conn, &text, say.context, &say.mode, form, now);
                 }
-                let (task, problem) =
-                    self.give_birth(say.context, &say.settings, say.birth, now)?;
+                let (task, problem) = self.give_birth(
+                    Newborn {
+                        id: None,
+                        context: say.context,
+                        tenant: &form.tenant,
+                        settings: &say.settings,
+                        birth: say.birth,
+                    },
+                    now,
+                )?;
                 failure = problem;
                 task
             }
         };
-        let decision = match self.decide(&task, Input::Say { said: say.said, by }) {
+        let prompt = Input::Say { said: say.said, by };
+        let decided = self.bring_hook(&task, say.push, form, now);
+        let decided = decided.and_then(|mut decision| {
+            let said = self.decide(&task, prompt);
+            let said = said.map_err(|refusal| explain(&task, refusal))?;
+            decision.events.extend(said.events);
+            decision.effects.extend(said.effects);
+            Ok(decision)
+        });
+        let decision = match decided {
             Ok(decision) => decision,
-            Err(refusal) => {
+            Err(fault) => {
                 if born {
                     self.unmake(&task);
                 }
-                return Err(explain(&task, refusal));
+                return Err(fault);
             }
         };
         let state = &self.tasks[&task].state;
@@ -220,6 +266,10 @@ impl Core {
         let until = Until {
             turn: turn_of(&decision, state),
             floor: state.seq.next(),
+            ends: match say.mode {
+                Mode::Stream => ends,
+                Mode::Wait | Mode::Now => Ends::WithTurn,
+            },
         };
         let mut sub = self.sub(conn, &task, form, state.seq, until);
         // It watches before anything is recorded, so that what was said need not be read from the journal again.
@@ -229,7 +279,11 @@ impl Core {
                 sub.kind = Kind::Once {
                     history: say.history,
                 };
-                self.subscribe(sub)
+                let key = self.subscribe(sub);
+                if let (Some(key), Some(wait)) = (key, self.manners.blocking_timeout_ms) {
+                    self.timers.arm(now.mono_ms + wait, Timer::Waiting(key));
+                }
+                key
             }
             Mode::Wait | Mode::Now => None,
         };
@@ -239,26 +293,35 @@ impl Core {
         {
             let state = &self.tasks[&task].state;
             let wanted = Wanted::newest(say.history);
-            let (body, last) = if born {
-                (Some(a2a::snapshot_frame(sub.view, state, wanted)), false)
-            } else {
-                (stuck.then(|| a2a::present(sub.view, state)).flatten(), true)
+            let whole = match begins {
+                Begins::Snapshot => true,
+                Begins::SnapshotIfBorn => born,
+                Begins::NextEvent => false,
             };
-            sub.first = body.map(|body| First {
+            // A stream that would end with the questions there are has nothing to wait for.
+            let last = stuck && until.ends(until.floor, Mark::Pause);
+            let body = if whole {
+                sub.cursor = state.seq;
+                Some(a2a::snapshot_frame(sub.view, state, wanted))
+            } else if last {
+                a2a::present(sub.view, state)
+            } else {
+                None
+            };
+            sub.first = (body.is_some() || last).then(|| First {
                 seq: state.seq,
-                body: Some(body.into()),
+                body: body.map(Into::into),
                 last,
             });
-            if born {
-                sub.cursor = state.seq;
-            }
         }
         match failure {
             None => self.advance(&task, now),
             Some(text) => drop(self.drive(&task, Input::Fail(text), now)),
         }
         if say.mode == Mode::Now || (say.mode == Mode::Wait && stuck) {
-            self.get(conn, &task, say.history, form)?;
+            let state = &self.tasks[&task].state;
+            let response = a2a::said(form, state, Wanted::newest(say.history));
+            self.answer_after(conn, &task, form, response);
         }
         Ok(())
     }
@@ -276,7 +339,7 @@ impl Core {
         let context = context.unwrap_or_else(|| self.entropy.uuid().into());
         let message = Message {
             id: self.entropy.uuid().into(),
-            role: Role::Agent,
+            role: message::Role::Agent,
             parts: vec![Part::text(text)],
             metadata: None,
             extensions: Vec::new(),
@@ -284,15 +347,7 @@ impl Core {
         };
         let body = a2a::message(a2a::view(form, None), &message, &context);
         if *mode == Mode::Stream {
-            let body: Shared = body.into();
-            if let Some(conn) = self.conns.get_mut(conn) {
-                conn.stream(now);
-                let mut head = Vec::new();
-                crate::wire::sse::open(&mut head, None, None);
-                head.extend_from_slice(&a2a::prefix(form));
-                conn.frame(&head, &body, a2a::suffix(form), now);
-                conn.end_stream(now);
-            }
+            self.stream_once(conn, form, &a2a::prefix(form), &body.into(), now);
         } else {
             self.answer(conn, &a2a::result(form, &body), now);
         }
@@ -303,23 +358,35 @@ impl Core {
         let wish = create.settings.workspace.as_deref();
         (self.resolve)(wish).map_err(Fault::params)?;
         (self.choose)(create.settings.model.as_deref()).map_err(Fault::params)?;
-        let (task, _) = self.give_birth(create.context, &create.settings, create.birth, now)?;
+        let newborn = Newborn {
+            id: None,
+            context: create.context,
+            tenant: &form.tenant,
+            settings: &create.settings,
+            birth: create.birth,
+        };
+        let (task, _) = self.give_birth(newborn, now)?;
         let response = a2a::created(&self.tasks[&task].state);
         self.answer_after(conn, &task, form, response);
         Ok(())
     }
 
     /// Makes a task. A workspace or model that cannot be used makes a task that will say so and fail.
-    fn give_birth(
+    pub(super) fn give_birth(
         &mut self,
-        context: Option<ContextId>,
-        settings: &Settings,
-        birth: Birth,
+        newborn: Newborn<'_>,
         now: Now,
     ) -> Result<(TaskId, Option<String>), Fault> {
+        let Newborn {
+            id,
+            context,
+            tenant,
+            settings,
+            birth,
+        } = newborn;
         let context = context.unwrap_or_else(|| self.entropy.uuid().into());
         let mut inherited = Vec::new();
-        let parent = self.latest(&context).and_then(|parent| {
+        let parent = self.latest(tenant, &context).and_then(|parent| {
             let cell = self.tasks.get(parent)?;
             inherited = [cell.inherited.clone(), cell.state.history.clone()].concat();
             Some((parent.clone(), cell.state.seq))
@@ -350,11 +417,11 @@ impl Core {
             Err(refused) => (settings.model.clone().unwrap_or_default(), Some(refused)),
         };
         let problem = problem.or(refused);
-        let task: TaskId = self.entropy.uuid().into();
+        let task = id.unwrap_or_else(|| self.entropy.uuid().into());
         let created = Arc::new(Created {
             task: task.clone(),
             context: context.clone(),
-            tenant: Tenant::default(),
+            tenant: tenant.clone(),
             parent,
             lifecycle: birth.lifecycle,
             protocol: birth.protocol,
@@ -376,9 +443,10 @@ impl Core {
         };
         let mut cell = Cell::new(State::born(created, &record), inherited);
         record.write(&mut cell.pending);
+        self.known.insert(task.clone(), Brief::of(&cell.state));
         self.tasks.insert(task.clone(), cell);
-        self.known.insert(task.clone(), context.clone());
-        self.contexts.entry(context).or_default().push(task.clone());
+        let place = (tenant.clone(), context);
+        self.contexts.entry(place).or_default().push(task.clone());
         self.list_append(&task);
         Ok((task, problem))
     }
@@ -397,6 +465,10 @@ impl Core {
     }
 
     fn cancel(&mut self, conn: Key, task: &TaskId, form: &Form, now: Now) -> Result<(), Fault> {
+        let canceled = self.tasks[task].state.status.state == TaskState::Canceled;
+        if canceled && form.envelope.protocol() == Protocol::V10 {
+            return self.get(conn, task, None, form);
+        }
         self.drive(task, Input::Cancel, now).map_err(|_| {
             let message = format!("Task not cancelable: {task}");
             Fault::new(FaultKind::TaskNotCancelable(task.clone()), message)
@@ -423,7 +495,20 @@ impl Core {
         self.room_for_sub(Some(task))?;
         let state = &self.tasks[task].state;
         let view = a2a::view(form, Some(&state.created));
-        let resting = state.is_idle() || state.is_over();
+        let (begins, ends) = a2a::watch_stream(form, view);
+        let resting = match ends {
+            Ends::WithTurn | Ends::WithTurnButAuth | Ends::WithTurnButQuestions => {
+                state.is_idle() || state.is_over()
+            }
+            Ends::WhenShownOver => state.is_over() || (state.is_idle() && !state.questioned),
+            Ends::WithTask => state.is_over(),
+            Ends::Never => false,
+        };
+        if resting && after.is_none() && form.envelope.protocol() == Protocol::V10 {
+            let message =
+                format!("Task {task} is over: there is nothing to wait for; read it with GetTask.");
+            return Err(Fault::new(FaultKind::Unsupported, message));
+        }
         let turn = state.queue.back().map_or(state.turn, |queued| queued.turn);
         let position = after.filter(|after| *after <= state.seq);
         let held = resting || state.paused || state.suspended;
@@ -434,9 +519,11 @@ impl Core {
         } else {
             state.seq.next()
         };
-        let body = match position {
-            Some(_) => None,
-            None => Some(a2a::snapshot_frame(view, state, Wanted::ALL).into()),
+        let body = match (position, begins) {
+            (Some(_), _) | (None, Begins::NextEvent) => None,
+            (None, Begins::Snapshot | Begins::SnapshotIfBorn) => {
+                Some(a2a::snapshot_frame(view, state, Wanted::ALL).into())
+            }
         };
         let nothing_left = resting && !unseen;
         let first = (body.is_some() || nothing_left).then_some(First {
@@ -445,13 +532,21 @@ impl Core {
             last: resting,
         });
         let cursor = position.unwrap_or(state.seq);
-        let mut sub = self.sub(conn, task, form, cursor, Until { turn, floor });
+        let until = Until { turn, floor, ends };
+        let mut sub = self.sub(conn, task, form, cursor, until);
         sub.first = first;
         self.begin_stream(conn, sub, now);
         Ok(())
     }
 
-    fn sub(&self, conn: Key, task: &TaskId, form: &Form, cursor: Seq, until: Until) -> Sub {
+    pub(super) fn sub(
+        &self,
+        conn: Key,
+        task: &TaskId,
+        form: &Form,
+        cursor: Seq,
+        until: Until,
+    ) -> Sub {
         Sub {
             task: task.clone(),
             conn,
@@ -464,6 +559,7 @@ impl Core {
             cursor,
             until,
             kind: Kind::Stream,
+            role: Role::Call,
             first: None,
             cold: None,
         }
@@ -471,12 +567,18 @@ impl Core {
 
     fn begin_stream(&mut self, conn: Key, sub: Sub, now: Now) -> Option<Key> {
         if let Some(conn) = self.conns.get_mut(conn) {
-            conn.stream(now);
+            conn.stream(&sub.form.echo, now);
         }
         self.subscribe(sub)
     }
 
-    fn answer_after(&mut self, conn: Key, task: &TaskId, form: &Form, response: Response) {
+    pub(super) fn answer_after(
+        &mut self,
+        conn: Key,
+        task: &TaskId,
+        form: &Form,
+        response: Response,
+    ) {
         self.reply_after(conn, task, form, Reply::Answer(response));
     }
 
@@ -486,13 +588,14 @@ impl Core {
         let until = Until {
             turn: 0,
             floor: Seq(0),
+            ends: Ends::WithTurn,
         };
         let mut sub = self.sub(conn, task, form, seq, until);
         sub.kind = Kind::Ready { seq, reply };
         self.subscribe(sub);
     }
 
-    fn room_for_sub(&self, task: Option<&TaskId>) -> Result<(), Fault> {
+    pub(super) fn room_for_sub(&self, task: Option<&TaskId>) -> Result<(), Fault> {
         let of_task = task
             .and_then(|task| self.tasks.get(task))
             .map_or(0, |cell| cell.subs.len());
@@ -511,15 +614,39 @@ impl Core {
             return self.answer(conn, &a2a::fault(form, fault), now);
         }
         let body: Shared = a2a::fault_frame(form, fault).into();
+        self.stream_once(conn, form, b"", &body, now);
+    }
+
+    /// A stream of one frame.
+    fn stream_once(&mut self, conn: Key, form: &Form, prefix: &[u8], body: &Shared, now: Now) {
         if let Some(conn) = self.conns.get_mut(conn) {
-            conn.stream(now);
-            let mut head = Vec::new();
-            crate::wire::sse::open(&mut head, None, None);
-            conn.frame(&head, &body, b"", now);
+            conn.stream(&form.echo, now);
+            let line = Line {
+                name: None,
+                seq: None,
+                prefix,
+                body,
+                suffix: if prefix.is_empty() {
+                    b""
+                } else {
+                    a2a::suffix(form)
+                },
+            };
+            conn.event(&line, now);
             conn.end_stream(now);
         }
         self.after_io(conn);
     }
+}
+
+/// A task to be made.
+pub(super) struct Newborn<'a> {
+    /// None: a new one.
+    pub id: Option<TaskId>,
+    pub context: Option<ContextId>,
+    pub tenant: &'a Tenant,
+    pub settings: &'a Settings,
+    pub birth: Birth,
 }
 
 /// The turn that a request waits for: its own prompt's, or the present one when it only answered.
@@ -556,7 +683,7 @@ fn is_answer(event: &Event) -> bool {
     matches!(event, Event::CallAnswered { .. })
 }
 
-fn explain(task: &TaskId, refusal: Refusal) -> Fault {
+pub(super) fn explain(task: &TaskId, refusal: Refusal) -> Fault {
     match refusal {
         Refusal::Over => {
             let message = format!(

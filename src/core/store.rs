@@ -5,8 +5,9 @@
 //! each, never a flush. Whatever may wait for the disk (sync, pages, loading) goes through a [`LogFile`], which is shared with
 //! the disk lane. A log is bytes to both; that the bytes are journal lines matters only to [`read_all`].
 
-use crate::base::id::{ContextId, Seq, TaskId};
+use crate::base::id::{Seq, TaskId};
 use crate::limits::Limits;
+use crate::task::brief::Brief;
 use crate::task::record::{BadLine, Record};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +19,7 @@ pub trait Store {
     fn known(&mut self) -> Vec<Known>;
 
     /// Makes an empty log. The task is not known to a later start before its first append.
-    fn create(&mut self, task: &TaskId, context: &ContextId) -> Result<(), StoreError>;
+    fn create(&mut self, task: &TaskId, brief: &Brief) -> Result<(), StoreError>;
 
     /// Appends whole lines; `open` says how the task stands after them. All or nothing: after an error nothing of it counts,
     /// and the same bytes may be given again.
@@ -26,6 +27,10 @@ pub trait Store {
 
     /// The log for the disk lane, loaded and locked if it was not already.
     fn file(&mut self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError>;
+
+    /// What lists are to say of a task that is not in memory. It is told when a task comes to rest; that it is lost with a crash
+    /// does no harm, because tasks that did not rest are loaded again.
+    fn note(&mut self, task: &TaskId, brief: &Brief);
 
     /// The task leaves memory: its lock and descriptor go as soon as the last [`LogFile`] of it does.
     fn close(&mut self, task: &TaskId);
@@ -59,7 +64,7 @@ pub trait LogFile: Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
     pub task: TaskId,
-    pub context: ContextId,
+    pub brief: Brief,
     /// It was left with an unfinished turn or an open question.
     pub open: bool,
 }
@@ -166,7 +171,7 @@ struct Disk {
 }
 
 struct Kept {
-    context: ContextId,
+    brief: Brief,
     bytes: Vec<u8>,
     /// How many of the bytes count, and how many survive a power loss.
     end: usize,
@@ -245,19 +250,19 @@ impl Store for MemoryStore {
             .filter(|(_, log)| log.damaged.is_none())
             .map(|(task, log)| Known {
                 task: task.clone(),
-                context: log.context.clone(),
+                brief: log.brief.clone(),
                 open: log.open == Openness::Open,
             })
             .collect()
     }
 
-    fn create(&mut self, task: &TaskId, context: &ContextId) -> Result<(), StoreError> {
+    fn create(&mut self, task: &TaskId, brief: &Brief) -> Result<(), StoreError> {
         let mut disk = self.disk();
         if disk.logs.contains_key(task) {
             return Err(StoreError::new(format!("task {task} exists already")));
         }
         let empty = Kept {
-            context: context.clone(),
+            brief: brief.clone(),
             bytes: Vec::new(),
             end: 0,
             synced: 0,
@@ -267,6 +272,12 @@ impl Store for MemoryStore {
         };
         disk.logs.insert(task.clone(), empty);
         Ok(())
+    }
+
+    fn note(&mut self, task: &TaskId, brief: &Brief) {
+        if let Some(log) = self.disk().logs.get_mut(task) {
+            log.brief = brief.clone();
+        }
     }
 
     fn append(&mut self, task: &TaskId, lines: &[u8], open: Openness) -> Result<(), StoreError> {
@@ -388,7 +399,7 @@ mod tests {
 
     fn store_with(lines: &[u8]) -> (MemoryStore, TaskId) {
         let (mut store, task) = (MemoryStore::default(), TaskId::from("t"));
-        store.create(&task, &"c".into()).unwrap();
+        store.create(&task, &Brief::bare("c".into())).unwrap();
         store.append(&task, lines, Openness::Open).unwrap();
         (store, task)
     }
@@ -443,15 +454,17 @@ mod tests {
     fn a_task_is_known_from_its_first_line_on() {
         let mut store = MemoryStore::default();
         for task in ["b", "a", "never"] {
-            store.create(&task.into(), &"c".into()).unwrap();
+            store
+                .create(&task.into(), &Brief::bare("c".into()))
+                .unwrap();
         }
         for (task, open) in [("b", Openness::Settled), ("a", Openness::Open)] {
             store.append(&task.into(), &line(1, ""), open).unwrap();
         }
-        assert!(store.create(&"a".into(), &"c".into()).is_err());
+        assert!(store.create(&"a".into(), &Brief::bare("c".into())).is_err());
         let known = |task: &str, open| Known {
             task: task.into(),
-            context: "c".into(),
+            brief: Brief::bare("c".into()),
             open,
         };
         assert_eq!(store.known(), [known("b", false), known("a", true)]);

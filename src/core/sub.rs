@@ -2,12 +2,12 @@
 //! stream sends each event; a waiting call sends one snapshot when the turn ends. A slow reader is a cursor that does not
 //! move and at most one full output buffer.
 
-use crate::a2a::{Form, View};
+use crate::a2a::{Ends, Form, View};
 use crate::base::Shared;
 use crate::base::http::Response;
 use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
-use crate::core::cell::Mark;
+use crate::core::cell::{Mark, Rest};
 use crate::task::fault::Fault;
 use crate::task::record::Record;
 use crate::task::state::State;
@@ -23,6 +23,7 @@ pub struct Sub {
     pub cursor: Seq,
     pub until: Until,
     pub kind: Kind,
+    pub role: Role,
     /// Goes out before any event, once the log is written up to its position.
     pub first: Option<First>,
     pub cold: Option<Cold>,
@@ -36,8 +37,19 @@ pub struct First {
     pub last: bool,
 }
 
+/// Whether somebody asked for just this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It answers a call.
+    Call,
+    /// A socket follows the task.
+    Follow,
+    /// A socket follows every task; it lets go of one that rests.
+    FollowAll,
+}
+
 pub enum Kind {
-    /// Server-sent events on a connection that has begun to stream.
+    /// Every event, on a connection that has begun to stream or is a socket.
     Stream,
     /// One answer, when the turn is over.
     Once { history: Option<usize> },
@@ -50,12 +62,13 @@ pub enum Reply {
     Refusal(Fault),
 }
 
-/// When a subscription ends: with the end of its turn, or earlier when nothing can go on without the user. Events before
-/// `floor` are history that is being repeated and end nothing.
+/// When a subscription ends. Events before `floor` are history that is being repeated and end nothing; nor do the ends of
+/// turns before `turn`.
 #[derive(Clone, Copy, Debug)]
 pub struct Until {
     pub turn: u32,
     pub floor: Seq,
+    pub ends: Ends,
 }
 
 impl Until {
@@ -63,10 +76,23 @@ impl Until {
         if seq < self.floor {
             return false;
         }
-        match mark {
-            Mark::Plain => false,
-            Mark::TurnEnd(turn) => turn >= self.turn,
-            Mark::Pause | Mark::Over => true,
+        match (mark, self.ends) {
+            (Mark::Plain, _) | (_, Ends::Never) => false,
+            (Mark::Over, _) => true,
+            (_, Ends::WithTask) => false,
+            (Mark::TurnEnd { rest, .. }, Ends::WhenShownOver) => rest == Rest::Done,
+            (
+                Mark::TurnEnd {
+                    rest: Rest::Auth, ..
+                },
+                Ends::WithTurnButAuth,
+            ) => false,
+            (
+                Mark::TurnEnd { turn, .. },
+                Ends::WithTurn | Ends::WithTurnButAuth | Ends::WithTurnButQuestions,
+            ) => turn >= self.turn,
+            (Mark::Pause, Ends::WithTurn | Ends::WithTurnButAuth) => true,
+            (Mark::Pause, Ends::WithTurnButQuestions | Ends::WhenShownOver) => false,
         }
     }
 }

@@ -1,21 +1,16 @@
-//! Tasks and their readers: inputs are decided and recorded, lines go to the store, and only what is there is released to
-//! readers and workers.
+//! Tasks: inputs are decided and recorded, lines go to the store, and only what is there is released to readers and workers.
 
-use crate::a2a::{self, Wanted};
-use crate::base::Shared;
 use crate::base::clock::Now;
-use crate::base::http::Response;
 use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
-use crate::core::cell::{Cell, Found, Mark};
+use crate::core::cell::{Cell, Mark};
 use crate::core::store::{Openness, Store, StoreError};
-use crate::core::sub::{Cold, Kind, Reply, Sub};
 use crate::core::timers::Timer;
-use crate::core::{Core, Loaded, Out};
+use crate::core::{Core, Loaded, Out, readers};
+use crate::task::brief::Brief;
 use crate::task::decide::{self, Decision, Effect, Gate, Input, Refusal, Rules};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::job::{JobId, Work};
-use crate::wire::sse;
 
 impl Core {
     // Deciding.
@@ -59,10 +54,12 @@ impl Core {
         if decision.is_empty() {
             return;
         }
+        self.follow_all(task);
         let Some(cell) = self.tasks.get_mut(task) else {
             return;
         };
         let hot_before = cell.hot_bytes;
+        let status = cell.state.status.seq;
         for event in decision.events {
             let mark = Mark::of(&event);
             cell.record(event, now.unix_ms, &self.tools);
@@ -70,10 +67,13 @@ impl Core {
                 self.out.push(Out::Over { task: task.clone() });
             }
             if mark != Mark::Plain {
-                ready_answers(cell, &mut self.subs, mark);
+                readers::ready_answers(cell, &mut self.subs, mark);
             }
         }
         self.hot_total = self.hot_total + cell.hot_bytes - hot_before;
+        if cell.state.status.seq != status {
+            self.known.insert(task.clone(), Brief::of(&cell.state));
+        }
         for effect in &decision.effects {
             match effect {
                 Effect::Arm { job, delay_ms } => {
@@ -147,7 +147,14 @@ impl Core {
             };
             cell.listed = false;
             match append_one(cell, store) {
-                Ok(()) => self.to_release.push(task),
+                Ok(()) => {
+                    let brief = Brief::of(&cell.state);
+                    if !cell.is_open() && cell.noted.as_ref() != Some(&brief) {
+                        store.note(&task, &brief);
+                        cell.noted = Some(brief);
+                    }
+                    self.to_release.push(task);
+                }
                 Err(error) if cell.written == Seq(0) => {
                     store.close(&task);
                     self.abandon(&task, error, now);
@@ -171,8 +178,8 @@ impl Core {
 
     /// Shows and starts what is on disk now.
     pub fn release(&mut self, now: Now) {
-        for conn in std::mem::take(&mut self.to_list) {
-            self.list_tasks(conn, now);
+        for request in std::mem::take(&mut self.to_list) {
+            self.list(request, now);
         }
         for task in std::mem::take(&mut self.to_release) {
             self.start_jobs(&task);
@@ -183,6 +190,7 @@ impl Core {
                 self.pump(sub, now);
             }
             self.trim(&task);
+            self.deliver(&task, now);
         }
         for sub in std::mem::take(&mut self.to_pump) {
             self.pump(sub, now);
@@ -256,11 +264,16 @@ impl Core {
     /// Learns which tasks there are, and brings back those that were left open.
     pub fn remember(&mut self, store: &mut dyn Store) {
         for known in store.known() {
+            let brief = known.brief;
             self.contexts
-                .entry(known.context.clone())
+                .entry((brief.tenant.clone(), brief.context.clone()))
                 .or_default()
                 .push(known.task.clone());
-            self.known.insert(known.task.clone(), known.context);
+            // Only a session bears the name of its context, and the latest one goes on.
+            if known.task.as_str() == brief.context.as_str() && !brief.state.is_terminal() {
+                self.session = Some(known.task.clone());
+            }
+            self.known.insert(known.task.clone(), brief);
             if known.open && self.tasks.len() + self.parked.len() < self.limits.tasks {
                 self.parked.insert(known.task.clone(), Vec::new());
                 self.out.push(Out::Load { task: known.task });
@@ -278,7 +291,10 @@ impl Core {
                 cell.written = seq;
                 cell.synced = Seq(0);
                 self.make_room();
+                self.known.insert(task.clone(), Brief::of(&cell.state));
                 self.tasks.insert(task.clone(), cell);
+                // Its webhooks may have something coming from before.
+                self.to_release.push(task.clone());
                 let _ = self.drive(task, Input::Restored, now);
                 for request in parked {
                     self.perform(request.conn, request.call, request.form, request.by, now);
@@ -326,238 +342,21 @@ impl Core {
         }
     }
 
-    /// Ends a subscription with an error.
-    fn dismiss(&mut self, key: Key, fault: &Fault, now: Now) {
-        let Some(sub) = self.subs.get(key) else {
-            return;
-        };
-        let (at, form) = (sub.conn, sub.form.clone());
-        let streams = matches!(sub.kind, Kind::Stream);
-        self.unsubscribe(key);
-        if !streams {
-            self.refuse(at, &form, fault, now);
-        } else if let Some(conn) = self.conns.get_mut(at) {
-            let body: Shared = a2a::fault_frame(&form, fault).into();
-            send_error(conn, &body, now);
-            conn.end_stream(now);
-        }
-        self.read_on(at, now);
-    }
-
     /// Forgets a task of which nothing was written: its context goes on from the task before it.
     pub(super) fn unmake(&mut self, task: &TaskId) -> Option<Cell> {
         let cell = self.tasks.remove(task)?;
         self.hot_total -= cell.hot_bytes;
         self.known.remove(task);
         let created = &cell.state.created;
-        if let Some(tasks) = self.contexts.get_mut(&created.context) {
+        let place = (created.tenant.clone(), created.context.clone());
+        if let Some(tasks) = self.contexts.get_mut(&place) {
             tasks.retain(|known| known != task);
             if tasks.is_empty() {
-                self.contexts.remove(&created.context);
+                self.contexts.remove(&place);
             }
         }
+        self.session.take_if(|session| session == task);
         Some(cell)
-    }
-
-    // Readers.
-
-    /// None: the client left while its task was being loaded.
-    pub(super) fn subscribe(&mut self, sub: Sub) -> Option<Key> {
-        let conn = self.conns.get_mut(sub.conn)?;
-        let stream = matches!(sub.kind, Kind::Stream);
-        let (task, view) = (sub.task.clone(), sub.view);
-        let key = self.subs.insert(sub);
-        conn.sub = Some(key);
-        if let Some(cell) = self.tasks.get_mut(&task) {
-            cell.subs.push(key);
-            if stream {
-                cell.watch(view);
-            }
-        }
-        self.to_pump.push(key);
-        Some(key)
-    }
-
-    pub(super) fn unsubscribe(&mut self, key: Key) -> Option<Sub> {
-        let sub = self.subs.remove(key)?;
-        if let Some(cell) = self.tasks.get_mut(&sub.task) {
-            cell.subs.retain(|known| *known != key);
-            if matches!(sub.kind, Kind::Stream) {
-                let before = cell.hot_bytes;
-                cell.unwatch(sub.view);
-                self.hot_total = self.hot_total + cell.hot_bytes - before;
-            }
-        }
-        Some(sub)
-    }
-
-    /// Sends a subscription what it may see and its connection can take.
-    pub(super) fn pump(&mut self, key: Key, now: Now) {
-        let Some(sub) = self.subs.get_mut(key) else {
-            return;
-        };
-        let Some(cell) = self.tasks.get(&sub.task) else {
-            return;
-        };
-        let written = cell.written;
-        match &sub.kind {
-            Kind::Once { .. } => {}
-            Kind::Ready { seq, .. } if *seq > written => {}
-            Kind::Ready { .. } => {
-                if let Some(Sub {
-                    conn,
-                    form,
-                    kind: Kind::Ready { reply, .. },
-                    ..
-                }) = self.unsubscribe(key)
-                {
-                    match reply {
-                        Reply::Answer(response) => self.answer(conn, &response, now),
-                        Reply::Refusal(fault) => self.refuse(conn, &form, &fault, now),
-                    }
-                    self.read_on(conn, now);
-                }
-            }
-            Kind::Stream => {
-                let conn = sub.conn;
-                if self.pump_stream(key, now) {
-                    self.unsubscribe(key);
-                    if let Some(conn) = self.conns.get_mut(conn) {
-                        conn.end_stream(now);
-                    }
-                    self.read_on(conn, now);
-                } else {
-                    self.after_io(conn);
-                }
-            }
-        }
-    }
-
-    /// True when the stream is over.
-    fn pump_stream(&mut self, key: Key, now: Now) -> bool {
-        loop {
-            let Some(sub) = self.subs.get_mut(key) else {
-                return false;
-            };
-            let Some(cell) = self.tasks.get(&sub.task) else {
-                return true;
-            };
-            let Some(conn) = self.conns.get_mut(sub.conn) else {
-                return true;
-            };
-            if conn.tx.len() >= self.limits.tx_bytes {
-                conn.starved = true;
-                return false;
-            }
-            if let Some(first) = &sub.first {
-                if cell.written < first.seq {
-                    return false;
-                }
-                let first = sub.first.take().expect("looked at above");
-                if let Some(body) = &first.body {
-                    send(conn, sub, first.seq, body, now);
-                }
-                if first.last {
-                    return true;
-                }
-                continue;
-            }
-            let next = sub.cursor.next();
-            if next > cell.written {
-                return false;
-            }
-            if let Found::Hot(body, mark) = cell.find(next, sub.view) {
-                sub.cold = None;
-                sub.cursor = next;
-                let last = sub.until.ends(next, mark);
-                if let Some(body) = body {
-                    send(conn, sub, next, body.frame(last), now);
-                }
-                if last {
-                    return true;
-                }
-                continue;
-            }
-            let cold = sub.cold.get_or_insert_with(Cold::default);
-            if cold.asked {
-                return false;
-            }
-            match cold.next() {
-                None => {
-                    cold.asked = true;
-                    let (task, offset) = (sub.task.clone(), cold.offset);
-                    self.out.push(Out::Page {
-                        task,
-                        sub: key,
-                        offset,
-                    });
-                    return false;
-                }
-                Some(Err(message)) => {
-                    let fault = Fault::new(FaultKind::Storage, message);
-                    let body: Shared = a2a::fault_frame(&sub.form, &fault).into();
-                    send_error(conn, &body, now);
-                    return true;
-                }
-                Some(Ok(record)) if record.seq <= sub.cursor => continue,
-                Some(Ok(record)) => {
-                    sub.cursor = record.seq;
-                    let last = sub.until.ends(record.seq, Mark::of(&record.event));
-                    let state = cold.state.as_ref().expect("folding gives a state");
-                    let body = a2a::event(sub.view, state, &record, &self.tools);
-                    if let Some(body) = body {
-                        send(conn, sub, record.seq, body.frame(last), now);
-                    }
-                    if last {
-                        return true;
-                    }
-                }
-            }
-        }
-    }
-
-    /// A page of a journal was read for a reader that is behind.
-    pub fn paged(&mut self, key: Key, page: Result<Vec<u8>, StoreError>, now: Now) {
-        let Some(sub) = self.subs.get_mut(key) else {
-            return;
-        };
-        let Some(cold) = &mut sub.cold else { return };
-        match page {
-            Ok(page) => {
-                cold.take_page(page);
-                self.to_pump.push(key);
-            }
-            Err(error) => self.dismiss(key, &Fault::new(FaultKind::Storage, error.message), now),
-        }
-    }
-
-    fn trim(&mut self, task: &TaskId) {
-        let Some(cell) = self.tasks.get_mut(task) else {
-            return;
-        };
-        let streams = cell.subs.iter().filter_map(|key| self.subs.get(*key));
-        let slowest = streams
-            .filter(|sub| matches!(sub.kind, Kind::Stream))
-            .map(|sub| sub.cursor)
-            .min()
-            .unwrap_or(cell.written);
-        // When all tasks together hold too much, each keeps only a little.
-        let crowded = self.hot_total > self.limits.hot_total_bytes;
-        let cap = if crowded {
-            self.limits.hot_bytes / 16
-        } else {
-            self.limits.hot_bytes
-        };
-        let before = cell.hot_bytes;
-        cell.trim(slowest, cap);
-        self.hot_total = self.hot_total + cell.hot_bytes - before;
-    }
-
-    pub(super) fn answer(&mut self, key: Key, response: &Response, now: Now) {
-        if let Some(conn) = self.conns.get_mut(key) {
-            conn.answer(response, now);
-            self.after_io(key);
-        }
     }
 }
 
@@ -578,9 +377,9 @@ fn append_one(cell: &mut Cell, store: &mut dyn Store) -> Result<(), StoreError> 
     }
     let created = &cell.state.created;
     if cell.written == Seq(0) {
-        store.create(&created.task, &created.context)?;
+        store.create(&created.task, &Brief::of(&cell.state))?;
     }
-    let open = if cell.is_open() {
+    let open = if cell.is_open() || cell.owes() {
         Openness::Open
     } else {
         Openness::Settled
@@ -589,36 +388,4 @@ fn append_one(cell: &mut Cell, store: &mut dyn Store) -> Result<(), StoreError> 
     cell.written = cell.state.seq;
     cell.pending = Vec::new();
     Ok(())
-}
-
-/// Gives every waiting call that ends with this event its answer: the task as it stands right now.
-fn ready_answers(cell: &Cell, subs: &mut crate::base::slots::Slots<Sub>, mark: Mark) {
-    let seq = cell.state.seq;
-    for key in &cell.subs {
-        let Some(sub) = subs.get_mut(*key) else {
-            continue;
-        };
-        if let Kind::Once { history } = sub.kind
-            && sub.until.ends(seq, mark)
-        {
-            let response = a2a::said(&sub.form, &cell.state, Wanted::newest(history));
-            sub.kind = Kind::Ready {
-                seq,
-                reply: Reply::Answer(response),
-            };
-        }
-    }
-}
-
-fn send(conn: &mut crate::core::conn::Conn, sub: &Sub, seq: Seq, body: &Shared, now: Now) {
-    let mut head = Vec::with_capacity(64 + sub.prefix.len());
-    sse::open(&mut head, None, Some(seq));
-    head.extend_from_slice(&sub.prefix);
-    conn.frame(&head, body, a2a::suffix(&sub.form), now);
-}
-
-fn send_error(conn: &mut crate::core::conn::Conn, body: &Shared, now: Now) {
-    let mut head = Vec::new();
-    sse::open(&mut head, Some("error"), None);
-    conn.frame(&head, body, b"", now);
 }

@@ -3,13 +3,13 @@
 //! ```text
 //! tasks/<task>.jsonl      the log, appended to, locked (flock) by the one server that has the task loaded
 //! open/<task>             an empty file while the task has an unfinished turn or an open question
-//! index.jsonl             {"task","context","at"} per task, so that a start need not open every log
+//! index.jsonl             {"task","at","brief"} per task and rest, so that a start need not open every log
 //! instances/<id>          locked by the living server that marks its child processes with this id
 //! ```
 //!
 //! Several servers may share the directory. A log has one writer because of its lock. The index has many, so it is only a
 //! hint: lines are added by single appends and never changed, what cannot be read in it is passed over, and a log that it does
-//! not name is added from the log's first line. An instance id belongs to whoever holds its lock, so a server that starts can
+//! not name is added from the log itself. The last line of a task counts. An instance id belongs to whoever holds its lock, so a server that starts can
 //! take over the ids of dead ones, and end what they left running, without touching the children of a living one.
 //!
 //! A marker in `open` is made before the append that opens a task and removed after the one that settles it. A crash in
@@ -25,8 +25,10 @@ use crate::base::json;
 pub use crate::core::store::read_all;
 use crate::core::store::{Known, LogFile, Openness, Store, StoreError};
 use crate::shell::sys;
+use crate::task::brief::Brief;
 use crate::task::event::Event;
 use crate::task::record::Record;
+use crate::task::state::{State, TaskState};
 use file::FileLog;
 use instances::Instances;
 use serde::{Deserialize, Serialize};
@@ -37,8 +39,8 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-/// A log's first line says who the task is and is short; what is longer is no first line of ours.
-const FIRST_LINE_BYTES: u64 = 1 << 20;
+/// What is longer is no line of ours: a request body is the most that one event holds.
+const LINE_BYTES: u64 = 64 << 20;
 
 pub struct Journal {
     tasks: PathBuf,
@@ -54,16 +56,18 @@ struct Loaded {
     log: Arc<FileLog>,
     open: Openness,
     /// What the index is told after the first append.
-    unlisted: Option<ContextId>,
+    unlisted: Option<Brief>,
 }
 
 /// A line of the index.
 #[derive(Serialize, Deserialize)]
 struct Entry {
     task: TaskId,
-    context: ContextId,
-    /// Unix milliseconds.
+    /// When the task began, in Unix milliseconds.
     at: u64,
+    /// Lines of the first version have none.
+    #[serde(default)]
+    brief: Option<Brief>,
 }
 
 impl Journal {
@@ -173,6 +177,8 @@ impl Store for Journal {
             .filter(|id| is_file_name(id))
             .collect();
         let (mut entries, tail) = self.read_index();
+        entries.retain(|entry| entry.brief.is_some());
+        let mut entries = latest(entries);
         entries.retain(|entry| unlisted.remove(entry.task.as_str()));
         let (mut found, mut damaged) = (Vec::new(), Vec::new());
         for id in unlisted {
@@ -181,8 +187,8 @@ impl Store for Journal {
                 // Named all the same, so that whoever asks for it is told what is wrong with it.
                 Opening::Damaged => damaged.push(Entry {
                     task: id.as_str().into(),
-                    context: id.as_str().into(),
                     at: 0,
+                    brief: Some(unreadable()),
                 }),
                 Opening::Unbegun => {}
             }
@@ -204,12 +210,12 @@ impl Store for Journal {
         let known = entries.into_iter().map(|entry| Known {
             open: open.contains(entry.task.as_str()),
             task: entry.task,
-            context: entry.context,
+            brief: entry.brief.unwrap_or_else(unreadable),
         });
         known.collect()
     }
 
-    fn create(&mut self, task: &TaskId, context: &ContextId) -> Result<(), StoreError> {
+    fn create(&mut self, task: &TaskId, brief: &Brief) -> Result<(), StoreError> {
         let (path, marker) = self.paths(task)?;
         if self.loaded.contains_key(task) {
             return Err(exists(task));
@@ -218,7 +224,7 @@ impl Store for Journal {
         let loaded = Loaded {
             log: Arc::new(log),
             open: Openness::Settled,
-            unlisted: Some(context.clone()),
+            unlisted: Some(brief.clone()),
         };
         self.loaded.insert(task.clone(), loaded);
         Ok(())
@@ -234,17 +240,21 @@ impl Store for Journal {
         if open == Openness::Settled && loaded.open == Openness::Open && loaded.log.unmark() {
             loaded.open = Openness::Settled;
         }
-        if let Some(context) = loaded.unlisted.take_if(|_| !lines.is_empty()) {
-            let mut line = Vec::new();
-            let entry = Entry {
-                task: task.clone(),
-                context,
-                at: sys::unix_ms(),
-            };
-            write_entry(&mut line, &entry);
-            self.add_to_index(&line);
+        if let Some(brief) = loaded.unlisted.take_if(|_| !lines.is_empty()) {
+            self.note(task, &brief);
         }
         Ok(())
+    }
+
+    fn note(&mut self, task: &TaskId, brief: &Brief) {
+        let mut line = Vec::new();
+        let entry = Entry {
+            task: task.clone(),
+            at: sys::unix_ms(),
+            brief: Some(brief.clone()),
+        };
+        write_entry(&mut line, &entry);
+        self.add_to_index(&line);
     }
 
     fn file(&mut self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
@@ -275,26 +285,63 @@ enum Opening {
     Unbegun,
 }
 
+/// Folds a whole log: only for one that the index does not name.
 fn opening(path: &Path, id: &str) -> Opening {
-    let mut line = Vec::new();
-    let read = File::open(path)
-        .and_then(|file| BufReader::new(file.take(FIRST_LINE_BYTES)).read_until(b'\n', &mut line));
-    match (read, line.strip_suffix(b"\n")) {
-        (Ok(_), None) => Opening::Unbegun,
-        (Err(_), _) => Opening::Damaged,
-        (Ok(_), Some(line)) => match Record::read(line) {
-            Ok(Record {
-                event: Event::Created(created),
-                at,
-                ..
-            }) if created.task.as_str() == id => Opening::Listed(Entry {
-                task: created.task.clone(),
-                context: created.context.clone(),
-                at,
-            }),
-            Ok(_) | Err(_) => Opening::Damaged,
-        },
+    let Ok(file) = File::open(path) else {
+        return Opening::Damaged;
+    };
+    let mut lines = BufReader::new(file);
+    let mut begun: Option<(u64, State)> = None;
+    loop {
+        let mut line = Vec::new();
+        let read = (&mut lines).take(LINE_BYTES).read_until(b'\n', &mut line);
+        // What comes behind the last whole line was never acknowledged.
+        let (Ok(_), Some(line)) = (read, line.strip_suffix(b"\n")) else {
+            break;
+        };
+        let Ok(record) = Record::read(line) else {
+            return Opening::Damaged;
+        };
+        match (&mut begun, &record.event) {
+            (Some((_, state)), _) => state.apply(&record),
+            (None, Event::Created(created)) if created.task.as_str() == id => {
+                begun = Some((record.at, State::born(created.clone(), &record)));
+            }
+            (None, _) => return Opening::Damaged,
+        }
     }
+    match begun {
+        None => Opening::Unbegun,
+        Some((at, state)) => Opening::Listed(Entry {
+            task: state.created.task.clone(),
+            at,
+            brief: Some(Brief::of(&state)),
+        }),
+    }
+}
+
+/// What there is to say of a task whose log cannot be read.
+fn unreadable() -> Brief {
+    Brief {
+        state: TaskState::Failed,
+        ..Brief::bare(ContextId::from(""))
+    }
+}
+
+/// The last word about each task, in the order and with the time of the first.
+fn latest(entries: Vec<Entry>) -> Vec<Entry> {
+    let mut places: HashMap<TaskId, usize> = HashMap::new();
+    let mut kept: Vec<Entry> = Vec::new();
+    for entry in entries {
+        match places.get(&entry.task) {
+            Some(place) => kept[*place].brief = entry.brief,
+            None => {
+                places.insert(entry.task.clone(), kept.len());
+                kept.push(entry);
+            }
+        }
+    }
+    kept
 }
 
 fn is_file_name(id: &str) -> bool {

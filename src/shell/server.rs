@@ -296,6 +296,7 @@ impl Server {
                 Out::Over { task } => self.jobs.forget(&task),
                 Out::Load { task } => self.jobs.load(self.store.as_mut(), task),
                 Out::SaveRule { rule } => self.jobs.save(rule),
+                Out::Deliver(_) => {}
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::config::settings::{self, Origin};
 use crate::config::trust::{Trust, Word};
 use crate::config::{self, Agent, Config};
 use crate::core::guard::Door;
-use crate::core::{Approval, Choose, Core, Resolve, Setup, Site};
+use crate::core::{Approval, Choose, Core, Manners, Resolve, Setup, Site};
 use crate::limits::Limits;
 use crate::model::script::{DEMO, Script};
 use crate::shell::children::{self, Children};
@@ -91,6 +91,7 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
         switches: a2a::Switches::default(),
         resolve: resolver(workspace.clone(), &config, places.clone())?,
         approval: approval(&config, saved.as_deref(), &log),
+        manners: Manners::default(),
         entropy,
         now: clock.now(),
     });

@@ -36,7 +36,9 @@ impl State {
             calls: Vec::new(),
             paused: false,
             suspended: false,
+            questioned: false,
             utterance: Utterance::default(),
+            thoughts: Vec::new(),
             history: Vec::new(),
             summary: None,
             artifacts: Vec::new(),
@@ -94,12 +96,24 @@ impl State {
                 self.phase = Phase::Thinking { job: record.seq };
             }
             Event::Traced { trace } => self.trace = Some(trace.clone()),
-            Event::Thought { .. } | Event::Cited { .. } => {}
+            Event::Thought {
+                subject,
+                description,
+            } => {
+                let line = [subject, description]
+                    .into_iter()
+                    .find_map(|text| text.lines().next());
+                self.thoughts.extend(line.map(str::to_owned));
+            }
+            Event::Cited { .. } => {}
             Event::Text { text } => {
                 self.utterance.since.get_or_insert(record.seq);
                 self.utterance.push(text);
             }
-            Event::Retracted { .. } => self.utterance = Utterance::default(),
+            Event::Retracted { .. } => {
+                self.utterance = Utterance::default();
+                self.thoughts.clear();
+            }
             Event::BackedOff {
                 tries, delay_ms, ..
             } => {
@@ -259,7 +273,7 @@ impl State {
             event if self.status.seq == seq && (self.status.state != before || halts(event)) => {
                 Due::Status {
                     status: self.status.clone(),
-                    rests: self.is_idle(),
+                    rests: self.is_idle() && !self.questioned,
                 }
             }
             _ => return,
@@ -297,6 +311,7 @@ impl State {
     /// A model request begins with this event.
     fn think(&mut self, record: &Record) {
         self.requests += 1;
+        self.thoughts.clear();
         self.phase = Phase::Thinking { job: record.seq };
     }
 
@@ -335,6 +350,7 @@ impl State {
         self.turn = turn;
         self.phase = Phase::Idle;
         self.suspended = false;
+        self.questioned = matches!(end, End::Asked(_));
         self.utterance = Utterance::default();
         self.tries = Default::default();
         let (state, text) = match end {

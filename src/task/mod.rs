@@ -4,6 +4,7 @@
 //! [`decide::Input`] and answers with events and effects; [`state::State::apply`] is the only place anything changes.
 
 pub mod apply;
+pub mod brief;
 pub mod call;
 pub mod command;
 pub mod decide;

@@ -182,6 +182,17 @@ impl Hook {
     }
 }
 
+/// Webhooks of many tasks, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Census {
+    pub active: usize,
+    pub suspended: usize,
+    /// What they are still to be told.
+    pub pending: usize,
+    /// Events that were given up.
+    pub failed: u64,
+}
+
 /// How deliveries went.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {

@@ -10,11 +10,13 @@ use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::Rule;
 use crate::task::push::Hook;
 use crate::task::spec::{Answers, Choice, Ending, Plan};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The states of the protocol. Which may follow which is [`TaskState::may_become`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TaskState {
     Submitted,
     Working,
@@ -231,7 +233,11 @@ pub struct State {
     pub paused: bool,
     /// After a restart in the middle of a turn: nothing starts until the user speaks.
     pub suspended: bool,
+    /// The last turn ended with a question of the agent.
+    pub questioned: bool,
     pub utterance: Utterance,
+    /// What the model thought about on the way to its answer, a line each; until it is asked again.
+    pub thoughts: Vec<String>,
     pub history: Vec<Arc<Item>>,
     /// What the model is shown in place of the older part of it.
     pub summary: Option<Summary>,

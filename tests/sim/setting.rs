@@ -54,6 +54,7 @@ pub fn core(limits: &Limits, now: Now, births: u64) -> Core {
         script: None,
         card: a2a::card("http://localhost/", "0", 0),
         switches: a2a::Switches::default(),
+        manners: Default::default(),
         approval: Approval::default(),
         resolve: Box::new(|wish| match wish {
             None => Ok(Site {

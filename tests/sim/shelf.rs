@@ -1,7 +1,8 @@
 //! The disk as this run's server sees it: the real one, or one that lies.
 
-use gemini_a2a::base::id::{ContextId, TaskId};
+use gemini_a2a::base::id::TaskId;
 use gemini_a2a::core::store::{Known, LogFile, MemoryStore, Openness, Store, StoreError};
+use gemini_a2a::task::brief::Brief;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -46,8 +47,12 @@ impl Store for Shelf {
         }
     }
 
-    fn create(&mut self, task: &TaskId, context: &ContextId) -> Result<(), StoreError> {
-        self.store.create(task, context)
+    fn create(&mut self, task: &TaskId, brief: &Brief) -> Result<(), StoreError> {
+        self.store.create(task, brief)
+    }
+
+    fn note(&mut self, task: &TaskId, brief: &Brief) {
+        self.store.note(task, brief);
     }
 
     fn append(&mut self, task: &TaskId, lines: &[u8], open: Openness) -> Result<(), StoreError> {

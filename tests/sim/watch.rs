@@ -56,7 +56,8 @@ impl House {
     /// A task in a context that was there before continues it.
     pub(super) fn place(&mut self) {
         for known in self.shelf.store.known() {
-            if self.placed.insert(known.task.clone()) && !self.contexts.insert(known.context) {
+            if self.placed.insert(known.task.clone()) && !self.contexts.insert(known.brief.context)
+            {
                 let created = &self.ledger.read(&known.task).last().created;
                 let continues = created.parent.is_some() || self.loads_failed;
                 assert!(continues, "{} begins its context anew", known.task);

@@ -89,7 +89,9 @@ fn three(task: &str) -> [Record; 3] {
 /// A journal with one task of three events, closed again.
 fn written(scratch: &Scratch, task: &str) {
     let mut journal = scratch.open();
-    journal.create(&task.into(), &"c".into()).unwrap();
+    journal
+        .create(&task.into(), &Brief::bare("c".into()))
+        .unwrap();
     journal
         .append(&task.into(), &lines(&three(task)), Openness::Settled)
         .unwrap();
@@ -102,19 +104,28 @@ fn load(journal: &mut Journal, task: &str) -> Result<Vec<Record>, StoreError> {
     Ok(records)
 }
 
-fn known(task: &str, context: &str, open: bool) -> Known {
-    Known {
-        task: task.into(),
-        context: context.into(),
-        open,
-    }
+/// What a start learns of a task, but for how it stands.
+type Learnt = (String, String, bool);
+
+fn known(task: &str, context: &str, open: bool) -> Learnt {
+    (task.into(), context.into(), open)
+}
+
+fn learnt(known: Vec<Known>) -> Vec<Learnt> {
+    let each = known.into_iter().map(|known| {
+        let context = known.brief.context.to_string();
+        (known.task.to_string(), context, known.open)
+    });
+    each.collect()
 }
 
 #[test]
 fn what_was_appended_is_there_after_a_restart() {
     let scratch = Scratch::new();
     let mut journal = scratch.open();
-    journal.create(&"t".into(), &"c".into()).unwrap();
+    journal
+        .create(&"t".into(), &Brief::bare("c".into()))
+        .unwrap();
     let records = three("t");
     for record in &records {
         journal
@@ -129,9 +140,11 @@ fn what_was_appended_is_there_after_a_restart() {
     assert_eq!(load(&mut journal, "t").unwrap(), records);
     drop(journal);
     let mut journal = scratch.open();
-    assert_eq!(journal.known(), [known("t", "c", true)]);
+    assert_eq!(learnt(journal.known()), [known("t", "c", true)]);
     assert_eq!(load(&mut journal, "t").unwrap(), records);
-    let again = journal.create(&"t".into(), &"c".into()).unwrap_err();
+    let again = journal
+        .create(&"t".into(), &Brief::bare("c".into()))
+        .unwrap_err();
     assert!(again.message.contains("exists already"), "{again}");
 }
 
@@ -139,7 +152,9 @@ fn what_was_appended_is_there_after_a_restart() {
 fn nobody_else_can_read_any_of_it() {
     let scratch = Scratch::new();
     let mut journal = scratch.open();
-    journal.create(&"t".into(), &"c".into()).unwrap();
+    journal
+        .create(&"t".into(), &Brief::bare("c".into()))
+        .unwrap();
     journal
         .append(&"t".into(), &lines(&three("t")), Openness::Open)
         .unwrap();
@@ -215,7 +230,7 @@ fn a_flipped_byte_anywhere_sets_the_log_aside() {
         assert_eq!(scratch.tasks(), ["t.jsonl.damaged-1"]);
         assert_eq!(fs::read(&aside).unwrap(), bytes, "kept as it was");
         fs::remove_file(aside).unwrap();
-        assert_eq!(journal.known(), []);
+        assert_eq!(learnt(journal.known()), Vec::<Learnt>::new());
     }
 }
 
@@ -264,7 +279,7 @@ fn a_task_has_one_server_at_a_time() {
     let error = load(&mut second, "t").unwrap_err();
     assert!(error.message.contains("another server"), "{error}");
     assert_eq!(
-        second.known(),
+        learnt(second.known()),
         [known("t", "c", false)],
         "locked, but listed"
     );
@@ -281,7 +296,7 @@ fn the_marker_follows_the_task() {
     let scratch = Scratch::new();
     let mut journal = scratch.open();
     let (task, batch) = (TaskId::from("t"), three("t").map(|r| lines(&[r])));
-    journal.create(&task, &"c".into()).unwrap();
+    journal.create(&task, &Brief::bare("c".into())).unwrap();
     assert!(!scratch.marked("t"));
     for (line, open) in batch
         .iter()
@@ -294,9 +309,9 @@ fn the_marker_follows_the_task() {
     assert!(scratch.marked("t"), "closing settles nothing");
     drop(journal);
     let mut journal = scratch.open();
-    assert_eq!(journal.known(), [known("t", "c", true)]);
+    assert_eq!(learnt(journal.known()), [known("t", "c", true)]);
     journal.append(&task, b"", Openness::Settled).unwrap();
-    assert_eq!(journal.known(), [known("t", "c", false)]);
+    assert_eq!(learnt(journal.known()), [known("t", "c", false)]);
 }
 
 #[test]
@@ -305,11 +320,15 @@ fn the_index_is_found_again_from_the_logs() {
     for task in ["b", "a"] {
         written(&scratch, task);
     }
-    scratch.open().create(&"never".into(), &"c".into()).unwrap();
+    scratch
+        .open()
+        .create(&"never".into(), &Brief::bare("c".into()))
+        .unwrap();
     let index = scratch.0.join("index.jsonl");
     let whole = fs::read(&index).unwrap();
-    let all = |mut known: Vec<Known>| {
-        known.sort_by(|a, b| a.task.cmp(&b.task));
+    let all = |known: Vec<Known>| {
+        let mut known = learnt(known);
+        known.sort();
         known
     };
     let expected = [known("a", "c", false), known("b", "c", false)];
@@ -334,7 +353,9 @@ fn tasks_come_in_the_order_of_their_creation() {
     for (n, task) in order.iter().enumerate() {
         let mut first = created(task, "c");
         first.at = 10 + n as u64;
-        journal.create(&task.as_str().into(), &"c".into()).unwrap();
+        journal
+            .create(&task.as_str().into(), &Brief::bare("c".into()))
+            .unwrap();
         journal
             .append(&task.as_str().into(), &lines(&[first]), Openness::Settled)
             .unwrap();
@@ -352,9 +373,9 @@ fn a_log_that_cannot_say_who_it_is_is_not_passed_over() {
     let scratch = Scratch::new();
     let mut journal = scratch.open();
     fs::write(scratch.log("t"), "{}\n").unwrap();
-    assert_eq!(journal.known(), [known("t", "t", false)]);
+    assert_eq!(learnt(journal.known()), [known("t", "", false)]);
     assert!(load(&mut journal, "t").is_err());
-    assert_eq!(journal.known(), []);
+    assert_eq!(learnt(journal.known()), Vec::<Learnt>::new());
 }
 
 #[test]
@@ -363,7 +384,9 @@ fn an_id_is_a_plain_file_name_or_nothing() {
     let mut journal = scratch.open();
     let long = "x".repeat(129);
     for id in ["", "..", "../t", "a/b", "a.b", "a\0b", "ä", " ", &long] {
-        let error = journal.create(&id.into(), &"c".into()).unwrap_err();
+        let error = journal
+            .create(&id.into(), &Brief::bare("c".into()))
+            .unwrap_err();
         assert!(
             error.message.contains("cannot be the id"),
             "{id:?}: {error}"
@@ -373,7 +396,7 @@ fn an_id_is_a_plain_file_name_or_nothing() {
     assert!(scratch.tasks().is_empty());
     let longest = "x".repeat(128);
     journal
-        .create(&longest.as_str().into(), &"c".into())
+        .create(&longest.as_str().into(), &Brief::bare("c".into()))
         .unwrap();
     std::os::unix::fs::symlink("/etc/passwd", scratch.log("link")).unwrap();
     assert!(journal.file(&"link".into()).is_err());
@@ -385,7 +408,7 @@ fn pages_are_whole_lines_however_long() {
     let mut journal = scratch.open();
     let (task, long) = (TaskId::from("t"), "x".repeat(200_000));
     let records = [created("t", "c"), text(2, &long), text(3, "three")];
-    journal.create(&task, &"c".into()).unwrap();
+    journal.create(&task, &Brief::bare("c".into())).unwrap();
     journal
         .append(&task, &lines(&records), Openness::Settled)
         .unwrap();
@@ -445,7 +468,7 @@ fn a_short_write_is_cut_back_and_can_be_given_again() {
     let mut journal = scratch.open();
     let task = TaskId::from("t");
     let [first, second, third] = three("t").map(|record| lines(&[record]));
-    journal.create(&task, &"c".into()).unwrap();
+    journal.create(&task, &Brief::bare("c".into())).unwrap();
     journal.append(&task, &first, Openness::Settled).unwrap();
     let before = getrlimit(Resource::Fsize);
     let more = [second, third].concat();

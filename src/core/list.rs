@@ -1,0 +1,102 @@
+//! Lists of tasks. Which tasks are on a page is found among the briefs of all tasks; only those are brought into memory. A list
+//! shows what is on disk and nothing else, so it is made when everything of this turn of the loop has been appended; a task
+//! whose journal cannot be written is left out, because how it stands is not on disk.
+
+use crate::a2a::{self, Page, Wanted};
+use crate::base::clock::Now;
+use crate::base::id::TaskId;
+use crate::core::{Core, Parked};
+use crate::task::brief::Brief;
+use crate::task::call::{Call, List, Mark};
+use crate::task::state::State;
+
+impl Core {
+    /// Answers a request for a list, or parks it until the tasks on its page are in memory.
+    pub(super) fn list(&mut self, request: Parked, now: Now) {
+        let conn = request.conn;
+        let response = match &request.call {
+            Call::AllMetadata => a2a::all_metadata(self.all_states(), &self.tools),
+            Call::List(list) if a2a::lists_briefs(&request.form) => {
+                a2a::briefs(&request.form, self.matching(list, &request.form))
+            }
+            Call::List(list) => {
+                let (page, next, total) = self.page(list, &request.form);
+                if let Some(absent) = page.iter().find(|task| !self.tasks.contains_key(task)) {
+                    let absent = absent.clone();
+                    return self.park(absent, request);
+                }
+                let page = Page {
+                    tasks: page.iter().map(|task| &self.tasks[task].state).collect(),
+                    next,
+                    size: size(list, self.limits.list_page),
+                    total,
+                };
+                let wanted = Wanted::listed(list.history, list.artifacts);
+                a2a::list(&request.form, &page, wanted, list)
+            }
+            other => unreachable!("{other:?} is no list"),
+        };
+        self.answer(conn, &response, now);
+        self.read_on(conn, now);
+    }
+
+    /// Every task in memory, in the order of their last statuses.
+    fn all_states(&self) -> Vec<&State> {
+        let cells = self.tasks.values();
+        let written = cells.filter(|cell| cell.written == cell.state.seq);
+        let mut states: Vec<&State> = written.map(|cell| &cell.state).collect();
+        states.sort_by_key(|state| (state.status.at, state.created.task.clone()));
+        states
+    }
+
+    /// The tasks a list is about, newest status first.
+    fn matching(&self, list: &List, form: &a2a::Form) -> Vec<(&TaskId, &Brief)> {
+        let on_disk = |task: &TaskId| {
+            let cell = self.tasks.get(task);
+            cell.is_none_or(|cell| cell.written == cell.state.seq)
+        };
+        let known = self.known.iter().filter(|(task, brief)| {
+            brief.tenant == form.tenant
+                && list.context.as_ref().is_none_or(|c| *c == brief.context)
+                && list.since.is_none_or(|since| brief.at >= since)
+                && list
+                    .state
+                    .is_none_or(|state| state == a2a::shown_state(form, brief))
+                && on_disk(task)
+        });
+        let mut all: Vec<(&TaskId, &Brief)> = known.collect();
+        all.sort_by(|(a, x), (b, y)| y.at.cmp(&x.at).then_with(|| a.cmp(b)));
+        all
+    }
+
+    /// The tasks on the page, where the next one begins, and how many there are on all.
+    fn page(&self, list: &List, form: &a2a::Form) -> (Vec<TaskId>, Option<Mark>, usize) {
+        let all = self.matching(list, form);
+        let total = all.len();
+        let begin = match &list.after {
+            None => 0,
+            Some(mark) => all.partition_point(|(task, brief)| {
+                brief.at > mark.at || (brief.at == mark.at && **task <= mark.task)
+            }),
+        };
+        let size = size(list, self.limits.list_page);
+        let page = &all[begin..total.min(begin + size)];
+        let next = match page.last() {
+            Some((task, brief)) if begin + page.len() < total => Some(Mark {
+                at: brief.at,
+                task: (*task).clone(),
+            }),
+            Some(_) | None => None,
+        };
+        let page = page.iter().map(|(task, _)| (*task).clone()).collect();
+        (page, next, total)
+    }
+}
+
+fn size(list: &List, most: usize) -> usize {
+    if list.size == 0 {
+        most
+    } else {
+        list.size.min(most)
+    }
+}

@@ -1,0 +1,309 @@
+//! Those who read tasks: each is a cursor into a log that is moved on as far as the log is written and the connection takes
+//! bytes. Nobody waits for anybody: a reader that cannot take more is left where it is and looked at again when it can.
+
+use crate::a2a::{self, Wanted};
+use crate::base::Shared;
+use crate::base::clock::Now;
+use crate::base::http::Response;
+use crate::base::id::TaskId;
+use crate::base::slots::{Key, Slots};
+use crate::core::cell::{Cell, Found, Mark};
+use crate::core::conn::{Conn, Line};
+use crate::core::store::StoreError;
+use crate::core::sub::{Cold, Kind, Reply, Role, Sub};
+use crate::core::{Core, Out};
+use crate::task::fault::{Fault, FaultKind};
+
+impl Core {
+    /// None: the client left while its task was being loaded.
+    pub(super) fn subscribe(&mut self, sub: Sub) -> Option<Key> {
+        let conn = self.conns.get_mut(sub.conn)?;
+        let stream = matches!(sub.kind, Kind::Stream);
+        let (task, view, role) = (sub.task.clone(), sub.view, sub.role);
+        let key = self.subs.insert(sub);
+        conn.subs.push(key);
+        if role == Role::Call {
+            conn.calls += 1;
+        }
+        if let Some(cell) = self.tasks.get_mut(&task) {
+            cell.subs.push(key);
+            if stream {
+                cell.watch(view);
+            }
+        }
+        self.to_pump.push(key);
+        Some(key)
+    }
+
+    pub(super) fn unsubscribe(&mut self, key: Key) -> Option<Sub> {
+        let sub = self.subs.remove(key)?;
+        if let Some(conn) = self.conns.get_mut(sub.conn) {
+            conn.subs.retain(|known| *known != key);
+            if sub.role == Role::Call {
+                conn.calls = conn.calls.saturating_sub(1);
+            }
+        }
+        if let Some(cell) = self.tasks.get_mut(&sub.task) {
+            cell.subs.retain(|known| *known != key);
+            if matches!(sub.kind, Kind::Stream) {
+                let before = cell.hot_bytes;
+                cell.unwatch(sub.view);
+                self.hot_total = self.hot_total + cell.hot_bytes - before;
+            }
+        }
+        Some(sub)
+    }
+
+    /// Sends a subscription what it may see and its connection can take.
+    pub(super) fn pump(&mut self, key: Key, now: Now) {
+        let Some(sub) = self.subs.get_mut(key) else {
+            return;
+        };
+        let Some(cell) = self.tasks.get(&sub.task) else {
+            return;
+        };
+        let written = cell.written;
+        match &sub.kind {
+            Kind::Once { .. } => {}
+            Kind::Ready { seq, .. } if *seq > written => {}
+            Kind::Ready { .. } => {
+                if let Some(Sub {
+                    conn,
+                    form,
+                    kind: Kind::Ready { reply, .. },
+                    ..
+                }) = self.unsubscribe(key)
+                {
+                    match reply {
+                        Reply::Answer(response) => self.answer(conn, &response, now),
+                        Reply::Refusal(fault) => self.refuse(conn, &form, &fault, now),
+                    }
+                    self.read_on(conn, now);
+                }
+            }
+            Kind::Stream => {
+                let conn = sub.conn;
+                if self.pump_stream(key, now) {
+                    self.unsubscribe(key);
+                    if let Some(conn) = self.conns.get_mut(conn) {
+                        conn.end_stream(now);
+                    }
+                    self.read_on(conn, now);
+                } else {
+                    self.after_io(conn);
+                }
+            }
+        }
+    }
+
+    /// True when the stream is over.
+    fn pump_stream(&mut self, key: Key, now: Now) -> bool {
+        loop {
+            let Some(sub) = self.subs.get_mut(key) else {
+                return false;
+            };
+            let Some(cell) = self.tasks.get(&sub.task) else {
+                return true;
+            };
+            let Some(conn) = self.conns.get_mut(sub.conn) else {
+                return true;
+            };
+            if conn.tx.len() >= self.limits.tx_bytes {
+                conn.starved = true;
+                return false;
+            }
+            if let Some(first) = &sub.first {
+                if cell.written < first.seq {
+                    return false;
+                }
+                let first = sub.first.take().expect("looked at above");
+                if let Some(body) = &first.body {
+                    send(conn, sub, first.seq, None, body, now);
+                }
+                if first.last {
+                    return true;
+                }
+                continue;
+            }
+            let next = sub.cursor.next();
+            if next > cell.written {
+                return sub.role == Role::FollowAll && !cell.is_open();
+            }
+            if let Found::Hot(body, mark) = cell.find(next, sub.view) {
+                sub.cold = None;
+                sub.cursor = next;
+                let last = sub.until.ends(next, mark);
+                if let Some(body) = body {
+                    send(conn, sub, next, body.event, body.frame(last), now);
+                }
+                if last {
+                    return true;
+                }
+                continue;
+            }
+            let cold = sub.cold.get_or_insert_with(Cold::default);
+            if cold.asked {
+                return false;
+            }
+            match cold.next() {
+                None => {
+                    cold.asked = true;
+                    let (task, offset) = (sub.task.clone(), cold.offset);
+                    self.out.push(Out::Page {
+                        task,
+                        sub: key,
+                        offset,
+                    });
+                    return false;
+                }
+                Some(Err(message)) => {
+                    let fault = Fault::new(FaultKind::Storage, message);
+                    send_error(conn, &a2a::fault_frame(&sub.form, &fault).into(), now);
+                    return true;
+                }
+                Some(Ok(record)) if record.seq <= sub.cursor => continue,
+                Some(Ok(record)) => {
+                    sub.cursor = record.seq;
+                    let last = sub.until.ends(record.seq, Mark::of(&record.event));
+                    let state = cold.state.as_ref().expect("folding gives a state");
+                    let body = a2a::event(sub.view, state, &record, &self.tools);
+                    if let Some(body) = body {
+                        send(conn, sub, record.seq, body.event, body.frame(last), now);
+                    }
+                    if last {
+                        return true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// A page of a journal was read for a reader that is behind.
+    pub fn paged(&mut self, key: Key, page: Result<Vec<u8>, StoreError>, now: Now) {
+        let Some(sub) = self.subs.get_mut(key) else {
+            return;
+        };
+        let Some(cold) = &mut sub.cold else { return };
+        match page {
+            Ok(page) => {
+                cold.take_page(page);
+                self.to_pump.push(key);
+            }
+            Err(error) => self.dismiss(key, &Fault::new(FaultKind::Storage, error.message), now),
+        }
+    }
+
+    /// Ends a subscription with an error.
+    pub(super) fn dismiss(&mut self, key: Key, fault: &Fault, now: Now) {
+        let Some(sub) = self.subs.get(key) else {
+            return;
+        };
+        let (at, form, role) = (sub.conn, sub.form.clone(), sub.role);
+        let streams = matches!(sub.kind, Kind::Stream);
+        self.unsubscribe(key);
+        if !streams {
+            self.refuse(at, &form, fault, now);
+        } else if let Some(conn) = self.conns.get_mut(at) {
+            send_error(conn, &a2a::fault_frame(&form, fault).into(), now);
+            match role {
+                Role::Call => conn.end_stream(now),
+                Role::Follow | Role::FollowAll => conn.hang_up(1011, &fault.message, now),
+            }
+        }
+        self.read_on(at, now);
+    }
+
+    /// The waiting time of a call is over: it is answered with the task as it stands, and the turn goes on.
+    pub(super) fn stop_waiting(&mut self, key: Key) {
+        let Some(sub) = self.subs.get_mut(key) else {
+            return;
+        };
+        if let Kind::Once { history } = sub.kind
+            && let Some(cell) = self.tasks.get(&sub.task)
+        {
+            let response = a2a::said(&sub.form, &cell.state, Wanted::newest(history));
+            sub.kind = Kind::Ready {
+                seq: cell.state.seq,
+                reply: Reply::Answer(response),
+            };
+            self.to_pump.push(key);
+        }
+    }
+
+    pub(super) fn trim(&mut self, task: &TaskId) {
+        let Some(cell) = self.tasks.get_mut(task) else {
+            return;
+        };
+        let streams = cell.subs.iter().filter_map(|key| self.subs.get(*key));
+        let slowest = streams
+            .filter(|sub| matches!(sub.kind, Kind::Stream))
+            .map(|sub| sub.cursor)
+            .min()
+            .unwrap_or(cell.written);
+        // When all tasks together hold too much, each keeps only a little.
+        let crowded = self.hot_total > self.limits.hot_total_bytes;
+        let cap = if crowded {
+            self.limits.hot_bytes / 16
+        } else {
+            self.limits.hot_bytes
+        };
+        let before = cell.hot_bytes;
+        cell.trim(slowest, cap);
+        self.hot_total = self.hot_total + cell.hot_bytes - before;
+    }
+
+    pub(super) fn answer(&mut self, key: Key, response: &Response, now: Now) {
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.answer(response, now);
+            self.after_io(key);
+        }
+    }
+}
+
+/// Gives every waiting call that ends with this event its answer: the task as it stands right now.
+pub(super) fn ready_answers(cell: &Cell, subs: &mut Slots<Sub>, mark: Mark) {
+    let seq = cell.state.seq;
+    for key in &cell.subs {
+        let Some(sub) = subs.get_mut(*key) else {
+            continue;
+        };
+        if let Kind::Once { history } = sub.kind
+            && sub.until.ends(seq, mark)
+        {
+            let response = a2a::said(&sub.form, &cell.state, Wanted::newest(history));
+            sub.kind = Kind::Ready {
+                seq,
+                reply: Reply::Answer(response),
+            };
+        }
+    }
+}
+
+fn send(
+    conn: &mut Conn,
+    sub: &Sub,
+    seq: crate::base::id::Seq,
+    name: Option<&'static str>,
+    body: &Shared,
+    now: Now,
+) {
+    let line = Line {
+        name,
+        seq: Some(seq),
+        prefix: &sub.prefix,
+        body,
+        suffix: a2a::suffix(&sub.form),
+    };
+    conn.event(&line, now);
+}
+
+fn send_error(conn: &mut Conn, body: &Shared, now: Now) {
+    let line = Line {
+        name: Some("error"),
+        seq: None,
+        prefix: b"",
+        body,
+        suffix: b"",
+    };
+    conn.event(&line, now);
+}

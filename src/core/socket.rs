@@ -1,0 +1,268 @@
+//! Sockets: connections that follow tasks and are asked over. What a socket is shown are subscriptions like anybody's, which
+//! end only with the socket; what it says goes the way of every other request. Several sockets of one session are nothing
+//! special: all read the same log.
+
+use crate::a2a::{self, Ends, Form, Wanted};
+use crate::base::clock::Now;
+use crate::base::http::{Request, Response};
+use crate::base::id::{CallId, Seq, TaskId, Tenant};
+use crate::base::slots::Key;
+use crate::core::Core;
+use crate::core::conn::Opening;
+use crate::core::perform::Newborn;
+use crate::core::sub::{First, Role, Until};
+use crate::task::call::{Birth, Call, Follow, Join, Settings};
+use crate::task::event::{Lifecycle, Profile, Protocol};
+use crate::task::fault::Fault;
+use crate::task::message::Source;
+use crate::task::state::State;
+use crate::wire::ws;
+
+impl Core {
+    /// Checks what a request says about becoming a socket, and keeps what is needed to agree to it.
+    pub(super) fn shake_hands(&mut self, key: Key, request: &Request) -> Result<(), Response> {
+        match ws::upgrade(request) {
+            Ok(upgrade) => {
+                if let Some(conn) = self.conns.get_mut(key) {
+                    conn.accept = Some(upgrade.accept);
+                }
+                Ok(())
+            }
+            Err(refused) => {
+                let body = serde_json::json!({ "error": refused.message }).to_string();
+                let mut response = Response::json(refused.status, body.into_bytes());
+                response.headers.extend(refused.headers);
+                Err(response)
+            }
+        }
+    }
+
+    /// The request becomes a socket and follows what it asked for.
+    pub(super) fn join(
+        &mut self,
+        key: Key,
+        join: Join,
+        form: &Form,
+        by: Source,
+        now: Now,
+    ) -> Result<(), Fault> {
+        self.room_for_sub(None)?;
+        let task = match &join.follow {
+            Follow::Session => Some(self.session(now)?),
+            Follow::Task(task) => Some(task.clone()),
+            Follow::All | Follow::Nothing => None,
+        };
+        if let Some(task) = &task {
+            self.room_for_sub(Some(task))?;
+        }
+        let Some(conn) = self.conns.get_mut(key) else {
+            return Ok(());
+        };
+        let accept = conn.accept.take().unwrap_or_default();
+        let opening = Opening {
+            protocol: a2a::sub_protocol(form),
+            form: form.clone(),
+            client: by.client,
+            follow: join.follow.clone(),
+            task: task.clone(),
+        };
+        conn.become_socket(&accept, opening, &self.limits, now);
+        match join.follow {
+            Follow::Session | Follow::Task(_) => {
+                let task = task.expect("these follow a task");
+                self.follow(key, &task, join.after, Role::Follow);
+            }
+            Follow::All => {
+                self.followers.push(key);
+                let open = self.tasks.iter().filter(|(_, cell)| cell.is_open());
+                let mut open: Vec<TaskId> = open.map(|(task, _)| task.clone()).collect();
+                open.sort();
+                for task in open {
+                    self.follow(key, &task, None, Role::FollowAll);
+                }
+            }
+            Follow::Nothing => {}
+        }
+        self.read_on(key, now);
+        Ok(())
+    }
+
+    /// Lets a socket follow a task: on from a position, else from now on. Who comes to a task that is at work or waits for
+    /// somebody is told how it stands first.
+    fn follow(&mut self, key: Key, task: &TaskId, after: Option<Seq>, role: Role) {
+        let (Some(conn), Some(cell)) = (self.conns.get(key), self.tasks.get(task)) else {
+            return;
+        };
+        let Some(socket) = conn.socket() else {
+            return;
+        };
+        let form = socket.form.clone();
+        let state = &cell.state;
+        let until = Until {
+            turn: 0,
+            floor: Seq(0),
+            ends: Ends::Never,
+        };
+        let position = after.filter(|after| *after <= state.seq);
+        let from_the_start = a2a::begins_at_the_start(&form).then_some(Seq(0));
+        let cursor = position.or(from_the_start).unwrap_or(state.seq);
+        let told = position.is_none() && from_the_start.is_none();
+        let view = a2a::view(&form, Some(&state.created));
+        let first = (told && cell.is_open()).then(|| First {
+            seq: state.seq,
+            body: Some(a2a::snapshot_frame(view, state, Wanted::ALL).into()),
+            last: false,
+        });
+        let mut sub = self.sub(key, task, &form, cursor, until);
+        sub.role = role;
+        sub.first = first;
+        self.subscribe(sub);
+    }
+
+    /// Something happens to a task: those who follow every task follow this one, from here on.
+    pub(super) fn follow_all(&mut self, task: &TaskId) {
+        if self.followers.is_empty() {
+            return;
+        }
+        for key in self.followers.clone() {
+            let Some(conn) = self.conns.get(key) else {
+                continue;
+            };
+            let mut subs = conn.subs.iter().filter_map(|sub| self.subs.get(*sub));
+            let follows = subs.any(|sub| sub.role == Role::FollowAll && sub.task == *task);
+            let visible = self.tasks.get(task).zip(conn.socket());
+            let visible = visible
+                .is_some_and(|(cell, socket)| cell.state.created.tenant == socket.form.tenant);
+            if visible && !follows {
+                self.follow(key, task, None, Role::FollowAll);
+            }
+        }
+    }
+
+    /// A message came over a socket.
+    pub(super) fn hear(&mut self, key: Key, text: &str, now: Now) {
+        let Some(socket) = self.conns.get(key).and_then(|conn| conn.socket()) else {
+            return;
+        };
+        let (follow, followed) = (socket.follow.clone(), socket.task.clone());
+        let client = socket.client.clone();
+        let (mut call, form) = match a2a::socket(text, &socket.form, &self.switches) {
+            Ok(heard) => heard,
+            Err((fault, form)) => return self.refuse(key, &form, &fault, now),
+        };
+        let by = Source {
+            client,
+            via: form.via().to_owned(),
+        };
+        if let Call::Say(say) = &mut call
+            && say.task.is_none()
+            && say.context.is_none()
+            && a2a::joins_session(&form)
+        {
+            // An answer finds its question; other words go where the socket listens.
+            let asked = say.said.answers.first().map(|answer| &answer.call);
+            say.task = match (asked.and_then(|call| self.asker(call)), follow) {
+                (Some(task), _) => Some(task),
+                (None, Follow::Task(_)) => followed,
+                (None, Follow::Session | Follow::All | Follow::Nothing) => {
+                    match self.session(now) {
+                        Ok(session) => Some(session),
+                        Err(fault) => return self.refuse(key, &form, &fault, now),
+                    }
+                }
+            };
+        }
+        self.perform(key, call, form, by, now);
+    }
+
+    /// The task in which this call waits for an answer.
+    pub(super) fn asker(&self, call: &CallId) -> Option<TaskId> {
+        let waits = |state: &State| state.asked().any(|asked| asked.id() == call);
+        let mut tasks = self.tasks.iter();
+        let found =
+            tasks.find(|(_, cell)| cell.state.created.tenant.is_default() && waits(&cell.state));
+        found.map(|(task, _)| task.clone())
+    }
+
+    /// The live session, which is begun if there is none or the last one is over. Sockets that follow the session follow it on.
+    pub(super) fn session(&mut self, now: Now) -> Result<TaskId, Fault> {
+        if let Some(session) = &self.session
+            && let Some(brief) = self.known.get(session)
+            && !brief.state.is_terminal()
+        {
+            return Ok(session.clone());
+        }
+        let id = self.entropy.uuid();
+        let newborn = Newborn {
+            id: Some(id.as_str().into()),
+            context: Some(id.as_str().into()),
+            tenant: &Tenant::default(),
+            settings: &Settings::default(),
+            birth: Birth {
+                lifecycle: Lifecycle::Conversational,
+                protocol: Protocol::V03,
+                profile: Profile::Coder,
+            },
+        };
+        let (task, problem) = self.give_birth(newborn, now)?;
+        if let Some(problem) = problem {
+            self.unmake(&task);
+            return Err(Fault::params(problem));
+        }
+        self.session = Some(task.clone());
+        let sockets = self.conns.iter();
+        let sockets = sockets.filter(|(_, conn)| {
+            let socket = conn.socket();
+            socket.is_some_and(|socket| socket.follow == Follow::Session)
+        });
+        let sockets: Vec<Key> = sockets.map(|(key, _)| key).collect();
+        for key in sockets {
+            self.move_on(key, &task);
+        }
+        Ok(task)
+    }
+
+    /// A socket that followed the session that was follows the one that is.
+    fn move_on(&mut self, key: Key, task: &TaskId) {
+        let Some(conn) = self.conns.get_mut(key) else {
+            return;
+        };
+        conn.moved_to(task);
+        for sub in conn.subs.clone() {
+            let role = self.subs.get(sub).map(|sub| sub.role);
+            if role == Some(Role::Follow) {
+                self.unsubscribe(sub);
+            }
+        }
+        self.follow(key, task, None, Role::Follow);
+    }
+
+    /// Answers with the id of the live session.
+    pub(super) fn tell_session(&mut self, conn: Key, form: &Form, now: Now) -> Result<(), Fault> {
+        let task = self.session(now)?;
+        let response = a2a::session_id(form, &task);
+        self.answer_after(conn, &task, form, response);
+        Ok(())
+    }
+
+    /// A socket that takes nothing any more is told where to go on, and closed.
+    pub(super) fn hang_up(&mut self, key: Key, now: Now) {
+        let Some(conn) = self.conns.get_mut(key) else {
+            return;
+        };
+        let subs = std::mem::take(&mut conn.subs);
+        let follows = subs.iter().filter_map(|sub| self.subs.get(*sub));
+        let position = follows
+            .filter(|sub| sub.role == Role::Follow)
+            .map(|sub| sub.cursor)
+            .max();
+        let reason = match position {
+            Some(position) => format!("too slow: connect again with ?after={position}"),
+            None => "too slow: connect again".to_owned(),
+        };
+        conn.hang_up(1013, &reason, now);
+        for sub in subs {
+            self.unsubscribe(sub);
+        }
+    }
+}

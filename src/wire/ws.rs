@@ -1,0 +1,386 @@
+//! The server's side of WebSocket (RFC 6455): a request into an upgrade, bytes into messages, and what has to be said back.
+//! Knows no sockets, no time and none of the protocols spoken in the messages.
+//!
+//! `tungstenite` reads the frames: unmasking, UTF-8 across fragments, the rules of control frames and of closing. It is made for
+//! owning a connection, though: it sets memory aside for whatever length a frame claims, and keeps what the largest one needed.
+//! So a frame stays in the queue until it is whole, after a look at its head which refuses what the head alone gives away; and
+//! the reader exists from the first fragment of a message to its last. Memory then follows what a client has sent, never what it
+//! announces, and an idle connection costs [`Codec`] itself, which owns nothing.
+//!
+//! One call of [`Codec::read`] answers one control frame at most and then returns, so a flood of pings is throttled where all
+//! input is: by the caller, who stops reading while too much output waits. It also makes steps and answers depend on the bytes
+//! alone and not on how the network cut them up.
+//!
+//! Outgoing messages do not come through here: their payload is shared by all who read it, and [`text_head`] goes in front.
+
+mod upgrade;
+
+pub use upgrade::{Refused, Upgrade, upgrade, write_upgrade};
+
+use crate::base::buf::Buf;
+use crate::limits::Limits;
+use std::borrow::Cow;
+use std::io::{self, Cursor, ErrorKind, Read, Write};
+use std::mem;
+use tungstenite::Error;
+use tungstenite::protocol::frame::FrameHeader;
+use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
+use tungstenite::protocol::{Message, Role, WebSocketConfig, WebSocketContext};
+
+/// Reads one connection's messages, and speaks for it in all that is not a message.
+#[derive(Debug)]
+pub struct Codec {
+    phase: Phase,
+    message_bytes: usize,
+    buffer_bytes: usize,
+}
+
+/// What [`Codec::read`] found.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Everything useful is taken from the queue; call again when there is more in it.
+    More,
+    /// A whole message.
+    Text(String),
+    /// The client asked for a sign of life and gets it. There may be more in the queue, as after the next two.
+    Ping,
+    /// The client shows that it lives, asked or unasked.
+    Pong,
+    /// Nothing more is read. Write what there is to write, then close.
+    Closed,
+}
+
+impl Codec {
+    pub fn new(limits: &Limits) -> Codec {
+        Codec {
+            phase: Phase::Idle,
+            message_bytes: limits.ws_message_bytes,
+            buffer_bytes: limits.ws_buffer_bytes,
+        }
+    }
+
+    /// Takes what it can from `rx`, at most up to the end of one message or control frame, and appends to `out` what that is to
+    /// be answered with. What it leaves in `rx` is one frame at most, the rest of which is not there yet.
+    pub fn read(&mut self, rx: &mut Buf, out: &mut Vec<u8>) -> Step {
+        while !matches!(self.phase, Phase::Closed) {
+            let taken = match self.inspect(rx.as_slice()) {
+                Ok(Some((header, len))) => {
+                    let taken = self.take(&header, &rx.as_slice()[..len], out);
+                    rx.consume(len);
+                    taken
+                }
+                Ok(None) => return Step::More,
+                Err(violation) => Err(violation),
+            };
+            match taken {
+                Ok(Some(step)) => return step,
+                Ok(None) => {}
+                Err(violation) => {
+                    self.close(out, violation.code.into(), &violation.reason);
+                    self.phase = Phase::Closed;
+                }
+            }
+        }
+        rx.consume(rx.len());
+        Step::Closed
+    }
+
+    /// Whether messages may still be sent: not once either side has said that it closes.
+    pub fn is_open(&self) -> bool {
+        match self.phase {
+            Phase::Idle | Phase::Amid(_) => true,
+            Phase::Closing | Phase::Closed => false,
+        }
+    }
+
+    /// Asks for a sign of life; the answer is [`Step::Pong`].
+    pub fn ping(&mut self, out: &mut Vec<u8>) {
+        if self.is_open() {
+            write_head(out, OpCode::Control(Control::Ping), 0);
+        }
+    }
+
+    /// Begins to close: the client answers in kind, and reading goes on, to [`Step::Closed`], for that answer alone. The reason
+    /// is cut to what fits a frame. Does nothing if closing has begun.
+    pub fn close(&mut self, out: &mut Vec<u8>, code: u16, reason: &str) {
+        assert!(
+            CloseCode::from(code).is_allowed(),
+            "{code} may not be sent: it stands for what happens without a word"
+        );
+        if !self.is_open() {
+            return;
+        }
+        let reason = &reason[..reason.floor_char_boundary(CONTROL_BYTES - 2)];
+        write_head(out, OpCode::Control(Control::Close), 2 + reason.len());
+        out.extend_from_slice(&code.to_be_bytes());
+        out.extend_from_slice(reason.as_bytes());
+        self.phase = Phase::Closing;
+    }
+
+    /// The frame at the front of the queue and its length, once it is whole. What its head gives away is refused without waiting
+    /// for the rest.
+    fn inspect(&self, rx: &[u8]) -> Result<Option<(FrameHeader, usize)>, Violation> {
+        let mut cursor = Cursor::new(rx);
+        let Some((header, payload)) = FrameHeader::parse(&mut cursor)? else {
+            return Ok(None);
+        };
+        let head = cursor.position();
+        if header.mask.is_none() {
+            return Err(protocol("the frames of a client must be masked"));
+        }
+        if head != header.len(payload) as u64 {
+            return Err(protocol(
+                "the length of a frame must be written the shortest way",
+            ));
+        }
+        match header.opcode {
+            OpCode::Control(_) if payload > CONTROL_BYTES as u64 => {
+                return Err(protocol("a control frame has 125 bytes at most"));
+            }
+            OpCode::Data(Data::Binary) => return Err(binary()),
+            OpCode::Data(_) if payload > self.message_bytes as u64 => {
+                return Err(too_large());
+            }
+            OpCode::Control(_) | OpCode::Data(_) => {}
+        }
+        let len = head + payload;
+        Ok((len <= rx.len() as u64).then_some((header, len as usize)))
+    }
+
+    /// Has a whole frame read, and says what it completes.
+    fn take(
+        &mut self,
+        header: &FrameHeader,
+        frame: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Step>, Violation> {
+        let (mut reader, amid) = match mem::take(&mut self.phase) {
+            Phase::Idle => (Box::new(self.reader()), false),
+            Phase::Amid(reader) => (reader, true),
+            phase @ (Phase::Closing | Phase::Closed) => {
+                let answer = header.opcode == OpCode::Control(Control::Close);
+                self.phase = if answer { Phase::Closed } else { phase };
+                return Ok(None);
+            }
+        };
+        let mut stream = Stream { frame, out };
+        let step = match reader.read(&mut stream) {
+            Ok(Message::Text(text)) => Some(Step::Text(text.as_str().to_owned())),
+            Ok(Message::Ping(_)) => {
+                reader.flush(&mut stream)?;
+                Some(Step::Ping)
+            }
+            Ok(Message::Pong(_)) => Some(Step::Pong),
+            Ok(Message::Close(_)) => {
+                // The answer is written before the flush says that it was the last.
+                let last = reader.flush(&mut stream);
+                debug_assert!(matches!(last, Err(Error::ConnectionClosed)), "{last:?}");
+                self.phase = Phase::Closed;
+                return Ok(None);
+            }
+            Ok(Message::Binary(_) | Message::Frame(_)) => return Err(binary()),
+            Err(Error::Io(error)) if error.kind() == ErrorKind::WouldBlock => None,
+            Err(error) => return Err(error.into()),
+        };
+        let goes_on = match header.opcode {
+            OpCode::Data(_) => !header.is_final,
+            OpCode::Control(_) => amid,
+        };
+        if goes_on {
+            self.phase = Phase::Amid(reader);
+        }
+        Ok(step)
+    }
+
+    fn reader(&self) -> WebSocketContext {
+        let config = WebSocketConfig::default()
+            .read_buffer_size(self.buffer_bytes)
+            .write_buffer_size(0)
+            .max_message_size(Some(self.message_bytes))
+            .max_frame_size(Some(self.message_bytes.max(CONTROL_BYTES)));
+        WebSocketContext::new(Role::Server, Some(config))
+    }
+}
+
+/// Writes what goes before the `len` bytes of an outgoing text message: one frame, not masked. Only while [`Codec::is_open`].
+pub fn text_head(out: &mut Vec<u8>, len: usize) {
+    write_head(out, OpCode::Data(Data::Text), len);
+}
+
+/// The most a control frame may carry.
+const CONTROL_BYTES: usize = 125;
+
+#[derive(Debug, Default)]
+enum Phase {
+    /// Between messages.
+    #[default]
+    Idle,
+    /// A message has begun and not ended: its reader holds what came of it.
+    Amid(Box<WebSocketContext>),
+    /// We said that we close; only the client's answer still counts.
+    Closing,
+    Closed,
+}
+
+/// What a client did against the rules, as it is told when the connection closes.
+struct Violation {
+    code: CloseCode,
+    reason: Cow<'static, str>,
+}
+
+impl From<Error> for Violation {
+    fn from(error: Error) -> Violation {
+        match error {
+            Error::Protocol(error) => protocol(error.to_string()),
+            Error::Capacity(_) => too_large(),
+            Error::Utf8(_) => Violation {
+                code: CloseCode::Invalid,
+                reason: "the text is not UTF-8".into(),
+            },
+            // Memory neither fails nor fills up; should the reader find another reason to stop, it is not the client's fault.
+            _ => Violation {
+                code: CloseCode::Error,
+                reason: "the frame could not be read".into(),
+            },
+        }
+    }
+}
+
+fn protocol(reason: impl Into<Cow<'static, str>>) -> Violation {
+    Violation {
+        code: CloseCode::Protocol,
+        reason: reason.into(),
+    }
+}
+
+fn binary() -> Violation {
+    Violation {
+        code: CloseCode::Unsupported,
+        reason: "messages must be text".into(),
+    }
+}
+
+fn too_large() -> Violation {
+    Violation {
+        code: CloseCode::Size,
+        reason: "the message is larger than this server takes".into(),
+    }
+}
+
+fn write_head(out: &mut Vec<u8>, opcode: OpCode, len: usize) {
+    let header = FrameHeader {
+        opcode,
+        ..FrameHeader::default()
+    };
+    header
+        .format(len as u64, out)
+        .expect("memory takes what is written to it");
+}
+
+/// One frame in memory, as the connection that the reader believes to have.
+struct Stream<'a> {
+    frame: &'a [u8],
+    out: &'a mut Vec<u8>,
+}
+
+impl Read for Stream<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.frame.is_empty() {
+            // Zero would be the end of the connection.
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        self.frame.read(buffer)
+    }
+}
+
+impl Write for Stream<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A masked frame; a mask of zeros leaves the payload readable.
+    fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+        let mut out = vec![first];
+        match payload.len() {
+            len @ 0..126 => out.push(0x80 | len as u8),
+            len => {
+                out.push(0x80 | 127);
+                out.extend((len as u64).to_be_bytes());
+            }
+        }
+        out.extend([0; 4]);
+        out.extend(payload);
+        out
+    }
+
+    fn read(codec: &mut Codec, bytes: &[u8]) -> (Step, Vec<u8>) {
+        let mut rx = Buf::default();
+        rx.push(bytes);
+        let mut out = Vec::new();
+        let step = codec.read(&mut rx, &mut out);
+        assert!(rx.is_empty(), "{} bytes are left", rx.len());
+        (step, out)
+    }
+
+    #[test]
+    fn an_idle_codec_owns_nothing() {
+        assert!(mem::size_of::<Codec>() <= 32, "{}", mem::size_of::<Codec>());
+        let mut codec = Codec::new(&Limits::default());
+        let large = vec![b'x'; 1 << 20];
+        for (bytes, step) in [
+            (frame(0x81, &large), Step::Text("x".repeat(large.len()))),
+            (frame(0x89, b""), Step::Ping),
+            (frame(0x8a, b""), Step::Pong),
+        ] {
+            assert_eq!(read(&mut codec, &bytes).0, step);
+            assert!(matches!(codec.phase, Phase::Idle));
+        }
+        assert_eq!(read(&mut codec, &frame(0x01, &large)).0, Step::More);
+        assert_eq!(read(&mut codec, &frame(0x89, b"")).0, Step::Ping);
+        assert!(matches!(codec.phase, Phase::Amid(_)));
+        assert!(matches!(
+            read(&mut codec, &frame(0x80, b"")).0,
+            Step::Text(_)
+        ));
+        assert!(matches!(codec.phase, Phase::Idle));
+    }
+
+    #[test]
+    fn closing_lets_go_of_a_message_under_way() {
+        let mut codec = Codec::new(&Limits::default());
+        read(&mut codec, &frame(0x01, b"never to end"));
+        codec.close(&mut Vec::new(), 1001, "");
+        assert!(matches!(codec.phase, Phase::Closing));
+    }
+
+    #[test]
+    fn heads_of_messages() {
+        for (len, head) in [
+            (0, &[0x81, 0][..]),
+            (125, &[0x81, 125]),
+            (126, &[0x81, 126, 0, 126]),
+            (65535, &[0x81, 126, 0xff, 0xff]),
+            (65536, &[0x81, 127, 0, 0, 0, 0, 0, 1, 0, 0]),
+        ] {
+            let mut out = Vec::new();
+            text_head(&mut out, len);
+            assert_eq!(out, head, "{len}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "1006 may not be sent")]
+    fn codes_that_are_never_sent() {
+        Codec::new(&Limits::default()).close(&mut Vec::new(), 1006, "");
+    }
+}

@@ -1,0 +1,353 @@
+//! The handshake: a GET that asks for WebSocket, and the answer that ends HTTP on its connection.
+//!
+//! Everything RFC 6455 §4.2.1 demands is checked before a word of the client is used, and a refusal says what to send instead.
+//! Whether the client may be here at all (its `Origin`, its token) is not known in this layer. Extensions are offered in vain:
+//! none is answered, so none is in use.
+
+use crate::base::http::{Headers, Method, Request, Version};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+
+/// A request that may become a WebSocket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upgrade {
+    /// Proof that the key was read, for [`write_upgrade`].
+    pub accept: String,
+    /// The sub-protocols the client speaks, the one it likes best first: each a token, each once.
+    pub protocols: Vec<String>,
+}
+
+/// Why a request does not become a WebSocket. HTTP goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub status: u16,
+    /// For people.
+    pub message: &'static str,
+    /// What the answer has to carry beside the message.
+    pub headers: Vec<(&'static str, String)>,
+}
+
+pub fn upgrade(request: &Request) -> Result<Upgrade, Refused> {
+    if request.method != Method::Get {
+        return Err(Refused {
+            status: 405,
+            message: "a WebSocket begins with a GET",
+            headers: vec![("Allow", "GET".to_owned())],
+        });
+    }
+    let headers = &request.headers;
+    if request.version != Version::Http11
+        || !names(headers, "upgrade", "websocket")
+        || !names(headers, "connection", "upgrade")
+    {
+        return Err(required(
+            "this is a WebSocket: ask over HTTP/1.1 with `Upgrade: websocket` and `Connection: Upgrade`",
+        ));
+    }
+    if only(headers, "sec-websocket-version") != Some(VERSION) {
+        let mut refused =
+            required("the WebSocket spoken here is the one of `Sec-WebSocket-Version: 13`");
+        refused
+            .headers
+            .push(("Sec-WebSocket-Version", VERSION.to_owned()));
+        return Err(refused);
+    }
+    let key = only(headers, "sec-websocket-key")
+        .filter(|key| {
+            STANDARD
+                .decode(key)
+                .is_ok_and(|nonce| nonce.len() == NONCE_BYTES)
+        })
+        .ok_or_else(|| bad("there must be one Sec-WebSocket-Key, 16 bytes in base64"))?;
+    Ok(Upgrade {
+        accept: accept(key),
+        protocols: protocols(headers)?,
+    })
+}
+
+/// Writes the head that ends HTTP; what follows it in either direction is frames. `protocol` is one of those the client named.
+pub fn write_upgrade(out: &mut Vec<u8>, accept: &str, protocol: Option<&str>) {
+    let mut field = |name: &str, value: &str| {
+        for part in [name, ": ", value, "\r\n"] {
+            out.extend_from_slice(part.as_bytes());
+        }
+    };
+    field("HTTP/1.1 101 Switching Protocols\r\nUpgrade", "websocket");
+    field("Connection", "Upgrade");
+    field("Sec-WebSocket-Accept", accept);
+    if let Some(protocol) = protocol {
+        assert!(
+            is_token(protocol),
+            "protocols were checked when they were read"
+        );
+        field("Sec-WebSocket-Protocol", protocol);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+const VERSION: &str = "13";
+const NONCE_BYTES: usize = 16;
+
+/// The key and a constant nobody else would append, hashed: a server that does not know WebSocket cannot have made it.
+fn accept(key: &str) -> String {
+    const CONSTANT: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+    let bytes = [key, CONSTANT].concat();
+    STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes.as_bytes()))
+}
+
+fn protocols(headers: &Headers) -> Result<Vec<String>, Refused> {
+    let mut protocols: Vec<String> = Vec::new();
+    for protocol in elements(headers, "sec-websocket-protocol") {
+        if !is_token(protocol) {
+            return Err(bad("Sec-WebSocket-Protocol is not a list of names"));
+        }
+        if protocols.iter().all(|known| known != protocol) {
+            protocols.push(protocol.to_owned());
+        }
+    }
+    Ok(protocols)
+}
+
+/// The elements of a list that may be spread over several fields. Empty ones do not count, as HTTP has it for every list.
+fn elements<'a>(headers: &'a Headers, name: &'a str) -> impl Iterator<Item = &'a str> {
+    headers
+        .all(name)
+        .flat_map(|value| value.split(','))
+        .map(|element| element.trim_matches([' ', '\t']))
+        .filter(|element| !element.is_empty())
+}
+
+fn names(headers: &Headers, name: &str, word: &str) -> bool {
+    elements(headers, name).any(|element| element.eq_ignore_ascii_case(word))
+}
+
+/// The value of a field that may come once; one that contradicts itself says nothing.
+fn only<'a>(headers: &'a Headers, name: &'a str) -> Option<&'a str> {
+    let mut values = headers.all(name);
+    values.next().filter(|_| values.next().is_none())
+}
+
+fn is_token(text: &str) -> bool {
+    let in_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(in_token)
+}
+
+fn required(message: &'static str) -> Refused {
+    Refused {
+        status: 426,
+        message,
+        headers: vec![
+            ("Connection", "Upgrade".to_owned()),
+            ("Upgrade", "websocket".to_owned()),
+        ],
+    }
+}
+
+fn bad(message: &'static str) -> Refused {
+    Refused {
+        status: 400,
+        message,
+        headers: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The request of the RFC's own example.
+    const GOOD: [(&str, &str); 4] = [
+        ("Upgrade", "websocket"),
+        ("Connection", "Upgrade"),
+        ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ("Sec-WebSocket-Version", "13"),
+    ];
+
+    fn request(fields: &[(&str, &str)]) -> Request {
+        let mut headers = Headers::default();
+        for (name, value) in fields {
+            headers.push(name, value);
+        }
+        Request {
+            method: Method::Get,
+            path: "/ws".to_owned(),
+            query: Vec::new(),
+            version: Version::Http11,
+            headers,
+            body: Vec::new(),
+            keep_alive: true,
+        }
+    }
+
+    /// The good request with one field in another way: left out, once, or as often as there are values.
+    fn with(name: &str, values: &[&str]) -> Request {
+        let others = GOOD.into_iter().filter(|(known, _)| *known != name);
+        let fields: Vec<_> = others
+            .chain(values.iter().map(|value| (name, *value)))
+            .collect();
+        request(&fields)
+    }
+
+    fn protocols_of(values: &[&str]) -> Result<Vec<String>, Refused> {
+        upgrade(&with("Sec-WebSocket-Protocol", values)).map(|upgrade| upgrade.protocols)
+    }
+
+    #[test]
+    fn the_example_of_the_rfc() {
+        assert_eq!(
+            upgrade(&request(&GOOD)),
+            Ok(Upgrade {
+                accept: "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=".to_owned(),
+                protocols: Vec::new(),
+            })
+        );
+    }
+
+    #[test]
+    fn lists_hold_other_words_too_and_case_does_not_count() {
+        for (name, values) in [
+            ("Upgrade", &["WebSocket"][..]),
+            ("Upgrade", &["h2c, websocket"]),
+            ("Upgrade", &["h2c", "\twebsocket ,"]),
+            ("Connection", &["keep-alive, UPGRADE"]),
+            ("Connection", &["keep-alive", "upgrade"]),
+        ] {
+            let upgraded = upgrade(&with(name, values));
+            assert!(upgraded.is_ok(), "{name}: {values:?}: {upgraded:?}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_ask_for_a_websocket_is_told_how() {
+        let refused = Refused {
+            status: 426,
+            message: "this is a WebSocket: ask over HTTP/1.1 with `Upgrade: websocket` and `Connection: Upgrade`",
+            headers: vec![
+                ("Connection", "Upgrade".to_owned()),
+                ("Upgrade", "websocket".to_owned()),
+            ],
+        };
+        for (name, values) in [
+            ("Upgrade", &[][..]),
+            ("Upgrade", &[""]),
+            ("Upgrade", &["h2c"]),
+            ("Upgrade", &["websockets"]),
+            ("Upgrade", &["web socket"]),
+            ("Connection", &[]),
+            ("Connection", &["keep-alive"]),
+            ("Connection", &["upgraded"]),
+        ] {
+            let found = upgrade(&with(name, values));
+            assert_eq!(found, Err(refused.clone()), "{name}: {values:?}");
+        }
+        let old = Request {
+            version: Version::Http10,
+            ..request(&GOOD)
+        };
+        assert_eq!(upgrade(&old), Err(refused.clone()));
+        assert_eq!(upgrade(&request(&[])), Err(refused));
+    }
+
+    #[test]
+    fn another_method() {
+        for method in [Method::Post, Method::Head, Method::Other] {
+            let request = Request {
+                method,
+                ..request(&GOOD)
+            };
+            let refused = Refused {
+                status: 405,
+                message: "a WebSocket begins with a GET",
+                headers: vec![("Allow", "GET".to_owned())],
+            };
+            assert_eq!(upgrade(&request), Err(refused));
+        }
+    }
+
+    #[test]
+    fn another_version() {
+        let refused = Refused {
+            status: 426,
+            message: "the WebSocket spoken here is the one of `Sec-WebSocket-Version: 13`",
+            headers: vec![
+                ("Connection", "Upgrade".to_owned()),
+                ("Upgrade", "websocket".to_owned()),
+                ("Sec-WebSocket-Version", "13".to_owned()),
+            ],
+        };
+        for values in [
+            &[][..],
+            &[""],
+            &["8"],
+            &["013"],
+            &["13, 8"],
+            &["13", "13"],
+            &["13", "8"],
+        ] {
+            let found = upgrade(&with("Sec-WebSocket-Version", values));
+            assert_eq!(found, Err(refused.clone()), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_sixteen_bytes() {
+        let refused = bad("there must be one Sec-WebSocket-Key, 16 bytes in base64");
+        for values in [
+            &[][..],
+            &[""],
+            &["no base64"],
+            &["dGhlIHNhbXBsZSBub25j"],
+            &["dGhlIHNhbXBsZSBub25jZWU="],
+            &["dGhlIHNhbXBsZSBub25jZQ"],
+            &["dGhlIHNhbXBsZSBub25jZQ==", "dGhlIHNhbXBsZSBub25jZQ=="],
+            &["dGhlIHNhbXBsZSBub25jZQ==, dGhlIHNhbXBsZSBub25jZQ=="],
+            // The bits behind the last byte are not zero: two keys for the same bytes.
+            &["dGhlIHNhbXBsZSBub25jZR=="],
+        ] {
+            let found = upgrade(&with("Sec-WebSocket-Key", values));
+            assert_eq!(found, Err(refused.clone()), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn protocols_are_offered_in_order() {
+        let found = |names: &[&str]| Ok(names.iter().map(|name| (*name).to_owned()).collect());
+        assert_eq!(protocols_of(&["chat"]), found(&["chat"]));
+        assert_eq!(
+            protocols_of(&["b,a ,\tgemini-a2a.v1", ",c,", "a"]),
+            found(&["b", "a", "gemini-a2a.v1", "c"])
+        );
+        assert_eq!(protocols_of(&["Chat, chat"]), found(&["Chat", "chat"]));
+        assert_eq!(protocols_of(&[""]), found(&[]));
+        for wrong in ["a b", "a/b", "\"a\"", "a;q=1", "x, a\u{1}", "é"] {
+            assert_eq!(
+                protocols_of(&[wrong]),
+                Err(bad("Sec-WebSocket-Protocol is not a list of names")),
+                "{wrong:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_head_that_ends_http() {
+        let head = |protocol| {
+            let mut out = Vec::new();
+            write_upgrade(&mut out, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", protocol);
+            String::from_utf8(out).expect("ASCII")
+        };
+        const START: &str = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+            Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n";
+        assert_eq!(head(None), format!("{START}\r\n"));
+        assert_eq!(
+            head(Some("gemini-a2a.v1")),
+            format!("{START}Sec-WebSocket-Protocol: gemini-a2a.v1\r\n\r\n")
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "checked when they were read")]
+    fn no_line_ends_come_in_with_a_protocol() {
+        write_upgrade(&mut Vec::new(), "", Some("a\r\nSet-Cookie: b"));
+    }
+}
