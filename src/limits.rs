@@ -321,6 +321,12 @@ impl Default for Limits {
 /// Characters of a context id that a client chose: it is a key of ours and is shown to people; longer ones are refused.
 pub const CONTEXT_ID_CHARS: usize = 128;
 
+/// Output of a running call that is kept for views that show all of it each time; the newest wins. As much as a screen and what
+/// was scrolled out of it; the whole is in the call's result.
+pub const LIVE_TAIL_BYTES: usize = 64 * 1024;
+/// Between two updates that show it: nobody reads faster, and each repeats the whole tail.
+pub const LIVE_SHOWN_MS: u64 = 100;
+
 /// A command line that is read for what it would run: its length, the commands in it, and how deeply they are nested. Beyond
 /// any of these it is not understood, and people are asked.
 pub const COMMAND_CHARS: usize = 64 * 1024;

@@ -14,7 +14,7 @@ use gemini_a2a::task::message::{Artifact, Part};
 use gemini_a2a::task::policy::{Grant, Mode, Tier};
 use gemini_a2a::task::record::Record;
 use gemini_a2a::task::spec::{
-    Answers, CallError, Choice, Ending, ErrorKind, Plan, Question, Verdict,
+    Answers, CallError, Choice, Ending, ErrorKind, Keeping, Plan, Question, Verdict,
 };
 use gemini_a2a::task::state::{CallResult, Item, Phase, Stage, TaskState};
 use serde_json::json;
@@ -1147,44 +1147,65 @@ fn always_for_a_command_covers_its_program_and_no_interpreter() {
 }
 
 #[test]
-fn a_rule_is_kept_only_where_the_operator_allows_it() {
-    let e = edit();
-    let word = "proceed_always_and_save";
-    let grants = [(false, false), (true, false), (false, true)];
-    for (trusted, saving) in grants {
+fn saving_a_rule_is_offered_only_where_the_operator_allows_it() {
+    let (e, s) = (edit(), shell());
+    let grants = [
+        (false, false, Keeping::Session),
+        (true, false, Keeping::Session),
+        (false, true, Keeping::Session),
+        (true, true, Keeping::Disk),
+    ];
+    for (trusted, saving, keeping) in grants {
         let grant = Grant {
             saving,
-            auto_execute: true,
+            auto_execute: false,
         };
         let log = if trusted {
-            waiting()
+            preparing()
         } else {
-            untrusted(waiting())
+            untrusted(preparing())
         };
+        let asked = |request| asked_for(request, keeping);
         given(log)
             .granted(grant)
-            .when(pick(&e, word))
-            .refused(Refusal::UnknownOption {
-                call: e.call.clone(),
-                offered: vec!["proceed_once", "proceed_always", "cancel"],
-            });
+            .when(note(4, prepared(&[e.clone(), s.clone()])))
+            .then(&[planned(&e), planned(&s), asked(&e), asked(&s)], &[]);
     }
-    let grant = Grant {
-        saving: true,
-        auto_execute: false,
+}
+
+#[test]
+fn a_rule_is_kept_only_where_that_was_offered() {
+    let e = edit();
+    let word = "proceed_always_and_save";
+    let saving = |saving| Grant {
+        saving,
+        auto_execute: true,
     };
-    let case = given(waiting()).granted(grant);
+    given(waiting())
+        .granted(saving(true))
+        .when(pick(&e, word))
+        .refused(Refusal::UnknownOption {
+            call: e.call.clone(),
+            offered: vec!["proceed_once", "proceed_always", "cancel"],
+        });
+    let kept = || {
+        let asked = [planned(&e), asked_for(&e, Keeping::Disk), Event::Paused];
+        given(log(preparing(), &asked))
+    };
     let offered = Refusal::UnknownOption {
         call: e.call.clone(),
         offered: vec!["proceed_once", "proceed_always", word, "cancel"],
     };
+    let events = [chosen(&e, Choice::ProceedAlwaysAndSave), ready(&e)];
+    let case = kept().granted(saving(true));
     let case = case.when(pick(&e, "no such word")).refused(offered);
-    let case = case.when(pick(&e, word)).then(
-        &[chosen(&e, Choice::ProceedAlwaysAndSave), ready(&e)],
-        &[save(rule(&e))],
-    );
+    let case = case.when(pick(&e, word)).then(&events, &[save(rule(&e))]);
     assert_eq!(case.state.always, [rule(&e)]);
     assert_eq!(job(&case.state, &save(rule(&e)), &case.limits), None);
+    // The operator took it back in the meantime: it lasts for the session.
+    let case = kept().granted(saving(false));
+    let case = case.when(pick(&e, word)).then(&events, &[]);
+    assert_eq!(case.state.always, [rule(&e)]);
 }
 
 #[test]

@@ -541,7 +541,7 @@ fn a_call_that_nobody_was_asked_about_is_caught() {
     fn bold(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
         let mut decision = decide(state, input, rules)?;
         for event in &mut decision.events {
-            if let Event::CallAsked { call } = event {
+            if let Event::CallAsked { call, .. } = event {
                 *event = Event::CallReady { call: call.clone() };
             }
         }

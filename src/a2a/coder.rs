@@ -7,13 +7,12 @@
 use crate::a2a::tool_call;
 use crate::a2a::tools::Tools;
 use crate::a2a::value::{AgentMessage, ArtifactUpdate, Frame, Piece, StatusUpdate};
-use crate::a2a::words::{CallStatus, CoderKind};
+use crate::a2a::words::{CallStatus, CoderKind, OURS};
 use crate::base::id::{CallId, Seq};
 use crate::base::json;
 use crate::task::event::{Event, Usage};
-use crate::task::message::{Artifact, Part};
+use crate::task::message::{Artifact, Part, Source};
 use crate::task::record::Record;
-use crate::task::spec::Ending;
 use crate::task::state::{State, TaskState};
 use serde_json::json;
 use std::borrow::Cow;
@@ -35,19 +34,20 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, tools: &Tools) -> Option<
         Event::Paused
         | Event::TurnEnded { .. }
         | Event::Interrupted { .. }
-        | Event::Closed { .. } => Some(Frame::Status(present(state))),
+        | Event::Closed { .. } => Some(Frame::Status(announced(state, std::iter::empty()))),
         Event::Thought {
             subject,
             description,
         } => shown.thought(subject, description),
         Event::Text { text } => {
             let since = state.utterance.since.unwrap_or(record.seq);
-            (!text.is_empty()).then(|| shown.said(CoderKind::TextContent, since, Piece::Text(text)))
+            (!text.is_empty())
+                .then(|| shown.said(CoderKind::TextContent, since, Piece::Text(text.into())))
         }
         Event::Cited { text } => (!text.trim().is_empty())
-            .then(|| shown.said(CoderKind::Citation, record.seq, Piece::Text(text))),
+            .then(|| shown.said(CoderKind::Citation, record.seq, Piece::Text(text.into()))),
         Event::CallPlanned { call, .. } => shown.call(call, CallStatus::Scheduled),
-        Event::CallAsked { call } | Event::CallAnswered { call, .. } => {
+        Event::CallAsked { call, .. } | Event::CallAnswered { call, .. } => {
             shown.call(call, CallStatus::AwaitingApproval)
         }
         // A call that a rule allowed has been shown as scheduled already.
@@ -56,15 +56,8 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, tools: &Tools) -> Option<
             None => None,
         },
         Event::CallStarted { call } => shown.call(call, CallStatus::Executing),
-        Event::CallOutput { call, text } => shown.output(call, text),
-        Event::CallEnded { call, ending } => shown.call(
-            call,
-            match ending.as_ref() {
-                Ending::Success { .. } => CallStatus::Success,
-                Ending::Error { .. } => CallStatus::Error,
-                Ending::Cancelled { .. } => CallStatus::Cancelled,
-            },
-        ),
+        Event::CallOutput { call, text } => output(state, call, text),
+        Event::CallEnded { call, ending } => shown.call(call, CallStatus::of(ending)),
         Event::Produced {
             artifact,
             append,
@@ -96,8 +89,20 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, tools: &Tools) -> Option<
 }
 
 /// The status as last announced, in a form that a stream may end with.
-pub fn present(state: &State) -> StatusUpdate<'_> {
+/// Calls that wait for an answer are repeated in it: whoever sees only this frame can give one.
+pub fn present<'a>(state: &'a State, tools: &Tools) -> StatusUpdate<'a> {
+    let asked = state.asked().map(|call| {
+        let data = tool_call::encode(state, call, CallStatus::AwaitingApproval, tools);
+        Piece::Data(data)
+    });
+    announced(state, asked)
+}
+
+/// The status as last announced, with these parts behind what there is to say about it.
+fn announced<'a>(state: &'a State, more: impl Iterator<Item = Piece<'a>>) -> StatusUpdate<'a> {
     let status = &state.status;
+    let said = status.text.as_deref();
+    let said = said.into_iter().map(|text| Piece::Text(text.into()));
     let error = match status.state {
         TaskState::Failed => status.text.as_deref(),
         TaskState::Completed | TaskState::Canceled | TaskState::Rejected => None,
@@ -117,10 +122,7 @@ pub fn present(state: &State) -> StatusUpdate<'_> {
     StatusUpdate {
         state: status.state,
         at: status.at,
-        message: status.text.as_deref().map(|text| AgentMessage {
-            since: status.seq,
-            piece: Piece::Text(text),
-        }),
+        message: AgentMessage::of(status.seq, said.chain(more)),
         metadata: open.encode(),
         closing: Some(closing.encode()),
     }
@@ -173,7 +175,10 @@ impl<'a> Shown<'a, '_> {
             | CallStatus::Cancelled => CoderKind::ToolCallUpdate,
         };
         let data = tool_call::encode(self.state, call, status, self.tools);
-        let metadata = Metadata::of(kind, self.state);
+        let metadata = Metadata {
+            answered_by: call.decided_by(),
+            ..Metadata::of(kind, self.state)
+        };
         Some(self.status(self.record.seq, Piece::Data(data), metadata))
     }
 
@@ -181,26 +186,34 @@ impl<'a> Shown<'a, '_> {
         Frame::Status(StatusUpdate {
             state: self.state.told,
             at: self.record.at,
-            message: Some(AgentMessage { since, piece }),
+            message: Some(AgentMessage::new(since, piece)),
             metadata: metadata.encode(),
             closing: None,
         })
     }
+}
 
-    /// Live output: the first piece makes the artifact, each further one is appended to it.
-    fn output(&self, call: &CallId, text: &str) -> Option<Frame<'a>> {
-        let pieces = self.state.call(call)?.outputs;
-        Some(Frame::Artifact(ArtifactUpdate {
-            artifact: Cow::Owned(Artifact {
-                id: format!("tool-{call}-output"),
-                name: None,
-                description: None,
-                parts: vec![Part::text(text)],
-            }),
-            append: pieces > 1,
-            last: false,
-        }))
-    }
+/// Live output: the first piece makes the artifact, each further one is appended to it.
+pub fn output<'a>(state: &State, call: &CallId, text: &str) -> Option<Frame<'a>> {
+    let pieces = state.call(call)?.outputs;
+    Some(Frame::Artifact(ArtifactUpdate {
+        artifact: Cow::Owned(Artifact {
+            id: format!("tool-{call}-output"),
+            name: None,
+            description: None,
+            parts: vec![Part::text(text)],
+        }),
+        append: pieces > 1,
+        last: false,
+    }))
+}
+
+/// The member of an event's metadata that tells who decided about a call.
+pub fn write_answered_by(out: &mut Vec<u8>, source: &Source) {
+    json::write(out, OURS);
+    out.extend_from_slice(br#":{"answered_by":"#);
+    json::write(out, source);
+    out.push(b'}');
 }
 
 #[derive(Clone, Copy)]
@@ -210,6 +223,7 @@ struct Metadata<'a> {
     trace: Option<&'a str>,
     error: Option<&'a str>,
     usage: Option<&'a Usage>,
+    answered_by: Option<&'a Source>,
 }
 
 impl<'a> Metadata<'a> {
@@ -220,6 +234,7 @@ impl<'a> Metadata<'a> {
             trace: None,
             error: None,
             usage: None,
+            answered_by: None,
         }
     }
 
@@ -241,6 +256,10 @@ impl<'a> Metadata<'a> {
         if let Some(usage) = self.usage {
             out.extend_from_slice(br#","usageMetadata":"#);
             json::write(&mut out, usage);
+        }
+        if let Some(source) = self.answered_by {
+            out.push(b',');
+            write_answered_by(&mut out, source);
         }
         out.push(b'}');
         out

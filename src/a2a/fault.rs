@@ -5,6 +5,7 @@
 //! proxies and clients must see in the head: no credential, no permission, wrong method, too large, come back later.
 
 use crate::a2a::form::{Envelope, Form};
+use crate::a2a::own;
 use crate::base::http::Response;
 use crate::base::json;
 use crate::task::fault::{Fault, FaultKind};
@@ -15,7 +16,7 @@ use serde_json::json;
 pub fn fault(form: &Form, fault: &Fault) -> Response {
     let row = row(&fault.kind);
     let response = match form.envelope {
-        Envelope::Rpc03 | Envelope::Rpc10 | Envelope::Socket => {
+        Envelope::Rpc03 | Envelope::Rpc10 | Envelope::Socket | Envelope::Own => {
             Response::json(row.rpc_status, fault_frame(form, fault))
         }
         Envelope::Rest03Proto
@@ -24,8 +25,7 @@ pub fn fault(form: &Form, fault: &Fault) -> Response {
         | Envelope::Gemini
         | Envelope::Kebab
         | Envelope::Snake
-        | Envelope::Session
-        | Envelope::Own => {
+        | Envelope::Session => {
             let error = match &fault.kind {
                 // These words exactly: clients of the reference server compare them.
                 FaultKind::TaskNotFound(_) => "Task not found",
@@ -43,6 +43,9 @@ pub fn fault(form: &Form, fault: &Fault) -> Response {
 /// The error as the payload of an SSE frame.
 pub fn fault_frame(form: &Form, fault: &Fault) -> Vec<u8> {
     let row = row(&fault.kind);
+    if form.envelope == Envelope::Own {
+        return own::error(form, row.reason, &fault.message);
+    }
     let mut out = br#"{"jsonrpc":"2.0","id":"#.to_vec();
     out.extend_from_slice(&form.id);
     out.extend_from_slice(br#","error":"#);

@@ -3,7 +3,7 @@
 //! `snake` to say.
 
 use crate::a2a::form::View;
-use crate::a2a::words;
+use crate::a2a::words::{self, Offer};
 use crate::base::json;
 use crate::task::spec::{Choice, Display, Ending, Inquiry, Keeping, Plan, Question};
 use crate::task::state::{CallState, State, TaskState};
@@ -128,12 +128,6 @@ pub struct Confirmation<'a> {
     questions: &'a [Inquiry],
 }
 
-#[derive(Serialize)]
-struct Offer {
-    id: &'static str,
-    name: &'static str,
-}
-
 impl<'a> Confirmation<'a> {
     pub fn of(plan: &'a Plan) -> Confirmation<'a> {
         let (title, prompt, weight) = match &plan.question {
@@ -186,11 +180,7 @@ impl<'a> Confirmation<'a> {
 }
 
 fn offers(choices: &[Choice]) -> Vec<Offer> {
-    let offer = |choice: &Choice| Offer {
-        id: choice.word(),
-        name: words::option_name(*choice),
-    };
-    choices.iter().map(offer).collect()
+    choices.iter().copied().map(Offer::permission).collect()
 }
 
 #[cfg(test)]

@@ -155,6 +155,30 @@ pub enum Projection {
     PlainText,
 }
 
+/// What every view is called by people.
+pub const DIALECTS: [(&str, View); 11] = [
+    ("a2a-0.3", View::A2a(Writer::V03, Projection::Coder)),
+    (
+        "a2a-0.3-devtool",
+        View::A2a(Writer::V03, Projection::Devtool),
+    ),
+    ("a2a-0.3-plain", View::A2a(Writer::V03, Projection::Plain)),
+    (
+        "a2a-0.3-rest",
+        View::A2a(Writer::Proto03, Projection::Coder),
+    ),
+    ("a2a-1.0", View::A2a(Writer::V10, Projection::Plain)),
+    (
+        "a2a-1.0-devtool",
+        View::A2a(Writer::V10, Projection::Devtool),
+    ),
+    ("a2a-1.0-coder", View::A2a(Writer::V10, Projection::Coder)),
+    ("kebab", View::Kebab),
+    ("snake", View::Snake),
+    ("session", View::Session),
+    ("own", View::Own),
+];
+
 /// The view of a request on a task: what the request asks for, else what the task was created with if that was under the same
 /// version, else the default of the version.
 pub fn view(form: &Form, task: Option<&Created>) -> View {
@@ -322,35 +346,69 @@ pub fn watch_stream(form: &Form, view: View) -> (Begins, Ends) {
     }
 }
 
-/// What stands before each body of a stream, and before a single result.
+/// What stands before each body of a stream. Nearly always as before a single result; in our own dialect events belong to
+/// nobody's request.
+pub fn frame_prefix(form: &Form) -> Vec<u8> {
+    match form.envelope {
+        Envelope::Own => Vec::new(),
+        Envelope::Rpc03
+        | Envelope::Rpc10
+        | Envelope::Socket
+        | Envelope::Rest03Proto
+        | Envelope::Rest03Json
+        | Envelope::Rest10
+        | Envelope::Gemini
+        | Envelope::Kebab
+        | Envelope::Snake
+        | Envelope::Session => prefix(form),
+    }
+}
+
+/// What stands behind it.
+pub fn frame_suffix(form: &Form) -> &'static [u8] {
+    match form.envelope {
+        Envelope::Own => b"",
+        Envelope::Rpc03
+        | Envelope::Rpc10
+        | Envelope::Socket
+        | Envelope::Rest03Proto
+        | Envelope::Rest03Json
+        | Envelope::Rest10
+        | Envelope::Gemini
+        | Envelope::Kebab
+        | Envelope::Snake
+        | Envelope::Session => suffix(form),
+    }
+}
+
+/// What stands before a single result.
 pub fn prefix(form: &Form) -> Vec<u8> {
     match form.envelope {
         Envelope::Rpc03 | Envelope::Rpc10 | Envelope::Socket => {
             [br#"{"jsonrpc":"2.0","id":"#, &*form.id, br#","result":"#].concat()
         }
+        Envelope::Own => [br#"{"id":"#, &*form.id, br#","ok":"#].concat(),
         Envelope::Rest03Proto
         | Envelope::Rest03Json
         | Envelope::Rest10
         | Envelope::Gemini
         | Envelope::Kebab
         | Envelope::Snake
-        | Envelope::Session
-        | Envelope::Own => Vec::new(),
+        | Envelope::Session => Vec::new(),
     }
 }
 
 /// What stands behind it.
 pub fn suffix(form: &Form) -> &'static [u8] {
     match form.envelope {
-        Envelope::Rpc03 | Envelope::Rpc10 | Envelope::Socket => b"}",
+        Envelope::Rpc03 | Envelope::Rpc10 | Envelope::Socket | Envelope::Own => b"}",
         Envelope::Rest03Proto
         | Envelope::Rest03Json
         | Envelope::Rest10
         | Envelope::Gemini
         | Envelope::Kebab
         | Envelope::Snake
-        | Envelope::Session
-        | Envelope::Own => b"",
+        | Envelope::Session => b"",
     }
 }
 

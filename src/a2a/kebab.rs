@@ -195,7 +195,14 @@ mod tests {
             shown(&state, Event::CallPlanned { call: call(), plan }),
             at_work(update("PENDING"))
         );
-        let asked = shown(&state, Event::CallAsked { call: call() }).expect("shown");
+        let asked = shown(
+            &state,
+            Event::CallAsked {
+                call: call(),
+                keeping: Default::default(),
+            },
+        )
+        .expect("shown");
         assert_eq!(asked["kind"], "tool-call-confirmation");
         assert_eq!(asked["inputParameters"], args);
         assert_eq!(asked["confirmationRequest"]["type"], "warning");

@@ -9,6 +9,8 @@
 mod answer;
 mod card;
 mod coder;
+mod dev_call;
+mod devtool;
 mod fault;
 mod flat;
 mod form;
@@ -17,6 +19,8 @@ mod input;
 mod kebab;
 mod list;
 mod object;
+pub mod own;
+mod plain;
 mod proto;
 pub mod push;
 mod push_rules;
@@ -33,11 +37,11 @@ mod v03;
 mod value;
 mod words;
 
-pub use card::{Card, card};
+pub use card::{Card, Identity, card};
 pub use fault::{fault, fault_frame, in_stream};
 pub use form::{
-    Begins, Ends, Envelope, Form, View, begins_at_the_start, hook_view, joins_session, prefix,
-    prompt_stream, sub_protocol, suffix, view, watch_stream,
+    Begins, DIALECTS, Ends, Envelope, Form, View, begins_at_the_start, frame_prefix, frame_suffix,
+    hook_view, joins_session, prefix, prompt_stream, sub_protocol, suffix, view, watch_stream,
 };
 pub use gemini::{all_metadata, created, health, metadata, session_id};
 pub use list::{Page, briefs, list, lists_briefs, shown_state};
@@ -54,7 +58,7 @@ use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::Message;
 use crate::task::record::Record;
 use crate::task::state::State;
-use form::{Media, Projection, Writer};
+use form::{Media, Outputs, Projection, Writer};
 use proto::Edition;
 use serde_json::json;
 pub use snapshot::Wanted;
@@ -160,12 +164,14 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
                 ..Body::bare(shown.body)
             });
         }
-        View::Session | View::Own => return None,
+        View::Own => return Some(Body::bare(own::record(state, record))),
+        View::Session => return None,
     };
     let frame = match projection {
-        Projection::Coder | Projection::Devtool | Projection::Plain | Projection::PlainText => {
-            coder::frame(state, record, tools)?
-        }
+        Projection::Coder => coder::frame(state, record, tools)?,
+        Projection::Devtool => devtool::frame(state, record)?,
+        Projection::Plain => plain::frame(state, record, Outputs::Any)?,
+        Projection::PlainText => plain::frame(state, record, Outputs::Text)?,
     };
     let created = &state.created;
     let body = |finality| {
@@ -205,7 +211,7 @@ pub fn snapshot_frame(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
 
 /// A closing frame of the present status, for a stream that has nothing to wait for: its prompt is queued behind calls that wait
 /// for answers. None: the dialect has none.
-pub fn present(view: View, state: &State) -> Option<Vec<u8>> {
+pub fn present(view: View, state: &State, tools: &Tools) -> Option<Vec<u8>> {
     let (writer, projection) = match view {
         View::A2a(writer, projection) => (writer, projection),
         View::Kebab => return Some(kebab::present(state)),
@@ -213,9 +219,10 @@ pub fn present(view: View, state: &State) -> Option<Vec<u8>> {
         View::Session | View::Own => return None,
     };
     let update = match projection {
-        Projection::Coder | Projection::Devtool | Projection::Plain | Projection::PlainText => {
-            coder::present(state)
-        }
+        Projection::Coder => coder::present(state, tools),
+        Projection::Devtool => devtool::present(state),
+        Projection::Plain => plain::present(state, Outputs::Any),
+        Projection::PlainText => plain::present(state, Outputs::Text),
     };
     let (created, last) = (&state.created, Finality::Closing);
     Some(match writer {

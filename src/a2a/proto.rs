@@ -59,10 +59,7 @@ pub fn status(
     let payload = update
         .message
         .as_ref()
-        .map_or(0, |message| match &message.piece {
-            Piece::Text(text) => text.len(),
-            Piece::Data(data) => data.len(),
-        });
+        .map_or(0, |message| message.pieces().map(Piece::size).sum());
     let mut out = Vec::with_capacity(512 + metadata.len() + payload);
     out.extend_from_slice(br#"{"statusUpdate":{"#);
     let place = Place::write(&mut out, created);
@@ -195,22 +192,31 @@ fn agent_message(out: &mut Vec<u8>, edition: Edition, place: &Place, message: &A
     out.extend_from_slice(br#","role":"ROLE_AGENT""#);
     begin_parts(out, edition);
     out.push(b'[');
-    match &message.piece {
-        Piece::Text(text) => {
-            out.extend_from_slice(br#"{"text":"#);
-            json::write(out, text);
+    for piece in message.pieces() {
+        match piece {
+            Piece::Text(text) => {
+                out.extend_from_slice(br#"{"text":"#);
+                json::write(out, text);
+            }
+            Piece::Data(data) => {
+                let (before, behind): (&[u8], &[u8]) = match edition {
+                    Edition::V03 => (br#"{"data":{"data":"#, b"}"),
+                    Edition::V10 => (br#"{"data":"#, br#","mediaType":"application/json""#),
+                };
+                out.extend_from_slice(before);
+                out.extend_from_slice(data);
+                out.extend_from_slice(behind);
+            }
         }
-        Piece::Data(data) => {
-            let (before, behind): (&[u8], &[u8]) = match edition {
-                Edition::V03 => (br#"{"data":{"data":"#, b"}"),
-                Edition::V10 => (br#"{"data":"#, br#","mediaType":"application/json""#),
-            };
-            out.extend_from_slice(before);
-            out.extend_from_slice(data);
-            out.extend_from_slice(behind);
-        }
+        out.extend_from_slice(b"},");
     }
-    out.extend_from_slice(b"}]}");
+    out.pop();
+    out.push(b']');
+    if let Some(extension) = message.extension {
+        out.extend_from_slice(br#","extensions":"#);
+        json::write(out, &[extension]);
+    }
+    out.push(b'}');
 }
 
 fn write_artifact(out: &mut Vec<u8>, edition: Edition, artifact: &Artifact) {
@@ -378,10 +384,7 @@ mod tests {
         StatusUpdate {
             state: TaskState::Canceled,
             at: sample::AT,
-            message: piece.map(|piece| AgentMessage {
-                since: Seq(5),
-                piece,
-            }),
+            message: piece.map(|piece| AgentMessage::new(Seq(5), piece)),
             metadata: b"{}".to_vec(),
             closing: Some(br#"{"k":1}"#.to_vec()),
         }
@@ -396,14 +399,14 @@ mod tests {
     fn a_status_update_of_either_edition() {
         let text = "a \"quote\"\n";
         assert_eq!(
-            written(Edition::V10, Some(Piece::Text(text)), Finality::Open),
+            written(Edition::V10, Some(Piece::Text(text.into())), Finality::Open),
             json!({"statusUpdate": {"taskId": "t-1", "contextId": "c\"1", "status": {
                 "state": "TASK_STATE_CANCELED", "timestamp": TIME,
                 "message": {"role": "ROLE_AGENT", "messageId": "t-1-5", "taskId": "t-1", "contextId": "c\"1",
                     "parts": [{"text": text}]}}}})
         );
         assert_eq!(
-            written(Edition::V03, Some(Piece::Text(text)), Finality::Open),
+            written(Edition::V03, Some(Piece::Text(text.into())), Finality::Open),
             json!({"statusUpdate": {"taskId": "t-1", "contextId": "c\"1", "final": false, "status": {
                 "state": "TASK_STATE_CANCELLED", "timestamp": TIME,
                 "message": {"role": "ROLE_AGENT", "messageId": "t-1-5", "taskId": "t-1", "contextId": "c\"1",

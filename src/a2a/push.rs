@@ -10,6 +10,7 @@ use crate::a2a::object::{Object, member, object, text, texts};
 use crate::a2a::proto::Edition;
 use crate::a2a::push_rules::PushRules;
 use crate::a2a::snapshot::{self, Wanted};
+use crate::a2a::tools::Tools;
 use crate::a2a::value::{AgentMessage, ArtifactUpdate, Finality, Frame, Piece, StatusUpdate};
 use crate::a2a::words::{CODER, CoderKind};
 use crate::a2a::{present, proto, result, snapshot as whole, v03};
@@ -297,7 +298,13 @@ pub fn headers(target: &Target, task: &TaskId, seq: Seq) -> Vec<(&'static str, S
 
 /// The body of a delivery. None: what it was about is no longer there, and nothing is to be sent. A status that is still the
 /// present one is told with all that belongs to it, such as open questions; a past one as what it was.
-pub fn delivery(target: &Target, state: &State, due: &Due, history: usize) -> Option<Vec<u8>> {
+pub fn delivery(
+    target: &Target,
+    state: &State,
+    due: &Due,
+    history: usize,
+    tools: &Tools,
+) -> Option<Vec<u8>> {
     let view = hook_view(target.protocol, target.profile);
     let View::A2a(writer, projection) = view else {
         return None;
@@ -307,7 +314,7 @@ pub fn delivery(target: &Target, state: &State, due: &Due, history: usize) -> Op
     }
     let frame = match due {
         Due::Status { status, .. } if status.seq == state.status.seq => {
-            return present(view, state);
+            return present(view, state, tools);
         }
         Due::Status { status, rests } => {
             let completed = *rests && view.idle_is_completed();
@@ -340,13 +347,12 @@ fn past<'a>(
         }),
         Projection::Devtool | Projection::Plain | Projection::PlainText => json!({}),
     };
+    let text = status.text.as_deref();
+    let text = text.map(|text| Piece::Text(text.into()));
     StatusUpdate {
         state: shown,
         at: status.at,
-        message: status.text.as_deref().map(|text| AgentMessage {
-            since: status.seq,
-            piece: Piece::Text(text),
-        }),
+        message: AgentMessage::of(status.seq, text),
         metadata: json::bytes(&metadata),
         closing: None,
     }

@@ -3,11 +3,13 @@
 use crate::a2a::tools::Tools;
 use crate::base::http::{Headers, Method, Request, Version};
 use crate::base::id::Seq;
-use crate::task::event::{self, Created, Event, Lifecycle, Profile, Protocol, Usage};
-use crate::task::message::{Message, Part, Role};
+use crate::task::event::{self, Answer, Created, End, Event, Lifecycle, Profile, Protocol, Usage};
+use crate::task::message::{Message, Part, Role, Source};
 use crate::task::policy::Mode;
 use crate::task::record::Record;
-use crate::task::spec::{Kind, Plan, Question, ToolSpec, Verdict};
+use crate::task::spec::{
+    Choice, Display, Ending, Keeping, Kind, Plan, Question, ToolSpec, Verdict,
+};
 use crate::task::state::{CallState, Stage, State, TaskState};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -99,7 +101,9 @@ pub fn call(name: &str, args: Value, question: Option<Question>) -> CallState {
         answered_by: None,
         edited: None,
         answers: None,
+        keeping: Keeping::Session,
         outputs: 0,
+        live: None,
         ending: None,
         stale: 0,
     }
@@ -141,6 +145,138 @@ pub fn tools() -> Tools {
             has_live_output: true,
         },
     ])
+}
+
+pub fn source() -> Source {
+    Source {
+        client: "ada".into(),
+        via: "a2a-1.0".into(),
+    }
+}
+
+pub fn shell(id: &str, command: &str) -> (event::Request, Arc<Plan>) {
+    let request = event::Request {
+        call: id.into(),
+        name: "run_shell_command".into(),
+        args: json!({ "command": command }),
+        api_id: None,
+    };
+    let plan = Plan {
+        title: format!("Running {command}"),
+        question: Question::Exec {
+            title: "Confirm".into(),
+            command: command.into(),
+            programs: vec![command.into()],
+            dir: None,
+            warnings: vec![],
+        },
+        base: None,
+    };
+    (request, Arc::new(plan))
+}
+
+pub fn says(text: &str) -> Event {
+    Event::Text { text: text.into() }
+}
+
+pub fn answers(text: &str, calls: Vec<event::Request>) -> Event {
+    Event::Answered {
+        answer: Arc::new(Answer {
+            parts: vec![json!({ "text": text })],
+            calls,
+            finish: "STOP".into(),
+            usage: None,
+            trace: None,
+            model: None,
+            said_at: None,
+            verdict: None,
+        }),
+    }
+}
+
+pub fn succeeds(call: &str, text: &str) -> Event {
+    Event::CallEnded {
+        call: call.into(),
+        ending: Arc::new(Ending::Success {
+            output: text.into(),
+            display: Display::Text { text: text.into() },
+        }),
+    }
+}
+
+/// A prompt, and the turn that answers it begins.
+pub fn begins(turn: u32) -> Vec<Event> {
+    let message = Arc::new(prompt(&format!("m-{turn}"), "go"));
+    let by = source();
+    vec![
+        Event::Prompted { message, by, turn },
+        Event::TurnBegan { turn },
+    ]
+}
+
+/// One turn, told from the beginning: the agent speaks, runs a command that somebody allows, and speaks again.
+pub fn approved_command() -> Vec<Event> {
+    let call = || "call-1".into();
+    let (request, plan) = shell("call-1", "make");
+    let mut events = vec![Event::Created(state().created)];
+    events.extend(begins(1));
+    events.extend([
+        says("Let me see."),
+        answers("Let me see.", vec![request]),
+        Event::CallPlanned { call: call(), plan },
+        Event::CallAsked {
+            call: call(),
+            keeping: Keeping::Session,
+        },
+        Event::Paused,
+        Event::CallAnswered {
+            call: call(),
+            choice: Choice::ProceedOnce,
+            by: source(),
+            edited: None,
+            answers: None,
+            rules: vec![],
+        },
+        Event::CallReady { call: call() },
+        Event::CallStarted { call: call() },
+        Event::CallOutput {
+            call: call(),
+            text: "1".into(),
+        },
+        succeeds("call-1", "1"),
+        Event::ResultsSent,
+        says("It "),
+        says("works."),
+        answers("It works.", vec![]),
+        Event::TurnEnded {
+            turn: 1,
+            end: End::Done,
+        },
+    ]);
+    events
+}
+
+/// Every event with the state right after it; one a millisecond.
+pub fn fold(events: Vec<Event>) -> Vec<(Record, State)> {
+    let mut folded: Vec<(Record, State)> = Vec::new();
+    for (n, event) in (1..).zip(events) {
+        let record = Record {
+            seq: Seq(n),
+            at: AT + n,
+            event,
+        };
+        let state = match (folded.last(), &record.event) {
+            (Some((_, before)), _) => {
+                let mut state = before.clone();
+                state.apply(&record);
+                state
+            }
+            (None, Event::Created(created)) => State::born(created.clone(), &record),
+            (None, other) => panic!("a log begins with its task, not {other:?}"),
+        };
+        folded.push((record, state));
+    }
+    folded
 }
 
 pub fn write_file_shown() -> Value {

@@ -212,7 +212,14 @@ mod tests {
             shown(&state, Event::CallPlanned { call: call(), plan }),
             Some(update("requested"))
         );
-        let mut asked = shown(&state, Event::CallAsked { call: call() }).expect("shown");
+        let mut asked = shown(
+            &state,
+            Event::CallAsked {
+                call: call(),
+                keeping: Default::default(),
+            },
+        )
+        .expect("shown");
         let question = asked
             .as_object_mut()
             .and_then(|asked| asked.remove("confirmationRequest"));

@@ -1,9 +1,10 @@
 //! A state as a Task value: the conversation as messages, what the agent said in each turn as an artifact. The same in every
 //! profile that shows canonical states; versions differ only in how it is written.
 
-use crate::a2a::form::View;
-use crate::a2a::value::Task;
+use crate::a2a::form::{Outputs, Projection, View};
+use crate::a2a::value::{AgentMessage, Piece, Task};
 use crate::a2a::words;
+use crate::a2a::{devtool, plain};
 use crate::base::id::Seq;
 use crate::task::message::{Artifact, Message, Part, Role};
 use crate::task::state::{Item, State};
@@ -34,7 +35,7 @@ impl Wanted {
         Wanted {
             history: Some(history),
             artifacts: match artifacts {
-                true => Artifacts::Shown,
+                true => Artifacts::Listed,
                 false => Artifacts::Omitted,
             },
         }
@@ -57,11 +58,7 @@ pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
         created: &state.created,
         state: words::shown(view, state),
         at: state.status.at,
-        message: state
-            .status
-            .text
-            .as_ref()
-            .map(|text| agent(state, state.status.seq, text.clone())),
+        message: status_message(view, state),
         history: match history {
             Some(0) => None,
             Some(newest) => {
@@ -79,6 +76,30 @@ pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
             Artifacts::Omitted => None,
         },
     }
+}
+
+/// What there is to say about the status. Where clients answer questions by what they see of the task alone, the questions are
+/// in it; the others are asked in events only, as the reference server does it.
+fn status_message(view: View, state: &State) -> Option<Message> {
+    let said = match view {
+        View::A2a(_, Projection::Devtool) => devtool::message(state),
+        View::A2a(_, Projection::Plain) => plain::message(state, Outputs::Any),
+        View::A2a(_, Projection::PlainText) => plain::message(state, Outputs::Text),
+        View::A2a(_, Projection::Coder) | View::Kebab | View::Snake | View::Session | View::Own => {
+            let text = state.status.text.as_deref();
+            let pieces = text.into_iter().map(|text| Piece::Text(text.into()));
+            AgentMessage::of(state.status.seq, pieces)
+        }
+    }?;
+    let part = |piece: &Piece<'_>| match piece {
+        Piece::Text(text) => Part::text(text.as_ref()),
+        Piece::Data(data) => Part::data(serde_json::from_slice(data).expect("a piece is JSON")),
+    };
+    Some(Message {
+        parts: said.pieces().map(part).collect(),
+        extensions: said.extension.into_iter().map(Into::into).collect(),
+        ..agent(state, said.since, String::new())
+    })
 }
 
 /// Everything said so far, oldest first: what is being said now, and prompts whose turn has not come, at the end.

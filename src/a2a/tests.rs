@@ -6,10 +6,10 @@ use crate::base::id::Seq;
 use crate::task::event::{Answer, End, Event, Final};
 use crate::task::message::{Artifact, Content, Part, Role, Source};
 use crate::task::spec::{
-    CallError, Choice, Display, Ending, ErrorKind, Inquiry, InquiryKind, InquiryOption, Question,
-    Todo, TodoStatus,
+    CallError, Choice, Display, Ending, ErrorKind, Inquiry, InquiryKind, InquiryOption, Keeping,
+    Question, Todo, TodoStatus,
 };
-use crate::task::state::{CallResult, CallState, Item, Queued, TaskState};
+use crate::task::state::{CallResult, CallState, Item, Queued, Stage, TaskState};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -218,7 +218,13 @@ fn a_call_from_plan_to_start() {
     waiting["status"] = json!("awaiting_approval");
     waiting["confirmationDetails"] = edit;
     assert_eq!(
-        call_frame(&state, Event::CallAsked { call: call() }),
+        call_frame(
+            &state,
+            Event::CallAsked {
+                call: call(),
+                keeping: Keeping::Session
+            }
+        ),
         (
             waiting.clone(),
             around_call("tool-call-confirmation", "working")
@@ -326,6 +332,7 @@ fn a_command() {
         &with_call(running()),
         Event::CallAsked {
             call: "call-1".into(),
+            keeping: Keeping::Session,
         },
     );
     assert_eq!(
@@ -365,6 +372,7 @@ fn a_question_of_another_kind() {
         let call = sample::call("run_shell_command", json!({}), Some(question(urls)));
         let asked = Event::CallAsked {
             call: "call-1".into(),
+            keeping: Keeping::Session,
         };
         let (data, _) = call_frame(&with_call(call), asked);
         assert_eq!(data["confirmationDetails"], expected);
@@ -397,6 +405,7 @@ fn a_question_of_the_agents_own() {
     let call = sample::call("run_shell_command", json!({}), Some(question));
     let asked = Event::CallAsked {
         call: "call-1".into(),
+        keeping: Keeping::Session,
     };
     let (data, _) = call_frame(&with_call(call), asked);
     assert_eq!(
@@ -581,7 +590,10 @@ fn an_approved_command_in_the_recorded_order() {
             answer: Arc::new(answered("", vec![asked.request])),
         },
         Event::CallPlanned { call: call(), plan },
-        Event::CallAsked { call: call() },
+        Event::CallAsked {
+            call: call(),
+            keeping: Keeping::Session,
+        },
         Event::Paused,
         Event::CallAnswered {
             call: call(),
@@ -785,11 +797,48 @@ fn changes_of_state_that_streams_end_with() {
             "{name}"
         );
         assert_eq!(
-            value(&present(the_view(), &now).unwrap()),
+            value(&present(the_view(), &now, &sample::tools()).unwrap()),
             closing,
             "{name}"
         );
     }
+}
+
+#[test]
+fn whoever_prompts_while_calls_wait_is_shown_them() {
+    let mut state = with_call(writing());
+    state.calls[0].stage = Stage::Asked;
+    state.status.state = TaskState::InputRequired;
+    let shown = value(&present(the_view(), &state, &sample::tools()).unwrap());
+    let asked = Event::CallAsked {
+        call: "call-1".into(),
+        keeping: Keeping::Session,
+    };
+    assert_eq!(
+        shown["status"]["message"],
+        frame(&state, asked)["status"]["message"]
+    );
+    // The event itself announces the state and nothing else, as the reference server does it.
+    let (paused, _) = frames(&state, Event::Paused).unwrap();
+    assert_eq!(paused, state_change("input-required"));
+}
+
+#[test]
+fn who_answered_is_in_the_metadata() {
+    let mut state = with_call(writing());
+    let started = Event::CallStarted {
+        call: "call-1".into(),
+    };
+    assert_eq!(
+        frame(&state, started.clone())["metadata"].get("gemini-a2a"),
+        None
+    );
+    state.calls[0].answered_by = Some(sample::source());
+    assert_eq!(
+        frame(&state, started)["metadata"],
+        json!({"coderAgent": {"kind": "tool-call-update"}, "model": "gemini-x",
+            "gemini-a2a": {"answered_by": {"client": "ada", "via": "a2a-1.0"}}})
+    );
 }
 
 #[test]
@@ -798,7 +847,10 @@ fn an_end_before_the_model_was_asked_has_no_usage() {
     state.usage = None;
     let mut expected = state_change("working");
     expected["final"] = json!(true);
-    assert_eq!(value(&present(the_view(), &state).unwrap()), expected);
+    assert_eq!(
+        value(&present(the_view(), &state, &sample::tools()).unwrap()),
+        expected
+    );
 }
 
 /// One turn done, one failed, a third in mid-sentence, a fourth queued.

@@ -29,11 +29,10 @@ pub fn status(created: &Created, update: &StatusUpdate<'_>, finality: Finality) 
         Finality::Open => ("false", &update.metadata),
         Finality::Closing => ("true", update.closing.as_ref().unwrap_or(&update.metadata)),
     };
-    let payload = match update.message.as_ref().map(|message| &message.piece) {
-        Some(Piece::Text(text)) => text.len(),
-        Some(Piece::Data(data)) => data.len(),
-        None => 0,
-    };
+    let payload = update
+        .message
+        .as_ref()
+        .map_or(0, |message| message.pieces().map(Piece::size).sum());
     let mut out = Vec::with_capacity(640 + metadata.len() + payload);
     out.extend_from_slice(br#"{"kind":"status-update","#);
     let place = place(&mut out, created);
@@ -42,17 +41,26 @@ pub fn status(created: &Created, update: &StatusUpdate<'_>, finality: Finality) 
     out.push(b'"');
     if let Some(message) = &update.message {
         out.extend_from_slice(br#","message":{"kind":"message","role":"agent","parts":["#);
-        match &message.piece {
-            Piece::Text(text) => {
-                out.extend_from_slice(br#"{"kind":"text","text":"#);
-                json::write(&mut out, text);
+        for piece in message.pieces() {
+            match piece {
+                Piece::Text(text) => {
+                    out.extend_from_slice(br#"{"kind":"text","text":"#);
+                    json::write(&mut out, text);
+                }
+                Piece::Data(data) => {
+                    out.extend_from_slice(br#"{"kind":"data","data":"#);
+                    out.extend_from_slice(data);
+                }
             }
-            Piece::Data(data) => {
-                out.extend_from_slice(br#"{"kind":"data","data":"#);
-                out.extend_from_slice(data);
-            }
+            out.extend_from_slice(b"},");
         }
-        out.extend_from_slice(br#"}],"messageId":"#);
+        out.pop();
+        out.push(b']');
+        if let Some(extension) = message.extension {
+            out.extend_from_slice(br#","extensions":"#);
+            json::write(&mut out, &[extension]);
+        }
+        out.extend_from_slice(br#","messageId":"#);
         out.extend_from_within(place.task);
         out.pop();
         write!(out, "-{}\",", message.since).expect("memory takes it");

@@ -38,19 +38,64 @@ pub struct StatusUpdate<'a> {
     pub closing: Option<Vec<u8>>,
 }
 
-/// What the agent says in a status update, in one part.
+/// What the agent says in a status update.
 #[derive(Debug)]
 pub struct AgentMessage<'a> {
     /// Its id is `<task>-<since>`.
     pub since: Seq,
     pub piece: Piece<'a>,
+    /// Further parts. Apart from the first because nearly every message has one, and then nothing is allocated.
+    pub more: Vec<Piece<'a>>,
+    /// The extension whose objects it carries.
+    pub extension: Option<&'static str>,
+}
+
+impl<'a> AgentMessage<'a> {
+    pub fn new(since: Seq, piece: Piece<'a>) -> AgentMessage<'a> {
+        AgentMessage {
+            since,
+            piece,
+            more: Vec::new(),
+            extension: None,
+        }
+    }
+
+    /// A message of these pieces. None: there is nothing in it.
+    pub fn of(since: Seq, pieces: impl IntoIterator<Item = Piece<'a>>) -> Option<AgentMessage<'a>> {
+        let mut pieces = pieces.into_iter();
+        let first = pieces.next()?;
+        Some(AgentMessage {
+            more: pieces.collect(),
+            ..AgentMessage::new(since, first)
+        })
+    }
+
+    pub fn carrying(mut self, extension: &'static str) -> AgentMessage<'a> {
+        self.extension = Some(extension);
+        self
+    }
+
+    /// Its parts, in order; there is at least one.
+    pub fn pieces(&self) -> impl Iterator<Item = &Piece<'a>> {
+        std::iter::once(&self.piece).chain(&self.more)
+    }
 }
 
 #[derive(Debug)]
 pub enum Piece<'a> {
-    Text(&'a str),
+    Text(Cow<'a, str>),
     /// A JSON object.
     Data(Vec<u8>),
+}
+
+impl Piece<'_> {
+    /// About how many bytes it is written in.
+    pub fn size(&self) -> usize {
+        match self {
+            Piece::Text(text) => text.len(),
+            Piece::Data(data) => data.len(),
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -4,8 +4,9 @@
 use crate::a2a::form::View;
 use crate::task::event::Profile;
 use crate::task::message::Role;
-use crate::task::spec::Choice;
+use crate::task::spec::{Choice, Ending};
 use crate::task::state::{State, TaskState};
+use serde::Serialize;
 
 /// The development-tool extension: the key of its settings and answers, and the name in extension headers.
 pub const EXT: &str =
@@ -13,6 +14,9 @@ pub const EXT: &str =
 
 /// The key of the reference server's payload in metadata.
 pub const CODER: &str = "coderAgent";
+
+/// The key of what we say in metadata that no dialect has a word for.
+pub const OURS: &str = "gemini-a2a";
 
 /// Our own extension: every event of a stream has an id, and `Last-Event-ID` or `?after=` continues behind it.
 pub const RESUME: &str = "urn:gemini-a2a:resume:v1";
@@ -84,8 +88,16 @@ pub fn snake_state(shown: TaskState) -> &'static str {
 
 /// The state as a view shows it.
 pub fn shown(view: View, state: &State) -> TaskState {
-    let idle = state.is_idle() && !state.questioned;
-    view.state(state.status.state, idle)
+    view.state(state.status.state, state.turn_is_over())
+}
+
+/// The state for those to whom a task that waits for the next prompt is completed. It may be there already, queued: what they see
+/// then is that the turn before it is over.
+pub fn idle_completed(state: &State) -> TaskState {
+    match state.status.state {
+        TaskState::InputRequired if state.turn_is_over() => TaskState::Completed,
+        other => other,
+    }
 }
 
 /// Roles in 0.3.
@@ -168,13 +180,69 @@ impl SnakeKind {
     }
 }
 
-/// What an answer to a question about a call is called for people.
-pub fn option_name(choice: Choice) -> &'static str {
-    match choice {
-        Choice::ProceedOnce => "Allow Once",
-        Choice::ProceedAlways => "Always Allow",
-        Choice::ProceedAlwaysAndSave => "Always Allow and Remember",
-        Choice::Cancel => "Reject",
+/// What an event of the development-tool extension is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DevKind {
+    StateChange,
+    TextContent,
+    Thought,
+    ToolCallUpdate,
+}
+
+impl DevKind {
+    pub fn word(self) -> &'static str {
+        match self {
+            DevKind::StateChange => "STATE_CHANGE",
+            DevKind::TextContent => "TEXT_CONTENT",
+            DevKind::Thought => "THOUGHT",
+            DevKind::ToolCallUpdate => "TOOL_CALL_UPDATE",
+        }
+    }
+}
+
+/// An answer on offer, as people are shown it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Offer {
+    pub id: &'static str,
+    pub name: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<&'static str>,
+}
+
+impl Offer {
+    /// To a call that wants to be allowed.
+    pub fn permission(choice: Choice) -> Offer {
+        let (name, description) = match choice {
+            Choice::ProceedOnce => ("Allow Once", None),
+            Choice::ProceedAlways => ("Always Allow", None),
+            Choice::ProceedAlwaysAndSave => (
+                "Always Allow and Save",
+                Some("Also in later sessions in this workspace."),
+            ),
+            Choice::Cancel => ("Reject", None),
+        };
+        Offer {
+            id: choice.word(),
+            name,
+            description,
+        }
+    }
+
+    /// To a question of the agent's own.
+    pub fn reply(choice: Choice) -> Offer {
+        match choice {
+            Choice::ProceedOnce => Offer {
+                id: choice.word(),
+                name: "Answer",
+                description: None,
+            },
+            Choice::Cancel => Offer {
+                id: choice.word(),
+                name: "Dismiss",
+                description: None,
+            },
+            Choice::ProceedAlways | Choice::ProceedAlwaysAndSave => Offer::permission(choice),
+        }
     }
 }
 
@@ -190,6 +258,26 @@ pub enum CallStatus {
 }
 
 impl CallStatus {
+    /// Of a call that has ended.
+    pub fn of(ending: &Ending) -> CallStatus {
+        match ending {
+            Ending::Success { .. } => CallStatus::Success,
+            Ending::Error { .. } => CallStatus::Error,
+            Ending::Cancelled { .. } => CallStatus::Cancelled,
+        }
+    }
+
+    /// The word of the development-tool extension, and of sessions. That a call waits for an answer is said beside it.
+    pub fn devtool(self) -> &'static str {
+        match self {
+            CallStatus::Scheduled | CallStatus::AwaitingApproval => "PENDING",
+            CallStatus::Executing => "EXECUTING",
+            CallStatus::Success => "SUCCEEDED",
+            CallStatus::Error => "FAILED",
+            CallStatus::Cancelled => "CANCELLED",
+        }
+    }
+
     /// The coder profile's word.
     pub fn coder(self) -> &'static str {
         match self {

@@ -9,6 +9,7 @@ pub mod http;
 pub mod id;
 pub mod json;
 pub mod slots;
+pub mod span;
 
 use std::sync::Arc;
 

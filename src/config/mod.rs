@@ -1,8 +1,8 @@
 //! What the program runs with: arguments over environment over settings over defaults, checked once and frozen. Environment and
 //! files are handed in as values, so nothing here depends on the process it runs in.
 //!
-//! [`settings`] is what settings files say, written as [`jsonc`] or [`yaml`] and held as a [`tree`]; [`dotenv`] reads files of
-//! variables; [`trust`] decides whether a workspace's own files count; [`paths`] says where the operator's are; [`proxy`]
+//! [`settings`] is what settings files say, written as [`jsonc`] or [`yaml`] and held as a [`tree`]; [`switches`] are shared by
+//! them and the command line; [`dotenv`] reads files of variables; [`trust`] decides whether a workspace's own files count; [`paths`] says where the operator's are; [`proxy`]
 //! chooses the way to the model. `shell/place.rs` does the reading.
 
 pub mod dotenv;
@@ -10,6 +10,7 @@ pub mod jsonc;
 pub mod paths;
 pub mod proxy;
 pub mod settings;
+pub mod switches;
 pub mod tree;
 pub mod trust;
 pub mod yaml;
@@ -17,6 +18,7 @@ pub mod yaml;
 use crate::args::Args;
 use crate::config::proxy::Proxies;
 use crate::config::settings::{Approval, Settings};
+use crate::config::switches::{Board, SWITCHES};
 use crate::config::trust::Trust;
 use crate::limits::Limits;
 use crate::model::gemini::{self, Auth, Endpoint, Secret, Service};
@@ -56,6 +58,7 @@ pub struct Config {
     pub approval: Approval,
     /// Clients may ask for tools to run without questions.
     pub auto_execute: bool,
+    pub board: Board,
     /// What to tell the user about the files that were read.
     pub messages: Vec<String>,
 }
@@ -167,6 +170,7 @@ impl Config {
             ca_file: env("SSL_CERT_FILE").map(PathBuf::from),
             approval: approval(&args, env, &place, &mut messages)?,
             auto_execute: args.allow_auto_execute,
+            board: board(&args, &place.settings)?,
             trust: place.trust,
             settings: place.settings,
             messages,
@@ -264,6 +268,16 @@ fn limits(args: &Args, settings: &Settings) -> Result<Limits, String> {
         limits.result_chars = chars as usize;
     }
     Ok(limits)
+}
+
+fn board(args: &Args, settings: &Settings) -> Result<Board, String> {
+    let mut board = settings.board.clone();
+    for (flag, value) in &args.switches {
+        let switch = SWITCHES.iter().find(|switch| switch.flag == *flag);
+        let switch = switch.expect("flags are taken from this table");
+        switch.argue(&mut board, value)?;
+    }
+    Ok(board)
 }
 
 /// Only loopback until there are credentials to ask for: nobody else is let in by accident.
@@ -552,6 +566,7 @@ mod tests {
             ("--model a..b", "a..b"),
             ("--allowed-model a..b", "a..b"),
             ("--approval-mode wild", "wild"),
+            ("--new-tasks none", "own or session"),
         ] {
             let error = config(args, &[]).unwrap_err();
             assert!(error.contains(word), "{args}: {error}");
@@ -665,6 +680,17 @@ mod tests {
             (argued.models.default.as_str(), argued.limits.model_tries),
             ("n", 20)
         );
+        let switched = config_at(
+            "--streaming on --required-extension urn:y",
+            &[],
+            settings(
+                r#"{"a2a": {"streaming": false, "strictVersion": true, "requiredExtensions": ["urn:x"]}}"#,
+            ),
+        );
+        let mut board = Board::default();
+        board.a2a.strict_version = true;
+        board.a2a.required_extensions = vec!["urn:x".into(), "urn:y".into()];
+        assert_eq!(switched.unwrap().board, board);
         let wrong = config_at("", &[], settings(r#"{"model": "a b"}"#)).unwrap();
         assert_eq!(wrong.models.default, "gemini-3.1-pro-preview");
         assert_eq!(wrong.messages.len(), 1);

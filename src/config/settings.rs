@@ -5,6 +5,7 @@
 //! it, what it must be, and where it goes. A key that is not in the table is somebody else's and ignored. A wrong value is a
 //! message with file, line and key, and the rest of the file counts.
 
+use crate::config::switches::{Board, SWITCHES};
 use crate::config::tree::{Node, Value};
 use crate::config::{jsonc, yaml};
 use std::collections::HashSet;
@@ -57,6 +58,8 @@ pub struct Settings {
     pub policy_paths: Vec<String>,
     /// Header fields for Vertex AI: which kind of capacity to use.
     pub vertex_headers: Vec<(String, String)>,
+    /// How the server behaves. Never from a workspace.
+    pub board: Board,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -202,31 +205,56 @@ fn apply(root: &Node, layer: &Layer, settings: &mut Settings, messages: &mut Vec
     for key in KEYS {
         // The newer name is read last, so that it wins.
         for name in key.names.iter().rev() {
-            let node = match root.at(name) {
-                Ok(Some(node)) => node,
-                Ok(None) => continue,
-                Err(blocked) if is_old_name(blocked.path) => continue,
-                Err(blocked) => {
-                    let text = format!(
-                        "{} must hold names and values; it is left out",
-                        blocked.path
-                    );
-                    messages.push(at(layer, blocked.line, &text));
-                    continue;
-                }
-            };
-            if matches!(node.value, Value::Map(_)) && is_old_name(name) && is_section(name) {
+            let Some(node) = find(root, name, key.by, layer, messages) else {
                 continue;
-            }
-            if key.by == By::Operator && layer.origin == Origin::Workspace {
-                let text = format!("{name} cannot be set by a workspace; it is left out");
-                messages.push(at(layer, node.line, &text));
-            } else if (key.set)(settings, node, layer).is_none() {
-                let text = format!("{name} must be {}; it is left out", key.wants);
-                messages.push(at(layer, node.line, &text));
+            };
+            if (key.set)(settings, node, layer).is_none() {
+                messages.push(wrong(layer, node, name, key.wants));
             }
         }
     }
+    for switch in SWITCHES {
+        let found = find(root, switch.key, By::Operator, layer, messages);
+        if let Some(node) = found
+            && let Err(wants) = switch.read(&mut settings.board, node)
+        {
+            messages.push(wrong(layer, node, switch.key, &wants));
+        }
+    }
+}
+
+/// The value of a key, if the layer has one and may have one.
+fn find<'r>(
+    root: &'r Node,
+    name: &'static str,
+    by: By,
+    layer: &Layer,
+    messages: &mut Vec<String>,
+) -> Option<&'r Node> {
+    let node = match root.at(name) {
+        Ok(node) => node?,
+        Err(blocked) if is_old_name(blocked.path) => return None,
+        Err(blocked) => {
+            let path = blocked.path;
+            let text = format!("{path} must hold names and values; it is left out");
+            messages.push(at(layer, blocked.line, &text));
+            return None;
+        }
+    };
+    if matches!(node.value, Value::Map(_)) && is_old_name(name) && is_section(name) {
+        return None;
+    }
+    if by == By::Operator && layer.origin == Origin::Workspace {
+        let text = format!("{name} cannot be set by a workspace; it is left out");
+        messages.push(at(layer, node.line, &text));
+        return None;
+    }
+    Some(node)
+}
+
+fn wrong(layer: &Layer, node: &Node, name: &str, wants: &str) -> String {
+    let text = format!("{name} must be {wants}; it is left out");
+    at(layer, node.line, &text)
 }
 
 /// In the old generation some names held a value that are sections today: `model`.
@@ -723,6 +751,23 @@ mod tests {
             ..Settings::default()
         };
         assert_eq!(settings, expected);
+    }
+
+    #[test]
+    fn switches_are_the_operators() {
+        let text = r#"{"a2a": {"strictVersion": true, "cardDefault": "v2", "requiredExtensions": ["urn:x"]}}"#;
+        let (settings, messages) = user(text);
+        let mut expected = Board::default();
+        expected.a2a.strict_version = true;
+        expected.a2a.required_extensions = vec!["urn:x".into()];
+        assert_eq!(settings.board, expected);
+        assert_eq!(
+            messages,
+            ["User, line 1: a2a.cardDefault must be hybrid or v1; it is left out"]
+        );
+        let (settings, messages) = load(&[layer(Origin::Workspace, text)], &|_| None);
+        assert_eq!(settings.board, Board::default());
+        assert_eq!(messages.len(), 3);
     }
 
     #[test]

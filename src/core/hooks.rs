@@ -175,7 +175,8 @@ impl Core {
                 continue;
             }
             let history = self.limits.hook_history;
-            let Some(body) = a2a::push::delivery(target, &cell.state, due, history) else {
+            let body = a2a::push::delivery(target, &cell.state, due, history, &self.tools);
+            let Some(body) = body else {
                 void.push((target.id.clone(), due.seq(), hook.health.clone()));
                 continue;
             };

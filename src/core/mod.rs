@@ -78,7 +78,7 @@ pub struct Setup {
 }
 
 /// How requests are treated where the protocols leave it open.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Manners {
     pub new_tasks: NewTasks,
     /// How long a waiting call waits for its turn before it is answered with the task as it stands. None: for ever.

@@ -304,7 +304,7 @@ impl Core {
                 sub.cursor = state.seq;
                 Some(a2a::snapshot_frame(sub.view, state, wanted))
             } else if last {
-                a2a::present(sub.view, state)
+                a2a::present(sub.view, state, &self.tools)
             } else {
                 None
             };
@@ -500,7 +500,7 @@ impl Core {
             Ends::WithTurn | Ends::WithTurnButAuth | Ends::WithTurnButQuestions => {
                 state.is_idle() || state.is_over()
             }
-            Ends::WhenShownOver => state.is_over() || (state.is_idle() && !state.questioned),
+            Ends::WhenShownOver => state.is_over() || (state.is_idle() && state.turn_is_over()),
             Ends::WithTask => state.is_over(),
             Ends::Never => false,
         };
@@ -555,7 +555,7 @@ impl Core {
                 self.tasks.get(task).map(|cell| cell.state.created.as_ref()),
             ),
             form: form.clone(),
-            prefix: a2a::prefix(form),
+            prefix: a2a::frame_prefix(form),
             cursor,
             until,
             kind: Kind::Stream,

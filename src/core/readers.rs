@@ -292,7 +292,7 @@ fn send(
         seq: Some(seq),
         prefix: &sub.prefix,
         body,
-        suffix: a2a::suffix(&sub.form),
+        suffix: a2a::frame_suffix(&sub.form),
     };
     conn.event(&line, now);
 }

@@ -7,7 +7,7 @@ use crate::config::settings::{self, Origin};
 use crate::config::trust::{Trust, Word};
 use crate::config::{self, Agent, Config};
 use crate::core::guard::Door;
-use crate::core::{Approval, Choose, Core, Manners, Resolve, Setup, Site};
+use crate::core::{Approval, Choose, Core, Resolve, Setup, Site};
 use crate::limits::Limits;
 use crate::model::script::{DEMO, Script};
 use crate::shell::children::{self, Children};
@@ -22,6 +22,7 @@ use crate::shell::scenery::Scenery;
 use crate::shell::server::{Parts, Server, WAKE};
 use crate::shell::signals::Signals;
 use crate::shell::sys::{self, Clock};
+use crate::shell::webhook::Webhooks;
 use crate::task::policy::{Grant, Mode, Policy, Tier, ToolSettings};
 use crate::task::spec::ToolSpec;
 use crate::tool::Toolbox;
@@ -74,9 +75,17 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
     let toolbox = Toolbox::built_in();
     let specs = declared(toolbox.specs(), &config);
     let roots = config.ca_file.as_deref().map(read).transpose()?;
-    let web = Web::new(client::tls(roots.as_deref())?);
+    let tls = client::tls(roots.as_deref())?;
+    let web = Web::new(tls.clone());
     let (brain, script, greeting) = brain(&config, roots)?;
     let clock = Clock::start();
+    let switches = config.board.a2a.clone();
+    let webhooks = Webhooks::new(tls, switches.push_rules.clone());
+    let identity = a2a::Identity {
+        base_url: &url,
+        version: env!("CARGO_PKG_VERSION"),
+        unix_ms: sys::unix_ms(),
+    };
     let core = Core::new(Setup {
         limits: config.limits.clone(),
         door: Door {
@@ -87,11 +96,11 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
         tools: specs.clone(),
         choose: chooser(&config),
         script,
-        card: a2a::card(&url, env!("CARGO_PKG_VERSION"), sys::unix_ms()),
-        switches: a2a::Switches::default(),
+        card: a2a::card(&identity, &switches),
+        switches,
         resolve: resolver(workspace.clone(), &config, places.clone())?,
         approval: approval(&config, saved.as_deref(), &log),
-        manners: Manners::default(),
+        manners: config.board.manners,
         entropy,
         now: clock.now(),
     });
@@ -105,6 +114,7 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
         scenery,
         background: Background::default(),
         web,
+        webhooks,
         saved,
         ignored: ignored(&config),
         instance,

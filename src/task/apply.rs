@@ -7,9 +7,10 @@ use crate::task::loops::FENCE;
 use crate::task::message::{Artifact, Content};
 use crate::task::push::{Due, Hook};
 use crate::task::record::Record;
-use crate::task::spec::{CallError, Ending, ErrorKind};
+use crate::task::spec::{CallError, Ending, ErrorKind, Keeping};
 use crate::task::state::{
-    CallResult, CallState, Item, Phase, Queued, Stage, State, Status, Summary, TaskState, Utterance,
+    CallResult, CallState, Item, Live, Phase, Queued, Stage, State, Status, Summary, TaskState,
+    Utterance,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -160,9 +161,11 @@ impl State {
                 call.plan = Some(plan.clone());
                 call.stage = Stage::Planned;
             }
-            Event::CallAsked { call } => {
+            Event::CallAsked { call, keeping } => {
                 self.paused = false;
-                self.call_mut(call).stage = Stage::Asked;
+                let call = self.call_mut(call);
+                call.stage = Stage::Asked;
+                call.keeping = *keeping;
             }
             Event::CallAnswered {
                 call,
@@ -190,15 +193,24 @@ impl State {
             Event::CallStarted { call } => {
                 self.call_mut(call).stage = Stage::Running { job: record.seq };
             }
-            Event::CallOutput { call, .. } => self.call_mut(call).outputs += 1,
+            Event::CallOutput { call, text } => {
+                let call = self.call_mut(call);
+                call.outputs += 1;
+                match &mut call.live {
+                    Some(live) => live.push(text, record),
+                    None => call.live = Some(Live::begin(text, record)),
+                }
+            }
             Event::CallEnded { call, ending } => {
                 self.phase = Phase::Tools;
                 let call = self.call_mut(call);
                 call.ending = Some(ending.clone());
+                call.live = None;
                 call.stage = Stage::Ended;
             }
             Event::CallStale { call } => {
                 let call = self.call_mut(call);
+                call.live = None;
                 call.stage = Stage::Replanning { job: record.seq };
                 call.choice = None;
                 call.answered_by = None;
@@ -481,7 +493,9 @@ impl CallState {
             answered_by: None,
             edited: None,
             answers: None,
+            keeping: Keeping::Session,
             outputs: 0,
+            live: None,
             ending: None,
             stale: 0,
         }

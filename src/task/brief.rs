@@ -43,7 +43,7 @@ impl Brief {
             protocol: created.protocol,
             profile: created.profile,
             state: state.status.state,
-            idle: state.is_idle() && !state.questioned,
+            idle: state.turn_is_over(),
             at: state.status.at,
         }
     }

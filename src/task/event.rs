@@ -8,7 +8,7 @@ use crate::base::id::{CallId, ConfigId, ContextId, Seq, TaskId, Tenant};
 use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::{Mode, Rule};
 use crate::task::push::{Health, Target};
-use crate::task::spec::{Answers, Choice, Ending, Plan};
+use crate::task::spec::{Answers, Choice, Ending, Keeping, Plan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -98,6 +98,9 @@ pub enum Event {
     /// A call waits for somebody's answer.
     CallAsked {
         call: CallId,
+        /// How long an "always" may last: part of what is on offer, and shown to everybody who may answer.
+        #[serde(default, skip_serializing_if = "Keeping::is_session")]
+        keeping: Keeping,
     },
     /// Somebody answered. The first answer wins, so there is one per question. A task that waited works again.
     CallAnswered {
@@ -271,12 +274,20 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// The finish of an answer that was stopped in mid-sentence. The API has no such word.
+    pub const CUT_OFF: &str = "LOOP";
+
     /// The visible text, joined.
     pub fn text(&self) -> String {
         self.parts
             .iter()
             .filter_map(|part| part.get("text")?.as_str())
             .collect()
+    }
+
+    /// Whether the model was stopped in mid-sentence because it went in circles: the turn goes on behind it.
+    pub fn is_cut_off(&self) -> bool {
+        self.finish == Answer::CUT_OFF
     }
 
     /// Equal for answers that make equal calls, whatever they say.

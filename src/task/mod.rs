@@ -19,4 +19,5 @@ pub mod push;
 pub mod record;
 pub mod schema;
 pub mod spec;
+pub mod spoken;
 pub mod state;

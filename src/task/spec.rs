@@ -209,10 +209,18 @@ impl Question {
 }
 
 /// How long "always" may last where the question is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Keeping {
+    #[default]
     Session,
     Disk,
+}
+
+impl Keeping {
+    pub fn is_session(&self) -> bool {
+        *self == Keeping::Session
+    }
 }
 
 /// An answer to a question.

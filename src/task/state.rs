@@ -5,11 +5,13 @@
 //! announced is kept beside it because 0.3 clients are shown exactly that one.
 
 use crate::base::id::{CallId, MessageId, Seq};
+use crate::limits::{LIVE_SHOWN_MS, LIVE_TAIL_BYTES};
 use crate::task::event::{Answer, Created, Final, Request, Tries, Usage};
 use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::Rule;
 use crate::task::push::Hook;
-use crate::task::spec::{Answers, Choice, Ending, Plan};
+use crate::task::record::Record;
+use crate::task::spec::{Answers, Choice, Ending, Keeping, Plan};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -124,8 +126,12 @@ pub struct CallState {
     pub answered_by: Option<Source>,
     pub edited: Option<Arc<str>>,
     pub answers: Option<Arc<Answers>>,
+    /// What an "always" may mean, as the question was asked.
+    pub keeping: Keeping,
     /// How many pieces of live output were recorded.
     pub outputs: u64,
+    /// What it has printed so far, while it runs and only if it has printed anything.
+    pub live: Option<Live>,
     pub ending: Option<Arc<Ending>>,
     /// How often the file changed under an approved edit.
     pub stale: u32,
@@ -139,6 +145,65 @@ impl CallState {
     pub fn is_over(&self) -> bool {
         self.stage == Stage::Ended
     }
+
+    /// The answers on offer, in the order to show them; the last one refuses. None before it was looked at.
+    pub fn options(&self) -> &'static [Choice] {
+        match &self.plan {
+            Some(plan) => plan.question.options(self.keeping),
+            None => &[],
+        }
+    }
+
+    /// Who decided that it runs, or that it does not. Nobody, if it was allowed and then stopped with everything else: that
+    /// somebody allowed it does not explain its end.
+    pub fn decided_by(&self) -> Option<&Source> {
+        let stopped = matches!(self.ending.as_deref(), Some(Ending::Cancelled { .. }))
+            && self.choice != Some(Choice::Cancel);
+        self.answered_by.as_ref().filter(|_| !stopped)
+    }
+}
+
+/// The output of a running call, for views that show all of it each time. Which piece makes them show it is part of the fold,
+/// so that a reader of the past sees what a reader of the present saw.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Live {
+    /// The newest part of it, cut between characters.
+    pub tail: String,
+    /// The piece that was last worth showing.
+    pub shown: Seq,
+    /// When the next one is.
+    due: u64,
+}
+
+impl Live {
+    /// The first piece is shown at once.
+    pub fn begin(text: &str, record: &Record) -> Live {
+        let mut live = Live {
+            tail: String::new(),
+            shown: record.seq,
+            due: 0,
+        };
+        live.push(text, record);
+        live
+    }
+
+    /// Pieces that come faster than they may be shown are shown with a later one; on average, so that a tool that reports
+    /// once in a while is not shown half of the time because it came a moment early.
+    pub fn push(&mut self, text: &str, record: &Record) {
+        let text = newest(text);
+        self.tail.push_str(text);
+        let kept = newest(&self.tail).len();
+        self.tail.drain(..self.tail.len() - kept);
+        if record.at + LIVE_SHOWN_MS / 2 >= self.due {
+            self.shown = record.seq;
+            self.due = self.due.max(record.at) + LIVE_SHOWN_MS;
+        }
+    }
+}
+
+/// The newest part of the text, as much as is kept.
+fn newest(text: &str) -> &str {
+    &text[text.ceil_char_boundary(text.len().saturating_sub(LIVE_TAIL_BYTES))..]
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -280,6 +345,11 @@ impl State {
         self.phase == Phase::Idle && self.queue.is_empty()
     }
 
+    /// The last turn ended, and not with a question; the next one is the user's, or queued.
+    pub fn turn_is_over(&self) -> bool {
+        self.phase == Phase::Idle && !self.questioned
+    }
+
     pub fn call(&self, id: &CallId) -> Option<&CallState> {
         self.calls.iter().find(|call| call.id() == id)
     }
@@ -302,5 +372,51 @@ impl State {
     /// The id of the message that an event at `seq` is sent in.
     pub fn message_id(&self, seq: Seq) -> MessageId {
         format!("{}-{}", self.created.task, seq).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::event::Event;
+
+    fn at(seq: u64, at: u64) -> Record {
+        Record {
+            seq: Seq(seq),
+            at,
+            event: Event::Retried,
+        }
+    }
+
+    #[test]
+    fn output_is_kept_from_its_end_and_cut_between_characters() {
+        let mut live = Live::begin("first", &at(1, 0));
+        assert_eq!(live.tail, "first");
+        live.push(&"é".repeat(LIVE_TAIL_BYTES), &at(2, 0));
+        assert_eq!(live.tail, "é".repeat(LIVE_TAIL_BYTES / 2));
+        live.push("x", &at(3, 0));
+        assert_eq!(
+            live.tail,
+            "é".repeat(LIVE_TAIL_BYTES / 2 - 1) + "x",
+            "half a character is not kept"
+        );
+    }
+
+    #[test]
+    fn output_is_shown_ten_times_a_second_however_it_comes() {
+        let shown = |times: &mut dyn Iterator<Item = u64>| {
+            let mut live = Live::begin("x", &at(0, 0));
+            let mut count = 1;
+            for (seq, time) in (1..).zip(times) {
+                live.push("x", &at(seq, time));
+                count += u64::from(live.shown == Seq(seq));
+            }
+            count
+        };
+        assert_eq!(shown(&mut (1..=10_000)), 101);
+        assert_eq!(shown(&mut (1..=100).map(|n| n * 1_000)), 101);
+        // A tool that means to report every 100 ms and is early every other time.
+        assert_eq!(shown(&mut (1..=100).map(|n| n * 100 - n % 2 * 9)), 101);
+        assert_eq!(shown(&mut [0, 0, 0].into_iter()), 1);
     }
 }

@@ -263,7 +263,7 @@ impl Flow {
                 .into()
         });
         let task = &task.clone();
-        let view = court.ledger.view;
+        let (view, tools) = (court.ledger.view, court.ledger.tools.clone());
         let log = court.ledger.read(task);
         assert!(
             seq.0 <= log.len(),
@@ -291,7 +291,11 @@ impl Flow {
                 "{ask:?} must begin with the task"
             );
         }
-        if self.cursor.is_none() && self.enter(log, ask, seq, view, body) {
+        if self.cursor.is_none()
+            && self.enter(log, ask, seq, body, &|state| {
+                a2a::present(view, state, &tools)
+            })
+        {
             court.tally.count("answered at once while paused");
             self.ended = true;
             return;
@@ -328,7 +332,14 @@ impl Flow {
     }
 
     /// Where a stream on a known task begins; true if its one frame is the present state of a task that waits for answers.
-    fn enter(&mut self, log: &Log, ask: &Ask, seq: Seq, view: a2a::View, body: &[u8]) -> bool {
+    fn enter(
+        &mut self,
+        log: &Log,
+        ask: &Ask,
+        seq: Seq,
+        body: &[u8],
+        present: &dyn Fn(&State) -> Option<Vec<u8>>,
+    ) -> bool {
         if let What::Watch { after, .. } = &ask.what {
             self.cursor = *after;
             assert!(after.is_some(), "without a position the task comes first");
@@ -354,7 +365,7 @@ impl Flow {
         self.cursor = Some(cursor);
         let stuck = before.paused && !answered;
         assert!(
-            !stuck || a2a::present(view, log.state(seq).expect("on disk")).as_deref() == Some(body),
+            !stuck || present(log.state(seq).expect("on disk")).as_deref() == Some(body),
             "{ask:?}: a prompt behind open questions is answered with the present state"
         );
         stuck

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub struct Ledger {
-    pub tools: Tools,
+    pub tools: Arc<Tools>,
     pub view: View,
     store: MemoryStore,
     logs: BTreeMap<TaskId, Log>,
@@ -30,7 +30,7 @@ pub struct Log {
 impl Ledger {
     pub fn new(store: MemoryStore, specs: &[ToolSpec]) -> Ledger {
         Ledger {
-            tools: Tools::new(specs),
+            tools: Arc::new(Tools::new(specs)),
             view: a2a::view(&Form::at("/"), None),
             store,
             logs: BTreeMap::new(),

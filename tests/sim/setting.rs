@@ -46,14 +46,20 @@ pub fn limits(chance: &mut Chance) -> Limits {
 
 pub fn core(limits: &Limits, now: Now, births: u64) -> Core {
     let mut n = u128::from(births);
+    let switches = a2a::Switches::default();
+    let identity = a2a::Identity {
+        base_url: "http://localhost/",
+        version: "0",
+        unix_ms: 0,
+    };
     Core::new(Setup {
         limits: limits.clone(),
         door: Door::default(),
         tools: tools(),
         choose: Box::new(|_| Ok("some-model".into())),
         script: None,
-        card: a2a::card("http://localhost/", "0", 0),
-        switches: a2a::Switches::default(),
+        card: a2a::card(&identity, &switches),
+        switches,
         manners: Default::default(),
         approval: Approval::default(),
         resolve: Box::new(|wish| match wish {

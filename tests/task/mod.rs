@@ -19,8 +19,8 @@ use gemini_a2a::task::policy::{Grant, Mode, Names, Policy, Rule};
 use gemini_a2a::task::push::{Health, Target};
 use gemini_a2a::task::record::Record;
 use gemini_a2a::task::spec::{
-    Answers, Base, CallError, Choice, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec,
-    Verdict,
+    Answers, Base, CallError, Choice, Display, Ending, ErrorKind, Keeping, Kind, Plan, Question,
+    ToolSpec, Verdict,
 };
 use gemini_a2a::task::state::State;
 use serde_json::json;
@@ -481,8 +481,13 @@ pub fn planned(request: &Request) -> Event {
 }
 
 pub fn asked(request: &Request) -> Event {
+    asked_for(request, Keeping::Session)
+}
+
+/// Asked where an "always" may last so long.
+pub fn asked_for(request: &Request, keeping: Keeping) -> Event {
     let call = request.call.clone();
-    Event::CallAsked { call }
+    Event::CallAsked { call, keeping }
 }
 
 pub fn chosen(request: &Request, choice: Choice) -> Event {

@@ -614,7 +614,7 @@ impl Facts {
             Event::Paused if !state.waits_for_answers() || state.paused => {
                 return Err("a pause was announced and there was none".into());
             }
-            Event::CallAsked { call } => {
+            Event::CallAsked { call, .. } => {
                 let facts = self.of(call)?;
                 if facts.asks != facts.answers {
                     return Err(format!("{call} was asked twice at once"));

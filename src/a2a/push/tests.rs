@@ -356,7 +356,7 @@ fn told(target: &Target) -> State {
 }
 
 fn delivered(target: &Target, state: &State, due: &Due) -> Option<Value> {
-    let body = delivery(target, state, due, 1)?;
+    let body = delivery(target, state, due, 1, &sample::tools())?;
     Some(serde_json::from_slice(&body).expect("JSON"))
 }
 

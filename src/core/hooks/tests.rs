@@ -226,13 +226,18 @@ impl Rig {
 }
 
 fn core(limits: &Limits, switches: Switches, now: Now) -> Core {
+    let identity = a2a::Identity {
+        base_url: "http://localhost/",
+        version: "0",
+        unix_ms: 0,
+    };
     Core::new(Setup {
         limits: limits.clone(),
         door: Door::default(),
         tools: Vec::new(),
         choose: Box::new(|_| Ok("some-model".into())),
         script: None,
-        card: a2a::card("http://localhost/", "0", 0),
+        card: a2a::card(&identity, &switches),
         switches,
         manners: Default::default(),
         approval: Approval::default(),

@@ -42,7 +42,8 @@ impl Deciding<'_> {
                 }
                 Choice::Cancel => self.end_call(call, refusal),
             }
-            if choice == Choice::ProceedAlwaysAndSave {
+            // The offer stands; whether it is kept is still the operator's to say.
+            if choice == Choice::ProceedAlwaysAndSave && self.rules.grant.saving {
                 for rule in rules {
                     self.effect(Effect::Save { rule });
                 }
@@ -65,17 +66,13 @@ impl Deciding<'_> {
         let mut valid: Vec<Picked> = Vec::new();
         for pick in picks {
             let open = self.state.asked().find(|call| call.id() == &pick.call);
-            let Some(plan) = open.and_then(|call| call.plan.as_ref()) else {
+            let Some((call, plan)) = open.and_then(|call| Some((call, call.plan.as_ref()?))) else {
                 continue;
             };
             if valid.iter().any(|earlier| earlier.call == pick.call) {
                 continue;
             }
-            let keeping = match self.rules.grant.saving && self.state.created.trusted {
-                true => Keeping::Disk,
-                false => Keeping::Session,
-            };
-            let options = plan.question.options(keeping);
+            let options = call.options();
             let Some(choice) = Choice::from_word(&pick.option).filter(|c| options.contains(c))
             else {
                 let offered = options.iter().map(|choice| choice.word()).collect();

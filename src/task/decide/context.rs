@@ -144,7 +144,7 @@ impl Deciding<'_> {
         let answer = Answer {
             parts: vec![json!({ "text": whole })],
             calls: Vec::new(),
-            finish: "LOOP".into(),
+            finish: Answer::CUT_OFF.into(),
             usage: None,
             trace: None,
             model: None,

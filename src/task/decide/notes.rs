@@ -257,7 +257,13 @@ impl Deciding<'_> {
         let ruling = self.ruling(call, plan);
         match ruling.verdict {
             Verdict::Allow => drop(self.push(Event::CallReady { call: id })),
-            Verdict::Ask => drop(self.push(Event::CallAsked { call: id })),
+            Verdict::Ask => {
+                let keeping = match self.rules.grant.saving && self.state.created.trusted {
+                    true => Keeping::Disk,
+                    false => Keeping::Session,
+                };
+                self.push(Event::CallAsked { call: id, keeping });
+            }
             Verdict::Deny => {
                 let (tool, reason) = (&call.request.name, ruling.reason);
                 let message = format!("This call of {tool} is not allowed here: {reason}.");

@@ -1,0 +1,541 @@
+//! Our own dialect, `gemini-a2a.v1`: what the journal holds goes out, what the core performs comes in. It is spoken over WebSocket
+//! only, one JSON object per text frame, by clients that know what this server knows: the terminal of somebody else, a console.
+//!
+//! The server sends the events of every task that is watched, exactly as they were recorded, with the task they belong to:
+//!
+//! ```json
+//! {"task":"t-1","seq":7,"at":1767225600123,"event":{"text":{"text":"Hello"}}}
+//! ```
+//!
+//! `at` is in Unix milliseconds. Folding them from the first on gives the task; after a lost connection `watch` continues behind
+//! the last `seq` that was seen. The client sends calls, each with an id of its choice, a number or a string:
+//!
+//! | call | members | answer |
+//! |---|---|---|
+//! | `say` | `text` or `message`; `task`, `context`, `settings`: `{workspace, model, auto_execute}` | `{taskId, accepted}` |
+//! | `answer` | `task`, `call`, `option`; `edited`: the file as the user wants it; `answers` to questions, by number | the same |
+//! | `create` | `context`, `settings` | the task's id |
+//! | `cancel` | `task` | the task |
+//! | `get` | `task`; `history`: how many of the newest messages | the task |
+//! | `list` | `context`, `state`, `since`, `size`, `after`: `{at, task}`, `history`, `artifacts` | a page of tasks |
+//! | `watch` | `task`; `after`: the last event seen | its events |
+//! | `session` | | the id of the live session |
+//!
+//! ```json
+//! {"id":1,"call":{"say":{"task":"t-1","text":"go on"}}}
+//! {"id":1,"ok":{"taskId":"t-1","accepted":true}}
+//! {"id":1,"error":{"reason":"TASK_NOT_FOUND","message":"Task not found: t-1"}}
+//! ```
+//!
+//! A message is one of the journal: `{"id","role","parts":[{"content":{"text":"…"}}]}`. Tasks in answers are those of A2A 0.3.
+//! Members may be added to anything; clients pass over what they do not know.
+
+use crate::a2a::form::{Envelope, Form};
+use crate::a2a::words;
+use crate::base::crc::crc32;
+use crate::base::id::{CallId, ContextId, Seq, TaskId};
+use crate::base::json;
+use crate::limits::CONTEXT_ID_CHARS;
+use crate::task::call::{Birth, Call, Create, List, Mark, Mode, Say, Settings};
+use crate::task::event::{Event, Lifecycle, Profile, Protocol};
+use crate::task::fault::{Fault, FaultKind};
+use crate::task::job::{Pick, Said};
+use crate::task::message::{Message, Part, Role};
+use crate::task::record::Record;
+use crate::task::spec::Answers;
+use crate::task::state::{State, TaskState};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// An event with its task.
+pub fn record(state: &State, record: &Record) -> Vec<u8> {
+    json::bytes(&Shown {
+        task: &state.created.task,
+        seq: record.seq,
+        at: record.at,
+        event: &showable(&record.event),
+    })
+}
+
+/// What a text frame of a client asks for.
+pub fn decode(text: &str) -> Result<(Call, Form), (Fault, Form)> {
+    let mut form = Form::of(Envelope::Own);
+    let asked = ask(text, &mut form);
+    match asked.and_then(|asked| call(asked, text)) {
+        Ok(call) => Ok((call, form)),
+        Err(fault) => Err((fault, form)),
+    }
+}
+
+/// The frame that says that a call failed.
+pub fn error(form: &Form, reason: &str, message: &str) -> Vec<u8> {
+    let mut out = br#"{"id":"#.to_vec();
+    out.extend_from_slice(&form.id);
+    out.extend_from_slice(br#","error":"#);
+    json::write(&mut out, &json!({ "reason": reason, "message": message }));
+    out.push(b'}');
+    out
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    task: &'a TaskId,
+    seq: Seq,
+    at: u64,
+    event: &'a Event,
+}
+
+/// The event without what only its owner may know. Every client that watches a task sees this, so an event that carries
+/// a secret must lose it here; the list is complete so that a new event cannot be forgotten.
+fn showable(event: &Event) -> Cow<'_, Event> {
+    match event {
+        Event::HookSet { .. } => event.without_secrets(),
+        Event::Created(_)
+        | Event::Prompted { .. }
+        | Event::TurnBegan { .. }
+        | Event::AttachmentsWanted
+        | Event::Attached { .. }
+        | Event::Traced { .. }
+        | Event::Thought { .. }
+        | Event::Text { .. }
+        | Event::Cited { .. }
+        | Event::Retracted { .. }
+        | Event::BackedOff { .. }
+        | Event::Retried
+        | Event::FellBack { .. }
+        | Event::CompactionBegan
+        | Event::Compacted { .. }
+        | Event::CompactionFailed { .. }
+        | Event::Looped
+        | Event::Nudged { .. }
+        | Event::Answered { .. }
+        | Event::CallPlanned { .. }
+        | Event::CallAsked { .. }
+        | Event::CallAnswered { .. }
+        | Event::CallReady { .. }
+        | Event::CallStarted { .. }
+        | Event::CallOutput { .. }
+        | Event::CallEnded { .. }
+        | Event::CallStale { .. }
+        | Event::HookDropped { .. }
+        | Event::HookMoved { .. }
+        | Event::Paused
+        | Event::ResultsSent
+        | Event::Produced { .. }
+        | Event::TurnEnded { .. }
+        | Event::Interrupted { .. }
+        | Event::Resumed
+        | Event::Closed { .. } => Cow::Borrowed(event),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Asked {
+    Say(AskedSay),
+    Answer(AskedAnswer),
+    Create {
+        context: Option<ContextId>,
+        #[serde(default)]
+        settings: AskedSettings,
+    },
+    Cancel {
+        task: TaskId,
+    },
+    Get {
+        task: TaskId,
+        history: Option<usize>,
+    },
+    List(AskedList),
+    Watch {
+        task: TaskId,
+        after: Option<Seq>,
+    },
+    Session {},
+}
+
+#[derive(Deserialize)]
+struct AskedSay {
+    task: Option<TaskId>,
+    context: Option<ContextId>,
+    text: Option<String>,
+    message: Option<Message>,
+    #[serde(default)]
+    settings: AskedSettings,
+}
+
+#[derive(Deserialize)]
+struct AskedAnswer {
+    task: TaskId,
+    call: CallId,
+    option: String,
+    edited: Option<Arc<str>>,
+    answers: Option<Arc<Answers>>,
+}
+
+#[derive(Default, Deserialize)]
+struct AskedSettings {
+    workspace: Option<String>,
+    model: Option<String>,
+    auto_execute: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AskedList {
+    context: Option<ContextId>,
+    state: Option<String>,
+    since: Option<u64>,
+    size: usize,
+    after: Option<AskedMark>,
+    history: usize,
+    artifacts: bool,
+}
+
+#[derive(Deserialize)]
+struct AskedMark {
+    at: u64,
+    task: TaskId,
+}
+
+/// The call as it was spelled; the form gets its id as soon as it is known, so that failures can be told apart.
+fn ask(text: &str, form: &mut Form) -> Result<Asked, Fault> {
+    let invalid = |message: String| Fault::new(FaultKind::InvalidRequest, message);
+    let mut sent: Value = serde_json::from_str(text).map_err(|error| {
+        Fault::new(
+            FaultKind::ParseError,
+            format!("The frame is not JSON: {error}."),
+        )
+    })?;
+    match sent.get("id") {
+        None | Some(Value::Null) => {}
+        Some(id @ (Value::String(_) | Value::Number(_))) => form.id = json::bytes(id).into(),
+        Some(_) => return Err(invalid("id must be a number or a string.".into())),
+    }
+    let call = sent.get_mut("call").map(Value::take);
+    let call = call.ok_or_else(|| {
+        invalid(
+            "A frame is {\"id\":…,\"call\":{\"say\":{…}}}, or another call in its place.".into(),
+        )
+    })?;
+    serde_json::from_value(call).map_err(|error| Fault::params(format!("call: {error}.")))
+}
+
+/// `frame` is what was sent as a whole: messages without an id of their own get theirs from it.
+fn call(asked: Asked, frame: &str) -> Result<Call, Fault> {
+    let own_message = |part: Part| Message {
+        id: format!("own-{:08x}", crc32(frame.as_bytes())).into(),
+        role: Role::User,
+        parts: vec![part],
+        metadata: None,
+        extensions: Vec::new(),
+        references: Vec::new(),
+    };
+    Ok(match asked {
+        Asked::Say(say) => {
+            let message = match (say.text, say.message) {
+                (Some(text), None) => own_message(Part::text(text)),
+                (None, Some(message)) if !message.parts.is_empty() => message,
+                (None, Some(_)) => return Err(Fault::params("say.message.parts is empty.")),
+                (Some(_), Some(_)) | (None, None) => {
+                    return Err(Fault::params("say needs either text or a message."));
+                }
+            };
+            let said = Said {
+                message: message.into(),
+                answers: Vec::new(),
+            };
+            Call::Say(Say {
+                context: context(say.context)?,
+                settings: settings(say.settings),
+                ..now(said, say.task)
+            })
+        }
+        Asked::Answer(answer) => {
+            let part = Part::data(json!({ "call": answer.call, "option": answer.option }));
+            let said = Said {
+                message: own_message(part).into(),
+                answers: vec![Pick {
+                    call: answer.call,
+                    option: answer.option,
+                    edited: answer.edited,
+                    answers: answer.answers,
+                }],
+            };
+            Call::Say(now(said, Some(answer.task)))
+        }
+        Asked::Create {
+            context: wanted,
+            settings: wishes,
+        } => Call::Create(Create {
+            context: context(wanted)?,
+            settings: settings(wishes),
+            birth: BIRTH,
+        }),
+        Asked::Cancel { task } => Call::Cancel { task },
+        Asked::Get { task, history } => Call::Get { task, history },
+        Asked::List(list) => Call::List(List {
+            context: list.context,
+            state: list.state.as_deref().map(state).transpose()?,
+            since: list.since,
+            size: list.size,
+            after: list.after.map(|mark| Mark {
+                at: mark.at,
+                task: mark.task,
+            }),
+            history: list.history,
+            artifacts: list.artifacts,
+        }),
+        Asked::Watch { task, after } => Call::Subscribe { task, after },
+        Asked::Session {} => Call::Session,
+    })
+}
+
+/// A task that is made here is a conversation, and looks to others as the reference server's do.
+const BIRTH: Birth = Birth {
+    lifecycle: Lifecycle::Conversational,
+    protocol: Protocol::V03,
+    profile: Profile::Coder,
+};
+
+/// Something said, which is acknowledged at once: what comes of it is seen by watching.
+fn now(said: Said, task: Option<TaskId>) -> Say {
+    Say {
+        said,
+        task,
+        context: None,
+        settings: Settings::default(),
+        push: None,
+        mode: Mode::Now,
+        history: None,
+        birth: BIRTH,
+    }
+}
+
+fn settings(wishes: AskedSettings) -> Settings {
+    Settings {
+        workspace: wishes.workspace,
+        model: wishes.model,
+        auto_execute: wishes.auto_execute,
+    }
+}
+
+fn context(id: Option<ContextId>) -> Result<Option<ContextId>, Fault> {
+    let fits = |id: &ContextId| {
+        let (chars, id) = (id.as_str().chars().count(), id.as_str());
+        (1..=CONTEXT_ID_CHARS).contains(&chars) && !id.chars().any(char::is_control)
+    };
+    match id {
+        Some(id) if !fits(&id) => Err(Fault::params(format!(
+            "context must be 1 to {CONTEXT_ID_CHARS} printable characters."
+        ))),
+        id => Ok(id),
+    }
+}
+
+fn state(word: &str) -> Result<TaskState, Fault> {
+    let found = TaskState::ALL
+        .into_iter()
+        .find(|state| words::state(*state) == word);
+    found.ok_or_else(|| {
+        let all: Vec<&str> = TaskState::ALL.into_iter().map(words::state).collect();
+        Fault::params(format!("list.state must be one of {}.", all.join(", ")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::a2a::{fault_frame, prefix, sample, suffix};
+
+    fn decoded(frame: Value) -> Result<Call, Fault> {
+        match decode(&frame.to_string()) {
+            Ok((call, _)) => Ok(call),
+            Err((fault, _)) => Err(fault),
+        }
+    }
+
+    fn one(call: Value) -> Result<Call, Fault> {
+        decoded(json!({"id": 1, "call": call}))
+    }
+
+    #[test]
+    fn a_record_goes_out_as_it_is_in_the_journal() {
+        let event = Event::Text { text: "hé".into() };
+        let shown = record(&sample::state(), &sample::record(event));
+        assert_eq!(
+            String::from_utf8(shown).expect("text"),
+            format!(
+                r#"{{"task":"t-1","seq":9,"at":{},"event":{{"text":{{"text":"hé"}}}}}}"#,
+                sample::AT
+            )
+        );
+    }
+
+    #[test]
+    fn what_is_said_and_answered() {
+        let Ok(Call::Say(say)) =
+            one(json!({"say": {"text": "go", "context": "c-1", "settings": {"model": "m"}}}))
+        else {
+            panic!("a prompt");
+        };
+        assert_eq!(say.said.message.parts, [Part::text("go")]);
+        assert_eq!(
+            (say.mode, say.task, say.context),
+            (Mode::Now, None, Some("c-1".into()))
+        );
+        assert_eq!(say.settings.model.as_deref(), Some("m"));
+
+        let message = sample::prompt("m-1", "hi");
+        let Ok(Call::Say(say)) = one(json!({"say": {"task": "t-1", "message": message}})) else {
+            panic!("a prompt");
+        };
+        assert_eq!(
+            (say.said.message.as_ref(), say.task),
+            (&message, Some("t-1".into()))
+        );
+
+        let answer = json!({"task": "t-1", "call": "call-1", "option": "proceed_once", "edited": "x", "answers": {"0": "y"}});
+        let Ok(Call::Say(say)) = one(json!({ "answer": answer })) else {
+            panic!("an answer");
+        };
+        assert!(!say.said.message.speaks(), "an answer is no prompt");
+        assert_eq!(
+            say.said.answers,
+            [Pick {
+                call: "call-1".into(),
+                option: "proceed_once".into(),
+                edited: Some("x".into()),
+                answers: Some(Arc::new([("0".to_owned(), "y".to_owned())].into())),
+            }]
+        );
+    }
+
+    #[test]
+    fn messages_without_an_id_get_different_ones() {
+        let id = |frame: Value| match decoded(frame) {
+            Ok(Call::Say(say)) => say.said.message.id.clone(),
+            other => panic!("{other:?}"),
+        };
+        let say = json!({"say": {"text": "again"}});
+        let first = id(json!({"id": 1, "call": say}));
+        assert_ne!(first, id(json!({"id": 2, "call": say})));
+        assert_eq!(first, id(json!({"id": 1, "call": say})));
+    }
+
+    #[test]
+    fn every_other_call() {
+        let task = || TaskId::from("t-1");
+        for (sent, expected) in [
+            (
+                json!({"cancel": {"task": "t-1"}}),
+                Call::Cancel { task: task() },
+            ),
+            (
+                json!({"get": {"task": "t-1", "history": 0}}),
+                Call::Get {
+                    task: task(),
+                    history: Some(0),
+                },
+            ),
+            (
+                json!({"watch": {"task": "t-1", "after": 7}}),
+                Call::Subscribe {
+                    task: task(),
+                    after: Some(Seq(7)),
+                },
+            ),
+            (json!({"session": {}}), Call::Session),
+            (json!({"list": {}}), Call::List(List::default())),
+            (
+                json!({"list": {"state": "input-required", "after": {"at": 5, "task": "t-1"}, "size": 3}}),
+                Call::List(List {
+                    state: Some(TaskState::InputRequired),
+                    after: Some(Mark {
+                        at: 5,
+                        task: task(),
+                    }),
+                    size: 3,
+                    ..List::default()
+                }),
+            ),
+            (
+                json!({"create": {}}),
+                Call::Create(Create {
+                    context: None,
+                    settings: Settings::default(),
+                    birth: BIRTH,
+                }),
+            ),
+        ] {
+            assert_eq!(one(sent.clone()), Ok(expected), "{sent}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        use FaultKind::*;
+        for (frame, kind, words) in [
+            ("{", ParseError, "not JSON"),
+            ("[]", InvalidRequest, "A frame is"),
+            (
+                r#"{"id":[],"call":{"session":{}}}"#,
+                InvalidRequest,
+                "id must be",
+            ),
+            (r#"{"id":1}"#, InvalidRequest, "A frame is"),
+            (
+                r#"{"id":1,"call":{"shout":{}}}"#,
+                InvalidParams,
+                "unknown variant `shout`",
+            ),
+            (
+                r#"{"id":1,"call":{"cancel":{}}}"#,
+                InvalidParams,
+                "missing field `task`",
+            ),
+            (
+                r#"{"id":1,"call":{"say":{}}}"#,
+                InvalidParams,
+                "either text or a message",
+            ),
+            (
+                r#"{"id":1,"call":{"say":{"message":{"id":"m","role":"user","parts":[]}}}}"#,
+                InvalidParams,
+                "parts is empty",
+            ),
+            (
+                r#"{"id":1,"call":{"say":{"text":"x","context":""}}}"#,
+                InvalidParams,
+                "printable",
+            ),
+            (
+                r#"{"id":1,"call":{"list":{"state":"odd"}}}"#,
+                InvalidParams,
+                "submitted, working",
+            ),
+        ] {
+            let (fault, _) = decode(frame).expect_err(frame);
+            assert_eq!(fault.kind, kind, "{frame}");
+            assert!(fault.message.contains(words), "{frame}: {}", fault.message);
+        }
+    }
+
+    #[test]
+    fn answers_carry_the_id_of_their_call() {
+        let (_, form) = decode(r#"{"id":"a\"1","call":{"session":{}}}"#).expect("a call");
+        let whole = [prefix(&form), b"[]".to_vec(), suffix(&form).to_vec()].concat();
+        assert_eq!(
+            String::from_utf8(whole).expect("text"),
+            r#"{"id":"a\"1","ok":[]}"#
+        );
+        let (fault, form) = decode(r#"{"id":7,"call":{}}"#).expect_err("no call");
+        let frame: Value = serde_json::from_slice(&fault_frame(&form, &fault)).expect("JSON");
+        assert_eq!(
+            frame,
+            json!({"id": 7, "error": {"reason": "INVALID_PARAMS", "message": fault.message}})
+        );
+    }
+}

@@ -1,0 +1,531 @@
+//! What the operator can switch about how the server behaves: one row per switch, with its flag, its setting and its values.
+//! The command line and the settings files read the same table, so neither can have a switch that the other lacks.
+//!
+//! A value is a word. A switch that is only on or off is a flag without a value, and `true` or `false` in a settings file.
+//! What arguments say replaces what settings say; lists add up.
+
+use crate::a2a::{CardDefault, RestStatus, Switches};
+use crate::base::{address, span};
+use crate::config::tree::{Node, Value};
+use crate::core::{Manners, NewTasks};
+use crate::task::event::{Lifecycle, Profile};
+use std::borrow::Cow;
+
+/// How everything is switched.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Board {
+    pub a2a: Switches,
+    pub manners: Manners,
+}
+
+pub struct Switch {
+    pub flag: &'static str,
+    /// Its name in settings files.
+    pub key: &'static str,
+    pub takes: Takes,
+    pub help: &'static str,
+    /// None when the value is none of those it takes.
+    set: fn(&mut Board, &str) -> Option<()>,
+}
+
+/// What a switch can be set to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// On or off; the flag alone is on.
+    Nothing,
+    OnOrOff,
+    OneOf(&'static [&'static str]),
+    /// A length of time, or never.
+    Time,
+    /// An identifier; several may be given.
+    Uris,
+    /// The name of a host; several may be given.
+    Hosts,
+}
+
+impl Takes {
+    /// What the value is called in the help; empty for a flag that has none.
+    pub fn value(self) -> Cow<'static, str> {
+        match self {
+            Takes::Nothing => "".into(),
+            Takes::OnOrOff => "on|off".into(),
+            Takes::OneOf(words) => words.join("|").into(),
+            Takes::Time => "TIME".into(),
+            Takes::Uris => "URI".into(),
+            Takes::Hosts => "HOST".into(),
+        }
+    }
+
+    /// What it must be, for messages about flags.
+    fn wants(self) -> String {
+        match self {
+            Takes::Nothing | Takes::OnOrOff => "on or off".into(),
+            Takes::OneOf([words @ .., last]) => format!("{} or {last}", words.join(", ")),
+            Takes::OneOf([]) => unreachable!("there is something to choose from"),
+            Takes::Time => "a time such as 500ms, 30s or 24h, or never".into(),
+            Takes::Uris => "a URI without spaces".into(),
+            Takes::Hosts => "the name or address of a host, without a port".into(),
+        }
+    }
+
+    /// The same for messages about settings.
+    fn wants_in_file(self) -> String {
+        match self {
+            Takes::Nothing | Takes::OnOrOff => "true or false".into(),
+            Takes::Uris => "a list of URIs".into(),
+            Takes::Hosts => "a list of hosts, without ports".into(),
+            Takes::OneOf(_) | Takes::Time => self.wants(),
+        }
+    }
+}
+
+impl Switch {
+    /// Sets it from the command line.
+    pub fn argue(&self, board: &mut Board, value: &str) -> Result<(), String> {
+        let value = match self.takes {
+            Takes::Nothing => "on",
+            Takes::OnOrOff | Takes::OneOf(_) | Takes::Time | Takes::Uris | Takes::Hosts => value,
+        };
+        (self.set)(board, value)
+            .ok_or_else(|| format!("{} must be {}, not {value}", self.flag, self.takes.wants()))
+    }
+
+    /// Sets it from a settings file. An error says what the value must be.
+    pub fn read(&self, board: &mut Board, node: &Node) -> Result<(), String> {
+        let words = match (self.takes, &node.value) {
+            (Takes::Nothing | Takes::OnOrOff, _) => {
+                let word = node.bool().map(|on| if on { "on" } else { "off" });
+                word.map(|word| vec![word.to_owned()])
+            }
+            (Takes::Uris | Takes::Hosts, Value::List(_)) => node.texts(),
+            (Takes::Uris | Takes::Hosts | Takes::OneOf(_) | Takes::Time, _) => {
+                node.text().map(|word| vec![word.to_owned()])
+            }
+        };
+        // A list with a wrong entry counts for nothing, so it is tried on a copy.
+        let mut tried = board.clone();
+        let set = |words: Vec<String>| {
+            let mut words = words.iter();
+            words.try_for_each(|word| (self.set)(&mut tried, word))
+        };
+        words
+            .and_then(set)
+            .ok_or_else(|| self.takes.wants_in_file())?;
+        *board = tried;
+        Ok(())
+    }
+}
+
+pub const SWITCHES: &[Switch] = &[
+    Switch {
+        flag: "--streaming",
+        key: "a2a.streaming",
+        takes: Takes::OnOrOff,
+        help: "event streams; off answers only single calls (default: on)",
+        set: |board, word| put(&mut board.a2a.streaming, on(word)),
+    },
+    Switch {
+        flag: "--push",
+        key: "a2a.push",
+        takes: Takes::OnOrOff,
+        help: "webhooks (default: on)",
+        set: |board, word| put(&mut board.a2a.push, on(word)),
+    },
+    Switch {
+        flag: "--push-allow-http",
+        key: "a2a.pushAllowHttp",
+        takes: Takes::Nothing,
+        help: "webhooks may be http too, not only https",
+        set: |board, word| put(&mut board.a2a.push_rules.allow_http, on(word)),
+    },
+    Switch {
+        flag: "--push-allow-host",
+        key: "a2a.pushAllowHosts",
+        takes: Takes::Hosts,
+        help: "webhooks may be on this host, whatever its address and without TLS; may be repeated",
+        set: |board, host| {
+            address::host(host).ok()?;
+            let allowed = &mut board.a2a.push_rules.allow_hosts;
+            if !allowed.iter().any(|known| known == host) {
+                allowed.push(host.to_owned());
+            }
+            Some(())
+        },
+    },
+    Switch {
+        flag: "--push-allow-private",
+        key: "a2a.pushAllowPrivate",
+        takes: Takes::Nothing,
+        help: "webhooks may be anywhere, on this machine too; for tests",
+        set: |board, word| put(&mut board.a2a.push_rules.allow_private, on(word)),
+    },
+    Switch {
+        flag: "--card-default",
+        key: "a2a.cardDefault",
+        takes: Takes::OneOf(&["hybrid", "v1"]),
+        help: "the agent card for clients that name no version (default: hybrid)",
+        set: |board, word| {
+            let card = match word {
+                "hybrid" => CardDefault::Hybrid,
+                "v1" => CardDefault::V1,
+                _ => return None,
+            };
+            put(&mut board.a2a.card_default, Some(card))
+        },
+    },
+    Switch {
+        flag: "--strict-version",
+        key: "a2a.strictVersion",
+        takes: Takes::Nothing,
+        help: "a 1.0 call must name its version",
+        set: |board, word| put(&mut board.a2a.strict_version, on(word)),
+    },
+    Switch {
+        flag: "--rest-status-profile",
+        key: "a2a.restStatusProfile",
+        takes: Takes::OneOf(&["1.0.0", "1.0.1"]),
+        help: "whose HTTP statuses REST errors have (default: 1.0.1)",
+        set: |board, word| {
+            let status = match word {
+                "1.0.0" => RestStatus::V100,
+                "1.0.1" => RestStatus::V101,
+                _ => return None,
+            };
+            put(&mut board.a2a.rest_status, Some(status))
+        },
+    },
+    Switch {
+        flag: "--required-extension",
+        key: "a2a.requiredExtensions",
+        takes: Takes::Uris,
+        help: "an extension that clients must name; may be repeated",
+        set: |board, uri| {
+            let written = uri.chars().all(|c| c.is_ascii_graphic() && c != ',');
+            if uri.is_empty() || !written {
+                return None;
+            }
+            let required = &mut board.a2a.required_extensions;
+            if !required.iter().any(|known| known == uri) {
+                required.push(uri.to_owned());
+            }
+            Some(())
+        },
+    },
+    Switch {
+        flag: "--default-profile-03",
+        key: "a2a.defaultProfile03",
+        takes: Takes::OneOf(&["coder", "plain", "devtool"]),
+        help: "what 0.3 clients get that show no preference (default: coder)",
+        set: |board, word| {
+            let profile = match word {
+                "coder" => Profile::Coder,
+                "plain" => Profile::Plain,
+                "devtool" => Profile::Devtool,
+                _ => return None,
+            };
+            put(&mut board.a2a.default_profile_03, Some(profile))
+        },
+    },
+    Switch {
+        flag: "--plain-lifecycle",
+        key: "a2a.plainLifecycle",
+        takes: Takes::OneOf(&["one-shot", "conversational"]),
+        help: "whether a plain 1.0 task ends with its turn (default: one-shot)",
+        set: |board, word| {
+            let lifecycle = match word {
+                "one-shot" => Lifecycle::OneShot,
+                "conversational" => Lifecycle::Conversational,
+                _ => return None,
+            };
+            put(&mut board.a2a.plain_lifecycle, Some(lifecycle))
+        },
+    },
+    Switch {
+        flag: "--new-tasks",
+        key: "a2a.newTasks",
+        takes: Takes::OneOf(&["own", "session"]),
+        help: "where a prompt goes that names no task: one of its own, or the session (default: own)",
+        set: |board, word| {
+            let tasks = match word {
+                "own" => NewTasks::Own,
+                "session" => NewTasks::Session,
+                _ => return None,
+            };
+            put(&mut board.manners.new_tasks, Some(tasks))
+        },
+    },
+    Switch {
+        flag: "--blocking-timeout",
+        key: "a2a.blockingTimeout",
+        takes: Takes::Time,
+        help: "a waiting call is answered after so long, and its turn goes on (default: never)",
+        set: |board, word| put(&mut board.manners.blocking_timeout_ms, time(word)),
+    },
+];
+
+fn put<T>(place: &mut T, value: Option<T>) -> Option<()> {
+    *place = value?;
+    Some(())
+}
+
+fn on(word: &str) -> Option<bool> {
+    match word {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    }
+}
+
+fn time(word: &str) -> Option<Option<u64>> {
+    match word {
+        "never" => Some(None),
+        length => span::parse(length).map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::jsonc;
+
+    fn argued(line: &str) -> Result<Board, String> {
+        let mut board = Board::default();
+        let mut words = line.split_whitespace();
+        while let Some(flag) = words.next() {
+            let switch = SWITCHES.iter().find(|switch| switch.flag == flag);
+            let switch = switch.expect("there is such a flag");
+            let value = match switch.takes {
+                Takes::Nothing => "",
+                Takes::OnOrOff | Takes::OneOf(_) | Takes::Time | Takes::Uris | Takes::Hosts => {
+                    words.next().expect("it has a value")
+                }
+            };
+            switch.argue(&mut board, value)?;
+        }
+        Ok(board)
+    }
+
+    fn written(key: &str, value: &str) -> Result<Board, String> {
+        let switch = SWITCHES.iter().find(|switch| switch.key == key);
+        let (node, _) = jsonc::parse(value).expect("a value");
+        let mut board = Board::default();
+        let switch = switch.expect("there is such a key");
+        switch.read(&mut board, &node).map(|()| board)
+    }
+
+    /// Every switch with every word it takes: as a flag, as it is written in a file, and what it does.
+    fn cases() -> Vec<(&'static str, &'static str, &'static str, Board)> {
+        fn a2a(change: fn(&mut Switches)) -> Board {
+            let mut board = Board::default();
+            change(&mut board.a2a);
+            board
+        }
+        fn manners(change: fn(&mut Manners)) -> Board {
+            let mut board = Board::default();
+            change(&mut board.manners);
+            board
+        }
+        vec![
+            ("--streaming on", "a2a.streaming", "true", Board::default()),
+            (
+                "--streaming off",
+                "a2a.streaming",
+                "false",
+                a2a(|s| s.streaming = false),
+            ),
+            ("--push on", "a2a.push", "true", Board::default()),
+            ("--push off", "a2a.push", "false", a2a(|s| s.push = false)),
+            (
+                "--push-allow-http",
+                "a2a.pushAllowHttp",
+                "true",
+                a2a(|s| s.push_rules.allow_http = true),
+            ),
+            (
+                "--push-allow-host ci.internal --push-allow-host [::1]",
+                "a2a.pushAllowHosts",
+                "[\"ci.internal\", \"[::1]\"]",
+                a2a(|s| s.push_rules.allow_hosts = vec!["ci.internal".into(), "[::1]".into()]),
+            ),
+            (
+                "--push-allow-host 10.0.0.7",
+                "a2a.pushAllowHosts",
+                "\"10.0.0.7\"",
+                a2a(|s| s.push_rules.allow_hosts = vec!["10.0.0.7".into()]),
+            ),
+            (
+                "--push-allow-private",
+                "a2a.pushAllowPrivate",
+                "true",
+                a2a(|s| s.push_rules.allow_private = true),
+            ),
+            (
+                "--card-default hybrid",
+                "a2a.cardDefault",
+                "\"hybrid\"",
+                Board::default(),
+            ),
+            (
+                "--card-default v1",
+                "a2a.cardDefault",
+                "\"v1\"",
+                a2a(|s| s.card_default = CardDefault::V1),
+            ),
+            (
+                "--strict-version",
+                "a2a.strictVersion",
+                "true",
+                a2a(|s| s.strict_version = true),
+            ),
+            (
+                "--rest-status-profile 1.0.1",
+                "a2a.restStatusProfile",
+                "\"1.0.1\"",
+                Board::default(),
+            ),
+            (
+                "--rest-status-profile 1.0.0",
+                "a2a.restStatusProfile",
+                "\"1.0.0\"",
+                a2a(|s| s.rest_status = RestStatus::V100),
+            ),
+            (
+                "--required-extension urn:x --required-extension urn:y --required-extension urn:x",
+                "a2a.requiredExtensions",
+                "[\"urn:x\", \"urn:y\"]",
+                a2a(|s| s.required_extensions = vec!["urn:x".into(), "urn:y".into()]),
+            ),
+            (
+                "--required-extension urn:x",
+                "a2a.requiredExtensions",
+                "\"urn:x\"",
+                a2a(|s| s.required_extensions = vec!["urn:x".into()]),
+            ),
+            (
+                "--default-profile-03 coder",
+                "a2a.defaultProfile03",
+                "\"coder\"",
+                Board::default(),
+            ),
+            (
+                "--default-profile-03 plain",
+                "a2a.defaultProfile03",
+                "\"plain\"",
+                a2a(|s| s.default_profile_03 = Profile::Plain),
+            ),
+            (
+                "--default-profile-03 devtool",
+                "a2a.defaultProfile03",
+                "\"devtool\"",
+                a2a(|s| s.default_profile_03 = Profile::Devtool),
+            ),
+            (
+                "--plain-lifecycle one-shot",
+                "a2a.plainLifecycle",
+                "\"one-shot\"",
+                Board::default(),
+            ),
+            (
+                "--plain-lifecycle conversational",
+                "a2a.plainLifecycle",
+                "\"conversational\"",
+                a2a(|s| s.plain_lifecycle = Lifecycle::Conversational),
+            ),
+            (
+                "--new-tasks own",
+                "a2a.newTasks",
+                "\"own\"",
+                Board::default(),
+            ),
+            (
+                "--new-tasks session",
+                "a2a.newTasks",
+                "\"session\"",
+                manners(|m| m.new_tasks = NewTasks::Session),
+            ),
+            (
+                "--blocking-timeout never",
+                "a2a.blockingTimeout",
+                "\"never\"",
+                Board::default(),
+            ),
+            (
+                "--blocking-timeout 500ms",
+                "a2a.blockingTimeout",
+                "\"500ms\"",
+                manners(|m| m.blocking_timeout_ms = Some(500)),
+            ),
+        ]
+    }
+
+    #[test]
+    fn every_value_does_the_same_as_a_flag_and_as_a_setting() {
+        let cases = cases();
+        for (flags, key, value, board) in &cases {
+            assert_eq!(argued(flags).as_ref(), Ok(board), "{flags}");
+            assert_eq!(written(key, value).as_ref(), Ok(board), "{key}: {value}");
+        }
+        for switch in SWITCHES {
+            let of_it =
+                |(flags, ..): &&(&str, _, _, _)| flags.split(' ').next() == Some(switch.flag);
+            let tried = cases.iter().filter(of_it).count();
+            let words = match switch.takes {
+                Takes::OneOf(words) => words.len(),
+                Takes::OnOrOff | Takes::Time | Takes::Uris | Takes::Hosts => 2,
+                Takes::Nothing => 1,
+            };
+            assert_eq!(tried, words, "every word of {} is tried", switch.flag);
+        }
+    }
+
+    #[test]
+    fn the_last_word_counts() {
+        assert_eq!(
+            argued("--streaming off --card-default v1 --card-default hybrid --streaming on"),
+            Ok(Board::default())
+        );
+    }
+
+    #[test]
+    fn wrong_values_are_told_what_is_possible() {
+        for (line, error) in [
+            ("--streaming yes", "--streaming must be on or off, not yes"),
+            (
+                "--push-allow-host ci.internal:80",
+                "--push-allow-host must be the name or address of a host, without a port, not ci.internal:80",
+            ),
+            (
+                "--card-default v2",
+                "--card-default must be hybrid or v1, not v2",
+            ),
+            (
+                "--default-profile-03 tui",
+                "--default-profile-03 must be coder, plain or devtool, not tui",
+            ),
+            (
+                "--blocking-timeout 5",
+                "--blocking-timeout must be a time such as 500ms, 30s or 24h, or never, not 5",
+            ),
+            (
+                "--required-extension a,b",
+                "--required-extension must be a URI without spaces, not a,b",
+            ),
+        ] {
+            assert_eq!(argued(line), Err(error.to_owned()));
+        }
+        for (key, value, wants) in [
+            ("a2a.streaming", "\"off\"", "true or false"),
+            ("a2a.strictVersion", "1", "true or false"),
+            ("a2a.newTasks", "true", "own or session"),
+            ("a2a.requiredExtensions", "[1]", "a list of URIs"),
+            ("a2a.requiredExtensions", "[\"\"]", "a list of URIs"),
+            (
+                "a2a.blockingTimeout",
+                "30",
+                "a time such as 500ms, 30s or 24h, or never",
+            ),
+        ] {
+            assert_eq!(written(key, value), Err(wants.to_owned()), "{key}: {value}");
+        }
+    }
+}
