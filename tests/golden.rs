@@ -13,7 +13,7 @@ use gemini_a2a::task::message::{Message, Part, Role, Source};
 use gemini_a2a::task::policy::Mode;
 use gemini_a2a::task::record::Record;
 use gemini_a2a::task::spec::{
-    CallError, Choice, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
+    CallError, Choice, Display, Ending, ErrorKind, Keeping, Kind, Plan, Question, ToolSpec, Verdict,
 };
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -143,6 +143,7 @@ fn created() -> Created {
         task: "t-1".into(),
         context: "c-1".into(),
         tenant: Default::default(),
+        command: None,
         parent: None,
         lifecycle: Lifecycle::Conversational,
         protocol: Protocol::V03,
@@ -227,7 +228,10 @@ fn planned(call: &str, title: &str, question: Question) -> Event {
 }
 
 fn asked(call: &str) -> Event {
-    Event::CallAsked { call: call.into() }
+    Event::CallAsked {
+        call: call.into(),
+        keeping: Keeping::Session,
+    }
 }
 
 fn answered_call(call: &str, edited: Option<&str>) -> Event {

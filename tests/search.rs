@@ -14,7 +14,7 @@ mod world;
 
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::decide::{Decision, Effect, Gate, Input, Refusal, Rules, decide};
-use gemini_a2a::task::event::{End, Event, Lifecycle};
+use gemini_a2a::task::event::{End, Event, Final, Lifecycle};
 use gemini_a2a::task::policy::{Grant, Policy};
 use gemini_a2a::task::record::Record;
 use gemini_a2a::task::spec::Choice;
@@ -76,6 +76,11 @@ struct Search {
 }
 
 fn search(machine: Machine, budget: Budget) -> Result<Extent, Broken> {
+    search_from(task::created(Lifecycle::Conversational), machine, budget)
+}
+
+/// From the first event on.
+fn search_from(first: Event, machine: Machine, budget: Budget) -> Result<Extent, Broken> {
     let keeps = budget.always > 0;
     let mut search = Search {
         scene: Scene {
@@ -96,7 +101,7 @@ fn search(machine: Machine, budget: Budget) -> Result<Extent, Broken> {
         seen: HashSet::new(),
         extent: Extent::default(),
     };
-    search.plant(budget);
+    search.plant(first, budget);
     let mut at = 0;
     while at < search.nodes.len() {
         search.visit(at)?;
@@ -108,8 +113,8 @@ fn search(machine: Machine, budget: Budget) -> Result<Extent, Broken> {
 
 impl Search {
     /// The root: a task with its first prompt, not begun yet.
-    fn plant(&mut self, budget: Budget) {
-        let case = task::given([task::created(Lifecycle::Conversational)]);
+    fn plant(&mut self, first: Event, budget: Budget) {
+        let case = task::given([first]);
         let mut world = World {
             state: case.state,
             workers: Vec::new(),
@@ -284,7 +289,11 @@ const ONCE: Budget = Budget {
 };
 
 fn explored(budget: Budget) -> Extent {
-    match search(decide, budget) {
+    explored_from(task::created(Lifecycle::Conversational), budget)
+}
+
+fn explored_from(first: Event, budget: Budget) -> Extent {
+    match search_from(first, decide, budget) {
         Ok(extent) => {
             let Extent {
                 states,
@@ -382,6 +391,56 @@ fn webhooks_break_none_either() {
     assert!(extent.states > 10_000, "{} states", extent.states);
     let moved = task::hook_moved("h", 1);
     assert!(extent.kinds.contains(&discriminant(&moved)));
+}
+
+/// A command runs once at most, whatever happens around it, and a model it set to work is held to everything a model is.
+#[test]
+fn a_task_that_is_a_command_breaks_none_either() {
+    let extent = explored_from(
+        task::created_to_run("memory show"),
+        Budget { stales: 0, ..ONCE },
+    );
+    let all = [
+        Event::CommandPrompted {
+            text: String::new(),
+        },
+        Event::Produced {
+            artifact: task::result(""),
+            append: false,
+            last: true,
+        },
+        task::closed(Final::Completed, ""),
+        task::started(&task::edit()),
+        Event::Interrupted {
+            text: String::new(),
+        },
+    ];
+    let missing = all
+        .iter()
+        .find(|event| !extent.kinds.contains(&discriminant(event)));
+    assert_eq!(missing, None, "the world is too kind for this to happen");
+    assert!(extent.states > 10_000, "{} states", extent.states);
+}
+
+#[test]
+fn a_command_that_runs_again_after_a_restart_is_caught() {
+    fn eager(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
+        if let (Input::Restored, Phase::Commanding { job }) = (&input, &state.phase) {
+            return Ok(Decision {
+                events: vec![],
+                effects: vec![Effect::Command { job: *job }],
+            });
+        }
+        decide(state, input, rules)
+    }
+    let first = task::created_to_run("memory add");
+    let broken = search_from(first, eager, ONCE).expect_err("a promise is broken");
+    assert_eq!(
+        (broken.promise.as_str(), broken.path.as_slice()),
+        ("the command runs twice", &["crash".to_owned()][..]),
+        "{}",
+        broken.report()
+    );
 }
 
 #[test]

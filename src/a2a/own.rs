@@ -96,6 +96,8 @@ fn showable(event: &Event) -> Cow<'_, Event> {
         | Event::Prompted { .. }
         | Event::TurnBegan { .. }
         | Event::AttachmentsWanted
+        | Event::CommandBegan
+        | Event::CommandPrompted { .. }
         | Event::Attached { .. }
         | Event::Traced { .. }
         | Event::Thought { .. }

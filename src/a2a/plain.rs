@@ -64,6 +64,8 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, outputs: Outputs) -> Opti
         Event::Created(_)
         | Event::Prompted { .. }
         | Event::AttachmentsWanted
+        | Event::CommandBegan
+        | Event::CommandPrompted { .. }
         | Event::Attached { .. }
         | Event::Traced { .. }
         | Event::Thought { .. }

@@ -8,7 +8,9 @@
 
 mod cell;
 pub mod check;
+mod commands;
 pub mod conn;
+mod facts;
 pub mod guard;
 pub mod hooks;
 mod list;
@@ -39,6 +41,7 @@ use crate::task::call::Call;
 use crate::task::job::{Job, JobId, Note};
 use crate::task::message::Source;
 use crate::task::policy::{Grant, Mode, Policy, Rule};
+use crate::task::slash::Registry;
 use crate::task::spec::ToolSpec;
 use crate::task::state::{Item, State};
 use std::collections::HashMap;
@@ -65,6 +68,8 @@ pub struct Setup {
     pub limits: Limits,
     pub door: Door,
     pub tools: Vec<ToolSpec>,
+    /// The slash commands there are; what they do is known to workers.
+    pub commands: Registry,
     pub choose: Choose,
     /// A scripted agent, when one plays the model.
     pub script: Option<Arc<Script>>,
@@ -155,6 +160,7 @@ pub struct Core {
     door: Door,
     tools: Tools,
     specs: HashMap<String, ToolSpec>,
+    commands: Registry,
     choose: Choose,
     script: Option<Arc<Script>>,
     card: Card,
@@ -208,6 +214,7 @@ impl Core {
         Core {
             tools: Tools::new(&setup.tools),
             specs,
+            commands: setup.commands,
             limits: setup.limits,
             door: setup.door,
             choose: setup.choose,

@@ -11,6 +11,7 @@ use crate::model::error;
 use crate::model::script::Script;
 use crate::shell::children::{self, Children};
 use crate::shell::client::{self, Client};
+use crate::shell::commands::Commands;
 use crate::shell::lanes::{Full, Lane, Lanes, Left, Post};
 use crate::shell::saved;
 use crate::shell::scenery::Scenery;
@@ -75,6 +76,7 @@ pub struct Means {
     pub specs: Vec<ToolSpec>,
     pub children: Children,
     pub scenery: Scenery,
+    pub commands: Commands,
     pub background: Background,
     pub web: Web,
     pub webhooks: Webhooks,
@@ -125,7 +127,7 @@ impl Jobs {
         let means = self.means.clone();
         let (lane, is_tool) = match &job.work {
             Work::Think(_) | Work::Compact(_) => (Lane::Model, false),
-            Work::Attach { .. } | Work::Prepare { .. } => (Lane::Tool, false),
+            Work::Attach { .. } | Work::Command(_) | Work::Prepare { .. } => (Lane::Tool, false),
             Work::Run(_) => (Lane::Tool, true),
         };
         self.tools += usize::from(is_tool);
@@ -348,6 +350,11 @@ impl Means {
                 let ctx = self.ctx(&job.id.task, workspace, cancel).ok();
                 let found = ctx.and_then(|ctx| read_many_files::attached(prompt, &ctx));
                 emit(NoteBody::Attached(found.map(|(for_model, _)| for_model)));
+            }
+            Work::Command(command) => {
+                emit(NoteBody::Commanded(
+                    self.commands.run(command, &self.scenery),
+                ));
             }
             Work::Compact(think) => {
                 let compaction = match &self.brain {

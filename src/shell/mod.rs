@@ -3,6 +3,7 @@
 
 pub mod children;
 pub mod client;
+pub mod commands;
 pub mod jobs;
 pub mod journal;
 pub mod lanes;

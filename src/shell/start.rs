@@ -12,6 +12,7 @@ use crate::limits::Limits;
 use crate::model::script::{DEMO, Script};
 use crate::shell::children::{self, Children};
 use crate::shell::client::{self, Client, Route};
+use crate::shell::commands::Commands;
 use crate::shell::jobs::{Brain, Ignored, Jobs, Means};
 use crate::shell::journal::Journal;
 use crate::shell::lanes::Lanes;
@@ -86,6 +87,7 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
         version: env!("CARGO_PKG_VERSION"),
         unix_ms: sys::unix_ms(),
     };
+    let commands = Commands::built_in();
     let core = Core::new(Setup {
         limits: config.limits.clone(),
         door: Door {
@@ -94,6 +96,7 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
             port,
         },
         tools: specs.clone(),
+        commands: commands.registry().clone(),
         choose: chooser(&config),
         script,
         card: a2a::card(&identity, &switches),
@@ -112,6 +115,7 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
         specs,
         children,
         scenery,
+        commands,
         background: Background::default(),
         web,
         webhooks,

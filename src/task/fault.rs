@@ -26,6 +26,8 @@ pub enum FaultKind {
     Unsupported,
     ContentTypeNotSupported,
     ExtendedCardNotConfigured,
+    /// The client does not list an extension that the operator requires.
+    ExtensionRequired,
     VersionNotSupported,
     Unauthenticated,
     Forbidden,
@@ -34,8 +36,10 @@ pub enum FaultKind {
     UnknownOption(CallId),
     NotFound,
     MethodNotAllowed {
-        allow: &'static str,
+        allow: String,
     },
+    /// The path is one for WebSockets.
+    UpgradeRequired,
     TooLarge,
     /// A limit was reached; try again after so many seconds.
     Overloaded {

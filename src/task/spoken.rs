@@ -85,6 +85,7 @@ mod tests {
             task: "t".into(),
             context: "c".into(),
             tenant: Default::default(),
+            command: None,
             parent: None,
             lifecycle: Lifecycle::OneShot,
             protocol: Protocol::V10,

@@ -9,6 +9,7 @@ use gemini_a2a::base::id::Entropy;
 use gemini_a2a::core::guard::Door;
 use gemini_a2a::core::{Approval, Core, Setup, Site};
 use gemini_a2a::limits::Limits;
+use gemini_a2a::task::slash::Registry;
 
 /// Small, so that they are reached, and different in every run.
 pub fn limits(chance: &mut Chance) -> Limits {
@@ -56,6 +57,7 @@ pub fn core(limits: &Limits, now: Now, births: u64) -> Core {
         limits: limits.clone(),
         door: Door::default(),
         tools: tools(),
+        commands: Registry::built_in(),
         choose: Box::new(|_| Ok("some-model".into())),
         script: None,
         card: a2a::card(&identity, &switches),
