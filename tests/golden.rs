@@ -13,7 +13,7 @@ use gemini_a2a::task::message::{Message, Part, Role, Source};
 use gemini_a2a::task::policy::Mode;
 use gemini_a2a::task::record::Record;
 use gemini_a2a::task::spec::{
-    CallError, Choice, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
+    CallError, Choice, Display, Ending, ErrorKind, Keeping, Kind, Plan, Question, ToolSpec, Verdict,
 };
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -230,7 +230,7 @@ fn planned(call: &str, title: &str, question: Question) -> Event {
 fn asked(call: &str) -> Event {
     Event::CallAsked {
         call: call.into(),
-        keeping: Default::default(),
+        keeping: Keeping::Session,
     }
 }
 

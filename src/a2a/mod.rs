@@ -3,7 +3,8 @@
 //! A request becomes a call and a [`Form`], which is all the core keeps of its dialect. A [`View`] says what an event looks like
 //! to it; an event is encoded once per view, and the form's prefix and suffix go around the shared bytes. Inside, a view is
 //! two independent choices, so that dialects add up instead of multiplying: a projection says *what* is shown of an event, as
-//! A2A values (`coder`); a writer says *how* such values are spelled (`v03`, `proto`). The words are in one table (`words`), so are the errors
+//! A2A values (`coder`, `devtool`, `plain`); a writer says *how* such values are spelled (`v03`, `proto`). Views that are not A2A
+//! (`kebab`, `snake`, `session`, `own`) do both themselves. The words are in one table (`words`), so are the errors
 //! (`fault`).
 
 mod answer;
@@ -31,6 +32,7 @@ mod route;
 mod rpc;
 #[cfg(test)]
 mod sample;
+mod session;
 mod settings;
 mod snake;
 mod snapshot;
@@ -118,7 +120,7 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
             });
         }
         View::Own => return Some(Body::bare(own::record(state, record))),
-        View::Session => return None,
+        View::Session => return session::frame(state, record).map(Body::bare),
     };
     let frame = match projection {
         Projection::Coder => coder::frame(state, record, tools)?,
@@ -143,13 +145,12 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
 
 /// The task as a whole.
 pub fn snapshot(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
-    let task = snapshot::task(view, state, wanted);
+    let task = || snapshot::task(view, state, wanted);
     match view {
-        View::A2a(Writer::Proto03, _) => proto::task(Edition::V03, &task),
-        View::A2a(Writer::V10, _) => proto::task(Edition::V10, &task),
-        View::A2a(Writer::V03, _) | View::Kebab | View::Snake | View::Session | View::Own => {
-            v03::task(&task)
-        }
+        View::A2a(Writer::Proto03, _) => proto::task(Edition::V03, &task()),
+        View::A2a(Writer::V10, _) => proto::task(Edition::V10, &task()),
+        View::A2a(Writer::V03, _) | View::Kebab | View::Snake | View::Own => v03::task(&task()),
+        View::Session => session::present(state),
     }
 }
 
@@ -177,7 +178,8 @@ pub fn present(view: View, state: &State, tools: &Tools) -> Option<Vec<u8>> {
         View::A2a(writer, projection) => (writer, projection),
         View::Kebab => return Some(kebab::present(state)),
         View::Snake => return Some(snake::present(state).body),
-        View::Session | View::Own => return None,
+        View::Session => return Some(session::present(state)),
+        View::Own => return None,
     };
     let update = match projection {
         Projection::Coder => coder::present(state, tools),

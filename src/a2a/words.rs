@@ -283,7 +283,8 @@ impl CallStatus {
         }
     }
 
-    /// The word of the development-tool extension, and of sessions. That a call waits for an answer is said beside it.
+    /// The word of the development-tool extension, of sessions and of the kebab dialect. That a call waits for an answer is
+    /// said beside it.
     pub fn devtool(self) -> &'static str {
         match self {
             CallStatus::Scheduled | CallStatus::AwaitingApproval => "PENDING",
@@ -303,17 +304,6 @@ impl CallStatus {
             CallStatus::Success => "success",
             CallStatus::Error => "error",
             CallStatus::Cancelled => "cancelled",
-        }
-    }
-
-    /// The kebab dialect's word.
-    pub fn kebab(self) -> &'static str {
-        match self {
-            CallStatus::Scheduled | CallStatus::AwaitingApproval => "PENDING",
-            CallStatus::Executing => "EXECUTING",
-            CallStatus::Success => "SUCCEEDED",
-            CallStatus::Error => "FAILED",
-            CallStatus::Cancelled => "CANCELLED",
         }
     }
 
