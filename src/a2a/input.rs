@@ -230,7 +230,7 @@ fn base64(sent: &str) -> Option<String> {
         return None;
     }
     let mut plain = digits.replace('-', "+").replace('_', "/");
-    while plain.len() % 4 != 0 {
+    while !plain.len().is_multiple_of(4) {
         plain.push('=');
     }
     Some(plain)
