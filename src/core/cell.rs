@@ -34,6 +34,8 @@ pub struct Cell {
     pub gated: Vec<(Gate, Seq, Job)>,
     /// Jobs that were started and have not reported their end.
     pub running: Vec<Seq>,
+    /// When its next look at the time is armed, in monotonic milliseconds.
+    pub armed: u64,
     pub subs: Vec<Key>,
     views: Vec<(View, usize)>,
     hot: VecDeque<Hot>,
@@ -142,6 +144,7 @@ impl Cell {
             broken: None,
             gated: Vec::new(),
             running: Vec::new(),
+            armed: u64::MAX,
             subs: Vec::new(),
             views: Vec::new(),
             hot: VecDeque::new(),

@@ -9,10 +9,12 @@
 mod cell;
 pub mod check;
 pub mod conn;
+mod expiry;
 pub mod guard;
 mod list;
 mod perform;
 mod readers;
+mod register;
 mod socket;
 pub mod store;
 mod sub;
@@ -28,11 +30,11 @@ use crate::base::slots::{Key, Slots};
 use crate::core::cell::Cell;
 use crate::core::conn::{Conn, Overdue, Peer, Want};
 use crate::core::guard::Door;
+use crate::core::register::Register;
 use crate::core::sub::Sub;
 use crate::core::timers::{Timer, Timers};
 use crate::limits::Limits;
 use crate::model::script::Script;
-use crate::task::brief::Brief;
 use crate::task::call::Call;
 use crate::task::job::{Job, JobId, Note};
 use crate::task::message::Source;
@@ -165,7 +167,7 @@ pub struct Core {
     subs: Slots<Sub>,
     tasks: HashMap<TaskId, Cell>,
     /// Every task there is, loaded or not.
-    known: HashMap<TaskId, Brief>,
+    known: Register,
     /// The tasks of each context, oldest first. A new one continues the latest.
     contexts: HashMap<(Tenant, ContextId), Vec<TaskId>>,
     /// The live session: the one task that everybody joins who names none. Its id is its context's too.
@@ -175,6 +177,10 @@ pub struct Core {
     parked: HashMap<TaskId, Vec<Parked>>,
     timers: Timers,
     hot_total: usize,
+    /// When the next look at tasks whose time is over is armed, in monotonic milliseconds.
+    expiry_armed: u64,
+    /// Tasks that were loaded only to be closed.
+    visitors: Vec<TaskId>,
 
     out: Vec<Out>,
     /// Connections with something to write, and those that are done.
@@ -184,6 +190,8 @@ pub struct Core {
     to_forget: Vec<TaskId>,
     to_append: Vec<TaskId>,
     to_release: Vec<TaskId>,
+    /// Tasks whose log is to be deleted.
+    to_purge: Vec<TaskId>,
     /// Requests for a list of the tasks.
     to_list: Vec<Parked>,
     /// Subscriptions that can go on: their connection took something, their page came.
@@ -203,6 +211,7 @@ impl Core {
         Core {
             tools: Tools::new(&setup.tools),
             specs,
+            known: Register::new(setup.limits.times),
             limits: setup.limits,
             door: setup.door,
             choose: setup.choose,
@@ -217,19 +226,21 @@ impl Core {
             conns: Slots::default(),
             subs: Slots::default(),
             tasks: HashMap::new(),
-            known: HashMap::new(),
             contexts: HashMap::new(),
             session: None,
             followers: Vec::new(),
             parked: HashMap::new(),
             timers: Timers::default(),
             hot_total: 0,
+            expiry_armed: u64::MAX,
+            visitors: Vec::new(),
             out: Vec::new(),
             to_write: Vec::new(),
             to_close: Vec::new(),
             to_forget: Vec::new(),
             to_append: Vec::new(),
             to_release: Vec::new(),
+            to_purge: Vec::new(),
             to_list: Vec::new(),
             to_pump: Vec::new(),
             ending: false,
@@ -427,6 +438,8 @@ impl Core {
                 Timer::Task { task, job } => {
                     let _ = self.drive(&task, crate::task::decide::Input::Due { job }, now);
                 }
+                Timer::Limit(task) => self.check_limit(&task, now),
+                Timer::Expiry => self.expire(now),
                 Timer::Store(task) => self.retry_append(&task),
                 Timer::Waiting(sub) => self.stop_waiting(sub),
                 Timer::Shutdown => self.give_up(now),

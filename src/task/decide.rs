@@ -6,12 +6,13 @@
 //! yields nothing: one rule for "what now", whatever led here.
 //!
 //! [`clients`] holds what can be said to a task, [`notes`] what workers report, [`context`] how a conversation is kept within
-//! bounds, [`restart`] what becomes of a turn that was cut off.
+//! bounds, [`restart`] what becomes of a turn that was cut off, [`time`] what has lasted too long.
 
 mod clients;
 mod context;
 mod notes;
 mod restart;
+mod time;
 
 use crate::base::id::{CallId, Seq};
 use crate::limits::Limits;
@@ -24,9 +25,10 @@ use crate::task::policy::{self, Ask, Grant, Policy, Rule, Ruling};
 use crate::task::spec::{
     Answers, CallError, Choice, Ending, ErrorKind, Keeping, Kind, Plan, ToolSpec, Verdict,
 };
-use crate::task::state::{CallState, Item, Phase, Stage, State};
+use crate::task::state::{CallState, Item, Phase, Stage, State, TaskState};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+pub use time::deadline;
 
 #[derive(Clone, Debug)]
 pub enum Input {
@@ -47,6 +49,8 @@ pub enum Input {
     },
     /// The server was restarted; given once after the log was folded.
     Restored,
+    /// It is so late, in Unix milliseconds: what has lasted too long ends.
+    Time(u64),
     Advance,
 }
 
@@ -151,6 +155,7 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
         Input::Note { job, body } => out.note(job, body),
         Input::Due { job } => out.due(job),
         Input::Restored => out.restored(),
+        Input::Time(unix_ms) => out.time(unix_ms),
         Input::Advance => out.advance(),
     }
     Ok(out.decision)

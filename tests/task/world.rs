@@ -32,6 +32,8 @@ pub enum Act {
     Cancel,
     Due(Seq),
     Report(Seq, Tale),
+    /// Much later: what has a time limit has lasted too long.
+    Late,
     Crash,
 }
 
@@ -46,6 +48,7 @@ impl fmt::Display for Act {
             Act::Cancel => f.write_str("cancel"),
             Act::Due(job) => write!(f, "timer {job} is due"),
             Act::Report(job, tale) => write!(f, "job {job} reports {tale:?}"),
+            Act::Late => f.write_str("it is late"),
             Act::Crash => f.write_str("crash"),
         }
     }
@@ -74,6 +77,8 @@ pub struct Budget {
     pub faults: u8,
     /// How often somebody may say "always".
     pub always: u8,
+    /// How often it may be late.
+    pub lates: u8,
 }
 
 #[derive(Clone)]
@@ -183,6 +188,9 @@ impl World {
         if self.budget.cancels > 0 {
             acts.push(Act::Cancel);
         }
+        if self.budget.lates > 0 {
+            acts.push(Act::Late);
+        }
         acts.extend(self.timers.iter().copied().map(Act::Due));
         for worker in &self.workers {
             let tales = self.tales(worker);
@@ -256,6 +264,10 @@ impl World {
             Act::Report(job, tale) => {
                 let body = self.report(job, tale);
                 Input::Note { job, body }
+            }
+            Act::Late => {
+                self.budget.lates -= 1;
+                Input::Time(task::NOON + 1_000_000)
             }
             Act::Crash => {
                 self.die();
@@ -356,6 +368,7 @@ impl World {
             | Input::Note { .. }
             | Input::Due { .. }
             | Input::Restored
+            | Input::Time(_)
             | Input::Advance => None,
         }
     }
