@@ -4,6 +4,9 @@
 use crate::config::switches::SWITCHES;
 use std::borrow::Cow;
 
+use crate::a2a::{DIALECTS, View};
+use crate::base::id::Seq;
+
 /// The command line as it was given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Args {
@@ -27,12 +30,22 @@ pub struct Args {
     pub switches: Vec<(&'static str, String)>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     #[default]
     Serve,
+    Replay(Replay),
     Help,
     Version,
+}
+
+/// A journal to be shown in a dialect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replay {
+    pub file: String,
+    /// The event after which the task is shown; None shows every event.
+    pub at: Option<Seq>,
+    pub view: View,
 }
 
 struct Flag {
@@ -139,30 +152,20 @@ const FLAGS: &[Flag] = &[
 /// Reads the arguments behind the program's name. An error is one line that says what to do.
 pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Args, String> {
     let mut args = Args::default();
-    let mut words = words.into_iter();
-    let mut first = true;
+    let mut words = words.into_iter().peekable();
+    match words.peek().map(String::as_str) {
+        Some("serve") => drop(words.next()),
+        Some("replay") => return replay(words.skip(1)),
+        _ => {}
+    }
     while let Some(word) = words.next() {
-        let is_verb = std::mem::replace(&mut first, false) && word == "serve";
-        if is_verb {
-            continue;
-        }
         let (name, inline) = match word.split_once('=') {
             Some((name, value)) if name.starts_with("--") => (name, Some(value.to_owned())),
             _ => (word.as_str(), None),
         };
         match name {
-            "--help" | "-h" => {
-                return Ok(Args {
-                    mode: Mode::Help,
-                    ..Args::default()
-                });
-            }
-            "--version" | "-V" => {
-                return Ok(Args {
-                    mode: Mode::Version,
-                    ..Args::default()
-                });
-            }
+            "--help" | "-h" => return Ok(only(Mode::Help)),
+            "--version" | "-V" => return Ok(only(Mode::Version)),
             _ => {}
         }
         let flag = FLAGS.iter().find(|flag| flag.name == name);
@@ -190,6 +193,53 @@ pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Args, String> {
     Ok(args)
 }
 
+fn only(mode: Mode) -> Args {
+    Args {
+        mode,
+        ..Args::default()
+    }
+}
+
+/// What stands behind the verb `replay`.
+fn replay(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
+    let (mut file, mut at, mut dialect) = (None, None, None);
+    while let Some(word) = words.next() {
+        let (name, inline) = match word.split_once('=') {
+            Some((name, value)) if name.starts_with("--") => (name, Some(value.to_owned())),
+            _ => (word.as_str(), None),
+        };
+        let (place, value) = match name {
+            "--help" | "-h" => return Ok(only(Mode::Help)),
+            "--at" => (&mut at, "SEQ"),
+            "--as" => (&mut dialect, "DIALECT"),
+            _ if name.starts_with('-') => return Err(unknown(name)),
+            _ if file.is_some() => return Err(format!("one journal at a time; what is {word}?")),
+            _ => {
+                file = Some(word);
+                continue;
+            }
+        };
+        let given = inline.or_else(|| words.next());
+        *place = Some(given.ok_or_else(|| format!("{name} needs a value: {name} {value}"))?);
+    }
+    let usage = "gemini-a2a replay FILE [--at SEQ] --as DIALECT";
+    let file = file.ok_or_else(|| format!("which journal? {usage}"))?;
+    let known = || DIALECTS.map(|(name, _)| name).join(", ");
+    let dialect = dialect.ok_or_else(|| format!("--as is missing; one of {}", known()))?;
+    let view = DIALECTS.iter().find(|(name, _)| *name == dialect);
+    let (_, view) = view.ok_or_else(|| format!("unknown dialect {dialect}; one of {}", known()))?;
+    let number = |at: String| {
+        at.parse()
+            .map(Seq)
+            .map_err(|_| format!("--at must be the number of an event, not {at}"))
+    };
+    Ok(only(Mode::Replay(Replay {
+        file,
+        at: at.map(number).transpose()?,
+        view: *view,
+    })))
+}
+
 /// Every flag with what its value is called and its help.
 fn rows() -> impl Iterator<Item = (&'static str, Cow<'static, str>, &'static str)> {
     let flags = FLAGS
@@ -212,7 +262,8 @@ fn unknown(name: &str) -> String {
 pub fn help() -> String {
     let mut text = String::from(
         "gemini-a2a: a coding agent and an agent server (A2A) in one binary\n\n\
-         Usage: gemini-a2a [serve] [flags]\n\nFlags:\n",
+         Usage: gemini-a2a [serve] [flags]\n       \
+         gemini-a2a replay FILE [--at SEQ] --as DIALECT\n\nFlags:\n",
     );
     for (name, value, help) in rows() {
         let left = format!("{name} {value}");
@@ -228,7 +279,20 @@ pub fn help() -> String {
         "  -h, --help                 this text\n  -V, --version              the version\n",
     );
     text.push_str(
-        "\nEnvironment:\n  \
+        "\nReplay shows a journal, one event per line, or with --at the task as it stood after that event.\nDialects:",
+    );
+    let mut column = usize::MAX;
+    for (name, _) in DIALECTS {
+        if column > 90 {
+            text.push_str("\n ");
+            column = 1;
+        }
+        text.push(' ');
+        text.push_str(name);
+        column += 1 + name.len();
+    }
+    text.push_str(
+        "\n\nEnvironment:\n  \
          GEMINI_API_KEY             key of the Gemini API; without one a scripted demo answers\n  \
          GOOGLE_GEMINI_BASE_URL     another address for the API\n  \
          GOOGLE_GENAI_USE_VERTEXAI  true asks Vertex AI, with GOOGLE_API_KEY, or with the next three\n  \
@@ -287,5 +351,39 @@ mod tests {
         assert!(parse("serve serve").is_err());
         assert_eq!(parse("--a2a-port 1 --help").unwrap().mode, Mode::Help);
         assert_eq!(parse("-V").unwrap().mode, Mode::Version);
+    }
+
+    #[test]
+    fn a_replay_needs_a_journal_and_a_dialect() {
+        let asked = |line: &str| parse(line).map(|args| args.mode);
+        for (name, view) in DIALECTS {
+            let expected = |at| {
+                Ok(Mode::Replay(Replay {
+                    file: "f".into(),
+                    at,
+                    view,
+                }))
+            };
+            assert_eq!(asked(&format!("replay f --as {name}")), expected(None));
+            assert_eq!(
+                asked(&format!("replay --at=7 --as={name} f")),
+                expected(Some(Seq(7)))
+            );
+            assert!(help().contains(name));
+        }
+        assert_eq!(asked("replay --help"), Ok(Mode::Help));
+        for (line, words) in [
+            ("replay", "replay FILE"),
+            ("replay f", "--as is missing; one of a2a-0.3, "),
+            ("replay f --as x", "unknown dialect x; one of a2a-0.3, "),
+            ("replay f --as", "--as DIALECT"),
+            ("replay f g --as own", "what is g?"),
+            ("replay f --at x --as own", "not x"),
+            ("replay f --model x --as own", "--model"),
+        ] {
+            let error = asked(line).unwrap_err();
+            assert!(error.contains(words), "{line}: {error}");
+            assert!(!error.contains('\n'), "{line}: {error}");
+        }
     }
 }

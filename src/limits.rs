@@ -353,3 +353,7 @@ pub const PADDING_CHARS: usize = 32;
 pub const PATTERN_CHARS: usize = 2_048;
 /// Memory for one compiled pattern, in bytes: an innocent one needs a thousandth of it.
 pub const PATTERN_BYTES: usize = 4 << 20;
+
+/// Tasks on a page of a list: what a client gets that does not say, and what it may ask for, as A2A 1.0 has it.
+pub const PAGE_TASKS: usize = 50;
+pub const PAGE_TASKS_MOST: usize = 100;

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use gemini_a2a::args::{self, Mode};
-use gemini_a2a::shell::{children, start};
+use gemini_a2a::shell::{children, replay, start};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(message) => return fail(&message),
     };
-    match args.mode {
+    match &args.mode {
         Mode::Help => {
             print!("{}", args::help());
             ExitCode::SUCCESS
@@ -25,6 +25,10 @@ fn main() -> ExitCode {
             println!("gemini-a2a {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
+        Mode::Replay(replay) => match replay::run(replay, std::io::stdout().lock()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(message) => fail(&message),
+        },
         Mode::Serve => {
             let env = Arc::new(|name: &str| std::env::var(name).ok());
             match start::configure(args, env).and_then(start::serve) {

@@ -14,6 +14,7 @@ use gemini_a2a::task::job::{ModelErrorKind, NoteBody, RunEnd, Work};
 use gemini_a2a::task::message::{Artifact, Part, Source};
 use gemini_a2a::task::policy::{Grant, Mode, Tier};
 use gemini_a2a::task::record::Record;
+use gemini_a2a::task::slash::{Command, Invocation};
 use gemini_a2a::task::spec::{
     Answers, CallError, Choice, Ending, ErrorKind, Keeping, Plan, Question, Verdict,
 };
@@ -38,6 +39,16 @@ fn log(start: Vec<Event>, more: &[Event]) -> Vec<Event> {
 /// 3: the model is asked, job 3.
 fn thinking() -> Vec<Event> {
     log(fresh(), &[prompted(1, "go"), began(1)])
+}
+
+/// 4: the task is a command, which runs as job 4.
+fn commanding() -> Vec<Event> {
+    vec![
+        created_to_run("memory show"),
+        prompted(1, "/memory show x"),
+        began(1),
+        Event::CommandBegan,
+    ]
 }
 
 /// 4: the model was busy, timer 4.
@@ -123,10 +134,11 @@ fn one_shot(events: Vec<Event>) -> Vec<Event> {
     events
 }
 
-fn every_phase() -> [(&'static str, Vec<Event>); 11] {
+fn every_phase() -> [(&'static str, Vec<Event>); 12] {
     [
         ("fresh", fresh()),
         ("thinking", thinking()),
+        ("commanding", commanding()),
         ("backing off", backing_off()),
         ("preparing", preparing()),
         ("waiting", waiting()),
@@ -570,6 +582,7 @@ fn a_note_of_a_job_that_nobody_waits_for_is_dropped() {
         let case = given(start);
         let awaited = match phase {
             "thinking" => Some(3),
+            "commanding" => Some(4),
             "preparing" => Some(4),
             "editing" => Some(12),
             "replanning" => Some(13),
@@ -587,33 +600,40 @@ fn a_note_of_a_job_that_nobody_waits_for_is_dropped() {
 #[test]
 fn a_note_that_does_not_fit_its_job_is_dropped() {
     // For each job, which of the notes below mean something to it.
-    let cases: [(Vec<Event>, u64, [bool; 10]); 4] = [
+    let cases: [(Vec<Event>, u64, [bool; 11]); 5] = [
+        (
+            commanding(),
+            4,
+            [
+                false, false, false, false, false, false, false, false, false, true, true,
+            ],
+        ),
         (
             thinking(),
             3,
             [
-                true, true, true, true, true, true, false, false, false, true,
+                true, true, true, true, true, true, false, false, false, false, true,
             ],
         ),
         (
             preparing(),
             4,
             [
-                false, false, false, false, false, false, true, false, false, true,
+                false, false, false, false, false, false, true, false, false, false, true,
             ],
         ),
         (
             editing(),
             12,
             [
-                false, false, false, false, false, false, false, true, true, true,
+                false, false, false, false, false, false, false, true, true, false, true,
             ],
         ),
         (
             replanning(),
             13,
             [
-                false, false, false, false, false, false, true, false, false, true,
+                false, false, false, false, false, false, true, false, false, false, true,
             ],
         ),
     ];
@@ -626,7 +646,7 @@ fn a_note_that_does_not_fit_its_job_is_dropped() {
     }
 }
 
-fn every_note() -> [NoteBody; 10] {
+fn every_note() -> [NoteBody; 11] {
     [
         NoteBody::Thought {
             subject: "s".into(),
@@ -649,6 +669,7 @@ fn every_note() -> [NoteBody; 10] {
         prepared(&[edit(), shell()]),
         NoteBody::Output("o".into()),
         run_ends(success()),
+        command_says("done"),
         NoteBody::Died("d".into()),
     ]
 }
@@ -1579,15 +1600,116 @@ fn an_agent_may_say_how_its_turn_ends() {
     }
 }
 
+// Commands.
+
+#[test]
+fn a_command_runs_instead_of_the_model() {
+    let start = [created_to_run("memory show"), prompted(1, "/memory @show")];
+    let effect = Effect::Command { job: Seq(4) };
+    let case = given(start).next(
+        &[began(1), Event::CommandBegan],
+        std::slice::from_ref(&effect),
+    );
+    let expected = Work::Command(Command {
+        workspace: "/w".into(),
+        trusted: true,
+        invocation: Invocation {
+            path: vec!["memory".into(), "show".into()],
+            args: vec!["x".into()],
+        },
+        facts: Arc::default(),
+    });
+    let made = job(&case.state, &effect, &case.limits).expect("it is a job");
+    assert_eq!((made.id.at, made.work), (Seq(4), expected));
+}
+
+#[test]
+fn what_a_command_says_is_the_tasks_answer_and_result() {
+    let spoken = Event::Answered {
+        answer: Arc::new(Answer {
+            parts: vec![json!({"text": "done"})],
+            finish: "COMMAND".into(),
+            said_at: Some(Seq(6)),
+            ..answer(&[])
+        }),
+    };
+    let produced = |said: &str| Event::Produced {
+        artifact: result(said),
+        append: false,
+        last: true,
+    };
+    let case = given(commanding())
+        .when(note(4, command_says("done")))
+        .then(&[produced("done"), text("done"), spoken], &[])
+        .next(&[closed(Final::Completed, "")], &[])
+        .rests();
+    assert_eq!(case.state.artifacts, [(*result("done")).clone()]);
+    assert_eq!(
+        case.state.history.len(),
+        2,
+        "what was typed, and the answer"
+    );
+    given(commanding())
+        .when(note(4, command_says("")))
+        .then(&[produced(""), closed(Final::Completed, "")], &[])
+        .rests();
+}
+
+#[test]
+fn a_command_may_leave_the_rest_to_the_model() {
+    let told = || Event::CommandPrompted {
+        text: "Write it.".into(),
+    };
+    let case = given(commanding())
+        .when(note(4, command_asks("Write it.")))
+        .then(&[told()], &[think(5)])
+        .rests();
+    let last = case.state.history.last().map(|item| (**item).clone());
+    assert_eq!(last, Some(Item::Nudge("Write it.".into())));
+    case.when(note(5, model_answers(&[])))
+        .then(&[answered(&[])], &[])
+        .next(&[closed(Final::Completed, "")], &[]);
+}
+
+#[test]
+fn a_command_that_fails_fails_its_task() {
+    for (body, text) in [
+        (NoteBody::Commanded(Err("no luck".into())), "no luck"),
+        (
+            NoteBody::Died("killed".into()),
+            "The command ended unexpectedly: killed",
+        ),
+    ] {
+        given(commanding())
+            .when(note(4, body))
+            .then(&[closed(Final::Failed, text)], &[])
+            .rests();
+    }
+}
+
+/// A restart may come in the middle of a command. It does not run again by itself, and whoever goes on talks to the model.
+#[test]
+fn only_the_first_turn_is_a_command() {
+    let start = log(
+        commanding(),
+        &[
+            turn_ended(1, End::Interrupted(RESTARTED.into())),
+            prompted(2, "and now?"),
+        ],
+    );
+    given(start).next(&[began(2)], &[think(7)]);
+}
+
 /// (2) (38) (39) Everything that runs is stopped, every call clients have seen is ended, and that is the end.
 #[test]
 fn a_cancel_ends_the_task_in_every_phase() {
     let (e, s) = (edit(), shell());
     let both = [ended(&e, stopped()), ended(&s, stopped()), canceled()];
     let only = [canceled()];
-    let ends: [(&[Event], &[Effect]); 10] = [
+    let ends: [(&[Event], &[Effect]); 11] = [
         (&only, &[]),
         (&only, &[stop(3)]),
+        (&only, &[stop(4)]),
         (&only, &[]),
         // Nobody has been shown the calls yet.
         (&only, &[stop(4)]),
@@ -1745,7 +1867,7 @@ fn a_restart_tells_the_clocks_answer_from_a_persons() {
 
 #[test]
 fn a_turn_that_takes_too_long_is_stopped_in_every_phase() {
-    let text = "The turn took longer than 1s and was stopped. Send a message to go on.";
+    let text = "The turn took longer than 1s and was stopped.";
     let over = || turn_ended(1, End::Failed(text.into()));
     let reason = "The turn took too long.".to_owned();
     let cut = Ending::Cancelled {
@@ -1754,9 +1876,11 @@ fn a_turn_that_takes_too_long_is_stopped_in_every_phase() {
     };
     let (e, s) = (edit(), shell());
     let both = || vec![ended(&e, cut.clone()), ended(&s, cut.clone()), over()];
-    let ends: [(Vec<Event>, &[Effect]); 11] = [
+    let ends: [(Vec<Event>, &[Effect]); 12] = [
         (vec![], &[]),
         (vec![over()], &[stop(3)]),
+        // A command is all there is to its task.
+        (vec![closed(Final::Failed, text)], &[stop(4)]),
         (vec![over()], &[]),
         (vec![over()], &[stop(4)]),
         (both(), &[]),
@@ -1834,8 +1958,9 @@ fn a_restart_in_every_phase() {
     let had_not = "The server was stopped before this call had begun. Nothing was changed; it can \
                    be made again.";
     let cut_off = |message| ended(&edit(), failure(ErrorKind::Interrupted, message));
-    let ends: [(&[Event], &[Effect]); 11] = [
+    let ends: [(&[Event], &[Effect]); 12] = [
         (&[], &[]),
+        (&[interrupted()], &[]),
         (&[interrupted()], &[]),
         (&[], &[arm(4, 5_000)]),
         (&[interrupted()], &[]),

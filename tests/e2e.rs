@@ -9,6 +9,8 @@ mod support;
 mod approvals;
 #[path = "e2e/command_line.rs"]
 mod command_line;
+#[path = "e2e/commands.rs"]
+mod commands;
 #[path = "e2e/crash.rs"]
 mod crash;
 #[path = "e2e/disk.rs"]

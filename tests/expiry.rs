@@ -14,6 +14,7 @@ use gemini_a2a::core::{Approval, Core, Loaded, Out, Setup, Site};
 use gemini_a2a::limits::{Limits, Times};
 use gemini_a2a::task::event::Event;
 use gemini_a2a::task::job::{Note, NoteBody, Work};
+use gemini_a2a::task::slash::Registry;
 use gemini_a2a::task::state::State;
 use serde_json::{Value, json};
 
@@ -185,14 +186,21 @@ impl House {
 
 fn core(limits: &Limits, now: Now, births: u128) -> Core {
     let mut n = births;
+    let switches = a2a::Switches::default();
+    let identity = a2a::Identity {
+        base_url: "http://localhost/",
+        version: "0",
+        unix_ms: 0,
+    };
     Core::new(Setup {
         limits: limits.clone(),
         door: Door::default(),
         tools: task::tools().into_values().collect(),
+        commands: Registry::built_in(),
         choose: Box::new(|_| Ok("some-model".into())),
         script: None,
-        card: a2a::card("http://localhost/", "0", 0),
-        switches: a2a::Switches::default(),
+        card: a2a::card(&identity, &switches),
+        switches,
         manners: Default::default(),
         approval: Approval::default(),
         resolve: Box::new(|_| {

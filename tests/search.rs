@@ -14,7 +14,7 @@ mod world;
 
 use gemini_a2a::limits::{Limits, Times};
 use gemini_a2a::task::decide::{Decision, Effect, Gate, Input, Refusal, Rules, decide};
-use gemini_a2a::task::event::{End, Event, Lifecycle};
+use gemini_a2a::task::event::{End, Event, Final, Lifecycle};
 use gemini_a2a::task::policy::{Grant, Policy};
 use gemini_a2a::task::record::Record;
 use gemini_a2a::task::spec::Choice;
@@ -76,10 +76,20 @@ struct Search {
 }
 
 fn search(machine: Machine, budget: Budget) -> Result<Extent, Broken> {
-    search_in(Times::default(), machine, budget)
+    search_from(task::created(Lifecycle::Conversational), machine, budget)
 }
 
-fn search_in(times: Times, machine: Machine, budget: Budget) -> Result<Extent, Broken> {
+/// From the first event on.
+fn search_from(first: Event, machine: Machine, budget: Budget) -> Result<Extent, Broken> {
+    search_in(Times::default(), first, machine, budget)
+}
+
+fn search_in(
+    times: Times,
+    first: Event,
+    machine: Machine,
+    budget: Budget,
+) -> Result<Extent, Broken> {
     let keeps = budget.always > 0;
     let mut search = Search {
         scene: Scene {
@@ -101,7 +111,7 @@ fn search_in(times: Times, machine: Machine, budget: Budget) -> Result<Extent, B
         seen: HashSet::new(),
         extent: Extent::default(),
     };
-    search.plant(budget);
+    search.plant(first, budget);
     let mut at = 0;
     while at < search.nodes.len() {
         search.visit(at)?;
@@ -113,8 +123,8 @@ fn search_in(times: Times, machine: Machine, budget: Budget) -> Result<Extent, B
 
 impl Search {
     /// The root: a task with its first prompt, not begun yet.
-    fn plant(&mut self, budget: Budget) {
-        let case = task::given([task::created(Lifecycle::Conversational)]);
+    fn plant(&mut self, first: Event, budget: Budget) {
+        let case = task::given([first]);
         let mut world = World {
             state: case.state,
             workers: Vec::new(),
@@ -289,11 +299,15 @@ const ONCE: Budget = Budget {
 };
 
 fn explored(budget: Budget) -> Extent {
-    explored_in(Times::default(), budget)
+    explored_from(task::created(Lifecycle::Conversational), budget)
 }
 
-fn explored_in(times: Times, budget: Budget) -> Extent {
-    match search_in(times, decide, budget) {
+fn explored_from(first: Event, budget: Budget) -> Extent {
+    explored_in(Times::default(), first, budget)
+}
+
+fn explored_in(times: Times, first: Event, budget: Budget) -> Extent {
+    match search_in(times, first, decide, budget) {
         Ok(extent) => {
             let Extent {
                 states,
@@ -402,7 +416,7 @@ fn time_limits_break_none_either() {
         ..never
     };
     for times in [answers, turns] {
-        let extent = explored_in(times, budget);
+        let extent = explored_in(times, task::created(Lifecycle::Conversational), budget);
         assert!(extent.states > 20_000, "{} states", extent.states);
     }
 }
@@ -422,9 +436,60 @@ fn a_clock_that_forgets_to_stop_the_work_is_caught() {
         ..Times::default()
     };
     let budget = Budget { lates: 1, ..ONCE };
-    let broken = search_in(times, hasty, budget).expect_err("a promise is broken");
+    let first = task::created(Lifecycle::Conversational);
+    let broken = search_in(times, first, hasty, budget).expect_err("a promise is broken");
     assert_eq!(broken.promise, "jobs [Seq(3)] run, [] are waited for");
     assert_eq!(broken.path, ["it is late"]);
+}
+
+/// A command runs once at most, whatever happens around it, and a model it set to work is held to everything a model is.
+#[test]
+fn a_task_that_is_a_command_breaks_none_either() {
+    let extent = explored_from(
+        task::created_to_run("memory show"),
+        Budget { stales: 0, ..ONCE },
+    );
+    let all = [
+        Event::CommandPrompted {
+            text: String::new(),
+        },
+        Event::Produced {
+            artifact: task::result(""),
+            append: false,
+            last: true,
+        },
+        task::closed(Final::Completed, ""),
+        task::started(&task::edit()),
+        Event::Interrupted {
+            text: String::new(),
+        },
+    ];
+    let missing = all
+        .iter()
+        .find(|event| !extent.kinds.contains(&discriminant(event)));
+    assert_eq!(missing, None, "the world is too kind for this to happen");
+    assert!(extent.states > 10_000, "{} states", extent.states);
+}
+
+#[test]
+fn a_command_that_runs_again_after_a_restart_is_caught() {
+    fn eager(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
+        if let (Input::Restored, Phase::Commanding { job }) = (&input, &state.phase) {
+            return Ok(Decision {
+                events: vec![],
+                effects: vec![Effect::Command { job: *job }],
+            });
+        }
+        decide(state, input, rules)
+    }
+    let first = task::created_to_run("memory add");
+    let broken = search_from(first, eager, ONCE).expect_err("a promise is broken");
+    assert_eq!(
+        (broken.promise.as_str(), broken.path.as_slice()),
+        ("the command runs twice", &["crash".to_owned()][..]),
+        "{}",
+        broken.report()
+    );
 }
 
 #[test]

@@ -45,6 +45,11 @@ pub fn profile(message: &Message) -> Option<Profile> {
     spoken
 }
 
+/// Whether an object is an answer.
+pub fn is_answer(data: &Object) -> bool {
+    pick(data).is_some()
+}
+
 /// An answer needs a call and a decision; an object without both is some other data.
 fn pick(data: &Object) -> Option<Pick> {
     let text = |names: &[&str]| names.iter().find_map(|name| data.get(*name)?.as_str());

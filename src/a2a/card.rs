@@ -1,47 +1,130 @@
-//! The agent card: what the server can do, said once and truthfully. It holds the members of both protocol generations, so that
-//! clients of either find their way, but declares only what is served.
+//! The agent card: what the server can do, said once and truthfully. There are two editions: the pure one of 1.0, and the hybrid,
+//! which holds the members of 0.3 beside them. Kits of 1.0 read either; some check that nothing else is in it, so who names
+//! version 1.0 gets the pure one. Clients of 0.3 name no version when they ask, so everybody else gets the hybrid.
+//!
+//! Only what is enforced is declared: a card with security schemes that let everybody in would be a lie.
 
-use crate::a2a::words::RESUME;
+use crate::a2a::switches::{CardDefault, Switches};
+use crate::a2a::words::{EXT, RESUME};
 use crate::base::Shared;
 use crate::base::clock::http_date;
 use crate::base::crc::crc32;
 use crate::base::http::{Request, Response};
 use crate::base::json;
-use serde_json::json;
+use serde_json::{Value, json};
 
-/// The card encoded, with what identifies this edition of it.
-pub struct Card {
-    pub body: Shared,
-    pub etag: String,
-    pub last_modified: String,
+/// Who the card is about.
+pub struct Identity<'a> {
+    /// Where clients reach the server, from the configuration: what a request claims in `Host` is not to be trusted with it.
+    pub base_url: &'a str,
+    pub version: &'a str,
+    /// When the card came to be.
+    pub unix_ms: u64,
 }
 
-/// `base_url` is where clients reach the server, from the configuration: what a request claims in `Host` is not to be
-/// trusted with it. `unix_ms` is when the card came to be.
-pub fn card(base_url: &str, version: &str, unix_ms: u64) -> Card {
-    let url = format!("{}/", base_url.trim_end_matches('/'));
-    let card = json!({
+/// The card encoded, with what identifies each edition of it.
+pub struct Card {
+    pure: Edition,
+    hybrid: Edition,
+    by_default: CardDefault,
+    last_modified: String,
+}
+
+struct Edition {
+    body: Shared,
+    etag: String,
+}
+
+pub fn card(identity: &Identity<'_>, switches: &Switches) -> Card {
+    let pure = pure(identity, switches);
+    Card {
+        hybrid: Edition::of(&hybrid(pure.clone(), identity, switches)),
+        pure: Edition::of(&pure),
+        by_default: switches.card_default,
+        last_modified: http_date(identity.unix_ms),
+    }
+}
+
+impl Card {
+    /// The answer to a request for the card; 304 when the client has this edition.
+    pub fn answer(&self, request: &Request) -> Response {
+        let edition = self.edition(request);
+        let known = request
+            .headers
+            .all("if-none-match")
+            .flat_map(|list| list.split(','))
+            .map(|tag| tag.trim())
+            .any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == edition.etag);
+        let response = if known {
+            Response::empty(304)
+        } else {
+            Response {
+                status: 200,
+                headers: vec![("Content-Type", "application/json".into())],
+                body: edition.body.clone(),
+            }
+        };
+        response
+            .with("Cache-Control", "public, max-age=300")
+            .with("ETag", edition.etag.as_str())
+            .with("Last-Modified", self.last_modified.as_str())
+            .with("Vary", "A2A-Version")
+    }
+
+    /// A version that we do not speak is as good as none: the card says which ones we do.
+    fn edition(&self, request: &Request) -> &Edition {
+        let in_query = request
+            .query
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case("a2a-version"))
+            .map(|(_, value)| value.as_str());
+        let header = request.headers.get("a2a-version");
+        let named = header.filter(|version| !version.is_empty()).or(in_query);
+        let mut numbers = named.unwrap_or_default().trim().split('.');
+        match (numbers.next(), numbers.next()) {
+            (Some("1"), None | Some("0")) => &self.pure,
+            (Some("0"), Some("3")) => &self.hybrid,
+            // Only clients from before 0.3 look there.
+            _ if request.path == "/.well-known/agent.json" => &self.hybrid,
+            _ => match self.by_default {
+                CardDefault::Hybrid => &self.hybrid,
+                CardDefault::V1 => &self.pure,
+            },
+        }
+    }
+}
+
+impl Edition {
+    fn of(card: &Value) -> Edition {
+        let body = json::bytes(card);
+        Edition {
+            etag: format!("\"{:08x}\"", crc32(&body)),
+            body: body.into(),
+        }
+    }
+}
+
+/// The members of 1.0. Interfaces are in the order of preference; REST clients append their paths to a URL without a slash.
+fn pure(identity: &Identity<'_>, switches: &Switches) -> Value {
+    let rest = identity.base_url.trim_end_matches('/');
+    let rpc = format!("{rest}/");
+    let interface = |url: &str, binding, version| json!({ "url": url, "protocolBinding": binding, "protocolVersion": version });
+    json!({
         "name": "Gemini SDLC Agent",
         "description": "Writes and edits code and runs commands in a workspace, asking before it changes anything.",
-        "version": version,
-        "protocolVersion": "0.3.0",
-        "url": url,
-        "preferredTransport": "JSONRPC",
-        "additionalInterfaces": [{ "url": url, "transport": "JSONRPC" }],
-        "supportedInterfaces": [{ "url": url, "protocolBinding": "JSONRPC", "protocolVersion": "0.3" }],
+        "version": identity.version,
+        "supportedInterfaces": [
+            interface(&rpc, "JSONRPC", "1.0"),
+            interface(rest, "HTTP+JSON", "1.0"),
+            interface(&rpc, "JSONRPC", "0.3"),
+            interface(rest, "HTTP+JSON", "0.3"),
+        ],
         "capabilities": {
-            "streaming": true,
-            "pushNotifications": false,
-            "stateTransitionHistory": true,
-            "extendedAgentCard": false,
-            "extensions": [{
-                "uri": RESUME,
-                "description": "Every streamed event has an id; tasks/resubscribe with Last-Event-ID, or ?after=, continues \
-                                behind it.",
-                "required": false,
-            }],
+            "streaming": switches.streaming,
+            "pushNotifications": switches.push,
+            "extendedAgentCard": switches.extended_card,
+            "extensions": extensions(&switches.required_extensions),
         },
-        "supportsAuthenticatedExtendedCard": false,
         "defaultInputModes": ["text/plain", "application/json"],
         "defaultOutputModes": ["text/plain", "application/json"],
         "skills": [{
@@ -50,39 +133,46 @@ pub fn card(base_url: &str, version: &str, unix_ms: u64) -> Card {
             "description": "Generates and edits code in the workspace and runs tools, streaming what it does.",
             "tags": ["code", "development", "programming"],
         }],
-    });
-    let body = json::bytes(&card);
-    Card {
-        etag: format!("\"{:08x}\"", crc32(&body)),
-        last_modified: http_date(unix_ms),
-        body: body.into(),
-    }
+    })
 }
 
-impl Card {
-    /// The answer to a request for the card; 304 when the client has this edition.
-    pub fn answer(&self, request: &Request) -> Response {
-        let known = request
-            .headers
-            .all("if-none-match")
-            .flat_map(|list| list.split(','))
-            .map(|tag| tag.trim())
-            .any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == self.etag);
-        let response = if known {
-            Response::empty(304)
-        } else {
-            Response {
-                status: 200,
-                headers: vec![("Content-Type", "application/json".into())],
-                body: self.body.clone(),
-            }
-        };
-        response
-            .with("Cache-Control", "public, max-age=300")
-            .with("ETag", self.etag.as_str())
-            .with("Last-Modified", self.last_modified.as_str())
-            .with("Vary", "A2A-Version")
-    }
+/// The members of 0.3 beside those of 1.0.
+fn hybrid(mut card: Value, identity: &Identity<'_>, switches: &Switches) -> Value {
+    let rest = identity.base_url.trim_end_matches('/');
+    let rpc = format!("{rest}/");
+    card["protocolVersion"] = "0.3.0".into();
+    card["additionalInterfaces"] = json!([
+        { "url": rpc, "transport": "JSONRPC" },
+        { "url": rest, "transport": "HTTP+JSON" },
+    ]);
+    card["url"] = rpc.into();
+    card["preferredTransport"] = "JSONRPC".into();
+    card["supportsAuthenticatedExtendedCard"] = switches.extended_card.into();
+    card["capabilities"]["stateTransitionHistory"] = true.into();
+    card
+}
+
+/// Ours, which nobody needs, and what the operator insists on.
+fn extensions(required: &[String]) -> Vec<Value> {
+    let ours = [
+        (
+            EXT,
+            "Tool calls, confirmations, thoughts and slash commands for development tools.",
+        ),
+        (
+            RESUME,
+            "Every streamed event has an id; a subscription with Last-Event-ID, or ?after=, continues behind it.",
+        ),
+    ];
+    let is_required = |uri: &str| required.iter().any(|one| one == uri);
+    let declared = ours.map(|(uri, description)| {
+        json!({ "uri": uri, "description": description, "required": is_required(uri) })
+    });
+    let others = required
+        .iter()
+        .filter(|uri| ours.iter().all(|(known, _)| known != uri))
+        .map(|uri| json!({ "uri": uri, "required": true }));
+    declared.into_iter().chain(others).collect()
 }
 
 #[cfg(test)]
@@ -90,68 +180,192 @@ mod tests {
     use super::*;
     use crate::a2a::sample;
     use crate::base::http::Method;
-    use serde_json::Value;
+
+    const HERE: Identity<'static> = Identity {
+        base_url: "http://localhost:41242",
+        version: "0.1.0",
+        unix_ms: 784_111_777_000,
+    };
 
     fn ours() -> Card {
-        card("http://localhost:41242", "0.1.0", 784_111_777_000)
+        card(&HERE, &Switches::default())
+    }
+
+    fn value(edition: &Edition) -> Value {
+        serde_json::from_slice(&edition.body).expect("JSON")
+    }
+
+    fn get(version: Option<&str>) -> Request {
+        let mut request = sample::post("/.well-known/agent-card.json", "");
+        request.method = Method::Get;
+        request.headers = Default::default();
+        if let Some(version) = version {
+            request.headers.push("A2A-Version", version);
+        }
+        request
     }
 
     #[test]
-    fn it_declares_what_is_served_and_nothing_else() {
-        let card: Value = serde_json::from_slice(&ours().body).unwrap();
-        let url = "http://localhost:41242/";
-        assert_eq!(card["url"], url);
+    fn the_pure_card_has_the_members_of_its_version_and_no_others() {
+        let card = value(&ours().pure);
+        let names: Vec<&String> = card.as_object().expect("an object").keys().collect();
+        assert_eq!(
+            names,
+            [
+                "capabilities",
+                "defaultInputModes",
+                "defaultOutputModes",
+                "description",
+                "name",
+                "skills",
+                "supportedInterfaces",
+                "version"
+            ]
+        );
+        let (rpc, rest) = ("http://localhost:41242/", "http://localhost:41242");
         assert_eq!(
             card["supportedInterfaces"],
-            json!([{"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "0.3"}])
+            json!([{"url": rpc, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
+                {"url": rest, "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"},
+                {"url": rpc, "protocolBinding": "JSONRPC", "protocolVersion": "0.3"},
+                {"url": rest, "protocolBinding": "HTTP+JSON", "protocolVersion": "0.3"}])
         );
+        let mut capabilities = card["capabilities"].clone();
+        let extensions = capabilities["extensions"].take();
         assert_eq!(
-            card["additionalInterfaces"],
-            json!([{"url": url, "transport": "JSONRPC"}])
+            capabilities,
+            json!({"streaming": true, "pushNotifications": true, "extendedAgentCard": false, "extensions": null})
         );
-        assert_eq!(card["protocolVersion"], "0.3.0");
-        assert_eq!(card["version"], "0.1.0");
-        assert_eq!(card["capabilities"]["streaming"], true);
-        assert_eq!(card["capabilities"]["pushNotifications"], false);
-        assert_eq!(card["capabilities"]["extensions"][0]["uri"], RESUME);
-        assert_eq!(card["capabilities"]["extensions"][0]["required"], false);
-        for absent in ["securitySchemes", "security", "securityRequirements"] {
-            assert_eq!(card.get(absent), None);
+        let named: Vec<(&Value, &Value)> = extensions
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|one| (&one["uri"], &one["required"]))
+            .collect();
+        let no = json!(false);
+        assert_eq!(named, [(&json!(EXT), &no), (&json!(RESUME), &no)]);
+    }
+
+    #[test]
+    fn the_hybrid_is_the_pure_card_and_more() {
+        let hybrid = value(&ours().hybrid);
+        let mut expected = value(&ours().pure);
+        let (rpc, rest) = ("http://localhost:41242/", "http://localhost:41242");
+        expected["protocolVersion"] = "0.3.0".into();
+        expected["url"] = rpc.into();
+        expected["preferredTransport"] = "JSONRPC".into();
+        expected["additionalInterfaces"] =
+            json!([{"url": rpc, "transport": "JSONRPC"}, {"url": rest, "transport": "HTTP+JSON"}]);
+        expected["supportsAuthenticatedExtendedCard"] = false.into();
+        expected["capabilities"]["stateTransitionHistory"] = true.into();
+        assert_eq!(hybrid, expected);
+        let trailing = Identity {
+            base_url: "http://localhost:41242/",
+            ..HERE
+        };
+        let trailing = card(&trailing, &Switches::default());
+        assert_eq!(trailing.hybrid.body, ours().hybrid.body);
+    }
+
+    #[test]
+    fn it_declares_what_is_switched_on() {
+        let switches = Switches {
+            streaming: false,
+            push: false,
+            extended_card: true,
+            required_extensions: vec!["urn:theirs".into(), RESUME.into()],
+            ..Switches::default()
+        };
+        let card = value(&card(&HERE, &switches).hybrid);
+        assert_eq!(card["supportsAuthenticatedExtendedCard"], true);
+        let capabilities = &card["capabilities"];
+        assert_eq!(capabilities["streaming"], false);
+        assert_eq!(capabilities["pushNotifications"], false);
+        assert_eq!(capabilities["extendedAgentCard"], true);
+        let required: Vec<&Value> = capabilities["extensions"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|one| &one["required"])
+            .collect();
+        assert_eq!(required, [false, true, true]);
+        assert_eq!(
+            capabilities["extensions"][2],
+            json!({"uri": "urn:theirs", "required": true})
+        );
+    }
+
+    #[test]
+    fn a_named_version_gets_its_edition() {
+        let hybrid_first = ours();
+        let pure_first = card(
+            &HERE,
+            &Switches {
+                card_default: CardDefault::V1,
+                ..Switches::default()
+            },
+        );
+        for (version, by_default, with_v1) in [
+            (Some("1.0"), "pure", "pure"),
+            (Some("1"), "pure", "pure"),
+            (Some("1.0.1"), "pure", "pure"),
+            (Some("0.3"), "hybrid", "hybrid"),
+            (Some("0.3.0"), "hybrid", "hybrid"),
+            (Some(""), "hybrid", "pure"),
+            (None, "hybrid", "pure"),
+            (Some("7.1"), "hybrid", "pure"),
+        ] {
+            for (card, expected) in [(&hybrid_first, by_default), (&pure_first, with_v1)] {
+                let answer = card.answer(&get(version));
+                let edition = match expected {
+                    "pure" => &card.pure,
+                    _ => &card.hybrid,
+                };
+                assert_eq!(answer.body, edition.body, "{version:?}");
+            }
         }
-        assert_eq!(card["skills"].as_array().map(Vec::len), Some(1));
-        let trailing = super::card("http://localhost:41242/", "0.1.0", 0);
-        assert_eq!(trailing.body, ours().body);
+        let mut request = get(None);
+        request.query.push(("a2a-version".into(), "1.0".into()));
+        assert_eq!(hybrid_first.answer(&request).body, hybrid_first.pure.body);
+        request.headers.push("A2A-Version", "0.3");
+        assert_eq!(hybrid_first.answer(&request).body, hybrid_first.hybrid.body);
+        let mut old = get(None);
+        old.path = "/.well-known/agent.json".into();
+        assert_eq!(pure_first.answer(&old).body, pure_first.hybrid.body);
     }
 
     #[test]
     fn who_has_it_is_told_so() {
         let card = ours();
-        let mut request = sample::post("/.well-known/agent-card.json", "");
-        request.method = Method::Get;
-        let whole = card.answer(&request);
-        assert_eq!((whole.status, &whole.body), (200, &card.body));
-        let held = [
-            ("Cache-Control", "public, max-age=300".into()),
-            ("ETag", card.etag.clone()),
-            ("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT".into()),
-            ("Vary", "A2A-Version".into()),
-        ];
-        assert_eq!(whole.headers[1..], held);
-        for (tag, status) in [
-            (card.etag.clone(), 304),
-            (format!("\"x\", W/{}", card.etag), 304),
-            ("*".into(), 304),
-            ("\"x\"".into(), 200),
-        ] {
-            request.headers = Default::default();
-            request.headers.push("If-None-Match", &tag);
-            let answer = card.answer(&request);
-            assert_eq!(answer.status, status, "{tag}");
-            assert_eq!(answer.body.is_empty(), status == 304);
+        assert_ne!(card.pure.etag, card.hybrid.etag);
+        for (version, edition) in [(None, &card.hybrid), (Some("1.0"), &card.pure)] {
+            let whole = card.answer(&get(version));
+            assert_eq!((whole.status, &whole.body), (200, &edition.body));
+            let held = [
+                ("Cache-Control", "public, max-age=300".into()),
+                ("ETag", edition.etag.clone()),
+                ("Last-Modified", "Sun, 06 Nov 1994 08:49:37 GMT".into()),
+                ("Vary", "A2A-Version".into()),
+            ];
+            assert_eq!(whole.headers[1..], held);
+            for (tag, status) in [
+                (edition.etag.clone(), 304),
+                (format!("\"x\", W/{}", edition.etag), 304),
+                ("*".into(), 304),
+                ("\"x\"".into(), 200),
+            ] {
+                let mut request = get(version);
+                request.headers.push("If-None-Match", &tag);
+                let answer = card.answer(&request);
+                assert_eq!(answer.status, status, "{tag}");
+                assert_eq!(answer.body.is_empty(), status == 304);
+            }
         }
-        assert_ne!(
-            card.etag,
-            super::card("http://localhost:1", "0.1.0", 0).etag
-        );
+        let other = Identity {
+            base_url: "http://localhost:1",
+            ..HERE
+        };
+        let other = super::card(&other, &Switches::default());
+        assert_ne!(card.pure.etag, other.pure.etag);
     }
 }

@@ -71,6 +71,8 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, tools: &Tools) -> Option<
         | Event::Prompted { .. }
         | Event::AttachmentsWanted
         | Event::Attached { .. }
+        | Event::CommandBegan
+        | Event::CommandPrompted { .. }
         | Event::Traced { .. }
         | Event::Retracted { .. }
         | Event::BackedOff { .. }

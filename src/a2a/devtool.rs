@@ -61,6 +61,8 @@ pub fn frame<'a>(state: &'a State, record: &'a Record) -> Option<Frame<'a>> {
         Event::Created(_)
         | Event::Prompted { .. }
         | Event::AttachmentsWanted
+        | Event::CommandBegan
+        | Event::CommandPrompted { .. }
         | Event::Attached { .. }
         | Event::Traced { .. }
         | Event::Retracted { .. }

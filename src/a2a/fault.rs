@@ -6,190 +6,393 @@
 
 use crate::a2a::form::{Envelope, Form};
 use crate::a2a::own;
+use crate::a2a::respond;
+use crate::a2a::switches::RestStatus;
 use crate::base::http::Response;
 use crate::base::json;
+use crate::task::event::Protocol;
 use crate::task::fault::{Fault, FaultKind};
-use serde::Serialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
+
+/// How errors look.
+enum Family {
+    /// JSON-RPC: `data` is an object in 0.3 and a list of typed details in 1.0.
+    Rpc(Protocol),
+    /// One body with the members that each of the kits looks at.
+    Rest03,
+    /// `google.rpc.Status`.
+    Rest10,
+    /// `{"error": text}`.
+    Bare,
+    /// Our own dialect, over sockets only: it has no status.
+    Own,
+}
+
+fn family(form: &Form) -> Family {
+    match form.envelope {
+        Envelope::Rpc03 | Envelope::Socket => Family::Rpc(Protocol::V03),
+        Envelope::Rpc10 => Family::Rpc(Protocol::V10),
+        Envelope::Rest03Proto | Envelope::Rest03Json => Family::Rest03,
+        Envelope::Rest10 => Family::Rest10,
+        Envelope::Gemini | Envelope::Kebab | Envelope::Snake | Envelope::Session => Family::Bare,
+        Envelope::Own => Family::Own,
+    }
+}
 
 /// The whole answer to a request that failed.
 pub fn fault(form: &Form, fault: &Fault) -> Response {
-    let row = row(&fault.kind);
-    let response = match form.envelope {
-        Envelope::Rpc03 | Envelope::Rpc10 | Envelope::Socket | Envelope::Own => {
-            Response::json(row.rpc_status, fault_frame(form, fault))
-        }
-        Envelope::Rest03Proto
-        | Envelope::Rest03Json
-        | Envelope::Rest10
-        | Envelope::Gemini
-        | Envelope::Kebab
-        | Envelope::Snake
-        | Envelope::Session => {
-            let error = match &fault.kind {
-                // These words exactly: clients of the reference server compare them.
-                FaultKind::TaskNotFound(_) => "Task not found",
-                _ => &fault.message,
-            };
-            Response::json(row.status, json::bytes(&json!({ "error": error })))
-        }
-    };
+    let row = row(&fault.kind, form.envelope.protocol());
+    let status = status(form, &row);
+    let response = respond(form, status, fault_frame(form, fault));
     match row.header {
         Some((name, value)) => response.with(name, value),
         None => response,
     }
 }
 
-/// The error as the payload of an SSE frame.
+/// The error as the payload of a frame, for streams and sockets.
 pub fn fault_frame(form: &Form, fault: &Fault) -> Vec<u8> {
-    let row = row(&fault.kind);
-    if form.envelope == Envelope::Own {
-        return own::error(form, row.reason, &fault.message);
+    let row = row(&fault.kind, form.envelope.protocol());
+    let message = fault.message.as_str();
+    match family(form) {
+        Family::Rpc(protocol) => {
+            let mut out = br#"{"jsonrpc":"2.0","id":"#.to_vec();
+            out.extend_from_slice(&form.id);
+            out.extend_from_slice(br#","error":"#);
+            let data = match protocol {
+                Protocol::V03 => Value::Object(facts(fault, &row, Reason::Told)),
+                Protocol::V10 => details(fault, &row),
+            };
+            let error = json!({ "code": row.code, "message": message, "data": data });
+            json::write(&mut out, &error);
+            out.push(b'}');
+            out
+        }
+        Family::Rest03 => json::bytes(&json!({
+            "code": row.code,
+            "type": row.name,
+            "error": row.name,
+            "message": message,
+            "data": facts(fault, &row, Reason::Told),
+        })),
+        Family::Rest10 => json::bytes(&json!({ "error": {
+            "code": status(form, &row),
+            "status": row.word,
+            "message": message,
+            "details": details(fault, &row),
+        }})),
+        Family::Bare => {
+            let error = match &fault.kind {
+                // These words exactly: clients of the reference server compare them.
+                FaultKind::TaskNotFound(_) => "Task not found",
+                _ => message,
+            };
+            json::bytes(&json!({ "error": error }))
+        }
+        Family::Own => own::error(form, row.reason, message),
     }
-    let mut out = br#"{"jsonrpc":"2.0","id":"#.to_vec();
-    out.extend_from_slice(&form.id);
-    out.extend_from_slice(br#","error":"#);
-    let error = RpcError {
-        code: row.code,
-        message: &fault.message,
-        data: Data {
-            reason: row.reason,
-            task_id: row.task,
-            call_id: row.call,
-        },
-    };
-    json::write(&mut out, &error);
-    out.push(b'}');
-    out
 }
 
 /// Whether a failure before the first event is sent as a frame of the stream the client asked for, not as a plain answer.
 pub fn in_stream(form: &Form, fault: &Fault) -> bool {
-    form.stream_errors && row(&fault.kind).rpc_status == 200
+    form.stream_errors && row(&fault.kind, Protocol::V03).statuses.rpc == 200
 }
 
-#[derive(Serialize)]
-struct RpcError<'a> {
-    code: i32,
-    message: &'a str,
-    data: Data<'a>,
+fn status(form: &Form, row: &Row) -> u16 {
+    match family(form) {
+        Family::Rpc(_) | Family::Own => row.statuses.rpc,
+        Family::Rest03 => row.statuses.rest,
+        Family::Rest10 => match form.rest_status {
+            RestStatus::V100 => row.statuses.rest_100,
+            RestStatus::V101 => row.statuses.rest,
+        },
+        Family::Bare => row.statuses.bare,
+    }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Data<'a> {
-    reason: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    task_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    call_id: Option<&'a str>,
+/// Whether the reason stands among the facts.
+#[derive(PartialEq)]
+enum Reason {
+    Told,
+    Apart,
+}
+
+/// What the fault is about, for programs.
+fn facts(fault: &Fault, row: &Row, reason: Reason) -> Map<String, Value> {
+    let reason = (reason == Reason::Told).then_some(row.reason);
+    let named = [
+        ("reason", reason),
+        ("taskId", row.task),
+        ("callId", row.call),
+        ("field", fault.field.as_deref()),
+    ];
+    let told = named
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
+    told.collect()
+}
+
+/// The same as 1.0 has it: a list of objects that say their type.
+fn details(fault: &Fault, row: &Row) -> Value {
+    let mut info = json!({
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": row.reason,
+        "domain": "a2a-protocol.org",
+    });
+    let mut about = facts(fault, row, Reason::Apart);
+    about.remove("field");
+    if !about.is_empty() {
+        info["metadata"] = about.into();
+    }
+    let mut details = vec![info];
+    if let Some(field) = &fault.field {
+        details.push(json!({
+            "@type": "type.googleapis.com/google.rpc.BadRequest",
+            "fieldViolations": [{ "field": field, "description": fault.message }],
+        }));
+    }
+    details.into()
 }
 
 struct Row<'a> {
     code: i32,
-    /// HTTP status around a JSON-RPC error.
-    rpc_status: u16,
-    /// HTTP status everywhere else.
-    status: u16,
+    /// The name of the error in 0.3.
+    name: &'static str,
+    /// Its class among those of `google.rpc`.
+    word: &'static str,
     reason: &'static str,
+    statuses: Statuses,
     header: Option<(&'static str, String)>,
     task: Option<&'a str>,
     call: Option<&'a str>,
 }
 
-fn row(kind: &FaultKind) -> Row<'_> {
+/// HTTP statuses by family.
+#[derive(Clone, Copy)]
+struct Statuses {
+    /// Around a JSON-RPC error.
+    rpc: u16,
+    /// REST of either version, and as the first edition of 1.0 had it.
+    rest: u16,
+    rest_100: u16,
+    /// The Gemini endpoints.
+    bare: u16,
+}
+
+const fn http(status: u16) -> Statuses {
+    Statuses {
+        rpc: 200,
+        rest: status,
+        rest_100: status,
+        bare: status,
+    }
+}
+
+/// What must be in the head, whatever the family.
+const fn head(status: u16) -> Statuses {
+    Statuses {
+        rpc: status,
+        ..http(status)
+    }
+}
+
+const CONFLICT: Statuses = Statuses {
+    rest_100: 409,
+    bare: 409,
+    ..http(400)
+};
+
+fn row(kind: &FaultKind, protocol: Protocol) -> Row<'_> {
     use FaultKind::*;
-    let plain = |code, rpc_status, status, reason| Row {
+    const ARGUMENT: &str = "INVALID_ARGUMENT";
+    const STATE: &str = "FAILED_PRECONDITION";
+    let plain = |code, name, word, reason, statuses| Row {
         code,
-        rpc_status,
-        status,
+        name,
+        word,
         reason,
+        statuses,
         header: None,
         task: None,
         call: None,
     };
+    let invalid =
+        |reason, statuses| plain(-32600, "InvalidRequestError", ARGUMENT, reason, statuses);
+    let params = |reason, statuses| plain(-32602, "InvalidParamsError", ARGUMENT, reason, statuses);
+    let unsupported =
+        |reason, statuses| plain(-32004, "UnsupportedOperationError", STATE, reason, statuses);
+    let nowhere = |statuses| {
+        let reason = "METHOD_NOT_FOUND";
+        plain(-32601, "MethodNotFoundError", "NOT_FOUND", reason, statuses)
+    };
+    let internal = |word, reason, statuses| plain(-32603, "InternalError", word, reason, statuses);
     match kind {
-        ParseError => plain(-32700, 200, 400, "INVALID_REQUEST"),
-        InvalidRequest => plain(-32600, 200, 400, "INVALID_REQUEST"),
-        MethodNotFound => plain(-32601, 200, 404, "METHOD_NOT_FOUND"),
-        InvalidParams => plain(-32602, 200, 400, "INVALID_PARAMS"),
-        Internal => plain(-32603, 200, 500, "INTERNAL_ERROR"),
+        ParseError => plain(
+            -32700,
+            "JSONParseError",
+            ARGUMENT,
+            "INVALID_REQUEST",
+            http(400),
+        ),
+        InvalidRequest => invalid("INVALID_REQUEST", http(400)),
+        MethodNotFound => nowhere(http(404)),
+        InvalidParams => params("INVALID_PARAMS", http(400)),
+        Internal | Storage => internal("INTERNAL", "INTERNAL_ERROR", http(500)),
         TaskNotFound(task) => Row {
             task: Some(task.as_str()),
-            ..plain(-32001, 200, 404, "TASK_NOT_FOUND")
+            ..plain(
+                -32001,
+                "TaskNotFoundError",
+                "NOT_FOUND",
+                "TASK_NOT_FOUND",
+                http(404),
+            )
         },
         TaskNotCancelable(task) => Row {
             task: Some(task.as_str()),
-            ..plain(-32002, 200, 409, "TASK_NOT_CANCELABLE")
+            ..plain(
+                -32002,
+                "TaskNotCancelableError",
+                STATE,
+                "TASK_NOT_CANCELABLE",
+                CONFLICT,
+            )
         },
-        // 0.3 has no code of its own for it; its kits expect "invalid request".
         TaskIsOver(task) => Row {
             task: Some(task.as_str()),
-            ..plain(-32600, 200, 409, "UNSUPPORTED_OPERATION")
+            ..match protocol {
+                // 0.3 has no code of its own for it; its kits expect "invalid request".
+                Protocol::V03 => invalid("UNSUPPORTED_OPERATION", CONFLICT),
+                Protocol::V10 => unsupported("UNSUPPORTED_OPERATION", http(400)),
+            }
         },
-        PushNotSupported => plain(-32003, 200, 400, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
-        Unsupported => plain(-32004, 200, 400, "UNSUPPORTED_OPERATION"),
-        ContentTypeNotSupported => plain(-32005, 200, 400, "CONTENT_TYPE_NOT_SUPPORTED"),
-        ExtendedCardNotConfigured => plain(-32007, 200, 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
-        VersionNotSupported => plain(-32009, 200, 400, "VERSION_NOT_SUPPORTED"),
+        PushNotSupported => {
+            let reason = "PUSH_NOTIFICATION_NOT_SUPPORTED";
+            plain(
+                -32003,
+                "PushNotificationNotSupportedError",
+                STATE,
+                reason,
+                http(400),
+            )
+        }
+        Unsupported => unsupported("UNSUPPORTED_OPERATION", http(400)),
+        ContentTypeNotSupported => {
+            let reason = "CONTENT_TYPE_NOT_SUPPORTED";
+            let statuses = Statuses {
+                rest_100: 415,
+                ..http(400)
+            };
+            plain(
+                -32005,
+                "ContentTypeNotSupportedError",
+                ARGUMENT,
+                reason,
+                statuses,
+            )
+        }
+        ExtendedCardNotConfigured => {
+            let name = "AuthenticatedExtendedCardNotConfiguredError";
+            let reason = "EXTENDED_AGENT_CARD_NOT_CONFIGURED";
+            plain(-32007, name, STATE, reason, http(400))
+        }
+        ExtensionRequired => {
+            let reason = "EXTENSION_SUPPORT_REQUIRED";
+            match protocol {
+                Protocol::V03 => invalid(reason, http(400)),
+                Protocol::V10 => plain(
+                    -32008,
+                    "ExtensionSupportRequiredError",
+                    STATE,
+                    reason,
+                    http(400),
+                ),
+            }
+        }
+        VersionNotSupported => {
+            let reason = "VERSION_NOT_SUPPORTED";
+            plain(-32009, "VersionNotSupportedError", STATE, reason, http(400))
+        }
         Unauthenticated => Row {
             header: Some(("WWW-Authenticate", "Bearer".into())),
-            ..plain(-32000, 401, 401, "UNAUTHENTICATED")
+            ..plain(
+                -32000,
+                "UnauthenticatedError",
+                "UNAUTHENTICATED",
+                "UNAUTHENTICATED",
+                head(401),
+            )
         },
-        Forbidden => plain(-32000, 403, 403, "PERMISSION_DENIED"),
+        Forbidden => {
+            let word = "PERMISSION_DENIED";
+            plain(-32000, "PermissionDeniedError", word, word, head(403))
+        }
         NotPending(call) => Row {
             call: Some(call.as_str()),
-            ..plain(-32602, 200, 409, "TOOL_CALL_NOT_PENDING")
+            ..params("TOOL_CALL_NOT_PENDING", CONFLICT)
         },
         UnknownOption(call) => Row {
             call: Some(call.as_str()),
-            ..plain(-32602, 200, 400, "UNKNOWN_OPTION")
+            ..params("UNKNOWN_OPTION", http(400))
         },
-        NotFound => plain(-32601, 404, 404, "METHOD_NOT_FOUND"),
+        NotFound => nowhere(head(404)),
         MethodNotAllowed { allow } => Row {
-            header: Some(("Allow", (*allow).into())),
-            ..plain(-32600, 405, 405, "INVALID_REQUEST")
+            header: Some(("Allow", allow.clone())),
+            ..invalid("INVALID_REQUEST", head(405))
         },
-        TooLarge => plain(-32600, 413, 413, "INVALID_REQUEST"),
+        UpgradeRequired => Row {
+            header: Some(("Upgrade", "websocket".into())),
+            ..invalid("INVALID_REQUEST", head(426))
+        },
+        TooLarge => invalid("INVALID_REQUEST", head(413)),
         Overloaded { retry_after_s } => Row {
             header: Some(("Retry-After", retry_after_s.to_string())),
-            ..plain(-32603, 503, 503, "OVERLOADED")
+            ..internal("UNAVAILABLE", "OVERLOADED", head(503))
         },
-        Storage => plain(-32603, 200, 500, "INTERNAL_ERROR"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::a2a::form::Media;
     use crate::base::Shared;
-    use serde_json::Value;
 
-    fn every_kind() -> Vec<(FaultKind, i64, u16, u16)> {
+    /// Kind, code, and HTTP statuses: around JSON-RPC, REST, REST as 1.0.0 had it, Gemini.
+    fn every_kind() -> Vec<(FaultKind, i64, [u16; 4])> {
         use FaultKind::*;
+        let allow = || "POST".to_owned();
         vec![
-            (ParseError, -32700, 200, 400),
-            (InvalidRequest, -32600, 200, 400),
-            (MethodNotFound, -32601, 200, 404),
-            (InvalidParams, -32602, 200, 400),
-            (Internal, -32603, 200, 500),
-            (TaskNotFound("t".into()), -32001, 200, 404),
-            (TaskNotCancelable("t".into()), -32002, 200, 409),
-            (TaskIsOver("t".into()), -32600, 200, 409),
-            (PushNotSupported, -32003, 200, 400),
-            (Unsupported, -32004, 200, 400),
-            (ContentTypeNotSupported, -32005, 200, 400),
-            (ExtendedCardNotConfigured, -32007, 200, 400),
-            (VersionNotSupported, -32009, 200, 400),
-            (Unauthenticated, -32000, 401, 401),
-            (Forbidden, -32000, 403, 403),
-            (NotPending("c".into()), -32602, 200, 409),
-            (UnknownOption("c".into()), -32602, 200, 400),
-            (NotFound, -32601, 404, 404),
-            (MethodNotAllowed { allow: "POST" }, -32600, 405, 405),
-            (TooLarge, -32600, 413, 413),
-            (Overloaded { retry_after_s: 3 }, -32603, 503, 503),
-            (Storage, -32603, 200, 500),
+            (ParseError, -32700, [200, 400, 400, 400]),
+            (InvalidRequest, -32600, [200, 400, 400, 400]),
+            (MethodNotFound, -32601, [200, 404, 404, 404]),
+            (InvalidParams, -32602, [200, 400, 400, 400]),
+            (Internal, -32603, [200, 500, 500, 500]),
+            (TaskNotFound("t".into()), -32001, [200, 404, 404, 404]),
+            (TaskNotCancelable("t".into()), -32002, [200, 400, 409, 409]),
+            (PushNotSupported, -32003, [200, 400, 400, 400]),
+            (Unsupported, -32004, [200, 400, 400, 400]),
+            (ContentTypeNotSupported, -32005, [200, 400, 415, 400]),
+            (ExtendedCardNotConfigured, -32007, [200, 400, 400, 400]),
+            (VersionNotSupported, -32009, [200, 400, 400, 400]),
+            (Unauthenticated, -32000, [401, 401, 401, 401]),
+            (Forbidden, -32000, [403, 403, 403, 403]),
+            (NotPending("c".into()), -32602, [200, 400, 409, 409]),
+            (UnknownOption("c".into()), -32602, [200, 400, 400, 400]),
+            (NotFound, -32601, [404, 404, 404, 404]),
+            (
+                MethodNotAllowed { allow: allow() },
+                -32600,
+                [405, 405, 405, 405],
+            ),
+            (UpgradeRequired, -32600, [426, 426, 426, 426]),
+            (TooLarge, -32600, [413, 413, 413, 413]),
+            (
+                Overloaded { retry_after_s: 3 },
+                -32603,
+                [503, 503, 503, 503],
+            ),
+            (Storage, -32603, [200, 500, 500, 500]),
         ]
     }
 
@@ -197,67 +400,176 @@ mod tests {
         serde_json::from_slice(bytes).unwrap()
     }
 
+    fn answer(envelope: Envelope, kind: &FaultKind) -> (u16, Value) {
+        let form = Form {
+            id: Shared::from(*b"\"x\""),
+            ..Form::of(envelope)
+        };
+        let answer = fault(&form, &Fault::new(kind.clone(), "why"));
+        (answer.status, value(&answer.body))
+    }
+
     #[test]
-    fn codes_and_statuses_of_both_families() {
-        let mut rpc = Form::at("/");
-        rpc.id = Shared::from(*b"\"x\"");
-        let gemini = Form::at("/tasks");
-        for (kind, code, rpc_status, status) in every_kind() {
-            let failed = Fault::new(kind.clone(), "why");
-            let answer = fault(&rpc, &failed);
-            let body = value(&answer.body);
-            assert_eq!(answer.status, rpc_status, "{kind:?}");
-            assert_eq!(body["error"]["code"], code, "{kind:?}");
-            assert_eq!(body["error"]["message"], "why");
-            assert_eq!(body["id"], "x");
-            let answer = fault(&gemini, &failed);
-            assert_eq!(answer.status, status, "{kind:?}");
-            let words = match kind {
-                FaultKind::TaskNotFound(_) => "Task not found",
-                _ => "why",
+    fn codes_and_statuses_of_every_family() {
+        for (kind, code, [rpc, rest, rest_100, bare]) in every_kind() {
+            for envelope in [Envelope::Rpc03, Envelope::Rpc10, Envelope::Socket] {
+                let (status, body) = answer(envelope, &kind);
+                assert_eq!(status, rpc, "{kind:?}");
+                assert_eq!(body["error"]["code"], code, "{kind:?}");
+                assert_eq!(body["error"]["message"], "why");
+                assert_eq!(body["id"], "x");
+            }
+            for envelope in [Envelope::Rest03Proto, Envelope::Rest03Json] {
+                let (status, body) = answer(envelope, &kind);
+                assert_eq!((status, &body["code"]), (rest, &json!(code)), "{kind:?}");
+                assert_eq!(body["type"], body["error"]);
+            }
+            let (status, body) = answer(Envelope::Rest10, &kind);
+            assert_eq!(
+                (status, &body["error"]["code"]),
+                (rest, &json!(rest)),
+                "{kind:?}"
+            );
+            let older = Form {
+                rest_status: RestStatus::V100,
+                ..Form::of(Envelope::Rest10)
             };
-            assert_eq!(value(&answer.body), json!({ "error": words }));
+            let older = fault(&older, &Fault::new(kind.clone(), "why"));
+            assert_eq!(older.status, rest_100, "{kind:?}");
+            assert_eq!(value(&older.body)["error"]["code"], rest_100);
+            for envelope in [
+                Envelope::Gemini,
+                Envelope::Kebab,
+                Envelope::Snake,
+                Envelope::Session,
+            ] {
+                let words = match kind {
+                    FaultKind::TaskNotFound(_) => "Task not found",
+                    _ => "why",
+                };
+                assert_eq!(answer(envelope, &kind), (bare, json!({ "error": words })));
+            }
         }
     }
 
     #[test]
-    fn what_was_meant_is_in_the_data() {
-        let form = Form::at("/");
-        let frame = |kind| value(&fault_frame(&form, &Fault::new(kind, "m")));
+    fn what_the_versions_disagree_on() {
+        let code = |envelope, kind: &FaultKind| answer(envelope, kind).1["error"]["code"].clone();
+        let over = FaultKind::TaskIsOver("t".into());
+        assert_eq!(code(Envelope::Rpc03, &over), -32600);
+        assert_eq!(code(Envelope::Rpc10, &over), -32004);
+        assert_eq!(answer(Envelope::Rest03Proto, &over).1["code"], -32600);
+        assert_eq!(answer(Envelope::Rest10, &over).0, 400);
+        assert_eq!(answer(Envelope::Snake, &over).0, 409);
+        let required = FaultKind::ExtensionRequired;
+        assert_eq!(code(Envelope::Rpc03, &required), -32600);
+        assert_eq!(code(Envelope::Rpc10, &required), -32008);
+    }
+
+    #[test]
+    fn rpc_of_0_3_whole() {
+        let form = Form::of(Envelope::Rpc03);
+        let frame = |fault: Fault| value(&fault_frame(&form, &fault));
         assert_eq!(
-            frame(FaultKind::TaskNotFound("t-1".into())),
+            frame(Fault::new(FaultKind::TaskNotFound("t-1".into()), "m")),
             json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "m",
                 "data": {"reason": "TASK_NOT_FOUND", "taskId": "t-1"}}})
         );
         assert_eq!(
-            frame(FaultKind::NotPending("c-1".into()))["error"]["data"],
+            frame(Fault::new(FaultKind::NotPending("c-1".into()), "m"))["error"]["data"],
             json!({"reason": "TOOL_CALL_NOT_PENDING", "callId": "c-1"})
+        );
+        assert_eq!(
+            frame(Fault::field("message.parts", "is required."))["error"]["data"],
+            json!({"reason": "INVALID_PARAMS", "field": "message.parts"})
+        );
+    }
+
+    #[test]
+    fn rpc_of_1_0_whole() {
+        let form = Form {
+            id: Shared::from(*b"7"),
+            ..Form::of(Envelope::Rpc10)
+        };
+        assert_eq!(
+            value(&fault_frame(
+                &form,
+                &Fault::field("message.parts", "is required.")
+            )),
+            json!({"jsonrpc": "2.0", "id": 7, "error": {
+                "code": -32602, "message": "message.parts is required.", "data": [
+                    {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "INVALID_PARAMS",
+                        "domain": "a2a-protocol.org"},
+                    {"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": [
+                        {"field": "message.parts", "description": "message.parts is required."}]}]}})
+        );
+    }
+
+    #[test]
+    fn rest_of_0_3_whole() {
+        let (_, body) = answer(
+            Envelope::Rest03Proto,
+            &FaultKind::TaskNotFound("t-1".into()),
+        );
+        assert_eq!(
+            body,
+            json!({"code": -32001, "type": "TaskNotFoundError", "error": "TaskNotFoundError", "message": "why",
+                "data": {"reason": "TASK_NOT_FOUND", "taskId": "t-1"}})
+        );
+    }
+
+    #[test]
+    fn rest_of_1_0_whole() {
+        let (_, body) = answer(Envelope::Rest10, &FaultKind::TaskNotFound("t-17".into()));
+        assert_eq!(
+            body,
+            json!({"error": {"code": 404, "status": "NOT_FOUND", "message": "why", "details": [
+                {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "TASK_NOT_FOUND",
+                    "domain": "a2a-protocol.org", "metadata": {"taskId": "t-17"}}]}})
         );
     }
 
     #[test]
     fn heads_say_what_to_do() {
         let header = |kind| {
-            let answer = fault(&Form::at("/"), &Fault::new(kind, "m"));
+            let answer = fault(&Form::of(Envelope::Rpc03), &Fault::new(kind, "m"));
             answer.headers[1].clone()
         };
+        let allow = "GET, HEAD".to_owned();
+        for (kind, name, text) in [
+            (FaultKind::MethodNotAllowed { allow }, "Allow", "GET, HEAD"),
+            (
+                FaultKind::Overloaded { retry_after_s: 5 },
+                "Retry-After",
+                "5",
+            ),
+            (FaultKind::Unauthenticated, "WWW-Authenticate", "Bearer"),
+            (FaultKind::UpgradeRequired, "Upgrade", "websocket"),
+        ] {
+            assert_eq!(header(kind), (name, text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn errors_come_in_the_type_that_was_asked_for() {
+        let form = Form {
+            media: Media::A2aJson,
+            echo: vec![("A2A-Extensions", "urn:x".into())],
+            ..Form::of(Envelope::Rest10)
+        };
+        let answer = fault(&form, &Fault::no_task(&"t".into()));
         assert_eq!(
-            header(FaultKind::MethodNotAllowed { allow: "GET, HEAD" }),
-            ("Allow", "GET, HEAD".into())
-        );
-        assert_eq!(
-            header(FaultKind::Overloaded { retry_after_s: 5 }),
-            ("Retry-After", "5".into())
-        );
-        assert_eq!(
-            header(FaultKind::Unauthenticated),
-            ("WWW-Authenticate", "Bearer".into())
+            answer.headers,
+            [
+                ("Content-Type", "application/a2a+json".to_owned()),
+                ("A2A-Extensions", "urn:x".to_owned())
+            ]
         );
     }
 
     #[test]
     fn only_what_needs_no_head_goes_into_the_stream() {
-        let mut form = Form::at("/");
+        let mut form = Form::of(Envelope::Rpc03);
         let lost = Fault::no_task(&"t".into());
         assert!(!in_stream(&form, &lost));
         form.stream_errors = true;

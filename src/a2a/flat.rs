@@ -2,10 +2,11 @@
 //! is one object of a few members, and results and errors are strings. Which members, and under which names, is for `kebab` and
 //! `snake` to say.
 
+use crate::a2a::dev_call;
 use crate::a2a::form::View;
 use crate::a2a::words::{self, Offer};
 use crate::base::json;
-use crate::task::spec::{Choice, Display, Ending, Inquiry, Keeping, Plan, Question};
+use crate::task::spec::{Display, Ending, Inquiry, Question};
 use crate::task::state::{CallState, State, TaskState};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -129,7 +130,9 @@ pub struct Confirmation<'a> {
 }
 
 impl<'a> Confirmation<'a> {
-    pub fn of(plan: &'a Plan) -> Confirmation<'a> {
+    /// None: the call was not looked at yet.
+    pub fn of(call: &'a CallState) -> Option<Confirmation<'a>> {
+        let plan = call.plan.as_ref()?;
         let (title, prompt, weight) = match &plan.question {
             Question::Edit { title, diff, .. } => {
                 (title, format!("{}\n\n{diff}", plan.title).into(), "warning")
@@ -166,21 +169,17 @@ impl<'a> Confirmation<'a> {
                 (title, Cow::Owned(lines.join("\n")), "info")
             }
         };
-        Confirmation {
+        Some(Confirmation {
             title,
             prompt,
             weight,
-            options: offers(plan.question.options(Keeping::Session)),
+            options: dev_call::offers(call),
             questions: match &plan.question {
                 Question::AskUser { questions, .. } => questions,
                 Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. } => &[],
             },
-        }
+        })
     }
-}
-
-fn offers(choices: &[Choice]) -> Vec<Offer> {
-    choices.iter().copied().map(Offer::permission).collect()
 }
 
 #[cfg(test)]
@@ -292,13 +291,12 @@ mod tests {
                     questions: vec![inquiry],
                 },
                 json!({"title": "Answer", "prompt": "Which one?", "type": "info",
-                    "options": [options[0], options[2]],
+                    "options": [{"id": "proceed_once", "name": "Answer"}, {"id": "cancel", "name": "Dismiss"}],
                     "questions": [{"question": "Which one?", "header": "One", "type": "text"}]}),
             ),
         ] {
             let call = sample::call("x", json!({}), Some(question));
-            let plan = call.plan.expect("it has a question");
-            let shown: Value = serde_json::to_value(Confirmation::of(&plan)).expect("JSON");
+            let shown: Value = serde_json::to_value(Confirmation::of(&call)).expect("JSON");
             assert_eq!(shown, expected);
         }
     }

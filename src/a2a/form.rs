@@ -2,7 +2,8 @@
 //! the wrapper around each result. The same body goes to clients with different request ids; only the wrapper differs, so it
 //! is kept apart from the body.
 
-use crate::a2a::switches::RestStatus;
+use crate::a2a::route;
+use crate::a2a::switches::{RestStatus, Switches};
 use crate::base::Shared;
 use crate::base::id::Tenant;
 use crate::task::event::{Created, Profile, Protocol};
@@ -21,11 +22,16 @@ pub struct Form {
     pub default_profile: Profile,
     pub media: Media,
     pub outputs: Outputs,
+    pub shows: Shows,
     /// The partition the request is about.
     pub tenant: Tenant,
     /// Response headers that name the extensions in use: one per spelling of the header that the client used.
     pub echo: Vec<(&'static str, String)>,
     pub rest_status: RestStatus,
+    /// How the answer to a creation is written.
+    pub birth_note: BirthNote,
+    /// Nothing but an error is answered: the request came over a socket and has no id.
+    pub silent: bool,
 }
 
 /// The frame around results and errors.
@@ -59,6 +65,26 @@ pub enum Media {
     A2aJson,
 }
 
+/// What the answer to something said is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shows {
+    /// The task that came of it.
+    Task,
+    /// What the command left for programs.
+    Result,
+    /// That the command was started, and where to watch it.
+    Receipt,
+}
+
+/// What a client is told of the task it had made without a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BirthNote {
+    /// The bare id.
+    Id,
+    /// The id and the state.
+    State,
+}
+
 /// What a client can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outputs {
@@ -80,19 +106,40 @@ impl Form {
             },
             media: Media::Json,
             outputs: Outputs::Any,
+            shows: Shows::Task,
             tenant: Tenant::default(),
             echo: Vec::new(),
             rest_status: RestStatus::V101,
+            birth_note: BirthNote::Id,
+            silent: false,
+        }
+    }
+
+    /// The form of an envelope where the operator has a say.
+    pub fn under(envelope: Envelope, switches: &Switches) -> Form {
+        let form = Form::of(envelope);
+        Form {
+            rest_status: switches.rest_status,
+            default_profile: match envelope {
+                Envelope::Rpc03 | Envelope::Rest03Proto | Envelope::Rest03Json => {
+                    switches.default_profile_03
+                }
+                Envelope::Rpc10
+                | Envelope::Rest10
+                | Envelope::Gemini
+                | Envelope::Kebab
+                | Envelope::Snake
+                | Envelope::Session
+                | Envelope::Socket
+                | Envelope::Own => form.default_profile,
+            },
+            ..form
         }
     }
 
     /// The form for a request at this path whose body nobody has read (yet, or because it is too large).
     pub fn at(path: &str) -> Form {
-        Form::of(match path {
-            "/" => Envelope::Rpc03,
-            path if path == "/v1" || path.starts_with("/v1/") => Envelope::Rest03Proto,
-            _ => Envelope::Gemini,
-        })
+        Form::of(route::envelope_at(path))
     }
 
     /// The dialect's name for others, e.g. beside a prompt somebody else sent.
@@ -154,6 +201,30 @@ pub enum Projection {
     /// Plain, for clients that show text only.
     PlainText,
 }
+
+/// What every view is called by people.
+pub const DIALECTS: [(&str, View); 11] = [
+    ("a2a-0.3", View::A2a(Writer::V03, Projection::Coder)),
+    (
+        "a2a-0.3-devtool",
+        View::A2a(Writer::V03, Projection::Devtool),
+    ),
+    ("a2a-0.3-plain", View::A2a(Writer::V03, Projection::Plain)),
+    (
+        "a2a-0.3-rest",
+        View::A2a(Writer::Proto03, Projection::Coder),
+    ),
+    ("a2a-1.0", View::A2a(Writer::V10, Projection::Plain)),
+    (
+        "a2a-1.0-devtool",
+        View::A2a(Writer::V10, Projection::Devtool),
+    ),
+    ("a2a-1.0-coder", View::A2a(Writer::V10, Projection::Coder)),
+    ("kebab", View::Kebab),
+    ("snake", View::Snake),
+    ("session", View::Session),
+    ("own", View::Own),
+];
 
 /// The view of a request on a task: what the request asks for, else what the task was created with if that was under the same
 /// version, else the default of the version.

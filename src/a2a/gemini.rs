@@ -1,48 +1,109 @@
-//! The small endpoints of the reference server beside JSON-RPC: creating a task without a prompt, metadata, health. Bare JSON in
-//! and out.
+//! The endpoints of the reference server and of the documents around it, beside JSON-RPC: tasks without a prompt, prompts that are
+//! answered with a stream, metadata, health. Bare JSON in and out.
 
-use crate::a2a::form::View;
+use crate::a2a::filter;
+use crate::a2a::form::{BirthNote, View};
 use crate::a2a::input;
-use crate::a2a::object::{body, check_type, object};
+use crate::a2a::object::{Object, body, check_type, count, object};
+use crate::a2a::operation;
+use crate::a2a::prompt;
+use crate::a2a::rest::query_params;
 use crate::a2a::settings;
+use crate::a2a::switches::Switches;
 use crate::a2a::tools::Tools;
 use crate::a2a::words;
 use crate::a2a::{Form, Wanted, respond, snapshot};
 use crate::base::http::{Request, Response};
 use crate::base::id::TaskId;
 use crate::base::json;
-use crate::task::call::{Birth, Call, Create, Settings};
-use crate::task::event::{Lifecycle, Profile, Protocol};
+use crate::task::call::{Call, Create, Say, Settings};
 use crate::task::fault::Fault;
 use crate::task::state::State;
 use serde_json::{Value, json};
 
-/// `POST /tasks`. Without a body everything is as by default.
-pub fn create(request: &Request) -> Result<Call, Fault> {
+/// `POST /tasks`. Without a body it asks for the live session; with one it makes a task, and whose words the settings are in
+/// tells how the answer is expected.
+pub fn create(request: &Request, form: &mut Form, switches: &Switches) -> Result<Call, Fault> {
     check_type(request)?;
     let sent = match body(request)? {
-        None => Default::default(),
+        None => return Ok(Call::Session),
         Some(Value::Object(sent)) => sent,
         Some(_) => return Err(Fault::params("The body must be a JSON object.")),
     };
-    let wishes = object(&sent, &["agentSettings"], "body")?;
+    let wishes = object(&sent, &["agentSettings"], "")?;
+    if let Some(wishes) = wishes {
+        let has = |name| wishes.contains_key(name);
+        let reference = has("kind") || has("workspacePath");
+        if has("workspaceRoot") || (!reference && (has("model") || has("apiKey"))) {
+            form.birth_note = BirthNote::State;
+        }
+    }
     Ok(Call::Create(Create {
-        context: input::context(&sent, "body")?,
+        context: input::context(&sent, "")?,
         settings: match wishes {
-            Some(wishes) => settings::read(wishes, "body.agentSettings")?,
+            Some(wishes) => settings::read(wishes, "agentSettings")?,
             None => Settings::default(),
         },
-        birth: Birth {
-            lifecycle: Lifecycle::Conversational,
-            protocol: Protocol::V03,
-            profile: Profile::Coder,
-        },
+        birth: operation::birth(form, switches),
     }))
 }
 
-/// The answer to `POST /tasks`: the id, as a JSON string.
-pub fn created(state: &State) -> Response {
-    Response::json(201, json::bytes(&state.created.task))
+/// `GET /tasks` by those who name no version.
+pub fn tasks(request: &Request) -> Result<Call, Fault> {
+    filter::whole(&query_params(&request.query)).map(Call::List)
+}
+
+/// `GET /tasks/{id}` by those who name no version.
+pub fn get(request: &Request, task: &str) -> Result<Call, Fault> {
+    let params = query_params(&request.query);
+    Ok(Call::Get {
+        task: task.into(),
+        history: count(&params, &["historyLength", "history_length"], "")?,
+    })
+}
+
+/// A prompt or an answer to one of the streams. The path's task, if it has one, is the one that is meant.
+pub fn say(
+    request: &Request,
+    task: Option<&str>,
+    form: &mut Form,
+    switches: &Switches,
+) -> Result<Call, Fault> {
+    check_type(request)?;
+    let sent = body(request)?.unwrap_or_default();
+    let mut say = spoken(&sent, form, switches)?;
+    if let Some(task) = task {
+        say.task = Some(task.into());
+        say.context = None;
+    }
+    Ok(Call::Say(say))
+}
+
+/// A prompt or an answer in whatever object it came.
+pub fn spoken(sent: &Value, form: &mut Form, switches: &Switches) -> Result<Say, Fault> {
+    let received = prompt::read(sent)?;
+    let none = Object::new();
+    let around = match sent {
+        Value::Object(sent) => prompt::around(sent)?,
+        _ => &none,
+    };
+    let metadata = object(around, &["metadata"], "")?;
+    let mut say = operation::said(received, metadata, form, switches)?;
+    if let Some(wishes) = object(around, &["agentSettings"], "")? {
+        let wishes = settings::read(wishes, "agentSettings")?;
+        say.settings = settings::first(say.settings, wishes);
+    }
+    Ok(say)
+}
+
+/// The answer to `POST /tasks`: the id as a JSON string, or an object for those whose words ask for it.
+pub fn created(form: &Form, state: &State) -> Response {
+    let task = &state.created.task;
+    let body = match form.birth_note {
+        BirthNote::Id => json::bytes(task),
+        BirthNote::State => json::bytes(&json!({ "taskId": task, "state": "running" })),
+    };
+    respond(form, 201, body)
 }
 
 /// The answer to `POST /tasks` without a body: the live session, by every name it may be looked for.
@@ -109,42 +170,67 @@ fn write_metadata(out: &mut Vec<u8>, state: &State, tools: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::a2a::form::Envelope;
+    use crate::a2a::route;
     use crate::a2a::sample;
+    use crate::task::call::Mode;
+    use crate::task::event::{Lifecycle, Profile};
     use crate::task::fault::FaultKind;
 
     fn value(response: &Response) -> Value {
         serde_json::from_slice(&response.body).unwrap()
     }
 
-    fn asked(body: &str) -> Result<Create, FaultKind> {
-        match create(&sample::post("/tasks", body)) {
-            Ok(Call::Create(create)) => Ok(create),
-            Ok(other) => panic!("{other:?}"),
-            Err(fault) => Err(fault.kind),
+    fn asked(body: &str) -> Result<(Call, BirthNote), FaultKind> {
+        match route::decode(&sample::post("/tasks", body), &Switches::default()) {
+            Ok((call, form)) => Ok((call, form.birth_note)),
+            Err((fault, form)) => {
+                assert_eq!(form.envelope, Envelope::Gemini);
+                Err(fault.kind)
+            }
         }
     }
 
     #[test]
-    fn bodies_of_a_creation() {
-        for (body, context, workspace) in [
-            ("", None, None),
-            ("null", None, None),
-            ("{}", None, None),
+    fn creations_in_three_readings() {
+        for nothing in ["", "null", " "] {
+            assert_eq!(asked(nothing).unwrap().0, Call::Session);
+        }
+        for (body, context, workspace, note) in [
+            ("{}", None, None, BirthNote::Id),
             (
                 r#"{"contextId":"c","agentSettings":{"kind":"agent-settings","workspacePath":"/w"}}"#,
                 Some("c"),
                 Some("/w"),
+                BirthNote::Id,
+            ),
+            (
+                r#"{"agentSettings":{"workspacePath":"/w","model":"m"}}"#,
+                None,
+                Some("/w"),
+                BirthNote::Id,
             ),
             (
                 r#"{"agentSettings":{"workspaceRoot":"/r"}}"#,
                 None,
                 Some("/r"),
+                BirthNote::State,
+            ),
+            (
+                r#"{"agentSettings":{"model":"m"}}"#,
+                None,
+                None,
+                BirthNote::State,
             ),
         ] {
-            let create = asked(body).unwrap();
+            let Ok((Call::Create(create), told)) = asked(body) else {
+                panic!("{body}");
+            };
             assert_eq!(create.context, context.map(Into::into), "{body}");
             assert_eq!(create.settings.workspace.as_deref(), workspace, "{body}");
+            assert_eq!(told, note, "{body}");
             assert_eq!(create.birth.profile, Profile::Coder);
+            assert_eq!(create.birth.lifecycle, Lifecycle::Conversational);
         }
         for (body, kind) in [
             ("{", FaultKind::ParseError),
@@ -160,11 +246,100 @@ mod tests {
         }
     }
 
+    fn said(path: &str, body: &str) -> Result<(Say, Envelope), FaultKind> {
+        match route::decode(&sample::post(path, body), &Switches::default()) {
+            Ok((Call::Say(say), form)) => Ok((say, form.envelope)),
+            Ok(other) => panic!("{other:?}"),
+            Err((fault, _)) => Err(fault.kind),
+        }
+    }
+
+    #[test]
+    fn prompts_to_the_three_streams() {
+        for (path, body, envelope, task) in [
+            (
+                "/tasks/t/execute",
+                r#"{"message":"hi"}"#,
+                Envelope::Snake,
+                Some("t"),
+            ),
+            (
+                "/tasks/t/messages/stream",
+                r#"{"content":{"text":"hi"}}"#,
+                Envelope::Session,
+                Some("t"),
+            ),
+            (
+                "/message/stream",
+                r#"{"userMessage":"hi"}"#,
+                Envelope::Kebab,
+                None,
+            ),
+            (
+                "/message/stream",
+                r#"{"taskId":"t","contextId":"c","userMessage":{"text":"hi"}}"#,
+                Envelope::Kebab,
+                Some("t"),
+            ),
+        ] {
+            let (say, found) = said(path, body).unwrap();
+            assert_eq!(found, envelope, "{path}");
+            assert_eq!(say.said.message.text(), "hi");
+            assert_eq!(say.task, task.map(Into::into), "{path}");
+            assert_eq!(say.mode, Mode::Stream);
+            assert_eq!(say.birth.lifecycle, Lifecycle::Conversational);
+        }
+        let (say, _) = said("/tasks/t/execute", r#"{"message":"hi","contextId":"x"}"#).unwrap();
+        assert_eq!(say.context, None, "the path's task decides");
+    }
+
+    #[test]
+    fn settings_and_answers_beside_prompts() {
+        let (say, _) = said(
+            "/message/stream",
+            r#"{"userMessage":"hi","agentSettings":{"workspacePath":"/w","autoExecute":true}}"#,
+        )
+        .unwrap();
+        assert_eq!(say.settings.workspace.as_deref(), Some("/w"));
+        assert_eq!(say.settings.auto_execute, Some(true));
+        let (say, _) = said(
+            "/tasks/t/execute",
+            r#"{"confirmation":{"callId":"c","outcome":"proceed_always"}}"#,
+        )
+        .unwrap();
+        assert_eq!(say.said.answers[0].option, "proceed_always");
+        let (say, _) = said(
+            "/message/stream",
+            r#"{"taskId":"t","userMessage":{"kind":"tool-call-confirmation","toolCallId":"c","approved":false}}"#,
+        )
+        .unwrap();
+        assert_eq!(say.said.answers[0].option, "cancel");
+        for (body, kind) in [
+            ("", FaultKind::InvalidParams),
+            ("{", FaultKind::ParseError),
+            ("{}", FaultKind::InvalidParams),
+            (
+                r#"{"userMessage":"hi","agentSettings":{"apiKey":"k"}}"#,
+                FaultKind::InvalidParams,
+            ),
+            (
+                r#"{"userMessage":"hi","agentSettings":[]}"#,
+                FaultKind::InvalidParams,
+            ),
+        ] {
+            assert_eq!(said("/message/stream", body).unwrap_err(), kind, "{body}");
+        }
+    }
+
     #[test]
     fn a_task_and_its_metadata() {
         let state = sample::state();
-        let answer = created(&state);
+        let mut form = Form::of(Envelope::Gemini);
+        let answer = created(&form, &state);
         assert_eq!((answer.status, value(&answer)), (201, json!("t-1")));
+        form.birth_note = BirthNote::State;
+        let told = json!({"taskId": "t-1", "state": "running"});
+        assert_eq!(value(&created(&form, &state)), told);
         let tools = sample::tools();
         let one = json!({"id": "t-1", "contextId": "c-1", "taskState": "working", "model": "gemini-x", "mcpServers": [],
             "usage": {

@@ -1,15 +1,16 @@
 //! Messages as clients send them, in whatever spelling, into the one form of [`crate::task::message`]. Liberal in names, strict
-//! about what is missing: a message without an id, a role or parts is refused, as the protocol's kits demand.
+//! about what is missing: a message without an id, a role or parts is refused, as the protocol's kits demand. Only where a
+//! dialect of the Gemini tools is spoken are id and role filled in.
 //!
 //! The message is kept as it was sent, answers included: the history shows what the client said, and the answers go beside it.
 
-use crate::a2a::object::{Object, member, object, text, texts};
+use crate::a2a::object::{Object, member, object, text, texts, wrong};
 use crate::a2a::words;
 use crate::base::crc::crc32;
 use crate::base::id::{ContextId, MessageId, TaskId};
 use crate::base::json;
 use crate::limits::CONTEXT_ID_CHARS;
-use crate::task::fault::Fault;
+use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::{Content, Message, Part, Role};
 use serde_json::Value;
 
@@ -22,31 +23,36 @@ pub struct Received {
     pub context: Option<ContextId>,
 }
 
-pub fn message(sent: &Object) -> Result<Received, Fault> {
-    let (parts, brief) = match member(sent, &["parts", "content"]) {
-        Some((_, Value::Array(list))) => (parts(list)?, None),
-        Some(("content", Value::Object(content))) => (vec![brief_part(content)?], Some(content)),
-        Some((name, _)) => return Err(Fault::params(format!("{AT}.{name} must be a list."))),
+/// What becomes of a message without an id or a role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gaps {
+    Refused,
+    Filled,
+}
+
+pub fn message(sent: &Object, gaps: Gaps) -> Result<Received, Fault> {
+    let (parts, gaps) = match member(sent, &["parts", "content"]) {
+        Some(("parts", Value::Array(list))) => (parts(list, "parts")?, gaps),
+        Some((_, Value::Array(list))) => (parts(list, "content")?, gaps),
+        // The brief form of live sessions: one part, and neither id nor role.
+        Some(("content", Value::Object(content))) => {
+            (vec![part(content, "message.content")?], Gaps::Filled)
+        }
+        Some((name, _)) => return Err(wrong(AT, name, "must be a list.")),
         None => return Err(missing("parts")),
     };
     if parts.is_empty() {
         return Err(missing("parts"));
     }
-    let id = match (text(sent, &["messageId", "message_id"], AT)?, brief) {
+    let id = match (text(sent, &["messageId", "message_id"], AT)?, gaps) {
         (Some(id), _) => MessageId::from(id),
-        (None, Some(content)) => id_of(content),
-        (None, None) => return Err(missing("messageId")),
-    };
-    let role = match (text(sent, &["role"], AT)?, brief) {
-        (Some(word), _) => words::read_role(word)
-            .ok_or_else(|| Fault::params(format!("{AT}.role must be user or agent.")))?,
-        (None, Some(_)) => Role::User,
-        (None, None) => return Err(missing("role")),
+        (None, Gaps::Filled) => id_of(sent),
+        (None, Gaps::Refused) => return Err(missing("messageId")),
     };
     Ok(Received {
         message: Message {
             id,
-            role,
+            role: role(sent, gaps)?,
             parts,
             metadata: object(sent, &["metadata"], AT)?.cloned(),
             extensions: texts(sent, &["extensions"], AT)?,
@@ -57,32 +63,71 @@ pub fn message(sent: &Object) -> Result<Received, Fault> {
     })
 }
 
+/// A user's message of one part, from whoever sends nothing around it.
+pub fn brief(part: Part) -> Message {
+    Message {
+        id: id_of(&part),
+        role: Role::User,
+        parts: vec![part],
+        metadata: None,
+        extensions: Vec::new(),
+        references: Vec::new(),
+    }
+}
+
 /// A context id a client chose: short and printable, because it is shown to people and is a key of ours.
 pub fn context(sent: &Object, at: &str) -> Result<Option<ContextId>, Fault> {
     let Some(id) = text(sent, &["contextId", "context_id"], at)? else {
         return Ok(None);
     };
-    if id.chars().count() > CONTEXT_ID_CHARS || id.chars().any(char::is_control) {
-        return Err(Fault::params(format!(
-            "{at}.contextId must be 1 to {CONTEXT_ID_CHARS} printable characters."
-        )));
+    if !is_short_name(id) {
+        return Err(wrong(
+            at,
+            "contextId",
+            &format!("must be 1 to {CONTEXT_ID_CHARS} printable characters."),
+        ));
     }
     Ok(Some(id.into()))
 }
 
-fn missing(name: &str) -> Fault {
-    Fault::params(format!("{AT}.{name} is required."))
+/// Whether a name that a client chose may become a key of ours.
+pub fn is_short_name(name: &str) -> bool {
+    name.chars().count() <= CONTEXT_ID_CHARS && !name.chars().any(char::is_control)
 }
 
-fn parts(list: &[Value]) -> Result<Vec<Part>, Fault> {
+fn missing(name: &str) -> Fault {
+    wrong(AT, name, "is required.")
+}
+
+/// Roles go by their word in any version, and in 1.0 by their number too.
+fn role(sent: &Object, gaps: Gaps) -> Result<Role, Fault> {
+    let role = match (member(sent, &["role"]), gaps) {
+        (None, Gaps::Filled) => Some(Role::User),
+        (None, Gaps::Refused) => return Err(missing("role")),
+        (Some((_, Value::String(word))), _) if word.is_empty() => return Err(missing("role")),
+        (Some((_, Value::String(word))), _) => words::read_role(word),
+        (Some((_, number)), _) => match number.as_u64() {
+            Some(1) => Some(Role::User),
+            Some(2) => Some(Role::Agent),
+            _ => None,
+        },
+    };
+    role.ok_or_else(|| wrong(AT, "role", "must be user or agent."))
+}
+
+fn parts(list: &[Value], name: &str) -> Result<Vec<Part>, Fault> {
     list.iter()
         .enumerate()
         .map(|(i, value)| {
-            let at = format!("{AT}.parts[{i}]");
-            match value {
-                Value::Object(sent) => part(sent, &at),
-                _ => Err(Fault::params(format!("{at} must be an object."))),
+            let at = format!("{AT}.{name}[{i}]");
+            let Value::Object(sent) = value else {
+                return Err(Fault::field(at, "must be an object."));
+            };
+            let mut part = part(sent, &at)?;
+            if name == "content" {
+                unnest(&mut part);
             }
+            Ok(part)
         })
         .collect()
 }
@@ -90,34 +135,62 @@ fn parts(list: &[Value]) -> Result<Vec<Part>, Fault> {
 /// A part goes by what it holds; the word for its kind only decides when it names one of ours.
 fn part(sent: &Object, at: &str) -> Result<Part, Fault> {
     let kind = member(sent, &["kind", "type"]).and_then(|(_, kind)| kind.as_str());
+    let kind = kind.filter(|kind| matches!(*kind, "text" | "file" | "data"));
+    if kind.is_none() {
+        holds_one(sent, at)?;
+    }
     let metadata = object(sent, &["metadata"], at)?.cloned();
-    let held = |kind_word, member_name| match kind {
-        Some("text" | "file" | "data") => kind == Some(kind_word),
-        _ => sent.contains_key(member_name),
-    };
-    let mut part = if held("text", "text") {
+    let there = |name| sent.get(name).is_some_and(|value: &Value| !value.is_null());
+    let held = |word| kind.map_or_else(|| there(word), |kind| kind == word);
+    let mut part = if held("text") {
         match sent.get("text") {
             Some(Value::String(text)) => Part::text(text.as_str()),
-            _ => return Err(Fault::params(format!("{at}.text must be a string."))),
+            _ => return Err(wrong(at, "text", "must be a string.")),
         }
-    } else if held("file", "file") {
+    } else if held("file") {
         match object(sent, &["file"], at)? {
             Some(inner) => file(inner, &format!("{at}.file"))?,
             // A flat file, as 1.0 writes it, with the word of 0.3.
             None => file(sent, at)?,
         }
-    } else if held("data", "data") {
+    } else if held("data") {
         match sent.get("data") {
             Some(data) => Part::data(data.clone()),
-            None => return Err(Fault::params(format!("{at}.data is required."))),
+            None => return Err(wrong(at, "data", "is required.")),
         }
+    } else if sent.get("data") == Some(&Value::Null) && !there("raw") && !there("url") {
+        Part::data(Value::Null)
     } else {
         file(sent, at)?
     };
+    if part.media_type.is_none() {
+        part.media_type = text(sent, MEDIA_TYPE, at)?.map(str::to_owned);
+    }
+    if part.filename.is_none() {
+        part.filename = text(sent, &["filename"], at)?.map(str::to_owned);
+    }
+    check_media(&part, at)?;
     part.metadata = metadata;
     unwrap(&mut part);
     Ok(part)
 }
+
+/// What holds two contents at once could mean either.
+fn holds_one(sent: &Object, at: &str) -> Result<(), Fault> {
+    let contents = ["text", "raw", "url", "file", "data"];
+    let held = contents
+        .iter()
+        .filter(|name| sent.get(**name).is_some_and(|value| !value.is_null()));
+    if held.count() > 1 {
+        return Err(Fault::field(
+            at,
+            "must hold one of text, raw, url and data, not several.",
+        ));
+    }
+    Ok(())
+}
+
+const MEDIA_TYPE: &[&str] = &["mediaType", "media_type", "mimeType", "mime_type"];
 
 fn file(sent: &Object, at: &str) -> Result<Part, Fault> {
     let bytes = text(
@@ -127,25 +200,94 @@ fn file(sent: &Object, at: &str) -> Result<Part, Fault> {
     )?;
     let uri = text(sent, &["uri", "fileWithUri", "file_with_uri", "url"], at)?;
     let content = match (bytes, uri) {
-        (Some(bytes), None) => Content::Bytes(bytes.into()),
+        (Some(bytes), None) => match base64(bytes) {
+            Some(bytes) => Content::Bytes(bytes),
+            None => return Err(Fault::field(at, "must hold its bytes in base64.")),
+        },
         (None, Some(uri)) => Content::Uri(uri.into()),
         (Some(_), Some(_)) => {
-            return Err(Fault::params(format!(
-                "{at} must hold bytes or a uri, not both."
-            )));
+            return Err(Fault::field(at, "must hold bytes or a uri, not both."));
         }
         (None, None) => {
-            return Err(Fault::params(format!(
-                "{at} holds nothing: send text, a file (bytes or uri) or data."
-            )));
+            return Err(Fault::field(
+                at,
+                "holds nothing: send text, a file (bytes or uri) or data.",
+            ));
         }
     };
-    let media = &["mimeType", "mime_type", "mediaType", "media_type"];
     Ok(Part {
         filename: text(sent, &["name", "filename"], at)?.map(str::to_owned),
-        media_type: text(sent, media, at)?.map(str::to_owned),
+        media_type: text(sent, MEDIA_TYPE, at)?.map(str::to_owned),
         ..Part::of(content)
     })
+}
+
+/// Base64 in the alphabet and with the padding that everybody reads; the one for URLs, and none, are read too.
+fn base64(sent: &str) -> Option<String> {
+    let digits = sent.trim_end_matches('=');
+    let is_digit = |b: u8| b.is_ascii_alphanumeric() || b"+/-_".contains(&b);
+    if digits.len() % 4 == 1 || sent.len() - digits.len() > 2 || !digits.bytes().all(is_digit) {
+        return None;
+    }
+    let mut plain = digits.replace('-', "+").replace('_', "/");
+    while plain.len() % 4 != 0 {
+        plain.push('=');
+    }
+    Some(plain)
+}
+
+/// What the model can be given: text in whatever guise, and the media it sees and hears. A client that does not know what it
+/// sends says so with `octet-stream`, and is believed to mean text until its bytes show otherwise.
+fn check_media(part: &Part, at: &str) -> Result<(), Fault> {
+    const TEXTS: [&str; 12] = [
+        "json",
+        "xml",
+        "yaml",
+        "x-yaml",
+        "toml",
+        "javascript",
+        "typescript",
+        "x-sh",
+        "sql",
+        "x-ndjson",
+        "pdf",
+        "octet-stream",
+    ];
+    let Some(media) = &part.media_type else {
+        return Ok(());
+    };
+    let plain = media.split(';').next().unwrap_or_default().trim();
+    let plain = plain.to_ascii_lowercase();
+    let fits = match plain.split_once('/') {
+        Some(("text" | "image" | "audio" | "video", _)) => true,
+        Some(("application", kind)) => {
+            TEXTS.contains(&kind) || kind.ends_with("+json") || kind.ends_with("+xml")
+        }
+        Some(_) => false,
+        // The shorthands that some cards and clients use.
+        None => matches!(plain.as_str(), "text" | "json"),
+    };
+    if fits {
+        return Ok(());
+    }
+    Err(Fault::new(
+        FaultKind::ContentTypeNotSupported,
+        format!(
+            "{at} is of type {media}, which the agent cannot read; send text, JSON, an image, audio, video or a PDF."
+        ),
+    ))
+}
+
+/// The protobuf form of 0.3 has data in data.
+fn unnest(part: &mut Part) {
+    let Content::Data(Value::Object(outer)) = &mut part.content else {
+        return;
+    };
+    if outer.len() == 1
+        && let Some(inner @ Value::Object(_)) = outer.get_mut("data")
+    {
+        part.content = Content::Data(inner.take());
+    }
 }
 
 /// Undoes what carries a value through 0.3, where data is always an object.
@@ -168,13 +310,8 @@ fn unwrap(part: &mut Part) {
     }
 }
 
-/// The brief form of live sessions: `content` is one part, and id and role may be left out.
-fn brief_part(content: &Object) -> Result<Part, Fault> {
-    part(content, "message.content")
-}
-
 /// An id for a message that came without: from what it says. It need not be unique, since repeated ids are separate messages.
-fn id_of(content: &Object) -> MessageId {
+fn id_of(content: &impl serde::Serialize) -> MessageId {
     format!("m-{:08x}", crc32(&json::bytes(content))).into()
 }
 
@@ -184,7 +321,7 @@ mod tests {
     use serde_json::json;
 
     fn read(value: Value) -> Result<Received, String> {
-        message(value.as_object().unwrap()).map_err(|fault| fault.message)
+        message(value.as_object().unwrap(), Gaps::Refused).map_err(|fault| fault.message)
     }
 
     fn one_part(value: Value) -> Result<Part, String> {
@@ -253,6 +390,11 @@ mod tests {
                 "message.messageId must be a string.",
             ),
             ("role", None, "message.role is required."),
+            (
+                "role",
+                Some(json!(3)),
+                "message.role must be user or agent.",
+            ),
             (
                 "role",
                 Some(json!("system")),
@@ -349,6 +491,8 @@ mod tests {
                 Part::data(json!({"a": 1})),
             ),
             (json!({"data": {}}), Part::data(json!({}))),
+            (json!({"data": [1], "text": null}), Part::data(json!([1]))),
+            (json!({ "data": null }), Part::data(json!(null))),
             (
                 json!({"kind": "data", "data": {"value": 3}, "metadata": {"data_part_compat": true}}),
                 Part::data(json!(3)),
@@ -356,6 +500,96 @@ mod tests {
         ] {
             assert_eq!(one_part(sent.clone()), Ok(expected), "{sent}");
         }
+    }
+
+    #[test]
+    fn data_in_data_is_of_the_protobuf_form_alone() {
+        let read = |name: &str, data: Value| {
+            let sent = json!({"messageId": "m", "role": "ROLE_USER", name: [{ "data": data }]});
+            read(sent).unwrap().message.parts.remove(0)
+        };
+        let nested = json!({"data": {"a": 1}});
+        assert_eq!(read("content", nested.clone()), Part::data(json!({"a": 1})));
+        assert_eq!(read("parts", nested.clone()), Part::data(nested));
+        let more = json!({"data": {"a": 1}, "b": 2});
+        assert_eq!(read("content", more.clone()), Part::data(more));
+    }
+
+    #[test]
+    fn base64_of_both_alphabets() {
+        let bytes = |sent: &str| match one_part(json!({ "raw": sent })) {
+            Ok(Part {
+                content: Content::Bytes(bytes),
+                ..
+            }) => Ok(bytes),
+            Ok(other) => panic!("{other:?}"),
+            Err(message) => Err(message),
+        };
+        for (sent, expected) in [
+            ("aGk=", "aGk="),
+            ("aGk", "aGk="),
+            ("-_-_", "+/+/"),
+            ("-_8", "+/8="),
+        ] {
+            assert_eq!(bytes(sent), Ok(expected.into()), "{sent}");
+        }
+        for sent in ["a", "aGk===", "a k=", "aG!=", "ü"] {
+            assert_eq!(
+                bytes(sent),
+                Err("message.parts[0] must hold its bytes in base64.".into()),
+                "{sent}"
+            );
+        }
+    }
+
+    #[test]
+    fn media_types_the_model_can_be_given() {
+        let kind = |media: &str| {
+            let part = json!({"raw": "aGk=", "mediaType": media});
+            let sent = json!({"messageId": "m", "role": 1, "parts": [part]});
+            let read = message(sent.as_object().unwrap(), Gaps::Refused);
+            read.map(|_| ()).map_err(|fault| fault.kind)
+        };
+        for media in [
+            "text/plain; charset=utf-8",
+            "TEXT/X-RUST",
+            "application/json",
+            "application/ld+json",
+            "image/png",
+            "application/pdf",
+            "application/octet-stream",
+            "text",
+        ] {
+            assert_eq!(kind(media), Ok(()), "{media}");
+        }
+        for media in [
+            "application/zip",
+            "application/x-unknown",
+            "font/woff",
+            "zip",
+        ] {
+            assert_eq!(
+                kind(media),
+                Err(FaultKind::ContentTypeNotSupported),
+                "{media}"
+            );
+        }
+    }
+
+    #[test]
+    fn gaps_are_filled_where_they_may_be() {
+        let sent = json!({"parts": [{"text": "hi"}]});
+        let read = |gaps| message(sent.as_object().unwrap(), gaps);
+        assert_eq!(
+            read(Gaps::Refused).unwrap_err().field.as_deref(),
+            Some("message.messageId")
+        );
+        let filled = read(Gaps::Filled).unwrap().message;
+        assert_eq!(
+            (filled.role, filled.parts),
+            (Role::User, vec![Part::text("hi")])
+        );
+        assert!(filled.id.as_str().starts_with("m-"));
     }
 
     #[test]
@@ -371,6 +605,10 @@ mod tests {
             (
                 json!({"kind": "data"}),
                 "message.parts[0].data is required.",
+            ),
+            (
+                json!({"text": "a", "data": {}}),
+                "message.parts[0] must hold one of text, raw, url and data, not several.",
             ),
             (
                 json!({"kind": "file", "file": {"bytes": "a", "uri": "b"}}),

@@ -11,7 +11,6 @@ use crate::base::clock::rfc3339;
 use crate::base::id::CallId;
 use crate::task::event::Event;
 use crate::task::record::Record;
-use crate::task::spec::Ending;
 use crate::task::state::State;
 
 /// `state` is the state right after `record`. None: clients are not shown the event.
@@ -45,20 +44,15 @@ pub fn frame(state: &State, record: &Record) -> Option<Vec<u8>> {
         Event::CallPlanned { call, .. } => update(state, call, CallStatus::Scheduled)?,
         Event::CallAsked { call, .. } => question(state, call)?,
         Event::CallStarted { call } => update(state, call, CallStatus::Executing)?,
-        Event::CallEnded { call, ending } => {
-            let status = match ending.as_ref() {
-                Ending::Success { .. } => CallStatus::Success,
-                Ending::Error { .. } => CallStatus::Error,
-                Ending::Cancelled { .. } => CallStatus::Cancelled,
-            };
-            update(state, call, status)?
-        }
+        Event::CallEnded { call, ending } => update(state, call, CallStatus::of(ending))?,
         Event::Thought { .. }
         | Event::Text { .. }
         | Event::Cited { .. }
         | Event::Created(_)
         | Event::Prompted { .. }
         | Event::AttachmentsWanted
+        | Event::CommandBegan
+        | Event::CommandPrompted { .. }
         | Event::Attached { .. }
         | Event::Traced { .. }
         | Event::Retracted { .. }
@@ -96,7 +90,7 @@ fn update(state: &State, call: &CallId, status: CallStatus) -> Option<Flat> {
     let object = Flat::new("kind", CoderKind::ToolCallUpdate.word())
         .with("toolCallId", call.id())
         .with("toolName", &call.request.name)
-        .with("status", status.kebab())
+        .with("status", status.devtool())
         .with("inputParameters", &call.request.args)
         .with_some("result", outcome.result.as_deref())
         .with_some("error", outcome.error);
@@ -105,12 +99,11 @@ fn update(state: &State, call: &CallId, status: CallStatus) -> Option<Flat> {
 
 fn question(state: &State, call: &CallId) -> Option<Flat> {
     let call = state.call(call)?;
-    let plan = call.plan.as_ref()?;
     let object = Flat::new("kind", CoderKind::ToolCallConfirmation.word())
         .with("toolCallId", call.id())
         .with("toolName", &call.request.name)
         .with("inputParameters", &call.request.args)
-        .with("confirmationRequest", &Confirmation::of(plan));
+        .with("confirmationRequest", &Confirmation::of(call)?);
     Some(object)
 }
 
@@ -129,7 +122,7 @@ mod tests {
     use crate::base::id::Seq;
     use crate::task::event::Final;
     use crate::task::message::Source;
-    use crate::task::spec::{Choice, Display};
+    use crate::task::spec::{Choice, Display, Ending};
     use crate::task::state::{Phase, TaskState};
     use serde_json::{Value, json};
     use std::sync::Arc;

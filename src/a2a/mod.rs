@@ -3,15 +3,18 @@
 //! A request becomes a call and a [`Form`], which is all the core keeps of its dialect. A [`View`] says what an event looks like
 //! to it; an event is encoded once per view, and the form's prefix and suffix go around the shared bytes. Inside, a view is
 //! two independent choices, so that dialects add up instead of multiplying: a projection says *what* is shown of an event, as
-//! A2A values (`coder`); a writer says *how* such values are spelled (`v03`, `proto`). The words are in one table (`words`), so are the errors
+//! A2A values (`coder`, `devtool`, `plain`); a writer says *how* such values are spelled (`v03`, `proto`). Views that are not A2A
+//! (`kebab`, `snake`, `session`, `own`) do both themselves. The words are in one table (`words`), so are the errors
 //! (`fault`).
 
 mod answer;
 mod card;
 mod coder;
+pub mod commands;
 mod dev_call;
 mod devtool;
 mod fault;
+mod filter;
 mod flat;
 mod form;
 mod gemini;
@@ -19,42 +22,51 @@ mod input;
 mod kebab;
 mod list;
 mod object;
+mod operation;
 pub mod own;
+mod plain;
+mod prompt;
 mod proto;
+mod rest;
+mod route;
 mod rpc;
 #[cfg(test)]
 mod sample;
+mod session;
 mod settings;
 mod snake;
 mod snapshot;
+mod socket;
 mod switches;
 mod tool_call;
 mod tools;
 mod v03;
 mod value;
+mod version;
 mod words;
 
-pub use card::{Card, card};
+pub use card::{Card, Identity, card};
 pub use fault::{fault, fault_frame, in_stream};
 pub use form::{
-    Begins, Ends, Envelope, Form, View, begins_at_the_start, frame_prefix, frame_suffix, hook_view,
-    joins_session, prefix, prompt_stream, sub_protocol, suffix, view, watch_stream,
+    Begins, BirthNote, DIALECTS, Ends, Envelope, Form, Shows, View, begins_at_the_start,
+    frame_prefix, frame_suffix, hook_view, joins_session, prefix, prompt_stream, sub_protocol,
+    suffix, view, watch_stream,
 };
 pub use gemini::{all_metadata, created, health, metadata, session_id};
 pub use list::{Page, briefs, list, lists_briefs, shown_state};
+pub use route::decode;
+pub use socket::heard as socket;
 pub use switches::{CardDefault, RestStatus, Switches};
 pub use tools::Tools;
 
 use crate::base::Shared;
-use crate::base::http::{Method, Request, Response};
+use crate::base::http::Response;
 use crate::base::id::ContextId;
 use crate::base::json;
-use crate::task::call::Call;
-use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::Message;
 use crate::task::record::Record;
 use crate::task::state::State;
-use form::{Media, Projection, Writer};
+use form::{Media, Outputs, Projection, Writer};
 use proto::Edition;
 use serde_json::json;
 pub use snapshot::Wanted;
@@ -95,59 +107,6 @@ impl Body {
     }
 }
 
-/// What a request asks for, and how it wants its answer.
-pub fn decode(request: &Request, switches: &Switches) -> Result<(Call, Form), (Fault, Form)> {
-    let form = || Form::at(&request.path);
-    let framed = |call: Result<Call, Fault>| match call {
-        Ok(call) => Ok((call, form())),
-        Err(fault) => Err((fault, form())),
-    };
-    match request.path.as_str() {
-        "/" => match request.method {
-            Method::Post => rpc::decode(request, switches),
-            _ => framed(Err(not_allowed(request, "POST"))),
-        },
-        "/tasks" => framed(match request.method {
-            Method::Post => gemini::create(request),
-            _ => Err(not_allowed(request, "POST")),
-        }),
-        "/tasks/metadata" => framed(read(request, Call::AllMetadata)),
-        "/health" => framed(read(request, Call::Health)),
-        "/.well-known/agent-card.json" | "/.well-known/agent.json" => {
-            framed(read(request, Call::Card))
-        }
-        path => {
-            let task = path
-                .strip_prefix("/tasks/")
-                .and_then(|rest| rest.strip_suffix("/metadata"))
-                .filter(|id| !id.is_empty() && !id.contains('/'));
-            framed(match task {
-                Some(id) => read(request, Call::Metadata { task: id.into() }),
-                None => Err(Fault::new(
-                    FaultKind::NotFound,
-                    format!(
-                        "There is nothing at {path}; the card at /.well-known/agent-card.json says what is where."
-                    ),
-                )),
-            })
-        }
-    }
-}
-
-fn read(request: &Request, call: Call) -> Result<Call, Fault> {
-    match request.method {
-        Method::Get | Method::Head => Ok(call),
-        _ => Err(not_allowed(request, "GET, HEAD")),
-    }
-}
-
-fn not_allowed(request: &Request, allow: &'static str) -> Fault {
-    Fault::new(
-        FaultKind::MethodNotAllowed { allow },
-        format!("{} takes {allow} only.", request.path),
-    )
-}
-
 /// The event as this view shows it; `state` is the state right after `record` was applied. None: it does not show it.
 pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Option<Body> {
     let (writer, projection) = match view {
@@ -161,12 +120,13 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
             });
         }
         View::Own => return Some(Body::bare(own::record(state, record))),
-        View::Session => return None,
+        View::Session => return session::frame(state, record).map(Body::bare),
     };
     let frame = match projection {
         Projection::Coder => coder::frame(state, record, tools)?,
         Projection::Devtool => devtool::frame(state, record)?,
-        Projection::Plain | Projection::PlainText => coder::frame(state, record, tools)?,
+        Projection::Plain => plain::frame(state, record, Outputs::Any)?,
+        Projection::PlainText => plain::frame(state, record, Outputs::Text)?,
     };
     let created = &state.created;
     let body = |finality| {
@@ -185,13 +145,12 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
 
 /// The task as a whole.
 pub fn snapshot(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
-    let task = snapshot::task(view, state, wanted);
+    let task = || snapshot::task(view, state, wanted);
     match view {
-        View::A2a(Writer::Proto03, _) => proto::task(Edition::V03, &task),
-        View::A2a(Writer::V10, _) => proto::task(Edition::V10, &task),
-        View::A2a(Writer::V03, _) | View::Kebab | View::Snake | View::Session | View::Own => {
-            v03::task(&task)
-        }
+        View::A2a(Writer::Proto03, _) => proto::task(Edition::V03, &task()),
+        View::A2a(Writer::V10, _) => proto::task(Edition::V10, &task()),
+        View::A2a(Writer::V03, _) | View::Kebab | View::Snake | View::Own => v03::task(&task()),
+        View::Session => session::present(state),
     }
 }
 
@@ -204,6 +163,14 @@ pub fn snapshot_frame(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
     }
 }
 
+/// What a stream begins with that something said is answered with, when it begins with the whole of it.
+pub fn opening(form: &Form, view: View, state: &State, wanted: Wanted) -> Vec<u8> {
+    match form.shows {
+        Shows::Task | Shows::Result => snapshot_frame(view, state, wanted),
+        Shows::Receipt => commands::started(state),
+    }
+}
+
 /// A closing frame of the present status, for a stream that has nothing to wait for: its prompt is queued behind calls that wait
 /// for answers. None: the dialect has none.
 pub fn present(view: View, state: &State, tools: &Tools) -> Option<Vec<u8>> {
@@ -211,12 +178,14 @@ pub fn present(view: View, state: &State, tools: &Tools) -> Option<Vec<u8>> {
         View::A2a(writer, projection) => (writer, projection),
         View::Kebab => return Some(kebab::present(state)),
         View::Snake => return Some(snake::present(state).body),
-        View::Session | View::Own => return None,
+        View::Session => return Some(session::present(state)),
+        View::Own => return None,
     };
     let update = match projection {
         Projection::Coder => coder::present(state, tools),
         Projection::Devtool => devtool::present(state),
-        Projection::Plain | Projection::PlainText => coder::present(state, tools),
+        Projection::Plain => plain::present(state, Outputs::Any),
+        Projection::PlainText => plain::present(state, Outputs::Text),
     };
     let (created, last) = (&state.created, Finality::Closing);
     Some(match writer {
@@ -263,6 +232,11 @@ pub fn task(form: &Form, state: &State, wanted: Wanted) -> Response {
 /// The answer to a prompt, when it is not a stream.
 pub fn said(form: &Form, state: &State, wanted: Wanted) -> Response {
     let view = view(form, Some(&state.created));
+    match form.shows {
+        Shows::Task => {}
+        Shows::Result => return commands::executed(state),
+        Shows::Receipt => return result(form, &commands::started(state)),
+    }
     match form.envelope {
         Envelope::Session | Envelope::Socket | Envelope::Own => {
             let task = &state.created.task;
@@ -280,15 +254,6 @@ pub fn said(form: &Form, state: &State, wanted: Wanted) -> Response {
         | Envelope::Kebab
         | Envelope::Snake => result(form, &snapshot_frame(view, state, wanted)),
     }
-}
-
-/// One message on a socket: what it asks for, and how it wants its answer. `joined` is the form the socket joined with.
-pub fn socket(
-    text: &str,
-    joined: &Form,
-    switches: &Switches,
-) -> Result<(Call, Form), (Fault, Form)> {
-    rpc::socket(text, joined, switches)
 }
 
 /// An answer with the headers the request's form asks for.

@@ -59,7 +59,7 @@ pub fn text<'a>(object: &'a Object, names: &[&'a str], at: &str) -> Result<Optio
     match member(object, names) {
         None => Ok(None),
         Some((_, Value::String(text))) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
-        Some((name, _)) => Err(Fault::params(format!("{at}.{name} must be a string."))),
+        Some((name, _)) => Err(wrong(at, name, "must be a string.")),
     }
 }
 
@@ -71,7 +71,7 @@ pub fn object<'a>(
     match member(parent, names) {
         None => Ok(None),
         Some((_, Value::Object(object))) => Ok(Some(object)),
-        Some((name, _)) => Err(Fault::params(format!("{at}.{name} must be an object."))),
+        Some((name, _)) => Err(wrong(at, name, "must be an object.")),
     }
 }
 
@@ -84,7 +84,7 @@ pub fn texts(object: &Object, names: &[&str], at: &str) -> Result<Vec<String>, F
         let texts = items.iter().map(|item| item.as_str().map(str::to_owned));
         texts.collect()
     });
-    texts.ok_or_else(|| Fault::params(format!("{at}.{name} must be a list of strings.")))
+    texts.ok_or_else(|| wrong(at, name, "must be a list of strings."))
 }
 
 /// A number of things.
@@ -95,5 +95,23 @@ pub fn count(object: &Object, names: &[&str], at: &str) -> Result<Option<usize>,
     let count = value.as_u64().and_then(|n| usize::try_from(n).ok());
     count
         .map(Some)
-        .ok_or_else(|| Fault::params(format!("{at}.{name} must be a whole number from 0 on.")))
+        .ok_or_else(|| wrong(at, name, "must be a whole number from 0 on."))
+}
+
+/// A yes or no.
+pub fn flag(object: &Object, names: &[&str], at: &str) -> Result<Option<bool>, Fault> {
+    match member(object, names) {
+        None => Ok(None),
+        Some((_, Value::Bool(flag))) => Ok(Some(*flag)),
+        Some((name, _)) => Err(wrong(at, name, "must be true or false.")),
+    }
+}
+
+/// A member that is wrong; `at` is where its object is, and empty for the request itself.
+pub fn wrong(at: &str, name: &str, what: &str) -> Fault {
+    if at.is_empty() {
+        Fault::field(name, what)
+    } else {
+        Fault::field(format!("{at}.{name}"), what)
+    }
 }

@@ -95,6 +95,8 @@ fn showable(event: &Event) -> Cow<'_, Event> {
         | Event::Prompted { .. }
         | Event::TurnBegan { .. }
         | Event::AttachmentsWanted
+        | Event::CommandBegan
+        | Event::CommandPrompted { .. }
         | Event::Attached { .. }
         | Event::Traced { .. }
         | Event::Thought { .. }

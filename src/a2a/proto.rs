@@ -281,8 +281,10 @@ fn end_part(out: &mut Vec<u8>, part: &Part) {
     if let Some(filename) = &part.filename {
         member(out, "filename", filename);
     }
-    if let Some(media_type) = &part.media_type {
-        member(out, "mediaType", media_type);
+    match (&part.media_type, &part.content) {
+        (Some(media_type), _) => member(out, "mediaType", media_type),
+        (None, Content::Data(_)) => member(out, "mediaType", "application/json"),
+        (None, Content::Text(_) | Content::Bytes(_) | Content::Uri(_)) => {}
     }
     metadata(out, part.metadata.as_ref());
     out.push(b'}');
@@ -428,6 +430,27 @@ mod tests {
     }
 
     #[test]
+    fn a_message_of_several_parts_names_its_extension() {
+        let pieces = [Piece::Text("a".into()), Piece::Data(b"{}".to_vec())];
+        let message = AgentMessage::of(Seq(5), pieces).expect("two parts");
+        let mut update = update(None);
+        update.message = Some(message.carrying("urn:x"));
+        for (edition, name, data) in [
+            (Edition::V03, "content", json!({"data": {"data": {}}})),
+            (
+                Edition::V10,
+                "parts",
+                json!({"data": {}, "mediaType": "application/json"}),
+            ),
+        ] {
+            let mut written = value(&status(edition, &created(), &update, Finality::Open));
+            let message = written["statusUpdate"]["status"]["message"].take();
+            assert_eq!(message[name], json!([{"text": "a"}, data]));
+            assert_eq!(message["extensions"], json!(["urn:x"]));
+        }
+    }
+
+    #[test]
     fn only_one_edition_says_that_a_stream_ends() {
         let status = |word: &str| json!({"state": word, "timestamp": TIME});
         assert_eq!(
@@ -502,7 +525,8 @@ mod tests {
             written(Edition::V10),
             json!({"message": {"messageId": "m-1", "role": "ROLE_USER", "contextId": "c-1", "metadata": {"k": "v"},
                 "extensions": ["urn:x"], "referenceTaskIds": ["t-0"],
-                "parts": [{"text": ""}, raw, url, {"url": "https://x.test/b"}, {"data": {"a": 1}}, {"data": 3}]}})
+                "parts": [{"text": ""}, raw, url, {"url": "https://x.test/b"},
+                    {"data": {"a": 1}, "mediaType": "application/json"}, {"data": 3, "mediaType": "application/json"}]}})
         );
         assert_eq!(
             written(Edition::V03),

@@ -1,152 +1,176 @@
-//! A2A 0.3 over JSON-RPC: `POST /` into a [`Call`]. The checks run in a fixed order, and whatever is known of the request when
-//! one fails (its id, whether it asked for a stream) is in the form its answer takes.
+//! JSON-RPC of A2A, both versions in one: `POST /` and messages on a socket into a [`Call`]. The checks run in a fixed order, and
+//! whatever is known of the request when one fails (its id, its version, whether it asked for a stream) is in the form its
+//! answer takes.
+//!
+//! The method names of the versions are disjoint, so a request that names no version is understood by its method.
 
-use crate::a2a::answer;
-use crate::a2a::form::Form;
-use crate::a2a::input::{self, Received};
-use crate::a2a::object::{Object, body, check_type, count, member, object, text};
-use crate::a2a::settings;
+use crate::a2a::form::{Envelope, Form};
+use crate::a2a::input::Gaps;
+use crate::a2a::object::{Object, body, check_type};
+use crate::a2a::operation::{self, Ask, Operation, accepts_stream};
 use crate::a2a::switches::Switches;
+use crate::a2a::version;
 use crate::base::Shared;
 use crate::base::http::Request;
-use crate::base::id::{Seq, TaskId};
 use crate::base::json;
-use crate::task::call::{Birth, Call, Mode, Say};
-use crate::task::event::{Lifecycle, Profile, Protocol};
+use crate::task::call::Call;
+use crate::task::event::Protocol;
 use crate::task::fault::{Fault, FaultKind};
-use crate::task::job::Said;
 use serde_json::Value;
-use std::sync::Arc;
 
+/// Every method: its name in 0.3, its name in 1.0, what it does. No name: the version does not have it.
+const METHODS: [(&str, &str, Operation); 14] = [
+    ("message/send", "SendMessage", Operation::Send),
+    ("message/stream", "SendStreamingMessage", Operation::Stream),
+    ("tasks/get", "GetTask", Operation::Get),
+    ("", "ListTasks", Operation::List),
+    ("tasks/cancel", "CancelTask", Operation::Cancel),
+    ("tasks/resubscribe", "SubscribeToTask", Operation::Subscribe),
+    (
+        "tasks/pushNotificationConfig/set",
+        "CreateTaskPushNotificationConfig",
+        Operation::SetPush,
+    ),
+    (
+        "tasks/pushNotificationConfig/get",
+        "GetTaskPushNotificationConfig",
+        Operation::GetPush,
+    ),
+    (
+        "tasks/pushNotificationConfig/list",
+        "ListTaskPushNotificationConfigs",
+        Operation::ListPush,
+    ),
+    (
+        "tasks/pushNotificationConfig/delete",
+        "DeleteTaskPushNotificationConfig",
+        Operation::DeletePush,
+    ),
+    (
+        "agent/getAuthenticatedExtendedCard",
+        "GetExtendedAgentCard",
+        Operation::ExtendedCard,
+    ),
+    (
+        "agent/authenticatedExtendedCard",
+        "",
+        Operation::ExtendedCard,
+    ),
+    ("commands/get", "commands/get", Operation::Commands),
+    ("command/execute", "command/execute", Operation::Execute),
+];
+
+/// A method by its name, and the version it is of: for a name that both have, the one that was named.
+pub fn method(name: &str, named: Option<Protocol>) -> Option<(Operation, Protocol)> {
+    METHODS.iter().find_map(|(old, new, operation)| {
+        let protocol = match (name == *old, name == *new) {
+            _ if name.is_empty() => return None,
+            (true, true) => named.unwrap_or(Protocol::V03),
+            (true, false) => Protocol::V03,
+            (false, true) => Protocol::V10,
+            (false, false) => return None,
+        };
+        Some((*operation, protocol))
+    })
+}
+
+/// A request over HTTP.
 pub fn decode(request: &Request, switches: &Switches) -> Result<(Call, Form), (Fault, Form)> {
-    let mut form = Form {
-        default_profile: switches.default_profile_03,
-        ..Form::at("/")
+    let named = version::named(&request.headers, &request.query);
+    let protocol = match &named {
+        Ok(named) => named.unwrap_or(Protocol::V03),
+        // Only 1.0 has a word for it.
+        Err(_) => Protocol::V10,
     };
-    match call(request, &mut form) {
+    let mut form = Form::under(envelope(protocol), switches);
+    match call(request, named, &mut form, switches) {
         Ok(call) => Ok((call, form)),
         Err(fault) => Err((fault, form)),
     }
 }
 
-/// One message on a socket.
-pub fn socket(
-    text: &str,
-    joined: &Form,
-    switches: &Switches,
-) -> Result<(Call, Form), (Fault, Form)> {
-    let _ = (text, switches);
-    let fault = Fault::new(FaultKind::Unsupported, "Nothing can be asked here yet.");
-    Err((fault, joined.clone()))
-}
-
-#[derive(Clone, Copy)]
-enum Method {
-    Send,
-    Stream,
-    Get,
-    Cancel,
-    Resubscribe,
-    Push,
-    ExtendedCard,
-}
-
-const METHODS: [(&str, Method); 11] = [
-    ("message/send", Method::Send),
-    ("message/stream", Method::Stream),
-    ("tasks/get", Method::Get),
-    ("tasks/cancel", Method::Cancel),
-    ("tasks/resubscribe", Method::Resubscribe),
-    ("tasks/pushNotificationConfig/set", Method::Push),
-    ("tasks/pushNotificationConfig/get", Method::Push),
-    ("tasks/pushNotificationConfig/list", Method::Push),
-    ("tasks/pushNotificationConfig/delete", Method::Push),
-    ("agent/getAuthenticatedExtendedCard", Method::ExtendedCard),
-    ("agent/authenticatedExtendedCard", Method::ExtendedCard),
-];
-
-impl Method {
-    fn streams(self) -> bool {
-        match self {
-            Method::Stream | Method::Resubscribe => true,
-            Method::Send | Method::Get | Method::Cancel | Method::Push | Method::ExtendedCard => {
-                false
-            }
-        }
+pub fn envelope(protocol: Protocol) -> Envelope {
+    match protocol {
+        Protocol::V03 => Envelope::Rpc03,
+        Protocol::V10 => Envelope::Rpc10,
     }
 }
 
-fn call(request: &Request, form: &mut Form) -> Result<Call, Fault> {
+fn call(
+    request: &Request,
+    named: Result<Option<Protocol>, Fault>,
+    form: &mut Form,
+    switches: &Switches,
+) -> Result<Call, Fault> {
     let body = body(request);
-    if let Ok(Some(Value::Object(envelope))) = &body
-        && let Some(id) = id(envelope)
-    {
-        form.id = id;
+    if let Ok(Some(Value::Object(envelope))) = &body {
+        form.id = id(envelope).unwrap_or_else(|| form.id.clone());
     }
     check_type(request)?;
-    let envelope = match body? {
-        Some(Value::Object(envelope)) => envelope,
-        Some(Value::Array(_)) => {
-            return Err(invalid(
-                "Batch requests are not supported; send one request per POST.",
-            ));
-        }
-        Some(_) => return Err(invalid("A JSON-RPC request is an object.")),
-        None => return Err(invalid("The body is empty; POST a JSON-RPC request.")),
-    };
-    let name = envelope_method(&envelope)?;
-    let method = METHODS.iter().find(|(known, _)| *known == name);
-    let method = method.map(|(_, method)| *method);
-    form.stream_errors = method.is_some_and(Method::streams) && accepts_stream(request);
-    check_version(request)?;
-    let Some(method) = method else {
-        return Err(Fault::new(
-            FaultKind::MethodNotFound,
-            format!(
-                "Method not found: {name}. This server speaks A2A 0.3: message/send, message/stream, tasks/get, \
-                 tasks/cancel, tasks/resubscribe."
-            ),
-        ));
-    };
-    form.profile = settings::profile_of(request)?;
-    match method {
-        Method::Send => say(params(&envelope)?, Delivery::Single, form),
-        Method::Stream => say(params(&envelope)?, Delivery::Stream, form),
-        Method::Get => {
-            let params = params(&envelope)?;
-            Ok(Call::Get {
-                task: task_id(params)?,
-                history: history(params, "params")?,
-            })
-        }
-        Method::Cancel => Ok(Call::Cancel {
-            task: task_id(params(&envelope)?)?,
-        }),
-        Method::Resubscribe => Ok(Call::Subscribe {
-            task: task_id(params(&envelope)?)?,
-            after: position(request)?,
-        }),
-        Method::Push => Err(no_push()),
-        Method::ExtendedCard => Err(Fault::new(
-            FaultKind::ExtendedCardNotConfigured,
-            "There is no extended card; the public one at /.well-known/agent-card.json says everything.",
-        )),
+    let envelope = whole(body?)?;
+    let name = method_name(&envelope)?;
+    let asked = method(name, named.as_ref().ok().copied().flatten());
+    if let (Ok(None), Some((_, protocol))) = (&named, asked) {
+        *form = Form {
+            id: form.id.clone(),
+            ..Form::under(self::envelope(protocol), switches)
+        };
     }
+    form.stream_errors = form.envelope == Envelope::Rpc03
+        && asked.is_some_and(|(operation, _)| operation.streams())
+        && accepts_stream(&request.headers);
+    let named = named?;
+    let (operation, protocol) = asked
+        .filter(|(_, protocol)| named.is_none_or(|named| named == *protocol))
+        .ok_or_else(|| unknown(name))?;
+    if named.is_none() && protocol == Protocol::V10 && switches.strict_version {
+        return Err(version::unnamed(name));
+    }
+    let none = Object::new();
+    let ask = Ask {
+        operation,
+        protocol,
+        params: params(&envelope, operation)?.unwrap_or(&none),
+        task: None,
+        config: None,
+        headers: &request.headers,
+        query: &request.query,
+        gaps: Gaps::Refused,
+        switches,
+    };
+    operation::negotiate(&ask, form)?;
+    operation::call(&ask, form)
 }
 
-fn invalid(message: &str) -> Fault {
+pub fn invalid(message: &str) -> Fault {
     Fault::new(FaultKind::InvalidRequest, message)
 }
 
-fn no_push() -> Fault {
+pub fn unknown(name: &str) -> Fault {
     Fault::new(
-        FaultKind::PushNotSupported,
-        "Push notifications are not supported; watch the task with message/stream or tasks/resubscribe.",
+        FaultKind::MethodNotFound,
+        format!(
+            "Method not found: {name}. A2A 0.3 has message/send, message/stream, tasks/get, tasks/cancel, \
+             tasks/resubscribe; 1.0 has SendMessage, SendStreamingMessage, GetTask, ListTasks, CancelTask, \
+             SubscribeToTask; a version that is named must be the method's."
+        ),
     )
 }
 
+/// The request itself.
+pub fn whole(body: Option<Value>) -> Result<Object, Fault> {
+    match body {
+        Some(Value::Object(envelope)) => Ok(envelope),
+        Some(Value::Array(_)) => Err(invalid(
+            "Batch requests are not supported; send one request at a time.",
+        )),
+        Some(_) => Err(invalid("A JSON-RPC request is an object.")),
+        None => Err(invalid("The body is empty; send a JSON-RPC request.")),
+    }
+}
+
 /// The id as it must come back. None for one that JSON-RPC does not allow.
-fn id(envelope: &Object) -> Option<Shared> {
+pub fn id(envelope: &Object) -> Option<Shared> {
     match envelope.get("id") {
         None => Some(Shared::from(*b"null")),
         Some(id @ (Value::Null | Value::String(_))) => Some(json::bytes(id).into()),
@@ -157,7 +181,7 @@ fn id(envelope: &Object) -> Option<Shared> {
     }
 }
 
-fn envelope_method(envelope: &Object) -> Result<&str, Fault> {
+pub fn method_name(envelope: &Object) -> Result<&str, Fault> {
     if envelope.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
         return Err(invalid("The request needs \"jsonrpc\": \"2.0\"."));
     }
@@ -170,136 +194,30 @@ fn envelope_method(envelope: &Object) -> Result<&str, Fault> {
     Ok(method)
 }
 
-fn accepts_stream(request: &Request) -> bool {
-    let mut accepted = request.headers.all("accept").flat_map(|l| l.split(','));
-    accepted.any(|media| {
-        let media = media.split(';').next().unwrap_or_default().trim();
-        media.eq_ignore_ascii_case("text/event-stream")
-    })
-}
-
-/// `A2A-Version` as a header or a query parameter; the patch number does not matter, and no value means 0.3.
-fn check_version(request: &Request) -> Result<(), Fault> {
-    let in_query = || {
-        let mut query = request.query.iter();
-        query
-            .find(|(name, _)| name.eq_ignore_ascii_case("a2a-version"))
-            .map(|(_, value)| value.as_str())
-    };
-    let wanted = request.headers.get("a2a-version").or_else(in_query);
-    let wanted = wanted.unwrap_or_default().trim();
-    let mut numbers = wanted.splitn(3, '.');
-    if wanted.is_empty() || (numbers.next(), numbers.next()) == (Some("0"), Some("3")) {
-        return Ok(());
-    }
-    Err(Fault::new(
-        FaultKind::VersionNotSupported,
-        format!("A2A version {wanted} is not supported here; this server speaks 0.3."),
-    ))
-}
-
-fn params(envelope: &Object) -> Result<&Object, Fault> {
+pub fn params(envelope: &Object, operation: Operation) -> Result<Option<&Object>, Fault> {
     match envelope.get("params") {
         Some(Value::Object(params)) if params.contains_key("") => {
             Err(Fault::params("params has a member without a name."))
         }
-        Some(Value::Object(params)) => Ok(params),
-        Some(_) => Err(Fault::params("params must be an object.")),
-        None => Err(Fault::params("params is required.")),
-    }
-}
-
-fn task_id(params: &Object) -> Result<TaskId, Fault> {
-    let id = text(params, &["id"], "params")?;
-    id.map(TaskId::from)
-        .ok_or_else(|| Fault::params("params.id is required."))
-}
-
-fn history(params: &Object, at: &str) -> Result<Option<usize>, Fault> {
-    count(params, &["historyLength", "history_length"], at)
-}
-
-/// Where a stream goes on. Only a number of ours can be a position: with anything else the client would miss events and
-/// never know.
-fn position(request: &Request) -> Result<Option<Seq>, Fault> {
-    let header = request.headers.get("last-event-id");
-    let given = header
-        .filter(|value| !value.is_empty())
-        .or_else(|| request.query("after"));
-    given
-        .map(|value| {
-            value.parse().map(Seq).map_err(|_| {
-                Fault::params(
-                    "Last-Event-ID (or after) must be the number of an event; leave it out to start with a snapshot.",
-                )
-            })
-        })
-        .transpose()
-}
-
-#[derive(Clone, Copy)]
-enum Delivery {
-    Single,
-    Stream,
-}
-
-fn say(params: &Object, delivery: Delivery, form: &mut Form) -> Result<Call, Fault> {
-    let sent = object(params, &["message"], "params")?;
-    let sent = sent.ok_or_else(|| Fault::params("params.message is required."))?;
-    let Received {
-        message,
-        task,
-        context,
-    } = input::message(sent)?;
-    let metadata = object(params, &["metadata"], "params")?;
-    let none = Object::new();
-    let configuration = object(params, &["configuration"], "params")?.unwrap_or(&none);
-    if member(configuration, &["pushNotificationConfig"]).is_some() {
-        return Err(no_push());
-    }
-    form.profile = form
-        .profile
-        .or_else(|| settings::profile_spoken(&message, metadata));
-    Ok(Call::Say(Say {
-        settings: settings::of_message(&message, metadata)?,
-        said: Said {
-            answers: answer::picks(&message),
-            message: Arc::new(message),
-        },
-        task,
-        context,
-        push: None,
-        mode: match (delivery, blocking(configuration)?) {
-            (Delivery::Stream, _) => Mode::Stream,
-            (Delivery::Single, true) => Mode::Wait,
-            (Delivery::Single, false) => Mode::Now,
-        },
-        history: history(configuration, "params.configuration")?,
-        birth: Birth {
-            lifecycle: Lifecycle::Conversational,
-            protocol: Protocol::V03,
-            profile: form.profile.unwrap_or(Profile::Coder),
-        },
-    }))
-}
-
-fn blocking(configuration: &Object) -> Result<bool, Fault> {
-    match member(configuration, &["blocking"]) {
-        None => Ok(true),
-        Some((_, Value::Bool(blocking))) => Ok(*blocking),
-        Some(_) => Err(Fault::params(
-            "params.configuration.blocking must be true or false.",
-        )),
+        Some(Value::Object(params)) => Ok(Some(params)),
+        None | Some(Value::Null) if operation.stands_alone() => Ok(None),
+        Some(_) => Err(Fault::field("params", "must be an object.")),
+        None => Err(Fault::field("params", "is required.")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::a2a::form::Outputs;
     use crate::a2a::sample;
-    use crate::task::call::Settings;
-    use crate::task::job::Pick;
+    use crate::a2a::words::EXT;
+    use crate::base::id::TaskId;
+    use crate::task::call::{Birth, List, Mode, Say, Settings};
+    use crate::task::event::{Lifecycle, Profile};
+    use crate::task::job::{Pick, Said};
     use serde_json::json;
+    use std::sync::Arc;
 
     fn decode(request: &Request) -> Result<(Call, Form), (Fault, Form)> {
         super::decode(request, &Switches::default())
@@ -426,69 +344,255 @@ mod tests {
     }
 
     #[test]
-    fn every_method_of_0_3_and_none_of_other_versions() {
-        let id = json!({"id": "t"});
+    fn every_method_of_both_versions() {
         let task = || TaskId::from("t");
-        let call = |method| decode(&rpc(method, id.clone())).unwrap().0;
-        assert_eq!(
-            call("tasks/get"),
-            Call::Get {
-                task: task(),
-                history: None
-            }
-        );
-        assert_eq!(call("tasks/cancel"), Call::Cancel { task: task() });
-        assert_eq!(
-            call("tasks/resubscribe"),
-            Call::Subscribe {
-                task: task(),
-                after: None
-            }
-        );
-        for what in ["set", "get", "list", "delete"] {
-            let method = format!("tasks/pushNotificationConfig/{what}");
-            assert_eq!(kind(&rpc(&method, id.clone())), FaultKind::PushNotSupported);
-        }
-        for method in [
-            "agent/getAuthenticatedExtendedCard",
-            "agent/authenticatedExtendedCard",
+        let get = Call::Get {
+            task: task(),
+            history: None,
+        };
+        let watch = Call::Subscribe {
+            task: task(),
+            after: None,
+        };
+        let cancel = Call::Cancel { task: task() };
+        for (old, new, expected) in [
+            ("tasks/get", "GetTask", get),
+            ("tasks/cancel", "CancelTask", cancel),
+            ("tasks/resubscribe", "SubscribeToTask", watch),
         ] {
-            let without = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"}}"#);
-            assert_eq!(
-                kind(&sample::post("/", &without)),
-                FaultKind::ExtendedCardNotConfigured
-            );
+            let params = json!({"id": "t", "metadata": {}, "stranger": 1});
+            let (call, form) = decode(&rpc(old, params.clone())).unwrap();
+            assert_eq!((call, form.envelope), (expected.clone(), Envelope::Rpc03));
+            let (call, form) = decode(&rpc(new, params)).unwrap();
+            assert_eq!((call, form.envelope), (expected, Envelope::Rpc10));
         }
-        for method in ["tasks/list", "SendMessage", "GetTask", "ListTasks", ""] {
-            assert_eq!(kind(&rpc(method, id.clone())), FaultKind::MethodNotFound);
+        for (old, new) in [
+            ("message/send", "SendMessage"),
+            ("message/stream", "SendStreamingMessage"),
+        ] {
+            for method in [old, new] {
+                let call = decode(&rpc(method, json!({"message": message()})));
+                assert!(matches!(call, Ok((Call::Say(_), _))), "{method}");
+            }
+        }
+        for (old, new) in [
+            ("set", "CreateTaskPushNotificationConfig"),
+            ("get", "GetTaskPushNotificationConfig"),
+            ("list", "ListTaskPushNotificationConfigs"),
+            ("delete", "DeleteTaskPushNotificationConfig"),
+        ] {
+            for method in [&*format!("tasks/pushNotificationConfig/{old}"), new] {
+                let request = rpc(method, json!({"id": "t", "taskId": "t"}));
+                assert_eq!(kind(&request), FaultKind::PushNotSupported);
+            }
+        }
+        for method in ["tasks/list", "message/Send", "sendMessage", ""] {
+            assert_eq!(kind(&rpc(method, json!({}))), FaultKind::MethodNotFound);
+        }
+    }
+
+    fn bare(method: &str) -> Request {
+        let body = json!({"jsonrpc": "2.0", "id": 7, "method": method});
+        sample::post("/", &body.to_string())
+    }
+
+    #[test]
+    fn lists_and_cards_stand_alone() {
+        let fifty = List {
+            size: 50,
+            ..List::default()
+        };
+        assert_eq!(decode(&bare("ListTasks")).unwrap().0, Call::List(fifty));
+        let cards = [
+            (
+                "agent/getAuthenticatedExtendedCard",
+                FaultKind::ExtendedCardNotConfigured,
+            ),
+            (
+                "agent/authenticatedExtendedCard",
+                FaultKind::ExtendedCardNotConfigured,
+            ),
+            ("GetExtendedAgentCard", FaultKind::Unsupported),
+        ];
+        let on = Switches {
+            extended_card: true,
+            ..Switches::default()
+        };
+        for (method, refused) in cards {
+            assert_eq!(kind(&bare(method)), refused, "{method}");
+            let (call, _) = super::decode(&bare(method), &on).unwrap();
+            assert_eq!(call, Call::ExtendedCard);
+        }
+        assert_eq!(kind(&rpc("ListTasks", json!([]))), FaultKind::InvalidParams);
+        assert_eq!(kind(&bare("GetTask")), FaultKind::InvalidParams);
+    }
+
+    #[test]
+    fn versions_and_methods_must_agree() {
+        let ask = |version: &str, method: &str| {
+            let mut request = rpc(method, json!({"id": "x"}));
+            request.headers.push("A2A-Version", version);
+            let (outcome, form) = match decode(&request) {
+                Ok((_, form)) => (Ok(()), form),
+                Err((fault, form)) => (Err(fault.kind), form),
+            };
+            assert_eq!(id_of(&form), "7");
+            (outcome, form.envelope)
+        };
+        assert_eq!(ask("", "tasks/get"), (Ok(()), Envelope::Rpc03));
+        assert_eq!(ask("0.3.0", "tasks/get"), (Ok(()), Envelope::Rpc03));
+        assert_eq!(ask("1.0", "GetTask"), (Ok(()), Envelope::Rpc10));
+        let unknown = Err(FaultKind::MethodNotFound);
+        assert_eq!(ask("1.0", "tasks/get"), (unknown.clone(), Envelope::Rpc10));
+        assert_eq!(ask("0.3", "GetTask"), (unknown.clone(), Envelope::Rpc03));
+        assert_eq!(ask("1", "no/such"), (unknown, Envelope::Rpc10));
+        for method in ["tasks/get", "GetTask", "no/such"] {
+            let refused = (Err(FaultKind::VersionNotSupported), Envelope::Rpc10);
+            assert_eq!(ask("0.2", method), refused, "{method}");
         }
     }
 
     #[test]
-    fn versions() {
-        let ask = |header: Option<&str>, query: Option<&str>| {
-            let mut request = rpc("tasks/get", json!({"id": "x"}));
-            if let Some(version) = header {
-                request.headers.push("A2A-Version", version);
-            }
-            if let Some(version) = query {
-                request.query.push(("a2a-version".into(), version.into()));
-            }
-            decode(&request).map(|_| ()).map_err(|(fault, form)| {
-                assert_eq!(id_of(&form), "7");
-                fault.kind
-            })
+    fn where_the_operator_insists_1_0_must_be_named() {
+        let strict = Switches {
+            strict_version: true,
+            ..Switches::default()
         };
-        let refused = Err(FaultKind::VersionNotSupported);
-        for good in ["", "0.3", "0.3.0", "0.3.7"] {
-            assert_eq!(ask(Some(good), None), Ok(()), "{good}");
-            assert_eq!(ask(None, Some(good)), Ok(()), "{good}");
+        let mut request = rpc("GetTask", json!({"id": "x"}));
+        let (fault, form) = super::decode(&request, &strict).unwrap_err();
+        assert_eq!(
+            (fault.kind, form.envelope),
+            (FaultKind::VersionNotSupported, Envelope::Rpc10)
+        );
+        request.headers.push("A2A-Version", "1.0");
+        assert!(super::decode(&request, &strict).is_ok());
+        let old = rpc("tasks/get", json!({"id": "x"}));
+        assert!(super::decode(&old, &strict).is_ok());
+    }
+
+    #[test]
+    fn operators_may_switch_streams_off() {
+        let off = Switches {
+            streaming: false,
+            ..Switches::default()
+        };
+        for (method, params) in [
+            ("message/stream", json!({"message": message()})),
+            ("SendStreamingMessage", json!({"message": message()})),
+            ("tasks/resubscribe", json!({"id": "t"})),
+            ("SubscribeToTask", json!({"id": "t"})),
+        ] {
+            let (fault, _) = super::decode(&rpc(method, params), &off).unwrap_err();
+            assert_eq!(fault.kind, FaultKind::Unsupported, "{method}");
         }
-        for bad in ["1.0", "1", "0.2", "0.30", "0", "v0.3", "0.3, 1.0"] {
-            assert_eq!(ask(Some(bad), None), refused, "{bad}");
+    }
+
+    #[test]
+    fn births_by_version_and_profile() {
+        let born = |method: &str, metadata: Value, switches: &Switches| {
+            let mut sent = message();
+            sent["metadata"] = metadata;
+            match super::decode(&rpc(method, json!({ "message": sent })), switches) {
+                Ok((Call::Say(say), _)) => say.birth,
+                other => panic!("{other:?}"),
+            }
+        };
+        let usual = Switches::default();
+        let other = Switches {
+            plain_lifecycle: Lifecycle::Conversational,
+            default_profile_03: Profile::Plain,
+            ..Switches::default()
+        };
+        let birth = |protocol, profile, lifecycle| Birth {
+            lifecycle,
+            protocol,
+            profile,
+        };
+        use Lifecycle::{Conversational, OneShot};
+        use Profile::{Coder, Devtool, Plain};
+        use Protocol::{V03, V10};
+        for (method, metadata, switches, expected) in [
+            (
+                "message/send",
+                json!(null),
+                &usual,
+                birth(V03, Coder, Conversational),
+            ),
+            (
+                "message/send",
+                json!({EXT: {}}),
+                &usual,
+                birth(V03, Devtool, Conversational),
+            ),
+            (
+                "message/send",
+                json!(null),
+                &other,
+                birth(V03, Plain, Conversational),
+            ),
+            (
+                "SendMessage",
+                json!(null),
+                &usual,
+                birth(V10, Plain, OneShot),
+            ),
+            (
+                "SendMessage",
+                json!(null),
+                &other,
+                birth(V10, Plain, Conversational),
+            ),
+            (
+                "SendMessage",
+                json!({EXT: {}}),
+                &usual,
+                birth(V10, Devtool, Conversational),
+            ),
+            (
+                "SendMessage",
+                json!({"coderAgent": {}}),
+                &usual,
+                birth(V10, Coder, Conversational),
+            ),
+        ] {
+            assert_eq!(
+                born(method, metadata.clone(), switches),
+                expected,
+                "{method} {metadata}"
+            );
         }
-        assert_eq!(ask(None, Some("1.0")), refused);
-        assert_eq!(ask(Some("0.3"), Some("1.0")), Ok(()));
+    }
+
+    #[test]
+    fn tenants_are_of_1_0() {
+        let tenant = |method: &str, tenant: Value| {
+            let form = decode(&rpc(method, json!({"id": "t", "tenant": tenant})));
+            form.map(|(_, form)| form.tenant.as_str().to_owned())
+                .map_err(|(fault, _)| fault.field)
+        };
+        assert_eq!(tenant("GetTask", json!("acme")), Ok("acme".into()));
+        assert_eq!(tenant("GetTask", json!("")), Ok("".into()));
+        assert_eq!(tenant("tasks/get", json!("acme")), Ok("".into()));
+        for wrong in [json!(7), json!("a\nb"), json!("x".repeat(129))] {
+            assert_eq!(tenant("GetTask", wrong), Err(Some("tenant".into())));
+        }
+    }
+
+    #[test]
+    fn extensions_are_required_and_confirmed() {
+        let switches = Switches {
+            required_extensions: vec!["urn:must".into()],
+            ..Switches::default()
+        };
+        let mut request = rpc("SendMessage", json!({"message": message()}));
+        let (fault, _) = super::decode(&request, &switches).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::ExtensionRequired);
+        request
+            .headers
+            .push("A2A-Extensions", &format!("urn:must,{EXT}"));
+        let (_, form) = super::decode(&request, &switches).unwrap();
+        assert_eq!(form.profile, Some(Profile::Devtool));
+        assert_eq!(form.echo, [("A2A-Extensions", format!("{EXT}, urn:must"))]);
     }
 
     #[test]
@@ -554,9 +658,9 @@ mod tests {
         assert_eq!(form.profile, Some(Profile::Coder));
     }
 
-    fn said(params: Value) -> Say {
-        match decode(&rpc("message/send", params)).unwrap().0 {
-            Call::Say(say) => say,
+    fn said(method: &str, params: Value) -> (Say, Form) {
+        match decode(&rpc(method, params)).unwrap() {
+            (Call::Say(say), form) => (say, form),
             other => panic!("{other:?}"),
         }
     }
@@ -568,7 +672,7 @@ mod tests {
         sent["contextId"] = json!("not its context");
         sent["parts"] =
             json!([{"kind": "data", "data": {"callId": "c", "outcome": "proceed_once"}}]);
-        let say = said(json!({ "message": sent }));
+        let (say, _) = said("message/send", json!({ "message": sent }));
         assert_eq!(
             say.said.answers,
             [Pick {
@@ -589,27 +693,80 @@ mod tests {
     fn configurations() {
         let with =
             |configuration: Value| json!({"message": message(), "configuration": configuration});
-        for (configuration, mode, history) in [
-            (json!(null), Mode::Wait, None),
-            (json!({}), Mode::Wait, None),
+        use Outputs::{Any, Text};
+        for (method, configuration, mode, history, outputs) in [
+            ("message/send", json!(null), Mode::Wait, None, Any),
+            ("message/send", json!({}), Mode::Wait, None, Any),
             (
+                "message/send",
                 json!({"blocking": true, "historyLength": 0}),
                 Mode::Wait,
                 Some(0),
+                Any,
             ),
             (
-                json!({"blocking": false, "history_length": 3}),
+                "message/send",
+                json!({"blocking": false, "history_length": 3, "returnImmediately": false}),
                 Mode::Now,
                 Some(3),
+                Any,
             ),
             (
+                "message/send",
                 json!({"acceptedOutputModes": ["text"], "pushNotificationConfig": null}),
                 Mode::Wait,
                 None,
+                Text,
+            ),
+            (
+                "message/stream",
+                json!({"blocking": false}),
+                Mode::Stream,
+                None,
+                Any,
+            ),
+            (
+                "SendMessage",
+                json!({"blocking": false}),
+                Mode::Wait,
+                None,
+                Any,
+            ),
+            (
+                "SendMessage",
+                json!({"returnImmediately": true, "acceptedOutputModes": ["text/plain", "image/png"]}),
+                Mode::Now,
+                None,
+                Text,
+            ),
+            (
+                "SendMessage",
+                json!({"return_immediately": true, "accepted_output_modes": ["text/*", "*/*"]}),
+                Mode::Now,
+                None,
+                Any,
+            ),
+            (
+                "SendMessage",
+                json!({"acceptedOutputModes": ["Application/JSON; charset=utf-8"]}),
+                Mode::Wait,
+                None,
+                Any,
+            ),
+            (
+                "SendStreamingMessage",
+                json!({"historyLength": 2}),
+                Mode::Stream,
+                Some(2),
+                Any,
             ),
         ] {
-            let say = said(with(configuration.clone()));
-            assert_eq!((say.mode, say.history), (mode, history), "{configuration}");
+            let (say, form) = said(method, with(configuration.clone()));
+            assert_eq!(
+                (say.mode, say.history, form.outputs),
+                (mode, history, outputs),
+                "{method} {configuration}"
+            );
         }
         for (configuration, expected) in [
             (json!({"blocking": "yes"}), FaultKind::InvalidParams),
@@ -624,8 +781,22 @@ mod tests {
             let request = rpc("message/send", with(configuration.clone()));
             assert_eq!(kind(&request), expected, "{configuration}");
         }
-        let negative = rpc("tasks/get", json!({"id": "t", "historyLength": -1}));
-        assert_eq!(kind(&negative), FaultKind::InvalidParams);
+        for configuration in [
+            json!({"returnImmediately": 1}),
+            json!({"acceptedOutputModes": "text"}),
+            json!({"historyLength": -1}),
+        ] {
+            let request = rpc("SendMessage", with(configuration.clone()));
+            assert_eq!(kind(&request), FaultKind::InvalidParams, "{configuration}");
+        }
+        let inline = json!({"taskPushNotificationConfig": {"url": "http://x.test"}});
+        let request = rpc("SendMessage", with(inline));
+        assert_eq!(kind(&request), FaultKind::PushNotSupported);
+        for method in ["tasks/get", "GetTask"] {
+            let negative = rpc(method, json!({"id": "t", "historyLength": -1}));
+            let (fault, _) = decode(&negative).unwrap_err();
+            assert_eq!(fault.field.as_deref(), Some("historyLength"));
+        }
     }
 
     #[test]
@@ -680,6 +851,7 @@ mod tests {
             ("message/stream", Some("application/json"), false),
             ("message/stream", None, false),
             ("message/send", Some("text/event-stream"), false),
+            ("SendStreamingMessage", Some("text/event-stream"), false),
         ] {
             let mut request = rpc(method, json!({}));
             if let Some(accept) = accept {

@@ -1,9 +1,10 @@
 //! What a client may wish for: settings of a new task, and the profile it wants to be answered in.
 
 use crate::a2a::answer;
-use crate::a2a::object::{Object, member, text};
+use crate::a2a::object::{Object, flag, text};
+use crate::a2a::version;
 use crate::a2a::words::{CODER, EXT, read_profile};
-use crate::base::http::Request;
+use crate::base::http::Headers;
 use crate::task::call::Settings;
 use crate::task::event::Profile;
 use crate::task::fault::Fault;
@@ -16,14 +17,20 @@ pub fn of_message(message: &Message, params: Option<&Object>) -> Result<Settings
     for metadata in [message.metadata.as_ref(), params].into_iter().flatten() {
         for key in [EXT, CODER] {
             if let Some(Value::Object(wishes)) = metadata.get(key) {
-                let more = read(wishes, key)?;
-                settings.workspace = settings.workspace.or(more.workspace);
-                settings.model = settings.model.or(more.model);
-                settings.auto_execute = settings.auto_execute.or(more.auto_execute);
+                settings = first(settings, read(wishes, key)?);
             }
         }
     }
     Ok(settings)
+}
+
+/// Of two wishes, the first that says something.
+pub fn first(one: Settings, other: Settings) -> Settings {
+    Settings {
+        workspace: one.workspace.or(other.workspace),
+        model: one.model.or(other.model),
+        auto_execute: one.auto_execute.or(other.auto_execute),
+    }
 }
 
 /// One object of settings. A wish for trust is not an error, it is just not granted from here; a wish to be asked nothing is
@@ -38,31 +45,22 @@ pub fn read(wishes: &Object, at: &str) -> Result<Settings, Fault> {
     Ok(Settings {
         workspace: text(wishes, workspace, at)?.map(str::to_owned),
         model: text(wishes, &["model"], at)?.map(str::to_owned),
-        auto_execute: match member(wishes, &["autoExecute", "auto_execute"]) {
-            None => None,
-            Some((_, Value::Bool(wish))) => Some(*wish),
-            Some((name, _)) => {
-                return Err(Fault::params(format!("{at}.{name} must be true or false.")));
-            }
-        },
+        auto_execute: flag(wishes, &["autoExecute", "auto_execute"], at)?,
     })
 }
 
 /// The profile a request as such asks for: by name in the query, else by activating the extension in a header.
-pub fn profile_of(request: &Request) -> Result<Option<Profile>, Fault> {
-    if let Some(word) = request.query("profile") {
+pub fn profile_of(headers: &Headers, query: &[(String, String)]) -> Result<Option<Profile>, Fault> {
+    if let Some((_, word)) = query.iter().find(|(name, _)| name == "profile") {
         return match read_profile(word) {
             Some(profile) => Ok(Some(profile)),
-            None => Err(Fault::params(
-                "The query's profile must be coder, devtool or plain.",
+            None => Err(Fault::field(
+                "profile",
+                "must be coder, devtool or plain, in the query.",
             )),
         };
     }
-    let activated = ["a2a-extensions", "x-a2a-extensions"]
-        .into_iter()
-        .flat_map(|name| request.headers.all(name))
-        .flat_map(|list| list.split(','))
-        .any(|uri| uri.trim() == EXT);
+    let activated = version::extensions(headers).any(|uri| uri == EXT);
     Ok(activated.then_some(Profile::Devtool))
 }
 
@@ -145,17 +143,15 @@ mod tests {
 
     #[test]
     fn profiles_asked_for_by_request() {
-        let mut request = sample::post("/", "{}");
-        assert_eq!(profile_of(&request).unwrap(), None);
-        request.headers.push("X-A2A-Extensions", "urn:other");
-        assert_eq!(profile_of(&request).unwrap(), None);
-        let list = format!("urn:more, {EXT}");
-        request.headers.push("X-A2A-Extensions", &list);
-        assert_eq!(profile_of(&request).unwrap(), Some(Profile::Devtool));
-        request.query.push(("profile".into(), "plain".into()));
-        assert_eq!(profile_of(&request).unwrap(), Some(Profile::Plain));
-        request.query[0].1 = "fancy".into();
-        assert!(profile_of(&request).is_err());
+        let mut headers = Headers::default();
+        assert_eq!(profile_of(&headers, &[]), Ok(None));
+        headers.push("X-A2A-Extensions", "urn:other");
+        assert_eq!(profile_of(&headers, &[]), Ok(None));
+        headers.push("X-A2A-Extensions", &format!("urn:more, {EXT}"));
+        assert_eq!(profile_of(&headers, &[]), Ok(Some(Profile::Devtool)));
+        let by_name = |word: &str| profile_of(&headers, &[("profile".into(), word.into())]);
+        assert_eq!(by_name("plain"), Ok(Some(Profile::Plain)));
+        assert!(by_name("fancy").is_err());
     }
 
     #[test]

@@ -9,7 +9,6 @@ use crate::base::clock::rfc3339;
 use crate::base::id::CallId;
 use crate::task::event::Event;
 use crate::task::record::Record;
-use crate::task::spec::Ending;
 use crate::task::state::State;
 use std::borrow::Cow;
 
@@ -49,17 +48,12 @@ pub fn frame(state: &State, record: &Record) -> Option<Shown> {
         Event::CallPlanned { call, .. } => update(state, call, CallStatus::Scheduled),
         Event::CallAsked { call, .. } => update(state, call, CallStatus::AwaitingApproval),
         Event::CallStarted { call } => update(state, call, CallStatus::Executing),
-        Event::CallEnded { call, ending } => {
-            let status = match ending.as_ref() {
-                Ending::Success { .. } => CallStatus::Success,
-                Ending::Error { .. } => CallStatus::Error,
-                Ending::Cancelled { .. } => CallStatus::Cancelled,
-            };
-            update(state, call, status)
-        }
+        Event::CallEnded { call, ending } => update(state, call, CallStatus::of(ending)),
         Event::Created(_)
         | Event::Prompted { .. }
         | Event::AttachmentsWanted
+        | Event::CommandBegan
+        | Event::CommandPrompted { .. }
         | Event::Attached { .. }
         | Event::Traced { .. }
         | Event::Retracted { .. }
@@ -104,8 +98,8 @@ fn thought<'a>(subject: &'a str, description: &'a str) -> Option<Cow<'a, str>> {
 fn update(state: &State, call: &CallId, status: CallStatus) -> Option<Shown> {
     let call = state.call(call)?;
     let mut outcome = Outcome::of(call);
-    let plan = match status {
-        CallStatus::AwaitingApproval => call.plan.as_deref(),
+    let question = match status {
+        CallStatus::AwaitingApproval => Confirmation::of(call),
         // There is no status for it, only this word.
         CallStatus::Cancelled => {
             outcome.error = Some("cancelled");
@@ -122,7 +116,7 @@ fn update(state: &State, call: &CallId, status: CallStatus) -> Option<Shown> {
             .with("toolName", &call.request.name)
             .with_some("result", outcome.result.as_deref())
             .with_some("error", outcome.error)
-            .with_some("confirmationRequest", plan.map(Confirmation::of).as_ref())
+            .with_some("confirmationRequest", question.as_ref())
     }))
 }
 

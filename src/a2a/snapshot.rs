@@ -1,10 +1,10 @@
 //! A state as a Task value: the conversation as messages, what the agent said in each turn as an artifact. The same in every
 //! profile that shows canonical states; versions differ only in how it is written.
 
-use crate::a2a::devtool;
-use crate::a2a::form::{Projection, View};
+use crate::a2a::form::{Outputs, Projection, View};
 use crate::a2a::value::{AgentMessage, Piece, Task};
 use crate::a2a::words;
+use crate::a2a::{devtool, plain};
 use crate::base::id::Seq;
 use crate::task::message::{Artifact, Message, Part, Role};
 use crate::task::state::{Item, State};
@@ -35,7 +35,7 @@ impl Wanted {
         Wanted {
             history: Some(history),
             artifacts: match artifacts {
-                true => Artifacts::Shown,
+                true => Artifacts::Listed,
                 false => Artifacts::Omitted,
             },
         }
@@ -83,11 +83,9 @@ pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
 fn status_message(view: View, state: &State) -> Option<Message> {
     let said = match view {
         View::A2a(_, Projection::Devtool) => devtool::message(state),
-        View::A2a(_, Projection::Coder | Projection::Plain | Projection::PlainText)
-        | View::Kebab
-        | View::Snake
-        | View::Session
-        | View::Own => {
+        View::A2a(_, Projection::Plain) => plain::message(state, Outputs::Any),
+        View::A2a(_, Projection::PlainText) => plain::message(state, Outputs::Text),
+        View::A2a(_, Projection::Coder) | View::Kebab | View::Snake | View::Session | View::Own => {
             let text = state.status.text.as_deref();
             let pieces = text.into_iter().map(|text| Piece::Text(text.into()));
             AgentMessage::of(state.status.seq, pieces)

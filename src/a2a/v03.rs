@@ -268,7 +268,7 @@ impl<'a> PartOut<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ArtifactOut<'a> {
+pub struct ArtifactOut<'a> {
     artifact_id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
@@ -278,7 +278,7 @@ struct ArtifactOut<'a> {
 }
 
 impl<'a> ArtifactOut<'a> {
-    fn of(artifact: &'a Artifact) -> ArtifactOut<'a> {
+    pub fn of(artifact: &'a Artifact) -> ArtifactOut<'a> {
         ArtifactOut {
             artifact_id: &artifact.id,
             name: artifact.name.as_deref(),

@@ -125,6 +125,22 @@ pub fn read_role(word: &str) -> Option<Role> {
     }
 }
 
+/// A task state in any version's spelling, or by its number in the protobuf definitions.
+pub fn read_state(word: &str) -> Option<TaskState> {
+    let bare = word.strip_prefix("TASK_STATE_").unwrap_or(word);
+    match bare.to_ascii_lowercase().replace('_', "-").as_str() {
+        "submitted" | "1" => Some(TaskState::Submitted),
+        "working" | "2" => Some(TaskState::Working),
+        "completed" | "3" => Some(TaskState::Completed),
+        "failed" | "4" => Some(TaskState::Failed),
+        "canceled" | "cancelled" | "5" => Some(TaskState::Canceled),
+        "input-required" | "6" => Some(TaskState::InputRequired),
+        "rejected" | "7" => Some(TaskState::Rejected),
+        "auth-required" | "8" => Some(TaskState::AuthRequired),
+        _ => None,
+    }
+}
+
 pub fn read_profile(word: &str) -> Option<Profile> {
     match word {
         "coder" => Some(Profile::Coder),
@@ -267,7 +283,8 @@ impl CallStatus {
         }
     }
 
-    /// The word of the development-tool extension, and of sessions. That a call waits for an answer is said beside it.
+    /// The word of the development-tool extension, of sessions and of the kebab dialect. That a call waits for an answer is
+    /// said beside it.
     pub fn devtool(self) -> &'static str {
         match self {
             CallStatus::Scheduled | CallStatus::AwaitingApproval => "PENDING",
@@ -287,17 +304,6 @@ impl CallStatus {
             CallStatus::Success => "success",
             CallStatus::Error => "error",
             CallStatus::Cancelled => "cancelled",
-        }
-    }
-
-    /// The kebab dialect's word.
-    pub fn kebab(self) -> &'static str {
-        match self {
-            CallStatus::Scheduled | CallStatus::AwaitingApproval => "PENDING",
-            CallStatus::Executing => "EXECUTING",
-            CallStatus::Success => "SUCCEEDED",
-            CallStatus::Error => "FAILED",
-            CallStatus::Cancelled => "CANCELLED",
         }
     }
 
@@ -332,6 +338,24 @@ mod tests {
                 "rejected"
             ]
         );
+    }
+
+    #[test]
+    fn states_are_read_in_every_spelling() {
+        for (i, one) in TaskState::ALL.into_iter().enumerate() {
+            assert_eq!(read_state(state(one)), Some(one));
+            let shouted = state(one).to_ascii_uppercase().replace('-', "_");
+            assert_eq!(read_state(&format!("TASK_STATE_{shouted}")), Some(one));
+            let number = [1, 2, 6, 8, 3, 4, 5, 7][i];
+            assert_eq!(read_state(&number.to_string()), Some(one));
+        }
+        assert_eq!(
+            read_state("TASK_STATE_CANCELLED"),
+            Some(TaskState::Canceled)
+        );
+        for stranger in ["", "0", "9", "running", "TASK_STATE_UNSPECIFIED"] {
+            assert_eq!(read_state(stranger), None, "{stranger}");
+        }
     }
 
     #[test]

@@ -48,6 +48,67 @@ pub fn http_date(unix_ms: u64) -> String {
     )
 }
 
+/// A time as others write it, in milliseconds: any offset, any fraction. What lies between two milliseconds is rounded up,
+/// and before 1970 is 0.
+pub fn read_rfc3339(text: &str) -> Option<u64> {
+    let (date, time) = text.split_once(['T', 't'])?;
+    let offset_at = time.find(['Z', 'z', '+', '-'])?;
+    let (time, offset) = time.split_at(offset_at);
+    let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
+    let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
+    let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
+    let west = offset.starts_with('-');
+    let [off_hour, off_minute] = match offset {
+        "Z" | "z" => [0, 0],
+        _ => numbers(&offset[1..], ':', [2, 2])?,
+    };
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let in_month = match month {
+        2 => 28 + u64::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return None,
+    };
+    let is_clock = hour < 24 && minute < 60 && second <= 60 && off_hour < 24 && off_minute < 60;
+    if !(1..=in_month).contains(&day) || !is_clock {
+        return None;
+    }
+    if fraction.is_empty() || !fraction.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let (ms, finer) = fraction.split_at(fraction.len().min(3));
+    let ms: u64 = format!("{ms:0<3}").parse().ok()?;
+    let ms = ms + u64::from(finer.bytes().any(|b| b != b'0'));
+    let seconds = ((days(year, month, day) * 24 + hour as i64) * 60 + minute as i64) * 60;
+    let offset = (off_hour * 60 + off_minute) as i64 * if west { -60 } else { 60 };
+    let unix = (seconds + second as i64 - offset) * 1000 + ms as i64;
+    Some(u64::try_from(unix).unwrap_or(0))
+}
+
+/// Exactly so many numbers of exactly so many digits.
+fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Option<[u64; N]> {
+    let mut pieces = text.split(between);
+    let mut found = [0; N];
+    for (number, digits) in found.iter_mut().zip(digits) {
+        let piece = pieces.next()?;
+        if piece.len() != digits || !piece.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        *number = piece.parse().ok()?;
+    }
+    pieces.next().is_none().then_some(found)
+}
+
+/// Days since 1970 of a date, the other way round than [`civil`].
+fn days(year: u64, month: u64, day: u64) -> i64 {
+    let year = year as i64 - i64::from(month <= 2);
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let march_month = (month as i64 + 9) % 12;
+    let day_of_year = (153 * march_month + 2) / 5 + day as i64 - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
 struct Civil {
     days: u64,
     year: u64,
@@ -98,5 +159,44 @@ mod tests {
         assert_eq!(rfc3339(1_772_357_400_125), "2026-03-01T09:30:00.125Z");
         assert_eq!(rfc3339(4_107_542_399_999), "2100-02-28T23:59:59.999Z");
         assert_eq!(http_date(784_111_777_000), "Sun, 06 Nov 1994 08:49:37 GMT");
+    }
+
+    #[test]
+    fn times_come_back_whoever_wrote_them() {
+        for unix_ms in [0, 951_827_696_789, 1_772_357_400_125, 4_107_542_399_999] {
+            assert_eq!(read_rfc3339(&rfc3339(unix_ms)), Some(unix_ms));
+        }
+        for (text, expected) in [
+            ("2026-03-01T09:30:00Z", 1_772_357_400_000),
+            ("2026-03-01t09:30:00.1z", 1_772_357_400_100),
+            ("2026-03-01T09:30:00.125000000Z", 1_772_357_400_125),
+            ("2026-03-01T09:30:00.1250001Z", 1_772_357_400_126),
+            ("2026-03-01T11:00:00.125+01:30", 1_772_357_400_125),
+            ("2026-02-28T23:30:00-10:00", 1_772_357_400_000),
+            ("1969-12-31T23:59:59Z", 0),
+            ("2000-02-29T12:34:56.789Z", 951_827_696_789),
+        ] {
+            assert_eq!(read_rfc3339(text), Some(expected), "{text}");
+        }
+        for text in [
+            "",
+            "2026-03-01",
+            "2026-03-01T09:30:00",
+            "2026-03-01 09:30:00Z",
+            "2026-3-01T09:30:00Z",
+            "2026-02-29T09:30:00Z",
+            "2026-13-01T09:30:00Z",
+            "2026-03-00T09:30:00Z",
+            "2026-03-01T24:00:00Z",
+            "2026-03-01T09:30Z",
+            "2026-03-01T09:30:00.Z",
+            "2026-03-01T09:30:00.xZ",
+            "2026-03-01T09:30:00ZZ",
+            "2026-03-01T09:30:00+1:00",
+            "2026-03-01T09:30:00+é:00",
+            "1772357400",
+        ] {
+            assert_eq!(read_rfc3339(text), None, "{text}");
+        }
     }
 }

@@ -95,6 +95,8 @@ impl Mark {
             | Event::TurnBegan { .. }
             | Event::AttachmentsWanted
             | Event::Attached { .. }
+            | Event::CommandBegan
+            | Event::CommandPrompted { .. }
             | Event::Traced { .. }
             | Event::Thought { .. }
             | Event::Text { .. }

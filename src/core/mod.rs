@@ -8,8 +8,10 @@
 
 mod cell;
 pub mod check;
+mod commands;
 pub mod conn;
 mod expiry;
+mod facts;
 pub mod guard;
 mod list;
 mod perform;
@@ -39,6 +41,7 @@ use crate::task::call::Call;
 use crate::task::job::{Job, JobId, Note};
 use crate::task::message::Source;
 use crate::task::policy::{Grant, Mode, Policy, Rule};
+use crate::task::slash::Registry;
 use crate::task::spec::ToolSpec;
 use crate::task::state::{Item, State};
 use std::collections::HashMap;
@@ -65,6 +68,8 @@ pub struct Setup {
     pub limits: Limits,
     pub door: Door,
     pub tools: Vec<ToolSpec>,
+    /// The slash commands there are; what they do is known to workers.
+    pub commands: Registry,
     pub choose: Choose,
     /// A scripted agent, when one plays the model.
     pub script: Option<Arc<Script>>,
@@ -153,6 +158,7 @@ pub struct Core {
     door: Door,
     tools: Tools,
     specs: HashMap<String, ToolSpec>,
+    commands: Registry,
     choose: Choose,
     script: Option<Arc<Script>>,
     card: Card,
@@ -212,6 +218,7 @@ impl Core {
             tools: Tools::new(&setup.tools),
             specs,
             known: Register::new(setup.limits.times),
+            commands: setup.commands,
             limits: setup.limits,
             door: setup.door,
             choose: setup.choose,

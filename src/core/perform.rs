@@ -20,13 +20,14 @@ use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::{self, Message, Part, Source};
 use crate::task::policy;
 use crate::task::record::Record;
+use crate::task::slash::Invocation;
 use crate::task::state::{State, TaskState};
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 impl Core {
     pub(super) fn perform(&mut self, conn: Key, mut call: Call, form: Form, by: Source, now: Now) {
-        if self.ending && matches!(call, Call::Say(_) | Call::Create(_)) {
+        if self.ending && matches!(call, Call::Say(_) | Call::Create(_) | Call::Execute(_)) {
             let message =
                 "The server is about to end and begins nothing new; try again when it is back.";
             let fault = Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message);
@@ -60,6 +61,8 @@ impl Core {
             | Call::Metadata { task }
             | Call::Push { task, .. } => Some(task),
             Call::Create(_)
+            | Call::Commands
+            | Call::Execute(_)
             | Call::List(_)
             | Call::AllMetadata
             | Call::Health
@@ -106,7 +109,12 @@ impl Core {
         }
         let task = task.cloned();
         let result = match call {
-            Call::Say(say) => self.say(conn, say, &form, by, now),
+            Call::Say(say) => self.say(conn, say, Born::default(), &form, by, now),
+            Call::Commands => {
+                self.list_commands(conn, &form, now);
+                Ok(())
+            }
+            Call::Execute(execute) => self.execute(conn, execute, &form, by, now),
             Call::Create(create) => self.create(conn, create, &form, now),
             Call::Get { task, history } => self.get(conn, &task, history, &form),
             Call::Cancel { task } => self.cancel(conn, &task, &form, now),
@@ -192,6 +200,8 @@ impl Core {
             Call::Get { .. } | Call::Metadata { .. } => cell.written < cell.state.seq,
             Call::Subscribe { .. }
             | Call::Create(_)
+            | Call::Commands
+            | Call::Execute(_)
             | Call::Session
             | Call::List(_)
             | Call::AllMetadata
@@ -208,7 +218,16 @@ impl Core {
         })
     }
 
-    fn say(&mut self, conn: Key, say: Say, form: &Form, by: Source, now: Now) -> Result<(), Fault> {
+    /// What somebody says; `like` is how a task is born of it, if one is.
+    pub(super) fn say(
+        &mut self,
+        conn: Key,
+        say: Say,
+        like: Born,
+        form: &Form,
+        by: Source,
+        now: Now,
+    ) -> Result<(), Fault> {
         self.room_for_sub(say.task.as_ref())?;
         let (begins, ends) = a2a::prompt_stream(form);
         let born = say.task.is_none();
@@ -223,13 +242,14 @@ impl Core {
                 task
             }
             None => {
-                let script = self.script.as_ref();
+                let script = self.script.as_ref().filter(|_| like.command.is_none());
                 if let Some(text) = script.and_then(|script| script.bare_reply(&say.said.message)) {
                     return self.reply_with_message(conn, &text, say.context, &say.mode, form, now);
                 }
                 let (task, problem) = self.give_birth(
                     Newborn {
-                        id: None,
+                        id: like.id,
+                        command: like.command,
                         context: say.context,
                         tenant: &form.tenant,
                         settings: &say.settings,
@@ -292,7 +312,7 @@ impl Core {
             let last = stuck && until.ends(until.floor, Mark::Pause);
             let body = if whole {
                 sub.cursor = state.seq;
-                Some(a2a::snapshot_frame(sub.view, state, wanted))
+                Some(a2a::opening(form, sub.view, state, wanted))
             } else if last {
                 a2a::present(sub.view, state, &self.tools)
             } else {
@@ -350,13 +370,14 @@ impl Core {
         (self.choose)(create.settings.model.as_deref()).map_err(Fault::params)?;
         let newborn = Newborn {
             id: None,
+            command: None,
             context: create.context,
             tenant: &form.tenant,
             settings: &create.settings,
             birth: create.birth,
         };
         let (task, _) = self.give_birth(newborn, now)?;
-        let response = a2a::created(&self.tasks[&task].state);
+        let response = a2a::created(form, &self.tasks[&task].state);
         self.answer_after(conn, &task, form, response);
         Ok(())
     }
@@ -369,6 +390,7 @@ impl Core {
     ) -> Result<(TaskId, Option<String>), Fault> {
         let Newborn {
             id,
+            command,
             context,
             tenant,
             settings,
@@ -424,6 +446,7 @@ impl Core {
                 (mode, _) => mode,
             },
             auto_execute: settings.auto_execute.unwrap_or(false),
+            command,
         });
         let event = Event::Created(created.clone());
         let record = Record {
@@ -609,7 +632,14 @@ impl Core {
     }
 
     /// A stream of one frame.
-    fn stream_once(&mut self, conn: Key, form: &Form, prefix: &[u8], body: &Shared, now: Now) {
+    pub(super) fn stream_once(
+        &mut self,
+        conn: Key,
+        form: &Form,
+        prefix: &[u8],
+        body: &Shared,
+        now: Now,
+    ) {
         if let Some(conn) = self.conns.get_mut(conn) {
             conn.stream(&form.echo, now);
             let line = Line {
@@ -630,10 +660,19 @@ impl Core {
     }
 }
 
+/// What is special about a task that is born of something said.
+#[derive(Default)]
+pub(super) struct Born {
+    pub id: Option<TaskId>,
+    pub command: Option<Invocation>,
+}
+
 /// A task to be made.
 pub(super) struct Newborn<'a> {
     /// None: a new one.
     pub id: Option<TaskId>,
+    /// The command it is for.
+    pub command: Option<Invocation>,
     pub context: Option<ContextId>,
     pub tenant: &'a Tenant,
     pub settings: &'a Settings,
@@ -655,6 +694,8 @@ fn continues(call: &Call) -> Option<&ContextId> {
         Call::Say(say) if say.task.is_none() => say.context.as_ref(),
         Call::Create(create) => create.context.as_ref(),
         Call::Say(_)
+        | Call::Commands
+        | Call::Execute(_)
         | Call::Get { .. }
         | Call::Cancel { .. }
         | Call::Subscribe { .. }

@@ -75,6 +75,8 @@ impl Core {
                 }) = self.unsubscribe(key)
                 {
                     match reply {
+                        // Who gave no id wants to hear of failure only.
+                        Reply::Answer(_) if form.silent => {}
                         Reply::Answer(response) => self.answer(conn, &response, now),
                         Reply::Refusal(fault) => self.refuse(conn, &form, &fault, now),
                     }

@@ -195,6 +195,7 @@ impl Core {
         let id = self.entropy.uuid();
         let newborn = Newborn {
             id: Some(id.as_str().into()),
+            command: None,
             context: Some(id.as_str().into()),
             tenant: &Tenant::default(),
             settings: &Settings::default(),

@@ -11,6 +11,8 @@ use crate::task::brief::Brief;
 use crate::task::decide::{self, Decision, Effect, Gate, Input, Refusal, Rules};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::job::{JobId, Work};
+use crate::task::slash::Facts;
+use std::sync::Arc;
 
 impl Core {
     // Deciding.
@@ -55,6 +57,12 @@ impl Core {
             return;
         }
         self.follow_all(task);
+        let commands = |effect: &Effect| matches!(effect, Effect::Command { .. });
+        let facts = decision
+            .effects
+            .iter()
+            .any(commands)
+            .then(|| self.facts(now));
         let Some(cell) = self.tasks.get_mut(task) else {
             return;
         };
@@ -100,11 +108,14 @@ impl Core {
                 Effect::Save { rule } => self.out.push(Out::SaveRule { rule: rule.clone() }),
                 Effect::Think { .. }
                 | Effect::Attach { .. }
+                | Effect::Command { .. }
                 | Effect::Compact { .. }
                 | Effect::Prepare { .. }
                 | Effect::Run { .. } => {
                     let gate = match effect {
                         Effect::Run { gate, .. } => *gate,
+                        // Some commands write files, and which do is not known here.
+                        Effect::Command { .. } => Gate::Synced,
                         _ => Gate::Written,
                     };
                     let job = decide::job(&cell.state, effect, &self.limits);
@@ -116,6 +127,11 @@ impl Core {
                     {
                         think.given = cell.inherited.len();
                         think.history = [cell.inherited.clone(), think.history.clone()].concat();
+                    }
+                    if let (Work::Command(command), Some(facts)) = (&mut job.work, &facts) {
+                        let model = cell.state.asks.to_string();
+                        let facts = facts.clone();
+                        command.facts = Arc::new(Facts { model, ..facts });
                     }
                     cell.gated.push((gate, cell.state.seq, job));
                 }
@@ -389,6 +405,7 @@ fn is_work(effect: &Effect) -> bool {
     match effect {
         Effect::Think { .. }
         | Effect::Attach { .. }
+        | Effect::Command { .. }
         | Effect::Compact { .. }
         | Effect::Prepare { .. }
         | Effect::Run { .. } => true,

@@ -10,6 +10,7 @@ use crate::model::error;
 use crate::model::script::Script;
 use crate::shell::children::{self, Children};
 use crate::shell::client::{self, Client};
+use crate::shell::commands::Commands;
 use crate::shell::lanes::{Full, Lane, Lanes, Left, Post};
 use crate::shell::saved;
 use crate::shell::scenery::Scenery;
@@ -67,6 +68,7 @@ pub struct Means {
     pub specs: Vec<ToolSpec>,
     pub children: Children,
     pub scenery: Scenery,
+    pub commands: Commands,
     pub background: Background,
     pub web: Web,
     /// Where rules are kept that people allowed for good; None when there is no home for them.
@@ -116,7 +118,7 @@ impl Jobs {
         let means = self.means.clone();
         let (lane, is_tool) = match &job.work {
             Work::Think(_) | Work::Compact(_) => (Lane::Model, false),
-            Work::Attach { .. } | Work::Prepare { .. } => (Lane::Tool, false),
+            Work::Attach { .. } | Work::Command(_) | Work::Prepare { .. } => (Lane::Tool, false),
             Work::Run(_) => (Lane::Tool, true),
         };
         self.tools += usize::from(is_tool);
@@ -310,6 +312,11 @@ impl Means {
                 let ctx = self.ctx(&job.id.task, workspace, cancel).ok();
                 let found = ctx.and_then(|ctx| read_many_files::attached(prompt, &ctx));
                 emit(NoteBody::Attached(found.map(|(for_model, _)| for_model)));
+            }
+            Work::Command(command) => {
+                emit(NoteBody::Commanded(
+                    self.commands.run(command, &self.scenery),
+                ));
             }
             Work::Compact(think) => {
                 let compaction = match &self.brain {

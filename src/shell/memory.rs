@@ -14,7 +14,8 @@ use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-const DEFAULT_NAME: &str = "GEMINI.md";
+/// What memory files are called unless the settings say otherwise.
+pub const DEFAULT_NAME: &str = "GEMINI.md";
 const DEFAULT_MARKER: &str = ".git";
 
 /// Where memory is looked for.

@@ -3,6 +3,7 @@
 
 pub mod children;
 pub mod client;
+pub mod commands;
 pub mod jobs;
 pub mod journal;
 pub mod lanes;
@@ -11,6 +12,7 @@ pub mod memory;
 pub mod outline;
 pub mod peer;
 pub mod place;
+pub mod replay;
 pub mod saved;
 pub mod scenery;
 pub mod server;

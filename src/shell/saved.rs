@@ -7,9 +7,9 @@ use crate::base::json;
 use crate::config::jsonc;
 use crate::shell::place::read_plain;
 use serde_json::{Value, json};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -50,7 +50,7 @@ pub fn add(path: &Path, rule: Value, most: u64) -> io::Result<()> {
         return Ok(());
     }
     rules.push(rule);
-    write(path, &json::bytes(&json!({ "rules": rules })))
+    replace(path, &json::bytes(&json!({ "rules": rules })), 0o600)
 }
 
 fn parse(path: &Path, most: u64) -> Result<Vec<Value>, String> {
@@ -68,14 +68,15 @@ fn parse(path: &Path, most: u64) -> Result<Vec<Value>, String> {
     }
 }
 
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Puts a new file with these bytes and this mode in a file's place, or leaves everything as it was.
+pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let dir = path.parent().unwrap_or(Path::new("/"));
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(dir)?;
     let new = beside(path, &format!(".{}", std::process::id()));
-    let written = write_new(&new, bytes).and_then(|()| std::fs::rename(&new, path));
+    let written = write_new(&new, bytes, mode).and_then(|()| std::fs::rename(&new, path));
     if written.is_err() {
         // Best effort: the error itself is what counts.
         let _ = std::fs::remove_file(&new);
@@ -84,7 +85,7 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     // One that a killed process left behind is in the way of nobody else.
     let _ = std::fs::remove_file(path);
     let mut file = OpenOptions::new()
@@ -93,6 +94,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
         .mode(0o600)
         .open(path)?;
     file.write_all(bytes)?;
+    file.set_permissions(Permissions::from_mode(mode))?;
     file.sync_all()
 }
 
@@ -106,7 +108,6 @@ fn beside(path: &Path, end: &str) -> PathBuf {
 mod tests {
     use super::*;
     use crate::tool::tests::Scratch;
-    use std::os::unix::fs::PermissionsExt;
 
     const MOST: u64 = 1024;
 

@@ -15,7 +15,7 @@ use crate::shell::outline;
 use crate::shell::place::Places;
 use crate::tool::ignore::{Respect, Wanted};
 use std::collections::{HashSet, VecDeque};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 pub struct Scenery {
@@ -49,10 +49,7 @@ impl Scenery {
     /// What surrounds a task that works in this directory, given by its real path.
     pub fn of(&self, task: &TaskId, workspace: &str) -> Surroundings {
         let dir = Path::new(workspace);
-        let place = self.places.look(dir).unwrap_or_else(|message| Place {
-            messages: vec![format!("{message}; until then nothing is trusted")],
-            ..Place::default()
-        });
+        let place = self.place(dir);
         let memory = self.memory(dir, &place);
         let tree = match place.settings.context.directory_tree {
             Some(false) => String::new(),
@@ -60,6 +57,40 @@ impl Scenery {
         };
         self.tell(&place.messages);
         Surroundings { memory, tree }
+    }
+
+    /// Everything that is remembered in this directory, as it is now.
+    pub fn remembered(&self, workspace: &str) -> Memory {
+        let dir = Path::new(workspace);
+        let place = self.place(dir);
+        self.tell(&place.messages);
+        self.memory(dir, &place)
+    }
+
+    /// The user's own `.gemini`.
+    pub fn home(&self) -> Option<PathBuf> {
+        self.places.paths().user("")
+    }
+
+    /// What the memory files that people write are called here: the first name of those that are looked for.
+    pub fn memory_name(&self, workspace: &str) -> String {
+        let given = self.place(Path::new(workspace)).settings.context.file_names;
+        // Settings come from projects too; a name that leads elsewhere is good for nothing that is written.
+        let plain =
+            |name: &String| !name.contains('/') && !["", ".", ".."].contains(&name.as_str());
+        let first = given.into_iter().next().filter(plain);
+        first.unwrap_or_else(|| memory::DEFAULT_NAME.to_owned())
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn place(&self, workspace: &Path) -> Place {
+        self.places.look(workspace).unwrap_or_else(|message| Place {
+            messages: vec![format!("{message}; until then nothing is trusted")],
+            ..Place::default()
+        })
     }
 
     fn memory(&self, workspace: &Path, place: &Place) -> Memory {

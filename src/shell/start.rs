@@ -12,6 +12,7 @@ use crate::limits::Limits;
 use crate::model::script::{DEMO, Script};
 use crate::shell::children::{self, Children};
 use crate::shell::client::{self, Client, Route};
+use crate::shell::commands::Commands;
 use crate::shell::jobs::{Brain, Ignored, Jobs, Means};
 use crate::shell::journal::Journal;
 use crate::shell::lanes::Lanes;
@@ -77,6 +78,13 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
     let web = Web::new(client::tls(roots.as_deref())?);
     let (brain, script, greeting) = brain(&config, roots)?;
     let clock = Clock::start();
+    let switches = config.board.a2a.clone();
+    let identity = a2a::Identity {
+        base_url: &url,
+        version: env!("CARGO_PKG_VERSION"),
+        unix_ms: sys::unix_ms(),
+    };
+    let commands = Commands::built_in();
     let core = Core::new(Setup {
         limits: config.limits.clone(),
         door: Door {
@@ -85,10 +93,11 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
             port,
         },
         tools: specs.clone(),
+        commands: commands.registry().clone(),
         choose: chooser(&config),
         script,
-        card: a2a::card(&url, env!("CARGO_PKG_VERSION"), sys::unix_ms()),
-        switches: config.board.a2a.clone(),
+        card: a2a::card(&identity, &switches),
+        switches,
         resolve: resolver(workspace.clone(), &config, places.clone())?,
         approval: approval(&config, saved.as_deref(), &log),
         manners: config.board.manners,
@@ -103,6 +112,7 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
         specs,
         children,
         scenery,
+        commands,
         background: Background::default(),
         web,
         saved,

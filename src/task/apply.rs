@@ -89,6 +89,11 @@ impl State {
                 }
                 self.phase = Phase::Thinking { job: record.seq };
             }
+            Event::CommandBegan => self.phase = Phase::Commanding { job: record.seq },
+            Event::CommandPrompted { text } => {
+                self.history.push(Arc::new(Item::Nudge(text.clone())));
+                self.phase = Phase::Thinking { job: record.seq };
+            }
             Event::Traced { trace } => self.trace = Some(trace.clone()),
             Event::Thought {
                 subject,
@@ -465,6 +470,8 @@ fn announces(event: &Event) -> bool {
         | Event::Prompted { .. }
         | Event::AttachmentsWanted
         | Event::Attached { .. }
+        | Event::CommandBegan
+        | Event::CommandPrompted { .. }
         | Event::Traced { .. }
         | Event::Thought { .. }
         | Event::Text { .. }

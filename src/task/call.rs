@@ -4,12 +4,16 @@ use crate::base::id::{ConfigId, ContextId, Seq, TaskId};
 use crate::task::event::{Lifecycle, Profile, Protocol};
 use crate::task::job::Said;
 use crate::task::push::Target;
+use crate::task::slash::Typed;
 use crate::task::state::TaskState;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Call {
     Say(Say),
     Create(Create),
+    /// Which slash commands there are.
+    Commands,
+    Execute(Execute),
     /// The id of the live session, which is made if there is none.
     Session,
     Get {
@@ -125,6 +129,15 @@ pub enum Mode {
 pub struct Create {
     pub context: Option<ContextId>,
     pub settings: Settings,
+    pub birth: Birth,
+}
+
+/// A slash command to be run, as a task of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Execute {
+    pub typed: Typed,
+    pub settings: Settings,
+    pub mode: Mode,
     pub birth: Birth,
 }
 

@@ -5,10 +5,12 @@
 //! start, results go back to the model) is decided by [`Input::Advance`], which the core gives after every input until it
 //! yields nothing: one rule for "what now", whatever led here.
 //!
-//! [`clients`] holds what can be said to a task, [`notes`] what workers report, [`context`] how a conversation is kept within
-//! bounds, [`restart`] what becomes of a turn that was cut off, [`time`] what has lasted too long.
+//! [`clients`] holds what can be said to a task, [`notes`] what workers report, [`command`] what a task does that is a command,
+//! [`context`] how a conversation is kept within bounds, [`restart`] what becomes of a turn that was cut off,
+//! [`time`] what has lasted too long.
 
 mod clients;
+mod command;
 mod context;
 mod notes;
 mod restart;
@@ -75,6 +77,10 @@ pub enum Effect {
     },
     /// Read what the prompt names first.
     Attach {
+        job: Seq,
+    },
+    /// Run the command that the task is for.
+    Command {
         job: Seq,
     },
     /// Make room in the conversation first.
@@ -170,6 +176,7 @@ pub fn job(state: &State, effect: &Effect, limits: &Limits) -> Option<Job> {
             let workspace = state.workspace.clone();
             (*job, Work::Attach { workspace, prompt })
         }
+        Effect::Command { job } => (*job, Work::Command(command::of(state)?)),
         Effect::Compact { job } => (*job, Work::Compact(think(state))),
         Effect::Prepare { job, calls } => {
             let known = |id: &CallId| Some(state.call(id)?.request.clone());
@@ -265,6 +272,7 @@ impl Deciding<'_> {
             Phase::Tools => self.next_calls(),
             Phase::Thinking { .. }
             | Phase::Attaching { .. }
+            | Phase::Commanding { .. }
             | Phase::Compacting { .. }
             | Phase::Backoff { .. }
             | Phase::Preparing { .. }
@@ -283,7 +291,9 @@ impl Deciding<'_> {
             });
         } else if queued.message.speaks() {
             let job = self.push(Event::TurnBegan { turn: queued.turn });
-            if queued.message.text().contains('@') {
+            if self.is_command(queued) {
+                self.begin_command();
+            } else if queued.message.text().contains('@') {
                 let job = self.push(Event::AttachmentsWanted);
                 self.effect(Effect::Attach { job });
             } else {

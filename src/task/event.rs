@@ -7,6 +7,7 @@
 use crate::base::id::{CallId, ContextId, Seq, TaskId, Tenant};
 use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::{Mode, Rule};
+use crate::task::slash::Invocation;
 use crate::task::spec::{Answers, Choice, Ending, Keeping, Plan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -31,6 +32,12 @@ pub enum Event {
     AttachmentsWanted,
     /// They were read: what the model gets of them, if anything.
     Attached {
+        text: String,
+    },
+    /// The task is a command, and it is being run.
+    CommandBegan,
+    /// It leaves the rest to the model, which is told this.
+    CommandPrompted {
         text: String,
     },
     /// The API named the response that follows.
@@ -187,6 +194,9 @@ pub struct Created {
     /// The client wishes to be asked nothing. Whether that is granted is the operator's to say, each time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub auto_execute: bool,
+    /// The command that the first turn runs, instead of asking the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Invocation>,
 }
 
 /// Whether a finished turn leaves the task open.

@@ -7,6 +7,8 @@ pub struct Fault {
     pub kind: FaultKind,
     /// What happened and what to do next, for people.
     pub message: String,
+    /// The member of the request that is wrong, e.g. `message.parts[0].text`.
+    pub field: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub enum FaultKind {
     Unsupported,
     ContentTypeNotSupported,
     ExtendedCardNotConfigured,
+    /// The client does not list an extension that the operator requires.
+    ExtensionRequired,
     VersionNotSupported,
     Unauthenticated,
     Forbidden,
@@ -32,8 +36,10 @@ pub enum FaultKind {
     UnknownOption(CallId),
     NotFound,
     MethodNotAllowed {
-        allow: &'static str,
+        allow: String,
     },
+    /// The path is one for WebSockets.
+    UpgradeRequired,
     TooLarge,
     /// A limit was reached; try again after so many seconds.
     Overloaded {
@@ -48,11 +54,21 @@ impl Fault {
         Fault {
             kind,
             message: message.into(),
+            field: None,
         }
     }
 
     pub fn params(message: impl Into<String>) -> Fault {
         Fault::new(FaultKind::InvalidParams, message)
+    }
+
+    /// Something is wrong with one member: `what` goes on after its name.
+    pub fn field(field: impl Into<String>, what: &str) -> Fault {
+        let field = field.into();
+        Fault {
+            field: Some(field.clone()),
+            ..Fault::params(format!("{field} {what}"))
+        }
     }
 
     pub fn no_task(task: &TaskId) -> Fault {

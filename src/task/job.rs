@@ -4,6 +4,7 @@
 use crate::base::id::{CallId, MessageId, Seq, TaskId};
 use crate::task::event::{Answer, Request};
 use crate::task::message::{Artifact, Message};
+use crate::task::slash::{Command, Commanded};
 use crate::task::spec::{Answers, Base, CallError, Ending, Plan};
 use crate::task::state::Item;
 use serde_json::Value;
@@ -32,6 +33,8 @@ pub enum Work {
         workspace: Arc<str>,
         prompt: String,
     },
+    /// Run the command that the task is for.
+    Command(Command),
     Prepare {
         workspace: Arc<str>,
         calls: Vec<Request>,
@@ -93,6 +96,8 @@ pub enum NoteBody {
     },
     /// What the prompt names, for the model; None if it names nothing that is there.
     Attached(Option<String>),
+    /// What came of a command, or what it says went wrong.
+    Commanded(Result<Commanded, String>),
     /// The summary of the older part of the conversation, and how many of its items it stands for.
     Compacted(Result<Compaction, ModelError>),
     /// The model's stream ended. Its calls carry no ids of ours yet (`call` is empty): `decide` gives them.
@@ -116,6 +121,7 @@ impl NoteBody {
             | NoteBody::Produced { .. }
             | NoteBody::Output(_) => false,
             NoteBody::Attached(_)
+            | NoteBody::Commanded(_)
             | NoteBody::Compacted(_)
             | NoteBody::Answered(_)
             | NoteBody::Prepared(_)

@@ -18,5 +18,7 @@ pub mod policy;
 pub mod push;
 pub mod record;
 pub mod schema;
+pub mod slash;
 pub mod spec;
+pub mod spoken;
 pub mod state;

@@ -105,6 +105,8 @@ pub enum Phase {
     Backoff { job: Seq, delay_ms: u64 },
     /// What the prompt names is being read; the model is asked afterwards.
     Attaching { job: Seq },
+    /// The command that the task is for is being run.
+    Commanding { job: Seq },
     /// The conversation is being summarised; the model is asked afterwards.
     Compacting { job: Seq },
     /// The calls of the last answer are being looked at.

@@ -42,6 +42,12 @@ fn routes(task: &str) -> Vec<(&'static str, String, String)> {
         ("GET", "/tasks/metadata".into(), String::new()),
         ("GET", format!("/tasks/{task}/metadata"), String::new()),
         ("GET", "/health".into(), String::new()),
+        ("GET", "/listCommands".into(), String::new()),
+        (
+            "POST",
+            "/executeCommand".into(),
+            r#"{"command":"stats"}"#.into(),
+        ),
         ("GET", "/.well-known/agent-card.json".into(), String::new()),
     ]
 }

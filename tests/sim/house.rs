@@ -321,8 +321,8 @@ impl House {
         let record = log.record(*at);
         let record = record.unwrap_or_else(|| panic!("{:?} starts before it is on disk", job.id));
         match &job.work {
-            Work::Attach { .. } | Work::Compact(_) => {
-                panic!("nothing here names files or grows too long")
+            Work::Attach { .. } | Work::Command(_) | Work::Compact(_) => {
+                panic!("nothing here names files, is a command or grows too long")
             }
             Work::Think(think) => {
                 assert!(matches!(

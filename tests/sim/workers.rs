@@ -43,7 +43,9 @@ pub struct Worker {
 impl Worker {
     pub fn new(job: &Job, now_ms: u64, chance: &mut Chance) -> Worker {
         let bodies = match &job.work {
-            Work::Think(_) | Work::Attach { .. } | Work::Compact(_) => think(chance),
+            Work::Think(_) | Work::Attach { .. } | Work::Command(_) | Work::Compact(_) => {
+                think(chance)
+            }
             Work::Prepare { calls, .. } => vec![prepare(calls, chance)],
             Work::Run(run) => self::run(&run.name, chance),
         };

@@ -14,9 +14,10 @@ use gemini_a2a::task::event::{
     Answer, Created, End, Event, Final, Lifecycle, Outcome, Profile, Protocol, Request, Tries,
 };
 use gemini_a2a::task::job::{ModelError, ModelErrorKind, NoteBody, Pick, RunEnd, Said};
-use gemini_a2a::task::message::{Message, Part, Role, Source};
+use gemini_a2a::task::message::{Artifact, Message, Part, Role, Source};
 use gemini_a2a::task::policy::{Grant, Mode, Names, Policy, Rule};
 use gemini_a2a::task::record::Record;
+use gemini_a2a::task::slash::{Commanded, Invocation};
 use gemini_a2a::task::spec::{
     Answers, Base, CallError, Choice, Display, Ending, ErrorKind, Keeping, Kind, Plan, Question,
     ToolSpec, Verdict,
@@ -335,6 +336,7 @@ pub fn created(lifecycle: Lifecycle) -> Event {
         model: "m".into(),
         mode: Mode::Default,
         auto_execute: false,
+        command: None,
     }))
 }
 
@@ -346,6 +348,20 @@ pub fn created_as(mode: Mode, auto_execute: bool) -> Event {
     Event::Created(Arc::new(Created {
         mode,
         auto_execute,
+        ..Created::clone(&created)
+    }))
+}
+
+/// The first event of a task that is a command.
+pub fn created_to_run(line: &str) -> Event {
+    let Event::Created(created) = created(Lifecycle::OneShot) else {
+        unreachable!("it says so");
+    };
+    Event::Created(Arc::new(Created {
+        command: Some(Invocation {
+            path: line.split(' ').map(str::to_owned).collect(),
+            args: vec!["x".into()],
+        }),
         ..Created::clone(&created)
     }))
 }
@@ -434,6 +450,16 @@ pub fn concluded(verdict: Outcome) -> Event {
             ..answer(&[])
         }),
     }
+}
+
+/// What a command leaves for programs.
+pub fn result(text: &str) -> Arc<Artifact> {
+    Arc::new(Artifact {
+        id: "result".into(),
+        name: Some("result".into()),
+        description: None,
+        parts: vec![Part::data(json!({ "says": text }))],
+    })
 }
 
 pub fn backed_off(failed: u32, broken: u32, delay_ms: u64) -> Event {
@@ -642,6 +668,19 @@ pub fn model_fails(kind: ModelErrorKind) -> NoteBody {
     NoteBody::Answered(Err(ModelError {
         kind,
         message: "no luck".into(),
+    }))
+}
+
+pub fn command_says(text: &str) -> NoteBody {
+    NoteBody::Commanded(Ok(Commanded::Done {
+        text: text.into(),
+        data: json!({ "says": text }),
+    }))
+}
+
+pub fn command_asks(prompt: &str) -> NoteBody {
+    NoteBody::Commanded(Ok(Commanded::Ask {
+        prompt: prompt.into(),
     }))
 }
 

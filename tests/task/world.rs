@@ -64,6 +64,10 @@ pub enum Tale {
     Prepared,
     Ran,
     Stale,
+    Commanded,
+    /// A command that leaves the rest to the model.
+    Prompts,
+    Refused,
     Died,
 }
 
@@ -106,6 +110,7 @@ pub enum Chore {
     },
     Prepare(Vec<CallId>),
     Run(CallId),
+    Command,
 }
 
 /// What the log and the world have seen so far of each call, kept apart from the machine's own state.
@@ -113,6 +118,9 @@ pub enum Chore {
 pub struct Facts {
     pub calls: [CallFacts; 2],
     pub closed: bool,
+    /// How often the task's command began, and was run.
+    pub begun: u8,
+    pub commands: u8,
     /// Rules that somebody wants kept and that were not handed out yet.
     pub to_save: u8,
 }
@@ -204,10 +212,14 @@ impl World {
             Chore::Think { .. } => Tale::Answer,
             Chore::Prepare(_) => Tale::Prepared,
             Chore::Run(_) => Tale::Ran,
+            Chore::Command => Tale::Commanded,
         };
         let mut tales = vec![usual];
         if worker.late {
             return tales;
+        }
+        if matches!(worker.chore, Chore::Command) {
+            tales.push(Tale::Prompts);
         }
         if self.budget.faults > 0 {
             match worker.chore {
@@ -217,6 +229,7 @@ impl World {
                         tales.push(Tale::Text);
                     }
                 }
+                Chore::Command => tales.extend([Tale::Refused, Tale::Died]),
                 Chore::Prepare(_) | Chore::Run(_) => tales.push(Tale::Died),
             }
         }
@@ -296,9 +309,12 @@ impl World {
                 self.budget.stales -= 1;
                 NoteBody::Ended(RunEnd::Stale)
             }
+            (Tale::Commanded, _) => task::command_says("done"),
+            (Tale::Prompts, _) => task::command_asks("Write it."),
+            (Tale::Refused, _) => NoteBody::Commanded(Err("no luck".into())),
             (Tale::Died, _) => NoteBody::Died("killed".into()),
         };
-        if matches!(tale, Tale::Busy | Tale::Broken | Tale::Died) {
+        if matches!(tale, Tale::Busy | Tale::Broken | Tale::Refused | Tale::Died) {
             self.budget.faults -= 1;
         }
         if body.is_last() {
@@ -408,6 +424,13 @@ impl World {
             Effect::Attach { .. } | Effect::Compact { .. } => {
                 return Err("nothing here names files or grows too long".into());
             }
+            Effect::Command { .. } => {
+                self.facts.commands += 1;
+                if self.facts.commands > 1 {
+                    return Err("the command runs twice".into());
+                }
+                Chore::Command
+            }
             Effect::Prepare { calls, .. } => Chore::Prepare(calls.clone()),
             Effect::Run { call, gate, .. } => {
                 let facts = &mut self.facts.calls[index(call)];
@@ -496,6 +519,7 @@ impl World {
             Phase::Backoff { .. } => {}
             Phase::Thinking { job }
             | Phase::Attaching { job }
+            | Phase::Commanding { job }
             | Phase::Compacting { job }
             | Phase::Preparing { job } => {
                 awaited.push(job);
@@ -546,6 +570,7 @@ impl World {
             Phase::Tools
             | Phase::Thinking { .. }
             | Phase::Attaching { .. }
+            | Phase::Commanding { .. }
             | Phase::Compacting { .. }
             | Phase::Preparing { .. }
             | Phase::Backoff { .. } => &[TaskState::Working],
@@ -605,6 +630,15 @@ impl Facts {
                     return Err(format!("{call} started in a suspended turn"));
                 }
             }
+            Event::CommandBegan if state.created.command.is_none() => {
+                return Err("a command began that nobody wants".into());
+            }
+            Event::CommandBegan => {
+                self.begun += 1;
+                if self.begun > 1 {
+                    return Err("the command began twice".into());
+                }
+            }
             Event::CallEnded { call, .. } => self.of(call)?.ended = true,
             Event::CallPlanned { call, .. }
             | Event::CallReady { call }
@@ -616,6 +650,7 @@ impl Facts {
             | Event::TurnBegan { .. }
             | Event::AttachmentsWanted
             | Event::Attached { .. }
+            | Event::CommandPrompted { .. }
             | Event::Traced { .. }
             | Event::FellBack { .. }
             | Event::CompactionBegan
@@ -726,6 +761,7 @@ fn phase_job(phase: &Phase) -> Option<Seq> {
     match phase {
         Phase::Thinking { job }
         | Phase::Attaching { job }
+        | Phase::Commanding { job }
         | Phase::Compacting { job }
         | Phase::Preparing { job }
         | Phase::Backoff { job, .. } => Some(*job),

@@ -70,6 +70,7 @@ fn created(task: &str, context: &str) -> Record {
             model: "m".into(),
             mode: Mode::Default,
             auto_execute: false,
+            command: None,
         })),
     )
 }

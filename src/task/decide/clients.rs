@@ -135,6 +135,7 @@ impl Deciding<'_> {
         match self.state.phase {
             Phase::Thinking { job }
             | Phase::Attaching { job }
+            | Phase::Commanding { job }
             | Phase::Compacting { job }
             | Phase::Preparing { job } => {
                 self.effect(Effect::Stop { job });

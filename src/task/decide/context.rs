@@ -52,6 +52,7 @@ impl Deciding<'_> {
             | NoteBody::Text(_)
             | NoteBody::Cited(_)
             | NoteBody::Produced { .. }
+            | NoteBody::Commanded(_)
             | NoteBody::Compacted(_)
             | NoteBody::Answered(_)
             | NoteBody::Prepared(_)
@@ -85,6 +86,7 @@ impl Deciding<'_> {
             | NoteBody::Cited(_)
             | NoteBody::Produced { .. }
             | NoteBody::Attached(_)
+            | NoteBody::Commanded(_)
             | NoteBody::Answered(_)
             | NoteBody::Prepared(_)
             | NoteBody::Output(_)

@@ -11,6 +11,9 @@ impl Deciding<'_> {
         if self.state.phase == (Phase::Attaching { job }) {
             return self.attached(body);
         }
+        if self.state.phase == (Phase::Commanding { job }) {
+            return self.commanded(body);
+        }
         if self.state.phase == (Phase::Compacting { job }) {
             return self.compacted(body);
         }
@@ -74,6 +77,7 @@ impl Deciding<'_> {
                 message: format!("The request to the model ended unexpectedly: {message}"),
             }),
             NoteBody::Attached(_)
+            | NoteBody::Commanded(_)
             | NoteBody::Compacted(_)
             | NoteBody::Prepared(_)
             | NoteBody::Output(_)
@@ -193,6 +197,7 @@ impl Deciding<'_> {
             | NoteBody::Produced { .. }
             | NoteBody::Answered(_)
             | NoteBody::Attached(_)
+            | NoteBody::Commanded(_)
             | NoteBody::Compacted(_)
             | NoteBody::Output(_)
             | NoteBody::Ended(_) => return,
@@ -234,6 +239,7 @@ impl Deciding<'_> {
             | NoteBody::Produced { .. }
             | NoteBody::Answered(_)
             | NoteBody::Attached(_)
+            | NoteBody::Commanded(_)
             | NoteBody::Compacted(_)
             | NoteBody::Output(_)
             | NoteBody::Ended(_) => return,
@@ -328,6 +334,7 @@ impl Deciding<'_> {
             | NoteBody::Produced { .. }
             | NoteBody::Answered(_)
             | NoteBody::Attached(_)
+            | NoteBody::Commanded(_)
             | NoteBody::Compacted(_)
             | NoteBody::Prepared(_) => {}
         }

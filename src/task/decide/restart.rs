@@ -14,6 +14,7 @@ impl Deciding<'_> {
             Phase::Backoff { job, delay_ms } => self.effect(Effect::Arm { job, delay_ms }),
             Phase::Thinking { .. }
             | Phase::Attaching { .. }
+            | Phase::Commanding { .. }
             | Phase::Compacting { .. }
             | Phase::Preparing { .. } => {
                 let end = End::Interrupted(text.into());

@@ -33,9 +33,8 @@ impl Deciding<'_> {
             if let Some(limit) = lasted(self.state.turn_at, times.turn_ms) {
                 let limit = span::spell(limit);
                 self.stop_everything("The turn took too long.");
-                self.end_turn(End::Failed(format!(
-                    "The turn took longer than {limit} and was stopped. Send a message to go on."
-                )));
+                let text = format!("The turn took longer than {limit} and was stopped.");
+                self.end_turn(End::Failed(text));
             } else {
                 self.give_up_waiting(|call| lasted(call.asked_at, times.answer_ms).is_some());
             }
@@ -100,6 +99,7 @@ fn is_in_turn(state: &State) -> bool {
         Phase::Thinking { .. }
         | Phase::Backoff { .. }
         | Phase::Attaching { .. }
+        | Phase::Commanding { .. }
         | Phase::Compacting { .. }
         | Phase::Preparing { .. }
         | Phase::Tools => true,

@@ -1,0 +1,606 @@
+//! Slash commands as clients see them: one registry, two spellings. The reference server lists them at an address of its own, with
+//! whole phrases as names; the development-tool extension lists them by a method, with names relative to their parent. Each
+//! spelling has its own way to execute one, too.
+//!
+//! What is read here is only what was typed. Whether there is such a command is for the registry to say, and to run it is an
+//! ordinary task: the answers below are made from its state.
+
+use crate::a2a;
+use crate::a2a::form::{Envelope, Form, Shows};
+use crate::a2a::object::{Object, body, check_type, member, texts};
+use crate::base::http::{Request, Response};
+use crate::base::id::TaskId;
+use crate::base::json;
+use crate::task::call::{Birth, Call, Execute, Mode, Settings};
+use crate::task::event::{Lifecycle, Profile, Protocol};
+use crate::task::fault::{Fault, FaultKind};
+use crate::task::message::Content;
+use crate::task::slash::{Answers, Args, Argument, RESULT, Registry, Spec, Typed, Unrunnable};
+use crate::task::spec::Question;
+use crate::task::state::{State, TaskState};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// The answer to a request for the commands.
+pub fn listed(form: &Form, registry: &Registry) -> Response {
+    match form.envelope {
+        Envelope::Gemini => list(registry),
+        Envelope::Rpc03
+        | Envelope::Rpc10
+        | Envelope::Rest03Proto
+        | Envelope::Rest03Json
+        | Envelope::Rest10
+        | Envelope::Kebab
+        | Envelope::Snake
+        | Envelope::Session
+        | Envelope::Socket
+        | Envelope::Own => a2a::result(form, &get(registry)),
+    }
+}
+
+/// `POST /executeCommand`.
+pub fn decode(request: &Request) -> Result<(Call, Form), (Fault, Form)> {
+    let mut form = Form::at(&request.path);
+    match typed(request) {
+        Ok(typed) => {
+            form.shows = Shows::Result;
+            let call = Call::Execute(Execute {
+                typed,
+                settings: Settings::default(),
+                mode: Mode::Wait,
+                birth: birth(Protocol::V03, Profile::Coder),
+            });
+            Ok((call, form))
+        }
+        Err(fault) => Err((fault, form)),
+    }
+}
+
+/// `command/execute`, in any version.
+pub fn execute(params: &Object, mode: Mode, form: &mut Form) -> Result<Call, Fault> {
+    let typed = typed_in(params)?;
+    form.shows = Shows::Receipt;
+    let profile = form.profile.unwrap_or(Profile::Devtool);
+    Ok(Call::Execute(Execute {
+        typed,
+        settings: Settings::default(),
+        mode,
+        birth: birth(form.envelope.protocol(), profile),
+    }))
+}
+
+fn birth(protocol: Protocol, profile: Profile) -> Birth {
+    Birth {
+        lifecycle: Lifecycle::OneShot,
+        protocol,
+        profile,
+    }
+}
+
+/// The form for the stream of a command that was asked for at an address of the reference server: frames of JSON-RPC with the
+/// task's id for the request's.
+pub fn stream(task: &TaskId) -> Form {
+    Form {
+        id: json::bytes(task).into(),
+        ..Form::of(Envelope::Rpc03)
+    }
+}
+
+/// The answer to `GET /listCommands`. Its clients expect one JSON object from whatever is listed, so commands that answer with
+/// a stream are not: whoever executes them knows them.
+fn list(registry: &Registry) -> Response {
+    let specs = registry.commands().iter();
+    let listed = specs.filter(|spec| match spec.answers {
+        Answers::Once => true,
+        Answers::Streaming => false,
+    });
+    let commands = listed.map(|spec| Phrase::of(spec, "")).collect();
+    Response::json(200, json::bytes(&Listed { commands }))
+}
+
+/// The result of `commands/get`.
+fn get(registry: &Registry) -> Vec<u8> {
+    let commands = registry.commands().iter().map(Relative::of).collect();
+    json::bytes(&Listed { commands })
+}
+
+/// The body of `POST /executeCommand`. The words of its errors are the reference server's: clients compare them.
+fn typed(request: &Request) -> Result<Typed, Fault> {
+    check_type(request)?;
+    let sent = match body(request)? {
+        Some(Value::Object(sent)) => sent,
+        Some(_) | None => Object::default(),
+    };
+    let Some(Value::String(phrase)) = sent.get("command") else {
+        return Err(Fault::params("Invalid \"command\" field."));
+    };
+    let words = match sent.get("args") {
+        Some(Value::Array(args)) => args.iter().map(word).collect(),
+        Some(other) if is_true(other) => {
+            return Err(Fault::params("\"args\" field must be an array."));
+        }
+        Some(_) | None => Vec::new(),
+    };
+    Ok(Typed {
+        phrase: phrase.clone(),
+        args: Args::Words(words),
+    })
+}
+
+/// The parameters of `command/execute`.
+fn typed_in(params: &Object) -> Result<Typed, Fault> {
+    let names = ["command_path", "commandPath"];
+    if member(params, &names).is_none() {
+        let message =
+            "params.command_path is missing: the command's words, e.g. [\"memory\", \"show\"].";
+        return Err(Fault::params(message));
+    }
+    let path = texts(params, &names, "params")?;
+    let args = match member(params, &["args"]) {
+        None => Args::Line(String::new()),
+        Some((_, Value::String(line))) => Args::Line(line.clone()),
+        Some((_, Value::Array(_))) => Args::Words(texts(params, &["args"], "params")?),
+        Some(_) => return Err(Fault::params("params.args must be a string.")),
+    };
+    Ok(Typed {
+        phrase: path.join(" "),
+        args,
+    })
+}
+
+/// Why something typed cannot be run.
+pub fn unrunnable(why: &Unrunnable) -> Fault {
+    match why {
+        Unrunnable::Unknown { phrase } => {
+            Fault::new(FaultKind::NotFound, format!("Command not found: {phrase}"))
+        }
+        Unrunnable::Incomplete { name, argument } => {
+            let Argument {
+                name: missing,
+                description,
+                ..
+            } = argument;
+            Fault::params(format!("{name} needs <{missing}>: {description}"))
+        }
+    }
+}
+
+/// The answer to `POST /executeCommand`, when the task has come to rest.
+pub fn executed(state: &State) -> Response {
+    let status = &state.status;
+    let text = status.text.as_deref();
+    let failed = |text: &str| Response::json(500, json::bytes(&json!({ "error": text })));
+    match status.state {
+        TaskState::Completed => {
+            let name = state.created.command.as_ref().map(|command| command.name());
+            let data = result(state);
+            Response::json(200, json::bytes(&Executed { name, data }))
+        }
+        TaskState::Failed | TaskState::Rejected => failed(text.unwrap_or("The command failed.")),
+        TaskState::Canceled => failed("The command was canceled."),
+        TaskState::Submitted
+        | TaskState::Working
+        | TaskState::InputRequired
+        | TaskState::AuthRequired => {
+            let task = &state.created.task;
+            let message = format!(
+                "The command is not done. It goes on as the task {task}; watch or answer it there."
+            );
+            failed(&message)
+        }
+    }
+}
+
+/// The result of `command/execute` for a command that runs as this task.
+pub fn started(state: &State) -> Vec<u8> {
+    let asked = state.asked().next();
+    let question = asked.and_then(|call| Some(&call.plan.as_ref()?.question));
+    let status = match question {
+        None => "STARTED",
+        Some(Question::Exec { .. }) => "AWAITING_SHELL_CONFIRMATION",
+        Some(Question::Edit { .. } | Question::Info { .. } | Question::AskUser { .. }) => {
+            "AWAITING_ACTION_CONFIRMATION"
+        }
+    };
+    execution(state.created.task.as_str(), status, None)
+}
+
+/// The result of `command/execute` for a command that cannot run.
+pub fn not_started(message: &str) -> Vec<u8> {
+    execution("", "FAILED_TO_START", Some(message))
+}
+
+fn execution(id: &str, status: &str, message: Option<&str>) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Execution<'a> {
+        execution_id: &'a str,
+        status: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<&'a str>,
+    }
+    json::bytes(&Execution {
+        execution_id: id,
+        status,
+        message,
+    })
+}
+
+/// What the command left for programs. A command that set the model to work left nothing.
+fn result(state: &State) -> Option<&Value> {
+    let artifact = state.artifacts.iter().find(|made| made.id == RESULT)?;
+    artifact.parts.iter().find_map(|part| match &part.content {
+        Content::Data(data) => Some(data),
+        Content::Text(_) | Content::Bytes(_) | Content::Uri(_) => None,
+    })
+}
+
+/// What is no string is taken as it is written.
+fn word(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// What the reference server's language takes for true.
+fn is_true(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(is) => *is,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(_) | Value::Object(_) => true,
+    }
+}
+
+#[derive(Serialize)]
+struct Executed<'a> {
+    name: Option<String>,
+    data: Option<&'a Value>,
+}
+
+#[derive(Serialize)]
+struct Listed<T> {
+    commands: Vec<T>,
+}
+
+/// A command of the reference server's list.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Phrase<'a> {
+    name: String,
+    description: &'a str,
+    arguments: Vec<PhraseArgument<'a>>,
+    sub_commands: Vec<Phrase<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PhraseArgument<'a> {
+    name: &'a str,
+    description: &'a str,
+    is_required: bool,
+}
+
+impl<'a> Phrase<'a> {
+    fn of(spec: &'a Spec, above: &str) -> Phrase<'a> {
+        let name = match above {
+            "" => spec.name.clone(),
+            above => format!("{above} {}", spec.name),
+        };
+        let arguments = spec.arguments.iter().map(|argument| PhraseArgument {
+            name: &argument.name,
+            description: &argument.description,
+            is_required: argument.required,
+        });
+        let subs = spec.subs.iter().map(|sub| Phrase::of(sub, &name));
+        Phrase {
+            description: &spec.description,
+            arguments: arguments.collect(),
+            sub_commands: subs.collect(),
+            name,
+        }
+    }
+}
+
+/// A command of the extension's list.
+#[derive(Serialize)]
+struct Relative<'a> {
+    name: &'a str,
+    description: &'a str,
+    arguments: Vec<RelativeArgument<'a>>,
+    sub_commands: Vec<Relative<'a>>,
+}
+
+#[derive(Serialize)]
+struct RelativeArgument<'a> {
+    name: &'a str,
+    description: &'a str,
+    is_required: bool,
+}
+
+impl<'a> Relative<'a> {
+    fn of(spec: &'a Spec) -> Relative<'a> {
+        let arguments = spec.arguments.iter().map(|argument| RelativeArgument {
+            name: &argument.name,
+            description: &argument.description,
+            is_required: argument.required,
+        });
+        Relative {
+            name: &spec.name,
+            description: &spec.description,
+            arguments: arguments.collect(),
+            sub_commands: spec.subs.iter().map(Relative::of).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::a2a::sample;
+    use crate::task::message::{Artifact, Part};
+    use crate::task::slash::Invocation;
+    use crate::task::state::Stage;
+    use std::sync::Arc;
+
+    fn registry() -> Registry {
+        let mut registry = Registry::default();
+        let add = Spec {
+            arguments: vec![
+                Argument {
+                    name: "text".into(),
+                    description: "What.".into(),
+                    required: true,
+                },
+                Argument {
+                    name: "where".into(),
+                    description: "Where.".into(),
+                    required: false,
+                },
+            ],
+            ..Spec::new("add", "Adds.")
+        };
+        let memory = Spec::group("memory", "Memory.", vec![Spec::new("show", "Shows."), add]);
+        let init = Spec {
+            answers: Answers::Streaming,
+            ..Spec::new("init", "Begins.")
+        };
+        for spec in [memory, init] {
+            registry.register(spec).expect("names of their own");
+        }
+        registry
+    }
+
+    fn value(bytes: &[u8]) -> Value {
+        serde_json::from_slice(bytes).unwrap()
+    }
+
+    #[test]
+    fn both_lists() {
+        let listed = list(&registry());
+        assert_eq!(listed.status, 200);
+        assert_eq!(
+            String::from_utf8(listed.body.to_vec()).unwrap(),
+            concat!(
+                r#"{"commands":[{"name":"memory","description":"Memory.","arguments":[],"subCommands":["#,
+                r#"{"name":"memory show","description":"Shows.","arguments":[],"subCommands":[]},"#,
+                r#"{"name":"memory add","description":"Adds.","arguments":["#,
+                r#"{"name":"text","description":"What.","isRequired":true},"#,
+                r#"{"name":"where","description":"Where.","isRequired":false}],"subCommands":[]}]}]}"#
+            )
+        );
+        assert_eq!(
+            String::from_utf8(get(&registry())).unwrap(),
+            concat!(
+                r#"{"commands":[{"name":"memory","description":"Memory.","arguments":[],"sub_commands":["#,
+                r#"{"name":"show","description":"Shows.","arguments":[],"sub_commands":[]},"#,
+                r#"{"name":"add","description":"Adds.","arguments":["#,
+                r#"{"name":"text","description":"What.","is_required":true},"#,
+                r#"{"name":"where","description":"Where.","is_required":false}],"sub_commands":[]}]},"#,
+                r#"{"name":"init","description":"Begins.","arguments":[],"sub_commands":[]}]}"#
+            )
+        );
+    }
+
+    #[test]
+    fn bodies_of_an_execution() {
+        let read = |body: &str| {
+            let read = typed(&sample::post("/executeCommand", body));
+            read.map_err(|fault| (fault.kind, fault.message))
+        };
+        for (body, phrase, words) in [
+            (r#"{"command":"memory show"}"#, "memory show", &[][..]),
+            (r#"{"command":"","args":null}"#, "", &[]),
+            (r#"{"command":"a","args":""}"#, "a", &[]),
+            (r#"{"command":"a","args":0}"#, "a", &[]),
+            (r#"{"command":"a","args":false}"#, "a", &[]),
+            (
+                r#"{"command":"a","args":["b c","",7,null,{"d":1}]}"#,
+                "a",
+                &["b c", "", "7", "null", r#"{"d":1}"#],
+            ),
+        ] {
+            let expected = Typed {
+                phrase: phrase.into(),
+                args: Args::Words(words.iter().map(|word| word.to_string()).collect()),
+            };
+            assert_eq!(read(body), Ok(expected), "{body}");
+        }
+        let command = "Invalid \"command\" field.";
+        let args = "\"args\" field must be an array.";
+        for (body, words) in [
+            ("", command),
+            ("{}", command),
+            ("null", command),
+            ("[]", command),
+            (r#"{"command":7}"#, command),
+            (r#"{"command":7,"args":"x"}"#, command),
+            (r#"{"command":"a","args":"x"}"#, args),
+            (r#"{"command":"a","args":{}}"#, args),
+            (r#"{"command":"a","args":1}"#, args),
+            (r#"{"command":"a","args":true}"#, args),
+        ] {
+            let expected = (FaultKind::InvalidParams, words.to_owned());
+            assert_eq!(read(body), Err(expected), "{body}");
+        }
+        assert_eq!(read(r#"{"command":"#).unwrap_err().0, FaultKind::ParseError);
+    }
+
+    #[test]
+    fn parameters_of_an_execution() {
+        let read = |params: Value| {
+            let Value::Object(params) = params else {
+                panic!("{params}");
+            };
+            typed_in(&params).map_err(|fault| (fault.kind, fault.message))
+        };
+        let line = |phrase: &str, line: &str| {
+            Ok(Typed {
+                phrase: phrase.into(),
+                args: Args::Line(line.into()),
+            })
+        };
+        assert_eq!(
+            read(json!({"command_path": ["memory", "show"], "args": "a b"})),
+            line("memory show", "a b")
+        );
+        assert_eq!(read(json!({"commandPath": ["memory"]})), line("memory", ""));
+        assert_eq!(
+            read(json!({"command_path": [], "args": null})),
+            line("", "")
+        );
+        assert_eq!(
+            read(json!({"command_path": ["a"], "args": ["b c"]})),
+            Ok(Typed {
+                phrase: "a".into(),
+                args: Args::Words(vec!["b c".into()]),
+            })
+        );
+        for (params, message) in [
+            (
+                json!({}),
+                "params.command_path is missing: the command's words, e.g. [\"memory\", \"show\"].",
+            ),
+            (
+                json!({"command_path": "memory show"}),
+                "params.command_path must be a list of strings.",
+            ),
+            (
+                json!({"command_path": [7]}),
+                "params.command_path must be a list of strings.",
+            ),
+            (
+                json!({"command_path": ["a"], "args": 7}),
+                "params.args must be a string.",
+            ),
+        ] {
+            let expected = Err((FaultKind::InvalidParams, message.to_owned()));
+            assert_eq!(read(params.clone()), expected, "{params}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_told_in_the_reference_servers_words() {
+        let registry = registry();
+        let refused = |phrase: &str| {
+            let typed = Typed {
+                phrase: phrase.into(),
+                args: Args::Words(vec![]),
+            };
+            unrunnable(&registry.invoke(&typed).expect_err("it cannot be run"))
+        };
+        assert_eq!(
+            refused("memory forget"),
+            Fault::new(FaultKind::NotFound, "Command not found: memory forget")
+        );
+        assert_eq!(
+            refused("memory add"),
+            Fault::params("memory add needs <text>: What.")
+        );
+    }
+
+    /// A task of `memory show` in this state, with a result.
+    fn state(status: TaskState, text: Option<&str>, data: Option<Value>) -> State {
+        let mut state = sample::state();
+        Arc::make_mut(&mut state.created).command = Some(Invocation {
+            path: vec!["memory".into(), "show".into()],
+            args: vec![],
+        });
+        state.status.state = status;
+        state.status.text = text.map(str::to_owned);
+        state.artifacts.extend(data.map(|data| Artifact {
+            id: RESULT.into(),
+            name: None,
+            description: None,
+            parts: vec![Part::data(data)],
+        }));
+        state
+    }
+
+    #[test]
+    fn the_result_of_a_command() {
+        use TaskState::*;
+        let answer = |state: &State| {
+            let answer = executed(state);
+            (answer.status, value(&answer.body))
+        };
+        for data in [json!("text"), json!({"files": []}), json!(null)] {
+            assert_eq!(
+                answer(&state(Completed, None, Some(data.clone()))),
+                (200, json!({"name": "memory show", "data": data}))
+            );
+        }
+        assert_eq!(
+            answer(&state(Completed, Some("said"), None)),
+            (200, json!({"name": "memory show", "data": null}))
+        );
+        for (status, text, error) in [
+            (Failed, Some("no luck"), "no luck"),
+            (Failed, None, "The command failed."),
+            (Canceled, Some("x"), "The command was canceled."),
+            (
+                InputRequired,
+                None,
+                "The command is not done. It goes on as the task t-1; watch or answer it there.",
+            ),
+        ] {
+            assert_eq!(
+                answer(&state(status, text, Some(json!(1)))),
+                (500, json!({ "error": error }))
+            );
+        }
+    }
+
+    #[test]
+    fn what_became_of_an_execution() {
+        let mut state = state(TaskState::Working, None, None);
+        assert_eq!(
+            value(&started(&state)),
+            json!({"execution_id": "t-1", "status": "STARTED"})
+        );
+        let exec = Question::Exec {
+            title: "Confirm".into(),
+            command: "ls".into(),
+            programs: vec!["ls".into()],
+            dir: None,
+            warnings: vec![],
+        };
+        for (question, status) in [
+            (exec, "AWAITING_SHELL_CONFIRMATION"),
+            (sample::edit(), "AWAITING_ACTION_CONFIRMATION"),
+        ] {
+            let mut call = sample::call("write_file", json!({}), Some(question));
+            call.stage = Stage::Asked;
+            state.calls = vec![call];
+            assert_eq!(
+                value(&started(&state)),
+                json!({"execution_id": "t-1", "status": status})
+            );
+        }
+        assert_eq!(
+            value(&not_started("why")),
+            json!({"execution_id": "", "status": "FAILED_TO_START", "message": "why"})
+        );
+    }
+}

@@ -1,0 +1,30 @@
+//! What the server can say of itself to a command that is about to run (`/stats`, `/tools`): workers see no tasks.
+
+use crate::base::clock::Now;
+use crate::core::Core;
+use crate::task::event::Usage;
+use crate::task::slash::Facts;
+
+impl Core {
+    /// Everything but the model, which is the task's own.
+    pub(super) fn facts(&self, now: Now) -> Facts {
+        let mut tokens = Usage::default();
+        for cell in self.tasks.values() {
+            tokens.add(&cell.state.total);
+        }
+        // A tool is kept under its former names too.
+        let own = self.specs.iter().filter(|(name, spec)| **name == spec.name);
+        let mut tools: Vec<(String, String)> = own
+            .map(|(name, spec)| (name.clone(), spec.description.clone()))
+            .collect();
+        tools.sort();
+        Facts {
+            uptime_ms: now.mono_ms - self.started.mono_ms,
+            active: self.tasks.values().filter(|cell| cell.is_open()).count(),
+            known: self.known.len(),
+            tokens,
+            model: String::new(),
+            tools,
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! `init`: a GEMINI.md for the project. An empty one is made at once, which keeps a second `init` from starting the same work, and
+//! the model is asked to look around and fill it.
+
+use super::{Asked, said};
+use crate::task::slash::Commanded;
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::path::Path;
+
+pub fn run(asked: &Asked) -> Result<Commanded, String> {
+    let name = asked.scenery.memory_name(asked.workspace());
+    let path = Path::new(asked.workspace()).join(&name);
+    // Whatever has that name, a link that leads nowhere too, is somebody's.
+    match OpenOptions::new().write(true).create_new(true).open(&path) {
+        Ok(_) => Ok(Commanded::Ask {
+            prompt: prompt(&name),
+        }),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => said(format!(
+            "A {name} file already exists in this directory. No changes were made."
+        )),
+        Err(error) => Err(format!(
+            "{} cannot be made: {error}. See that the workspace can be written to.",
+            path.display()
+        )),
+    }
+}
+
+fn prompt(name: &str) -> String {
+    format!(
+        "The file {name} in the current directory is empty. It will be given to you at the start of every later conversation \
+         about this project, so write into it what somebody who is new here needs to know.\n\
+         \n\
+         First look around:\n\
+         1. List the directory and read the README, if there is one.\n\
+         2. Read up to ten more files, one after the other, each time the one you expect to learn most from: manifests, build \
+         files, entry points, tests, documentation. Stop when you understand how it fits together.\n\
+         3. Decide whether it is a software project or a collection of something else, such as notes or data.\n\
+         \n\
+         For a software project write about: what it is for, what it is made with and how it is structured; the commands to \
+         build, run and test it, as you found them, and where you found none, say that they are unknown; the conventions of \
+         its code, tests and commits that can be seen.\n\
+         For anything else write about: what the directory holds and why, which files matter most, how it is meant to be used.\n\
+         \n\
+         State only what you have seen. Keep it short enough to be read each time. Then write the whole of it, as well-formed \
+         Markdown, to {name}."
+    )
+}

@@ -1,0 +1,491 @@
+//! One client: what it sends in its dialect, and what it was shown, as frames with their positions. It knows nothing of the
+//! server but its bytes.
+
+use crate::http::{Message, Side};
+use crate::sse::Sse;
+use gemini_a2a::a2a::{self, Envelope, Form, View};
+use gemini_a2a::base::Shared;
+use gemini_a2a::base::id::{Seq, TaskId};
+use gemini_a2a::base::slots::Key;
+use gemini_a2a::task::event::Profile;
+use serde_json::{Value, json};
+
+/// How a client watches the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    Rpc03(Profile),
+    Rpc10(Profile),
+    Rest03,
+    Rest10,
+    Kebab,
+    Snake,
+    SessionSse,
+    Socket,
+    SocketRpc03,
+    SocketRpc10,
+    SocketOwn,
+}
+
+pub const CAST: [Dialect; 16] = [
+    Dialect::Socket,
+    Dialect::Socket,
+    Dialect::Socket,
+    Dialect::SocketOwn,
+    Dialect::SocketRpc03,
+    Dialect::SocketRpc10,
+    Dialect::Rpc03(Profile::Coder),
+    Dialect::Rpc03(Profile::Devtool),
+    Dialect::Rpc03(Profile::Plain),
+    Dialect::Rpc10(Profile::Plain),
+    Dialect::Rpc10(Profile::Devtool),
+    Dialect::Rest03,
+    Dialect::Rest10,
+    Dialect::Kebab,
+    Dialect::Snake,
+    Dialect::SessionSse,
+];
+
+impl Dialect {
+    /// Whether it can watch without saying anything.
+    pub fn can_watch(self) -> bool {
+        match self {
+            Dialect::Kebab | Dialect::Snake | Dialect::SessionSse => false,
+            Dialect::Rpc03(_)
+            | Dialect::Rpc10(_)
+            | Dialect::Rest03
+            | Dialect::Rest10
+            | Dialect::Socket
+            | Dialect::SocketRpc03
+            | Dialect::SocketRpc10
+            | Dialect::SocketOwn => true,
+        }
+    }
+
+    pub fn view(self) -> View {
+        let (envelope, profile) = match self {
+            Dialect::Rpc03(profile) => (Envelope::Rpc03, Some(profile)),
+            Dialect::Rpc10(profile) => (Envelope::Rpc10, Some(profile)),
+            Dialect::Rest03 => (Envelope::Rest03Proto, Some(Profile::Coder)),
+            Dialect::Rest10 => (Envelope::Rest10, Some(Profile::Plain)),
+            Dialect::Kebab => (Envelope::Kebab, None),
+            Dialect::Snake => (Envelope::Snake, None),
+            Dialect::SessionSse | Dialect::Socket => (Envelope::Session, None),
+            Dialect::SocketRpc03 => (Envelope::Rpc03, Some(Profile::Coder)),
+            Dialect::SocketRpc10 => (Envelope::Rpc10, Some(Profile::Plain)),
+            Dialect::SocketOwn => (Envelope::Own, None),
+        };
+        let form = Form {
+            profile,
+            ..Form::of(envelope)
+        };
+        a2a::view(&form, None)
+    }
+
+    /// The request that watches the task, on from a position.
+    pub fn watch(self, task: &TaskId, after: Option<Seq>) -> Vec<u8> {
+        let headers = match after {
+            Some(after) => format!("Last-Event-ID: {after}\r\n"),
+            None => String::new(),
+        };
+        let position = after.map(|after| format!("&after={after}"));
+        let position = position.unwrap_or_default();
+        match self {
+            Dialect::Rpc03(_) => rpc(
+                &format!("{headers}{}", self.profile_header()),
+                "tasks/resubscribe",
+                json!({ "id": task }),
+            ),
+            Dialect::Rpc10(_) => rpc(
+                &format!("{headers}{}", self.profile_header()),
+                "SubscribeToTask",
+                json!({ "id": task }),
+            ),
+            Dialect::Rest03 => get(&format!("/v1/tasks/{task}:subscribe"), &headers),
+            Dialect::Rest10 => get(
+                &format!("/tasks/{task}:subscribe?profile=plain"),
+                &format!("A2A-Version: 1.0\r\n{headers}"),
+            ),
+            Dialect::Socket => upgrade(&format!("/ws?taskId={task}{position}"), ""),
+            Dialect::SocketOwn => upgrade(
+                &format!("/ws?taskId={task}{position}"),
+                "Sec-WebSocket-Protocol: gemini-a2a.v1\r\n",
+            ),
+            Dialect::SocketRpc03 => upgrade("/ws", "Sec-WebSocket-Protocol: a2a.v0.3\r\n"),
+            Dialect::SocketRpc10 => upgrade("/ws", "Sec-WebSocket-Protocol: a2a.v1.0\r\n"),
+            Dialect::Kebab | Dialect::Snake | Dialect::SessionSse => {
+                unreachable!("these only watch what they asked for")
+            }
+        }
+    }
+
+    /// What a socket says once it is open, to watch the task.
+    pub fn greeting(self, task: &TaskId) -> Option<String> {
+        let call = |method: &str| {
+            json!({"jsonrpc": "2.0", "id": "watch", "method": method, "params": {"id": task}})
+                .to_string()
+        };
+        match self {
+            Dialect::SocketRpc03 => Some(call("tasks/resubscribe")),
+            Dialect::SocketRpc10 => Some(call("SubscribeToTask")),
+            _ => None,
+        }
+    }
+
+    fn profile_header(self) -> &'static str {
+        match self {
+            Dialect::Rpc03(Profile::Devtool) | Dialect::Rpc10(Profile::Devtool) => {
+                "X-A2A-Extensions: https://github.com/google-gemini/gemini-cli/blob/main/docs/a2a/developer-profile/v0/spec.md\r\n"
+            }
+            _ => "",
+        }
+    }
+
+    /// A prompt to the task, in words.
+    pub fn prompt(self, task: &TaskId, n: usize) -> Said {
+        let text = format!("prompt {n}");
+        let words = json!({"messageId": format!("p-{n}"), "role": "user", "taskId": task,
+            "parts": [{"kind": "text", "text": text}]});
+        self.say(task, n, words, json!(text))
+    }
+
+    /// An answer to a question, in the words of the dialect.
+    pub fn answer(self, task: &TaskId, n: usize, call: &str, option: &str) -> Said {
+        let coder = json!({"callId": call, "outcome": option});
+        let devtool = json!({"tool_call_id": call, "selected_option_id": option});
+        let data = match self {
+            Dialect::Rpc03(Profile::Coder) | Dialect::Rest03 | Dialect::SocketRpc03 => coder,
+            _ => devtool.clone(),
+        };
+        let words = json!({"messageId": format!("a-{n}"), "role": "user", "taskId": task,
+            "parts": [{"kind": "data", "data": data}]});
+        let brief = match self {
+            Dialect::Kebab => {
+                json!({"kind": "tool-call-confirmation", "toolCallId": call, "approved": option != "cancel"})
+            }
+            _ => devtool,
+        };
+        self.say(task, n, words, brief)
+    }
+
+    fn say(self, task: &TaskId, n: usize, message: Value, brief: Value) -> Said {
+        let id = format!("say-{n}");
+        let in_10 = |message: &Value| {
+            let mut message = message.clone();
+            message["role"] = json!("ROLE_USER");
+            for part in message["parts"].as_array_mut().expect("a list") {
+                part.as_object_mut().expect("an object").remove("kind");
+            }
+            message
+        };
+        let frame = |method: &str, message: Value| {
+            json!({"jsonrpc": "2.0", "id": id, "method": method, "params":
+                {"message": message, "configuration": {"blocking": false, "returnImmediately": true}}})
+        };
+        match self {
+            Dialect::Rpc03(_) => Said::Request(rpc_body(
+                self.profile_header(),
+                frame("message/send", message),
+            )),
+            Dialect::Rpc10(_) => Said::Request(rpc_body(
+                self.profile_header(),
+                frame("SendMessage", in_10(&message)),
+            )),
+            Dialect::Rest03 => {
+                let mut message = in_10(&message);
+                let parts = message["parts"].take();
+                message["content"] = match &parts[0] {
+                    part if part.get("data").is_some() => json!([{"data": {"data": part["data"]}}]),
+                    _ => parts,
+                };
+                let body = json!({"message": message, "configuration": {"blocking": false}});
+                Said::Request(post("/v1/message:send", "", &body))
+            }
+            Dialect::Rest10 => {
+                let body = json!({"message": in_10(&message), "configuration": {"returnImmediately": true}});
+                Said::Request(post("/message:send", "A2A-Version: 1.0\r\n", &body))
+            }
+            Dialect::Kebab => Said::Stream(post(
+                "/message/stream",
+                "",
+                &json!({"taskId": task, "userMessage": brief}),
+            )),
+            Dialect::Snake => {
+                let body = match brief {
+                    Value::String(text) => json!({ "message": text }),
+                    answer => json!({ "confirmation": answer }),
+                };
+                Said::Stream(post(&format!("/tasks/{task}/execute"), "", &body))
+            }
+            Dialect::SessionSse => {
+                let content = content(&brief);
+                let body = json!({"message": {"content": content}});
+                Said::Stream(post(&format!("/tasks/{task}/messages/stream"), "", &body))
+            }
+            Dialect::Socket => {
+                let message = json!({"content": content(&brief)});
+                Said::Message(frame("message/stream", message).to_string())
+            }
+            Dialect::SocketRpc03 => Said::Message(frame("message/send", message).to_string()),
+            Dialect::SocketRpc10 => {
+                Said::Message(frame("SendMessage", in_10(&message)).to_string())
+            }
+            Dialect::SocketOwn => Said::Message(
+                match brief {
+                    Value::String(text) => {
+                        json!({"id": id, "call": {"say": {"task": task, "text": text}}})
+                    }
+                    answer => json!({"id": id, "call": {"answer": {"task": task,
+                        "call": answer["tool_call_id"], "option": answer["selected_option_id"]}}}),
+                }
+                .to_string(),
+            ),
+        }
+    }
+}
+
+fn content(brief: &Value) -> Value {
+    match brief {
+        Value::String(text) => json!({ "text": text }),
+        answer => json!({ "data": answer }),
+    }
+}
+
+/// How something is said.
+pub enum Said {
+    /// In a request of its own, with one answer.
+    Request(Vec<u8>),
+    /// In a request that is answered with a stream.
+    Stream(Vec<u8>),
+    /// In a message on the open socket.
+    Message(String),
+}
+
+fn get(target: &str, headers: &str) -> Vec<u8> {
+    format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").into_bytes()
+}
+
+fn upgrade(target: &str, headers: &str) -> Vec<u8> {
+    let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n";
+    get(
+        target,
+        &format!("Connection: Upgrade\r\nUpgrade: websocket\r\n{key}{headers}"),
+    )
+}
+
+fn post(target: &str, headers: &str, body: &Value) -> Vec<u8> {
+    let body = body.to_string();
+    format!(
+        "POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+fn rpc(headers: &str, method: &str, params: Value) -> Vec<u8> {
+    rpc_body(
+        headers,
+        json!({"jsonrpc": "2.0", "id": "watch", "method": method, "params": params}),
+    )
+}
+
+fn rpc_body(headers: &str, body: Value) -> Vec<u8> {
+    post("/", headers, &body)
+}
+
+/// A message as a client frames it: masked, in one piece.
+pub fn masked(text: &str) -> Vec<u8> {
+    let mut out = vec![0x81];
+    match text.len() {
+        n @ 0..=125 => out.push(0x80 | n as u8),
+        n => {
+            out.push(0x80 | 126);
+            out.extend_from_slice(&u16::try_from(n).expect("short").to_be_bytes());
+        }
+    }
+    let mask = [1, 2, 3, 4];
+    out.extend_from_slice(&mask);
+    out.extend(text.bytes().zip(mask.iter().cycle()).map(|(b, m)| b ^ m));
+    out
+}
+
+/// What a connection was shown.
+#[derive(Debug, PartialEq)]
+pub enum Shown {
+    /// An event, or a snapshot, at this position.
+    Frame { seq: Seq, body: String },
+    /// The answer to something that was asked.
+    Reply { status: u16, body: Value },
+    /// The stream is over; the connection may be used again.
+    End,
+}
+
+/// One connection: bytes in, what was shown out.
+pub struct Link {
+    pub key: Key,
+    pub outbox: Vec<u8>,
+    dialect: Dialect,
+    reader: Reader,
+    body: Vec<u8>,
+}
+
+enum Reader {
+    Http(Message, Option<Sse>),
+    Socket(Vec<u8>),
+}
+
+impl Link {
+    pub fn new(key: Key, dialect: Dialect, outbox: Vec<u8>) -> Link {
+        Link {
+            key,
+            outbox,
+            dialect,
+            reader: Reader::Http(Message::new(Side::Response), None),
+            body: Vec::new(),
+        }
+    }
+
+    pub fn is_socket(&self) -> bool {
+        matches!(self.reader, Reader::Socket(_))
+    }
+
+    pub fn take(&mut self, bytes: &[u8]) -> Vec<Shown> {
+        match &mut self.reader {
+            Reader::Socket(rx) => {
+                rx.extend_from_slice(bytes);
+                self.messages()
+            }
+            Reader::Http(..) => self.http(bytes),
+        }
+    }
+
+    fn http(&mut self, bytes: &[u8]) -> Vec<Shown> {
+        let Reader::Http(message, sse) = &mut self.reader else {
+            unreachable!("looked at by the caller")
+        };
+        if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n")
+            && bytes.starts_with(b"HTTP/1.1 101 ")
+        {
+            self.reader = Reader::Socket(bytes[end + 4..].to_vec());
+            return self.messages();
+        }
+        message.feed(bytes, &mut self.body).expect("HTTP");
+        let Some(head) = message.head().cloned() else {
+            return Vec::new();
+        };
+        let mut shown = Vec::new();
+        if head.is_event_stream() {
+            let sse = sse.get_or_insert_with(Sse::default);
+            sse.input().append(&mut self.body);
+            sse.drain(|frame| {
+                let Some(id) = frame.id else {
+                    let body = serde_json::from_str(&frame.data).expect("JSON");
+                    shown.push(Shown::Reply { status: 200, body });
+                    return;
+                };
+                let seq = Seq(id.parse().expect("a position"));
+                let body = unwrapped(&frame.data);
+                shown.push(Shown::Frame { seq, body });
+            })
+            .expect("events");
+        }
+        if message.is_done() {
+            if !head.is_event_stream() {
+                let body = serde_json::from_slice(&self.body).unwrap_or(Value::Null);
+                let status = head.status();
+                shown.push(Shown::Reply { status, body });
+            }
+            shown.push(Shown::End);
+            self.body.clear();
+            message
+                .restart(Side::Response, &mut self.body)
+                .expect("HTTP");
+            *sse = None;
+        }
+        shown
+    }
+
+    fn messages(&mut self) -> Vec<Shown> {
+        let Reader::Socket(rx) = &mut self.reader else {
+            unreachable!("looked at by the caller")
+        };
+        let mut shown = Vec::new();
+        while let Some((opcode, payload, taken)) = frame(rx) {
+            rx.drain(..taken);
+            match opcode {
+                1 => shown.push(message(self.dialect, &payload)),
+                9 | 10 => {}
+                8 => shown.push(Shown::End),
+                other => panic!("opcode {other}"),
+            }
+        }
+        shown
+    }
+}
+
+/// A whole frame at the front, and its length.
+fn frame(rx: &[u8]) -> Option<(u8, String, usize)> {
+    let (first, second) = (*rx.first()?, *rx.get(1)?);
+    assert_eq!(second & 0x80, 0, "a server does not mask");
+    let (len, head) = match second {
+        126 => (
+            u16::from_be_bytes(rx.get(2..4)?.try_into().ok()?) as usize,
+            4,
+        ),
+        127 => (
+            u64::from_be_bytes(rx.get(2..10)?.try_into().ok()?) as usize,
+            10,
+        ),
+        n => (n as usize, 2),
+    };
+    let payload = rx.get(head..head + len)?;
+    let text = match first & 0x0f {
+        8 => String::new(),
+        _ => String::from_utf8(payload.to_vec()).expect("UTF-8"),
+    };
+    Some((first & 0x0f, text, head + len))
+}
+
+/// A message of a socket is an event, or the answer to a call.
+fn message(dialect: Dialect, text: &str) -> Shown {
+    let value: Value = serde_json::from_str(text).expect("JSON");
+    let seq = value.get("seq").and_then(Value::as_u64);
+    let is_event = match dialect {
+        Dialect::Socket => value.get("kind").is_some(),
+        Dialect::SocketOwn => value.get("event").is_some(),
+        _ => value["id"] == "watch" && value.get("result").is_some(),
+    };
+    match seq {
+        Some(seq) if is_event => {
+            let body = match dialect {
+                Dialect::SocketRpc03 | Dialect::SocketRpc10 => {
+                    let tail = format!(",\"seq\":{seq}}}");
+                    let body = text.strip_suffix(&tail).expect("the position is last");
+                    unwrapped(&format!("{body}}}"))
+                }
+                _ => text.to_owned(),
+            };
+            Shown::Frame {
+                seq: Seq(seq),
+                body,
+            }
+        }
+        _ => Shown::Reply {
+            status: 200,
+            body: value,
+        },
+    }
+}
+
+/// The payload without the envelope of the call it answers.
+fn unwrapped(text: &str) -> String {
+    let text = text.strip_prefix("{\"jsonrpc\":\"2.0\",\"id\":\"watch\",\"result\":");
+    match text {
+        Some(body) => body.strip_suffix('}').expect("an envelope").to_owned(),
+        None => String::new(),
+    }
+}
+
+/// The bytes a view shows, as text.
+pub fn text(body: &Shared) -> String {
+    String::from_utf8(body.to_vec()).expect("JSON is UTF-8")
+}
