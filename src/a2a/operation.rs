@@ -7,15 +7,17 @@ use crate::a2a::filter;
 use crate::a2a::form::{Envelope, Form, Outputs};
 use crate::a2a::input::{self, Gaps, Received};
 use crate::a2a::object::{Object, count, flag, member, object, text, texts, wrong};
+use crate::a2a::push;
 use crate::a2a::settings;
 use crate::a2a::switches::Switches;
 use crate::a2a::version;
 use crate::base::http::Headers;
-use crate::base::id::{Seq, TaskId};
-use crate::task::call::{Birth, Call, Mode, Say};
+use crate::base::id::{ConfigId, Seq, TaskId};
+use crate::task::call::{Birth, Call, Mode, Push, Say};
 use crate::task::event::{Lifecycle, Profile, Protocol};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::job::Said;
+use crate::task::push::Wish;
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,8 +133,19 @@ pub fn call(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
             task: task(ask, &["id"])?,
             after: position(ask.headers, ask.query)?,
         }),
-        Operation::SetPush | Operation::GetPush | Operation::ListPush | Operation::DeletePush => {
+        Operation::SetPush | Operation::GetPush | Operation::ListPush | Operation::DeletePush
+            if !ask.switches.push =>
+        {
             Err(no_push())
+        }
+        Operation::SetPush => set_push(ask),
+        Operation::GetPush => push(ask, Push::Get(config(ask)?)),
+        Operation::ListPush => push(ask, Push::List),
+        Operation::DeletePush => {
+            let config = config(ask)?;
+            let names = config_names(ask.protocol);
+            let config = config.ok_or_else(|| wrong("", names[0], "is required."))?;
+            push(ask, Push::Delete(config))
         }
         Operation::ExtendedCard if ask.switches.extended_card => Ok(Call::ExtendedCard),
         Operation::ExtendedCard => Err(no_card(ask.protocol)),
@@ -161,6 +174,47 @@ fn no_push() -> Fault {
         FaultKind::PushNotSupported,
         "Push notifications are not supported here; watch the task with a stream instead.",
     )
+}
+
+/// The task comes first in the path, then in the configuration, which has it in more than one place.
+fn set_push(ask: &Ask) -> Result<Call, Fault> {
+    let (named, wish) = push::wish(ask.params, "", &ask.switches.push_rules)?;
+    let task = ask.task.map(TaskId::from).or(named);
+    Ok(Call::Push {
+        task: task.ok_or_else(|| wrong("", "taskId", "is required."))?,
+        ask: Push::Set(wish),
+    })
+}
+
+fn push(ask: &Ask, what: Push) -> Result<Call, Fault> {
+    let names: &[&'static str] = match ask.protocol {
+        Protocol::V03 => &["id", "taskId", "task_id"],
+        Protocol::V10 => &["taskId", "task_id"],
+    };
+    Ok(Call::Push {
+        task: task(ask, names)?,
+        ask: what,
+    })
+}
+
+/// The webhook that is meant: 0.3 calls the task `id`, 1.0 the webhook. Only 0.3 may leave it out.
+fn config(ask: &Ask) -> Result<Option<ConfigId>, Fault> {
+    let names = config_names(ask.protocol);
+    let id = match ask.config {
+        Some(id) => Some(id),
+        None => text(ask.params, names, "")?,
+    };
+    match (id, ask.protocol) {
+        (None, Protocol::V10) => Err(wrong("", names[0], "is required.")),
+        (id, _) => Ok(id.map(ConfigId::from)),
+    }
+}
+
+fn config_names(protocol: Protocol) -> &'static [&'static str] {
+    match protocol {
+        Protocol::V03 => &["pushNotificationConfigId", "push_notification_config_id"],
+        Protocol::V10 => &["id"],
+    }
 }
 
 /// 1.0 counts it among capabilities that are not there, 0.3 has a name for it.
@@ -213,9 +267,7 @@ fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
     let configuration = object(ask.params, &["configuration"], "")?;
     let none = Object::new();
     let wishes = configuration.unwrap_or(&none);
-    if member(wishes, push_names(ask.protocol)).is_some() {
-        return Err(no_push());
-    }
+    let hook = hook(ask, wishes)?;
     form.outputs = outputs(wishes)?;
     let mode = match (ask.operation, waits(ask, form, configuration)?) {
         (Operation::Stream, _) => Mode::Stream,
@@ -232,6 +284,7 @@ fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
     Ok(Call::Say(Say {
         mode,
         history,
+        push: hook,
         ..say
     }))
 }
@@ -279,6 +332,22 @@ pub fn birth(form: &Form, switches: &Switches) -> Birth {
         protocol,
         profile,
     }
+}
+
+/// The webhook that comes with a message.
+fn hook(ask: &Ask, configuration: &Object) -> Result<Option<Wish>, Fault> {
+    let Some((name, _)) = member(configuration, push_names(ask.protocol)) else {
+        return Ok(None);
+    };
+    if !ask.switches.push {
+        return Err(no_push());
+    }
+    let Some(config) = object(configuration, &[name], "configuration")? else {
+        return Ok(None);
+    };
+    let at = format!("configuration.{name}");
+    let (_, wish) = push::wish(config, &at, &ask.switches.push_rules)?;
+    Ok(Some(wish))
 }
 
 fn push_names(protocol: Protocol) -> &'static [&'static str] {

@@ -295,7 +295,7 @@ mod tests {
     use crate::a2a::route;
     use crate::a2a::sample;
     use crate::base::id::Seq;
-    use crate::task::call::{List, Mode, Say};
+    use crate::task::call::{List, Mode, Push, Say};
     use crate::task::event::{Lifecycle, Profile};
     use serde_json::json;
 
@@ -392,13 +392,28 @@ mod tests {
             let config = "/tasks/t-1/pushNotificationConfigs/c";
             let mut delete = post(config, "");
             delete.method = Method::Delete;
-            for request in [
-                get(config),
-                delete,
-                get("/tasks/t-1/pushNotificationConfigs"),
-                post("/tasks/t-1/pushNotificationConfigs", "{}"),
+            let hook = r#"{"taskId":"other","url":"https://client.example/hook"}"#;
+            let configs = "/tasks/t-1/pushNotificationConfigs";
+            for (request, expected) in [
+                (get(config), Push::Get(Some("c".into()))),
+                (delete, Push::Delete("c".into())),
+                (get(configs), Push::List),
             ] {
-                assert_eq!(refused(&request), (FaultKind::PushNotSupported, envelope));
+                let call = Call::Push {
+                    task: task(),
+                    ask: expected,
+                };
+                assert_eq!(asked(&request), (call, envelope));
+            }
+            match asked(&post(configs, hook)).0 {
+                Call::Push {
+                    task: found,
+                    ask: Push::Set(wish),
+                } => {
+                    assert_eq!(found, task(), "the path's task decides");
+                    assert_eq!(wish.url, "https://client.example/hook");
+                }
+                other => panic!("{other:?}"),
             }
             for (request, allow) in [
                 (get("/message:send"), "POST"),

@@ -213,7 +213,7 @@ mod tests {
     use crate::a2a::sample;
     use crate::a2a::words::EXT;
     use crate::base::id::TaskId;
-    use crate::task::call::{Birth, List, Mode, Say, Settings};
+    use crate::task::call::{Birth, List, Mode, Push, Say, Settings};
     use crate::task::event::{Lifecycle, Profile};
     use crate::task::job::{Pick, Said};
     use serde_json::json;
@@ -375,19 +375,141 @@ mod tests {
                 assert!(matches!(call, Ok((Call::Say(_), _))), "{method}");
             }
         }
-        for (old, new) in [
-            ("set", "CreateTaskPushNotificationConfig"),
-            ("get", "GetTaskPushNotificationConfig"),
-            ("list", "ListTaskPushNotificationConfigs"),
-            ("delete", "DeleteTaskPushNotificationConfig"),
-        ] {
-            for method in [&*format!("tasks/pushNotificationConfig/{old}"), new] {
-                let request = rpc(method, json!({"id": "t", "taskId": "t"}));
-                assert_eq!(kind(&request), FaultKind::PushNotSupported);
-            }
-        }
         for method in ["tasks/list", "message/Send", "sendMessage", ""] {
             assert_eq!(kind(&rpc(method, json!({}))), FaultKind::MethodNotFound);
+        }
+    }
+
+    fn hooked(method: &str, params: Value, switches: &Switches) -> Result<Push, Fault> {
+        match super::decode(&rpc(method, params), switches) {
+            Ok((Call::Push { task, ask }, _)) => {
+                assert_eq!(task.as_str(), "t", "{method}");
+                Ok(ask)
+            }
+            Ok(other) => panic!("{other:?}"),
+            Err((fault, _)) => Err(fault),
+        }
+    }
+
+    #[test]
+    fn webhooks_of_both_versions() {
+        let usual = Switches::default();
+        let url = "https://client.example/hook";
+        let config = json!({"id": "c", "url": url});
+        for (method, params) in [
+            (
+                "tasks/pushNotificationConfig/set",
+                json!({"taskId": "t", "pushNotificationConfig": config}),
+            ),
+            (
+                "CreateTaskPushNotificationConfig",
+                json!({"taskId": "t", "id": "c", "url": url}),
+            ),
+        ] {
+            match hooked(method, params, &usual) {
+                Ok(Push::Set(wish)) => {
+                    assert_eq!((wish.id, &*wish.url), (Some("c".into()), url));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let old = |what: &str| format!("tasks/pushNotificationConfig/{what}");
+        let named = json!({"id": "t", "pushNotificationConfigId": "c"});
+        let flat = json!({"taskId": "t", "id": "c"});
+        let one = Some("c".into());
+        for (method, params, expected) in [
+            (old("get"), named.clone(), Push::Get(one.clone())),
+            (old("get"), json!({"id": "t"}), Push::Get(None)),
+            (old("list"), json!({"id": "t"}), Push::List),
+            (old("delete"), named, Push::Delete("c".into())),
+            (
+                "GetTaskPushNotificationConfig".into(),
+                flat.clone(),
+                Push::Get(one),
+            ),
+            (
+                "ListTaskPushNotificationConfigs".into(),
+                json!({"taskId": "t", "pageSize": 3}),
+                Push::List,
+            ),
+            (
+                "DeleteTaskPushNotificationConfig".into(),
+                flat,
+                Push::Delete("c".into()),
+            ),
+        ] {
+            assert_eq!(hooked(&method, params, &usual), Ok(expected), "{method}");
+        }
+    }
+
+    #[test]
+    fn webhooks_that_are_refused() {
+        let usual = Switches::default();
+        let off = Switches {
+            push: false,
+            ..Switches::default()
+        };
+        let config = json!({"url": "https://client.example/hook"});
+        for (method, params, field) in [
+            (
+                "tasks/pushNotificationConfig/set",
+                json!({ "pushNotificationConfig": config }),
+                "taskId",
+            ),
+            (
+                "tasks/pushNotificationConfig/set",
+                json!({"taskId": "t", "pushNotificationConfig": {}}),
+                "url",
+            ),
+            (
+                "CreateTaskPushNotificationConfig",
+                json!({"taskId": "t", "url": "file:///etc/passwd"}),
+                "url",
+            ),
+            (
+                "tasks/pushNotificationConfig/delete",
+                json!({"id": "t"}),
+                "pushNotificationConfigId",
+            ),
+            (
+                "GetTaskPushNotificationConfig",
+                json!({"taskId": "t"}),
+                "id",
+            ),
+            (
+                "GetTaskPushNotificationConfig",
+                json!({"id": "c"}),
+                "taskId",
+            ),
+        ] {
+            let fault = hooked(method, params.clone(), &usual).unwrap_err();
+            assert_eq!(fault.kind, FaultKind::InvalidParams, "{method} {params}");
+            assert_eq!(fault.field.as_deref(), Some(field), "{method} {params}");
+            let fault = hooked(method, params, &off).unwrap_err();
+            assert_eq!(fault.kind, FaultKind::PushNotSupported, "{method}");
+        }
+    }
+
+    #[test]
+    fn a_webhook_may_come_with_a_message() {
+        let config = json!({"url": "https://client.example/hook", "token": "tok"});
+        for (method, name) in [
+            ("message/send", "pushNotificationConfig"),
+            ("message/stream", "pushNotification"),
+            ("SendMessage", "taskPushNotificationConfig"),
+            ("SendMessage", "pushNotificationConfig"),
+        ] {
+            let configuration = json!({ name: config });
+            let params = json!({"message": message(), "configuration": configuration});
+            let (say, _) = said(method, params.clone());
+            let wish = say.push.expect("a webhook");
+            assert_eq!(wish.token.as_deref(), Some("tok"), "{method} {name}");
+            let off = Switches {
+                push: false,
+                ..Switches::default()
+            };
+            let (fault, _) = super::decode(&rpc(method, params), &off).unwrap_err();
+            assert_eq!(fault.kind, FaultKind::PushNotSupported);
         }
     }
 
@@ -788,8 +910,8 @@ mod tests {
             (json!({"historyLength": 1.5}), FaultKind::InvalidParams),
             (json!([]), FaultKind::InvalidParams),
             (
-                json!({"pushNotificationConfig": {"url": "http://x.test"}}),
-                FaultKind::PushNotSupported,
+                json!({"pushNotificationConfig": "https://x.test"}),
+                FaultKind::InvalidParams,
             ),
         ] {
             let request = rpc("message/send", with(configuration.clone()));
@@ -803,9 +925,6 @@ mod tests {
             let request = rpc("SendMessage", with(configuration.clone()));
             assert_eq!(kind(&request), FaultKind::InvalidParams, "{configuration}");
         }
-        let inline = json!({"taskPushNotificationConfig": {"url": "http://x.test"}});
-        let request = rpc("SendMessage", with(inline));
-        assert_eq!(kind(&request), FaultKind::PushNotSupported);
         for method in ["tasks/get", "GetTask"] {
             let negative = rpc(method, json!({"id": "t", "historyLength": -1}));
             let (fault, _) = decode(&negative).unwrap_err();

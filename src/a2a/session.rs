@@ -186,6 +186,9 @@ fn shown<'a>(state: &'a State, record: &'a Record) -> Option<Shown<'a>> {
         | Event::Attached { .. }
         | Event::Traced { .. }
         | Event::Answered { .. }
+        | Event::HookSet { .. }
+        | Event::HookDropped { .. }
+        | Event::HookMoved { .. }
         | Event::CallPlanned { .. } => logged(state, &record.event),
     }
 }
@@ -248,6 +251,9 @@ fn logged<'a>(state: &State, event: &Event) -> Option<Shown<'a>> {
         | Event::AttachmentsWanted
         | Event::CommandBegan
         | Event::CommandPrompted { .. }
+        | Event::HookSet { .. }
+        | Event::HookDropped { .. }
+        | Event::HookMoved { .. }
         | Event::Attached { .. }
         | Event::Traced { .. }
         | Event::Thought { .. }

@@ -134,12 +134,13 @@ impl Core {
             Call::Health => {
                 let active = self.tasks.values().filter(|cell| cell.is_open()).count();
                 let uptime = now.mono_ms - self.started.mono_ms;
-                self.answer(conn, &a2a::health(uptime, active, self.known.len()), now);
+                let hooks = self.hook_census();
+                let health = a2a::health(uptime, active, self.known.len(), hooks);
+                self.answer(conn, &health, now);
                 Ok(())
             }
-            Call::Push { .. } | Call::ExtendedCard => {
-                Err(Fault::new(FaultKind::Unsupported, "Not served yet."))
-            }
+            Call::Push { task, ask } => self.push(conn, &task, ask, &form, now),
+            Call::ExtendedCard => Err(Fault::new(FaultKind::Unsupported, "Not served yet.")),
             Call::Card => unreachable!("the card is answered with its request in hand"),
         };
         if let Err(fault) = result {
@@ -261,13 +262,22 @@ impl Core {
                 task
             }
         };
-        let decision = match self.decide(&task, Input::Say { said: say.said, by }) {
+        let prompt = Input::Say { said: say.said, by };
+        let decided = self.bring_hook(&task, say.push, form, now);
+        let decided = decided.and_then(|mut decision| {
+            let said = self.decide(&task, prompt);
+            let said = said.map_err(|refusal| explain(&task, refusal))?;
+            decision.events.extend(said.events);
+            decision.effects.extend(said.effects);
+            Ok(decision)
+        });
+        let decision = match decided {
             Ok(decision) => decision,
-            Err(refusal) => {
+            Err(fault) => {
                 if born {
                     self.unmake(&task);
                 }
-                return Err(explain(&task, refusal));
+                return Err(fault);
             }
         };
         let state = &self.tasks[&task].state;
@@ -714,7 +724,7 @@ fn is_answer(event: &Event) -> bool {
     matches!(event, Event::CallAnswered { .. })
 }
 
-fn explain(task: &TaskId, refusal: Refusal) -> Fault {
+pub(super) fn explain(task: &TaskId, refusal: Refusal) -> Fault {
     match refusal {
         Refusal::Over => {
             let message = format!(
@@ -736,6 +746,10 @@ fn explain(task: &TaskId, refusal: Refusal) -> Fault {
             let message =
                 "Too many prompts are waiting in this task; try again when it has caught up.";
             Fault::new(FaultKind::Overloaded { retry_after_s: 5 }, message)
+        }
+        Refusal::HooksFull => {
+            let message = "The task has as many webhooks as it may; delete one first.";
+            Fault::params(message)
         }
     }
 }
