@@ -376,6 +376,23 @@ fn answers_that_last_break_none_either() {
     assert!(extent.states > 2_000, "{} states", extent.states);
 }
 
+/// A webhook that is set at any time, also after the end, is told in order how the task stands, whatever is delivered when.
+#[test]
+fn webhooks_break_none_either() {
+    let extent = explored(Budget {
+        prompts: 1,
+        cancels: 1,
+        crashes: 1,
+        stales: 0,
+        faults: 0,
+        always: 0,
+        hooks: 1,
+    });
+    assert!(extent.states > 10_000, "{} states", extent.states);
+    let moved = task::hook_moved("h", 1);
+    assert!(extent.kinds.contains(&discriminant(&moved)));
+}
+
 /// A command runs once at most, whatever happens around it, and a model it set to work is held to everything a model is.
 #[test]
 fn a_task_that_is_a_command_breaks_none_either() {
@@ -424,23 +441,6 @@ fn a_command_that_runs_again_after_a_restart_is_caught() {
         "{}",
         broken.report()
     );
-}
-
-/// A webhook that is set at any time, also after the end, is told in order how the task stands, whatever is delivered when.
-#[test]
-fn webhooks_break_none_either() {
-    let extent = explored(Budget {
-        prompts: 1,
-        cancels: 1,
-        crashes: 1,
-        stales: 0,
-        faults: 0,
-        always: 0,
-        hooks: 1,
-    });
-    assert!(extent.states > 10_000, "{} states", extent.states);
-    let moved = task::hook_moved("h", 1);
-    assert!(extent.kinds.contains(&discriminant(&moved)));
 }
 
 #[test]

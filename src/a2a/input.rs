@@ -273,7 +273,8 @@ fn check_media(part: &Part, at: &str) -> Result<(), Fault> {
     Err(Fault::new(
         FaultKind::ContentTypeNotSupported,
         format!(
-            "{at} is of type {media}, which the agent cannot read; send text, JSON, an image, audio, video or a PDF."
+            "Incompatible content types: {at} is {media}, which is not supported; send text, JSON, an image, audio, video or a \
+             PDF."
         ),
     ))
 }

@@ -13,11 +13,11 @@ use crate::a2a::switches::Switches;
 use crate::a2a::version;
 use crate::base::http::Headers;
 use crate::base::id::{ConfigId, Seq, TaskId};
+use crate::limits::PAGE_TASKS_MOST;
 use crate::task::call::{Birth, Call, Mode, Push, Say};
 use crate::task::event::{Lifecycle, Profile, Protocol};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::job::Said;
-use crate::task::push::Wish;
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,19 +133,8 @@ pub fn call(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
             task: task(ask, &["id"])?,
             after: position(ask.headers, ask.query)?,
         }),
-        Operation::SetPush | Operation::GetPush | Operation::ListPush | Operation::DeletePush
-            if !ask.switches.push =>
-        {
-            Err(no_push())
-        }
-        Operation::SetPush => set_push(ask),
-        Operation::GetPush => push(ask, Push::Get(config(ask)?)),
-        Operation::ListPush => push(ask, Push::List),
-        Operation::DeletePush => {
-            let config = config(ask)?;
-            let names = config_names(ask.protocol);
-            let config = config.ok_or_else(|| wrong("", names[0], "is required."))?;
-            push(ask, Push::Delete(config))
+        Operation::SetPush | Operation::GetPush | Operation::ListPush | Operation::DeletePush => {
+            webhook(ask)
         }
         Operation::ExtendedCard if ask.switches.extended_card => Ok(Call::ExtendedCard),
         Operation::ExtendedCard => Err(no_card(ask.protocol)),
@@ -172,48 +161,64 @@ pub fn accepts_stream(headers: &Headers) -> bool {
 fn no_push() -> Fault {
     Fault::new(
         FaultKind::PushNotSupported,
-        "Push notifications are not supported here; watch the task with a stream instead.",
+        "Webhooks are turned off on this server; watch the task with a stream instead.",
     )
 }
 
-/// The task comes first in the path, then in the configuration, which has it in more than one place.
-fn set_push(ask: &Ask) -> Result<Call, Fault> {
-    let (named, wish) = push::wish(ask.params, "", &ask.switches.push_rules)?;
-    let task = ask.task.map(TaskId::from).or(named);
-    Ok(Call::Push {
-        task: task.ok_or_else(|| wrong("", "taskId", "is required."))?,
-        ask: Push::Set(wish),
-    })
-}
-
-fn push(ask: &Ask, what: Push) -> Result<Call, Fault> {
-    let names: &[&'static str] = match ask.protocol {
-        Protocol::V03 => &["id", "taskId", "task_id"],
-        Protocol::V10 => &["taskId", "task_id"],
-    };
-    Ok(Call::Push {
-        task: task(ask, names)?,
-        ask: what,
-    })
-}
-
-/// The webhook that is meant: 0.3 calls the task `id`, 1.0 the webhook. Only 0.3 may leave it out.
-fn config(ask: &Ask) -> Result<Option<ConfigId>, Fault> {
-    let names = config_names(ask.protocol);
-    let id = match ask.config {
-        Some(id) => Some(id),
-        None => text(ask.params, names, "")?,
-    };
-    match (id, ask.protocol) {
-        (None, Protocol::V10) => Err(wrong("", names[0], "is required.")),
-        (id, _) => Ok(id.map(ConfigId::from)),
+/// What is asked about the webhooks of a task. 0.3 calls the task `id`, 1.0 the webhook.
+fn webhook(ask: &Ask) -> Result<Call, Fault> {
+    if !ask.switches.push {
+        return Err(no_push());
     }
+    let params = ask.params;
+    if ask.operation == Operation::SetPush {
+        let (named, wish) = push::wish(params, "", &ask.switches.push_rules)?;
+        let task = ask.task.map(TaskId::from).or(named);
+        return Ok(Call::Push {
+            task: task.ok_or_else(|| wrong("", "taskId", "is required."))?,
+            ask: Push::Set(wish),
+        });
+    }
+    let (task_names, id_names): (&[&str], &[&str]) = match ask.protocol {
+        Protocol::V03 => (
+            &["id", "taskId", "task_id"],
+            &["pushNotificationConfigId", "push_notification_config_id"],
+        ),
+        Protocol::V10 => (&["taskId", "task_id"], &["id"]),
+    };
+    let name = text(params, &["name", "parent"], "")?;
+    let (named_task, named_id) = name.map_or((None, None), push::resource);
+    let task = match ask.task.or(named_task) {
+        Some(task) => TaskId::from(task),
+        None => task(ask, task_names)?,
+    };
+    let id = match ask.config.or(named_id) {
+        Some(id) => Some(id),
+        None => text(params, id_names, "")?,
+    };
+    let id = id.map(ConfigId::from);
+    let required = || wrong("", id_names[0], "is required.");
+    let asked = match (ask.operation, ask.protocol) {
+        (Operation::DeletePush, _) => Push::Delete(id.ok_or_else(required)?),
+        (Operation::ListPush, _) => {
+            one_page(params)?;
+            Push::List
+        }
+        (_, Protocol::V03) => Push::Get(id),
+        (_, Protocol::V10) => Push::Get(Some(id.ok_or_else(required)?)),
+    };
+    Ok(Call::Push { task, ask: asked })
 }
 
-fn config_names(protocol: Protocol) -> &'static [&'static str] {
-    match protocol {
-        Protocol::V03 => &["pushNotificationConfigId", "push_notification_config_id"],
-        Protocol::V10 => &["id"],
+/// All webhooks of a task fit on one page, so there is no other page to ask for.
+fn one_page(params: &Object) -> Result<(), Fault> {
+    let size = count(params, &["pageSize", "page_size"], "")?;
+    if size.is_some_and(|size| size > PAGE_TASKS_MOST) {
+        return Err(wrong("", "pageSize", "must be at most 100."));
+    }
+    match text(params, &["pageToken", "page_token"], "")? {
+        None => Ok(()),
+        Some(_) => Err(wrong("", "pageToken", "is none that was given out here.")),
     }
 }
 
@@ -267,7 +272,16 @@ fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
     let configuration = object(ask.params, &["configuration"], "")?;
     let none = Object::new();
     let wishes = configuration.unwrap_or(&none);
-    let hook = hook(ask, wishes)?;
+    let push = match member(wishes, push_names(ask.protocol)) {
+        None => None,
+        Some(_) if !ask.switches.push => return Err(no_push()),
+        Some((name, _)) => {
+            let config = object(wishes, &[name], "configuration")?.unwrap_or(&none);
+            let at = format!("configuration.{name}");
+            let (_, wish) = push::wish(config, &at, &ask.switches.push_rules)?;
+            Some(wish)
+        }
+    };
     form.outputs = outputs(wishes)?;
     let mode = match (ask.operation, waits(ask, form, configuration)?) {
         (Operation::Stream, _) => Mode::Stream,
@@ -282,9 +296,9 @@ fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
     }
     form.echo = version::echo(ask.headers, form, ask.switches);
     Ok(Call::Say(Say {
+        push,
         mode,
         history,
-        push: hook,
         ..say
     }))
 }
@@ -332,22 +346,6 @@ pub fn birth(form: &Form, switches: &Switches) -> Birth {
         protocol,
         profile,
     }
-}
-
-/// The webhook that comes with a message.
-fn hook(ask: &Ask, configuration: &Object) -> Result<Option<Wish>, Fault> {
-    let Some((name, _)) = member(configuration, push_names(ask.protocol)) else {
-        return Ok(None);
-    };
-    if !ask.switches.push {
-        return Err(no_push());
-    }
-    let Some(config) = object(configuration, &[name], "configuration")? else {
-        return Ok(None);
-    };
-    let at = format!("configuration.{name}");
-    let (_, wish) = push::wish(config, &at, &ask.switches.push_rules)?;
-    Ok(Some(wish))
 }
 
 fn push_names(protocol: Protocol) -> &'static [&'static str] {

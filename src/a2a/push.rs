@@ -49,7 +49,10 @@ pub fn wish(given: &Object, at: &str, rules: &PushRules) -> Result<(Option<TaskI
             break;
         };
         inner = object(inner, &[name], &place)?.unwrap_or(inner);
-        place = format!("{place}.{name}");
+        place = match place.is_empty() {
+            true => name.to_owned(),
+            false => format!("{place}.{name}"),
+        };
     }
     let url = text(inner, &["url"], &place)?;
     let url = url.ok_or_else(|| Fault::field("url", "is required."))?;
@@ -73,8 +76,8 @@ pub fn wish(given: &Object, at: &str, rules: &PushRules) -> Result<(Option<TaskI
     Ok((task.map(TaskId::from), wish))
 }
 
-/// `tasks/{task}/pushNotificationConfigs/{id}`, whole or only its beginning.
-fn resource(name: &str) -> (Option<&str>, Option<&str>) {
+/// The task and the webhook that `tasks/{task}/pushNotificationConfigs/{id}` names, whole or only its beginning.
+pub fn resource(name: &str) -> (Option<&str>, Option<&str>) {
     let mut segments = name.split('/');
     match (segments.next(), segments.next(), segments.next()) {
         (Some("tasks"), Some(task), Some("pushNotificationConfigs")) => {

@@ -295,8 +295,10 @@ mod tests {
     use crate::a2a::route;
     use crate::a2a::sample;
     use crate::base::id::Seq;
-    use crate::task::call::{List, Mode, Push, Say};
+    use crate::task::call::Push;
+    use crate::task::call::{List, Mode, Say};
     use crate::task::event::{Lifecycle, Profile};
+    use crate::task::push::Wish;
     use serde_json::json;
 
     fn get(target: &str) -> Request {
@@ -392,28 +394,25 @@ mod tests {
             let config = "/tasks/t-1/pushNotificationConfigs/c";
             let mut delete = post(config, "");
             delete.method = Method::Delete;
-            let hook = r#"{"taskId":"other","url":"https://client.example/hook"}"#;
-            let configs = "/tasks/t-1/pushNotificationConfigs";
-            for (request, expected) in [
+            let set = r#"{"parent":"tasks/other","config":{"id":"c","url":"https://x.test/"}}"#;
+            let wish = Wish {
+                id: Some("c".into()),
+                url: "https://x.test/".into(),
+                token: None,
+                schemes: Vec::new(),
+                credentials: None,
+            };
+            for (request, ask) in [
                 (get(config), Push::Get(Some("c".into()))),
                 (delete, Push::Delete("c".into())),
-                (get(configs), Push::List),
+                (get("/tasks/t-1/pushNotificationConfigs"), Push::List),
+                (
+                    post("/tasks/t-1/pushNotificationConfigs", set),
+                    Push::Set(wish),
+                ),
             ] {
-                let call = Call::Push {
-                    task: task(),
-                    ask: expected,
-                };
-                assert_eq!(asked(&request), (call, envelope));
-            }
-            match asked(&post(configs, hook)).0 {
-                Call::Push {
-                    task: found,
-                    ask: Push::Set(wish),
-                } => {
-                    assert_eq!(found, task(), "the path's task decides");
-                    assert_eq!(wish.url, "https://client.example/hook");
-                }
-                other => panic!("{other:?}"),
+                let task = task();
+                assert_eq!(asked(&request).0, Call::Push { task, ask });
             }
             for (request, allow) in [
                 (get("/message:send"), "POST"),

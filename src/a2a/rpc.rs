@@ -216,6 +216,7 @@ mod tests {
     use crate::task::call::{Birth, List, Mode, Push, Say, Settings};
     use crate::task::event::{Lifecycle, Profile};
     use crate::task::job::{Pick, Said};
+    use crate::task::push::Wish;
     use serde_json::json;
     use std::sync::Arc;
 
@@ -380,90 +381,80 @@ mod tests {
         }
     }
 
-    fn hooked(method: &str, params: Value, switches: &Switches) -> Result<Push, Fault> {
-        match super::decode(&rpc(method, params), switches) {
-            Ok((Call::Push { task, ask }, _)) => {
-                assert_eq!(task.as_str(), "t", "{method}");
-                Ok(ask)
-            }
-            Ok(other) => panic!("{other:?}"),
-            Err((fault, _)) => Err(fault),
-        }
-    }
-
     #[test]
-    fn webhooks_of_both_versions() {
-        let usual = Switches::default();
-        let url = "https://client.example/hook";
-        let config = json!({"id": "c", "url": url});
-        for (method, params) in [
+    fn webhooks_by_the_methods_of_either_version() {
+        let wish = |id: Option<&str>| Wish {
+            id: id.map(Into::into),
+            url: "https://x.test/".into(),
+            token: None,
+            schemes: Vec::new(),
+            credentials: None,
+        };
+        let url = "https://x.test/";
+        for (old, old_params, new, new_params, asked) in [
             (
-                "tasks/pushNotificationConfig/set",
-                json!({"taskId": "t", "pushNotificationConfig": config}),
-            ),
-            (
+                "set",
+                json!({"taskId": "t", "pushNotificationConfig": {"id": "h", "url": url}}),
                 "CreateTaskPushNotificationConfig",
-                json!({"taskId": "t", "id": "c", "url": url}),
-            ),
-        ] {
-            match hooked(method, params, &usual) {
-                Ok(Push::Set(wish)) => {
-                    assert_eq!((wish.id, &*wish.url), (Some("c".into()), url));
-                }
-                other => panic!("{other:?}"),
-            }
-        }
-        let old = |what: &str| format!("tasks/pushNotificationConfig/{what}");
-        let named = json!({"id": "t", "pushNotificationConfigId": "c"});
-        let flat = json!({"taskId": "t", "id": "c"});
-        let one = Some("c".into());
-        for (method, params, expected) in [
-            (old("get"), named.clone(), Push::Get(one.clone())),
-            (old("get"), json!({"id": "t"}), Push::Get(None)),
-            (old("list"), json!({"id": "t"}), Push::List),
-            (old("delete"), named, Push::Delete("c".into())),
-            (
-                "GetTaskPushNotificationConfig".into(),
-                flat.clone(),
-                Push::Get(one),
+                json!({"taskId": "t", "id": "h", "url": url}),
+                Push::Set(wish(Some("h"))),
             ),
             (
-                "ListTaskPushNotificationConfigs".into(),
-                json!({"taskId": "t", "pageSize": 3}),
+                "get",
+                json!({"id": "t", "pushNotificationConfigId": "h"}),
+                "GetTaskPushNotificationConfig",
+                json!({"taskId": "t", "id": "h"}),
+                Push::Get(Some("h".into())),
+            ),
+            (
+                "list",
+                json!({"id": "t"}),
+                "ListTaskPushNotificationConfigs",
+                json!({"taskId": "t", "pageSize": 100, "pageToken": ""}),
                 Push::List,
             ),
             (
-                "DeleteTaskPushNotificationConfig".into(),
-                flat,
-                Push::Delete("c".into()),
+                "delete",
+                json!({"id": "t", "pushNotificationConfigId": "h"}),
+                "DeleteTaskPushNotificationConfig",
+                json!({"name": "tasks/t/pushNotificationConfigs/h"}),
+                Push::Delete("h".into()),
             ),
         ] {
-            assert_eq!(hooked(&method, params, &usual), Ok(expected), "{method}");
+            let old = format!("tasks/pushNotificationConfig/{old}");
+            for (method, params) in [(old.as_str(), old_params), (new, new_params)] {
+                let request = rpc(method, params);
+                let (call, _) = decode(&request).unwrap();
+                let expected = Call::Push {
+                    task: "t".into(),
+                    ask: asked.clone(),
+                };
+                assert_eq!(call, expected, "{method}");
+                let off = Switches {
+                    push: false,
+                    ..Switches::default()
+                };
+                let (fault, _) = super::decode(&request, &off).unwrap_err();
+                assert_eq!(fault.kind, FaultKind::PushNotSupported, "{method}");
+            }
         }
-    }
-
-    #[test]
-    fn webhooks_that_are_refused() {
-        let usual = Switches::default();
-        let off = Switches {
-            push: false,
-            ..Switches::default()
+        let get = "tasks/pushNotificationConfig/get";
+        let (call, _) = decode(&rpc(get, json!({"id": "t"}))).unwrap();
+        let expected = Call::Push {
+            task: "t".into(),
+            ask: Push::Get(None),
         };
-        let config = json!({"url": "https://client.example/hook"});
+        assert_eq!(call, expected);
         for (method, params, field) in [
+            (get, json!({}), "id"),
             (
                 "tasks/pushNotificationConfig/set",
-                json!({ "pushNotificationConfig": config }),
+                json!({"pushNotificationConfig": {"url": url}}),
                 "taskId",
             ),
             (
                 "tasks/pushNotificationConfig/set",
-                json!({"taskId": "t", "pushNotificationConfig": {}}),
-                "url",
-            ),
-            (
-                "CreateTaskPushNotificationConfig",
-                json!({"taskId": "t", "url": "file:///etc/passwd"}),
+                json!({"taskId": "t", "pushNotificationConfig": {"url": "http://x.test/"}}),
                 "url",
             ),
             (
@@ -478,38 +469,51 @@ mod tests {
             ),
             (
                 "GetTaskPushNotificationConfig",
-                json!({"id": "c"}),
+                json!({"id": "h"}),
                 "taskId",
             ),
+            (
+                "ListTaskPushNotificationConfigs",
+                json!({"taskId": "t", "pageSize": 101}),
+                "pageSize",
+            ),
+            (
+                "ListTaskPushNotificationConfigs",
+                json!({"taskId": "t", "pageToken": "x"}),
+                "pageToken",
+            ),
         ] {
-            let fault = hooked(method, params.clone(), &usual).unwrap_err();
-            assert_eq!(fault.kind, FaultKind::InvalidParams, "{method} {params}");
-            assert_eq!(fault.field.as_deref(), Some(field), "{method} {params}");
-            let fault = hooked(method, params, &off).unwrap_err();
-            assert_eq!(fault.kind, FaultKind::PushNotSupported, "{method}");
+            let (fault, _) = decode(&rpc(method, params)).unwrap_err();
+            let expected = (FaultKind::InvalidParams, Some(field));
+            assert_eq!((fault.kind, fault.field.as_deref()), expected, "{method}");
         }
     }
 
     #[test]
-    fn a_webhook_may_come_with_a_message() {
-        let config = json!({"url": "https://client.example/hook", "token": "tok"});
-        for (method, name) in [
-            ("message/send", "pushNotificationConfig"),
-            ("message/stream", "pushNotification"),
-            ("SendMessage", "taskPushNotificationConfig"),
-            ("SendMessage", "pushNotificationConfig"),
+    fn prompts_bring_their_webhook() {
+        for (method, configuration) in [
+            (
+                "message/send",
+                json!({"pushNotificationConfig": {"url": "https://x.test/"}}),
+            ),
+            (
+                "SendMessage",
+                json!({"taskPushNotificationConfig": {"taskId": "", "url": "https://x.test/"}}),
+            ),
+            (
+                "SendStreamingMessage",
+                json!({"pushNotificationConfig": {"url": "https://x.test/"}}),
+            ),
         ] {
-            let configuration = json!({ name: config });
             let params = json!({"message": message(), "configuration": configuration});
-            let (say, _) = said(method, params.clone());
-            let wish = say.push.expect("a webhook");
-            assert_eq!(wish.token.as_deref(), Some("tok"), "{method} {name}");
-            let off = Switches {
-                push: false,
-                ..Switches::default()
+            let (call, _) = decode(&rpc(method, params)).unwrap();
+            let Call::Say(say) = call else {
+                panic!("{call:?}")
             };
-            let (fault, _) = super::decode(&rpc(method, params), &off).unwrap_err();
-            assert_eq!(fault.kind, FaultKind::PushNotSupported);
+            assert_eq!(
+                say.push.map(|wish| wish.url).as_deref(),
+                Some("https://x.test/")
+            );
         }
     }
 
@@ -910,7 +914,7 @@ mod tests {
             (json!({"historyLength": 1.5}), FaultKind::InvalidParams),
             (json!([]), FaultKind::InvalidParams),
             (
-                json!({"pushNotificationConfig": "https://x.test"}),
+                json!({"pushNotificationConfig": {"url": "http://x.test"}}),
                 FaultKind::InvalidParams,
             ),
         ] {
@@ -925,6 +929,10 @@ mod tests {
             let request = rpc("SendMessage", with(configuration.clone()));
             assert_eq!(kind(&request), FaultKind::InvalidParams, "{configuration}");
         }
+        let inline = json!({"taskPushNotificationConfig": {"url": "http://x.test"}});
+        let request = rpc("SendMessage", with(inline));
+        let (fault, _) = decode(&request).unwrap_err();
+        assert_eq!(fault.field.as_deref(), Some("url"));
         for method in ["tasks/get", "GetTask"] {
             let negative = rpc(method, json!({"id": "t", "historyLength": -1}));
             let (fault, _) = decode(&negative).unwrap_err();

@@ -180,15 +180,15 @@ fn shown<'a>(state: &'a State, record: &'a Record) -> Option<Shown<'a>> {
         | Event::Looped
         | Event::Nudged { .. }
         | Event::CallStale { .. }
+        | Event::HookSet { .. }
+        | Event::HookDropped { .. }
+        | Event::HookMoved { .. }
         | Event::AttachmentsWanted
         | Event::CommandBegan
         | Event::CommandPrompted { .. }
         | Event::Attached { .. }
         | Event::Traced { .. }
         | Event::Answered { .. }
-        | Event::HookSet { .. }
-        | Event::HookDropped { .. }
-        | Event::HookMoved { .. }
         | Event::CallPlanned { .. } => logged(state, &record.event),
     }
 }
@@ -251,9 +251,6 @@ fn logged<'a>(state: &State, event: &Event) -> Option<Shown<'a>> {
         | Event::AttachmentsWanted
         | Event::CommandBegan
         | Event::CommandPrompted { .. }
-        | Event::HookSet { .. }
-        | Event::HookDropped { .. }
-        | Event::HookMoved { .. }
         | Event::Attached { .. }
         | Event::Traced { .. }
         | Event::Thought { .. }
@@ -273,6 +270,9 @@ fn logged<'a>(state: &State, event: &Event) -> Option<Shown<'a>> {
         | Event::TurnEnded { .. }
         | Event::Interrupted { .. }
         | Event::Resumed
+        | Event::HookSet { .. }
+        | Event::HookDropped { .. }
+        | Event::HookMoved { .. }
         | Event::Closed { .. } => return None,
     };
     let content = Content { text: text.into() };

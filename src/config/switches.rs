@@ -174,6 +174,13 @@ pub const SWITCHES: &[Switch] = &[
         },
     },
     Switch {
+        flag: "--extended-card",
+        key: "a2a.extendedCard",
+        takes: Takes::Nothing,
+        help: "offer the card to those who are let in by its own call, too",
+        set: |board, word| put(&mut board.a2a.extended_card, on(word)),
+    },
+    Switch {
         flag: "--strict-version",
         key: "a2a.strictVersion",
         takes: Takes::Nothing,
@@ -370,6 +377,12 @@ mod tests {
                 "a2a.cardDefault",
                 "\"v1\"",
                 a2a(|s| s.card_default = CardDefault::V1),
+            ),
+            (
+                "--extended-card",
+                "a2a.extendedCard",
+                "true",
+                a2a(|s| s.extended_card = true),
             ),
             (
                 "--strict-version",

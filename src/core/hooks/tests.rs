@@ -10,6 +10,7 @@ use crate::task::event::{Answer, Event, Lifecycle, Profile, Protocol};
 use crate::task::job::{JobId, Note, NoteBody, Said};
 use crate::task::message::{Artifact, Message, Part, Role, Source};
 use crate::task::record::Record;
+use crate::task::slash::Registry;
 use crate::task::state::State;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -235,13 +236,13 @@ fn core(limits: &Limits, switches: Switches, now: Now) -> Core {
         limits: limits.clone(),
         door: Door::default(),
         tools: Vec::new(),
+        commands: Registry::built_in(),
         choose: Box::new(|_| Ok("some-model".into())),
         script: None,
         card: a2a::card(&identity, &switches),
         switches,
         manners: Default::default(),
         approval: Approval::default(),
-        commands: crate::task::slash::Registry::built_in(),
         resolve: Box::new(|_| {
             Ok(Site {
                 path: "/w".into(),
