@@ -2,7 +2,7 @@
 //! answered with a stream, metadata, health. Bare JSON in and out.
 
 use crate::a2a::filter;
-use crate::a2a::form::{BirthNote, View};
+use crate::a2a::form::{BirthNote, Envelope, View, prefix, suffix};
 use crate::a2a::input;
 use crate::a2a::object::{Object, body, check_type, count, object};
 use crate::a2a::operation;
@@ -104,13 +104,22 @@ pub fn created(form: &Form, state: &State) -> Response {
         BirthNote::Id => json::bytes(task),
         BirthNote::State => json::bytes(&json!({ "taskId": task, "state": "running" })),
     };
-    respond(form, 201, body)
+    respond(form, 201, enclosed(form, &body))
 }
 
-/// The answer to `POST /tasks` without a body: the live session, by every name it may be looked for.
+/// The answer to `POST /tasks` without a body: the live session, by every name it may be looked for. Our own dialect, which asks
+/// for it too, has one name.
 pub fn session_id(form: &Form, task: &TaskId) -> Response {
-    let id = json!({ "sessionId": task, "taskId": task, "id": task, "contextId": task });
-    respond(form, 201, json::bytes(&id))
+    let id = if form.envelope == Envelope::Own {
+        json!(task)
+    } else {
+        json!({ "sessionId": task, "taskId": task, "id": task, "contextId": task })
+    };
+    respond(form, 201, enclosed(form, &json::bytes(&id)))
+}
+
+fn enclosed(form: &Form, result: &[u8]) -> Vec<u8> {
+    [&prefix(form), result, suffix(form)].concat()
 }
 
 /// The answer to `GET /tasks/{id}` by those who name no version.
@@ -331,6 +340,21 @@ mod tests {
         ] {
             assert_eq!(said("/message/stream", body).unwrap_err(), kind, "{body}");
         }
+    }
+
+    #[test]
+    fn our_own_dialect_asks_for_the_same_by_its_calls() {
+        let form = Form {
+            id: crate::base::Shared::from(*b"7"),
+            ..Form::of(Envelope::Own)
+        };
+        let state = sample::state();
+        let told = json!({"id": 7, "ok": "t-1"});
+        assert_eq!(value(&created(&form, &state)), told);
+        assert_eq!(value(&session_id(&form, &state.created.task)), told);
+        let bare = Form::of(Envelope::Gemini);
+        let named = json!({"sessionId": "t-1", "taskId": "t-1", "id": "t-1", "contextId": "t-1"});
+        assert_eq!(value(&session_id(&bare, &state.created.task)), named);
     }
 
     #[test]

@@ -517,6 +517,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn commands_are_of_every_version() {
+        for (version, envelope) in [
+            ("", Envelope::Rpc03),
+            ("0.3", Envelope::Rpc03),
+            ("1.0", Envelope::Rpc10),
+        ] {
+            let mut request = bare("commands/get");
+            request.headers.push("A2A-Version", version);
+            let (call, form) = decode(&request).unwrap();
+            assert_eq!((call, form.envelope), (Call::Commands, envelope));
+        }
+    }
+
     fn bare(method: &str) -> Request {
         let body = json!({"jsonrpc": "2.0", "id": 7, "method": method});
         sample::post("/", &body.to_string())

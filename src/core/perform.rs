@@ -21,6 +21,7 @@ use crate::task::message::{self, Message, Part, Source};
 use crate::task::policy;
 use crate::task::record::Record;
 use crate::task::slash::Invocation;
+use crate::task::spoken;
 use crate::task::state::{State, TaskState};
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -139,8 +140,12 @@ impl Core {
                 self.answer(conn, &health, now);
                 Ok(())
             }
+            Call::ExtendedCard => {
+                let response = self.card.extended(&form);
+                self.answer(conn, &response, now);
+                Ok(())
+            }
             Call::Push { task, ask } => self.push(conn, &task, ask, &form, now),
-            Call::ExtendedCard => Err(Fault::new(FaultKind::Unsupported, "Not served yet.")),
             Call::Card => unreachable!("the card is answered with its request in hand"),
         };
         if let Err(fault) = result {
@@ -223,7 +228,7 @@ impl Core {
     pub(super) fn say(
         &mut self,
         conn: Key,
-        say: Say,
+        mut say: Say,
         like: Born,
         form: &Form,
         by: Source,
@@ -235,10 +240,14 @@ impl Core {
         let mut failure = None;
         let task = match say.task {
             Some(task) => {
-                let context = &self.tasks[&task].state.created.context;
+                let state = &self.tasks[&task].state;
+                let context = &state.created.context;
                 if say.context.as_ref().is_some_and(|given| given != context) {
                     let message = "contextId does not belong to this task; leave it out or use the task's own";
                     return Err(Fault::params(message));
+                }
+                if a2a::view(form, Some(&state.created)).answers_in_words() {
+                    say.said = spoken::heard(state, say.said);
                 }
                 task
             }
@@ -470,6 +479,7 @@ impl Core {
         self.tasks.insert(task.clone(), cell);
         let place = (tenant.clone(), context);
         self.contexts.entry(place).or_default().push(task.clone());
+        self.arm_expiry(now);
         self.list_append(&task);
         Ok((task, problem))
     }

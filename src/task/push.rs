@@ -160,10 +160,7 @@ pub fn news(state: &State, before: TaskState, record: &Record) -> Option<Due> {
 fn halts(event: &Event) -> bool {
     matches!(
         event,
-        Event::Paused
-            | Event::TurnEnded { .. }
-            | Event::Interrupted { .. }
-            | Event::Closed { .. }
+        Event::Paused | Event::TurnEnded { .. } | Event::Interrupted { .. } | Event::Closed { .. }
     )
 }
 
