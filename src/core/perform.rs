@@ -479,6 +479,7 @@ impl Core {
         self.tasks.insert(task.clone(), cell);
         let place = (tenant.clone(), context);
         self.contexts.entry(place).or_default().push(task.clone());
+        self.arm_expiry(now);
         self.list_append(&task);
         Ok((task, problem))
     }
