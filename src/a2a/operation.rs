@@ -315,7 +315,7 @@ pub fn said(
         task,
         context,
     } = received;
-    let spoken = || settings::profile_spoken(&message, metadata);
+    let spoken = || settings::profile_spoken(&message, metadata, form.envelope.protocol());
     form.profile = form.profile.or_else(spoken);
     Ok(Say {
         settings: settings::of_message(&message, metadata)?,

@@ -7,8 +7,8 @@
 use crate::a2a::{CardDefault, RestStatus, Switches};
 use crate::base::{address, span};
 use crate::config::tree::{Node, Value};
-use crate::core::{Manners, NewTasks};
 use crate::limits::Times;
+use crate::task::call::{Manners, NewTasks};
 use crate::task::event::{Lifecycle, Profile};
 use std::borrow::Cow;
 
