@@ -161,7 +161,7 @@ pub fn accepts_stream(headers: &Headers) -> bool {
 fn no_push() -> Fault {
     Fault::new(
         FaultKind::PushNotSupported,
-        "Webhooks are turned off on this server; watch the task with a stream instead.",
+        "Push notifications are not supported: webhooks are turned off on this server. Watch the task with a stream instead.",
     )
 }
 
