@@ -285,6 +285,7 @@ const ONCE: Budget = Budget {
     stales: 1,
     faults: 1,
     always: 0,
+    hooks: 0,
 };
 
 fn explored(budget: Budget) -> Extent {
@@ -354,6 +355,7 @@ fn a_crash_during_the_restart_breaks_none_either() {
         stales: 1,
         faults: 0,
         always: 0,
+        hooks: 0,
     });
     assert!(extent.states > 15_000, "{} states", extent.states);
 }
@@ -369,8 +371,26 @@ fn answers_that_last_break_none_either() {
         stales: 1,
         faults: 0,
         always: 2,
+        hooks: 0,
     });
     assert!(extent.states > 2_000, "{} states", extent.states);
+}
+
+/// A webhook that is set at any time, also after the end, is told in order how the task stands, whatever is delivered when.
+#[test]
+fn webhooks_break_none_either() {
+    let extent = explored(Budget {
+        prompts: 1,
+        cancels: 1,
+        crashes: 1,
+        stales: 0,
+        faults: 0,
+        always: 0,
+        hooks: 1,
+    });
+    assert!(extent.states > 10_000, "{} states", extent.states);
+    let moved = task::hook_moved("h", 1);
+    assert!(extent.kinds.contains(&discriminant(&moved)));
 }
 
 /// A command runs once at most, whatever happens around it, and a model it set to work is held to everything a model is.

@@ -288,8 +288,8 @@ impl View {
         }
     }
 
-    /// Whether its clients are asked in words, and may answer in words.
-    pub fn asks_in_words(self) -> bool {
+    /// Whether its clients may know nothing of tool calls, so that their words are looked at for an answer.
+    pub fn answers_in_words(self) -> bool {
         match self {
             View::A2a(_, Projection::Plain | Projection::PlainText) => true,
             View::A2a(_, Projection::Coder | Projection::Devtool)

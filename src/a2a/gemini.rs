@@ -18,6 +18,7 @@ use crate::base::id::TaskId;
 use crate::base::json;
 use crate::task::call::{Call, Create, Say, Settings};
 use crate::task::fault::Fault;
+use crate::task::push::Census;
 use crate::task::state::State;
 use serde_json::{Value, json};
 
@@ -150,12 +151,13 @@ pub fn all_metadata<'a>(states: impl IntoIterator<Item = &'a State>, tools: &Too
 }
 
 /// The answer to `GET /health`.
-pub fn health(uptime_ms: u64, active: usize, total: usize) -> Response {
+pub fn health(uptime_ms: u64, active: usize, total: usize, hooks: Census) -> Response {
     let health = json!({
         "status": "healthy",
         "uptime": uptime_ms as f64 / 1000.0,
         "activeTasks": active,
         "totalTasks": total,
+        "webhooks": hooks,
     });
     Response::json(200, json::bytes(&health))
 }
@@ -392,8 +394,9 @@ mod tests {
     #[test]
     fn health_in_seconds() {
         assert_eq!(
-            value(&health(12_500, 1, 4)),
-            json!({"status": "healthy", "uptime": 12.5, "activeTasks": 1, "totalTasks": 4})
+            value(&health(12_500, 1, 4, Census::default())),
+            json!({"status": "healthy", "uptime": 12.5, "activeTasks": 1, "totalTasks": 4,
+                "webhooks": {"active": 0, "suspended": 0, "pending": 0, "failed": 0}})
         );
     }
 }

@@ -5,7 +5,7 @@
 //! What arguments say replaces what settings say; lists add up.
 
 use crate::a2a::{CardDefault, RestStatus, Switches};
-use crate::base::span;
+use crate::base::{address, span};
 use crate::config::tree::{Node, Value};
 use crate::core::{Manners, NewTasks};
 use crate::task::event::{Lifecycle, Profile};
@@ -39,6 +39,8 @@ pub enum Takes {
     Time,
     /// An identifier; several may be given.
     Uris,
+    /// The name of a host; several may be given.
+    Hosts,
 }
 
 impl Takes {
@@ -50,6 +52,7 @@ impl Takes {
             Takes::OneOf(words) => words.join("|").into(),
             Takes::Time => "TIME".into(),
             Takes::Uris => "URI".into(),
+            Takes::Hosts => "HOST".into(),
         }
     }
 
@@ -61,6 +64,7 @@ impl Takes {
             Takes::OneOf([]) => unreachable!("there is something to choose from"),
             Takes::Time => "a time such as 500ms, 30s or 24h, or never".into(),
             Takes::Uris => "a URI without spaces".into(),
+            Takes::Hosts => "the name or address of a host, without a port".into(),
         }
     }
 
@@ -69,6 +73,7 @@ impl Takes {
         match self {
             Takes::Nothing | Takes::OnOrOff => "true or false".into(),
             Takes::Uris => "a list of URIs".into(),
+            Takes::Hosts => "a list of hosts, without ports".into(),
             Takes::OneOf(_) | Takes::Time => self.wants(),
         }
     }
@@ -79,7 +84,7 @@ impl Switch {
     pub fn argue(&self, board: &mut Board, value: &str) -> Result<(), String> {
         let value = match self.takes {
             Takes::Nothing => "on",
-            Takes::OnOrOff | Takes::OneOf(_) | Takes::Time | Takes::Uris => value,
+            Takes::OnOrOff | Takes::OneOf(_) | Takes::Time | Takes::Uris | Takes::Hosts => value,
         };
         (self.set)(board, value)
             .ok_or_else(|| format!("{} must be {}, not {value}", self.flag, self.takes.wants()))
@@ -92,8 +97,8 @@ impl Switch {
                 let word = node.bool().map(|on| if on { "on" } else { "off" });
                 word.map(|word| vec![word.to_owned()])
             }
-            (Takes::Uris, Value::List(_)) => node.texts(),
-            (Takes::Uris | Takes::OneOf(_) | Takes::Time, _) => {
+            (Takes::Uris | Takes::Hosts, Value::List(_)) => node.texts(),
+            (Takes::Uris | Takes::Hosts | Takes::OneOf(_) | Takes::Time, _) => {
                 node.text().map(|word| vec![word.to_owned()])
             }
         };
@@ -120,6 +125,41 @@ pub const SWITCHES: &[Switch] = &[
         set: |board, word| put(&mut board.a2a.streaming, on(word)),
     },
     Switch {
+        flag: "--push",
+        key: "a2a.push",
+        takes: Takes::OnOrOff,
+        help: "webhooks (default: on)",
+        set: |board, word| put(&mut board.a2a.push, on(word)),
+    },
+    Switch {
+        flag: "--push-allow-http",
+        key: "a2a.pushAllowHttp",
+        takes: Takes::Nothing,
+        help: "webhooks may be http too, not only https",
+        set: |board, word| put(&mut board.a2a.push_rules.allow_http, on(word)),
+    },
+    Switch {
+        flag: "--push-allow-host",
+        key: "a2a.pushAllowHosts",
+        takes: Takes::Hosts,
+        help: "webhooks may be on this host, whatever its address and without TLS; may be repeated",
+        set: |board, host| {
+            address::host(host).ok()?;
+            let allowed = &mut board.a2a.push_rules.allow_hosts;
+            if !allowed.iter().any(|known| known == host) {
+                allowed.push(host.to_owned());
+            }
+            Some(())
+        },
+    },
+    Switch {
+        flag: "--push-allow-private",
+        key: "a2a.pushAllowPrivate",
+        takes: Takes::Nothing,
+        help: "webhooks may be anywhere, on this machine too; for tests",
+        set: |board, word| put(&mut board.a2a.push_rules.allow_private, on(word)),
+    },
+    Switch {
         flag: "--card-default",
         key: "a2a.cardDefault",
         takes: Takes::OneOf(&["hybrid", "v1"]),
@@ -132,6 +172,13 @@ pub const SWITCHES: &[Switch] = &[
             };
             put(&mut board.a2a.card_default, Some(card))
         },
+    },
+    Switch {
+        flag: "--extended-card",
+        key: "a2a.extendedCard",
+        takes: Takes::Nothing,
+        help: "offer the card to those who are let in by its own call, too",
+        set: |board, word| put(&mut board.a2a.extended_card, on(word)),
     },
     Switch {
         flag: "--strict-version",
@@ -256,7 +303,7 @@ mod tests {
             let switch = switch.expect("there is such a flag");
             let value = match switch.takes {
                 Takes::Nothing => "",
-                Takes::OnOrOff | Takes::OneOf(_) | Takes::Time | Takes::Uris => {
+                Takes::OnOrOff | Takes::OneOf(_) | Takes::Time | Takes::Uris | Takes::Hosts => {
                     words.next().expect("it has a value")
                 }
             };
@@ -293,6 +340,32 @@ mod tests {
                 "false",
                 a2a(|s| s.streaming = false),
             ),
+            ("--push on", "a2a.push", "true", Board::default()),
+            ("--push off", "a2a.push", "false", a2a(|s| s.push = false)),
+            (
+                "--push-allow-http",
+                "a2a.pushAllowHttp",
+                "true",
+                a2a(|s| s.push_rules.allow_http = true),
+            ),
+            (
+                "--push-allow-host ci.internal --push-allow-host [::1]",
+                "a2a.pushAllowHosts",
+                "[\"ci.internal\", \"[::1]\"]",
+                a2a(|s| s.push_rules.allow_hosts = vec!["ci.internal".into(), "[::1]".into()]),
+            ),
+            (
+                "--push-allow-host 10.0.0.7",
+                "a2a.pushAllowHosts",
+                "\"10.0.0.7\"",
+                a2a(|s| s.push_rules.allow_hosts = vec!["10.0.0.7".into()]),
+            ),
+            (
+                "--push-allow-private",
+                "a2a.pushAllowPrivate",
+                "true",
+                a2a(|s| s.push_rules.allow_private = true),
+            ),
             (
                 "--card-default hybrid",
                 "a2a.cardDefault",
@@ -304,6 +377,12 @@ mod tests {
                 "a2a.cardDefault",
                 "\"v1\"",
                 a2a(|s| s.card_default = CardDefault::V1),
+            ),
+            (
+                "--extended-card",
+                "a2a.extendedCard",
+                "true",
+                a2a(|s| s.extended_card = true),
             ),
             (
                 "--strict-version",
@@ -405,7 +484,7 @@ mod tests {
             let tried = cases.iter().filter(of_it).count();
             let words = match switch.takes {
                 Takes::OneOf(words) => words.len(),
-                Takes::OnOrOff | Takes::Time | Takes::Uris => 2,
+                Takes::OnOrOff | Takes::Time | Takes::Uris | Takes::Hosts => 2,
                 Takes::Nothing => 1,
             };
             assert_eq!(tried, words, "every word of {} is tried", switch.flag);
@@ -424,6 +503,10 @@ mod tests {
     fn wrong_values_are_told_what_is_possible() {
         for (line, error) in [
             ("--streaming yes", "--streaming must be on or off, not yes"),
+            (
+                "--push-allow-host ci.internal:80",
+                "--push-allow-host must be the name or address of a host, without a port, not ci.internal:80",
+            ),
             (
                 "--card-default v2",
                 "--card-default must be hybrid or v1, not v2",

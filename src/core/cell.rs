@@ -7,6 +7,7 @@
 use crate::a2a::{self, Body, Tools, View};
 use crate::base::id::Seq;
 use crate::base::slots::Key;
+use crate::core::hooks::Courier;
 use crate::limits::Limits;
 use crate::task::brief::Brief;
 use crate::task::decide::Gate;
@@ -35,6 +36,8 @@ pub struct Cell {
     /// Jobs that were started and have not reported their end.
     pub running: Vec<Seq>,
     pub subs: Vec<Key>,
+    /// Those who carry deliveries to its webhooks.
+    pub couriers: Vec<Courier>,
     views: Vec<(View, usize)>,
     hot: VecDeque<Hot>,
     pub hot_bytes: usize,
@@ -119,6 +122,9 @@ impl Mark {
             | Event::CallStale { .. }
             | Event::ResultsSent
             | Event::Produced { .. }
+            | Event::HookSet { .. }
+            | Event::HookDropped { .. }
+            | Event::HookMoved { .. }
             | Event::Resumed => Mark::Plain,
         }
     }
@@ -145,6 +151,7 @@ impl Cell {
             gated: Vec::new(),
             running: Vec::new(),
             subs: Vec::new(),
+            couriers: Vec::new(),
             views: Vec::new(),
             hot: VecDeque::new(),
             hot_bytes: 0,
@@ -266,7 +273,19 @@ impl Cell {
             && self.subs.is_empty()
             && self.gated.is_empty()
             && self.running.is_empty()
+            && !self.owes()
+            && self.couriers.is_empty()
             && !self.syncing
+    }
+
+    /// Whether a webhook is still to be told something: then a restart has to go on with that.
+    pub fn owes(&self) -> bool {
+        self.state.hooks.iter().any(|hook| !hook.due.is_empty())
+    }
+
+    /// Whether somebody is away with a delivery.
+    pub fn tells(&self) -> bool {
+        self.couriers.iter().any(Courier::is_away)
     }
 
     /// Whether the turn is unfinished or a question is open: then a restart has to look at it.

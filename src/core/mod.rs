@@ -12,6 +12,7 @@ mod commands;
 pub mod conn;
 mod facts;
 pub mod guard;
+pub mod hooks;
 mod list;
 mod perform;
 mod readers;
@@ -30,6 +31,7 @@ use crate::base::slots::{Key, Slots};
 use crate::core::cell::Cell;
 use crate::core::conn::{Conn, Overdue, Peer, Want};
 use crate::core::guard::Door;
+use crate::core::hooks::{Delivery, Registrations};
 use crate::core::sub::Sub;
 use crate::core::timers::{Timer, Timers};
 use crate::limits::Limits;
@@ -131,6 +133,8 @@ pub enum Out {
     Over {
         task: TaskId,
     },
+    /// Tell a webhook something; answered by [`Core::delivered`].
+    Deliver(Delivery),
     /// Keep a rule that somebody allowed for good.
     SaveRule {
         rule: Rule,
@@ -180,6 +184,7 @@ pub struct Core {
     followers: Vec<Key>,
     parked: HashMap<TaskId, Vec<Parked>>,
     timers: Timers,
+    registrations: Registrations,
     hot_total: usize,
 
     out: Vec<Out>,
@@ -230,6 +235,7 @@ impl Core {
             followers: Vec::new(),
             parked: HashMap::new(),
             timers: Timers::default(),
+            registrations: Registrations::default(),
             hot_total: 0,
             out: Vec::new(),
             to_write: Vec::new(),
@@ -436,6 +442,7 @@ impl Core {
                 }
                 Timer::Store(task) => self.retry_append(&task),
                 Timer::Waiting(sub) => self.stop_waiting(sub),
+                Timer::Hook { task, .. } => self.to_release.push(task),
                 Timer::Shutdown => self.give_up(now),
             }
         }
@@ -493,7 +500,7 @@ impl Core {
         let quiet = || {
             self.tasks
                 .values()
-                .all(|cell| cell.running.is_empty() && cell.gated.is_empty())
+                .all(|cell| cell.running.is_empty() && cell.gated.is_empty() && !cell.tells())
                 && self.conns.iter().all(|(_, conn)| conn.tx.is_empty())
                 && self.to_append.is_empty()
         };

@@ -135,12 +135,17 @@ impl Core {
             Call::Health => {
                 let active = self.tasks.values().filter(|cell| cell.is_open()).count();
                 let uptime = now.mono_ms - self.started.mono_ms;
-                self.answer(conn, &a2a::health(uptime, active, self.known.len()), now);
+                let hooks = self.hook_census();
+                let health = a2a::health(uptime, active, self.known.len(), hooks);
+                self.answer(conn, &health, now);
                 Ok(())
             }
-            Call::Push { .. } | Call::ExtendedCard => {
-                Err(Fault::new(FaultKind::Unsupported, "Not served yet."))
+            Call::ExtendedCard => {
+                let response = self.card.extended(&form);
+                self.answer(conn, &response, now);
+                Ok(())
             }
+            Call::Push { task, ask } => self.push(conn, &task, ask, &form, now),
             Call::Card => unreachable!("the card is answered with its request in hand"),
         };
         if let Err(fault) = result {
@@ -235,13 +240,13 @@ impl Core {
         let mut failure = None;
         let task = match say.task {
             Some(task) => {
-                let context = &self.tasks[&task].state.created.context;
+                let state = &self.tasks[&task].state;
+                let context = &state.created.context;
                 if say.context.as_ref().is_some_and(|given| given != context) {
                     let message = "contextId does not belong to this task; leave it out or use the task's own";
                     return Err(Fault::params(message));
                 }
-                let state = &self.tasks[&task].state;
-                if a2a::view(form, Some(&state.created)).asks_in_words() {
+                if a2a::view(form, Some(&state.created)).answers_in_words() {
                     say.said = spoken::heard(state, say.said);
                 }
                 task
@@ -266,13 +271,22 @@ impl Core {
                 task
             }
         };
-        let decision = match self.decide(&task, Input::Say { said: say.said, by }) {
+        let prompt = Input::Say { said: say.said, by };
+        let decided = self.bring_hook(&task, say.push, form, now);
+        let decided = decided.and_then(|mut decision| {
+            let said = self.decide(&task, prompt);
+            let said = said.map_err(|refusal| explain(&task, refusal))?;
+            decision.events.extend(said.events);
+            decision.effects.extend(said.effects);
+            Ok(decision)
+        });
+        let decision = match decided {
             Ok(decision) => decision,
-            Err(refusal) => {
+            Err(fault) => {
                 if born {
                     self.unmake(&task);
                 }
-                return Err(explain(&task, refusal));
+                return Err(fault);
             }
         };
         let state = &self.tasks[&task].state;
@@ -719,7 +733,7 @@ fn is_answer(event: &Event) -> bool {
     matches!(event, Event::CallAnswered { .. })
 }
 
-fn explain(task: &TaskId, refusal: Refusal) -> Fault {
+pub(super) fn explain(task: &TaskId, refusal: Refusal) -> Fault {
     match refusal {
         Refusal::Over => {
             let message = format!(
@@ -741,6 +755,10 @@ fn explain(task: &TaskId, refusal: Refusal) -> Fault {
             let message =
                 "Too many prompts are waiting in this task; try again when it has caught up.";
             Fault::new(FaultKind::Overloaded { retry_after_s: 5 }, message)
+        }
+        Refusal::HooksFull => {
+            let message = "The task has as many webhooks as it may; delete one first.";
+            Fault::params(message)
         }
     }
 }

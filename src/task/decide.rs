@@ -6,15 +6,17 @@
 //! yields nothing: one rule for "what now", whatever led here.
 //!
 //! [`clients`] holds what can be said to a task, [`notes`] what workers report, [`command`] what a task does that is a command,
-//! [`context`] how a conversation is kept within bounds, [`restart`] what becomes of a turn that was cut off.
+//! [`context`] how a conversation is kept within bounds, [`hooks`] who is told without asking, [`restart`] what becomes of a turn
+//! that was cut off.
 
 mod clients;
 mod command;
 mod context;
+mod hooks;
 mod notes;
 mod restart;
 
-use crate::base::id::{CallId, Seq};
+use crate::base::id::{CallId, ConfigId, Seq};
 use crate::limits::Limits;
 use crate::task::event::{Answer, End, Event, Final, Lifecycle, Outcome, Request, Tries};
 use crate::task::job::{
@@ -22,6 +24,7 @@ use crate::task::job::{
 };
 use crate::task::message::Source;
 use crate::task::policy::{self, Ask, Grant, Policy, Rule, Ruling};
+use crate::task::push::{Health, Hook, Target};
 use crate::task::spec::{
     Answers, CallError, Choice, Ending, ErrorKind, Keeping, Kind, Plan, ToolSpec, Verdict,
 };
@@ -46,9 +49,22 @@ pub enum Input {
     Due {
         job: Seq,
     },
+    /// A webhook comes, goes or has been told something.
+    Hook(HookInput),
     /// The server was restarted; given once after the log was folded.
     Restored,
     Advance,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HookInput {
+    Set(Target),
+    Drop(ConfigId),
+    Moved {
+        id: ConfigId,
+        upto: Seq,
+        health: Health,
+    },
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -123,6 +139,8 @@ pub enum Refusal {
         offered: Vec<&'static str>,
     },
     QueueFull,
+    /// The task has as many webhooks as it may.
+    HooksFull,
 }
 
 /// What `decide` may know beside the state.
@@ -155,6 +173,7 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
         }
         Input::Note { job, body } => out.note(job, body),
         Input::Due { job } => out.due(job),
+        Input::Hook(input) => out.hook(input)?,
         Input::Restored => out.restored(),
         Input::Advance => out.advance(),
     }

@@ -8,23 +8,22 @@ use crate::task::spec::{Answers, Choice, Inquiry, Question};
 use crate::task::state::State;
 use std::sync::Arc;
 
-/// What was said, where questions were asked in words: a text that answers the open one becomes the answer, and nothing of it is
-/// left to be a prompt.
+/// What such a client has said: an answer and no prompt, if its words are the answer to the one open question.
 pub fn heard(state: &State, said: Said) -> Said {
-    let mut contents = said.message.parts.iter().map(|part| &part.content);
-    let only_text = contents.all(|content| matches!(content, Content::Text(_)));
-    if !only_text || !said.answers.is_empty() {
-        return said;
-    }
-    match spoken_answer(state, &said.message.text()) {
+    let mut parts = said.message.parts.iter();
+    let words_only = parts.all(|part| matches!(part.content, Content::Text(_)));
+    let spoken = (said.answers.is_empty() && words_only)
+        .then(|| spoken_answer(state, &said.message.text()))
+        .flatten();
+    match spoken {
+        None => said,
         Some(pick) => Said {
             message: Arc::new(Message {
                 parts: Vec::new(),
-                ..(*said.message).clone()
+                ..Message::clone(&said.message)
             }),
             answers: vec![pick],
         },
-        None => said,
     }
 }
 
@@ -270,5 +269,30 @@ mod tests {
         assert_eq!(said(2, "yes\nno"), answer(&["yes", "no"]));
         assert_eq!(said(2, "yes"), None);
         assert_eq!(said(2, "yes\n\nno"), None);
+    }
+
+    #[test]
+    fn words_that_answer_are_no_prompt() {
+        let state = waiting(&[permission()]);
+        let said = |parts: Vec<Part>| Said {
+            message: Arc::new(Message {
+                id: "m".into(),
+                role: Role::User,
+                parts,
+                metadata: None,
+                extensions: vec![],
+                references: vec![],
+            }),
+            answers: vec![],
+        };
+        let answer = heard(&state, said(vec![Part::text("yes")]));
+        assert_eq!(answer.message.parts, vec![]);
+        assert_eq!(answer.answers.len(), 1);
+        for prompt in [
+            said(vec![Part::text("yes, but why?")]),
+            said(vec![Part::text("yes"), Part::data(json!({}))]),
+        ] {
+            assert_eq!(heard(&state, prompt.clone()), prompt);
+        }
     }
 }
