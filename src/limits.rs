@@ -197,8 +197,43 @@ pub struct Limits {
     pub hook_history: usize,
     /// Threads for webhooks.
     pub hook_threads: usize,
+    /// How long tasks may wait and be kept: the operator's to say.
+    pub times: Times,
+    /// Tasks whose time is over that are looked at together, and the time between two such looks: after a long absence many are
+    /// due at once, and each may have to be loaded.
+    pub expiries: usize,
+    pub expiry_pause_ms: u64,
+    /// A task that cannot be closed or purged yet, because somebody reads it or another server has it, is looked at again
+    /// after this time.
+    pub expiry_retry_ms: u64,
     /// Shutting down: time for streams and jobs to end.
     pub shutdown_ms: u64,
+}
+
+/// What ends by itself when it has lasted too long, in milliseconds; None lasts for ever. Counted from what the log says, so a
+/// restart prolongs nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// A question nobody answers: the call is cancelled. For ever, because somebody may always come back.
+    pub answer_ms: Option<u64>,
+    /// A turn, questions included: it is stopped and fails. For ever, because work takes as long as it takes.
+    pub turn_ms: Option<u64>,
+    /// A task nobody prompts: it is completed. A day, so that an evening's task can be gone on with in the morning.
+    pub idle_ms: Option<u64>,
+    /// A task that is over: it is forgotten and its log deleted. A day, for those who fetch results later.
+    pub retention_ms: Option<u64>,
+}
+
+impl Default for Times {
+    fn default() -> Times {
+        const DAY_MS: u64 = 86_400_000;
+        Times {
+            answer_ms: None,
+            turn_ms: None,
+            idle_ms: Some(DAY_MS),
+            retention_ms: Some(DAY_MS),
+        }
+    }
 }
 
 impl Default for Limits {
@@ -313,6 +348,10 @@ impl Default for Limits {
             hook_streak: 10,
             hook_history: 10,
             hook_threads: 32,
+            times: Times::default(),
+            expiries: 16,
+            expiry_pause_ms: 100,
+            expiry_retry_ms: 60_000,
             shutdown_ms: 5_000,
         }
     }

@@ -12,7 +12,7 @@ mod task;
 #[path = "task/world.rs"]
 mod world;
 
-use gemini_a2a::limits::Limits;
+use gemini_a2a::limits::{Limits, Times};
 use gemini_a2a::task::decide::{Decision, Effect, Gate, Input, Refusal, Rules, decide};
 use gemini_a2a::task::event::{End, Event, Final, Lifecycle};
 use gemini_a2a::task::policy::{Grant, Policy};
@@ -81,6 +81,15 @@ fn search(machine: Machine, budget: Budget) -> Result<Extent, Broken> {
 
 /// From the first event on.
 fn search_from(first: Event, machine: Machine, budget: Budget) -> Result<Extent, Broken> {
+    search_in(Times::default(), first, machine, budget)
+}
+
+fn search_in(
+    times: Times,
+    first: Event,
+    machine: Machine,
+    budget: Budget,
+) -> Result<Extent, Broken> {
     let keeps = budget.always > 0;
     let mut search = Search {
         scene: Scene {
@@ -89,6 +98,7 @@ fn search_from(first: Event, machine: Machine, budget: Budget) -> Result<Extent,
             limits: Limits {
                 model_tries: 3,
                 stream_tries: 3,
+                times,
                 ..Limits::default()
             },
             policy: Policy::built_in(),
@@ -286,6 +296,7 @@ const ONCE: Budget = Budget {
     faults: 1,
     always: 0,
     hooks: 0,
+    lates: 0,
 };
 
 fn explored(budget: Budget) -> Extent {
@@ -293,7 +304,11 @@ fn explored(budget: Budget) -> Extent {
 }
 
 fn explored_from(first: Event, budget: Budget) -> Extent {
-    match search_from(first, decide, budget) {
+    explored_in(Times::default(), first, budget)
+}
+
+fn explored_in(times: Times, first: Event, budget: Budget) -> Extent {
+    match search_in(times, first, decide, budget) {
         Ok(extent) => {
             let Extent {
                 states,
@@ -356,6 +371,7 @@ fn a_crash_during_the_restart_breaks_none_either() {
         faults: 0,
         always: 0,
         hooks: 0,
+        lates: 0,
     });
     assert!(extent.states > 15_000, "{} states", extent.states);
 }
@@ -372,6 +388,7 @@ fn answers_that_last_break_none_either() {
         faults: 0,
         always: 2,
         hooks: 0,
+        lates: 0,
     });
     assert!(extent.states > 2_000, "{} states", extent.states);
 }
@@ -387,10 +404,63 @@ fn webhooks_break_none_either() {
         faults: 0,
         always: 0,
         hooks: 1,
+        lates: 0,
     });
     assert!(extent.states > 10_000, "{} states", extent.states);
     let moved = task::hook_moved("h", 1);
     assert!(extent.kinds.contains(&discriminant(&moved)));
+}
+
+/// The clock is one more who may answer, and it may end a turn or a task at any moment: also after a restart, and beside others.
+#[test]
+fn time_limits_break_none_either() {
+    let never = Times {
+        answer_ms: None,
+        turn_ms: None,
+        idle_ms: None,
+        retention_ms: None,
+    };
+    let limit = Some(1_000);
+    let budget = Budget {
+        faults: 0,
+        lates: 1,
+        ..ONCE
+    };
+    let answers = Times {
+        answer_ms: limit,
+        idle_ms: limit,
+        ..never
+    };
+    let turns = Times {
+        turn_ms: limit,
+        answer_ms: limit,
+        ..never
+    };
+    for times in [answers, turns] {
+        let extent = explored_in(times, task::created(Lifecycle::Conversational), budget);
+        assert!(extent.states > 20_000, "{} states", extent.states);
+    }
+}
+
+#[test]
+fn a_clock_that_forgets_to_stop_the_work_is_caught() {
+    fn hasty(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
+        let late = matches!(input, Input::Time(_));
+        let mut decision = decide(state, input, rules)?;
+        if late {
+            decision.effects.clear();
+        }
+        Ok(decision)
+    }
+    let times = Times {
+        turn_ms: Some(1_000),
+        ..Times::default()
+    };
+    let budget = Budget { lates: 1, ..ONCE };
+    let first = task::created(Lifecycle::Conversational);
+    let broken = search_in(times, first, hasty, budget).expect_err("a promise is broken");
+    assert_eq!(broken.promise, "jobs [Seq(3)] run, [] are waited for");
+    assert_eq!(broken.path, ["it is late"]);
 }
 
 /// A command runs once at most, whatever happens around it, and a model it set to work is held to everything a model is.

@@ -103,6 +103,7 @@ pub fn call(name: &str, args: Value, question: Option<Question>) -> CallState {
         edited: None,
         answers: None,
         keeping: Keeping::Session,
+        asked_at: 0,
         outputs: 0,
         live: None,
         ending: None,

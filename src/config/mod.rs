@@ -152,6 +152,9 @@ impl Config {
             Agent::Gemini(endpoint) => Proxies::new(env).to(&endpoint.base_url).map(str::to_owned),
             Agent::Script(_) | Agent::Demo => None,
         };
+        let board = board(&args, &place.settings)?;
+        let mut limits = limits(&args, &place.settings)?;
+        limits.times = board.times;
         Ok(Config {
             host: host(args.host.as_deref().unwrap_or("127.0.0.1"))?,
             port: match (&args.a2a_port, env("CODER_AGENT_PORT")) {
@@ -165,12 +168,12 @@ impl Config {
             models: models(&args, &sources, &place.settings, &mut messages)?,
             agent,
             log_level: level(args.log_level.clone().or_else(|| env("LOG_LEVEL")))?,
-            limits: limits(&args, &place.settings)?,
+            limits,
             proxy,
             ca_file: env("SSL_CERT_FILE").map(PathBuf::from),
             approval: approval(&args, env, &place, &mut messages)?,
             auto_execute: args.allow_auto_execute,
-            board: board(&args, &place.settings)?,
+            board,
             trust: place.trust,
             settings: place.settings,
             messages,

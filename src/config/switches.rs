@@ -7,7 +7,8 @@
 use crate::a2a::{CardDefault, RestStatus, Switches};
 use crate::base::{address, span};
 use crate::config::tree::{Node, Value};
-use crate::core::{Manners, NewTasks};
+use crate::limits::Times;
+use crate::task::call::{Manners, NewTasks};
 use crate::task::event::{Lifecycle, Profile};
 use std::borrow::Cow;
 
@@ -16,6 +17,7 @@ use std::borrow::Cow;
 pub struct Board {
     pub a2a: Switches,
     pub manners: Manners,
+    pub times: Times,
 }
 
 pub struct Switch {
@@ -268,6 +270,34 @@ pub const SWITCHES: &[Switch] = &[
         help: "a waiting call is answered after so long, and its turn goes on (default: never)",
         set: |board, word| put(&mut board.manners.blocking_timeout_ms, time(word)),
     },
+    Switch {
+        flag: "--confirmation-timeout",
+        key: "a2a.confirmationTimeout",
+        takes: Takes::Time,
+        help: "a call that nobody allows for so long is cancelled (default: never)",
+        set: |board, word| put(&mut board.times.answer_ms, time(word)),
+    },
+    Switch {
+        flag: "--turn-timeout",
+        key: "a2a.turnTimeout",
+        takes: Takes::Time,
+        help: "a turn that takes so long is stopped (default: never)",
+        set: |board, word| put(&mut board.times.turn_ms, time(word)),
+    },
+    Switch {
+        flag: "--idle-ttl",
+        key: "a2a.idleTtl",
+        takes: Takes::Time,
+        help: "a task that nobody goes on with for so long is completed (default: 24h)",
+        set: |board, word| put(&mut board.times.idle_ms, time(word)),
+    },
+    Switch {
+        flag: "--retention",
+        key: "a2a.retention",
+        takes: Takes::Time,
+        help: "a task that has been over for so long is deleted (default: 24h)",
+        set: |board, word| put(&mut board.times.retention_ms, time(word)),
+    },
 ];
 
 fn put<T>(place: &mut T, value: Option<T>) -> Option<()> {
@@ -325,6 +355,11 @@ mod tests {
         fn a2a(change: fn(&mut Switches)) -> Board {
             let mut board = Board::default();
             change(&mut board.a2a);
+            board
+        }
+        fn times(change: fn(&mut Times)) -> Board {
+            let mut board = Board::default();
+            change(&mut board.times);
             board
         }
         fn manners(change: fn(&mut Manners)) -> Board {
@@ -467,6 +502,49 @@ mod tests {
                 "a2a.blockingTimeout",
                 "\"500ms\"",
                 manners(|m| m.blocking_timeout_ms = Some(500)),
+            ),
+            (
+                "--confirmation-timeout never",
+                "a2a.confirmationTimeout",
+                "\"never\"",
+                Board::default(),
+            ),
+            (
+                "--confirmation-timeout 2m",
+                "a2a.confirmationTimeout",
+                "\"2m\"",
+                times(|t| t.answer_ms = Some(120_000)),
+            ),
+            (
+                "--turn-timeout never",
+                "a2a.turnTimeout",
+                "\"never\"",
+                Board::default(),
+            ),
+            (
+                "--turn-timeout 1h",
+                "a2a.turnTimeout",
+                "\"1h\"",
+                times(|t| t.turn_ms = Some(3_600_000)),
+            ),
+            ("--idle-ttl 24h", "a2a.idleTtl", "\"24h\"", Board::default()),
+            (
+                "--idle-ttl never",
+                "a2a.idleTtl",
+                "\"never\"",
+                times(|t| t.idle_ms = None),
+            ),
+            (
+                "--retention 24h",
+                "a2a.retention",
+                "\"24h\"",
+                Board::default(),
+            ),
+            (
+                "--retention 7d",
+                "a2a.retention",
+                "\"7d\"",
+                times(|t| t.retention_ms = Some(604_800_000)),
             ),
         ]
     }

@@ -35,6 +35,8 @@ pub struct Cell {
     pub gated: Vec<(Gate, Seq, Job)>,
     /// Jobs that were started and have not reported their end.
     pub running: Vec<Seq>,
+    /// When its next look at the time is armed, in monotonic milliseconds.
+    pub armed: u64,
     pub subs: Vec<Key>,
     /// Those who carry deliveries to its webhooks.
     pub couriers: Vec<Courier>,
@@ -150,6 +152,7 @@ impl Cell {
             broken: None,
             gated: Vec::new(),
             running: Vec::new(),
+            armed: u64::MAX,
             subs: Vec::new(),
             couriers: Vec::new(),
             views: Vec::new(),

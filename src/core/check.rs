@@ -30,6 +30,12 @@ impl Core {
     /// Panics when a promise is broken. To be called at the end of a turn.
     pub fn check(&self) -> Census {
         assert!(self.to_release.is_empty(), "a task waits to be released");
+        assert!(self.to_purge.is_empty(), "a task waits to be purged");
+        assert!(
+            self.known.next().is_none()
+                || (self.expiry_armed < u64::MAX && self.timers.has(&Timer::Expiry)),
+            "nobody will look at tasks whose time is over"
+        );
         self.check_conns();
         self.check_tasks();
         for (key, sub) in self.subs.iter() {

@@ -10,12 +10,14 @@ mod cell;
 pub mod check;
 mod commands;
 pub mod conn;
+mod expiry;
 mod facts;
 pub mod guard;
 pub mod hooks;
 mod list;
 mod perform;
 mod readers;
+mod register;
 mod socket;
 pub mod store;
 mod sub;
@@ -32,12 +34,12 @@ use crate::core::cell::Cell;
 use crate::core::conn::{Conn, Overdue, Peer, Want};
 use crate::core::guard::Door;
 use crate::core::hooks::{Delivery, Registrations};
+use crate::core::register::Register;
 use crate::core::sub::Sub;
 use crate::core::timers::{Timer, Timers};
 use crate::limits::Limits;
 use crate::model::script::Script;
-use crate::task::brief::Brief;
-use crate::task::call::Call;
+use crate::task::call::{Call, Manners};
 use crate::task::job::{Job, JobId, Note};
 use crate::task::message::Source;
 use crate::task::policy::{Grant, Mode, Policy, Rule};
@@ -80,24 +82,6 @@ pub struct Setup {
     pub manners: Manners,
     pub entropy: Entropy,
     pub now: Now,
-}
-
-/// How requests are treated where the protocols leave it open.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Manners {
-    pub new_tasks: NewTasks,
-    /// How long a waiting call waits for its turn before it is answered with the task as it stands. None: for ever.
-    pub blocking_timeout_ms: Option<u64>,
-}
-
-/// What becomes of a prompt that names neither a task nor a context.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum NewTasks {
-    /// A task of its own.
-    #[default]
-    Own,
-    /// It joins the live session.
-    Session,
 }
 
 /// What tasks may do unasked.
@@ -175,7 +159,7 @@ pub struct Core {
     subs: Slots<Sub>,
     tasks: HashMap<TaskId, Cell>,
     /// Every task there is, loaded or not.
-    known: HashMap<TaskId, Brief>,
+    known: Register,
     /// The tasks of each context, oldest first. A new one continues the latest.
     contexts: HashMap<(Tenant, ContextId), Vec<TaskId>>,
     /// The live session: the one task that everybody joins who names none. Its id is its context's too.
@@ -186,6 +170,10 @@ pub struct Core {
     timers: Timers,
     registrations: Registrations,
     hot_total: usize,
+    /// When the next look at tasks whose time is over is armed, in monotonic milliseconds.
+    expiry_armed: u64,
+    /// Tasks that were loaded only to be closed.
+    visitors: Vec<TaskId>,
 
     out: Vec<Out>,
     /// Connections with something to write, and those that are done.
@@ -195,6 +183,8 @@ pub struct Core {
     to_forget: Vec<TaskId>,
     to_append: Vec<TaskId>,
     to_release: Vec<TaskId>,
+    /// Tasks whose log is to be deleted.
+    to_purge: Vec<TaskId>,
     /// Requests for a list of the tasks.
     to_list: Vec<Parked>,
     /// Subscriptions that can go on: their connection took something, their page came.
@@ -214,6 +204,7 @@ impl Core {
         Core {
             tools: Tools::new(&setup.tools),
             specs,
+            known: Register::new(setup.limits.times),
             commands: setup.commands,
             limits: setup.limits,
             door: setup.door,
@@ -229,7 +220,6 @@ impl Core {
             conns: Slots::default(),
             subs: Slots::default(),
             tasks: HashMap::new(),
-            known: HashMap::new(),
             contexts: HashMap::new(),
             session: None,
             followers: Vec::new(),
@@ -237,12 +227,15 @@ impl Core {
             timers: Timers::default(),
             registrations: Registrations::default(),
             hot_total: 0,
+            expiry_armed: u64::MAX,
+            visitors: Vec::new(),
             out: Vec::new(),
             to_write: Vec::new(),
             to_close: Vec::new(),
             to_forget: Vec::new(),
             to_append: Vec::new(),
             to_release: Vec::new(),
+            to_purge: Vec::new(),
             to_list: Vec::new(),
             to_pump: Vec::new(),
             ending: false,
@@ -440,6 +433,8 @@ impl Core {
                 Timer::Task { task, job } => {
                     let _ = self.drive(&task, crate::task::decide::Input::Due { job }, now);
                 }
+                Timer::Limit(task) => self.check_limit(&task, now),
+                Timer::Expiry => self.expire(now),
                 Timer::Store(task) => self.retry_append(&task),
                 Timer::Waiting(sub) => self.stop_waiting(sub),
                 Timer::Hook { task, .. } => self.to_release.push(task),

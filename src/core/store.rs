@@ -32,6 +32,9 @@ pub trait Store {
     /// does no harm, because tasks that did not rest are loaded again.
     fn note(&mut self, task: &TaskId, brief: &Brief);
 
+    /// Deletes a log for good; one that is not there is as good as deleted. Not while another server has it.
+    fn remove(&mut self, task: &TaskId) -> Result<(), StoreError>;
+
     /// The task leaves memory: its lock and descriptor go as soon as the last [`LogFile`] of it does.
     fn close(&mut self, task: &TaskId);
 }
@@ -310,6 +313,13 @@ impl Store for MemoryStore {
             task: task.clone(),
             store: self.clone(),
         }))
+    }
+
+    fn remove(&mut self, task: &TaskId) -> Result<(), StoreError> {
+        let mut disk = self.disk();
+        disk.logs.remove(task);
+        disk.order.retain(|known| known != task);
+        Ok(())
     }
 
     fn close(&mut self, _: &TaskId) {}

@@ -81,7 +81,12 @@ impl Core {
         self.hot_total = self.hot_total + cell.hot_bytes - hot_before;
         if cell.state.status.seq != status {
             self.known.insert(task.clone(), Brief::of(&cell.state));
+            self.arm_expiry(now);
         }
+        self.arm_limit(task, now);
+        let Some(cell) = self.tasks.get_mut(task) else {
+            return;
+        };
         for effect in &decision.effects {
             match effect {
                 Effect::Arm { job, delay_ms } => {
@@ -151,6 +156,7 @@ impl Core {
     /// Appends what was decided since the last time: one write per changed task. What fails stays above the mark and is
     /// tried again later; nothing is rolled back, because nothing was shown or started.
     pub fn append(&mut self, store: &mut dyn Store, now: Now) {
+        self.purge(store, now);
         for task in std::mem::take(&mut self.to_forget) {
             // Somebody may have asked for it again in the meantime.
             if !self.tasks.contains_key(&task) && !self.parked.contains_key(&task) {
@@ -295,6 +301,9 @@ impl Core {
                 self.out.push(Out::Load { task: known.task });
             }
         }
+        // What became due while no server ran is looked at as soon as somebody knows how late it is.
+        self.expiry_armed = 0;
+        self.timers.arm(0, Timer::Expiry);
     }
 
     /// A task was read from its journal, or could not be.
@@ -312,12 +321,15 @@ impl Core {
                 // Its webhooks may have something coming from before.
                 self.to_release.push(task.clone());
                 let _ = self.drive(task, Input::Restored, now);
+                self.tell_time(task, now);
+                self.arm_expiry(now);
                 for request in parked {
                     self.perform(request.conn, request.call, request.form, request.by, now);
                     self.read_on(request.conn, now);
                 }
             }
             Err(error) => {
+                self.put_off(task.clone(), now);
                 let fault = Fault::new(FaultKind::Storage, error.message);
                 for request in parked {
                     let conn = request.conn;
@@ -353,7 +365,14 @@ impl Core {
         // Several at once, so that a full house does not look through all of them for every newcomer.
         resting.truncate(self.limits.tasks.div_ceil(16));
         for (_, task) in resting {
-            self.tasks.remove(&task);
+            self.leave(task);
+        }
+    }
+
+    /// Takes a task out of memory.
+    pub(super) fn leave(&mut self, task: TaskId) {
+        if let Some(cell) = self.tasks.remove(&task) {
+            self.hot_total -= cell.hot_bytes;
             self.to_forget.push(task);
         }
     }
@@ -362,17 +381,26 @@ impl Core {
     pub(super) fn unmake(&mut self, task: &TaskId) -> Option<Cell> {
         let cell = self.tasks.remove(task)?;
         self.hot_total -= cell.hot_bytes;
-        self.known.remove(task);
-        let created = &cell.state.created;
-        let place = (created.tenant.clone(), created.context.clone());
-        if let Some(tasks) = self.contexts.get_mut(&place) {
-            tasks.retain(|known| known != task);
-            if tasks.is_empty() {
-                self.contexts.remove(&place);
-            }
-        }
-        self.session.take_if(|session| session == task);
+        self.strike(task);
         Some(cell)
+    }
+
+    /// Strikes a task off every list; gives those that are left in its context.
+    pub(super) fn strike(&mut self, task: &TaskId) -> Vec<TaskId> {
+        self.session.take_if(|session| session == task);
+        let Some(brief) = self.known.remove(task) else {
+            return Vec::new();
+        };
+        let place = (brief.tenant, brief.context);
+        let Some(tasks) = self.contexts.get_mut(&place) else {
+            return Vec::new();
+        };
+        tasks.retain(|known| known != task);
+        let left = tasks.clone();
+        if left.is_empty() {
+            self.contexts.remove(&place);
+        }
+        left
     }
 }
 

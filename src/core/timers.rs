@@ -11,6 +11,10 @@ pub enum Timer {
     Conn(Key),
     /// A task waits before it asks the model again.
     Task { task: TaskId, job: Seq },
+    /// Something in a task's turn may have lasted too long.
+    Limit(TaskId),
+    /// Tasks may have rested, or been over, for as long as they may.
+    Expiry,
     /// A journal could not be written; try again.
     Store(TaskId),
     /// A call has waited for its turn as long as it may.

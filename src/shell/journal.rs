@@ -261,6 +261,19 @@ impl Store for Journal {
         Ok(self.load(task)?.log.clone())
     }
 
+    fn remove(&mut self, task: &TaskId) -> Result<(), StoreError> {
+        let (path, _) = self.paths(task)?;
+        // Under its lock, so that nobody is writing to it.
+        let log = match self.load(task) {
+            Ok(loaded) => loaded.log.clone(),
+            Err(_) if !path.exists() => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        log.delete()?;
+        self.loaded.remove(task);
+        Ok(())
+    }
+
     fn close(&mut self, task: &TaskId) {
         self.leaving.retain(|_, log| log.strong_count() > 0);
         if let Some(loaded) = self.loaded.remove(task) {

@@ -30,6 +30,7 @@ impl State {
             told: TaskState::Submitted,
             phase: Phase::Idle,
             turn: 0,
+            turn_at: 0,
             round: 0,
             tries: Default::default(),
             queue: VecDeque::new(),
@@ -169,6 +170,7 @@ impl State {
             Event::CallAsked { call, keeping } => {
                 self.paused = false;
                 let call = self.call_mut(call);
+                call.asked_at = record.at;
                 call.stage = Stage::Asked;
                 call.keeping = *keeping;
             }
@@ -310,6 +312,7 @@ impl State {
             "turns begin in the order of their prompts"
         );
         self.turn = turn;
+        self.turn_at = record.at;
         self.round = 0;
         self.tries = Default::default();
         self.usage = None;
@@ -499,6 +502,7 @@ impl CallState {
             edited: None,
             answers: None,
             keeping: Keeping::Session,
+            asked_at: 0,
             outputs: 0,
             live: None,
             ending: None,

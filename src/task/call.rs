@@ -149,3 +149,21 @@ pub struct Settings {
     /// To be asked nothing: a wish that the operator must have granted.
     pub auto_execute: Option<bool>,
 }
+
+/// How requests are treated where the protocols leave it open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Manners {
+    pub new_tasks: NewTasks,
+    /// How long a waiting call waits for its turn before it is answered with the task as it stands. None: for ever.
+    pub blocking_timeout_ms: Option<u64>,
+}
+
+/// What becomes of a prompt that names neither a task nor a context.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NewTasks {
+    /// A task of its own.
+    #[default]
+    Own,
+    /// It joins the live session.
+    Session,
+}

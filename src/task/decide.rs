@@ -7,7 +7,7 @@
 //!
 //! [`clients`] holds what can be said to a task, [`notes`] what workers report, [`command`] what a task does that is a command,
 //! [`context`] how a conversation is kept within bounds, [`hooks`] who is told without asking, [`restart`] what becomes of a turn
-//! that was cut off.
+//! that was cut off, [`time`] what has lasted too long.
 
 mod clients;
 mod command;
@@ -15,6 +15,7 @@ mod context;
 mod hooks;
 mod notes;
 mod restart;
+mod time;
 
 use crate::base::id::{CallId, ConfigId, Seq};
 use crate::limits::Limits;
@@ -28,9 +29,10 @@ use crate::task::push::{Health, Hook, Target};
 use crate::task::spec::{
     Answers, CallError, Choice, Ending, ErrorKind, Keeping, Kind, Plan, ToolSpec, Verdict,
 };
-use crate::task::state::{CallState, Item, Phase, Stage, State};
+use crate::task::state::{CallState, Item, Phase, Stage, State, TaskState};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+pub use time::deadline;
 
 #[derive(Clone, Debug)]
 pub enum Input {
@@ -53,6 +55,8 @@ pub enum Input {
     Hook(HookInput),
     /// The server was restarted; given once after the log was folded.
     Restored,
+    /// It is so late, in Unix milliseconds: what has lasted too long ends.
+    Time(u64),
     Advance,
 }
 
@@ -175,6 +179,7 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
         Input::Due { job } => out.due(job),
         Input::Hook(input) => out.hook(input)?,
         Input::Restored => out.restored(),
+        Input::Time(unix_ms) => out.time(unix_ms),
         Input::Advance => out.advance(),
     }
     Ok(out.decision)

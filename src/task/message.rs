@@ -106,3 +106,17 @@ pub struct Source {
     /// The dialect it spoke, e.g. `a2a-0.3`.
     pub via: String,
 }
+
+impl Source {
+    /// Who answers when nobody has.
+    pub fn clock() -> Source {
+        Source {
+            client: "nobody".into(),
+            via: "timeout".into(),
+        }
+    }
+
+    pub fn is_clock(&self) -> bool {
+        *self == Source::clock()
+    }
+}

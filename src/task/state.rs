@@ -130,6 +130,8 @@ pub struct CallState {
     pub answers: Option<Arc<Answers>>,
     /// What an "always" may mean, as the question was asked.
     pub keeping: Keeping,
+    /// When it was last asked about, in Unix milliseconds; 0 before.
+    pub asked_at: u64,
     /// How many pieces of live output were recorded.
     pub outputs: u64,
     /// What it has printed so far, while it runs and only if it has printed anything.
@@ -288,6 +290,8 @@ pub struct State {
     pub phase: Phase,
     /// The current turn, or the last one when idle; 0 before the first.
     pub turn: u32,
+    /// When it began, in Unix milliseconds.
+    pub turn_at: u64,
     /// Answers the model gave in this turn.
     pub round: u32,
     /// Tries of the current model request: those that failed before anything came, and those that broke in the middle.

@@ -8,7 +8,7 @@ use gemini_a2a::base::clock::Now;
 use gemini_a2a::base::id::Entropy;
 use gemini_a2a::core::guard::Door;
 use gemini_a2a::core::{Approval, Core, Setup, Site};
-use gemini_a2a::limits::Limits;
+use gemini_a2a::limits::{Limits, Times};
 use gemini_a2a::task::slash::Registry;
 
 /// Small, so that they are reached, and different in every run.
@@ -41,6 +41,16 @@ pub fn limits(chance: &mut Chance) -> Limits {
         rebreak_ms: 30,
         store_retry_ms: 100,
         shutdown_ms: 2_000,
+        times: Times {
+            answer_ms: [None, Some(300), Some(2_000)][chance.below(3)],
+            turn_ms: [None, None, Some(900)][chance.below(3)],
+            idle_ms: [None, Some(1_500)][chance.below(2)],
+            // What is deleted cannot be compared with what was seen of it: `tests/expiry.rs` looks at that.
+            retention_ms: None,
+        },
+        expiries: 2,
+        expiry_pause_ms: 50,
+        expiry_retry_ms: 400,
         ..Limits::default()
     }
 }

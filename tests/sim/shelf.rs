@@ -67,6 +67,10 @@ impl Store for Shelf {
         self.store.file(task)
     }
 
+    fn remove(&mut self, task: &TaskId) -> Result<(), StoreError> {
+        self.store.remove(task)
+    }
+
     fn close(&mut self, task: &TaskId) {
         self.store.close(task);
     }

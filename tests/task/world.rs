@@ -37,6 +37,8 @@ pub enum Act {
     Hook,
     /// The webhook's receiver took what was due first.
     Deliver,
+    /// Much later: what has a time limit has lasted too long.
+    Late,
     Crash,
 }
 
@@ -53,6 +55,7 @@ impl fmt::Display for Act {
             Act::Report(job, tale) => write!(f, "job {job} reports {tale:?}"),
             Act::Hook => f.write_str("set a webhook"),
             Act::Deliver => f.write_str("deliver"),
+            Act::Late => f.write_str("it is late"),
             Act::Crash => f.write_str("crash"),
         }
     }
@@ -87,6 +90,8 @@ pub struct Budget {
     pub always: u8,
     /// How often somebody may set the webhook.
     pub hooks: u8,
+    /// How often it may be late.
+    pub lates: u8,
 }
 
 #[derive(Clone)]
@@ -208,6 +213,9 @@ impl World {
         if self.state.hooks.iter().any(|hook| !hook.due.is_empty()) {
             acts.push(Act::Deliver);
         }
+        if self.budget.lates > 0 {
+            acts.push(Act::Late);
+        }
         acts.extend(self.timers.iter().copied().map(Act::Due));
         for worker in &self.workers {
             let tales = self.tales(worker);
@@ -303,6 +311,10 @@ impl World {
                     upto: due.seq(),
                     health: hook.health.after_success(),
                 })
+            }
+            Act::Late => {
+                self.budget.lates -= 1;
+                Input::Time(task::NOON + 1_000_000)
             }
             Act::Crash => {
                 self.die();
@@ -407,6 +419,7 @@ impl World {
             | Input::Due { .. }
             | Input::Hook(_)
             | Input::Restored
+            | Input::Time(_)
             | Input::Advance => None,
         }
     }

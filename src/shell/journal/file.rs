@@ -134,6 +134,19 @@ impl FileLog {
         }
     }
 
+    /// Removes the log and its note. What the index says of it counts for nothing without it.
+    pub fn delete(&self) -> Result<(), StoreError> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(failed("delete", &self.path, &error))
+            }
+            Ok(()) | Err(_) => {
+                self.unmark();
+                Ok(())
+            }
+        }
+    }
+
     /// Finds where the whole lines end and makes the file end there.
     fn mend(&self) -> Result<(), StoreError> {
         let size = self.size()?;

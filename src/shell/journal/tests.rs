@@ -98,6 +98,29 @@ fn written(scratch: &Scratch, task: &str) {
         .unwrap();
 }
 
+#[test]
+fn a_removed_log_is_gone_for_good_and_only_when_nobody_has_it() {
+    let scratch = Scratch::new();
+    written(&scratch, "a");
+    written(&scratch, "b");
+    let (mut one, mut other) = (scratch.open(), scratch.open());
+    let lines = lines(&[text(4, "four")]);
+    one.append(&"a".into(), &lines, Openness::Open).unwrap();
+    let refused = other.remove(&"a".into()).unwrap_err();
+    assert!(refused.message.contains("another server"), "{refused}");
+    assert!(scratch.marked("a"));
+    one.remove(&"a".into()).unwrap();
+    assert_eq!(scratch.tasks(), ["b.jsonl"]);
+    assert!(!scratch.marked("a"));
+    // Unloaded as well; and what is gone can be removed again.
+    for _ in 0..2 {
+        one.remove(&"b".into()).unwrap();
+    }
+    assert_eq!(scratch.tasks(), [""; 0]);
+    assert_eq!(scratch.open().known(), []);
+    assert!(one.remove(&"../b".into()).is_err());
+}
+
 fn load(journal: &mut Journal, task: &str) -> Result<Vec<Record>, StoreError> {
     let file = journal.file(&task.into())?;
     let mut records = Vec::new();

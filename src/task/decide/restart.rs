@@ -1,12 +1,14 @@
 //! After a restart. What ran has ended, in whatever way; what was decided stands; nothing starts again by itself.
 
 use super::clients::refused;
+use super::time::unanswered;
 use super::*;
+
+pub(super) const RESTARTED: &str = "The server was restarted while the agent was working. What had finished is kept; send a message to go on.";
 
 impl Deciding<'_> {
     pub(super) fn restored(&mut self) {
-        let text = "The server was restarted while the agent was working. What had finished is kept; \
-                    send a message to go on.";
+        let text = RESTARTED;
         match self.state.phase {
             Phase::Idle | Phase::Closed => {}
             Phase::Backoff { job, delay_ms } => self.effect(Effect::Arm { job, delay_ms }),
@@ -46,7 +48,11 @@ impl Deciding<'_> {
                 // The crash may have torn a decision apart: the answer was kept, what follows from it was not.
                 Stage::Answered if call.choice == Some(Choice::Cancel) => {
                     let plan = call.plan.as_ref().expect("an answered call has a plan");
-                    self.end_call(id, refused(plan));
+                    let ending = match &call.answered_by {
+                        Some(by) if by.is_clock() => unanswered(),
+                        Some(_) | None => refused(plan),
+                    };
+                    self.end_call(id, ending);
                 }
                 Stage::Answered => {
                     self.push(Event::CallReady { call: id });
