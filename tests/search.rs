@@ -295,6 +295,7 @@ const ONCE: Budget = Budget {
     stales: 1,
     faults: 1,
     always: 0,
+    aborts: 0,
     lates: 0,
 };
 
@@ -369,6 +370,7 @@ fn a_crash_during_the_restart_breaks_none_either() {
         stales: 1,
         faults: 0,
         always: 0,
+        aborts: 0,
         lates: 0,
     });
     assert!(extent.states > 15_000, "{} states", extent.states);
@@ -385,6 +387,7 @@ fn answers_that_last_break_none_either() {
         stales: 1,
         faults: 0,
         always: 2,
+        aborts: 0,
         lates: 0,
     });
     assert!(extent.states > 2_000, "{} states", extent.states);
@@ -415,7 +418,12 @@ fn time_limits_break_none_either() {
         answer_ms: limit,
         ..never
     };
-    for times in [answers, turns] {
+    for (times, aborts) in [(answers, 0), (turns, 1)] {
+        let budget = Budget {
+            aborts,
+            cancels: 1 - aborts,
+            ..budget
+        };
         let extent = explored_in(times, task::created(Lifecycle::Conversational), budget);
         assert!(extent.states > 20_000, "{} states", extent.states);
     }

@@ -78,6 +78,9 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
     let web = Web::new(client::tls(roots.as_deref())?);
     let (brain, script, greeting) = brain(&config, roots)?;
     let clock = Clock::start();
+    if let Some(file) = &config.board.extended_card {
+        check_card(file)?;
+    }
     let switches = config.board.a2a.clone();
     let identity = a2a::Identity {
         base_url: &url,
@@ -227,6 +230,18 @@ fn brain(
 
 fn read(file: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))
+}
+
+/// Nobody can be shown an extended card before there are ways to prove who one is, but a wrong one is named at the start.
+fn check_card(file: &Path) -> Result<(), String> {
+    match serde_json::from_slice(&read(file)?) {
+        Ok(Value::Object(_)) => Ok(()),
+        Ok(_) => Err(format!(
+            "{} must hold a JSON object with members of the card",
+            file.display()
+        )),
+        Err(error) => Err(format!("{} is not JSON: {error}", file.display())),
+    }
 }
 
 fn directory(path: &Path) -> Result<PathBuf, String> {

@@ -30,6 +30,8 @@ pub enum Act {
         choice: Choice,
     },
     Cancel,
+    /// The client of the present turn goes away.
+    Abort,
     Due(Seq),
     Report(Seq, Tale),
     /// Much later: what has a time limit has lasted too long.
@@ -46,6 +48,7 @@ impl fmt::Display for Act {
                 write!(f, "{who} says {} to the {call}", choice.word())
             }
             Act::Cancel => f.write_str("cancel"),
+            Act::Abort => f.write_str("the client goes away"),
             Act::Due(job) => write!(f, "timer {job} is due"),
             Act::Report(job, tale) => write!(f, "job {job} reports {tale:?}"),
             Act::Late => f.write_str("it is late"),
@@ -81,6 +84,8 @@ pub struct Budget {
     pub faults: u8,
     /// How often somebody may say "always".
     pub always: u8,
+    /// How often the client that began a turn may go away.
+    pub aborts: u8,
     /// How often it may be late.
     pub lates: u8,
 }
@@ -196,6 +201,9 @@ impl World {
         if self.budget.cancels > 0 {
             acts.push(Act::Cancel);
         }
+        if self.budget.aborts > 0 {
+            acts.push(Act::Abort);
+        }
         if self.budget.lates > 0 {
             acts.push(Act::Late);
         }
@@ -269,6 +277,12 @@ impl World {
             Act::Cancel => {
                 self.budget.cancels -= 1;
                 Input::Cancel
+            }
+            Act::Abort => {
+                self.budget.aborts -= 1;
+                Input::Abort {
+                    turn: self.state.turn,
+                }
             }
             Act::Due(job) => {
                 self.timers.retain(|timer| *timer != job);
@@ -380,6 +394,7 @@ impl World {
                 (!open).then(|| Refusal::NotPending(call.clone()))
             }
             Input::Cancel
+            | Input::Abort { .. }
             | Input::Fail(_)
             | Input::Note { .. }
             | Input::Due { .. }
