@@ -23,3 +23,5 @@ mod drive;
 mod http;
 #[path = "e2e/streams.rs"]
 mod streams;
+#[path = "e2e/switches.rs"]
+mod switches;
