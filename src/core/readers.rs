@@ -63,6 +63,9 @@ impl Core {
             return;
         };
         let written = cell.written;
+        if sub.safe > cell.synced {
+            return;
+        }
         match &sub.kind {
             Kind::Once { .. } => {}
             Kind::Ready { seq, .. } if *seq > written => {}
