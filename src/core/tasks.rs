@@ -223,7 +223,7 @@ impl Core {
             self.pump(sub, now);
         }
         // Once per task, because it looks at all readers of the task.
-        read.sort();
+        read.sort_unstable();
         read.dedup();
         for task in read {
             self.trim(&task);
@@ -369,7 +369,7 @@ impl Core {
         let mut resting: Vec<(u64, TaskId)> = resting
             .map(|(task, cell)| (cell.state.at, task.clone()))
             .collect();
-        resting.sort();
+        resting.sort_unstable();
         // Several at once, so that a full house does not look through all of them for every newcomer.
         resting.truncate(self.limits.tasks.div_ceil(16));
         for (_, task) in resting {
