@@ -358,4 +358,4 @@ impl Registrations {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

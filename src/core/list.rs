@@ -45,7 +45,7 @@ impl Core {
         let cells = self.tasks.values();
         let written = cells.filter(|cell| cell.written == cell.state.seq);
         let mut states: Vec<&State> = written.map(|cell| &cell.state).collect();
-        states.sort_by_key(|state| (state.status.at, state.created.task.clone()));
+        states.sort_unstable_by_key(|state| (state.status.at, state.created.task.clone()));
         states
     }
 
@@ -65,7 +65,7 @@ impl Core {
                 && on_disk(task)
         });
         let mut all: Vec<(&TaskId, &Brief)> = known.collect();
-        all.sort_by(|(a, x), (b, y)| y.at.cmp(&x.at).then_with(|| a.cmp(b)));
+        all.sort_unstable_by(|(a, x), (b, y)| y.at.cmp(&x.at).then_with(|| a.cmp(b)));
         all
     }
 

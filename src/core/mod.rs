@@ -532,7 +532,7 @@ impl Core {
             .filter(|(_, c)| c.is_open())
             .map(|(id, _)| id.clone())
             .collect();
-        open.sort();
+        open.sort_unstable();
         for task in open {
             let Some(cell) = self.tasks.get_mut(&task) else {
                 continue;

@@ -76,7 +76,7 @@ impl Core {
                 self.followers.push(key);
                 let open = self.tasks.iter().filter(|(_, cell)| cell.is_open());
                 let mut open: Vec<TaskId> = open.map(|(task, _)| task.clone()).collect();
-                open.sort();
+                open.sort_unstable();
                 for task in open {
                     self.follow(key, &task, None, Role::FollowAll);
                 }

@@ -214,11 +214,19 @@ impl Core {
             self.trim(&task);
             self.deliver(&task, now);
         }
-        for sub in std::mem::take(&mut self.to_pump) {
+        let pumped = std::mem::take(&mut self.to_pump);
+        let mut read: Vec<TaskId> = pumped
+            .iter()
+            .filter_map(|sub| Some(self.subs.get(*sub)?.task.clone()))
+            .collect();
+        for sub in pumped {
             self.pump(sub, now);
-            if let Some(task) = self.subs.get(sub).map(|sub| sub.task.clone()) {
-                self.trim(&task);
-            }
+        }
+        // Once per task, because it looks at all readers of the task.
+        read.sort_unstable();
+        read.dedup();
+        for task in read {
+            self.trim(&task);
         }
         if self.ended {
             let fault = Fault::new(
@@ -372,7 +380,7 @@ impl Core {
         let mut resting: Vec<(u64, TaskId)> = resting
             .map(|(task, cell)| (cell.state.at, task.clone()))
             .collect();
-        resting.sort();
+        resting.sort_unstable();
         // Several at once, so that a full house does not look through all of them for every newcomer.
         resting.truncate(self.limits.tasks.div_ceil(16));
         for (_, task) in resting {
