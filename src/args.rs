@@ -48,6 +48,9 @@ pub struct Replay {
     pub view: View,
 }
 
+/// Other names of flags.
+const ALIASES: &[(&str, &str)] = &[("--push-allow-hosts", "--push-allow-host")];
+
 struct Flag {
     name: &'static str,
     /// What the value is called in the help; empty for a switch, which takes none.
@@ -168,6 +171,8 @@ pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Args, String> {
             "--version" | "-V" => return Ok(only(Mode::Version)),
             _ => {}
         }
+        let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
+        let name = alias.map_or(name, |(_, name)| name);
         let flag = FLAGS.iter().find(|flag| flag.name == name);
         let switch = SWITCHES.iter().find(|switch| switch.flag == name);
         let takes = match (flag, switch) {

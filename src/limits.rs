@@ -178,6 +178,25 @@ pub struct Limits {
     /// Visits of one host in a minute, and hosts counted; others are not visited.
     pub fetch_per_minute: usize,
     pub fetch_hosts: usize,
+    /// Webhooks of one task; the next one is refused.
+    pub hooks: usize,
+    /// Registrations of webhooks in a minute; more are refused with 503 and Retry-After. Each makes us speak to a
+    /// place that somebody else chose.
+    pub hooks_per_minute: usize,
+    /// A delivery: from the lookup of the name to the end of the answer, and how much is read of that.
+    pub hook_ms: u64,
+    pub hook_reply_bytes: u64,
+    /// First wait after a failed delivery, doubled each time, and how often it is tried again before the event is given up.
+    pub hook_retry_ms: u64,
+    pub hook_retries: u32,
+    /// The longest wait that a receiver can ask for.
+    pub hook_longest_ms: u64,
+    /// Events in a row that could not be delivered; then nothing is sent until the webhook is set again.
+    pub hook_streak: u32,
+    /// Newest messages in a delivery that holds the whole task: a webhook says that something happened, the rest can be asked for.
+    pub hook_history: usize,
+    /// Threads for webhooks.
+    pub hook_threads: usize,
     /// How long tasks may wait and be kept: the operator's to say.
     pub times: Times,
     /// Tasks whose time is over that are looked at together, and the time between two such looks: after a long absence many are
@@ -319,6 +338,16 @@ impl Default for Limits {
             fetch_urls: 20,
             fetch_per_minute: 10,
             fetch_hosts: 1024,
+            hooks: 16,
+            hooks_per_minute: 120,
+            hook_ms: 15_000,
+            hook_reply_bytes: 4 * KIB as u64,
+            hook_retry_ms: 1_000,
+            hook_retries: 5,
+            hook_longest_ms: 60_000,
+            hook_streak: 10,
+            hook_history: 10,
+            hook_threads: 32,
             times: Times::default(),
             expiries: 16,
             expiry_pause_ms: 100,

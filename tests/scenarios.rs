@@ -776,7 +776,8 @@ fn text_while_waiting() {
             > TEXT Never mind.
             - status working state-change
             - status working text-content
-            status input-required state-change final
+            - status input-required state-change final
+            + status input-required state-change 1 awaiting_approval final
             > tasks/get
             200 task input-required
             > tasks/cancel
@@ -1424,6 +1425,9 @@ fn the_shape_of_every_kind_of_frame() {
             (&json!(task), context)
         );
         let mut expected = vec!["coderAgent", "model"];
+        if !call_of(result)["outcome"].is_null() {
+            expected.insert(1, "gemini-a2a");
+        }
         match kind_of(result) {
             "text-content" | "thought" => expected.push("traceId"),
             _ if result["final"] == true => expected.push("usageMetadata"),

@@ -296,6 +296,7 @@ const ONCE: Budget = Budget {
     faults: 1,
     always: 0,
     aborts: 0,
+    hooks: 0,
     lates: 0,
 };
 
@@ -371,6 +372,7 @@ fn a_crash_during_the_restart_breaks_none_either() {
         faults: 0,
         always: 0,
         aborts: 0,
+        hooks: 0,
         lates: 0,
     });
     assert!(extent.states > 15_000, "{} states", extent.states);
@@ -388,9 +390,29 @@ fn answers_that_last_break_none_either() {
         faults: 0,
         always: 2,
         aborts: 0,
+        hooks: 0,
         lates: 0,
     });
     assert!(extent.states > 2_000, "{} states", extent.states);
+}
+
+/// A webhook that is set at any time, also after the end, is told in order how the task stands, whatever is delivered when.
+#[test]
+fn webhooks_break_none_either() {
+    let extent = explored(Budget {
+        prompts: 1,
+        cancels: 1,
+        crashes: 1,
+        stales: 0,
+        faults: 0,
+        always: 0,
+        hooks: 1,
+        aborts: 0,
+        lates: 0,
+    });
+    assert!(extent.states > 10_000, "{} states", extent.states);
+    let moved = task::hook_moved("h", 1);
+    assert!(extent.kinds.contains(&discriminant(&moved)));
 }
 
 /// The clock is one more who may answer, and it may end a turn or a task at any moment: also after a restart, and beside others.

@@ -122,6 +122,7 @@ impl House {
         // Clients take what there is when they look; here it only has to be known.
         self.core.writable();
         let outs = self.core.outs();
+        self.core.check();
         let more = !outs.is_empty();
         for out in outs {
             match out {
@@ -148,9 +149,9 @@ impl House {
                 Out::Stop(_) => self.stopped += 1,
                 Out::Over { .. } | Out::SaveRule { .. } => {}
                 Out::Page { .. } => panic!("nobody reads old events here"),
+                Out::Deliver(_) => panic!("nobody is told here"),
             }
         }
-        self.core.check();
         more || self.core.has_more()
     }
 
@@ -524,22 +525,4 @@ fn the_reference_servers_own_state_is_shown_first_when_wanted() {
         let shown = first.get("metadata").cloned().unwrap_or(json!({}));
         assert_eq!(shown, expected);
     }
-}
-
-#[test]
-fn nobody_can_be_shown_an_extended_card_yet() {
-    let switches = a2a::Switches {
-        extended_card: true,
-        ..a2a::Switches::default()
-    };
-    let mut house = House::with(TIMES, switches, Manners::default());
-    let conn = house.ask("agent/getAuthenticatedExtendedCard", json!({}));
-    let heard = house.heard(conn);
-    assert!(heard.starts_with("HTTP/1.1 401 "), "{heard}");
-    assert!(heard.contains("WWW-Authenticate: Bearer\r\n"), "{heard}");
-    let mut plain = House::new(TIMES);
-    let refused = plain.call("agent/getAuthenticatedExtendedCard", json!({}));
-    assert_eq!(refused["error"]["code"], -32007);
-    let refused = plain.call("GetExtendedAgentCard", json!({}));
-    assert_eq!(refused["error"]["code"], -32004);
 }

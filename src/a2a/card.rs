@@ -4,6 +4,8 @@
 //!
 //! Only what is enforced is declared: a card with security schemes that let everybody in would be a lie.
 
+use crate::a2a;
+use crate::a2a::form::Form;
 use crate::a2a::switches::{CardDefault, Switches};
 use crate::a2a::words::{EXT, RESUME};
 use crate::base::Shared;
@@ -11,6 +13,7 @@ use crate::base::clock::http_date;
 use crate::base::crc::crc32;
 use crate::base::http::{Request, Response};
 use crate::base::json;
+use crate::task::event::Protocol;
 use serde_json::{Value, json};
 
 /// Who the card is about.
@@ -69,6 +72,15 @@ impl Card {
             .with("ETag", edition.etag.as_str())
             .with("Last-Modified", self.last_modified.as_str())
             .with("Vary", "A2A-Version")
+    }
+
+    /// The card for those who are known. Nobody else comes this far, and there is nothing that only they may read.
+    pub fn extended(&self, form: &Form) -> Response {
+        let edition = match form.envelope.protocol() {
+            Protocol::V03 => &self.hybrid,
+            Protocol::V10 => &self.pure,
+        };
+        a2a::result(form, &edition.body)
     }
 
     /// A version that we do not speak is as good as none: the card says which ones we do.
@@ -178,6 +190,7 @@ fn extensions(required: &[String]) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::a2a::form::Envelope;
     use crate::a2a::sample;
     use crate::base::http::Method;
 
@@ -332,6 +345,21 @@ mod tests {
         let mut old = get(None);
         old.path = "/.well-known/agent.json".into();
         assert_eq!(pure_first.answer(&old).body, pure_first.hybrid.body);
+    }
+
+    #[test]
+    fn those_who_are_known_get_it_by_a_call() {
+        let card = ours();
+        for (envelope, edition) in [
+            (Envelope::Rest03Proto, &card.hybrid),
+            (Envelope::Rest10, &card.pure),
+        ] {
+            let response = card.extended(&Form::of(envelope));
+            assert_eq!((response.status, &response.body), (200, &edition.body));
+        }
+        let response = card.extended(&Form::of(Envelope::Rpc10));
+        let answer: Value = serde_json::from_slice(&response.body).expect("JSON");
+        assert_eq!(answer["result"], value(&card.pure));
     }
 
     #[test]

@@ -83,7 +83,10 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, tools: &Tools) -> Option<
         | Event::CompactionFailed { .. }
         | Event::Looped
         | Event::Nudged { .. }
-        | Event::CallStale { .. } => None,
+        | Event::CallStale { .. }
+        | Event::HookSet { .. }
+        | Event::HookDropped { .. }
+        | Event::HookMoved { .. } => None,
     }
 }
 

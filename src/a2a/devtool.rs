@@ -78,6 +78,9 @@ pub fn frame<'a>(state: &'a State, record: &'a Record) -> Option<Frame<'a>> {
         | Event::CallPlanned { .. }
         | Event::CallAnswered { .. }
         | Event::CallStale { .. }
+        | Event::HookSet { .. }
+        | Event::HookDropped { .. }
+        | Event::HookMoved { .. }
         | Event::ResultsSent => None,
     }
 }

@@ -293,6 +293,18 @@ impl View {
         matches!(self, View::A2a(_, Projection::Coder))
     }
 
+    /// Whether its clients may know nothing of tool calls, so that their words are looked at for an answer.
+    pub fn answers_in_words(self) -> bool {
+        match self {
+            View::A2a(_, Projection::Plain | Projection::PlainText) => true,
+            View::A2a(_, Projection::Coder | Projection::Devtool)
+            | View::Kebab
+            | View::Snake
+            | View::Session
+            | View::Own => false,
+        }
+    }
+
     /// Whether its readers take a member that is there but empty for a mistake.
     pub fn omits_empty(self) -> bool {
         match self {

@@ -2,7 +2,7 @@
 //! answered with a stream, metadata, health. Bare JSON in and out.
 
 use crate::a2a::filter;
-use crate::a2a::form::{BirthNote, View};
+use crate::a2a::form::{BirthNote, Envelope, View, prefix, suffix};
 use crate::a2a::input;
 use crate::a2a::object::{Object, body, check_type, count, object};
 use crate::a2a::operation;
@@ -18,6 +18,7 @@ use crate::base::id::TaskId;
 use crate::base::json;
 use crate::task::call::{Call, Create, Say, Settings};
 use crate::task::fault::Fault;
+use crate::task::push::Census;
 use crate::task::state::State;
 use serde_json::{Value, json};
 
@@ -103,13 +104,22 @@ pub fn created(form: &Form, state: &State) -> Response {
         BirthNote::Id => json::bytes(task),
         BirthNote::State => json::bytes(&json!({ "taskId": task, "state": "running" })),
     };
-    respond(form, 201, body)
+    respond(form, 201, enclosed(form, &body))
 }
 
-/// The answer to `POST /tasks` without a body: the live session, by every name it may be looked for.
+/// The answer to `POST /tasks` without a body: the live session, by every name it may be looked for. Our own dialect, which asks
+/// for it too, has one name.
 pub fn session_id(form: &Form, task: &TaskId) -> Response {
-    let id = json!({ "sessionId": task, "taskId": task, "id": task, "contextId": task });
-    respond(form, 201, json::bytes(&id))
+    let id = if form.envelope == Envelope::Own {
+        json!(task)
+    } else {
+        json!({ "sessionId": task, "taskId": task, "id": task, "contextId": task })
+    };
+    respond(form, 201, enclosed(form, &json::bytes(&id)))
+}
+
+fn enclosed(form: &Form, result: &[u8]) -> Vec<u8> {
+    [&prefix(form), result, suffix(form)].concat()
 }
 
 /// The answer to `GET /tasks/{id}` by those who name no version.
@@ -141,12 +151,13 @@ pub fn all_metadata<'a>(states: impl IntoIterator<Item = &'a State>, tools: &Too
 }
 
 /// The answer to `GET /health`.
-pub fn health(uptime_ms: u64, active: usize, total: usize) -> Response {
+pub fn health(uptime_ms: u64, active: usize, total: usize, hooks: Census) -> Response {
     let health = json!({
         "status": "healthy",
         "uptime": uptime_ms as f64 / 1000.0,
         "activeTasks": active,
         "totalTasks": total,
+        "webhooks": hooks,
     });
     Response::json(200, json::bytes(&health))
 }
@@ -332,6 +343,21 @@ mod tests {
     }
 
     #[test]
+    fn our_own_dialect_asks_for_the_same_by_its_calls() {
+        let form = Form {
+            id: crate::base::Shared::from(*b"7"),
+            ..Form::of(Envelope::Own)
+        };
+        let state = sample::state();
+        let told = json!({"id": 7, "ok": "t-1"});
+        assert_eq!(value(&created(&form, &state)), told);
+        assert_eq!(value(&session_id(&form, &state.created.task)), told);
+        let bare = Form::of(Envelope::Gemini);
+        let named = json!({"sessionId": "t-1", "taskId": "t-1", "id": "t-1", "contextId": "t-1"});
+        assert_eq!(value(&session_id(&bare, &state.created.task)), named);
+    }
+
+    #[test]
     fn a_task_and_its_metadata() {
         let state = sample::state();
         let mut form = Form::of(Envelope::Gemini);
@@ -368,8 +394,9 @@ mod tests {
     #[test]
     fn health_in_seconds() {
         assert_eq!(
-            value(&health(12_500, 1, 4)),
-            json!({"status": "healthy", "uptime": 12.5, "activeTasks": 1, "totalTasks": 4})
+            value(&health(12_500, 1, 4, Census::default())),
+            json!({"status": "healthy", "uptime": 12.5, "activeTasks": 1, "totalTasks": 4,
+                "webhooks": {"active": 0, "suspended": 0, "pending": 0, "failed": 0}})
         );
     }
 }

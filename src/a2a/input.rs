@@ -230,7 +230,7 @@ fn base64(sent: &str) -> Option<String> {
         return None;
     }
     let mut plain = digits.replace('-', "+").replace('_', "/");
-    while plain.len() % 4 != 0 {
+    while !plain.len().is_multiple_of(4) {
         plain.push('=');
     }
     Some(plain)
@@ -273,7 +273,8 @@ fn check_media(part: &Part, at: &str) -> Result<(), Fault> {
     Err(Fault::new(
         FaultKind::ContentTypeNotSupported,
         format!(
-            "{at} is of type {media}, which the agent cannot read; send text, JSON, an image, audio, video or a PDF."
+            "Incompatible content types: {at} is {media}, which is not supported; send text, JSON, an image, audio, video or a \
+             PDF."
         ),
     ))
 }

@@ -68,6 +68,9 @@ pub fn frame(state: &State, record: &Record) -> Option<Vec<u8>> {
         | Event::CallReady { .. }
         | Event::CallOutput { .. }
         | Event::CallStale { .. }
+        | Event::HookSet { .. }
+        | Event::HookDropped { .. }
+        | Event::HookMoved { .. }
         | Event::ResultsSent
         | Event::Produced { .. } => return None,
     };

@@ -27,6 +27,8 @@ pub mod own;
 mod plain;
 mod prompt;
 mod proto;
+pub mod push;
+mod push_rules;
 mod rest;
 mod route;
 mod rpc;
@@ -54,6 +56,7 @@ pub use form::{
 };
 pub use gemini::{all_metadata, created, health, metadata, session_id};
 pub use list::{Page, briefs, list, lists_briefs, shown_state};
+pub use push_rules::{Place, PushRules};
 pub use route::decode;
 pub use socket::heard as socket;
 pub use switches::{CardDefault, RestStatus, Switches};

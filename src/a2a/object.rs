@@ -42,7 +42,7 @@ pub fn check_type(request: &Request) -> Result<(), Fault> {
     }
     Err(Fault::new(
         FaultKind::ContentTypeNotSupported,
-        "The body must be JSON; send it with Content-Type: application/json.",
+        "Incompatible content types: only JSON is supported, not this body; send it with Content-Type: application/json.",
     ))
 }
 

@@ -7,12 +7,14 @@ use crate::a2a::filter;
 use crate::a2a::form::{Envelope, Form, Outputs};
 use crate::a2a::input::{self, Gaps, Received};
 use crate::a2a::object::{Object, count, flag, member, object, text, texts, wrong};
+use crate::a2a::push;
 use crate::a2a::settings;
 use crate::a2a::switches::Switches;
 use crate::a2a::version;
 use crate::base::http::Headers;
-use crate::base::id::{Seq, TaskId};
-use crate::task::call::{Birth, Call, Mode, Say};
+use crate::base::id::{ConfigId, Seq, TaskId};
+use crate::limits::PAGE_TASKS_MOST;
+use crate::task::call::{Birth, Call, Mode, Push, Say};
 use crate::task::event::{Lifecycle, Profile, Protocol};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::job::Said;
@@ -132,7 +134,7 @@ pub fn call(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
             after: position(ask.headers, ask.query)?,
         }),
         Operation::SetPush | Operation::GetPush | Operation::ListPush | Operation::DeletePush => {
-            Err(no_push())
+            webhook(ask)
         }
         Operation::ExtendedCard if ask.switches.extended_card => Ok(Call::ExtendedCard),
         Operation::ExtendedCard => Err(no_card(ask.protocol)),
@@ -159,8 +161,65 @@ pub fn accepts_stream(headers: &Headers) -> bool {
 fn no_push() -> Fault {
     Fault::new(
         FaultKind::PushNotSupported,
-        "Push notifications are not supported here; watch the task with a stream instead.",
+        "Webhooks are turned off on this server; watch the task with a stream instead.",
     )
+}
+
+/// What is asked about the webhooks of a task. 0.3 calls the task `id`, 1.0 the webhook.
+fn webhook(ask: &Ask) -> Result<Call, Fault> {
+    if !ask.switches.push {
+        return Err(no_push());
+    }
+    let params = ask.params;
+    if ask.operation == Operation::SetPush {
+        let (named, wish) = push::wish(params, "", &ask.switches.push_rules)?;
+        let task = ask.task.map(TaskId::from).or(named);
+        return Ok(Call::Push {
+            task: task.ok_or_else(|| wrong("", "taskId", "is required."))?,
+            ask: Push::Set(wish),
+        });
+    }
+    let (task_names, id_names): (&[&str], &[&str]) = match ask.protocol {
+        Protocol::V03 => (
+            &["id", "taskId", "task_id"],
+            &["pushNotificationConfigId", "push_notification_config_id"],
+        ),
+        Protocol::V10 => (&["taskId", "task_id"], &["id"]),
+    };
+    let name = text(params, &["name", "parent"], "")?;
+    let (named_task, named_id) = name.map_or((None, None), push::resource);
+    let task = match ask.task.or(named_task) {
+        Some(task) => TaskId::from(task),
+        None => task(ask, task_names)?,
+    };
+    let id = match ask.config.or(named_id) {
+        Some(id) => Some(id),
+        None => text(params, id_names, "")?,
+    };
+    let id = id.map(ConfigId::from);
+    let required = || wrong("", id_names[0], "is required.");
+    let asked = match (ask.operation, ask.protocol) {
+        (Operation::DeletePush, _) => Push::Delete(id.ok_or_else(required)?),
+        (Operation::ListPush, _) => {
+            one_page(params)?;
+            Push::List
+        }
+        (_, Protocol::V03) => Push::Get(id),
+        (_, Protocol::V10) => Push::Get(Some(id.ok_or_else(required)?)),
+    };
+    Ok(Call::Push { task, ask: asked })
+}
+
+/// All webhooks of a task fit on one page, so there is no other page to ask for.
+fn one_page(params: &Object) -> Result<(), Fault> {
+    let size = count(params, &["pageSize", "page_size"], "")?;
+    if size.is_some_and(|size| size > PAGE_TASKS_MOST) {
+        return Err(wrong("", "pageSize", "must be at most 100."));
+    }
+    match text(params, &["pageToken", "page_token"], "")? {
+        None => Ok(()),
+        Some(_) => Err(wrong("", "pageToken", "is none that was given out here.")),
+    }
 }
 
 /// 1.0 counts it among capabilities that are not there, 0.3 has a name for it.
@@ -213,9 +272,16 @@ fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
     let configuration = object(ask.params, &["configuration"], "")?;
     let none = Object::new();
     let wishes = configuration.unwrap_or(&none);
-    if member(wishes, push_names(ask.protocol)).is_some() {
-        return Err(no_push());
-    }
+    let push = match member(wishes, push_names(ask.protocol)) {
+        None => None,
+        Some(_) if !ask.switches.push => return Err(no_push()),
+        Some((name, _)) => {
+            let config = object(wishes, &[name], "configuration")?.unwrap_or(&none);
+            let at = format!("configuration.{name}");
+            let (_, wish) = push::wish(config, &at, &ask.switches.push_rules)?;
+            Some(wish)
+        }
+    };
     form.outputs = outputs(wishes)?;
     let mode = match (ask.operation, waits(ask, form, configuration)?) {
         (Operation::Stream, _) => Mode::Stream,
@@ -230,6 +296,7 @@ fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
     }
     form.echo = version::echo(ask.headers, form, ask.switches);
     Ok(Call::Say(Say {
+        push,
         mode,
         history,
         ..say

@@ -91,6 +91,7 @@ struct Shown<'a> {
 /// a secret must lose it here; the list is complete so that a new event cannot be forgotten.
 fn showable(event: &Event) -> Cow<'_, Event> {
     match event {
+        Event::HookSet { .. } => event.without_secrets(),
         Event::Created(_)
         | Event::Prompted { .. }
         | Event::TurnBegan { .. }
@@ -120,6 +121,8 @@ fn showable(event: &Event) -> Cow<'_, Event> {
         | Event::CallOutput { .. }
         | Event::CallEnded { .. }
         | Event::CallStale { .. }
+        | Event::HookDropped { .. }
+        | Event::HookMoved { .. }
         | Event::Paused
         | Event::ResultsSent
         | Event::Produced { .. }

@@ -83,6 +83,9 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, outputs: Outputs) -> Opti
         | Event::CallAnswered { .. }
         | Event::CallReady { .. }
         | Event::CallStale { .. }
+        | Event::HookSet { .. }
+        | Event::HookDropped { .. }
+        | Event::HookMoved { .. }
         | Event::ResultsSent => None,
     }
 }

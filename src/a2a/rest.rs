@@ -295,8 +295,10 @@ mod tests {
     use crate::a2a::route;
     use crate::a2a::sample;
     use crate::base::id::Seq;
+    use crate::task::call::Push;
     use crate::task::call::{List, Mode, Say};
     use crate::task::event::{Lifecycle, Profile};
+    use crate::task::push::Wish;
     use serde_json::json;
 
     fn get(target: &str) -> Request {
@@ -392,13 +394,25 @@ mod tests {
             let config = "/tasks/t-1/pushNotificationConfigs/c";
             let mut delete = post(config, "");
             delete.method = Method::Delete;
-            for request in [
-                get(config),
-                delete,
-                get("/tasks/t-1/pushNotificationConfigs"),
-                post("/tasks/t-1/pushNotificationConfigs", "{}"),
+            let set = r#"{"parent":"tasks/other","config":{"id":"c","url":"https://x.test/"}}"#;
+            let wish = Wish {
+                id: Some("c".into()),
+                url: "https://x.test/".into(),
+                token: None,
+                schemes: Vec::new(),
+                credentials: None,
+            };
+            for (request, ask) in [
+                (get(config), Push::Get(Some("c".into()))),
+                (delete, Push::Delete("c".into())),
+                (get("/tasks/t-1/pushNotificationConfigs"), Push::List),
+                (
+                    post("/tasks/t-1/pushNotificationConfigs", set),
+                    Push::Set(wish),
+                ),
             ] {
-                assert_eq!(refused(&request), (FaultKind::PushNotSupported, envelope));
+                let task = task();
+                assert_eq!(asked(&request).0, Call::Push { task, ask });
             }
             for (request, allow) in [
                 (get("/message:send"), "POST"),

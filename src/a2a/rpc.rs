@@ -213,9 +213,10 @@ mod tests {
     use crate::a2a::sample;
     use crate::a2a::words::EXT;
     use crate::base::id::TaskId;
-    use crate::task::call::{Birth, List, Mode, Say, Settings};
+    use crate::task::call::{Birth, List, Mode, Push, Say, Settings};
     use crate::task::event::{Lifecycle, Profile};
     use crate::task::job::{Pick, Said};
+    use crate::task::push::Wish;
     use serde_json::json;
     use std::sync::Arc;
 
@@ -375,19 +376,158 @@ mod tests {
                 assert!(matches!(call, Ok((Call::Say(_), _))), "{method}");
             }
         }
-        for (old, new) in [
-            ("set", "CreateTaskPushNotificationConfig"),
-            ("get", "GetTaskPushNotificationConfig"),
-            ("list", "ListTaskPushNotificationConfigs"),
-            ("delete", "DeleteTaskPushNotificationConfig"),
-        ] {
-            for method in [&*format!("tasks/pushNotificationConfig/{old}"), new] {
-                let request = rpc(method, json!({"id": "t", "taskId": "t"}));
-                assert_eq!(kind(&request), FaultKind::PushNotSupported);
-            }
-        }
         for method in ["tasks/list", "message/Send", "sendMessage", ""] {
             assert_eq!(kind(&rpc(method, json!({}))), FaultKind::MethodNotFound);
+        }
+    }
+
+    #[test]
+    fn webhooks_by_the_methods_of_either_version() {
+        let wish = |id: Option<&str>| Wish {
+            id: id.map(Into::into),
+            url: "https://x.test/".into(),
+            token: None,
+            schemes: Vec::new(),
+            credentials: None,
+        };
+        let url = "https://x.test/";
+        for (old, old_params, new, new_params, asked) in [
+            (
+                "set",
+                json!({"taskId": "t", "pushNotificationConfig": {"id": "h", "url": url}}),
+                "CreateTaskPushNotificationConfig",
+                json!({"taskId": "t", "id": "h", "url": url}),
+                Push::Set(wish(Some("h"))),
+            ),
+            (
+                "get",
+                json!({"id": "t", "pushNotificationConfigId": "h"}),
+                "GetTaskPushNotificationConfig",
+                json!({"taskId": "t", "id": "h"}),
+                Push::Get(Some("h".into())),
+            ),
+            (
+                "list",
+                json!({"id": "t"}),
+                "ListTaskPushNotificationConfigs",
+                json!({"taskId": "t", "pageSize": 100, "pageToken": ""}),
+                Push::List,
+            ),
+            (
+                "delete",
+                json!({"id": "t", "pushNotificationConfigId": "h"}),
+                "DeleteTaskPushNotificationConfig",
+                json!({"name": "tasks/t/pushNotificationConfigs/h"}),
+                Push::Delete("h".into()),
+            ),
+        ] {
+            let old = format!("tasks/pushNotificationConfig/{old}");
+            for (method, params) in [(old.as_str(), old_params), (new, new_params)] {
+                let request = rpc(method, params);
+                let (call, _) = decode(&request).unwrap();
+                let expected = Call::Push {
+                    task: "t".into(),
+                    ask: asked.clone(),
+                };
+                assert_eq!(call, expected, "{method}");
+                let off = Switches {
+                    push: false,
+                    ..Switches::default()
+                };
+                let (fault, _) = super::decode(&request, &off).unwrap_err();
+                assert_eq!(fault.kind, FaultKind::PushNotSupported, "{method}");
+            }
+        }
+        let get = "tasks/pushNotificationConfig/get";
+        let (call, _) = decode(&rpc(get, json!({"id": "t"}))).unwrap();
+        let expected = Call::Push {
+            task: "t".into(),
+            ask: Push::Get(None),
+        };
+        assert_eq!(call, expected);
+        for (method, params, field) in [
+            (get, json!({}), "id"),
+            (
+                "tasks/pushNotificationConfig/set",
+                json!({"pushNotificationConfig": {"url": url}}),
+                "taskId",
+            ),
+            (
+                "tasks/pushNotificationConfig/set",
+                json!({"taskId": "t", "pushNotificationConfig": {"url": "http://x.test/"}}),
+                "url",
+            ),
+            (
+                "tasks/pushNotificationConfig/delete",
+                json!({"id": "t"}),
+                "pushNotificationConfigId",
+            ),
+            (
+                "GetTaskPushNotificationConfig",
+                json!({"taskId": "t"}),
+                "id",
+            ),
+            (
+                "GetTaskPushNotificationConfig",
+                json!({"id": "h"}),
+                "taskId",
+            ),
+            (
+                "ListTaskPushNotificationConfigs",
+                json!({"taskId": "t", "pageSize": 101}),
+                "pageSize",
+            ),
+            (
+                "ListTaskPushNotificationConfigs",
+                json!({"taskId": "t", "pageToken": "x"}),
+                "pageToken",
+            ),
+        ] {
+            let (fault, _) = decode(&rpc(method, params)).unwrap_err();
+            let expected = (FaultKind::InvalidParams, Some(field));
+            assert_eq!((fault.kind, fault.field.as_deref()), expected, "{method}");
+        }
+    }
+
+    #[test]
+    fn prompts_bring_their_webhook() {
+        for (method, configuration) in [
+            (
+                "message/send",
+                json!({"pushNotificationConfig": {"url": "https://x.test/"}}),
+            ),
+            (
+                "SendMessage",
+                json!({"taskPushNotificationConfig": {"taskId": "", "url": "https://x.test/"}}),
+            ),
+            (
+                "SendStreamingMessage",
+                json!({"pushNotificationConfig": {"url": "https://x.test/"}}),
+            ),
+        ] {
+            let params = json!({"message": message(), "configuration": configuration});
+            let (call, _) = decode(&rpc(method, params)).unwrap();
+            let Call::Say(say) = call else {
+                panic!("{call:?}")
+            };
+            assert_eq!(
+                say.push.map(|wish| wish.url).as_deref(),
+                Some("https://x.test/")
+            );
+        }
+    }
+
+    #[test]
+    fn commands_are_of_every_version() {
+        for (version, envelope) in [
+            ("", Envelope::Rpc03),
+            ("0.3", Envelope::Rpc03),
+            ("1.0", Envelope::Rpc10),
+        ] {
+            let mut request = bare("commands/get");
+            request.headers.push("A2A-Version", version);
+            let (call, form) = decode(&request).unwrap();
+            assert_eq!((call, form.envelope), (Call::Commands, envelope));
         }
     }
 
@@ -775,7 +915,7 @@ mod tests {
             (json!([]), FaultKind::InvalidParams),
             (
                 json!({"pushNotificationConfig": {"url": "http://x.test"}}),
-                FaultKind::PushNotSupported,
+                FaultKind::InvalidParams,
             ),
         ] {
             let request = rpc("message/send", with(configuration.clone()));
@@ -791,7 +931,8 @@ mod tests {
         }
         let inline = json!({"taskPushNotificationConfig": {"url": "http://x.test"}});
         let request = rpc("SendMessage", with(inline));
-        assert_eq!(kind(&request), FaultKind::PushNotSupported);
+        let (fault, _) = decode(&request).unwrap_err();
+        assert_eq!(fault.field.as_deref(), Some("url"));
         for method in ["tasks/get", "GetTask"] {
             let negative = rpc(method, json!({"id": "t", "historyLength": -1}));
             let (fault, _) = decode(&negative).unwrap_err();

@@ -180,6 +180,9 @@ fn shown<'a>(state: &'a State, record: &'a Record) -> Option<Shown<'a>> {
         | Event::Looped
         | Event::Nudged { .. }
         | Event::CallStale { .. }
+        | Event::HookSet { .. }
+        | Event::HookDropped { .. }
+        | Event::HookMoved { .. }
         | Event::AttachmentsWanted
         | Event::CommandBegan
         | Event::CommandPrompted { .. }
@@ -267,6 +270,9 @@ fn logged<'a>(state: &State, event: &Event) -> Option<Shown<'a>> {
         | Event::TurnEnded { .. }
         | Event::Interrupted { .. }
         | Event::Resumed
+        | Event::HookSet { .. }
+        | Event::HookDropped { .. }
+        | Event::HookMoved { .. }
         | Event::Closed { .. } => return None,
     };
     let content = Content { text: text.into() };

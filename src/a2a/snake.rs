@@ -69,6 +69,9 @@ pub fn frame(state: &State, record: &Record) -> Option<Shown> {
         | Event::CallReady { .. }
         | Event::CallOutput { .. }
         | Event::CallStale { .. }
+        | Event::HookSet { .. }
+        | Event::HookDropped { .. }
+        | Event::HookMoved { .. }
         | Event::Paused
         | Event::ResultsSent
         | Event::Produced { .. } => None,

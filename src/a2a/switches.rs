@@ -1,13 +1,15 @@
 //! What the operator can switch about the dialects. Frozen at the start; every one is a flag of the same name.
 
+use crate::a2a::push_rules::PushRules;
 use crate::task::event::{Lifecycle, Profile};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Switches {
     /// Streams of events; without them only single answers.
     pub streaming: bool,
-    /// Webhooks.
+    /// Webhooks, and where they may be.
     pub push: bool,
+    pub push_rules: PushRules,
     /// Whether there is an extended card for those who prove who they are.
     pub extended_card: bool,
     /// Extensions that a client must name.
@@ -44,6 +46,7 @@ impl Default for Switches {
         Switches {
             streaming: true,
             push: true,
+            push_rules: PushRules::default(),
             extended_card: false,
             required_extensions: Vec::new(),
             card_default: CardDefault::Hybrid,

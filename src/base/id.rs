@@ -122,6 +122,12 @@ impl Entropy {
         })
     }
 
+    /// A number below `limit`, every one about as likely as the next.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        let number = u128::from_be_bytes((self.0)());
+        (number % u128::from(limit.max(1))) as u64
+    }
+
     /// A version 4 UUID.
     pub fn uuid(&mut self) -> String {
         let mut bytes = (self.0)();

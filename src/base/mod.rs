@@ -1,5 +1,6 @@
 //! Values everything else is made of. Knows nothing of tasks, sockets or threads.
 
+pub mod address;
 pub mod buf;
 pub mod cancel;
 pub mod clock;

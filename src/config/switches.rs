@@ -5,13 +5,12 @@
 //! What arguments say replaces what settings say; lists add up.
 
 use crate::a2a::{CardDefault, RestStatus, Switches};
-use crate::base::span;
+use crate::base::{address, span};
 use crate::config::tree::{Node, Value};
 use crate::core::{Disconnect, Durability, Manners, NewTasks};
 use crate::limits::Times;
 use crate::task::event::{Lifecycle, Profile};
 use std::borrow::Cow;
-use std::path::PathBuf;
 
 /// How everything is switched.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,8 +18,6 @@ pub struct Board {
     pub a2a: Switches,
     pub manners: Manners,
     pub times: Times,
-    /// What the extended card says beyond the public one.
-    pub extended_card: Option<PathBuf>,
 }
 
 pub struct Switch {
@@ -44,7 +41,8 @@ pub enum Takes {
     Time,
     /// An identifier; several may be given.
     Uris,
-    File,
+    /// The name of a host; several may be given.
+    Hosts,
 }
 
 impl Takes {
@@ -56,7 +54,7 @@ impl Takes {
             Takes::OneOf(words) => words.join("|").into(),
             Takes::Time => "TIME".into(),
             Takes::Uris => "URI".into(),
-            Takes::File => "FILE".into(),
+            Takes::Hosts => "HOST".into(),
         }
     }
 
@@ -68,7 +66,7 @@ impl Takes {
             Takes::OneOf([]) => unreachable!("there is something to choose from"),
             Takes::Time => "a time such as 500ms, 30s or 24h, or never".into(),
             Takes::Uris => "a URI without spaces".into(),
-            Takes::File => "a file's name".into(),
+            Takes::Hosts => "the name or address of a host, without a port".into(),
         }
     }
 
@@ -77,7 +75,8 @@ impl Takes {
         match self {
             Takes::Nothing | Takes::OnOrOff => "true or false".into(),
             Takes::Uris => "a list of URIs".into(),
-            Takes::OneOf(_) | Takes::Time | Takes::File => self.wants(),
+            Takes::Hosts => "a list of hosts, without ports".into(),
+            Takes::OneOf(_) | Takes::Time => self.wants(),
         }
     }
 }
@@ -87,7 +86,7 @@ impl Switch {
     pub fn argue(&self, board: &mut Board, value: &str) -> Result<(), String> {
         let value = match self.takes {
             Takes::Nothing => "on",
-            Takes::OnOrOff | Takes::OneOf(_) | Takes::Time | Takes::Uris | Takes::File => value,
+            Takes::OnOrOff | Takes::OneOf(_) | Takes::Time | Takes::Uris | Takes::Hosts => value,
         };
         (self.set)(board, value)
             .ok_or_else(|| format!("{} must be {}, not {value}", self.flag, self.takes.wants()))
@@ -100,8 +99,8 @@ impl Switch {
                 let word = node.bool().map(|on| if on { "on" } else { "off" });
                 word.map(|word| vec![word.to_owned()])
             }
-            (Takes::Uris, Value::List(_)) => node.texts(),
-            (Takes::Uris | Takes::OneOf(_) | Takes::Time | Takes::File, _) => {
+            (Takes::Uris | Takes::Hosts, Value::List(_)) => node.texts(),
+            (Takes::Uris | Takes::Hosts | Takes::OneOf(_) | Takes::Time, _) => {
                 node.text().map(|word| vec![word.to_owned()])
             }
         };
@@ -128,6 +127,41 @@ pub const SWITCHES: &[Switch] = &[
         set: |board, word| put(&mut board.a2a.streaming, on(word)),
     },
     Switch {
+        flag: "--push",
+        key: "a2a.push",
+        takes: Takes::OnOrOff,
+        help: "webhooks (default: on)",
+        set: |board, word| put(&mut board.a2a.push, on(word)),
+    },
+    Switch {
+        flag: "--push-allow-http",
+        key: "a2a.pushAllowHttp",
+        takes: Takes::Nothing,
+        help: "webhooks may be http too, not only https",
+        set: |board, word| put(&mut board.a2a.push_rules.allow_http, on(word)),
+    },
+    Switch {
+        flag: "--push-allow-host",
+        key: "a2a.pushAllowHosts",
+        takes: Takes::Hosts,
+        help: "webhooks may be on this host, whatever its address and without TLS; may be repeated",
+        set: |board, host| {
+            address::host(host).ok()?;
+            let allowed = &mut board.a2a.push_rules.allow_hosts;
+            if !allowed.iter().any(|known| known == host) {
+                allowed.push(host.to_owned());
+            }
+            Some(())
+        },
+    },
+    Switch {
+        flag: "--push-allow-private",
+        key: "a2a.pushAllowPrivate",
+        takes: Takes::Nothing,
+        help: "webhooks may be anywhere, on this machine too; for tests",
+        set: |board, word| put(&mut board.a2a.push_rules.allow_private, on(word)),
+    },
+    Switch {
         flag: "--card-default",
         key: "a2a.cardDefault",
         takes: Takes::OneOf(&["hybrid", "v1"]),
@@ -140,6 +174,13 @@ pub const SWITCHES: &[Switch] = &[
             };
             put(&mut board.a2a.card_default, Some(card))
         },
+    },
+    Switch {
+        flag: "--extended-card",
+        key: "a2a.extendedCard",
+        takes: Takes::Nothing,
+        help: "offer the card to those who are let in by its own call, too",
+        set: |board, word| put(&mut board.a2a.extended_card, on(word)),
     },
     Switch {
         flag: "--strict-version",
@@ -177,19 +218,6 @@ pub const SWITCHES: &[Switch] = &[
                 required.push(uri.to_owned());
             }
             Some(())
-        },
-    },
-    Switch {
-        flag: "--extended-card",
-        key: "a2a.extendedCard",
-        takes: Takes::File,
-        help: "JSON that the card says beyond the public one, to those who prove who they are",
-        set: |board, name| {
-            if name.is_empty() {
-                return None;
-            }
-            board.a2a.extended_card = true;
-            put(&mut board.extended_card, Some(Some(name.into())))
         },
     },
     Switch {
@@ -339,7 +367,7 @@ mod tests {
             let switch = switch.expect("there is such a flag");
             let value = match switch.takes {
                 Takes::Nothing => "",
-                Takes::OnOrOff | Takes::OneOf(_) | Takes::Time | Takes::Uris | Takes::File => {
+                Takes::OnOrOff | Takes::OneOf(_) | Takes::Time | Takes::Uris | Takes::Hosts => {
                     words.next().expect("it has a value")
                 }
             };
@@ -381,6 +409,32 @@ mod tests {
                 "false",
                 a2a(|s| s.streaming = false),
             ),
+            ("--push on", "a2a.push", "true", Board::default()),
+            ("--push off", "a2a.push", "false", a2a(|s| s.push = false)),
+            (
+                "--push-allow-http",
+                "a2a.pushAllowHttp",
+                "true",
+                a2a(|s| s.push_rules.allow_http = true),
+            ),
+            (
+                "--push-allow-host ci.internal --push-allow-host [::1]",
+                "a2a.pushAllowHosts",
+                "[\"ci.internal\", \"[::1]\"]",
+                a2a(|s| s.push_rules.allow_hosts = vec!["ci.internal".into(), "[::1]".into()]),
+            ),
+            (
+                "--push-allow-host 10.0.0.7",
+                "a2a.pushAllowHosts",
+                "\"10.0.0.7\"",
+                a2a(|s| s.push_rules.allow_hosts = vec!["10.0.0.7".into()]),
+            ),
+            (
+                "--push-allow-private",
+                "a2a.pushAllowPrivate",
+                "true",
+                a2a(|s| s.push_rules.allow_private = true),
+            ),
             (
                 "--card-default hybrid",
                 "a2a.cardDefault",
@@ -392,6 +446,12 @@ mod tests {
                 "a2a.cardDefault",
                 "\"v1\"",
                 a2a(|s| s.card_default = CardDefault::V1),
+            ),
+            (
+                "--extended-card",
+                "a2a.extendedCard",
+                "true",
+                a2a(|s| s.extended_card = true),
             ),
             (
                 "--strict-version",
@@ -422,15 +482,6 @@ mod tests {
                 "a2a.requiredExtensions",
                 "\"urn:x\"",
                 a2a(|s| s.required_extensions = vec!["urn:x".into()]),
-            ),
-            (
-                "--extended-card more.json",
-                "a2a.extendedCard",
-                "\"more.json\"",
-                Board {
-                    extended_card: Some("more.json".into()),
-                    ..a2a(|s| s.extended_card = true)
-                },
             ),
             (
                 "--emit-persisted-state",
@@ -569,8 +620,8 @@ mod tests {
             let tried = cases.iter().filter(of_it).count();
             let words = match switch.takes {
                 Takes::OneOf(words) => words.len(),
-                Takes::OnOrOff | Takes::Time | Takes::Uris => 2,
-                Takes::Nothing | Takes::File => 1,
+                Takes::OnOrOff | Takes::Time | Takes::Uris | Takes::Hosts => 2,
+                Takes::Nothing => 1,
             };
             assert_eq!(tried, words, "every word of {} is tried", switch.flag);
         }
@@ -588,6 +639,10 @@ mod tests {
     fn wrong_values_are_told_what_is_possible() {
         for (line, error) in [
             ("--streaming yes", "--streaming must be on or off, not yes"),
+            (
+                "--push-allow-host ci.internal:80",
+                "--push-allow-host must be the name or address of a host, without a port, not ci.internal:80",
+            ),
             (
                 "--card-default v2",
                 "--card-default must be hybrid or v1, not v2",
@@ -611,7 +666,6 @@ mod tests {
             ("a2a.streaming", "\"off\"", "true or false"),
             ("a2a.strictVersion", "1", "true or false"),
             ("a2a.newTasks", "true", "own or session"),
-            ("a2a.extendedCard", "{}", "a file's name"),
             ("a2a.requiredExtensions", "[1]", "a list of URIs"),
             ("a2a.requiredExtensions", "[\"\"]", "a list of URIs"),
             (

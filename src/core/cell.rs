@@ -7,6 +7,7 @@
 use crate::a2a::{self, Body, Tools, View};
 use crate::base::id::Seq;
 use crate::base::slots::Key;
+use crate::core::hooks::Courier;
 use crate::limits::Limits;
 use crate::task::brief::Brief;
 use crate::task::decide::Gate;
@@ -37,6 +38,8 @@ pub struct Cell {
     /// When its next look at the time is armed, in monotonic milliseconds.
     pub armed: u64,
     pub subs: Vec<Key>,
+    /// Those who carry deliveries to its webhooks.
+    pub couriers: Vec<Courier>,
     views: Vec<(View, usize)>,
     hot: VecDeque<Hot>,
     pub hot_bytes: usize,
@@ -121,6 +124,9 @@ impl Mark {
             | Event::CallStale { .. }
             | Event::ResultsSent
             | Event::Produced { .. }
+            | Event::HookSet { .. }
+            | Event::HookDropped { .. }
+            | Event::HookMoved { .. }
             | Event::Resumed => Mark::Plain,
         }
     }
@@ -148,6 +154,7 @@ impl Cell {
             running: Vec::new(),
             armed: u64::MAX,
             subs: Vec::new(),
+            couriers: Vec::new(),
             views: Vec::new(),
             hot: VecDeque::new(),
             hot_bytes: 0,
@@ -264,12 +271,28 @@ impl Cell {
 
     /// Whether nothing is lost when it leaves memory: it rests, all of it is on disk, and nobody waits for it.
     pub fn can_leave(&self) -> bool {
+        self.is_still() && !self.owes()
+    }
+
+    /// Whether nothing goes on with it right now. What a webhook has not been told yet may still be owed.
+    pub fn is_still(&self) -> bool {
         !self.is_open()
             && self.pending.is_empty()
             && self.subs.is_empty()
             && self.gated.is_empty()
             && self.running.is_empty()
+            && self.couriers.is_empty()
             && !self.syncing
+    }
+
+    /// Whether a webhook is still to be told something: then a restart has to go on with that.
+    pub fn owes(&self) -> bool {
+        self.state.hooks.iter().any(|hook| !hook.due.is_empty())
+    }
+
+    /// Whether somebody is away with a delivery.
+    pub fn tells(&self) -> bool {
+        self.couriers.iter().any(Courier::is_away)
     }
 
     /// Whether the turn is unfinished or a question is open: then a restart has to look at it.

@@ -131,6 +131,7 @@ impl Core {
             let streams = cell.subs.iter().filter_map(|key| self.subs.get(*key));
             let streams = streams.filter(|sub| matches!(sub.kind, Kind::Stream));
             cell.check(streams.map(|sub| sub.view), &self.limits);
+            self.check_hooks(task, cell);
         }
         let hot: usize = self.tasks.values().map(|cell| cell.hot_bytes).sum();
         assert_eq!(hot, self.hot_total, "the sum of what is hot");

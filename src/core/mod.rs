@@ -13,6 +13,7 @@ pub mod conn;
 mod expiry;
 mod facts;
 pub mod guard;
+pub mod hooks;
 mod list;
 mod perform;
 mod readers;
@@ -32,6 +33,7 @@ use crate::base::slots::{Key, Slots};
 use crate::core::cell::Cell;
 use crate::core::conn::{Conn, Overdue, Peer, Want};
 use crate::core::guard::Door;
+use crate::core::hooks::{Delivery, Registrations};
 use crate::core::register::Register;
 use crate::core::sub::Sub;
 use crate::core::timers::{Timer, Timers};
@@ -155,6 +157,8 @@ pub enum Out {
     Over {
         task: TaskId,
     },
+    /// Tell a webhook something; answered by [`Core::delivered`].
+    Deliver(Delivery),
     /// Keep a rule that somebody allowed for good.
     SaveRule {
         rule: Rule,
@@ -204,6 +208,7 @@ pub struct Core {
     followers: Vec<Key>,
     parked: HashMap<TaskId, Vec<Parked>>,
     timers: Timers,
+    registrations: Registrations,
     hot_total: usize,
     /// When the next look at tasks whose time is over is armed, in monotonic milliseconds.
     expiry_armed: u64,
@@ -262,6 +267,7 @@ impl Core {
             followers: Vec::new(),
             parked: HashMap::new(),
             timers: Timers::default(),
+            registrations: Registrations::default(),
             hot_total: 0,
             expiry_armed: u64::MAX,
             visitors: Vec::new(),
@@ -493,6 +499,7 @@ impl Core {
                 Timer::Expiry => self.expire(now),
                 Timer::Store(task) => self.retry_append(&task),
                 Timer::Waiting(sub) => self.stop_waiting(sub),
+                Timer::Hook { task, .. } => self.to_release.push(task),
                 Timer::Shutdown => self.give_up(now),
             }
         }
@@ -550,7 +557,7 @@ impl Core {
         let quiet = || {
             self.tasks
                 .values()
-                .all(|cell| cell.running.is_empty() && cell.gated.is_empty())
+                .all(|cell| cell.running.is_empty() && cell.gated.is_empty() && !cell.tells())
                 && self.conns.iter().all(|(_, conn)| conn.tx.is_empty())
                 && self.to_append.is_empty()
         };

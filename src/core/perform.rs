@@ -21,6 +21,7 @@ use crate::task::message::{self, Message, Part, Source};
 use crate::task::policy;
 use crate::task::record::Record;
 use crate::task::slash::Invocation;
+use crate::task::spoken;
 use crate::task::state::{State, TaskState};
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -134,14 +135,17 @@ impl Core {
             Call::Health => {
                 let active = self.tasks.values().filter(|cell| cell.is_open()).count();
                 let uptime = now.mono_ms - self.started.mono_ms;
-                self.answer(conn, &a2a::health(uptime, active, self.known.len()), now);
+                let hooks = self.hook_census();
+                let health = a2a::health(uptime, active, self.known.len(), hooks);
+                self.answer(conn, &health, now);
                 Ok(())
             }
-            Call::Push { .. } => Err(Fault::new(FaultKind::Unsupported, "Not served yet.")),
-            Call::ExtendedCard => Err(Fault::new(
-                FaultKind::Unauthenticated,
-                "The extended card is only for those who prove who they are, and this server knows no way to do that; use the public one.",
-            )),
+            Call::ExtendedCard => {
+                let response = self.card.extended(&form);
+                self.answer(conn, &response, now);
+                Ok(())
+            }
+            Call::Push { task, ask } => self.push(conn, &task, ask, &form, now),
             Call::Card => unreachable!("the card is answered with its request in hand"),
         };
         if let Err(fault) = result {
@@ -226,7 +230,7 @@ impl Core {
     pub(super) fn say(
         &mut self,
         conn: Key,
-        say: Say,
+        mut say: Say,
         like: Born,
         form: &Form,
         by: Source,
@@ -238,10 +242,14 @@ impl Core {
         let mut failure = None;
         let task = match say.task {
             Some(task) => {
-                let context = &self.tasks[&task].state.created.context;
+                let state = &self.tasks[&task].state;
+                let context = &state.created.context;
                 if say.context.as_ref().is_some_and(|given| given != context) {
                     let message = "contextId does not belong to this task; leave it out or use the task's own";
                     return Err(Fault::params(message));
+                }
+                if a2a::view(form, Some(&state.created)).answers_in_words() {
+                    say.said = spoken::heard(state, say.said);
                 }
                 task
             }
@@ -265,13 +273,22 @@ impl Core {
                 task
             }
         };
-        let decision = match self.decide(&task, Input::Say { said: say.said, by }) {
+        let prompt = Input::Say { said: say.said, by };
+        let decided = self.bring_hook(&task, say.push, form, now);
+        let decided = decided.and_then(|mut decision| {
+            let said = self.decide(&task, prompt);
+            let said = said.map_err(|refusal| explain(&task, refusal))?;
+            decision.events.extend(said.events);
+            decision.effects.extend(said.effects);
+            Ok(decision)
+        });
+        let decision = match decided {
             Ok(decision) => decision,
-            Err(refusal) => {
+            Err(fault) => {
                 if born {
                     self.unmake(&task);
                 }
-                return Err(explain(&task, refusal));
+                return Err(fault);
             }
         };
         let state = &self.tasks[&task].state;
@@ -738,7 +755,7 @@ fn is_answer(event: &Event) -> bool {
     matches!(event, Event::CallAnswered { .. })
 }
 
-fn explain(task: &TaskId, refusal: Refusal) -> Fault {
+pub(super) fn explain(task: &TaskId, refusal: Refusal) -> Fault {
     match refusal {
         Refusal::Over => {
             let message = format!(
@@ -760,6 +777,10 @@ fn explain(task: &TaskId, refusal: Refusal) -> Fault {
             let message =
                 "Too many prompts are waiting in this task; try again when it has caught up.";
             Fault::new(FaultKind::Overloaded { retry_after_s: 5 }, message)
+        }
+        Refusal::HooksFull => {
+            let message = "The task has as many webhooks as it may; delete one first.";
+            Fault::params(message)
         }
     }
 }

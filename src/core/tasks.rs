@@ -212,6 +212,7 @@ impl Core {
                 self.pump(sub, now);
             }
             self.trim(&task);
+            self.deliver(&task, now);
         }
         for sub in std::mem::take(&mut self.to_pump) {
             self.pump(sub, now);
@@ -328,6 +329,8 @@ impl Core {
                 self.make_room();
                 self.known.insert(task.clone(), Brief::of(&cell.state));
                 self.tasks.insert(task.clone(), cell);
+                // Its webhooks may have something coming from before.
+                self.to_release.push(task.clone());
                 let _ = self.drive(task, Input::Restored, now);
                 self.tell_time(task, now);
                 self.arm_expiry(now);
@@ -432,7 +435,7 @@ fn append_one(cell: &mut Cell, store: &mut dyn Store) -> Result<(), StoreError> 
     if cell.written == Seq(0) {
         store.create(&created.task, &Brief::of(&cell.state))?;
     }
-    let open = if cell.is_open() {
+    let open = if cell.is_open() || cell.owes() {
         Openness::Open
     } else {
         Openness::Settled

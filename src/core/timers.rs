@@ -1,7 +1,7 @@
 //! Deadlines in order. A timer is never taken back: when it is due, its owner looks whether it still means anything (the
 //! connection may be gone, the task may have gone on) and arms the next one itself.
 
-use crate::base::id::{Seq, TaskId};
+use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::slots::Key;
 use std::collections::BTreeMap;
 
@@ -19,6 +19,8 @@ pub enum Timer {
     Store(TaskId),
     /// A call has waited for its turn as long as it may.
     Waiting(Key),
+    /// A delivery failed; try again.
+    Hook { task: TaskId, id: ConfigId },
     /// The time for a clean end is over.
     Shutdown,
 }

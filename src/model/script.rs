@@ -374,66 +374,98 @@ fn failure(value: Option<&Value>, place: &str) -> Result<Step, String> {
     }
 }
 
-/// An artifact, whole or in pieces.
+/// An artifact: whole, cut into chunks, or in the pieces the script lists.
 fn artifact(value: Option<&Value>, place: &str) -> Result<Vec<Artifact>, String> {
     let place = &format!("{place}, artifact");
     let mut members = Members::of(value.unwrap_or(&Value::Null), place)?;
     let id = members.need("id")?;
     let name = members.text("name")?;
     let description = members.text("description")?;
-    let filename = members.text("filename")?;
-    let media_type = members.text("mediaType")?;
-    let chunks = members.chunks()?;
+    let parts = match members.list("pieces")? {
+        [] => {
+            let chunks = members.chunks()?;
+            chunked(part(&mut members)?, chunks, place)?
+        }
+        list => {
+            let piece = |(i, value): (usize, &Value)| {
+                let mut members = Members::of(value, &format!("{place}, piece {}", i + 1))?;
+                let part = part(&mut members)?;
+                members.end().map(|()| part)
+            };
+            list.iter()
+                .enumerate()
+                .map(piece)
+                .collect::<Result<_, _>>()?
+        }
+    };
+    members.end()?;
+    let artifact = |part: Part| Artifact {
+        id: id.clone(),
+        name: name.clone(),
+        description: description.clone(),
+        parts: vec![part],
+    };
+    Ok(parts.into_iter().map(artifact).collect())
+}
+
+fn part(members: &mut Members<'_>) -> Result<Part, String> {
     let contents = [
         members.text("text")?.map(Content::Text),
         members.text("bytes")?.map(Content::Bytes),
         members.text("url")?.map(Content::Uri),
         members.take("data").cloned().map(Content::Data),
     ];
-    members.end()?;
     let mut contents = contents.into_iter().flatten();
     let (Some(content), None) = (contents.next(), contents.next()) else {
         return Err(format!(
-            "{place}: exactly one of text, bytes, url and data is needed."
+            "{}: exactly one of text, bytes, url and data is needed.",
+            members.place
         ));
     };
-    let pieces = pieces(content, chunks, place)?;
-    let artifact = |content: Content| Artifact {
-        id: id.clone(),
-        name: name.clone(),
-        description: description.clone(),
-        parts: vec![Part {
-            content,
-            filename: filename.clone(),
-            media_type: media_type.clone(),
-            metadata: None,
-        }],
-    };
-    Ok(pieces.into_iter().map(artifact).collect())
+    if let Content::Bytes(data) = &content {
+        decoded(data, &members.place)?;
+    }
+    Ok(Part {
+        content,
+        filename: members.text("filename")?,
+        media_type: members.text("mediaType")?,
+        metadata: None,
+    })
 }
 
-fn pieces(content: Content, chunks: usize, place: &str) -> Result<Vec<Content>, String> {
-    match content {
-        Content::Text(text) if chunks > 1 && !text.is_empty() => Ok(split(&text, chunks)
+fn decoded(data: &str, place: &str) -> Result<Vec<u8>, String> {
+    STANDARD
+        .decode(data)
+        .map_err(|e| format!("{place}: bytes must be base64: {e}."))
+}
+
+fn chunked(part: Part, chunks: usize, place: &str) -> Result<Vec<Part>, String> {
+    let contents: Vec<Content> = match &part.content {
+        _ if chunks == 1 => return Ok(vec![part]),
+        Content::Text(text) => split(text, chunks)
             .into_iter()
             .map(|piece| Content::Text(piece.to_owned()))
-            .collect()),
+            .collect(),
         Content::Bytes(data) => {
-            let bytes = STANDARD
-                .decode(&data)
-                .map_err(|e| format!("{place}: bytes must be base64: {e}."))?;
-            if chunks == 1 || bytes.is_empty() {
-                return Ok(vec![Content::Bytes(data)]);
-            }
+            let bytes = decoded(data, place)?;
             // Each piece is base64 of its own: whoever gets it decodes it alone.
             let piece = |share: Range<usize>| Content::Bytes(STANDARD.encode(&bytes[share]));
-            Ok(shares(bytes.len(), chunks).map(piece).collect())
+            shares(bytes.len(), chunks).map(piece).collect()
         }
-        Content::Uri(_) | Content::Data(_) if chunks > 1 => {
-            Err(format!("{place}: only text and bytes can come in chunks."))
+        Content::Uri(_) | Content::Data(_) => {
+            return Err(format!(
+                "{place}: only text and bytes can be cut into chunks; list the pieces instead."
+            ));
         }
-        whole @ (Content::Text(_) | Content::Uri(_) | Content::Data(_)) => Ok(vec![whole]),
+    };
+    if contents.is_empty() {
+        return Ok(vec![part]);
     }
+    let piece = |content| Part {
+        content,
+        ..part.clone()
+    };
+    Ok(contents.into_iter().map(piece).collect())
 }
 
 /// The text in `count` pieces of about the same number of characters; fewer only if there are fewer characters.
@@ -754,6 +786,47 @@ mod tests {
     }
 
     #[test]
+    fn pieces_of_an_artifact_may_differ_in_kind() {
+        let script = steps_of(json!([{"artifact": {"id": "a", "pieces": [
+            {"text": "chunk-1 "},
+            {"url": "https://x", "filename": "x", "mediaType": "text/plain"},
+            {"data": [1]},
+        ]}}]));
+        let part = |content: Content| Part {
+            content,
+            filename: None,
+            media_type: None,
+            metadata: None,
+        };
+        let file = Part {
+            filename: Some("x".into()),
+            media_type: Some("text/plain".into()),
+            ..part(Content::Uri("https://x".into()))
+        };
+        let produced = |part: Part, append: bool, last: bool| {
+            Beat::Note(NoteBody::Produced {
+                artifact: Artifact {
+                    id: "a".into(),
+                    name: None,
+                    description: None,
+                    parts: vec![part],
+                },
+                append,
+                last,
+            })
+        };
+        assert_eq!(
+            script.play(&think("")),
+            vec![
+                produced(part(Content::Text("chunk-1 ".into())), false, false),
+                produced(file, true, false),
+                produced(part(Content::Data(json!([1]))), true, true),
+                answered(json!([]), &[], None),
+            ]
+        );
+    }
+
+    #[test]
     fn errors_fail_the_first_attempts_of_their_round() {
         let script = steps_of(json!([
             {"error": {"code": 503, "times": 2}},
@@ -865,7 +938,15 @@ mod tests {
             ),
             (
                 r#"{"default":[{"artifact":{"id":"a","data":1,"chunks":2}}]}"#,
-                "default, step 1, artifact: only text and bytes can come in chunks.",
+                "default, step 1, artifact: only text and bytes can be cut into chunks; list the pieces instead.",
+            ),
+            (
+                r#"{"default":[{"artifact":{"id":"a","text":"t","pieces":[{"text":"t"}]}}]}"#,
+                "default, step 1, artifact: \"text\" is not known here.",
+            ),
+            (
+                r#"{"default":[{"artifact":{"id":"a","pieces":[{"text":"t"},{"bytes":"?"}]}}]}"#,
+                "default, step 1, artifact, piece 2: bytes must be base64: ",
             ),
             (
                 r#"{"default":[{"wait_ms":-1}]}"#,

@@ -1,9 +1,10 @@
 //! Jobs become work on lanes here, and their reports become mail for the loop.
 
 use crate::base::cancel::Cancel;
-use crate::base::id::{Seq, TaskId};
+use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::Loaded;
+use crate::core::hooks::{Delivery, DeliveryError, Retry};
 use crate::core::store::{LogFile, Store, StoreError, read_all};
 use crate::limits::Limits;
 use crate::model::error;
@@ -14,6 +15,7 @@ use crate::shell::commands::Commands;
 use crate::shell::lanes::{Full, Lane, Lanes, Left, Post};
 use crate::shell::saved;
 use crate::shell::scenery::Scenery;
+use crate::shell::webhook::Webhooks;
 use crate::task::event::Event;
 use crate::task::job::{Job, JobId, Note, NoteBody, RunEnd, Think, Work};
 use crate::task::policy::{self, Rule};
@@ -47,6 +49,12 @@ pub enum Mail {
         task: TaskId,
         result: Result<Box<Loaded>, StoreError>,
     },
+    Delivered {
+        task: TaskId,
+        hook: ConfigId,
+        seq: Seq,
+        result: Result<(), DeliveryError>,
+    },
 }
 
 /// Who answers prompts.
@@ -71,6 +79,7 @@ pub struct Means {
     pub commands: Commands,
     pub background: Background,
     pub web: Web,
+    pub webhooks: Webhooks,
     /// Where rules are kept that people allowed for good; None when there is no home for them.
     pub saved: Option<PathBuf>,
     /// Which ignore files hide things from tools, beside the ordinary ones.
@@ -229,6 +238,35 @@ impl Jobs {
                 task,
                 result: Err(error),
             }),
+        }
+    }
+
+    /// Tells a webhook something.
+    pub fn deliver(&mut self, delivery: Delivery) {
+        let means = self.means.clone();
+        let Delivery {
+            task, hook, seq, ..
+        } = delivery.clone();
+        let answer = move |result| Mail::Delivered {
+            task,
+            hook,
+            seq,
+            result,
+        };
+        let failed = |message| {
+            Err(DeliveryError {
+                retry: Retry::Again { after_ms: None },
+                message,
+            })
+        };
+        let (died, full) = (answer.clone(), answer.clone());
+        let work = move |post: &Post<Mail>, _: &Cancel| {
+            post.send(answer(means.webhooks.deliver(&delivery, &means.limits)));
+        };
+        let died = move |message| died(failed(message));
+        if let Err(Full) = self.lanes.start(Lane::Hook, Cancel::default(), work, died) {
+            let message = "too many deliveries are waiting".to_owned();
+            self.own.push(full(failed(message)));
         }
     }
 

@@ -1,4 +1,4 @@
-//! Work beside the loop. A lane is a queue of jobs and the threads that take from it; model requests, tools and the disk have
+//! Work beside the loop. A lane is a queue of jobs and the threads that take from it; model requests, tools, the disk and webhooks have
 //! one each, so that minutes of waiting for a model never hold up a page from a journal. What the jobs have to say comes back
 //! as mail, whose type is the loop's own affair.
 //!
@@ -24,10 +24,11 @@ pub enum Lane {
     Model,
     Tool,
     Disk,
+    Hook,
 }
 
 impl Lane {
-    const ALL: [Lane; 3] = [Lane::Model, Lane::Tool, Lane::Disk];
+    const ALL: [Lane; 4] = [Lane::Model, Lane::Tool, Lane::Disk, Lane::Hook];
 
     /// The name of its threads, for people with a debugger.
     fn word(self) -> &'static str {
@@ -35,15 +36,16 @@ impl Lane {
             Lane::Model => "model",
             Lane::Tool => "tool",
             Lane::Disk => "disk",
+            Lane::Hook => "hook",
         }
     }
 
     /// Stacks are reserved, not used, but 512 of them have to fit. A model thread's deepest moments are a TLS handshake (tens
     /// of KiB, more in unoptimised builds) and parsing nested JSON; half a MiB leaves room for both. Tools run code of every
-    /// kind, regular expressions among it, and get the usual 2 MiB. The disk lane parses journal lines.
+    /// kind, regular expressions among it, and get the usual 2 MiB. The disk lane parses journal lines, webhooks shake hands.
     fn stack_bytes(self) -> usize {
         match self {
-            Lane::Model | Lane::Disk => 512 * 1024,
+            Lane::Model | Lane::Disk | Lane::Hook => 512 * 1024,
             Lane::Tool => 2 * 1024 * 1024,
         }
     }
@@ -53,6 +55,7 @@ impl Lane {
             Lane::Model => limits.model_threads,
             Lane::Tool => limits.tool_threads,
             Lane::Disk => limits.disk_threads,
+            Lane::Hook => limits.hook_threads,
         }
     }
 }

@@ -19,3 +19,4 @@ pub mod server;
 pub mod signals;
 pub mod start;
 pub mod sys;
+pub mod webhook;

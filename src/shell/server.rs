@@ -278,6 +278,12 @@ impl Server {
                 Mail::Note(note) => self.core.note(note, now),
                 Mail::Synced { task, upto, result } => self.core.synced(&task, upto, result, now),
                 Mail::Paged { sub, page } => self.core.paged(sub, page, now),
+                Mail::Delivered {
+                    task,
+                    hook,
+                    seq,
+                    result,
+                } => self.core.delivered(&task, &hook, seq, result, now),
                 Mail::Loaded { task, result } => self.core.loaded(&task, result.map(|l| *l), now),
             }
         }
@@ -296,6 +302,7 @@ impl Server {
                 Out::Over { task } => self.jobs.forget(&task),
                 Out::Load { task } => self.jobs.load(self.store.as_mut(), task),
                 Out::SaveRule { rule } => self.jobs.save(rule),
+                Out::Deliver(delivery) => self.jobs.deliver(delivery),
             }
         }
     }

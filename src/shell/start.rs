@@ -23,6 +23,7 @@ use crate::shell::scenery::Scenery;
 use crate::shell::server::{Parts, Server, WAKE};
 use crate::shell::signals::Signals;
 use crate::shell::sys::{self, Clock};
+use crate::shell::webhook::Webhooks;
 use crate::task::policy::{Grant, Mode, Policy, Tier, ToolSettings};
 use crate::task::spec::ToolSpec;
 use crate::tool::Toolbox;
@@ -75,13 +76,12 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
     let toolbox = Toolbox::built_in();
     let specs = declared(toolbox.specs(), &config);
     let roots = config.ca_file.as_deref().map(read).transpose()?;
-    let web = Web::new(client::tls(roots.as_deref())?);
+    let tls = client::tls(roots.as_deref())?;
+    let web = Web::new(tls.clone());
     let (brain, script, greeting) = brain(&config, roots)?;
     let clock = Clock::start();
-    if let Some(file) = &config.board.extended_card {
-        check_card(file)?;
-    }
     let switches = config.board.a2a.clone();
+    let webhooks = Webhooks::new(tls, switches.push_rules.clone());
     let identity = a2a::Identity {
         base_url: &url,
         version: env!("CARGO_PKG_VERSION"),
@@ -118,6 +118,7 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
         commands,
         background: Background::default(),
         web,
+        webhooks,
         saved,
         ignored: ignored(&config),
         instance,
@@ -230,18 +231,6 @@ fn brain(
 
 fn read(file: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))
-}
-
-/// Nobody can be shown an extended card before there are ways to prove who one is, but a wrong one is named at the start.
-fn check_card(file: &Path) -> Result<(), String> {
-    match serde_json::from_slice(&read(file)?) {
-        Ok(Value::Object(_)) => Ok(()),
-        Ok(_) => Err(format!(
-            "{} must hold a JSON object with members of the card",
-            file.display()
-        )),
-        Err(error) => Err(format!("{} is not JSON: {error}", file.display())),
-    }
 }
 
 fn directory(path: &Path) -> Result<PathBuf, String> {

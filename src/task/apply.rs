@@ -1,10 +1,11 @@
 //! The only place state changes: folding one event into the state. It never refuses and never decides; `decide` has done
 //! that, and a journal replays through here to the same state.
 
-use crate::base::id::CallId;
+use crate::base::id::{CallId, ConfigId};
 use crate::task::event::{Answer, Created, End, Event, Request, Usage};
 use crate::task::loops::FENCE;
 use crate::task::message::{Artifact, Content};
+use crate::task::push::{Due, Hook};
 use crate::task::record::Record;
 use crate::task::spec::{CallError, Ending, ErrorKind, Keeping};
 use crate::task::state::{
@@ -56,6 +57,7 @@ impl State {
             model: created.model.as_str().into(),
             workspace: created.workspace.as_str().into(),
             error: None,
+            hooks: Vec::new(),
             created,
         }
     }
@@ -71,6 +73,12 @@ impl State {
     }
 
     pub fn apply(&mut self, record: &Record) {
+        let before = self.status.state;
+        self.fold(record);
+        self.tell_hooks(before, record);
+    }
+
+    fn fold(&mut self, record: &Record) {
         self.seq = record.seq;
         self.at = record.at;
         match &record.event {
@@ -246,6 +254,51 @@ impl State {
                 self.suspended = false;
                 self.announce(record, (*state).into(), text.clone());
             }
+            Event::HookSet { target } => match self.hook_mut(&target.id) {
+                Some(hook) => hook.replace(target.clone(), record.seq),
+                None => self.hooks.push(Hook::new(target.clone(), record.seq)),
+            },
+            Event::HookDropped { id } => self.hooks.retain(|hook| hook.target.id != *id),
+            Event::HookMoved { id, upto, health } => {
+                if let Some(hook) = self.hook_mut(id) {
+                    hook.moved(*upto, health);
+                }
+            }
+        }
+    }
+
+    /// Notes for every webhook what it is to be told: a status that is another one or leaves the next word to the user, and
+    /// whatever is complete.
+    fn tell_hooks(&mut self, before: TaskState, record: &Record) {
+        if self.hooks.is_empty() {
+            return;
+        }
+        let seq = record.seq;
+        let due = match &record.event {
+            Event::Produced {
+                artifact,
+                last: true,
+                ..
+            } => Due::Artifact {
+                seq,
+                id: artifact.id.clone(),
+            },
+            Event::Answered { answer } if answer.calls.is_empty() && !answer.text().is_empty() => {
+                Due::Answer {
+                    seq,
+                    turn: self.turn,
+                }
+            }
+            event if self.status.seq == seq && (self.status.state != before || halts(event)) => {
+                Due::Status {
+                    status: self.status.clone(),
+                    rests: self.is_idle() && !self.questioned,
+                }
+            }
+            _ => return,
+        };
+        for hook in &mut self.hooks {
+            hook.tell(&due);
         }
     }
 
@@ -418,6 +471,10 @@ impl State {
         };
     }
 
+    fn hook_mut(&mut self, id: &ConfigId) -> Option<&mut Hook> {
+        self.hooks.iter_mut().find(|hook| hook.target.id == *id)
+    }
+
     fn call_mut(&mut self, id: &CallId) -> &mut CallState {
         let found = self.calls.iter_mut().find(|call| call.id() == id);
         found.expect("events name calls of the current batch")
@@ -492,6 +549,17 @@ fn announces(event: &Event) -> bool {
         | Event::CallOutput { .. }
         | Event::CallEnded { .. }
         | Event::CallStale { .. }
-        | Event::Produced { .. } => false,
+        | Event::Produced { .. }
+        | Event::HookSet { .. }
+        | Event::HookDropped { .. }
+        | Event::HookMoved { .. } => false,
     }
+}
+
+/// Whether the next word is the user's, or nobody's, after an event that announces a status.
+fn halts(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Paused | Event::TurnEnded { .. } | Event::Interrupted { .. } | Event::Closed { .. }
+    )
 }

@@ -3,7 +3,7 @@
 use crate::base::id::{ConfigId, ContextId, Seq, TaskId};
 use crate::task::event::{Lifecycle, Profile, Protocol};
 use crate::task::job::Said;
-use crate::task::push::Target;
+use crate::task::push::Wish;
 use crate::task::slash::Typed;
 use crate::task::state::TaskState;
 
@@ -47,7 +47,7 @@ pub enum Call {
 /// Webhooks of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Push {
-    Set(Target),
+    Set(Wish),
     /// Without an id: the only one, or the one that bears the task's id.
     Get(Option<ConfigId>),
     List,
@@ -101,7 +101,7 @@ pub struct Say {
     pub context: Option<ContextId>,
     pub settings: Settings,
     /// A webhook that is in place before the agent begins.
-    pub push: Option<Target>,
+    pub push: Option<Wish>,
     pub mode: Mode,
     /// How many of the newest history messages a snapshot may show; None is all of them.
     pub history: Option<usize>,

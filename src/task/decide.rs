@@ -6,17 +6,18 @@
 //! yields nothing: one rule for "what now", whatever led here.
 //!
 //! [`clients`] holds what can be said to a task, [`notes`] what workers report, [`command`] what a task does that is a command,
-//! [`context`] how a conversation is kept within bounds, [`restart`] what becomes of a turn that was cut off,
-//! [`time`] what has lasted too long.
+//! [`context`] how a conversation is kept within bounds, [`hooks`] who is told without asking, [`restart`] what becomes of a turn
+//! that was cut off, [`time`] what has lasted too long.
 
 mod clients;
 mod command;
 mod context;
+mod hooks;
 mod notes;
 mod restart;
 mod time;
 
-use crate::base::id::{CallId, Seq};
+use crate::base::id::{CallId, ConfigId, Seq};
 use crate::limits::Limits;
 use crate::task::event::{Answer, End, Event, Final, Lifecycle, Outcome, Request, Tries};
 use crate::task::job::{
@@ -24,6 +25,7 @@ use crate::task::job::{
 };
 use crate::task::message::Source;
 use crate::task::policy::{self, Ask, Grant, Policy, Rule, Ruling};
+use crate::task::push::{Health, Hook, Target};
 use crate::task::spec::{
     Answers, CallError, Choice, Ending, ErrorKind, Keeping, Kind, Plan, ToolSpec, Verdict,
 };
@@ -53,11 +55,24 @@ pub enum Input {
     Due {
         job: Seq,
     },
+    /// A webhook comes, goes or has been told something.
+    Hook(HookInput),
     /// The server was restarted; given once after the log was folded.
     Restored,
     /// It is so late, in Unix milliseconds: what has lasted too long ends.
     Time(u64),
     Advance,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HookInput {
+    Set(Target),
+    Drop(ConfigId),
+    Moved {
+        id: ConfigId,
+        upto: Seq,
+        health: Health,
+    },
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -132,6 +147,8 @@ pub enum Refusal {
         offered: Vec<&'static str>,
     },
     QueueFull,
+    /// The task has as many webhooks as it may.
+    HooksFull,
 }
 
 /// What `decide` may know beside the state.
@@ -165,6 +182,7 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
         }
         Input::Note { job, body } => out.note(job, body),
         Input::Due { job } => out.due(job),
+        Input::Hook(input) => out.hook(input)?,
         Input::Restored => out.restored(),
         Input::Time(unix_ms) => out.time(unix_ms),
         Input::Advance => out.advance(),

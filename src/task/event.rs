@@ -4,13 +4,15 @@
 //! Events that only the model needs (`Answered`, `ResultsSent`) are in the log too, so sequence numbers that clients see
 //! have gaps. Old lines are never rewritten: members are only added, with a default.
 
-use crate::base::id::{CallId, ContextId, Seq, TaskId, Tenant};
+use crate::base::id::{CallId, ConfigId, ContextId, Seq, TaskId, Tenant};
 use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::{Mode, Rule};
+use crate::task::push::{Health, Target};
 use crate::task::slash::Invocation;
 use crate::task::spec::{Answers, Choice, Ending, Keeping, Plan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -164,11 +166,44 @@ pub enum Event {
     },
     /// The user let an interrupted turn go on: the task works again.
     Resumed,
-    /// The task is over for good.
+    /// The task is over for good. Only webhooks may still come, go and move.
     Closed {
         state: Final,
         text: Option<String>,
     },
+    /// A webhook is to be told of what happens from here on, or is to be told otherwise than before.
+    HookSet {
+        target: Arc<Target>,
+    },
+    HookDropped {
+        id: ConfigId,
+    },
+    /// A webhook has been told everything up to here, or was not to be reached.
+    HookMoved {
+        id: ConfigId,
+        upto: Seq,
+        health: Health,
+    },
+}
+
+impl Event {
+    /// The event as it can be shown: the same without the secrets that some events hold.
+    pub fn without_secrets(&self) -> Cow<'_, Event> {
+        match self {
+            Event::HookSet { target } => Cow::Owned(Event::HookSet {
+                target: Arc::new(target.without_secrets()),
+            }),
+            other => Cow::Borrowed(other),
+        }
+    }
+
+    /// Whether it is about the webhooks of a task and not about the task itself.
+    pub fn is_of_hooks(&self) -> bool {
+        matches!(
+            self,
+            Event::HookSet { .. } | Event::HookDropped { .. } | Event::HookMoved { .. }
+        )
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,12 +1,22 @@
 //! Webhooks as values: where a task's changes are to be sent, and how far they were. A webhook is a cursor into the task's log
-//! like any reader's, but a lasting one: where it stands is in the log itself.
+//! like any reader's, but a lasting one: where it stands is in the log itself, and so is what it still has to be sent.
+//!
+//! What is due is kept as facts, not as bodies: a status, the name of an artifact. A body is made when it is sent, so a receiver
+//! that is away costs next to nothing, and a restarted server owes exactly what the old one did.
 
 use crate::base::id::{ConfigId, Seq};
 use crate::task::event::{Profile, Protocol};
+use crate::task::state::Status;
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+/// What stands where a secret was.
+pub const HIDDEN: &str = "(hidden)";
 
 /// Where to send what, as a client registered it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     pub id: ConfigId,
     pub url: String,
@@ -23,13 +33,164 @@ pub struct Target {
     pub profile: Profile,
 }
 
+impl Target {
+    /// A copy that can be shown to anybody who may see the task.
+    pub fn without_secrets(&self) -> Target {
+        let hide = |secret: &Option<String>| secret.as_ref().map(|_| HIDDEN.to_owned());
+        Target {
+            token: hide(&self.token),
+            credentials: hide(&self.credentials),
+            ..self.clone()
+        }
+    }
+}
+
+/// Secrets do not get into messages by accident.
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hide = |secret: &Option<String>| secret.as_ref().map(|_| HIDDEN);
+        f.debug_struct("Target")
+            .field("id", &self.id)
+            .field("url", &self.url)
+            .field("token", &hide(&self.token))
+            .field("schemes", &self.schemes)
+            .field("credentials", &hide(&self.credentials))
+            .field("protocol", &self.protocol)
+            .field("profile", &self.profile)
+            .finish()
+    }
+}
+
+/// A target as a client words it: naming it can be left to us, and how its deliveries look follows from the request.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Wish {
+    pub id: Option<ConfigId>,
+    pub url: String,
+    pub token: Option<String>,
+    pub schemes: Vec<String>,
+    pub credentials: Option<String>,
+}
+
+impl Wish {
+    pub fn target(self, id: ConfigId, protocol: Protocol, profile: Profile) -> Target {
+        Target {
+            id,
+            url: self.url,
+            token: self.token,
+            schemes: self.schemes,
+            credentials: self.credentials,
+            protocol,
+            profile,
+        }
+    }
+}
+
+impl fmt::Debug for Wish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wish")
+            .field("id", &self.id)
+            .field("url", &self.url)
+            .finish_non_exhaustive()
+    }
+}
+
 /// A webhook of a task as it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hook {
-    pub target: std::sync::Arc<Target>,
+    pub target: Arc<Target>,
     /// Everything up to here was delivered, or given up.
     pub sent: Seq,
+    /// What is still to be sent, in order.
+    pub due: VecDeque<Due>,
     pub health: Health,
+}
+
+/// Something that a receiver is told of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// The task came into this status; `rests` when no prompt was left then.
+    Status { status: Status, rests: bool },
+    /// An artifact is complete.
+    Artifact { seq: Seq, id: String },
+    /// What the agent had to say in this turn is.
+    Answer { seq: Seq, turn: u32 },
+}
+
+impl Due {
+    /// The event that it is about.
+    pub fn seq(&self) -> Seq {
+        match self {
+            Due::Status { status, .. } => status.seq,
+            Due::Artifact { seq, .. } | Due::Answer { seq, .. } => *seq,
+        }
+    }
+}
+
+impl Hook {
+    /// A webhook that is told of everything behind `sent`.
+    pub fn new(target: Arc<Target>, sent: Seq) -> Hook {
+        Hook {
+            target,
+            sent,
+            due: VecDeque::new(),
+            health: Health::default(),
+        }
+    }
+
+    /// Takes the place of one with the same id. What that one had still to send is sent to the new place, if it would look the
+    /// same there; one that was suspended starts anew.
+    pub fn replace(&mut self, target: Arc<Target>, at: Seq) {
+        let alike =
+            self.target.protocol == target.protocol && self.target.profile == target.profile;
+        if alike && !self.health.suspended {
+            self.target = target;
+            self.health = Health::default();
+        } else {
+            *self = Hook::new(target, at);
+        }
+    }
+
+    /// Notes what happened, if its receiver is to be told. In 0.3 a delivery is the present task, so that only the newest status
+    /// counts.
+    pub fn tell(&mut self, due: &Due) {
+        if self.health.suspended {
+            return;
+        }
+        let wanted = match (self.target.protocol, due) {
+            (Protocol::V03, Due::Status { .. }) => {
+                self.due.clear();
+                true
+            }
+            (Protocol::V03, Due::Artifact { .. } | Due::Answer { .. }) => false,
+            (Protocol::V10, Due::Status { .. } | Due::Artifact { .. }) => true,
+            // Only there are answers artifacts in streams too.
+            (Protocol::V10, Due::Answer { .. }) => self.target.profile == Profile::Plain,
+        };
+        if wanted {
+            self.due.push_back(due.clone());
+        }
+    }
+
+    pub fn moved(&mut self, upto: Seq, health: &Health) {
+        self.sent = upto;
+        self.health = health.clone();
+        if health.suspended {
+            self.due.clear();
+        } else {
+            self.due.retain(|due| due.seq() > upto);
+        }
+    }
+}
+
+/// Webhooks of many tasks, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Census {
+    pub active: usize,
+    pub suspended: usize,
+    /// What they are still to be told.
+    pub pending: usize,
+    /// Events that were given up.
+    pub failed: u64,
 }
 
 /// How deliveries went.
@@ -43,4 +204,94 @@ pub struct Health {
     pub suspended: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+impl Health {
+    /// How it stands after an event that was delivered.
+    pub fn after_success(&self) -> Health {
+        Health {
+            delivered: self.delivered + 1,
+            streak: 0,
+            error: None,
+            ..self.clone()
+        }
+    }
+
+    /// How it stands after an event that was given up; with `most` of them in a row it is suspended.
+    pub fn after_failure(&self, why: &str, most: u32) -> Health {
+        let streak = self.streak + 1;
+        Health {
+            delivered: self.delivered,
+            failed: self.failed + 1,
+            streak,
+            suspended: streak >= most,
+            error: Some(why.to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target() -> Target {
+        Target {
+            id: "h".into(),
+            url: "https://client.example/a2a".into(),
+            token: Some("tok-secret".into()),
+            schemes: vec!["Bearer".into()],
+            credentials: Some("cred-secret".into()),
+            protocol: Protocol::V10,
+            profile: Profile::Plain,
+        }
+    }
+
+    #[test]
+    fn secrets_are_neither_shown_nor_printed() {
+        let shown = target().without_secrets();
+        assert_eq!(
+            shown,
+            Target {
+                token: Some(HIDDEN.into()),
+                credentials: Some(HIDDEN.into()),
+                ..target()
+            }
+        );
+        let printed = format!("{:?}", target());
+        assert!(!printed.contains("secret"), "{printed}");
+        let wish = Wish {
+            id: None,
+            url: "u".into(),
+            token: target().token,
+            schemes: Vec::new(),
+            credentials: target().credentials,
+        };
+        assert_eq!(format!("{wish:?}"), "Wish { id: None, url: \"u\", .. }");
+        let without = Target {
+            token: None,
+            credentials: None,
+            ..target()
+        };
+        assert_eq!(without.without_secrets(), without);
+    }
+
+    #[test]
+    fn failures_in_a_row_suspend_and_a_success_ends_the_row() {
+        let health = Health::default().after_failure("no", 2).after_success();
+        assert_eq!(
+            (health.failed, health.streak, health.suspended),
+            (1, 0, false)
+        );
+        let health = health.after_failure("a", 2).after_failure("b", 2);
+        assert_eq!(
+            health,
+            Health {
+                delivered: 1,
+                failed: 3,
+                streak: 2,
+                suspended: true,
+                error: Some("b".into()),
+            }
+        );
+    }
 }

@@ -2,14 +2,34 @@
 //! nothing else goes on: then there is no doubt what the words are about. Whatever is not clearly an answer stays a prompt.
 
 use crate::base::id::CallId;
-use crate::task::job::Pick;
+use crate::task::job::{Pick, Said};
+use crate::task::message::{Content, Message};
 use crate::task::spec::{Answers, Choice, Inquiry, Question};
 use crate::task::state::State;
 use std::sync::Arc;
 
+/// What such a client has said: an answer and no prompt, if its words are the answer to the one open question.
+pub fn heard(state: &State, said: Said) -> Said {
+    let mut parts = said.message.parts.iter();
+    let words_only = parts.all(|part| matches!(part.content, Content::Text(_)));
+    let spoken = (said.answers.is_empty() && words_only)
+        .then(|| spoken_answer(state, &said.message.text()))
+        .flatten();
+    match spoken {
+        None => said,
+        Some(pick) => Said {
+            message: Arc::new(Message {
+                parts: Vec::new(),
+                ..Message::clone(&said.message)
+            }),
+            answers: vec![pick],
+        },
+    }
+}
+
 /// The answer that `text` is to the one open question: an option's own word; `yes` or `no` to a call that wants to be allowed;
 /// for questions of the agent what the user says, one line for each if there are several.
-pub fn spoken_answer(state: &State, text: &str) -> Option<Pick> {
+fn spoken_answer(state: &State, text: &str) -> Option<Pick> {
     if !state.waits_for_answers() {
         return None;
     }
@@ -66,6 +86,7 @@ fn replies(questions: &[Inquiry], text: &str) -> Option<Answers> {
 mod tests {
     use super::*;
     use crate::task::event::{self, Created, Event, Lifecycle, Profile, Protocol};
+    use crate::task::message::{Part, Role};
     use crate::task::policy::Mode;
     use crate::task::record::Record;
     use crate::task::spec::{InquiryKind, Keeping, Plan};
@@ -189,6 +210,35 @@ mod tests {
     }
 
     #[test]
+    fn what_answers_is_no_prompt_any_more() {
+        let state = waiting(&[permission()]);
+        let message = |parts: &[Part]| Message {
+            id: "m".into(),
+            role: Role::User,
+            parts: parts.to_vec(),
+            metadata: None,
+            extensions: vec![],
+            references: vec![],
+        };
+        let said = |parts: &[Part], answers: &[Pick]| Said {
+            message: Arc::new(message(parts)),
+            answers: answers.to_vec(),
+        };
+        let cancel = pick(&"a".into(), Choice::Cancel, None);
+        assert_eq!(
+            heard(&state, said(&[Part::text("no")], &[])),
+            said(&[], std::slice::from_ref(&cancel))
+        );
+        for other in [
+            said(&[Part::text("wait")], &[]),
+            said(&[Part::text("no"), Part::data(json!({}))], &[]),
+            said(&[Part::text("yes")], &[cancel]),
+        ] {
+            assert_eq!(heard(&state, other.clone()), other);
+        }
+    }
+
+    #[test]
     fn nothing_counts_while_there_is_doubt() {
         assert_eq!(
             spoken_answer(&waiting(&[permission(), permission()]), "yes"),
@@ -219,5 +269,30 @@ mod tests {
         assert_eq!(said(2, "yes\nno"), answer(&["yes", "no"]));
         assert_eq!(said(2, "yes"), None);
         assert_eq!(said(2, "yes\n\nno"), None);
+    }
+
+    #[test]
+    fn words_that_answer_are_no_prompt() {
+        let state = waiting(&[permission()]);
+        let said = |parts: Vec<Part>| Said {
+            message: Arc::new(Message {
+                id: "m".into(),
+                role: Role::User,
+                parts,
+                metadata: None,
+                extensions: vec![],
+                references: vec![],
+            }),
+            answers: vec![],
+        };
+        let answer = heard(&state, said(vec![Part::text("yes")]));
+        assert_eq!(answer.message.parts, vec![]);
+        assert_eq!(answer.answers.len(), 1);
+        for prompt in [
+            said(vec![Part::text("yes, but why?")]),
+            said(vec![Part::text("yes"), Part::data(json!({}))]),
+        ] {
+            assert_eq!(heard(&state, prompt.clone()), prompt);
+        }
     }
 }

@@ -9,6 +9,7 @@ use crate::limits::{LIVE_SHOWN_MS, LIVE_TAIL_BYTES};
 use crate::task::event::{Answer, Created, Final, Request, Tries, Usage};
 use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::Rule;
+use crate::task::push::Hook;
 use crate::task::record::Record;
 use crate::task::spec::{Answers, Choice, Ending, Keeping, Plan};
 use serde::{Deserialize, Serialize};
@@ -83,7 +84,7 @@ impl From<Final> for TaskState {
 }
 
 /// The status as last announced.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     pub state: TaskState,
     /// Unix milliseconds, strictly increasing from one status to the next.
@@ -336,6 +337,8 @@ pub struct State {
     pub workspace: Arc<str>,
     /// Why the last turn failed, until the next one begins.
     pub error: Option<String>,
+    /// Those who are told without asking.
+    pub hooks: Vec<Hook>,
 }
 
 impl State {

@@ -82,11 +82,7 @@ impl Web {
             .user_agent(concat!("gemini-a2a/", env!("CARGO_PKG_VERSION")))
             .accept("text/html, text/plain, text/*;q=0.9, application/json;q=0.9, */*;q=0.1")
             .build();
-        let judged = Judged {
-            judge: self.judge,
-            names: DefaultResolver::default(),
-        };
-        Agent::with_parts(config, DefaultConnector::default(), judged)
+        Agent::with_parts(config, DefaultConnector::default(), Judged::new(self.judge))
     }
 
     fn follow(&self, agent: &Agent, url: &Url, limits: &Limits) -> Result<String, String> {
@@ -118,9 +114,18 @@ impl Web {
 
 /// Looks names up and refuses those of which any address is not to be visited.
 #[derive(Debug)]
-struct Judged {
+pub struct Judged {
     judge: Judge,
     names: DefaultResolver,
+}
+
+impl Judged {
+    pub fn new(judge: Judge) -> Judged {
+        Judged {
+            judge,
+            names: DefaultResolver::default(),
+        }
+    }
 }
 
 impl Resolver for Judged {

@@ -91,11 +91,13 @@ impl Dialect {
         let position = position.unwrap_or_default();
         match self {
             Dialect::Rpc03(_) => rpc(
+                self.target(),
                 &format!("{headers}{}", self.profile_header()),
                 "tasks/resubscribe",
                 json!({ "id": task }),
             ),
             Dialect::Rpc10(_) => rpc(
+                self.target(),
                 &format!("{headers}{}", self.profile_header()),
                 "SubscribeToTask",
                 json!({ "id": task }),
@@ -128,6 +130,14 @@ impl Dialect {
             Dialect::SocketRpc03 => Some(call("tasks/resubscribe")),
             Dialect::SocketRpc10 => Some(call("SubscribeToTask")),
             _ => None,
+        }
+    }
+
+    /// Only the extension has a header; the other profiles are asked for by name.
+    fn target(self) -> &'static str {
+        match self {
+            Dialect::Rpc03(Profile::Plain) => "/?profile=plain",
+            _ => "/",
         }
     }
 
@@ -183,10 +193,12 @@ impl Dialect {
         };
         match self {
             Dialect::Rpc03(_) => Said::Request(rpc_body(
+                self.target(),
                 self.profile_header(),
                 frame("message/send", message),
             )),
             Dialect::Rpc10(_) => Said::Request(rpc_body(
+                self.target(),
                 self.profile_header(),
                 frame("SendMessage", in_10(&message)),
             )),
@@ -281,15 +293,16 @@ fn post(target: &str, headers: &str, body: &Value) -> Vec<u8> {
     .into_bytes()
 }
 
-fn rpc(headers: &str, method: &str, params: Value) -> Vec<u8> {
+fn rpc(target: &str, headers: &str, method: &str, params: Value) -> Vec<u8> {
     rpc_body(
+        target,
         headers,
         json!({"jsonrpc": "2.0", "id": "watch", "method": method, "params": params}),
     )
 }
 
-fn rpc_body(headers: &str, body: Value) -> Vec<u8> {
-    post("/", headers, &body)
+fn rpc_body(target: &str, headers: &str, body: Value) -> Vec<u8> {
+    post(target, headers, &body)
 }
 
 /// A message as a client frames it: masked, in one piece.

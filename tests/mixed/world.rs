@@ -37,6 +37,9 @@ pub struct World {
     /// What the disk still has to do.
     chores: Vec<Out>,
     said: usize,
+    /// The session as it is on disk up to `offset`.
+    folded: Option<State>,
+    offset: u64,
     tally: BTreeMap<&'static str, u64>,
     trace: VecDeque<String>,
 }
@@ -89,6 +92,8 @@ impl World {
             workers: Vec::new(),
             chores: Vec::new(),
             said: 0,
+            folded: None,
+            offset: 0,
             tally: BTreeMap::new(),
             trace: VecDeque::new(),
         }
@@ -109,9 +114,8 @@ impl World {
             self.turn();
         }
         for _ in 0..3_000 {
-            let open = self.log().last().is_some_and(|(_, state)| {
-                !state.is_idle() && !state.is_over() && state.asked().next().is_some()
-            });
+            let state = self.state();
+            let open = state.is_some_and(|state| state.asked().next().is_some());
             if open {
                 self.answer_somewhere();
             }
@@ -189,8 +193,7 @@ impl World {
     }
 
     fn answer(&mut self, at: usize, task: &TaskId) {
-        let log = self.log();
-        let Some((_, state)) = log.last() else {
+        let Some(state) = self.state() else {
             return;
         };
         // Now and then an answer to a question that has been answered.
@@ -416,6 +419,29 @@ impl World {
     }
 
     // The judgement.
+
+    /// The session as it is on disk, read on from where the last look ended.
+    fn state(&mut self) -> Option<&State> {
+        let file = self.store.file(self.session.as_ref()?).ok()?;
+        loop {
+            let page = file.page(self.offset, 1 << 20).expect("the disk reads");
+            if page.is_empty() {
+                return self.folded.as_ref();
+            }
+            self.offset += page.len() as u64;
+            for line in page.split_inclusive(|byte| *byte == b'\n') {
+                let line = line.strip_suffix(b"\n").expect("pages are whole lines");
+                let record = Record::read(line).expect("a record");
+                match (&mut self.folded, &record.event) {
+                    (Some(state), _) => state.apply(&record),
+                    (none, Event::Created(created)) => {
+                        *none = Some(State::born(created.clone(), &record));
+                    }
+                    (None, other) => panic!("begins with {other:?}"),
+                }
+            }
+        }
+    }
 
     /// Everything on disk, with the state after each event.
     fn log(&mut self) -> Vec<(Record, State)> {

@@ -279,6 +279,7 @@ impl House {
             match out {
                 // Background processes and rules on disk are nothing the simulation has.
                 Out::Over { .. } | Out::SaveRule { .. } => {}
+                Out::Deliver(delivery) => panic!("nobody set a webhook: {delivery:?}"),
                 Out::Start(job) => self.start(job),
                 Out::Stop(job) => {
                     self.say(|| format!("stop {} {}", job.task, job.at));

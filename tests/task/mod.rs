@@ -16,6 +16,7 @@ use gemini_a2a::task::event::{
 use gemini_a2a::task::job::{ModelError, ModelErrorKind, NoteBody, Pick, RunEnd, Said};
 use gemini_a2a::task::message::{Artifact, Message, Part, Role, Source};
 use gemini_a2a::task::policy::{Grant, Mode, Names, Policy, Rule};
+use gemini_a2a::task::push::{Health, Target};
 use gemini_a2a::task::record::Record;
 use gemini_a2a::task::slash::{Commanded, Invocation};
 use gemini_a2a::task::spec::{
@@ -29,6 +30,34 @@ use std::sync::Arc;
 
 /// What the clock shows, always: whatever increases in a log does so because the machine sees to it.
 pub const NOON: u64 = 1_767_268_800_000;
+
+/// A webhook that speaks 1.0.
+pub fn target(id: &str) -> Target {
+    Target {
+        id: id.into(),
+        url: "https://client.example/a2a".into(),
+        token: None,
+        schemes: Vec::new(),
+        credentials: None,
+        protocol: Protocol::V10,
+        profile: Profile::Plain,
+    }
+}
+
+pub fn hook_set(target: &Target) -> Event {
+    Event::HookSet {
+        target: Arc::new(target.clone()),
+    }
+}
+
+/// It was delivered.
+pub fn hook_moved(id: &str, upto: u64) -> Event {
+    Event::HookMoved {
+        id: id.into(),
+        upto: Seq(upto),
+        health: Health::default().after_success(),
+    }
+}
 
 // A task under test.
 

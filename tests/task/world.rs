@@ -7,10 +7,11 @@
 use crate::task;
 use gemini_a2a::base::id::{CallId, Seq};
 use gemini_a2a::limits::Limits;
-use gemini_a2a::task::decide::{Decision, Effect, Gate, Input, Refusal, Rules, job};
+use gemini_a2a::task::decide::{Decision, Effect, Gate, HookInput, Input, Refusal, Rules, job};
 use gemini_a2a::task::event::{Event, Request};
 use gemini_a2a::task::job::{ModelErrorKind, NoteBody, Pick, RunEnd, Said};
 use gemini_a2a::task::policy::{Grant, Policy};
+use gemini_a2a::task::push::Due;
 use gemini_a2a::task::record::Record;
 use gemini_a2a::task::spec::{Choice, Ending, ToolSpec};
 use gemini_a2a::task::state::{Item, Phase, Stage, State, TaskState};
@@ -34,6 +35,10 @@ pub enum Act {
     Abort,
     Due(Seq),
     Report(Seq, Tale),
+    /// Somebody sets a webhook.
+    Hook,
+    /// The webhook's receiver took what was due first.
+    Deliver,
     /// Much later: what has a time limit has lasted too long.
     Late,
     Crash,
@@ -51,6 +56,8 @@ impl fmt::Display for Act {
             Act::Abort => f.write_str("the client goes away"),
             Act::Due(job) => write!(f, "timer {job} is due"),
             Act::Report(job, tale) => write!(f, "job {job} reports {tale:?}"),
+            Act::Hook => f.write_str("set a webhook"),
+            Act::Deliver => f.write_str("deliver"),
             Act::Late => f.write_str("it is late"),
             Act::Crash => f.write_str("crash"),
         }
@@ -86,6 +93,8 @@ pub struct Budget {
     pub always: u8,
     /// How often the client that began a turn may go away.
     pub aborts: u8,
+    /// How often somebody may set the webhook.
+    pub hooks: u8,
     /// How often it may be late.
     pub lates: u8,
 }
@@ -128,6 +137,8 @@ pub struct Facts {
     pub commands: u8,
     /// Rules that somebody wants kept and that were not handed out yet.
     pub to_save: u8,
+    /// The state that the webhook's receiver believes the task to be in.
+    pub told: Option<TaskState>,
 }
 
 #[derive(Clone, Debug, Default, Hash)]
@@ -203,6 +214,12 @@ impl World {
         }
         if self.budget.aborts > 0 {
             acts.push(Act::Abort);
+        }
+        if self.budget.hooks > 0 {
+            acts.push(Act::Hook);
+        }
+        if self.state.hooks.iter().any(|hook| !hook.due.is_empty()) {
+            acts.push(Act::Deliver);
         }
         if self.budget.lates > 0 {
             acts.push(Act::Late);
@@ -291,6 +308,23 @@ impl World {
             Act::Report(job, tale) => {
                 let body = self.report(job, tale);
                 Input::Note { job, body }
+            }
+            Act::Hook => {
+                self.budget.hooks -= 1;
+                self.facts.told.get_or_insert(self.state.status.state);
+                Input::Hook(HookInput::Set(task::target("h")))
+            }
+            Act::Deliver => {
+                let hook = &self.state.hooks[0];
+                let due = hook.due.front().expect("something is due");
+                if let Due::Status { status, .. } = due {
+                    self.facts.told = Some(status.state);
+                }
+                Input::Hook(HookInput::Moved {
+                    id: hook.target.id.clone(),
+                    upto: due.seq(),
+                    health: hook.health.after_success(),
+                })
             }
             Act::Late => {
                 self.budget.lates -= 1;
@@ -398,6 +432,7 @@ impl World {
             | Input::Fail(_)
             | Input::Note { .. }
             | Input::Due { .. }
+            | Input::Hook(_)
             | Input::Restored
             | Input::Time(_)
             | Input::Advance => None,
@@ -565,6 +600,7 @@ impl World {
             return Err("a rule that somebody wants kept is not".into());
         }
         self.check_status()?;
+        self.check_hook()?;
         if state.paused != (state.waits_for_answers() && !state.suspended) {
             return Err(format!("paused is {}", state.paused));
         }
@@ -573,6 +609,28 @@ impl World {
 }
 
 impl World {
+    /// A receiver that gets what is due, in order, ends up knowing how the task stands.
+    fn check_hook(&self) -> Result<(), String> {
+        let (Some(hook), Some(told)) = (self.state.hooks.first(), self.facts.told) else {
+            return Ok(());
+        };
+        let mut last = (hook.sent, told);
+        for due in &hook.due {
+            if due.seq() <= last.0 || due.seq() > self.state.seq {
+                return Err(format!("{due:?} is due after {}", last.0));
+            }
+            last.0 = due.seq();
+            if let Due::Status { status, .. } = due {
+                last.1 = status.state;
+            }
+        }
+        if last.1 != self.state.status.state {
+            let now = self.state.status.state;
+            return Err(format!("a webhook is told {:?} last, not {now:?}", last.1));
+        }
+        Ok(())
+    }
+
     /// The status that was announced last is the one that is true.
     fn check_status(&self) -> Result<(), String> {
         let state = &self.state;
@@ -601,7 +659,7 @@ impl World {
 impl Facts {
     /// Holds the next event against what came before it.
     fn see(&mut self, event: &Event, state: &State) -> Result<(), String> {
-        if self.closed {
+        if self.closed && !event.is_of_hooks() {
             return Err(format!("{event:?} came after the end"));
         }
         match event {
@@ -682,6 +740,9 @@ impl Facts {
             | Event::Answered { .. }
             | Event::ResultsSent
             | Event::Produced { .. }
+            | Event::HookSet { .. }
+            | Event::HookDropped { .. }
+            | Event::HookMoved { .. }
             | Event::TurnEnded { .. }
             | Event::Interrupted { .. }
             | Event::Resumed => {}
@@ -747,6 +808,13 @@ impl World {
         for queued in &state.queue {
             queued.turn.hash(out);
         }
+        for due in state.hooks.iter().flat_map(|hook| &hook.due) {
+            match due {
+                Due::Status { status, rests } => (status.state, rests).hash(out),
+                Due::Artifact { .. } | Due::Answer { .. } => discriminant(due).hash(out),
+            }
+        }
+        state.hooks.len().hash(out);
         for rule in &state.always {
             format!("{rule:?}").hash(out);
         }

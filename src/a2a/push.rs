@@ -1,0 +1,379 @@
+//! Webhooks on the wire: their configurations in every spelling that clients use, what goes out to them, and how deliveries are
+//! doing.
+//!
+//! A configuration comes bare, inside of one or two wrappers, or flat beside the task's id, depending on version, binding and SDK.
+//! One reader takes them all: it goes inwards through whatever wrapper it knows and collects ids on the way. On the way out the
+//! envelope of the request decides.
+
+use crate::a2a::form::{Envelope, Form, Projection, View, Writer, hook_view};
+use crate::a2a::object::{Object, member, object, text, texts};
+use crate::a2a::proto::Edition;
+use crate::a2a::push_rules::PushRules;
+use crate::a2a::snapshot::{self, Wanted};
+use crate::a2a::tools::Tools;
+use crate::a2a::value::{AgentMessage, ArtifactUpdate, Finality, Frame, Piece, StatusUpdate};
+use crate::a2a::words::{CODER, CoderKind};
+use crate::a2a::{present, proto, result, snapshot as whole, v03};
+use crate::base::http::Response;
+use crate::base::id::{ConfigId, Seq, TaskId};
+use crate::base::json;
+use crate::task::event::{Created, Protocol};
+use crate::task::fault::Fault;
+use crate::task::push::{Due, Hook, Target, Wish};
+use crate::task::state::{State, Status, TaskState};
+use serde_json::{Value, json};
+
+/// Configurations inside each other: `config` around `pushNotificationConfig` is the deepest that anybody sends.
+const WRAPPERS: usize = 3;
+/// Each of id, token, scheme and credentials. They become header lines of every delivery, and receivers take some KiB of those.
+const LONGEST: usize = 4096;
+
+/// A configuration in any spelling, and the task it names, if it does. `at` is where it stands, for messages.
+pub fn wish(given: &Object, at: &str, rules: &PushRules) -> Result<(Option<TaskId>, Wish), Fault> {
+    let mut inner = given;
+    let mut place = at.to_owned();
+    let (mut task, mut outer_id) = (None, None);
+    for _ in 0..WRAPPERS {
+        let named = text(inner, &["name", "parent"], &place)?.map(resource);
+        let (named_task, named_id) = named.unwrap_or((None, None));
+        let own = text(inner, &["taskId", "task_id"], &place)?;
+        task = task.or(own).or(named_task);
+        let id = text(inner, &["configId", "config_id"], &place)?;
+        outer_id = id.or(named_id).or(outer_id);
+        let wrapped = [
+            "pushNotificationConfig",
+            "push_notification_config",
+            "config",
+        ];
+        let Some((name, _)) = member(inner, &wrapped) else {
+            break;
+        };
+        inner = object(inner, &[name], &place)?.unwrap_or(inner);
+        place = match place.is_empty() {
+            true => name.to_owned(),
+            false => format!("{place}.{name}"),
+        };
+    }
+    let url = text(inner, &["url"], &place)?;
+    let url = url.ok_or_else(|| Fault::field("url", "is required."))?;
+    rules
+        .check(url)
+        .map_err(|what| Fault::field("url", &what))?;
+    let none = Object::new();
+    let auth = object(inner, &["authentication"], &place)?.unwrap_or(&none);
+    let mut schemes = texts(auth, &["schemes"], &place)?;
+    schemes.extend(text(auth, &["scheme"], &place)?.map(str::to_owned));
+    let wish = Wish {
+        id: text(inner, &["id"], &place)?
+            .or(outer_id)
+            .map(ConfigId::from),
+        url: url.to_owned(),
+        token: text(inner, &["token"], &place)?.map(str::to_owned),
+        schemes,
+        credentials: text(auth, &["credentials"], &place)?.map(str::to_owned),
+    };
+    check_values(&wish)?;
+    Ok((task.map(TaskId::from), wish))
+}
+
+/// The task and the webhook that `tasks/{task}/pushNotificationConfigs/{id}` names, whole or only its beginning.
+pub fn resource(name: &str) -> (Option<&str>, Option<&str>) {
+    let mut segments = name.split('/');
+    match (segments.next(), segments.next(), segments.next()) {
+        (Some("tasks"), Some(task), Some("pushNotificationConfigs")) => {
+            (Some(task), segments.next().filter(|id| !id.is_empty()))
+        }
+        (Some("tasks"), Some(task), None) => (Some(task), None),
+        _ => (None, None),
+    }
+}
+
+/// What goes into header lines must not be able to end one.
+fn check_values(wish: &Wish) -> Result<(), Fault> {
+    let clean = |text: &str| {
+        text.len() <= LONGEST
+            && text
+                .bytes()
+                .all(|byte| byte == b' ' || byte.is_ascii_graphic())
+    };
+    let word = |text: &str| clean(text) && !text.is_empty() && !text.contains(' ');
+    let id = wish.id.as_ref().map(ConfigId::as_str);
+    let rows = [
+        ("id", id.is_none_or(|id| word(id) && !id.contains('/'))),
+        ("token", wish.token.as_deref().is_none_or(clean)),
+        (
+            "authentication.schemes",
+            wish.schemes.iter().all(|s| word(s)),
+        ),
+        (
+            "authentication.credentials",
+            wish.credentials.as_deref().is_none_or(clean),
+        ),
+    ];
+    match rows.into_iter().find(|(_, fine)| !fine) {
+        None => Ok(()),
+        Some((field, _)) => Err(Fault::field(
+            field,
+            "must be printable ASCII of at most 4096 characters, as it becomes part of a header.",
+        )),
+    }
+}
+
+/// The wish of a request as a target: named, and with the look of the request. Without a name 0.3 clients find it under the
+/// task's id; others get `fresh`.
+pub fn target(
+    wish: Wish,
+    form: &Form,
+    created: &Created,
+    fresh: impl FnOnce() -> String,
+) -> Target {
+    let protocol = form.envelope.protocol();
+    let id = match (&wish.id, protocol) {
+        (Some(id), _) => id.clone(),
+        (None, Protocol::V03) => created.task.as_str().into(),
+        (None, Protocol::V10) => fresh().into(),
+    };
+    let born = (created.protocol == protocol).then_some(created.profile);
+    let profile = form.profile.or(born).unwrap_or(form.default_profile);
+    wish.target(id, protocol, profile)
+}
+
+/// The webhook that a request without an id means, or with an id that 0.3 clients use for one without: the one that bears the
+/// task's id, else the only one.
+pub fn find<'h>(
+    task: &TaskId,
+    hooks: &'h [Hook],
+    id: Option<&ConfigId>,
+) -> Result<&'h Hook, Fault> {
+    let named = |name: &str| hooks.iter().find(|hook| hook.target.id.as_str() == name);
+    let unnamed = || named(task.as_str());
+    match id {
+        Some(id) => {
+            let found = named(id.as_str());
+            let found = found.or_else(|| unnamed().filter(|_| id.as_str() == "default"));
+            found.ok_or_else(|| Fault {
+                message: format!(
+                    "Task {task} has no webhook {id}; list its webhooks to see which it has."
+                ),
+                ..Fault::no_task(task)
+            })
+        }
+        None => match (unnamed(), hooks) {
+            (Some(hook), _) | (None, [hook]) => Ok(hook),
+            (None, []) => Err(Fault {
+                message: format!("Task {task} has no webhook; set one first."),
+                ..Fault::no_task(task)
+            }),
+            (None, _) => Err(Fault::field(
+                "pushNotificationConfigId",
+                "is required: the task has several webhooks.",
+            )),
+        },
+    }
+}
+
+/// The answer to a request that set or asked for a webhook.
+pub fn config(form: &Form, task: &TaskId, hook: &Hook) -> Response {
+    result(form, &json::bytes(&shown(form, task, hook)))
+}
+
+/// The answer to a request for all of them.
+pub fn configs(form: &Form, task: &TaskId, hooks: &[Hook]) -> Response {
+    let all: Vec<Value> = hooks.iter().map(|hook| shown(form, task, hook)).collect();
+    let list = match form.envelope {
+        Envelope::Rpc03
+        | Envelope::Rest03Json
+        | Envelope::Gemini
+        | Envelope::Kebab
+        | Envelope::Snake
+        | Envelope::Session
+        | Envelope::Socket
+        | Envelope::Own => json!(all),
+        Envelope::Rest03Proto => json!({ "configs": all }),
+        Envelope::Rpc10 | Envelope::Rest10 => json!({ "configs": all, "nextPageToken": "" }),
+    };
+    result(form, &json::bytes(&list))
+}
+
+/// The answer to a request that deleted one. Clients of REST decode the body, so there is one.
+pub fn deleted(form: &Form) -> Response {
+    let nothing: &[u8] = match form.envelope {
+        Envelope::Rpc03 | Envelope::Socket => b"null",
+        Envelope::Rpc10
+        | Envelope::Rest03Proto
+        | Envelope::Rest03Json
+        | Envelope::Rest10
+        | Envelope::Gemini
+        | Envelope::Kebab
+        | Envelope::Snake
+        | Envelope::Session
+        | Envelope::Own => b"{}",
+    };
+    result(form, nothing)
+}
+
+fn shown(form: &Form, task: &TaskId, hook: &Hook) -> Value {
+    let target = &hook.target;
+    match form.envelope {
+        Envelope::Rpc10 | Envelope::Rest10 => {
+            let scheme = target.schemes.first();
+            let mut config = json!({ "taskId": task, "id": target.id, "url": target.url });
+            if !form.tenant.is_default() {
+                config["tenant"] = json!(form.tenant);
+            }
+            with_secrets(&mut config, target, json!({ "scheme": scheme }));
+            config
+        }
+        Envelope::Rest03Proto => json!({
+            "name": format!("tasks/{task}/pushNotificationConfigs/{}", target.id),
+            "pushNotificationConfig": config_03(target),
+        }),
+        Envelope::Rpc03
+        | Envelope::Rest03Json
+        | Envelope::Gemini
+        | Envelope::Kebab
+        | Envelope::Snake
+        | Envelope::Session
+        | Envelope::Socket
+        | Envelope::Own => {
+            let mut config = json!({ "taskId": task, "pushNotificationConfig": config_03(target) });
+            if let Some(metadata) = deliveries(hook) {
+                config["metadata"] = json!({ "deliveries": metadata });
+            }
+            config
+        }
+    }
+}
+
+fn config_03(target: &Target) -> Value {
+    let mut config = json!({ "id": target.id, "url": target.url });
+    with_secrets(&mut config, target, json!({ "schemes": target.schemes }));
+    config
+}
+
+/// Whoever may ask for a webhook is its owner, and is shown everything.
+fn with_secrets(config: &mut Value, target: &Target, mut authentication: Value) {
+    if let Some(token) = &target.token {
+        config["token"] = json!(token);
+    }
+    if let Some(credentials) = &target.credentials {
+        authentication["credentials"] = json!(credentials);
+    }
+    if !target.schemes.is_empty() || target.credentials.is_some() {
+        config["authentication"] = authentication;
+    }
+}
+
+/// How deliveries went, once there were any.
+fn deliveries(hook: &Hook) -> Option<Value> {
+    let health = &hook.health;
+    let mut all = json!({
+        "delivered": health.delivered,
+        "failed": health.failed,
+        "pending": hook.due.len(),
+        "suspended": health.suspended,
+    });
+    if let Some(error) = &health.error {
+        all["lastError"] = json!(error);
+    }
+    (health.delivered + health.failed > 0).then_some(all)
+}
+
+/// The header lines of a delivery.
+pub fn headers(target: &Target, task: &TaskId, seq: Seq) -> Vec<(&'static str, String)> {
+    let (media, version) = match target.protocol {
+        Protocol::V03 => ("application/json", "0.3"),
+        Protocol::V10 => ("application/a2a+json", "1.0"),
+    };
+    let mut headers = vec![
+        ("Content-Type", media.to_owned()),
+        ("A2A-Version", version.to_owned()),
+        ("X-A2A-Event-Id", format!("{task}:{seq}")),
+    ];
+    if let (Some(scheme), Some(credentials)) = (target.schemes.first(), &target.credentials) {
+        headers.push(("Authorization", format!("{scheme} {credentials}")));
+    }
+    if let Some(token) = &target.token {
+        headers.push(("X-A2A-Notification-Token", token.clone()));
+    }
+    headers
+}
+
+/// The body of a delivery. None: what it was about is no longer there, and nothing is to be sent. A status that is still the
+/// present one is told with all that belongs to it, such as open questions; a past one as what it was.
+pub fn delivery(
+    target: &Target,
+    state: &State,
+    due: &Due,
+    history: usize,
+    tools: &Tools,
+) -> Option<Vec<u8>> {
+    let view = hook_view(target.protocol, target.profile);
+    let View::A2a(writer, projection) = view else {
+        return None;
+    };
+    if target.protocol == Protocol::V03 {
+        return Some(whole(view, state, Wanted::newest(Some(history))));
+    }
+    let frame = match due {
+        Due::Status { status, .. } if status.seq == state.status.seq => {
+            return present(view, state, tools);
+        }
+        Due::Status { status, rests } => {
+            let completed = *rests && view.idle_is_completed();
+            let shown = match status.state {
+                TaskState::InputRequired if completed => TaskState::Completed,
+                other => other,
+            };
+            Frame::Status(past(projection, state, status, shown))
+        }
+        Due::Artifact { id, .. } => artifact(view, state, id)?,
+        Due::Answer { turn, .. } => artifact(view, state, &format!("answer-{turn}"))?,
+    };
+    Some(match writer {
+        Writer::V03 => v03::frame(&state.created, &frame, Finality::Open),
+        Writer::Proto03 => proto::frame(Edition::V03, &state.created, &frame, Finality::Open),
+        Writer::V10 => proto::frame(Edition::V10, &state.created, &frame, Finality::Open),
+    })
+}
+
+fn past<'a>(
+    projection: Projection,
+    state: &State,
+    status: &'a Status,
+    shown: TaskState,
+) -> StatusUpdate<'a> {
+    let metadata = match projection {
+        Projection::Coder => json!({
+            CODER: { "kind": CoderKind::StateChange.word() },
+            "model": state.model,
+        }),
+        Projection::Devtool | Projection::Plain | Projection::PlainText => json!({}),
+    };
+    let text = status.text.as_deref();
+    let text = text.map(|text| Piece::Text(text.into()));
+    StatusUpdate {
+        state: shown,
+        at: status.at,
+        message: AgentMessage::of(status.seq, text),
+        metadata: json::bytes(&metadata),
+        closing: None,
+    }
+}
+
+/// An artifact as a whole: its pieces were not sent.
+fn artifact<'a>(view: View, state: &'a State, id: &str) -> Option<Frame<'a>> {
+    let task = snapshot::task(view, state, Wanted::newest(Some(0)));
+    let found = task
+        .artifacts?
+        .into_iter()
+        .find(|artifact| artifact.id == id)?;
+    Some(Frame::Artifact(ArtifactUpdate {
+        artifact: found,
+        append: false,
+        last: true,
+    }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! Addresses as values: which of them anybody on the internet can reach, and what the host of a URL means before a resolver is
+//! asked. Nothing here looks anything up.
+//!
+//! What others name for us to visit (a page, a model, a client with a webhook) must not be a way to what only this machine can
+//! reach: its own services, the local network, the cloud's metadata. So an address must be global unicast, and an address
+//! inside an address (mapped, translated or tunnelled IPv4) is judged by what is inside.
+//!
+//! IPv4 addresses count only in their usual spelling. `127.1`, `0x7f000001` and `017700000001` mean the same to some programs and
+//! nothing to others, and nobody writes them by accident.
+
+// The types are mere numbers; `std::net`, where they are found too, is where sockets are.
+use ::core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Networks of IPv4 that are not public, with the length of their prefix.
+const RESERVED_V4: [([u8; 4], u32); 15] = [
+    ([0, 0, 0, 0], 8),
+    ([10, 0, 0, 0], 8),
+    ([100, 64, 0, 0], 10),
+    ([127, 0, 0, 0], 8),
+    ([169, 254, 0, 0], 16),
+    ([172, 16, 0, 0], 12),
+    ([192, 0, 0, 0], 24),
+    ([192, 0, 2, 0], 24),
+    ([192, 88, 99, 0], 24),
+    ([192, 168, 0, 0], 16),
+    ([198, 18, 0, 0], 15),
+    ([198, 51, 100, 0], 24),
+    ([203, 0, 113, 0], 24),
+    ([224, 0, 0, 0], 4),
+    ([240, 0, 0, 0], 4),
+];
+
+/// The only part of IPv6 that is global unicast, and what in it is not public: protocols of their own (Teredo among them) and
+/// documentation.
+const GLOBAL_V6: (u128, u32) = (0x2000 << 112, 3);
+const RESERVED_V6: [(u128, u32); 3] = [
+    (0x2001 << 112, 23),
+    (0x2001_0db8 << 96, 32),
+    (0x3fff << 112, 20),
+];
+
+/// Whether anybody on the internet can reach it.
+pub fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => match inner_v4(address) {
+            Some(inner) => is_public_v4(inner),
+            None => {
+                let within = |(network, prefix): &(u128, u32)| {
+                    (address.to_bits() ^ network) >> (128 - prefix) == 0
+                };
+                within(&GLOBAL_V6) && !RESERVED_V6.iter().any(within)
+            }
+        },
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    !RESERVED_V4.iter().any(|(network, prefix)| {
+        (address.to_bits() ^ u32::from_be_bytes(*network)) >> (32 - prefix) == 0
+    })
+}
+
+/// The IPv4 address that packets to this one end up at: mapped (`::ffff:a.b.c.d`), NAT64 (`64:ff9b::a.b.c.d`) or 6to4
+/// (`2002:aabb:ccdd::`).
+fn inner_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let bits = address.to_bits();
+    match (bits >> 32, bits >> 112) {
+        (0xffff | 0x0064_ff9b_0000_0000_0000_0000, _) => Some(Ipv4Addr::from_bits(bits as u32)),
+        (_, 0x2002) => Some(Ipv4Addr::from_bits((bits >> 80) as u32)),
+        _ => None,
+    }
+}
+
+/// The host of a URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    Address(IpAddr),
+    /// A name for a resolver; `local` if it is one that means this machine or its network wherever it is asked for.
+    Name {
+        local: bool,
+    },
+}
+
+/// Reads a host as it stands in a URL, an IPv6 address in brackets; or says what is wrong with it.
+pub fn host(text: &str) -> Result<Host, &'static str> {
+    let lower = text.to_ascii_lowercase();
+    if let Some(inner) = lower.strip_prefix('[') {
+        let inner = inner.strip_suffix(']').and_then(|inner| inner.parse().ok());
+        let address: Ipv6Addr = inner.ok_or("not a valid address")?;
+        return Ok(Host::Address(address.into()));
+    }
+    if let Ok(address) = lower.parse::<Ipv4Addr>() {
+        return Ok(Host::Address(address.into()));
+    }
+    let name = lower.strip_suffix('.').unwrap_or(&lower);
+    let labels: Vec<&str> = name.split('.').collect();
+    let plain = |label: &&str| {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        !label.is_empty() && label.chars().all(allowed)
+    };
+    if !labels.iter().all(plain) {
+        return Err("not a valid host name");
+    }
+    let last = labels.last().copied().unwrap_or_default();
+    if is_number(last) {
+        return Err("an IPv4 address is written as four decimal numbers");
+    }
+    Ok(Host::Name {
+        local: matches!(last, "localhost" | "local" | "internal"),
+    })
+}
+
+/// Whether a resolver might take a name that ends so for an IPv4 address: a number, also in octal or hexadecimal.
+fn is_number(label: &str) -> bool {
+    match label.strip_prefix("0x") {
+        Some(hex) => hex.chars().all(|c| c.is_ascii_hexdigit()),
+        None => label.chars().all(|c| c.is_ascii_digit()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reserved_network_is_refused_to_its_edges() {
+        let table = [
+            ("0.0.0.0", "0.255.255.255"),
+            ("10.0.0.0", "10.255.255.255"),
+            ("100.64.0.0", "100.127.255.255"),
+            ("127.0.0.0", "127.255.255.255"),
+            ("169.254.0.0", "169.254.255.255"),
+            ("172.16.0.0", "172.31.255.255"),
+            ("192.0.0.0", "192.0.0.255"),
+            ("192.0.2.0", "192.0.2.255"),
+            ("192.88.99.0", "192.88.99.255"),
+            ("192.168.0.0", "192.168.255.255"),
+            ("198.18.0.0", "198.19.255.255"),
+            ("198.51.100.0", "198.51.100.255"),
+            ("203.0.113.0", "203.0.113.255"),
+            ("224.0.0.0", "255.255.255.255"),
+        ];
+        for (first, last) in table {
+            let [first, last]: [Ipv4Addr; 2] = [first, last].map(|text| text.parse().unwrap());
+            for inside in [first, last] {
+                for form in forms(inside) {
+                    assert!(!is_public(form), "{form}");
+                }
+            }
+            let before = first.to_bits().checked_sub(1).map(Ipv4Addr::from_bits);
+            let after = last.to_bits().checked_add(1).map(Ipv4Addr::from_bits);
+            for outside in [before, after].into_iter().flatten() {
+                // No two networks of the table touch.
+                for form in forms(outside) {
+                    assert!(is_public(form), "{form}");
+                }
+            }
+        }
+    }
+
+    /// The address itself and everything it can hide in.
+    fn forms(address: Ipv4Addr) -> [IpAddr; 4] {
+        let bits = u128::from(address.to_bits());
+        [
+            address.into(),
+            address.to_ipv6_mapped().into(),
+            Ipv6Addr::from_bits((0x0064_ff9b << 96) | bits).into(),
+            Ipv6Addr::from_bits((0x2002 << 112) | (bits << 80) | 1).into(),
+        ]
+    }
+
+    #[test]
+    fn ipv6_is_public_only_where_it_is_global_unicast() {
+        let table = [
+            ("::", false),
+            ("::1", false),
+            ("::8.8.8.8", false),
+            ("::ffff:127.0.0.1", false),
+            ("::ffff:8.8.8.8", true),
+            ("::fffe:8.8.8.8", false),
+            ("64:ff9b::10.0.0.1", false),
+            ("64:ff9b::8.8.8.8", true),
+            ("64:ff9b:1::8.8.8.8", false),
+            ("100::1", false),
+            ("1fff:ffff::1", false),
+            ("2001::1", false),
+            ("2001:1ff:ffff::1", false),
+            ("2001:200::1", true),
+            ("2001:db7::1", true),
+            ("2001:db8::1", false),
+            ("2001:db9::1", true),
+            ("2002:7f00:1::1", false),
+            ("2002:a9fe:a9fe::1", false),
+            ("2002:808:808::1", true),
+            ("2606:4700:4700::1111", true),
+            ("3ffe::1", true),
+            ("3fff::1", false),
+            ("3fff:fff::1", false),
+            ("3fff:1000::1", true),
+            ("4000::1", false),
+            ("5f00::1", false),
+            ("fc00::1", false),
+            ("fd00:ec2::254", false),
+            ("fe80::1", false),
+            ("fec0::1", false),
+            ("ff02::1", false),
+        ];
+        for (text, expected) in table {
+            let address: Ipv6Addr = text.parse().unwrap();
+            assert_eq!(is_public(address.into()), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! Webhooks, kept and served. A webhook is a cursor without a connection: what it is still to be told is in the task's state, and
+//! where it stands is in the log, so that a restarted server goes on where the old one was. Whoever receives may be told
+//! something twice, under the same event id, and is never told nothing.
+//!
+//! Each webhook has one courier. It is away with one delivery, or waits after a failure, or is free to take what is due first; so
+//! deliveries to one place come in order and one at a time, and none of this delays a stream or the agent. How things are
+//! sent, and whether a place may be visited at all, is the shell's to know.
+
+use crate::a2a;
+use crate::base::Shared;
+use crate::base::clock::Now;
+use crate::base::id::{ConfigId, Seq, TaskId};
+use crate::base::slots::Key;
+use crate::core::cell::Cell;
+use crate::core::perform::explain;
+use crate::core::timers::Timer;
+use crate::core::{Core, Out};
+use crate::limits::Limits;
+use crate::task::call::Push;
+use crate::task::decide::{Decision, HookInput, Input};
+use crate::task::fault::{Fault, FaultKind};
+use crate::task::push::{Census, Health, Target, Wish};
+use std::collections::VecDeque;
+use std::fmt;
+
+/// Something to send; answered by [`Core::delivered`] with the same task, hook and event.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Delivery {
+    pub task: TaskId,
+    pub hook: ConfigId,
+    pub seq: Seq,
+    pub url: String,
+    /// Secrets are among them.
+    pub headers: Vec<(&'static str, String)>,
+    pub body: Shared,
+}
+
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Delivery({}:{} to {})", self.task, self.seq, self.hook)
+    }
+}
+
+/// Why a delivery did not arrive, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeliveryError {
+    pub retry: Retry,
+    /// For the owner of the webhook: without secrets, and without what the receiver said.
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// It may arrive later; not before so long, if the receiver says.
+    Again { after_ms: Option<u64> },
+    /// Not in this way.
+    Never,
+}
+
+/// One who carries deliveries to a webhook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Courier {
+    id: ConfigId,
+    /// How often what is due first was tried in vain.
+    tries: u32,
+    place: Whereabouts,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whereabouts {
+    /// With the delivery of this event.
+    Away { seq: Seq },
+    /// Not to leave before this time, in monotonic milliseconds; for ever when the server is to end.
+    Resting { until: u64 },
+}
+
+impl Core {
+    /// What a client wants with the webhooks of a task.
+    pub(super) fn push(
+        &mut self,
+        conn: Key,
+        task: &TaskId,
+        ask: Push,
+        form: &a2a::Form,
+        now: Now,
+    ) -> Result<(), Fault> {
+        if !self.switches.push {
+            return Err(no_push());
+        }
+        let hooks = |core: &Core| core.tasks[task].state.hooks.clone();
+        let response = match ask {
+            Push::Set(wish) => {
+                let target = self.register(task, wish, form, now)?;
+                let id = target.id.clone();
+                let input = Input::Hook(HookInput::Set(target));
+                self.drive(task, input, now)
+                    .map_err(|refusal| explain(task, refusal))?;
+                a2a::push::config(form, task, a2a::push::find(task, &hooks(self), Some(&id))?)
+            }
+            Push::Get(id) => {
+                let hooks = hooks(self);
+                a2a::push::config(form, task, a2a::push::find(task, &hooks, id.as_ref())?)
+            }
+            Push::List => a2a::push::configs(form, task, &hooks(self)),
+            Push::Delete(id) => {
+                // One that is not there is as good as deleted.
+                let hooks = hooks(self);
+                let found = a2a::push::find(task, &hooks, Some(&id));
+                let id = found.map_or(id, |hook| hook.target.id.clone());
+                self.drive(task, Input::Hook(HookInput::Drop(id)), now)
+                    .map_err(|refusal| explain(task, refusal))?;
+                a2a::push::deleted(form)
+            }
+        };
+        self.answer_after(conn, task, form, response);
+        Ok(())
+    }
+
+    /// What is decided when a prompt brings its webhook along: to be recorded before the prompt, so that nothing is missed.
+    pub(super) fn bring_hook(
+        &mut self,
+        task: &TaskId,
+        wish: Option<Wish>,
+        form: &a2a::Form,
+        now: Now,
+    ) -> Result<Decision, Fault> {
+        let Some(wish) = wish else {
+            return Ok(Decision::default());
+        };
+        if !self.switches.push {
+            return Err(no_push());
+        }
+        let target = self.register(task, wish, form, now)?;
+        self.decide(task, Input::Hook(HookInput::Set(target)))
+            .map_err(|refusal| explain(task, refusal))
+    }
+
+    /// Gives a wish its name and its look, if there were not too many lately.
+    fn register(
+        &mut self,
+        task: &TaskId,
+        wish: Wish,
+        form: &a2a::Form,
+        now: Now,
+    ) -> Result<Target, Fault> {
+        if !self.registrations.admit(now.mono_ms, &self.limits) {
+            let message = "Too many webhooks were registered in the last minute; try again later.";
+            let kind = FaultKind::Overloaded { retry_after_s: 60 };
+            return Err(Fault::new(kind, message));
+        }
+        let entropy = &mut self.entropy;
+        let created = &self.tasks[task].state.created;
+        Ok(a2a::push::target(wish, form, created, || entropy.uuid()))
+    }
+
+    /// Sends off the couriers of a task that are free. A delivery tells of the present, so all of that must be on disk.
+    pub(super) fn deliver(&mut self, task: &TaskId, now: Now) {
+        let Some(cell) = self.tasks.get_mut(task) else {
+            return;
+        };
+        dismiss_idle(cell);
+        if self.ended || cell.written != cell.state.seq {
+            return;
+        }
+        let mut void = Vec::new();
+        for hook in &cell.state.hooks {
+            let target = &hook.target;
+            let Some(due) = hook.due.front() else {
+                continue;
+            };
+            let courier = cell.couriers.iter_mut().find(|known| known.id == target.id);
+            if let Some(courier) = &courier
+                && !courier.is_free(now)
+            {
+                continue;
+            }
+            let history = self.limits.hook_history;
+            let body = a2a::push::delivery(target, &cell.state, due, history, &self.tools);
+            let Some(body) = body else {
+                void.push((target.id.clone(), due.seq(), hook.health.clone()));
+                continue;
+            };
+            let seq = due.seq();
+            let place = Whereabouts::Away { seq };
+            match courier {
+                Some(courier) => courier.place = place,
+                None => cell.couriers.push(Courier {
+                    id: target.id.clone(),
+                    tries: 0,
+                    place,
+                }),
+            }
+            self.out.push(Out::Deliver(Delivery {
+                task: task.clone(),
+                hook: target.id.clone(),
+                seq,
+                url: target.url.clone(),
+                headers: a2a::push::headers(target, task, seq),
+                body: body.into(),
+            }));
+        }
+        for (id, upto, health) in void {
+            self.move_hook(task, id, upto, health, now);
+        }
+    }
+
+    /// A delivery arrived, or did not.
+    pub fn delivered(
+        &mut self,
+        task: &TaskId,
+        id: &ConfigId,
+        seq: Seq,
+        result: Result<(), DeliveryError>,
+        now: Now,
+    ) {
+        let away = Whereabouts::Away { seq };
+        let Some(cell) = self.tasks.get_mut(task) else {
+            return;
+        };
+        let couriers = &mut cell.couriers;
+        let Some(at) = couriers.iter().position(|c| c.id == *id && c.place == away) else {
+            return;
+        };
+        // It may have been away for a webhook that is gone, or has been set anew meanwhile: then others may be waiting for it.
+        self.to_release.push(task.clone());
+        let hooks = &cell.state.hooks;
+        let Some(hook) = hooks.iter().find(|hook| hook.target.id == *id) else {
+            couriers.remove(at);
+            return;
+        };
+        let courier = &mut couriers[at];
+        let health = match result {
+            Ok(()) => hook.health.after_success(),
+            Err(DeliveryError {
+                retry: Retry::Again { .. },
+                ..
+            }) if self.ending => {
+                courier.place = Whereabouts::Resting { until: u64::MAX };
+                return;
+            }
+            Err(DeliveryError {
+                retry: Retry::Again { after_ms },
+                ..
+            }) if courier.tries < self.limits.hook_retries => {
+                let jitter = 80 + self.entropy.below(41);
+                let until = now.mono_ms + pause(courier.tries, jitter, after_ms, &self.limits);
+                courier.tries += 1;
+                courier.place = Whereabouts::Resting { until };
+                let (task, id) = (task.clone(), id.clone());
+                self.timers.arm(until, Timer::Hook { task, id });
+                return;
+            }
+            Err(DeliveryError { message, .. }) => {
+                hook.health.after_failure(&message, self.limits.hook_streak)
+            }
+        };
+        couriers.remove(at);
+        self.move_hook(task, id.clone(), seq, health, now);
+    }
+
+    fn move_hook(&mut self, task: &TaskId, id: ConfigId, upto: Seq, health: Health, now: Now) {
+        let moved = HookInput::Moved { id, upto, health };
+        // Never refused: what is no longer true of a webhook is passed over.
+        let _ = self.drive(task, Input::Hook(moved), now);
+    }
+
+    /// Of the tasks in memory; those that are not have nothing pending.
+    pub(super) fn hook_census(&self) -> Census {
+        let mut census = Census::default();
+        for hook in self.tasks.values().flat_map(|cell| &cell.state.hooks) {
+            if hook.health.suspended {
+                census.suspended += 1;
+            } else {
+                census.active += 1;
+            }
+            census.pending += hook.due.len();
+            census.failed += hook.health.failed;
+        }
+        census
+    }
+
+    /// Panics when something is due to a webhook and nobody will see to it.
+    pub(super) fn check_hooks(&self, task: &TaskId, cell: &Cell) {
+        for hook in &cell.state.hooks {
+            let id = &hook.target.id;
+            let courier = cell.couriers.iter().find(|courier| courier.id == *id);
+            let seen_to = match courier.map(|courier| courier.place) {
+                Some(Whereabouts::Away { .. }) => true,
+                Some(Whereabouts::Resting { until: u64::MAX }) => self.ending,
+                Some(Whereabouts::Resting { .. }) => self.timers.has(&Timer::Hook {
+                    task: task.clone(),
+                    id: id.clone(),
+                }),
+                None => hook.due.is_empty() || !cell.pending.is_empty() || self.ended,
+            };
+            assert!(seen_to, "what is due to {id} of {task} was forgotten");
+        }
+    }
+}
+
+impl Courier {
+    pub(super) fn is_away(&self) -> bool {
+        match self.place {
+            Whereabouts::Away { .. } => true,
+            Whereabouts::Resting { .. } => false,
+        }
+    }
+
+    fn is_free(&self, now: Now) -> bool {
+        match self.place {
+            Whereabouts::Away { .. } => false,
+            Whereabouts::Resting { until } => until <= now.mono_ms,
+        }
+    }
+}
+
+/// Lets those go who have nothing to carry any more: their webhook is gone or was suspended.
+fn dismiss_idle(cell: &mut Cell) {
+    let hooks = &cell.state.hooks;
+    cell.couriers.retain(|courier| {
+        let mut own = hooks.iter().filter(|hook| hook.target.id == courier.id);
+        courier.is_away() || own.any(|hook| !hook.due.is_empty())
+    });
+}
+
+/// How long to wait after so many failures, `jitter` being per cent.
+fn pause(tries: u32, jitter: u64, asked_ms: Option<u64>, limits: &Limits) -> u64 {
+    let usual = (limits.hook_retry_ms << tries.min(16)) * jitter / 100;
+    let asked = asked_ms.unwrap_or(0).min(limits.hook_longest_ms);
+    usual.max(asked)
+}
+
+fn no_push() -> Fault {
+    Fault::new(
+        FaultKind::PushNotSupported,
+        "Webhooks are turned off on this server; watch the task instead.",
+    )
+}
+
+/// When webhooks were registered, as far back as it matters.
+#[derive(Default)]
+pub(super) struct Registrations(VecDeque<u64>);
+
+impl Registrations {
+    const MINUTE_MS: u64 = 60_000;
+
+    fn admit(&mut self, now_ms: u64, limits: &Limits) -> bool {
+        let is_old = |at: &u64| now_ms - at >= Registrations::MINUTE_MS;
+        while self.0.front().is_some_and(is_old) {
+            self.0.pop_front();
+        }
+        let may = self.0.len() < limits.hooks_per_minute;
+        if may {
+            self.0.push_back(now_ms);
+        }
+        may
+    }
+}
+
+#[cfg(test)]
+mod tests;

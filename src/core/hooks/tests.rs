@@ -1,0 +1,636 @@
+use super::*;
+use crate::a2a::{Envelope, Form, Switches};
+use crate::base::id::Entropy;
+use crate::core::conn::{Peer, Want};
+use crate::core::guard::Door;
+use crate::core::store::{Crash, Failure, MemoryStore, Store, read_all};
+use crate::core::{Approval, Loaded, Setup, Site};
+use crate::task::call::{Birth, Call, Mode, Say};
+use crate::task::event::{Answer, Event, Lifecycle, Profile, Protocol};
+use crate::task::job::{JobId, Note, NoteBody, Said};
+use crate::task::message::{Artifact, Message, Part, Role, Source};
+use crate::task::record::Record;
+use crate::task::slash::Registry;
+use crate::task::state::State;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// A core with a disk, a clock that is moved by hand, and a shell that only takes notes.
+struct Rig {
+    core: Core,
+    store: MemoryStore,
+    now: Now,
+    limits: Limits,
+    /// What was handed out and not answered.
+    sent: Vec<Delivery>,
+    jobs: Vec<JobId>,
+    loads: Vec<TaskId>,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        Rig::with(Limits::default(), Switches::default())
+    }
+
+    fn with(limits: Limits, switches: Switches) -> Rig {
+        let now = Now {
+            mono_ms: 1_000_000,
+            unix_ms: 1_767_268_800_000,
+        };
+        Rig {
+            core: core(&limits, switches, now),
+            store: MemoryStore::default(),
+            now,
+            limits,
+            sent: Vec::new(),
+            jobs: Vec::new(),
+            loads: Vec::new(),
+        }
+    }
+
+    /// The server dies and is started again.
+    fn restart(&mut self) {
+        self.store.crash(Crash::Killed);
+        self.core = core(&self.limits, Switches::default(), self.now);
+        self.core.remember(&mut self.store);
+        self.sent.clear();
+        self.jobs.clear();
+        self.turns();
+    }
+
+    fn turn(&mut self) {
+        for task in std::mem::take(&mut self.loads) {
+            let loaded = load(&mut self.store, &task);
+            self.core.loaded(&task, Ok(loaded), self.now);
+        }
+        self.core.tick(self.now);
+        self.core.append(&mut self.store, self.now);
+        self.core.release(self.now);
+        for out in self.core.outs() {
+            match out {
+                Out::Start(job) => self.jobs.push(job.id),
+                Out::Deliver(delivery) => self.sent.push(delivery),
+                Out::Load { task } => self.loads.push(task),
+                Out::Stop(_)
+                | Out::Sync { .. }
+                | Out::Page { .. }
+                | Out::Over { .. }
+                | Out::SaveRule { .. } => {}
+            }
+        }
+        self.core.check();
+    }
+
+    fn turns(&mut self) {
+        for _ in 0..4 {
+            self.turn();
+        }
+    }
+
+    fn later(&mut self, ms: u64) {
+        self.now.mono_ms += ms;
+        self.now.unix_ms += ms;
+        self.turns();
+    }
+
+    /// Asks as a client, and gives the answer.
+    fn ask(&mut self, envelope: Envelope, call: Call) -> Value {
+        let conn = self.core.opened(Peer::SameUser, self.now);
+        // A connection answers what it was asked; what that was is said by `call`.
+        let line = self.core.conns.get_mut(conn).expect("just opened");
+        line.take(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", self.now);
+        assert!(matches!(line.read(&self.limits, self.now), Want::Serve(_)));
+        let by = Source {
+            client: "ann".into(),
+            via: "test".into(),
+        };
+        let form = Form::of(envelope);
+        self.core.perform(conn, call, form, by, self.now);
+        self.turns();
+        let slices = self.core.slices(conn);
+        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+        self.core.broke(conn);
+        let text = String::from_utf8(bytes).expect("UTF-8");
+        let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        serde_json::from_str(body).unwrap_or_else(|_| panic!("an answer, not {text}"))
+    }
+
+    /// A new task whose turn has begun, with a webhook if one is given.
+    fn begin(&mut self, envelope: Envelope, push: Option<Wish>) -> TaskId {
+        let protocol = envelope.protocol();
+        let answer = self.ask(
+            envelope,
+            Call::Say(Say {
+                said: said("go"),
+                task: None,
+                context: None,
+                settings: Default::default(),
+                push,
+                mode: Mode::Now,
+                history: None,
+                birth: Birth {
+                    lifecycle: Lifecycle::Conversational,
+                    protocol,
+                    profile: match protocol {
+                        Protocol::V03 => Profile::Coder,
+                        Protocol::V10 => Profile::Plain,
+                    },
+                },
+            }),
+        );
+        let answer = answer.get("result").unwrap_or(&answer);
+        let answer = answer.get("task").unwrap_or(answer);
+        let id = answer["id"].as_str().unwrap_or_else(|| panic!("{answer}"));
+        TaskId::from(id)
+    }
+
+    fn say(&mut self, task: &TaskId) {
+        let said = Call::Say(Say {
+            said: said("more"),
+            task: Some(task.clone()),
+            context: None,
+            settings: Default::default(),
+            push: None,
+            mode: Mode::Now,
+            history: None,
+            birth: Birth {
+                lifecycle: Lifecycle::Conversational,
+                protocol: Protocol::V03,
+                profile: Profile::Coder,
+            },
+        });
+        self.ask(Envelope::Rpc03, said);
+    }
+
+    fn push(&mut self, task: &TaskId, ask: Push) -> Value {
+        let task = task.clone();
+        self.ask(Envelope::Rest10, Call::Push { task, ask })
+    }
+
+    /// The model says something to the job that was started last.
+    fn note(&mut self, body: NoteBody) {
+        let job = self.jobs.last().expect("a job").clone();
+        self.core.note(Note { job, body }, self.now);
+        self.turns();
+    }
+
+    fn end_turn(&mut self) {
+        self.note(NoteBody::Answered(Ok(Answer {
+            parts: vec![json!({"text": "Done."})],
+            calls: Vec::new(),
+            finish: "STOP".into(),
+            usage: None,
+            trace: None,
+            model: None,
+            said_at: None,
+            verdict: None,
+        })));
+    }
+
+    fn cancel(&mut self, task: &TaskId) {
+        let task = task.clone();
+        self.ask(Envelope::Rpc03, Call::Cancel { task });
+    }
+
+    /// The one delivery that is on its way.
+    fn taken(&mut self) -> Delivery {
+        assert_eq!(self.sent.len(), 1, "{:?}", self.sent);
+        self.sent.remove(0)
+    }
+
+    fn answer(&mut self, delivery: &Delivery, result: Result<(), DeliveryError>) {
+        let Delivery {
+            task, hook, seq, ..
+        } = delivery;
+        self.core.delivered(task, hook, *seq, result, self.now);
+        self.turns();
+    }
+
+    fn state(&self, task: &TaskId) -> &State {
+        &self.core.tasks[task].state
+    }
+
+    fn health(&self, task: &TaskId) -> &Health {
+        &self.state(task).hooks[0].health
+    }
+
+    /// Delivers everything there is; gives the states and artifacts that were told, with their events.
+    fn drain(&mut self) -> Vec<(u64, String)> {
+        let mut told = Vec::new();
+        while !self.sent.is_empty() {
+            let delivery = self.taken();
+            told.push((delivery.seq.0, gist(&delivery)));
+            self.answer(&delivery, Ok(()));
+        }
+        told
+    }
+}
+
+fn core(limits: &Limits, switches: Switches, now: Now) -> Core {
+    let identity = a2a::Identity {
+        base_url: "http://localhost/",
+        version: "0",
+        unix_ms: 0,
+    };
+    Core::new(Setup {
+        limits: limits.clone(),
+        door: Door::default(),
+        tools: Vec::new(),
+        commands: Registry::built_in(),
+        choose: Box::new(|_| Ok("some-model".into())),
+        script: None,
+        card: a2a::card(&identity, &switches),
+        switches,
+        manners: Default::default(),
+        approval: Approval::default(),
+        resolve: Box::new(|_| {
+            Ok(Site {
+                path: "/w".into(),
+                trusted: true,
+            })
+        }),
+        entropy: Entropy::counting(),
+        now,
+    })
+}
+
+fn load(store: &mut MemoryStore, task: &TaskId) -> Loaded {
+    let mut state: Option<State> = None;
+    let file = store.file(task).expect("a log");
+    let mut fold = |record: Record| match (&mut state, &record.event) {
+        (Some(state), _) => state.apply(&record),
+        (none, Event::Created(created)) => *none = Some(State::born(created.clone(), &record)),
+        (None, other) => panic!("{other:?} comes first"),
+    };
+    read_all(&*file, &mut fold).expect("a whole log");
+    Loaded {
+        state: state.expect("a task"),
+        inherited: Vec::new(),
+    }
+}
+
+fn said(text: &str) -> Said {
+    Said {
+        message: Arc::new(Message {
+            id: "m".into(),
+            role: Role::User,
+            parts: vec![Part::text(text)],
+            metadata: None,
+            extensions: Vec::new(),
+            references: Vec::new(),
+        }),
+        answers: Vec::new(),
+    }
+}
+
+fn wish(id: Option<&str>) -> Wish {
+    Wish {
+        id: id.map(Into::into),
+        url: "https://client.example/a2a".into(),
+        token: Some("tok".into()),
+        schemes: vec!["Bearer".into()],
+        credentials: Some("s3cret".into()),
+    }
+}
+
+fn gist(delivery: &Delivery) -> String {
+    let body: Value = serde_json::from_slice(&delivery.body).expect("JSON");
+    let state = |status: &Value| status["state"].as_str().expect("a state").to_owned();
+    if let Some(update) = body.get("statusUpdate") {
+        state(&update["status"])
+    } else if let Some(update) = body.get("artifactUpdate") {
+        let (id, last) = (&update["artifact"]["artifactId"], &update["lastChunk"]);
+        format!(
+            "{}{}",
+            id.as_str().expect("an id"),
+            if *last == json!(true) { " whole" } else { "" }
+        )
+    } else {
+        format!("task {}", state(&body["status"]))
+    }
+}
+
+fn again() -> DeliveryError {
+    DeliveryError {
+        retry: Retry::Again { after_ms: None },
+        message: "status 500".into(),
+    }
+}
+
+fn never() -> DeliveryError {
+    DeliveryError {
+        retry: Retry::Never,
+        message: "status 404".into(),
+    }
+}
+
+#[test]
+fn a_1_0_receiver_is_told_everything_in_order() {
+    let mut rig = Rig::new();
+    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    let first = rig.taken();
+    let state = rig.state(&task);
+    assert_eq!(
+        first.seq, state.status.seq,
+        "the turn's begin is not missed"
+    );
+    assert_eq!(first.url, "https://client.example/a2a");
+    let names: Vec<_> = first.headers.iter().map(|(name, _)| *name).collect();
+    assert_eq!(
+        names,
+        [
+            "Content-Type",
+            "A2A-Version",
+            "X-A2A-Event-Id",
+            "Authorization",
+            "X-A2A-Notification-Token"
+        ]
+    );
+    assert!(
+        first
+            .headers
+            .contains(&("X-A2A-Event-Id", format!("{task}:{}", first.seq)))
+    );
+    assert!(!format!("{first:?}").contains("s3cret"));
+    // Things happen while the first is on its way.
+    rig.note(NoteBody::Produced {
+        artifact: Artifact {
+            id: "a".into(),
+            name: None,
+            description: None,
+            parts: vec![Part::text("x")],
+        },
+        append: false,
+        last: true,
+    });
+    rig.end_turn();
+    assert_eq!(rig.sent, [], "one at a time");
+    rig.answer(&first, Ok(()));
+    let told: Vec<String> = rig.drain().into_iter().map(|(_, what)| what).collect();
+    assert_eq!(
+        told,
+        ["a whole", "answer-1 whole", "TASK_STATE_INPUT_REQUIRED"]
+    );
+    rig.cancel(&task);
+    let told: Vec<String> = rig.drain().into_iter().map(|(_, what)| what).collect();
+    assert_eq!(told, ["TASK_STATE_CANCELED"]);
+    assert_eq!(rig.health(&task).delivered, 5);
+    assert!(rig.core.tasks[&task].can_leave());
+}
+
+#[test]
+fn a_0_3_receiver_is_told_how_things_are() {
+    let mut rig = Rig::new();
+    let task = rig.begin(Envelope::Rpc03, Some(wish(None)));
+    let first = rig.taken();
+    assert_eq!(first.hook.as_str(), task.as_str());
+    assert_eq!(gist(&first), "task working");
+    rig.end_turn();
+    rig.say(&task);
+    rig.cancel(&task);
+    rig.answer(&first, Ok(()));
+    let told: Vec<String> = rig.drain().into_iter().map(|(_, what)| what).collect();
+    assert_eq!(told, ["task canceled"], "what came between is part of it");
+    assert_eq!(rig.health(&task).delivered, 2);
+}
+
+#[test]
+fn tries_are_spaced_and_end() {
+    let mut rig = Rig::new();
+    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    let first = rig.taken();
+    let mut delivery = first.clone();
+    for usual in [1_000, 2_000, 4_000, 8_000, 16_000] {
+        rig.answer(&delivery, Err(again()));
+        rig.later(usual * 8 / 10 - 1);
+        assert_eq!(rig.sent, [], "not before {usual} ms less a fifth");
+        rig.later(usual * 4 / 10 + 1);
+        delivery = rig.taken();
+        assert_eq!(delivery, first, "the same under the same id");
+    }
+    rig.answer(&delivery, Err(again()));
+    assert_eq!(
+        *rig.health(&task),
+        Health::default().after_failure("status 500", 10)
+    );
+    // The next one has its own tries.
+    rig.cancel(&task);
+    let next = rig.taken();
+    rig.answer(&next, Err(again()));
+    rig.later(1_200);
+    let retried = rig.taken();
+    assert_eq!(retried, next);
+    rig.answer(&retried, Ok(()));
+    assert_eq!(rig.health(&task).streak, 0);
+}
+
+#[test]
+fn a_receiver_that_asks_for_patience_gets_some() {
+    let mut rig = Rig::new();
+    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    for (asked, waits) in [(30_000, 30_000), (3_600_000, 60_000)] {
+        let delivery = rig.taken();
+        let patience = DeliveryError {
+            retry: Retry::Again {
+                after_ms: Some(asked),
+            },
+            message: "status 429".into(),
+        };
+        rig.answer(&delivery, Err(patience));
+        rig.later(waits - 1);
+        assert_eq!(rig.sent, []);
+        rig.later(1);
+    }
+    let delivery = rig.taken();
+    // One that does not want this event is not asked again, and gets the next one.
+    rig.answer(&delivery, Err(never()));
+    assert_eq!(rig.health(&task).failed, 1);
+    rig.cancel(&task);
+    assert_eq!(gist(&rig.taken()), "TASK_STATE_CANCELED");
+}
+
+#[test]
+fn a_dead_receiver_is_left_alone_until_it_is_set_again() {
+    let limits = Limits {
+        hook_streak: 3,
+        ..Limits::default()
+    };
+    let mut rig = Rig::with(limits, Switches::default());
+    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    rig.end_turn();
+    for _ in 0..3 {
+        let delivery = rig.taken();
+        rig.answer(&delivery, Err(never()));
+    }
+    assert!(rig.health(&task).suspended);
+    assert_eq!(rig.core.hook_census().suspended, 1);
+    rig.say(&task);
+    rig.end_turn();
+    assert_eq!(rig.sent, []);
+    assert!(rig.core.tasks[&task].can_leave());
+    let listed = rig.push(&task, Push::List);
+    assert_eq!(listed["configs"][0]["id"], "h", "it is kept");
+    rig.push(&task, Push::Set(wish(Some("h"))));
+    assert_eq!(rig.sent, [], "it is told of what comes");
+    rig.cancel(&task);
+    assert_eq!(gist(&rig.taken()), "TASK_STATE_CANCELED");
+    assert_eq!(*rig.health(&task), Health::default());
+}
+
+#[test]
+fn a_restarted_server_goes_on_where_the_old_one_was() {
+    let mut rig = Rig::new();
+    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    rig.end_turn();
+    rig.cancel(&task);
+    let first = rig.taken();
+    rig.answer(&first, Ok(()));
+    let second = rig.taken();
+    // It arrived, but nobody wrote that down.
+    rig.restart();
+    assert!(rig.core.tasks.contains_key(&task), "it is loaded by itself");
+    let repeated = rig.taken();
+    assert_eq!(repeated, second);
+    rig.answer(&repeated, Ok(()));
+    let told: Vec<String> = rig.drain().into_iter().map(|(_, what)| what).collect();
+    assert_eq!(told, ["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_CANCELED"]);
+    // With nothing left to tell, the next start has no need to look at it.
+    rig.restart();
+    assert!(!rig.core.tasks.contains_key(&task));
+    assert_eq!(rig.sent, []);
+}
+
+#[test]
+fn nothing_is_told_before_it_is_on_disk() {
+    let mut rig = Rig::new();
+    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    rig.drain();
+    rig.store.fail(Failure::Refused, 1);
+    let by = Input::Cancel;
+    let _ = rig.core.drive(&task, by, rig.now);
+    rig.turns();
+    assert_eq!(rig.sent, []);
+    rig.later(rig.limits.store_retry_ms);
+    assert_eq!(gist(&rig.taken()), "TASK_STATE_CANCELED");
+}
+
+#[test]
+fn a_webhook_that_went_while_it_was_told_is_gone() {
+    let mut rig = Rig::new();
+    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    let first = rig.taken();
+    for _ in 0..2 {
+        assert_eq!(rig.push(&task, Push::Delete("h".into())), json!({}));
+    }
+    rig.answer(&first, Err(again()));
+    rig.end_turn();
+    rig.later(60_000);
+    assert_eq!(rig.sent, []);
+    assert_eq!(rig.state(&task).hooks, []);
+    // Set anew while the old one's delivery is on its way: there is still only one at a time.
+    rig.push(&task, Push::Set(wish(Some("h"))));
+    rig.say(&task);
+    let old = rig.taken();
+    rig.push(&task, Push::Delete("h".into()));
+    rig.push(&task, Push::Set(wish(Some("h"))));
+    rig.cancel(&task);
+    assert_eq!(rig.sent, []);
+    rig.answer(&old, Ok(()));
+    assert_eq!(gist(&rig.taken()), "TASK_STATE_CANCELED");
+}
+
+#[test]
+fn webhooks_are_asked_for_by_their_names() {
+    let mut rig = Rig::new();
+    let task = rig.begin(Envelope::Rest10, None);
+    let made = rig.push(&task, Push::Set(wish(None)));
+    let id = made["id"].as_str().expect("an id").to_owned();
+    assert_eq!(id.len(), 36, "a fresh one");
+    assert_eq!(made["taskId"], task.as_str());
+    assert_eq!(rig.push(&task, Push::Get(Some(id.as_str().into()))), made);
+    let unknown = rig.push(&task, Push::Get(Some("x".into())));
+    assert!(unknown.get("error").is_some(), "{unknown}");
+    let old = rig.ask(
+        Envelope::Rpc03,
+        Call::Push {
+            task: task.clone(),
+            ask: Push::Set(wish(None)),
+        },
+    );
+    assert_eq!(old["result"]["pushNotificationConfig"]["id"], task.as_str());
+    for named in [Some("default"), Some(task.as_str()), None] {
+        let ask = Push::Get(named.map(Into::into));
+        let task = task.clone();
+        let found = rig.ask(Envelope::Rpc03, Call::Push { task, ask });
+        assert_eq!(found["result"], old["result"], "{named:?}");
+    }
+    let all = rig.push(&task, Push::List);
+    assert_eq!(all["configs"].as_array().map(Vec::len), Some(2));
+    rig.push(&task, Push::Delete("default".into()));
+    let all = rig.push(&task, Push::List);
+    assert_eq!(all["configs"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_task_has_so_many_webhooks_and_a_minute_so_many_registrations() {
+    let limits = Limits {
+        hooks: 2,
+        hooks_per_minute: 4,
+        ..Limits::default()
+    };
+    let mut rig = Rig::with(limits, Switches::default());
+    let task = rig.begin(Envelope::Rest10, None);
+    for (id, fine) in [
+        ("a", true),
+        ("b", true),
+        ("c", false),
+        ("b", true),
+        ("a", false),
+    ] {
+        let answer = rig.push(&task, Push::Set(wish(Some(id))));
+        assert_eq!(answer.get("error").is_none(), fine, "{id}: {answer}");
+    }
+    rig.later(60_000);
+    let answer = rig.push(&task, Push::Set(wish(Some("a"))));
+    assert_eq!(answer["id"], "a");
+}
+
+#[test]
+fn a_server_without_webhooks_says_so() {
+    let off = Switches {
+        push: false,
+        ..Switches::default()
+    };
+    let mut rig = Rig::with(Limits::default(), off);
+    let task = rig.begin(Envelope::Rpc03, None);
+    for ask in [
+        Push::Set(wish(None)),
+        Push::Get(None),
+        Push::List,
+        Push::Delete("x".into()),
+    ] {
+        let task = task.clone();
+        let answer = rig.ask(Envelope::Rpc03, Call::Push { task, ask });
+        assert_eq!(answer["error"]["code"], -32003);
+    }
+}
+
+#[test]
+fn ending_waits_for_what_is_on_its_way_and_tries_nothing_twice() {
+    let mut rig = Rig::new();
+    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    rig.drain();
+    rig.cancel(&task);
+    rig.note(NoteBody::Died("stopped".into()));
+    let last = rig.taken();
+    rig.core.shut_down(rig.now);
+    rig.turns();
+    assert!(!rig.core.is_over(), "the last word is on its way");
+    rig.answer(&last, Err(again()));
+    rig.turns();
+    assert!(rig.core.is_over());
+    assert_eq!(rig.sent, []);
+    // The next server tells it.
+    rig.restart();
+    assert_eq!(rig.taken(), last);
+}

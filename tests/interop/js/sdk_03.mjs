@@ -1,0 +1,148 @@
+// The JavaScript A2A SDK, version 0.3, in the terms of the story.
+
+import { randomUUID } from 'node:crypto';
+import { ClientFactory, JsonRpcTransportFactory, RestTransportFactory } from '@a2a-js/sdk/client';
+import { expect, joined, same } from './terms.mjs';
+
+export class Sdk {
+  conversational = true;
+  streamsStartWithTask = false;
+  showsToolCalls = true;
+  hasList = false;
+  pushMediaType = 'application/json';
+  pushIsWholeTask = true;
+  terminalTaskFault = 'InvalidRequestError';
+  cancelsTwice = false;
+
+  static async connect(url, binding) {
+    const transports = [new JsonRpcTransportFactory(), new RestTransportFactory()];
+    const only = transports.filter((transport) => transport.protocolName === binding);
+    const sdk = new Sdk();
+    sdk.client = await new ClientFactory({ transports: only }).createFromUrl(url);
+    return sdk;
+  }
+
+  async card() {
+    const card = await this.client.getAgentCard();
+    expect(card.protocolVersion.startsWith('0.3'), `protocol 0.3, not ${card.protocolVersion}`);
+    return {
+      name: card.name,
+      streaming: card.capabilities.streaming,
+      push: card.capabilities.pushNotifications,
+      skills: card.skills.map((skill) => skill.id),
+      bindings: [card.preferredTransport, ...card.additionalInterfaces.map((other) => other.transport)],
+    };
+  }
+
+  async send(said, { task, wait = true, hook } = {}) {
+    const configuration = { blocking: wait, ...(hook && { pushNotificationConfig: configOf(hook) }) };
+    const found = await this.client.sendMessage({ ...messageOf(said, task), configuration });
+    same(found.kind, 'task', 'the answer is a task');
+    return taskOf(found);
+  }
+
+  async *stream(said, task) {
+    for await (const event of this.client.sendMessageStream(messageOf(said, task))) yield eventOf(event);
+  }
+
+  async get(id) {
+    return taskOf(await this.client.getTask({ id }));
+  }
+
+  async cancel(id) {
+    return taskOf(await this.client.cancelTask({ id }));
+  }
+
+  async *join(id) {
+    for await (const event of this.client.resubscribeTask({ id })) yield eventOf(event);
+  }
+
+  async setHook(task, hook) {
+    const config = { taskId: task, pushNotificationConfig: configOf(hook) };
+    return hookOf(task, await this.client.setTaskPushNotificationConfig(config));
+  }
+
+  async getHook(task, id) {
+    return hookOf(task, await this.client.getTaskPushNotificationConfig({ id: task, pushNotificationConfigId: id }));
+  }
+
+  async listHooks(task) {
+    return (await this.client.listTaskPushNotificationConfig({ id: task })).map((config) => hookOf(task, config));
+  }
+
+  async deleteHook(task, id) {
+    await this.client.deleteTaskPushNotificationConfig({ id: task, pushNotificationConfigId: id });
+  }
+
+  delivered(body) {
+    same(body.kind, 'task', 'a webhook of 0.3 gets the task');
+    return eventOf(body);
+  }
+
+  question(event) {
+    return event.data?.find((data) => data.status === 'awaiting_approval')?.request.callId;
+  }
+}
+
+function messageOf(said, task) {
+  const text = { kind: 'text', text: said };
+  const answer = { kind: 'data', data: { callId: said.call, outcome: said.choice } };
+  return {
+    message: {
+      kind: 'message',
+      role: 'user',
+      messageId: randomUUID(),
+      parts: [typeof said === 'string' ? text : answer],
+      ...(task && { taskId: task.id, contextId: task.context }),
+    },
+  };
+}
+
+const textsOf = (owner) => owner.parts.filter((part) => part.kind === 'text').map((part) => part.text);
+
+function taskOf(task) {
+  const owners = [task.status.message, ...(task.history ?? []), ...(task.artifacts ?? [])].filter(Boolean);
+  return {
+    id: task.id,
+    context: task.contextId,
+    state: task.status.state,
+    texts: owners.flatMap(textsOf),
+    artifacts: task.artifacts?.length ?? 0,
+  };
+}
+
+function eventOf(event) {
+  switch (event.kind) {
+    case 'task':
+      return { about: 'task', task: event.id, context: event.contextId, state: event.status.state };
+    case 'artifact-update':
+      return { about: 'artifact', task: event.taskId, context: event.contextId };
+    case 'status-update': {
+      const message = event.status.message ?? { parts: [] };
+      return {
+        about: 'status',
+        task: event.taskId,
+        context: event.contextId,
+        state: event.status.state,
+        said: joined(textsOf(message)),
+        data: message.parts.filter((part) => part.kind === 'data').map((part) => part.data),
+        final: event.final,
+      };
+    }
+    default:
+      throw new Error(`an event of kind ${event.kind}`);
+  }
+}
+
+const configOf = ({ url, id, token, credentials }) => ({
+  url,
+  id,
+  ...(token && { token }),
+  ...(credentials && { authentication: { schemes: ['Bearer'], credentials } }),
+});
+
+function hookOf(task, { taskId, pushNotificationConfig: { url, id, token, authentication } }) {
+  same(taskId, task, 'the configuration names its task');
+  if (authentication) same(authentication.schemes, ['Bearer'], 'the configuration keeps its scheme');
+  return { url, id, token, credentials: authentication?.credentials };
+}

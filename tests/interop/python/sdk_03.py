@@ -1,0 +1,158 @@
+"""The Python A2A SDK, version 0.3, in the terms of the story."""
+
+import uuid
+
+from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+from a2a.client.errors import A2AClientHTTPError, A2AClientJSONRPCError
+from a2a.types import (
+    DataPart,
+    GetTaskPushNotificationConfigParams,
+    Message,
+    MessageSendConfiguration,
+    Part,
+    PushNotificationAuthenticationInfo,
+    PushNotificationConfig,
+    Role,
+    TaskIdParams,
+    TaskPushNotificationConfig,
+    TaskQueryParams,
+    TextPart,
+)
+from a2a.types import Task as SdkTask
+
+import terms
+from terms import Answer, Card, Event, Hook
+
+
+class Sdk:
+    conversational = True
+    streams_start_with_task = False
+    shows_tool_calls = True
+    has_list = False
+    has_all_hook_calls = False
+    push_media_type = "application/json"
+    push_is_whole_task = True
+    terminal_task_fault = terms.INVALID_REQUEST
+    cancels_twice = False
+
+    async def connect(self, http, url, binding):
+        self._card = await A2ACardResolver(http, url).get_agent_card()
+
+        def client(**config):
+            config = ClientConfig(httpx_client=http, supported_transports=[binding], **config)
+            return ClientFactory(config).create(self._card)
+
+        self._streaming = client()
+        self._waiting = client(streaming=False)
+        self._polling = client(streaming=False, polling=True)
+        return self
+
+    async def card(self):
+        card = self._card
+        offered = {card.preferred_transport, *(other.transport for other in card.additional_interfaces or [])}
+        terms.expect(card.protocol_version.startswith("0.3"), f"protocol 0.3, not {card.protocol_version}")
+        capabilities = card.capabilities
+        skills = [skill.id for skill in card.skills]
+        return Card(card.name, capabilities.streaming, capabilities.push_notifications, skills, offered)
+
+    async def send(self, said, task=None, wait=True, hook=None):
+        client = self._waiting if wait else self._polling
+        config = MessageSendConfiguration(push_notification_config=_config(hook)) if hook else None
+        [(found, _)] = [event async for event in client.send_message(_message(said, task), configuration=config)]
+        return _task(found)
+
+    async def stream(self, said, task=None):
+        async for event in self._streaming.send_message(_message(said, task)):
+            yield _event(*event)
+
+    async def get(self, id):
+        return _task(await self._streaming.get_task(TaskQueryParams(id=id)))
+
+    async def cancel(self, id):
+        return _task(await self._streaming.cancel_task(TaskIdParams(id=id)))
+
+    async def join(self, id):
+        async for event in self._streaming.resubscribe(TaskIdParams(id=id)):
+            yield _event(*event)
+
+    async def set_hook(self, task, hook):
+        config = TaskPushNotificationConfig(task_id=task, push_notification_config=_config(hook))
+        return _hook(task, await self._streaming.set_task_callback(config))
+
+    async def get_hook(self, task, id):
+        wanted = GetTaskPushNotificationConfigParams(id=task, push_notification_config_id=id)
+        return _hook(task, await self._streaming.get_task_callback(wanted))
+
+    def delivered(self, body):
+        terms.same(body["kind"], "task", "a webhook of 0.3 gets the task")
+        task = SdkTask.model_validate(body)
+        return Event("task", task.id, task.context_id, task.status.state.value)
+
+    def shows(self, error, fault):
+        """Over REST this client keeps nothing of an error but its HTTP status."""
+        match error:
+            case A2AClientJSONRPCError():
+                return error.error.code == fault.code
+            case A2AClientHTTPError():
+                return error.status_code == fault.status
+        return False
+
+    def question(self, event):
+        """The id of the call the event asks about."""
+        asked = [data for data in event.data if data.get("status") == "awaiting_approval"]
+        return asked[0]["request"]["callId"] if asked else None
+
+
+def _message(said, task):
+    if isinstance(said, Answer):
+        part = DataPart(data={"callId": said.call, "outcome": said.choice})
+    else:
+        part = TextPart(text=said)
+    return Message(
+        role=Role.user,
+        message_id=str(uuid.uuid4()),
+        parts=[Part(root=part)],
+        task_id=task and task.id,
+        context_id=task and task.context,
+    )
+
+
+def _task(task):
+    status = [task.status.message] if task.status.message else []
+    owners = [*status, *(task.history or []), *(task.artifacts or [])]
+    texts = [part.root.text for owner in owners for part in owner.parts if part.root.kind == "text"]
+    return terms.Task(task.id, task.context_id, task.status.state.value, texts, len(task.artifacts or []))
+
+
+def _event(task, update):
+    """The SDK hands out the task as it stands, and what changed it; without a change it is the server's own snapshot."""
+    if update is None:
+        return Event("task", task.id, task.context_id, task.status.state.value)
+    if update.kind == "artifact-update":
+        return Event("artifact", update.task_id, update.context_id)
+    parts = [part.root for part in update.status.message.parts] if update.status.message else []
+    return Event(
+        "status",
+        update.task_id,
+        update.context_id,
+        update.status.state.value,
+        said="".join(part.text for part in parts if part.kind == "text"),
+        data=[part.data for part in parts if part.kind == "data"],
+        final=update.final,
+    )
+
+
+def _config(hook):
+    bearer = PushNotificationAuthenticationInfo(schemes=["Bearer"], credentials=hook.credentials)
+    return PushNotificationConfig(
+        id=hook.id, url=hook.url, token=hook.token, authentication=bearer if hook.credentials else None
+    )
+
+
+def _hook(task, kept):
+    terms.same(kept.task_id, task, "the configuration names its task")
+    config = kept.push_notification_config
+    auth = config.authentication
+    if auth:
+        terms.same(auth.schemes, ["Bearer"], "the configuration keeps its scheme")
+    return Hook(config.url, config.id, config.token or None, auth.credentials if auth else None)

@@ -1,0 +1,177 @@
+"""The Python A2A SDK, version 1, in the terms of the story."""
+
+import uuid
+
+from a2a.client import ClientConfig, ClientFactory
+from a2a.client.card_resolver import A2ACardResolver
+from a2a.types.a2a_pb2 import (
+    AuthenticationInfo,
+    CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTasksRequest,
+    Message,
+    Part,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    StreamResponse,
+    SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
+    TaskState,
+)
+from google.protobuf.json_format import MessageToDict, ParseDict
+
+import terms
+from terms import Answer, Card, Event, Hook
+
+
+class Sdk:
+    conversational = False
+    streams_start_with_task = True
+    shows_tool_calls = False
+    has_list = True
+    has_all_hook_calls = True
+    push_media_type = "application/a2a+json"
+    push_is_whole_task = False
+    terminal_task_fault = terms.UNSUPPORTED_OPERATION
+    cancels_twice = True
+
+    async def connect(self, http, url, binding):
+        self._card = await A2ACardResolver(http, url).get_agent_card()
+
+        async def client(**config):
+            config = ClientConfig(httpx_client=http, supported_protocol_bindings=[binding], **config)
+            return await ClientFactory(config).create_from_url(url)
+
+        self._streaming = await client()
+        self._waiting = await client(streaming=False)
+        self._polling = await client(streaming=False, polling=True)
+        return self
+
+    async def card(self):
+        card = self._card
+        offered = {offer.protocol_binding for offer in card.supported_interfaces if offer.protocol_version == "1.0"}
+        capabilities = card.capabilities
+        skills = [skill.id for skill in card.skills]
+        return Card(card.name, capabilities.streaming, capabilities.push_notifications, skills, offered)
+
+    async def send(self, said, task=None, wait=True, hook=None):
+        client = self._waiting if wait else self._polling
+        request = _request(said, task)
+        if hook:
+            request.configuration.CopyFrom(SendMessageConfiguration(task_push_notification_config=_config("", hook)))
+        [found] = [event async for event in client.send_message(request)]
+        return _task(found.task)
+
+    async def stream(self, said, task=None):
+        async for event in self._streaming.send_message(_request(said, task)):
+            yield _event(event)
+
+    async def get(self, id):
+        return _task(await self._streaming.get_task(GetTaskRequest(id=id)))
+
+    async def cancel(self, id):
+        return _task(await self._streaming.cancel_task(CancelTaskRequest(id=id)))
+
+    async def join(self, id):
+        async for event in self._streaming.subscribe(SubscribeToTaskRequest(id=id)):
+            yield _event(event)
+
+    async def list(self, context, state=None, page=None, size=None, artifacts=None):
+        wanted = ListTasksRequest(context_id=context, page_size=size, page_token=page, include_artifacts=artifacts)
+        if state:
+            wanted.status = TaskState.Value(_name(state))
+        found = await self._streaming.list_tasks(wanted)
+        return [_task(task) for task in found.tasks], found.next_page_token, found.total_size
+
+    async def set_hook(self, task, hook):
+        return _hook(task, await self._streaming.create_task_push_notification_config(_config(task, hook)))
+
+    async def get_hook(self, task, id):
+        wanted = GetTaskPushNotificationConfigRequest(task_id=task, id=id)
+        return _hook(task, await self._streaming.get_task_push_notification_config(wanted))
+
+    async def list_hooks(self, task):
+        wanted = ListTaskPushNotificationConfigsRequest(task_id=task)
+        found = await self._streaming.list_task_push_notification_configs(wanted)
+        return [_hook(task, config) for config in found.configs]
+
+    async def delete_hook(self, task, id):
+        wanted = DeleteTaskPushNotificationConfigRequest(task_id=task, id=id)
+        await self._streaming.delete_task_push_notification_config(wanted)
+
+    def delivered(self, body):
+        """Unlike the client this parses strictly: a member the protocol does not know is an error."""
+        return _event(ParseDict(body, StreamResponse()))
+
+    def shows(self, error, fault):
+        return type(error).__name__ == fault.name
+
+    def question(self, event):
+        """The id of the call the event asks about."""
+        asked = [data for data in event.data if "confirmation_request" in data]
+        return asked[0]["tool_call_id"] if asked else None
+
+
+def _request(said, task):
+    # A client that knows nothing of our tools shows the question, and sends the word its user picked.
+    text = said.choice if isinstance(said, Answer) else said
+    message = Message(role=Role.ROLE_USER, message_id=str(uuid.uuid4()), parts=[Part(text=text)])
+    if task:
+        message.context_id = task.context
+        # A finished turn ends a task of this version: the conversation goes on in its context.
+        if task.state != "completed":
+            message.task_id = task.id
+    return SendMessageRequest(message=message)
+
+
+def _name(state):
+    return "TASK_STATE_" + state.upper().replace("-", "_")
+
+
+def _state(value):
+    return TaskState.Name(value).removeprefix("TASK_STATE_").lower().replace("_", "-")
+
+
+def _texts(owner):
+    return [part.text for part in owner.parts if part.HasField("text")]
+
+
+def _task(task):
+    owners = [task.status.message, *task.history, *task.artifacts]
+    texts = [text for owner in owners for text in _texts(owner)]
+    return terms.Task(task.id, task.context_id, _state(task.status.state), texts, len(task.artifacts))
+
+
+def _event(event):
+    about = event.WhichOneof("payload")
+    change = getattr(event, about)
+    if about == "task":
+        return Event("task", change.id, change.context_id, _state(change.status.state))
+    if about == "artifact_update":
+        artifact = change.artifact
+        said = "".join(_texts(artifact)) if artifact.artifact_id.startswith("answer-") else ""
+        chunk = (artifact.artifact_id, change.append, change.last_chunk)
+        return Event("artifact", change.task_id, change.context_id, said=said, chunk=chunk)
+    terms.same(about, "status_update", "an event of the stream")
+    parts = change.status.message.parts
+    data = [MessageToDict(part.data) for part in parts if part.HasField("data")]
+    return Event("status", change.task_id, change.context_id, _state(change.status.state), data=data)
+
+
+def _config(task, hook):
+    config = TaskPushNotificationConfig(task_id=task, url=hook.url, id=hook.id, token=hook.token)
+    if hook.credentials:
+        config.authentication.CopyFrom(AuthenticationInfo(scheme="Bearer", credentials=hook.credentials))
+    return config
+
+
+def _hook(task, config):
+    terms.same(config.task_id, task, "the configuration names its task")
+    auth = config.authentication if config.HasField("authentication") else None
+    if auth:
+        terms.same(auth.scheme, "Bearer", "the configuration keeps its scheme")
+    return Hook(config.url, config.id, config.token or None, auth.credentials if auth else None)

@@ -1,0 +1,99 @@
+"""The words the story is told in, the same for every version of the SDK.
+
+An SDK module (`sdk_03`, `sdk_1`) turns its own types into these and offers a class `Sdk`, one client for one binding:
+
+    conversational, conventions that differ between the versions; see the top of the story
+    card()                            what the agent says about itself
+    send(said, task, wait, hook)      a prompt or an answer, without a stream
+    stream(said, task)                the same with one
+    get(id) cancel(id) join(id)       the task, the cancelled task, a further stream of it
+    list(...)                         pages of tasks, where the version has it
+    set_hook get_hook list_hooks delete_hook
+    delivered(body)                   a webhook's body as an event
+    shows(error, fault)               whether an exception is that fault, as far as this client can tell
+"""
+
+from dataclasses import dataclass, field
+
+JSON_RPC = "JSONRPC"
+REST = "HTTP+JSON"
+BINDINGS = [JSON_RPC, REST]
+
+
+@dataclass
+class Card:
+    name: str
+    streaming: bool
+    push: bool
+    skills: list
+    bindings: set
+
+
+@dataclass
+class Task:
+    id: str
+    context: str
+    state: str
+    texts: list
+    """Everything said in its status, its history and its artifacts."""
+    artifacts: int = 0
+
+
+@dataclass
+class Event:
+    about: str
+    """`task`, `status` or `artifact`"""
+    task: str
+    context: str
+    state: str | None = None
+    said: str = ""
+    """What the agent said to the user, if it is in this event."""
+    data: list = field(default_factory=list)
+    final: bool | None = None
+    """Whether the event says that the stream ends here; None if the version has no such mark."""
+    chunk: tuple | None = None
+    """For artifacts: their id, whether to append, whether it is the last chunk."""
+
+
+@dataclass
+class Hook:
+    """A push configuration."""
+
+    url: str
+    id: str | None = None
+    token: str | None = None
+    credentials: str | None = None
+    """For the scheme Bearer."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An error as each client may show it: by the name of its class, by code, by HTTP status."""
+
+    name: str
+    code: int
+    status: int
+
+
+TASK_NOT_FOUND = Fault("TaskNotFoundError", -32001, 404)
+TASK_NOT_CANCELABLE = Fault("TaskNotCancelableError", -32002, 400)
+UNSUPPORTED_OPERATION = Fault("UnsupportedOperationError", -32004, 400)
+INVALID_REQUEST = Fault("InvalidRequestError", -32600, 400)
+INVALID_PARAMS = Fault("InvalidParamsError", -32602, 400)
+
+
+@dataclass
+class Answer:
+    """A reply to the question whether a tool may run."""
+
+    call: str
+    choice: str
+
+
+def expect(holds, what):
+    if not holds:
+        raise AssertionError(what)
+
+
+def same(found, wanted, what):
+    expect(found == wanted, f"{what}: expected {wanted!r}, found {found!r}")

@@ -1,0 +1,86 @@
+//! Somebody who waits for webhooks: a listener on loopback that keeps every request and says thank you, at once or after some failures.
+
+use crate::support::eventually;
+use crate::support::http::{Head, Message, Side};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+pub struct Receiver {
+    port: u16,
+    got: Arc<Mutex<Vec<Delivery>>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    pub head: Head,
+    pub body: Value,
+}
+
+impl Receiver {
+    pub fn open() -> Receiver {
+        Receiver::failing(0)
+    }
+
+    /// One that answers so many deliveries with an error first.
+    pub fn failing(times: usize) -> Receiver {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port on loopback");
+        let port = listener.local_addr().expect("a bound port").port();
+        let got = Arc::new(Mutex::new(vec![]));
+        let keep = got.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let keep = keep.clone();
+                std::thread::spawn(move || serve(stream, &keep, times));
+            }
+        });
+        Receiver { port, got }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://localhost:{}/webhook", self.port)
+    }
+
+    /// Waits for a delivery that fits.
+    pub fn wait(&self, what: &str, fits: impl Fn(&Delivery) -> bool) -> Delivery {
+        eventually(what, || self.all().into_iter().find(&fits))
+    }
+
+    pub fn all(&self) -> Vec<Delivery> {
+        self.got.lock().expect("receivers do not panic").clone()
+    }
+}
+
+fn serve(mut stream: TcpStream, keep: &Mutex<Vec<Delivery>>, failures: usize) {
+    let mut message = Message::new(Side::Request);
+    let mut body = vec![];
+    let mut bytes = [0; 16 * 1024];
+    while let Ok(count @ 1..) = stream.read(&mut bytes) {
+        if message.feed(&bytes[..count], &mut body).is_err() {
+            return;
+        }
+        if !message.is_done() {
+            continue;
+        }
+        let head = message.head().cloned().unwrap_or_default();
+        let text = std::mem::take(&mut body);
+        let body_json = serde_json::from_slice(&text).unwrap_or(Value::Null);
+        let delivery = Delivery {
+            head,
+            body: body_json,
+        };
+        let mut kept = keep.lock().expect("receivers do not panic");
+        kept.push(delivery);
+        let status = match kept.len() > failures {
+            true => "200 OK",
+            false => "503 Service Unavailable",
+        };
+        drop(kept);
+        let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
+        let answered = stream.write_all(answer.as_bytes());
+        if answered.is_err() || message.restart(Side::Request, &mut body).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,495 @@
+//! What comes back, read into one form whatever the binding, and held against its rules on the way: members that a binding does
+//! not have, states and roles spelled as elsewhere, timestamps that are not UTC fail the test that met them.
+
+use crate::binding::{Binding, File, Piece, Version};
+use serde_json::Value;
+
+/// The answer to a message.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    Task(Task),
+    Message(Said),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    pub id: String,
+    pub context: String,
+    pub status: Status,
+    /// None where the member is absent.
+    pub history: Option<Vec<Said>>,
+    pub artifacts: Option<Vec<Artifact>>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    /// In the words of 0.3: `input-required`, `canceled`, ….
+    pub state: &'static str,
+    pub message: Option<Said>,
+    pub timestamp: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Said {
+    pub id: String,
+    /// `user` or `agent`.
+    pub role: &'static str,
+    pub parts: Vec<Piece>,
+    pub task: Option<String>,
+    pub context: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Artifact {
+    pub id: String,
+    pub name: Option<String>,
+    pub parts: Vec<Piece>,
+}
+
+/// One event of a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Update {
+    Task(Task),
+    Message(Said),
+    Status {
+        task: String,
+        status: Status,
+        /// 0.3 only.
+        last: Option<bool>,
+    },
+    Artifact {
+        task: String,
+        artifact: Artifact,
+        append: bool,
+        last_chunk: bool,
+    },
+}
+
+impl Status {
+    /// What the agent says with it.
+    pub fn text(&self) -> String {
+        self.message.as_ref().map(Said::text).unwrap_or_default()
+    }
+}
+
+impl Said {
+    pub fn text(&self) -> String {
+        text_of(&self.parts)
+    }
+}
+
+impl Artifact {
+    pub fn text(&self) -> String {
+        text_of(&self.parts)
+    }
+}
+
+impl Task {
+    pub fn state(&self) -> &'static str {
+        self.status.state
+    }
+
+    pub fn history(&self) -> &[Said] {
+        self.history.as_deref().unwrap_or_default()
+    }
+
+    pub fn artifacts(&self) -> &[Artifact] {
+        self.artifacts.as_deref().unwrap_or_default()
+    }
+
+    /// The ids of what users have said, in order.
+    pub fn asked(&self) -> Vec<&str> {
+        let users = self.history().iter().filter(|said| said.role == "user");
+        users.map(|said| said.id.as_str()).collect()
+    }
+}
+
+impl Update {
+    pub fn task_id(&self) -> &str {
+        match self {
+            Update::Task(task) => &task.id,
+            Update::Message(said) => said.task.as_deref().unwrap_or_default(),
+            Update::Status { task, .. } | Update::Artifact { task, .. } => task,
+        }
+    }
+
+    pub fn state(&self) -> Option<&'static str> {
+        match self {
+            Update::Task(task) => Some(task.state()),
+            Update::Status { status, .. } => Some(status.state),
+            Update::Message(_) | Update::Artifact { .. } => None,
+        }
+    }
+
+    pub fn is_last(&self) -> bool {
+        matches!(
+            self,
+            Update::Status {
+                last: Some(true),
+                ..
+            }
+        )
+    }
+}
+
+pub fn is_terminal(state: &str) -> bool {
+    matches!(state, "completed" | "failed" | "canceled" | "rejected")
+}
+
+/// The result of sending a message.
+pub fn answer(binding: Binding, value: &Value) -> Answer {
+    let (kind, inner) = unwrapped(binding, value, "an answer");
+    match kind {
+        "task" => Answer::Task(task(binding, inner)),
+        "message" => Answer::Message(said(binding, inner)),
+        other => panic!("{binding:?} answers with {other}: {value}"),
+    }
+}
+
+/// The payload of one event.
+pub fn update(binding: Binding, value: &Value) -> Update {
+    let (kind, inner) = unwrapped(binding, value, "an event");
+    let task_id = || text(inner, "taskId");
+    match kind {
+        "task" => Update::Task(task(binding, inner)),
+        "message" => Update::Message(said(binding, inner)),
+        "status-update" | "statusUpdate" => {
+            let last = match binding.version() {
+                Version::V03 => inner["final"].as_bool().map(Some),
+                Version::V10 => Some(None),
+            };
+            let last = last.unwrap_or_else(|| panic!("{binding:?}: no `final` in {inner}"));
+            let mut known = vec!["taskId", "contextId", "status", "metadata"];
+            known.extend(last.map(|_| "final"));
+            only(binding, inner, &known);
+            text(inner, "contextId");
+            Update::Status {
+                task: task_id(),
+                status: status(binding, &inner["status"]),
+                last,
+            }
+        }
+        "artifact-update" | "artifactUpdate" => {
+            only(
+                binding,
+                inner,
+                &[
+                    "taskId",
+                    "contextId",
+                    "artifact",
+                    "append",
+                    "lastChunk",
+                    "metadata",
+                ],
+            );
+            text(inner, "contextId");
+            Update::Artifact {
+                task: task_id(),
+                artifact: artifact(binding, &inner["artifact"]),
+                append: inner["append"].as_bool().unwrap_or(false),
+                last_chunk: inner["lastChunk"].as_bool().unwrap_or(false),
+            }
+        }
+        other => panic!("{binding:?} streams {other}: {value}"),
+    }
+}
+
+pub fn task(binding: Binding, value: &Value) -> Task {
+    if binding.version() == Version::V10 {
+        camel_case(value);
+    }
+    only(
+        binding,
+        value,
+        &[
+            "id",
+            "contextId",
+            "status",
+            "history",
+            "artifacts",
+            "metadata",
+        ],
+    );
+    kind(binding, value, "task");
+    let list = |name: &str| value.get(name).map(array);
+    Task {
+        id: text(value, "id"),
+        context: text(value, "contextId"),
+        status: status(binding, &value["status"]),
+        history: list("history").map(|list| list.iter().map(|m| said(binding, m)).collect()),
+        artifacts: list("artifacts")
+            .map(|list| list.iter().map(|a| artifact(binding, a)).collect()),
+    }
+}
+
+pub fn said(binding: Binding, value: &Value) -> Said {
+    let parts = match binding {
+        Binding::Rest03 => "content",
+        Binding::Rpc03 | Binding::Rpc10 | Binding::Rest10 => "parts",
+    };
+    let mut known = vec![
+        "messageId",
+        "role",
+        parts,
+        "taskId",
+        "contextId",
+        "metadata",
+        "extensions",
+    ];
+    if binding.version() == Version::V10 {
+        known.push("referenceTaskIds");
+    }
+    only(binding, value, &known);
+    kind(binding, value, "message");
+    let role = match (binding, text(value, "role").as_str()) {
+        (Binding::Rpc03, "user") => "user",
+        (Binding::Rpc03, "agent") => "agent",
+        (Binding::Rest03 | Binding::Rpc10 | Binding::Rest10, "ROLE_USER") => "user",
+        (Binding::Rest03 | Binding::Rpc10 | Binding::Rest10, "ROLE_AGENT") => "agent",
+        (_, other) => panic!("{binding:?} has the role {other}: {value}"),
+    };
+    Said {
+        id: text(value, "messageId"),
+        role,
+        parts: pieces(binding, &value[parts]),
+        task: value["taskId"].as_str().map(str::to_owned),
+        context: value["contextId"].as_str().map(str::to_owned),
+    }
+}
+
+pub fn artifact(binding: Binding, value: &Value) -> Artifact {
+    only(
+        binding,
+        value,
+        &[
+            "artifactId",
+            "name",
+            "description",
+            "parts",
+            "metadata",
+            "extensions",
+        ],
+    );
+    Artifact {
+        id: text(value, "artifactId"),
+        name: value["name"].as_str().map(str::to_owned),
+        parts: pieces(binding, &value["parts"]),
+    }
+}
+
+fn status(binding: Binding, value: &Value) -> Status {
+    only(binding, value, &["state", "message", "timestamp"]);
+    let timestamp = text(value, "timestamp");
+    assert!(is_utc(&timestamp), "{binding:?}: {timestamp} is not UTC");
+    Status {
+        state: state(binding, &text(value, "state")),
+        message: value.get("message").map(|message| said(binding, message)),
+        timestamp,
+    }
+}
+
+/// A state as this binding spells it, in the words of 0.3.
+fn state(binding: Binding, spelled: &str) -> &'static str {
+    const WORDS: [(&str, &str); 7] = [
+        ("submitted", "TASK_STATE_SUBMITTED"),
+        ("working", "TASK_STATE_WORKING"),
+        ("input-required", "TASK_STATE_INPUT_REQUIRED"),
+        ("auth-required", "TASK_STATE_AUTH_REQUIRED"),
+        ("completed", "TASK_STATE_COMPLETED"),
+        ("failed", "TASK_STATE_FAILED"),
+        ("rejected", "TASK_STATE_REJECTED"),
+    ];
+    let canceled = match binding {
+        Binding::Rpc03 => "canceled",
+        Binding::Rest03 => "TASK_STATE_CANCELLED",
+        Binding::Rpc10 | Binding::Rest10 => "TASK_STATE_CANCELED",
+    };
+    let found = WORDS.into_iter().find(|(word, name)| match binding {
+        Binding::Rpc03 => *word == spelled,
+        Binding::Rest03 | Binding::Rpc10 | Binding::Rest10 => *name == spelled,
+    });
+    match found {
+        Some((word, _)) => word,
+        None if spelled == canceled => "canceled",
+        None => panic!("{binding:?} has no state {spelled}"),
+    }
+}
+
+fn pieces(binding: Binding, value: &Value) -> Vec<Piece> {
+    let list = array(value);
+    assert!(!list.is_empty(), "{binding:?}: a list of parts is empty");
+    list.iter().map(|part| piece(binding, part)).collect()
+}
+
+fn piece(binding: Binding, value: &Value) -> Piece {
+    let owned = |value: &Value, name: &str| value[name].as_str().map(str::to_owned);
+    match binding {
+        Binding::Rpc03 => {
+            let file = || File {
+                name: owned(&value["file"], "name"),
+                media: owned(&value["file"], "mimeType"),
+            };
+            match value["kind"].as_str() {
+                Some("text") => Piece::Text(text(value, "text")),
+                Some("data") => Piece::Data(object(&value["data"]).clone()),
+                Some("file") => match owned(&value["file"], "bytes") {
+                    Some(bytes) => Piece::Bytes(bytes, file()),
+                    None => Piece::Url(text(&value["file"], "uri"), file()),
+                },
+                _ => panic!("not a part of 0.3: {value}"),
+            }
+        }
+        Binding::Rest03 => {
+            only(binding, value, &["text", "file", "data"]);
+            let file = || File {
+                name: owned(&value["file"], "name"),
+                media: owned(&value["file"], "mimeType"),
+            };
+            match exactly_one(value, &["text", "file", "data"]) {
+                "text" => Piece::Text(text(value, "text")),
+                "data" => Piece::Data(object(&value["data"]["data"]).clone()),
+                _ => {
+                    only(
+                        binding,
+                        &value["file"],
+                        &["fileWithUri", "fileWithBytes", "mimeType", "name"],
+                    );
+                    match owned(&value["file"], "fileWithBytes") {
+                        Some(bytes) => Piece::Bytes(bytes, file()),
+                        None => Piece::Url(text(&value["file"], "fileWithUri"), file()),
+                    }
+                }
+            }
+        }
+        Binding::Rpc10 | Binding::Rest10 => {
+            only(
+                binding,
+                value,
+                &[
+                    "text",
+                    "raw",
+                    "url",
+                    "data",
+                    "filename",
+                    "mediaType",
+                    "metadata",
+                ],
+            );
+            let file = || File {
+                name: owned(value, "filename"),
+                media: owned(value, "mediaType"),
+            };
+            match exactly_one(value, &["text", "raw", "url", "data"]) {
+                "text" => Piece::Text(text(value, "text")),
+                "raw" => Piece::Bytes(text(value, "raw"), file()),
+                "url" => Piece::Url(text(value, "url"), file()),
+                _ => Piece::Data(value["data"].clone()),
+            }
+        }
+    }
+}
+
+/// What a result is, and the object itself: 0.3 over JSON-RPC says it inside, everybody else around it.
+fn unwrapped<'a>(binding: Binding, value: &'a Value, what: &str) -> (&'a str, &'a Value) {
+    match binding {
+        Binding::Rpc03 => {
+            let kind = value["kind"].as_str();
+            (
+                kind.unwrap_or_else(|| panic!("{what} without a kind: {value}")),
+                value,
+            )
+        }
+        Binding::Rest03 | Binding::Rpc10 | Binding::Rest10 => {
+            let members = value.as_object();
+            let mut members = members.into_iter().flatten();
+            match (members.next(), members.next()) {
+                (Some((name, inner)), None) => (name.as_str(), inner),
+                _ => panic!("{what} with more or less than one member: {value}"),
+            }
+        }
+    }
+}
+
+/// Outside JSON-RPC 0.3 a member that is not in the schema is a mistake: clients refuse the whole object.
+fn only(binding: Binding, value: &Value, known: &[&str]) {
+    if binding == Binding::Rpc03 {
+        return;
+    }
+    let members = value
+        .as_object()
+        .unwrap_or_else(|| panic!("{binding:?}: not an object: {value}"));
+    for name in members.keys() {
+        assert!(
+            known.contains(&name.as_str()),
+            "{binding:?}: {name:?} is not in the schema: {value}"
+        );
+    }
+}
+
+fn kind(binding: Binding, value: &Value, expected: &str) {
+    if binding == Binding::Rpc03 {
+        assert_eq!(value["kind"], expected, "{value}");
+    }
+}
+
+/// No name is in snake case, except in what the agent says as data.
+fn camel_case(value: &Value) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                let lower = |c: char| c.is_ascii_lowercase() || c == '_';
+                let snake = name.contains('_') && name.chars().all(lower);
+                assert!(!snake, "{name:?} is in snake case: {value}");
+                if name != "data" {
+                    camel_case(value);
+                }
+            }
+        }
+        Value::Array(list) => list.iter().for_each(camel_case),
+        _ => {}
+    }
+}
+
+fn exactly_one<'a>(value: &Value, names: &[&'a str]) -> &'a str {
+    let mut there = names.iter().filter(|name| value.get(**name).is_some());
+    match (there.next(), there.next()) {
+        (Some(name), None) => name,
+        _ => panic!("exactly one of {names:?} in {value}"),
+    }
+}
+
+fn is_utc(timestamp: &str) -> bool {
+    let pattern = "0000-00-00T00:00:00.000Z";
+    timestamp.len() == pattern.len()
+        && timestamp
+            .chars()
+            .zip(pattern.chars())
+            .all(|(c, p)| match p {
+                '0' => c.is_ascii_digit(),
+                other => c == other,
+            })
+}
+
+fn text_of(parts: &[Piece]) -> String {
+    let texts = parts.iter().filter_map(|part| match part {
+        Piece::Text(text) => Some(text.as_str()),
+        Piece::Bytes(..) | Piece::Url(..) | Piece::Data(_) => None,
+    });
+    texts.collect()
+}
+
+fn text(value: &Value, name: &str) -> String {
+    let found = value[name].as_str().map(str::to_owned);
+    found.unwrap_or_else(|| panic!("no text {name:?} in {value}"))
+}
+
+fn array(value: &Value) -> &Vec<Value> {
+    value
+        .as_array()
+        .unwrap_or_else(|| panic!("not a list: {value}"))
+}
+
+fn object(value: &Value) -> &Value {
+    assert!(value.is_object(), "not an object: {value}");
+    value
+}
