@@ -25,3 +25,5 @@ mod http;
 mod streams;
 #[path = "e2e/switches.rs"]
 mod switches;
+#[path = "e2e/webhooks.rs"]
+mod webhooks;

@@ -295,8 +295,8 @@ const ONCE: Budget = Budget {
     stales: 1,
     faults: 1,
     always: 0,
-    aborts: 0,
     hooks: 0,
+    aborts: 0,
     lates: 0,
 };
 
@@ -371,8 +371,8 @@ fn a_crash_during_the_restart_breaks_none_either() {
         stales: 1,
         faults: 0,
         always: 0,
-        aborts: 0,
         hooks: 0,
+        aborts: 0,
         lates: 0,
     });
     assert!(extent.states > 15_000, "{} states", extent.states);
@@ -389,8 +389,8 @@ fn answers_that_last_break_none_either() {
         stales: 1,
         faults: 0,
         always: 2,
-        aborts: 0,
         hooks: 0,
+        aborts: 0,
         lates: 0,
     });
     assert!(extent.states > 2_000, "{} states", extent.states);

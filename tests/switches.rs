@@ -14,8 +14,9 @@ use gemini_a2a::core::conn::Peer;
 use gemini_a2a::core::guard::Door;
 use gemini_a2a::core::store::StoreError;
 use gemini_a2a::core::store::{MemoryStore, Store, read_all};
-use gemini_a2a::core::{Approval, Core, Disconnect, Durability, Loaded, Manners, Out, Setup, Site};
+use gemini_a2a::core::{Approval, Core, Loaded, Out, Setup, Site};
 use gemini_a2a::limits::{Limits, Times};
+use gemini_a2a::task::call::{Disconnect, Durability, Manners};
 use gemini_a2a::task::event::{Event, Profile};
 use gemini_a2a::task::job::{Note, NoteBody, Work};
 use gemini_a2a::task::slash::Registry;
@@ -121,8 +122,8 @@ impl House {
         self.core.release(now);
         // Clients take what there is when they look; here it only has to be known.
         self.core.writable();
-        let outs = self.core.outs();
         self.core.check();
+        let outs = self.core.outs();
         let more = !outs.is_empty();
         for out in outs {
             match out {
@@ -525,4 +526,22 @@ fn the_reference_servers_own_state_is_shown_first_when_wanted() {
         let shown = first.get("metadata").cloned().unwrap_or(json!({}));
         assert_eq!(shown, expected);
     }
+}
+
+#[test]
+fn an_extended_card_is_there_only_when_it_is_wanted() {
+    let switches = a2a::Switches {
+        extended_card: true,
+        ..a2a::Switches::default()
+    };
+    let mut house = House::with(TIMES, switches, Manners::default());
+    let shown = house.call("agent/getAuthenticatedExtendedCard", json!({}));
+    assert_eq!(shown["result"]["supportsAuthenticatedExtendedCard"], true);
+    let shown = house.call("GetExtendedAgentCard", json!({}));
+    assert_eq!(shown["result"]["capabilities"]["extendedAgentCard"], true);
+    let mut plain = House::new(TIMES);
+    let refused = plain.call("agent/getAuthenticatedExtendedCard", json!({}));
+    assert_eq!(refused["error"]["code"], -32007);
+    let refused = plain.call("GetExtendedAgentCard", json!({}));
+    assert_eq!(refused["error"]["code"], -32004);
 }

@@ -288,11 +288,6 @@ impl View {
         }
     }
 
-    /// Whether it is the profile of the reference server's own clients.
-    pub fn is_coder(self) -> bool {
-        matches!(self, View::A2a(_, Projection::Coder))
-    }
-
     /// Whether its clients may know nothing of tool calls, so that their words are looked at for an answer.
     pub fn answers_in_words(self) -> bool {
         match self {
@@ -303,6 +298,11 @@ impl View {
             | View::Session
             | View::Own => false,
         }
+    }
+
+    /// Whether it is the profile of the reference server's own clients.
+    pub fn is_coder(self) -> bool {
+        matches!(self, View::A2a(_, Projection::Coder))
     }
 
     /// Whether its readers take a member that is there but empty for a mistake.

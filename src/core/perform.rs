@@ -11,9 +11,11 @@ use crate::core::cell::{Cell, Mark};
 use crate::core::conn::Line;
 use crate::core::sub::{First, Kind, Reply, Role, Sub, Until};
 use crate::core::timers::Timer;
-use crate::core::{Core, Disconnect, Durability, NewTasks, Out, Parked, Site};
+use crate::core::{Core, Out, Parked, Site};
 use crate::task::brief::Brief;
-use crate::task::call::{Birth, Call, Create, Follow, Join, Mode, Say, Settings};
+use crate::task::call::{
+    Birth, Call, Create, Disconnect, Durability, Follow, Join, Mode, NewTasks, Say, Settings,
+};
 use crate::task::decide::{Decision, Input, Refusal};
 use crate::task::event::{Created, Event, Protocol};
 use crate::task::fault::{Fault, FaultKind};

@@ -122,6 +122,10 @@ fn what_cannot_work_is_one_line_and_an_exit_status() {
         (vec!["--card-default"], vec!["hybrid|v1"]),
         (vec!["--strict-version=on"], vec!["--strict-version"]),
         (
+            vec!["--a2a-port", "0", "--extended-card", file],
+            vec![file, "JSON"],
+        ),
+        (
             vec!["--a2a-port", "0", "--allowed-root", "/no/such/root"],
             vec!["/no/such/root"],
         ),

@@ -91,10 +91,10 @@ pub struct Budget {
     pub faults: u8,
     /// How often somebody may say "always".
     pub always: u8,
-    /// How often the client that began a turn may go away.
-    pub aborts: u8,
     /// How often somebody may set the webhook.
     pub hooks: u8,
+    /// How often the client that began a turn may go away.
+    pub aborts: u8,
     /// How often it may be late.
     pub lates: u8,
 }
@@ -212,14 +212,14 @@ impl World {
         if self.budget.cancels > 0 {
             acts.push(Act::Cancel);
         }
-        if self.budget.aborts > 0 {
-            acts.push(Act::Abort);
-        }
         if self.budget.hooks > 0 {
             acts.push(Act::Hook);
         }
         if self.state.hooks.iter().any(|hook| !hook.due.is_empty()) {
             acts.push(Act::Deliver);
+        }
+        if self.budget.aborts > 0 {
+            acts.push(Act::Abort);
         }
         if self.budget.lates > 0 {
             acts.push(Act::Late);
