@@ -11,11 +11,12 @@ duties! {
     without_streams [&["--streaming", "off"]],
     without_webhooks [&["--push", "off"]],
     with_an_extension_that_everybody_must_know [&["--required-extension", super::REQUIRED]],
-    with_an_extended_card [&["--extended-card", "tests/kit/extended-card.json"]],
+    with_an_extended_card [&["--extended-card", super::EXTENDED]],
     with_a_limit_to_waiting [&["--blocking-timeout", "500ms"]],
     a_limit_to_waiting_does_not_touch_what_is_quick [&["--blocking-timeout", "5s"]],
 }
 
+const EXTENDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kit/extended-card.json");
 const REQUIRED: &str = "urn:a2a:tck:required-extension";
 
 fn capability(desk: &Desk, name: &str) -> Value {
