@@ -529,16 +529,16 @@ fn the_reference_servers_own_state_is_shown_first_when_wanted() {
 }
 
 #[test]
-fn nobody_can_be_shown_an_extended_card_yet() {
+fn an_extended_card_is_there_only_when_it_is_wanted() {
     let switches = a2a::Switches {
         extended_card: true,
         ..a2a::Switches::default()
     };
     let mut house = House::with(TIMES, switches, Manners::default());
-    let conn = house.ask("agent/getAuthenticatedExtendedCard", json!({}));
-    let heard = house.heard(conn);
-    assert!(heard.starts_with("HTTP/1.1 401 "), "{heard}");
-    assert!(heard.contains("WWW-Authenticate: Bearer\r\n"), "{heard}");
+    let shown = house.call("agent/getAuthenticatedExtendedCard", json!({}));
+    assert_eq!(shown["result"]["supportsAuthenticatedExtendedCard"], true);
+    let shown = house.call("GetExtendedAgentCard", json!({}));
+    assert_eq!(shown["result"]["capabilities"]["extendedAgentCard"], true);
     let mut plain = House::new(TIMES);
     let refused = plain.call("agent/getAuthenticatedExtendedCard", json!({}));
     assert_eq!(refused["error"]["code"], -32007);
