@@ -6,7 +6,7 @@ use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::base::slots::Key;
 use crate::core::Core;
-use crate::core::perform::Born;
+use crate::core::say::Born;
 use crate::task::call::{Execute, Mode, Say, Settings};
 use crate::task::fault::Fault;
 use crate::task::job::Said;

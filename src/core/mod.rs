@@ -6,6 +6,7 @@
 //! for everything that happened, [`Core::tick`], then [`Core::append`] (what was decided goes to disk), then
 //! [`Core::release`] (what is on disk is shown and started), then it writes what [`Core::writable`] names.
 
+mod birth;
 mod cell;
 pub mod check;
 mod commands;
@@ -18,6 +19,7 @@ mod list;
 mod perform;
 mod readers;
 mod register;
+mod say;
 mod socket;
 pub mod store;
 mod sub;

@@ -7,26 +7,17 @@ use crate::base::clock::Now;
 use crate::base::http::Response;
 use crate::base::id::{ContextId, Seq, TaskId, Tenant};
 use crate::base::slots::Key;
-use crate::core::cell::{Cell, Mark};
 use crate::core::conn::Line;
+use crate::core::say::Born;
 use crate::core::sub::{First, Kind, Reply, Role, Sub, Until};
-use crate::core::timers::Timer;
-use crate::core::{Core, Out, Parked, Site};
-use crate::task::brief::Brief;
-use crate::task::call::{
-    Birth, Call, Create, Disconnect, Durability, Follow, Join, Mode, NewTasks, Say, Settings,
-};
-use crate::task::decide::{Decision, Input, Refusal};
-use crate::task::event::{Created, Event, Protocol};
+use crate::core::{Core, Out, Parked};
+use crate::task::call::{Call, Follow, Join, NewTasks};
+use crate::task::decide::{Input, Refusal};
+use crate::task::event::Protocol;
 use crate::task::fault::{Fault, FaultKind};
-use crate::task::message::{self, Message, Part, Source};
-use crate::task::policy;
-use crate::task::record::Record;
-use crate::task::slash::Invocation;
-use crate::task::spoken;
-use crate::task::state::{State, TaskState};
+use crate::task::message::Source;
+use crate::task::state::TaskState;
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
 
 impl Core {
     pub(super) fn perform(&mut self, conn: Key, mut call: Call, form: Form, by: Source, now: Now) {
@@ -178,7 +169,7 @@ impl Core {
         }
     }
 
-    fn latest(&self, tenant: &Tenant, context: &ContextId) -> Option<&TaskId> {
+    pub(super) fn latest(&self, tenant: &Tenant, context: &ContextId) -> Option<&TaskId> {
         let place = (tenant.clone(), context.clone());
         self.contexts.get(&place)?.last()
     }
@@ -226,283 +217,6 @@ impl Core {
                 format!("The task's journal cannot be written: {why}"),
             )
         })
-    }
-
-    /// What somebody says; `like` is how a task is born of it, if one is.
-    pub(super) fn say(
-        &mut self,
-        conn: Key,
-        mut say: Say,
-        like: Born,
-        form: &Form,
-        by: Source,
-        now: Now,
-    ) -> Result<(), Fault> {
-        self.room_for_sub(say.task.as_ref())?;
-        let (begins, ends) = a2a::prompt_stream(form);
-        let born = say.task.is_none();
-        let mut failure = None;
-        let task = match say.task {
-            Some(task) => {
-                let state = &self.tasks[&task].state;
-                let context = &state.created.context;
-                if say.context.as_ref().is_some_and(|given| given != context) {
-                    let message = "contextId does not belong to this task; leave it out or use the task's own";
-                    return Err(Fault::params(message));
-                }
-                if a2a::view(form, Some(&state.created)).answers_in_words() {
-                    say.said = spoken::heard(state, say.said);
-                }
-                task
-            }
-            None => {
-                let script = self.script.as_ref().filter(|_| like.command.is_none());
-                if let Some(text) = script.and_then(|script| script.bare_reply(&say.said.message)) {
-                    return self.reply_with_message(conn, &text, say.context, &say.mode, form, now);
-                }
-                let (task, problem) = self.give_birth(
-                    Newborn {
-                        id: like.id,
-                        command: like.command,
-                        context: say.context,
-                        tenant: &form.tenant,
-                        settings: &say.settings,
-                        birth: say.birth,
-                    },
-                    now,
-                )?;
-                failure = problem;
-                task
-            }
-        };
-        let prompt = Input::Say { said: say.said, by };
-        let decided = self.bring_hook(&task, say.push, form, now);
-        let decided = decided.and_then(|mut decision| {
-            let said = self.decide(&task, prompt);
-            let said = said.map_err(|refusal| explain(&task, refusal))?;
-            decision.events.extend(said.events);
-            decision.effects.extend(said.effects);
-            Ok(decision)
-        });
-        let decision = match decided {
-            Ok(decision) => decision,
-            Err(fault) => {
-                if born {
-                    self.unmake(&task);
-                }
-                return Err(fault);
-            }
-        };
-        let state = &self.tasks[&task].state;
-        // Words alone do not help a task that waits for answers: they are queued, and told so at once.
-        let stuck = state.paused && !decision.events.iter().any(is_answer);
-        let until = Until {
-            turn: turn_of(&decision, state),
-            floor: state.seq.next(),
-            ends: match say.mode {
-                Mode::Stream => ends,
-                Mode::Wait | Mode::Now => Ends::WithTurn,
-            },
-        };
-        let mut sub = self.sub(conn, &task, form, state.seq, until);
-        if self.manners.disconnect == Disconnect::Aborts && sub.view.is_coder() {
-            sub.owns = Some(until.turn).filter(|_| say.mode == Mode::Stream);
-        }
-        // It watches before anything is recorded, so that what was said need not be read from the journal again.
-        let reader = match say.mode {
-            Mode::Stream => self.begin_stream(conn, sub, now),
-            Mode::Wait if !stuck => {
-                sub.kind = Kind::Once {
-                    history: say.history,
-                };
-                let key = self.subscribe(sub);
-                if let (Some(key), Some(wait)) = (key, self.manners.blocking_timeout_ms) {
-                    self.timers.arm(now.mono_ms + wait, Timer::Waiting(key));
-                }
-                key
-            }
-            Mode::Wait | Mode::Now => None,
-        };
-        self.commit(&task, decision, now);
-        self.hold(reader);
-        if say.mode == Mode::Stream
-            && let Some(sub) = reader.and_then(|key| self.subs.get_mut(key))
-        {
-            let state = &self.tasks[&task].state;
-            let wanted = Wanted::newest(say.history);
-            let whole = match begins {
-                Begins::Snapshot => true,
-                Begins::SnapshotIfBorn => born,
-                Begins::NextEvent => false,
-            };
-            // A stream that would end with the questions there are has nothing to wait for.
-            let last = stuck && until.ends(until.floor, Mark::Pause);
-            let body = if whole {
-                sub.cursor = state.seq;
-                let wanted = match self.switches.emit_persisted_state {
-                    true => wanted.with_persisted_state(),
-                    false => wanted,
-                };
-                Some(a2a::opening(form, sub.view, state, wanted))
-            } else if last {
-                a2a::present(sub.view, state, &self.tools)
-            } else {
-                None
-            };
-            sub.first = (body.is_some() || last).then(|| First {
-                seq: state.seq,
-                body: body.map(Into::into),
-                last,
-            });
-        }
-        match failure {
-            None => self.advance(&task, now),
-            Some(text) => drop(self.drive(&task, Input::Fail(text), now)),
-        }
-        if say.mode == Mode::Now || (say.mode == Mode::Wait && stuck) {
-            let state = &self.tasks[&task].state;
-            let response = a2a::said(form, state, Wanted::newest(say.history));
-            let reply = self.answer_after(conn, &task, form, response);
-            self.hold(reply);
-        }
-        Ok(())
-    }
-
-    /// Holds an acknowledgement back until what it acknowledges is as safe as the operator wants it.
-    fn hold(&mut self, reader: Option<Key>) {
-        let sub = reader.and_then(|key| self.subs.get_mut(key));
-        if let (Durability::Strict, Some(sub)) = (self.manners.durability, sub) {
-            sub.safe = self.tasks[&sub.task].state.seq;
-        }
-    }
-
-    /// A scripted agent may answer with a message instead of a task.
-    fn reply_with_message(
-        &mut self,
-        conn: Key,
-        text: &str,
-        context: Option<ContextId>,
-        mode: &Mode,
-        form: &Form,
-        now: Now,
-    ) -> Result<(), Fault> {
-        let context = context.unwrap_or_else(|| self.entropy.uuid().into());
-        let message = Message {
-            id: self.entropy.uuid().into(),
-            role: message::Role::Agent,
-            parts: vec![Part::text(text)],
-            metadata: None,
-            extensions: Vec::new(),
-            references: Vec::new(),
-        };
-        let body = a2a::message(a2a::view(form, None), &message, &context);
-        if *mode == Mode::Stream {
-            self.stream_once(conn, form, &a2a::prefix(form), &body.into(), now);
-        } else {
-            self.answer(conn, &a2a::result(form, &body), now);
-        }
-        Ok(())
-    }
-
-    fn create(&mut self, conn: Key, create: Create, form: &Form, now: Now) -> Result<(), Fault> {
-        let wish = create.settings.workspace.as_deref();
-        (self.resolve)(wish).map_err(Fault::params)?;
-        (self.choose)(create.settings.model.as_deref()).map_err(Fault::params)?;
-        let newborn = Newborn {
-            id: None,
-            command: None,
-            context: create.context,
-            tenant: &form.tenant,
-            settings: &create.settings,
-            birth: create.birth,
-        };
-        let (task, _) = self.give_birth(newborn, now)?;
-        let response = a2a::created(form, &self.tasks[&task].state);
-        self.answer_after(conn, &task, form, response);
-        Ok(())
-    }
-
-    /// Makes a task. A workspace or model that cannot be used makes a task that will say so and fail.
-    pub(super) fn give_birth(
-        &mut self,
-        newborn: Newborn<'_>,
-        now: Now,
-    ) -> Result<(TaskId, Option<String>), Fault> {
-        let Newborn {
-            id,
-            command,
-            context,
-            tenant,
-            settings,
-            birth,
-        } = newborn;
-        let context = context.unwrap_or_else(|| self.entropy.uuid().into());
-        let mut inherited = Vec::new();
-        let parent = self.latest(tenant, &context).and_then(|parent| {
-            let cell = self.tasks.get(parent)?;
-            inherited = [cell.inherited.clone(), cell.state.history.clone()].concat();
-            Some((parent.clone(), cell.state.seq))
-        });
-        self.make_room();
-        if self.tasks.len() >= self.limits.tasks {
-            let message = "The server has as many tasks as it can hold; try again later.";
-            return Err(Fault::new(
-                FaultKind::Overloaded { retry_after_s: 10 },
-                message,
-            ));
-        }
-        let (site, problem) = match (self.resolve)(settings.workspace.as_deref()) {
-            Ok(site) => (site, None),
-            Err(problem) => {
-                let path = settings.workspace.clone().unwrap_or_default();
-                (
-                    Site {
-                        path,
-                        trusted: false,
-                    },
-                    Some(problem),
-                )
-            }
-        };
-        let (model, refused) = match (self.choose)(settings.model.as_deref()) {
-            Ok(model) => (model, None),
-            Err(refused) => (settings.model.clone().unwrap_or_default(), Some(refused)),
-        };
-        let problem = problem.or(refused);
-        let task = id.unwrap_or_else(|| self.entropy.uuid().into());
-        let created = Arc::new(Created {
-            task: task.clone(),
-            context: context.clone(),
-            tenant: tenant.clone(),
-            parent,
-            lifecycle: birth.lifecycle,
-            protocol: birth.protocol,
-            profile: birth.profile,
-            workspace: site.path,
-            trusted: site.trusted,
-            model,
-            mode: match (self.approval.mode, site.trusted) {
-                (policy::Mode::AutoEdit | policy::Mode::Yolo, false) => policy::Mode::Default,
-                (mode, _) => mode,
-            },
-            auto_execute: settings.auto_execute.unwrap_or(false),
-            command,
-        });
-        let event = Event::Created(created.clone());
-        let record = Record {
-            seq: Seq(1),
-            at: now.unix_ms,
-            event,
-        };
-        let mut cell = Cell::new(State::born(created, &record), inherited);
-        record.write(&mut cell.pending);
-        self.known.insert(task.clone(), Brief::of(&cell.state));
-        self.tasks.insert(task.clone(), cell);
-        let place = (tenant.clone(), context);
-        self.contexts.entry(place).or_default().push(task.clone());
-        self.arm_expiry(now);
-        self.list_append(&task);
-        Ok((task, problem))
     }
 
     fn get(
@@ -621,7 +335,7 @@ impl Core {
         }
     }
 
-    fn begin_stream(&mut self, conn: Key, sub: Sub, now: Now) -> Option<Key> {
+    pub(super) fn begin_stream(&mut self, conn: Key, sub: Sub, now: Now) -> Option<Key> {
         if let Some(conn) = self.conns.get_mut(conn) {
             conn.stream(&sub.form.echo, now);
         }
@@ -702,34 +416,6 @@ impl Core {
     }
 }
 
-/// What is special about a task that is born of something said.
-#[derive(Default)]
-pub(super) struct Born {
-    pub id: Option<TaskId>,
-    pub command: Option<Invocation>,
-}
-
-/// A task to be made.
-pub(super) struct Newborn<'a> {
-    /// None: a new one.
-    pub id: Option<TaskId>,
-    /// The command it is for.
-    pub command: Option<Invocation>,
-    pub context: Option<ContextId>,
-    pub tenant: &'a Tenant,
-    pub settings: &'a Settings,
-    pub birth: Birth,
-}
-
-/// The turn that a request waits for: its own prompt's, or the present one when it only answered.
-fn turn_of(decision: &Decision, state: &State) -> u32 {
-    let prompted = decision.events.iter().find_map(|event| match event {
-        Event::Prompted { turn, .. } => Some(*turn),
-        _ => None,
-    });
-    prompted.unwrap_or(state.turn)
-}
-
 /// The context that a new task is to be in.
 fn continues(call: &Call) -> Option<&ContextId> {
     match call {
@@ -751,10 +437,6 @@ fn continues(call: &Call) -> Option<&ContextId> {
         | Call::ExtendedCard
         | Call::Join(_) => None,
     }
-}
-
-fn is_answer(event: &Event) -> bool {
-    matches!(event, Event::CallAnswered { .. })
 }
 
 pub(super) fn explain(task: &TaskId, refusal: Refusal) -> Fault {
