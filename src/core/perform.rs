@@ -36,6 +36,13 @@ impl Core {
         }
         if let Call::Say(say) = &mut call
             && say.task.is_none()
+            && a2a::finds_questions(&form)
+            && let Some(answer) = say.said.answers.first()
+        {
+            say.task = self.asker(&answer.call);
+        }
+        if let Call::Say(say) = &mut call
+            && say.task.is_none()
             && say.context.is_none()
             && self.manners.new_tasks == NewTasks::Session
             && form.tenant.is_default()
