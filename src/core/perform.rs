@@ -533,6 +533,8 @@ impl Core {
         now: Now,
     ) -> Result<(), Fault> {
         self.room_for_sub(Some(task))?;
+        let from_the_start = a2a::begins_at_the_start(form).then_some(Seq(0));
+        let after = after.or(from_the_start);
         let state = &self.tasks[task].state;
         let view = a2a::view(form, Some(&state.created));
         let (begins, ends) = a2a::watch_stream(form, view);
