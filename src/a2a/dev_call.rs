@@ -6,7 +6,7 @@
 //! it: `warnings` beside a command, `urls` and `questions` beside a description. Questions of the agent's own are answered with
 //! `answers` beside the option: what the user says, by the number of the question.
 
-use crate::a2a::words::{self, CallStatus};
+use crate::a2a::words::{CallStatus, Offer};
 use crate::base::id::CallId;
 use crate::task::spec::{Choice, Display, Ending, Inquiry, InquiryKind, Question, Todo};
 use crate::task::state::{CallState, Stage};
@@ -32,12 +32,12 @@ pub struct ToolCall<'a> {
     confirmation_request: Option<Confirmation<'a>>,
 }
 
-/// Where a question's details stand.
+/// Where a question's details stand, and with it who reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Details {
-    /// In the question itself.
+    /// In the question itself, as the extension has it.
     Direct,
-    /// There, and once more under `details`: some clients look for them here, some there.
+    /// There, and once more under `details`: some clients of the session look for them here, some there.
     Twice,
 }
 
@@ -150,7 +150,7 @@ struct FileDiff<'a> {
 
 #[derive(Debug, Serialize)]
 struct Confirmation<'a> {
-    options: Vec<words::Offer>,
+    options: Vec<Offer>,
     #[serde(flatten)]
     about: About<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -159,26 +159,31 @@ struct Confirmation<'a> {
 
 impl<'a> Confirmation<'a> {
     fn of(call: &CallState, question: &'a Question, details: Details) -> Confirmation<'a> {
-        Confirmation {
-            options: offers(call),
-            about: About::of(question),
-            details: match details {
-                Details::Direct => None,
-                Details::Twice => Some(About::of(question)),
+        let about = About::of(question);
+        match details {
+            Details::Direct => Confirmation {
+                options: offers(call),
+                about,
+                details: None,
+            },
+            Details::Twice => Confirmation {
+                options: offers(call).into_iter().map(Offer::in_session).collect(),
+                about,
+                details: Some(About::of(question)),
             },
         }
     }
 }
 
 /// What may be answered about a call that waits.
-pub fn offers(call: &CallState) -> Vec<words::Offer> {
+pub fn offers(call: &CallState) -> Vec<Offer> {
     let asks = call
         .plan
         .as_ref()
         .is_some_and(|plan| plan.question.asks_the_user());
     let offer = |choice: &Choice| match asks {
-        true => words::Offer::reply(*choice),
-        false => words::Offer::permission(*choice),
+        true => Offer::reply(*choice),
+        false => Offer::permission(*choice),
     };
     call.options().iter().map(offer).collect()
 }
@@ -438,9 +443,11 @@ mod tests {
     fn details_in_both_places() {
         let call = running(command());
         let call = ToolCall::of(&call, CallStatus::AwaitingApproval, Details::Twice);
+        let mut options = options(Keeping::Session);
+        options[2]["name"] = json!("Cancel");
         assert_eq!(
             serde_json::to_value(call).unwrap()["confirmation_request"],
-            json!({"options": options(Keeping::Session), "execute_details": {"command": "make"},
+            json!({"options": options, "execute_details": {"command": "make"},
                 "details": {"execute_details": {"command": "make"}}})
         );
     }

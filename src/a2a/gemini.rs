@@ -13,6 +13,7 @@ use crate::a2a::switches::Switches;
 use crate::a2a::tools::Tools;
 use crate::a2a::words;
 use crate::a2a::{Form, Wanted, respond, snapshot};
+use crate::base::clock::rfc3339;
 use crate::base::http::{Request, Response};
 use crate::base::id::TaskId;
 use crate::base::json;
@@ -122,9 +123,18 @@ fn enclosed(form: &Form, result: &[u8]) -> Vec<u8> {
     [&prefix(form), result, suffix(form)].concat()
 }
 
-/// The answer to `GET /tasks/{id}` by those who name no version.
+/// The answer to `GET /tasks/{id}` by those who name no version: the task of A2A 0.3, and beside its status the word and the time
+/// that [`briefs`](crate::a2a::briefs) have.
 pub fn task(view: View, state: &State, wanted: Wanted) -> Response {
-    Response::json(200, snapshot(view, state, wanted))
+    let word = words::snake_state(words::idle_completed(state));
+    let mut out = snapshot(view, state, wanted);
+    out.pop();
+    out.extend_from_slice(br#","state":"#);
+    json::write(&mut out, word);
+    out.extend_from_slice(br#","timestamp":"#);
+    json::write(&mut out, &rfc3339(state.status.at));
+    out.push(b'}');
+    Response::json(200, out)
 }
 
 /// The answer to `GET /tasks/{id}/metadata`.
@@ -355,6 +365,19 @@ mod tests {
         let bare = Form::of(Envelope::Gemini);
         let named = json!({"sessionId": "t-1", "taskId": "t-1", "id": "t-1", "contextId": "t-1"});
         assert_eq!(value(&session_id(&bare, &state.created.task)), named);
+    }
+
+    #[test]
+    fn a_task_with_the_words_of_lists() {
+        let state = sample::state();
+        let form = Form::of(Envelope::Gemini);
+        let view = crate::a2a::view(&form, Some(&state.created));
+        let told = value(&task(view, &state, Wanted::newest(None)));
+        let mut whole: Value =
+            serde_json::from_slice(&snapshot(view, &state, Wanted::newest(None))).unwrap();
+        whole["state"] = json!("running");
+        whole["timestamp"] = whole["status"]["timestamp"].clone();
+        assert_eq!(told, whole);
     }
 
     #[test]

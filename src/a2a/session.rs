@@ -447,7 +447,7 @@ mod tests {
         let mut asking = call("PENDING");
         asking["confirmation_request"] = json!({
             "options": [{"id": "proceed_once", "name": "Allow Once"}, {"id": "proceed_always", "name": "Always Allow"},
-                {"id": "cancel", "name": "Reject"}],
+                {"id": "cancel", "name": "Cancel"}],
             "execute_details": {"command": "make"}, "details": {"execute_details": {"command": "make"}}});
         asking
     }

@@ -244,6 +244,18 @@ impl Offer {
         }
     }
 
+    /// The same to clients of the session, who know a refusal by another name.
+    pub fn in_session(self) -> Offer {
+        let refusal = Offer::permission(Choice::Cancel);
+        if self == refusal {
+            return Offer {
+                name: "Cancel",
+                ..self
+            };
+        }
+        self
+    }
+
     /// To a question of the agent's own.
     pub fn reply(choice: Choice) -> Offer {
         match choice {

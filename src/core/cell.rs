@@ -271,12 +271,16 @@ impl Cell {
 
     /// Whether nothing is lost when it leaves memory: it rests, all of it is on disk, and nobody waits for it.
     pub fn can_leave(&self) -> bool {
+        self.is_still() && !self.owes()
+    }
+
+    /// Whether nothing goes on with it right now. What a webhook has not been told yet may still be owed.
+    pub fn is_still(&self) -> bool {
         !self.is_open()
             && self.pending.is_empty()
             && self.subs.is_empty()
             && self.gated.is_empty()
             && self.running.is_empty()
-            && !self.owes()
             && self.couriers.is_empty()
             && !self.syncing
     }

@@ -92,8 +92,9 @@ impl Core {
         if self.is_continued(&task) {
             return;
         }
+        // What its webhooks have not taken by now they never will.
         let cell = self.tasks.get(&task);
-        if self.parked.contains_key(&task) || cell.is_some_and(|cell| !cell.can_leave()) {
+        if self.parked.contains_key(&task) || cell.is_some_and(|cell| !cell.is_still()) {
             self.put_off(task, now);
         } else {
             self.to_purge.push(task);

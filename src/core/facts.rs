@@ -17,7 +17,7 @@ impl Core {
         let mut tools: Vec<(String, String)> = own
             .map(|(name, spec)| (name.clone(), spec.description.clone()))
             .collect();
-        tools.sort();
+        tools.sort_unstable();
         Facts {
             uptime_ms: now.mono_ms - self.started.mono_ms,
             active: self.tasks.values().filter(|cell| cell.is_open()).count(),

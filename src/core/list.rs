@@ -47,7 +47,7 @@ impl Core {
             cell.written == cell.state.seq && cell.state.created.tenant == form.tenant
         });
         let mut states: Vec<&State> = written.map(|cell| &cell.state).collect();
-        states.sort_by_key(|state| (state.status.at, state.created.task.clone()));
+        states.sort_unstable_by_key(|state| (state.status.at, state.created.task.clone()));
         states
     }
 
@@ -67,7 +67,7 @@ impl Core {
                 && on_disk(task)
         });
         let mut all: Vec<(&TaskId, &Brief)> = known.collect();
-        all.sort_by(|(a, x), (b, y)| y.at.cmp(&x.at).then_with(|| a.cmp(b)));
+        all.sort_unstable_by(|(a, x), (b, y)| y.at.cmp(&x.at).then_with(|| a.cmp(b)));
         all
     }
 

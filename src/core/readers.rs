@@ -59,14 +59,13 @@ impl Core {
         let Some(sub) = self.subs.get_mut(key) else {
             return;
         };
-        let Some(cell) = self.tasks.get(&sub.task) else {
-            return;
-        };
-        let written = cell.written;
         match &sub.kind {
             Kind::Once { .. } => {}
-            Kind::Ready { seq, .. } if *seq > written => {}
-            Kind::Ready { .. } => {
+            Kind::Ready { seq, .. } => {
+                let cell = self.tasks.get(&sub.task);
+                if cell.is_none_or(|cell| cell.written < *seq || cell.synced < sub.safe) {
+                    return;
+                }
                 if let Some(Sub {
                     conn,
                     form,
@@ -100,16 +99,19 @@ impl Core {
 
     /// True when the stream is over.
     fn pump_stream(&mut self, key: Key, now: Now) -> bool {
+        let Some(sub) = self.subs.get_mut(key) else {
+            return false;
+        };
+        let Some(cell) = self.tasks.get(&sub.task) else {
+            return false;
+        };
+        if cell.synced < sub.safe {
+            return false;
+        }
+        let Some(conn) = self.conns.get_mut(sub.conn) else {
+            return true;
+        };
         loop {
-            let Some(sub) = self.subs.get_mut(key) else {
-                return false;
-            };
-            let Some(cell) = self.tasks.get(&sub.task) else {
-                return true;
-            };
-            let Some(conn) = self.conns.get_mut(sub.conn) else {
-                return true;
-            };
             if conn.tx.len() >= self.limits.tx_bytes {
                 conn.starved = true;
                 return false;
@@ -308,4 +310,80 @@ fn send_error(conn: &mut Conn, body: &Shared, now: Now) {
         suffix: b"",
     };
     conn.event(&line, now);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::a2a::Switches;
+    use crate::core::conn::Peer;
+    use crate::core::hooks::tests::core;
+    use crate::core::store::MemoryStore;
+    use crate::limits::Limits;
+    use crate::task::job::{Note, NoteBody};
+    use std::collections::HashSet;
+
+    const NOW: Now = Now {
+        mono_ms: 1_000_000,
+        unix_ms: 1_767_268_800_000,
+    };
+    const UPGRADE: &[u8] = b"GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n\
+        Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    const PROMPT: &str = r#"{"jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": {"message": {
+        "kind": "message", "role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "go"}]}}}"#;
+
+    fn turn(core: &mut Core, store: &mut MemoryStore) -> Vec<Out> {
+        core.tick(NOW);
+        core.append(store, NOW);
+        core.release(NOW);
+        core.check();
+        core.outs()
+    }
+
+    /// What waits for a connection, by address and length. The peer then takes it all.
+    fn take(core: &mut Core, key: Key) -> Vec<(*const u8, usize)> {
+        let slices = core.slices(key);
+        let taken: Vec<_> = slices.iter().map(|s| (s.as_ptr(), s.len())).collect();
+        let n = taken.iter().map(|(_, len)| len).sum();
+        core.sent(key, n, NOW);
+        taken
+    }
+
+    #[test]
+    fn an_event_is_encoded_once_for_a_thousand_sockets() {
+        let mut core = core(&Limits::default(), Switches::default(), NOW);
+        let mut store = MemoryStore::default();
+        let sockets: Vec<Key> = (0..1000)
+            .map(|_| {
+                let key = core.opened(Peer::SameUser, NOW);
+                core.received(key, UPGRADE, NOW);
+                key
+            })
+            .collect();
+        core.hear(sockets[0], PROMPT, NOW);
+        let started = turn(&mut core, &mut store).into_iter().find_map(|out| {
+            let Out::Start(job) = out else { return None };
+            Some(job.id)
+        });
+        let job = started.expect("a prompt sets the model to work");
+        for key in &sockets {
+            take(&mut core, *key);
+        }
+        // Long enough not to be copied together with its neighbours, and no chant, which would end the turn.
+        let text: String = (0..2000).map(|n| format!("{n} ")).collect();
+        let body = NoteBody::Text(text.clone());
+        core.note(Note { job, body }, NOW);
+        turn(&mut core, &mut store);
+        let mut bodies = HashSet::new();
+        for key in &sockets {
+            let taken = take(&mut core, *key);
+            let [(_, head), body] = taken[..] else {
+                panic!("a head and a body, not {taken:?}");
+            };
+            assert!(head < 16 && body.1 > text.len());
+            bodies.insert(body);
+        }
+        assert_eq!(bodies.len(), 1, "all of them were given the same memory");
+    }
 }

@@ -79,7 +79,7 @@ impl Core {
                     .iter()
                     .filter(|(_, cell)| cell.is_open() && cell.state.created.tenant == form.tenant);
                 let mut open: Vec<TaskId> = open.map(|(task, _)| task.clone()).collect();
-                open.sort();
+                open.sort_unstable();
                 for task in open {
                     self.follow(key, &task, None, Role::FollowAll);
                 }

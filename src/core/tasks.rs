@@ -214,11 +214,19 @@ impl Core {
             self.trim(&task);
             self.deliver(&task, now);
         }
-        for sub in std::mem::take(&mut self.to_pump) {
+        let pumped = std::mem::take(&mut self.to_pump);
+        let mut read: Vec<TaskId> = pumped
+            .iter()
+            .filter_map(|sub| Some(self.subs.get(*sub)?.task.clone()))
+            .collect();
+        for sub in pumped {
             self.pump(sub, now);
-            if let Some(task) = self.subs.get(sub).map(|sub| sub.task.clone()) {
-                self.trim(&task);
-            }
+        }
+        // Once per task, because it looks at all readers of the task.
+        read.sort_unstable();
+        read.dedup();
+        for task in read {
+            self.trim(&task);
         }
         if self.ended {
             let fault = Fault::new(
@@ -253,6 +261,10 @@ impl Core {
             }
         }
         cell.gated = waiting;
+        let held = cell.subs.iter().filter_map(|key| self.subs.get(*key));
+        must_sync |= held
+            .into_iter()
+            .any(|sub| sub.safe > synced && sub.safe <= written);
         if must_sync && !cell.syncing {
             cell.syncing = true;
             self.out.push(Out::Sync {
@@ -276,6 +288,13 @@ impl Core {
             Err(error) => {
                 // What waits for the flush can never start: the task says so instead of waiting for ever.
                 let text = format!("The task's journal cannot be written: {}", error.message);
+                let safe = cell.synced;
+                let mut held = cell.subs.clone();
+                held.retain(|key| self.subs.get(*key).is_some_and(|sub| sub.safe > safe));
+                let fault = Fault::new(FaultKind::Storage, text.clone());
+                for key in held {
+                    self.dismiss(key, &fault, now);
+                }
                 let _ = self.drive(task, Input::Fail(text), now);
             }
         }
@@ -361,7 +380,7 @@ impl Core {
         let mut resting: Vec<(u64, TaskId)> = resting
             .map(|(task, cell)| (cell.state.at, task.clone()))
             .collect();
-        resting.sort();
+        resting.sort_unstable();
         // Several at once, so that a full house does not look through all of them for every newcomer.
         resting.truncate(self.limits.tasks.div_ceil(16));
         for (_, task) in resting {

@@ -258,7 +258,7 @@ impl Process {
         let _ = self.child.kill();
         hunt.end(&found);
         strays.extend(hunt.end_all());
-        strays.sort();
+        strays.sort_unstable();
         strays.dedup();
         let status = self.child.wait()?;
         Ok(Finished { status, strays })
@@ -344,7 +344,7 @@ impl Hunt<'_> {
             ended.extend(found.iter().map(Sight::id));
             self.end(&found);
         }
-        ended.sort();
+        ended.sort_unstable();
         ended.dedup();
         ended
     }

@@ -128,7 +128,7 @@ fn list(dir: &OwnedFd, looks: &mut usize) -> (Vec<(Vec<u8>, FileType)>, bool) {
         *looks -= 1;
         names.push((name.to_vec(), entry.file_type()));
     }
-    names.sort_by(|(a, _), (b, _)| a.cmp(b));
+    names.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     (names, whole)
 }
 

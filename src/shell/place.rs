@@ -228,7 +228,7 @@ impl Places {
                 files.push(path);
             }
             files.retain(|file| file.extension().is_some_and(|end| end == "toml"));
-            files.sort();
+            files.sort_unstable();
             messages.extend(files.iter().map(|file| {
                 let file = file.display();
                 format!(

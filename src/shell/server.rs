@@ -239,8 +239,11 @@ impl Server {
     }
 
     fn read(&mut self, key: Key, scratch: &mut [u8], now: Now) {
+        let Some(socket) = self.sockets.get_mut(&key) else {
+            return;
+        };
         let mut budget = self.limits.turn_bytes;
-        while let Some(socket) = self.sockets.get_mut(&key) {
+        loop {
             let room = self.core.room(key).min(scratch.len());
             if !socket.readable || room == 0 {
                 return;
@@ -308,8 +311,11 @@ impl Server {
     }
 
     fn write(&mut self, key: Key, now: Now) {
+        let Some(socket) = self.sockets.get_mut(&key) else {
+            return;
+        };
         let mut budget = self.limits.turn_bytes;
-        while let Some(socket) = self.sockets.get_mut(&key) {
+        loop {
             let slices = self.core.slices(key);
             if slices.is_empty() {
                 break;
@@ -336,7 +342,7 @@ impl Server {
             }
         }
         // The answer is out: what the peer sent behind its request may be read now.
-        if self.sockets.get(&key).is_some_and(|socket| socket.readable) && self.core.room(key) > 0 {
+        if socket.readable && self.core.room(key) > 0 {
             self.again.push(key);
         }
     }

@@ -64,7 +64,7 @@ fn mark(text: &mut String, starts: &[usize], grounding: &Value, sources: usize) 
             (!signs.is_empty()).then_some((at, signs))
         })
         .collect();
-    marks.sort();
+    marks.sort_unstable();
     marks.dedup();
     for (at, signs) in marks.iter().rev() {
         text.insert_str(*at, signs);

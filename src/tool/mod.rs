@@ -204,7 +204,7 @@ impl Toolbox {
             .iter()
             .map(|(spec, _)| (distance(name, &spec.name), spec.name.as_str()))
             .collect();
-        near.sort();
+        near.sort_unstable();
         let names: Vec<String> = near
             .iter()
             .take(SHOWN)

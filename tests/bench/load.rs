@@ -18,6 +18,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod frames;
 mod measure;
 mod process;
 mod report;

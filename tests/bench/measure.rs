@@ -1,9 +1,10 @@
 //! The measurements, one function each, and the numbers they are made with.
 
-use crate::process::{open_files_limit, settled_rss_kb, usage};
+use crate::frames;
+use crate::process::{Usage, open_files_limit, settled_rss_kb, usage};
 use crate::subject::{CARD, Model, Running, Subject};
 use crate::support::client::envelope;
-use crate::support::message::{fresh, prompt_at, task_of, text_of};
+use crate::support::message::{fresh, prompt, prompt_at, task_of, text_of};
 use crate::swarm::{Lags, Line, Swarm};
 use serde_json::{Value, json};
 use std::io;
@@ -21,6 +22,8 @@ pub struct Plan {
     rounds: usize,
     card: Duration,
     fan: Vec<Burst>,
+    /// The same over WebSocket.
+    sockets: Vec<Burst>,
     idle: usize,
 }
 
@@ -56,6 +59,7 @@ impl Plan {
             rounds: 3,
             card: Duration::from_secs(4),
             fan: vec![burst(1, 10_000), burst(100, 2000), burst(1000, 500)],
+            sockets: vec![burst(1000, 500)],
             idle: 10_000,
         };
         let peer = Plan {
@@ -71,6 +75,7 @@ impl Plan {
             rounds: 1,
             card: Duration::from_secs(4),
             fan: vec![],
+            sockets: vec![],
             idle: 0,
         };
         Plans { ours, peer }
@@ -85,10 +90,12 @@ impl Plan {
             rounds: 1,
             card: Duration::from_millis(500),
             fan: vec![],
+            sockets: vec![],
             idle: 0,
         };
         let ours = Plan {
             fan: vec![burst(1, 100), burst(20, 100)],
+            sockets: vec![burst(1000, 100)],
             idle: 200,
             ..plan()
         };
@@ -128,13 +135,33 @@ pub struct Load {
     pub complaint: Option<String>,
 }
 
+/// How the subscribers of a fan-out are connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Link {
+    Stream,
+    Socket,
+}
+
+/// One task shown to many. What it cost the server is told per delivery: one chunk to one subscriber.
 #[derive(Clone, Debug)]
 pub struct Fan {
+    pub link: Link,
+    /// How fast the model spoke.
+    pub pace: Pace,
     pub subscribers: usize,
     pub complete: usize,
     pub deliveries_per_s: f64,
-    pub cpu_us: f64,
+    pub user_us: f64,
+    pub system_us: f64,
     pub complaint: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pace {
+    /// As fast as it can: a subscriber may get several chunks in one write.
+    Full,
+    /// Slow enough for every chunk to be a write of its own.
+    Single,
 }
 
 /// Everything about one server. Each group gets a fresh process, so that none inherits another's memory.
@@ -182,6 +209,15 @@ pub fn measure(subject: &Subject, model: &Model, plan: &Plan) -> io::Result<Figu
         }
     }
     drop(server);
+    if !plan.sockets.is_empty() {
+        say("fan-out over WebSocket");
+        let server = subject.start(model)?;
+        for burst in &plan.sockets {
+            for pace in [Pace::Full, Pace::Single] {
+                figures.fan.push(broadcast(&server, *burst, pace)?);
+            }
+        }
+    }
     if plan.idle > 0 {
         say("idle connections");
         figures.idle = idle(&subject.start(model)?, plan.idle)?;
@@ -258,7 +294,7 @@ fn latency(server: &Running, chunks: u64) -> io::Result<(Spread, f64)> {
     let before = usage(server.pid())?;
     swarm.send(0, &turn(server, &format!("STREAM {chunks} 5000")));
     swarm.run(Line::is_over)?;
-    let cpu = usage(server.pid())?.cpu_us - before.cpu_us;
+    let cpu = usage(server.pid())?.cpu_us() - before.cpu_us();
     match swarm.complaint(chunks) {
         Some(complaint) => Err(io::Error::other(format!(
             "a stream fell short: {complaint}"
@@ -281,7 +317,7 @@ fn load(server: &Running, burst: Burst) -> io::Result<Load> {
     }
     swarm.run(Line::is_over)?;
     let seconds = begin.elapsed().as_secs_f64();
-    let cpu = usage(server.pid())?.cpu_us - before.cpu_us;
+    let cpu = usage(server.pid())?.cpu_us() - before.cpu_us();
     let complete = swarm
         .lines()
         .iter()
@@ -348,21 +384,72 @@ fn fan_out(server: &Running, model: &Model, burst: Burst) -> io::Result<Fan> {
     let begin = Instant::now();
     model.release();
     swarm.run(Line::is_over)?;
-    let seconds = begin.elapsed().as_secs_f64();
-    let cpu = usage(server.pid())?.cpu_us - before.cpu_us;
-    let complete = swarm
-        .lines()
-        .iter()
-        .filter(|line| line.is_complete(burst.chunks))
-        .count();
-    let deliveries = complete as f64 * burst.chunks as f64;
-    Ok(Fan {
-        subscribers: burst.count,
-        complete,
-        deliveries_per_s: deliveries / seconds,
-        cpu_us: cpu / deliveries.max(1.0),
-        complaint: swarm.complaint(burst.chunks),
-    })
+    let after = usage(server.pid())?;
+    let told = Told {
+        before,
+        after,
+        seconds: begin.elapsed().as_secs_f64(),
+    };
+    Ok(told.fan(Link::Stream, Pace::Full, &swarm, burst))
+}
+
+/// The live session over WebSocket: everybody is in it, one of them prompts, and all are shown the turn.
+fn broadcast(server: &Running, burst: Burst, pace: Pace) -> io::Result<Fan> {
+    let mut swarm = Swarm::new(Lags::Ignore)?;
+    swarm.connect(server.address(), burst.count)?;
+    for line in 0..burst.count {
+        swarm.send(line, &frames::upgrade("/ws"));
+    }
+    swarm.run(|line| line.is_socket() || line.is_over())?;
+    let script = match pace {
+        Pace::Full => format!("STREAM {}", burst.chunks),
+        Pace::Single => format!("STREAM {} {SINGLE_US}", burst.chunks),
+    };
+    let before = usage(server.pid())?;
+    let begin = Instant::now();
+    swarm.say(
+        0,
+        &envelope(fresh(), "message/stream", prompt(&script)).to_string(),
+    );
+    swarm.run(Line::is_over)?;
+    let after = usage(server.pid())?;
+    let told = Told {
+        before,
+        after,
+        seconds: begin.elapsed().as_secs_f64(),
+    };
+    Ok(told.fan(Link::Socket, pace, &swarm, burst))
+}
+
+/// The pause between two chunks that a thousand subscribers can be told of one after the other.
+const SINGLE_US: u64 = 30_000;
+
+/// What it took to tell a swarm everything.
+struct Told {
+    before: Usage,
+    after: Usage,
+    seconds: f64,
+}
+
+impl Told {
+    fn fan(&self, link: Link, pace: Pace, swarm: &Swarm, burst: Burst) -> Fan {
+        let complete = swarm
+            .lines()
+            .iter()
+            .filter(|line| line.is_complete(burst.chunks))
+            .count();
+        let deliveries = complete as f64 * burst.chunks as f64;
+        Fan {
+            link,
+            pace,
+            subscribers: burst.count,
+            complete,
+            deliveries_per_s: deliveries / self.seconds,
+            user_us: (self.after.user_us - self.before.user_us) / deliveries.max(1.0),
+            system_us: (self.after.system_us - self.before.system_us) / deliveries.max(1.0),
+            complaint: swarm.complaint(burst.chunks),
+        }
+    }
 }
 
 /// Connections that have asked for the card once and then stay silent. Opened in small groups: the kernel's queue of

@@ -7,10 +7,17 @@ use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
-    /// User and system time of all threads, also of those that have ended. The kernel counts finer but tells it in ticks of
-    /// 10 ms, so a run must cost many of them.
-    pub cpu_us: f64,
+    /// Time of all threads, also of those that have ended. The kernel counts finer but tells it in ticks of 10 ms, so a run
+    /// must cost many of them.
+    pub user_us: f64,
+    pub system_us: f64,
     pub rss_kb: f64,
+}
+
+impl Usage {
+    pub fn cpu_us(&self) -> f64 {
+        self.user_us + self.system_us
+    }
 }
 
 pub fn usage(pid: u32) -> io::Result<Usage> {
@@ -19,12 +26,13 @@ pub fn usage(pid: u32) -> io::Result<Usage> {
     // Fields are counted behind the command's name, which may hold anything.
     let (_, behind) = stat.rsplit_once(')').ok_or_else(|| unreadable("stat"))?;
     let field = |number: usize| -> Option<f64> { behind.split(' ').nth(number)?.parse().ok() };
-    let ticks = field(12).zip(field(13)).ok_or_else(|| unreadable("stat"))?;
+    let (user, system) = field(12).zip(field(13)).ok_or_else(|| unreadable("stat"))?;
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let rss = rss.and_then(|line| line.split_whitespace().next()?.parse().ok());
     Ok(Usage {
-        cpu_us: (ticks.0 + ticks.1) * US_PER_TICK,
+        user_us: user * US_PER_TICK,
+        system_us: system * US_PER_TICK,
         rss_kb: rss.ok_or_else(|| unreadable("status"))?,
     })
 }

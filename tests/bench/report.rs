@@ -1,6 +1,6 @@
 //! One table: what was measured, for each server, and how the two compare with what we hold ourselves to.
 
-use crate::measure::{Figures, Load, Spread};
+use crate::measure::{Fan, Figures, Link, Load, Pace, Spread};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -40,6 +40,8 @@ struct Row {
 }
 
 const IDLE_CONNECTIONS_KB: f64 = 60.0 * 1000.0;
+/// What one socket of many may cost per event, in the server's own code; what the kernel takes to send it is printed.
+const SOCKET_USER_US: f64 = 3.0;
 
 pub fn print(rig: &(Load, Spread), ours: Option<&Figures>, peer: Option<&Figures>) -> Verdict {
     println!();
@@ -186,20 +188,33 @@ impl Sides<'_> {
 
     fn fan_out(&self) -> Vec<Row> {
         let mut rows = vec![];
-        for n in self.sizes(|f| f.fan.iter().map(|fan| fan.subscribers).collect()) {
-            let at = |f: &Figures| f.fan.iter().find(|fan| fan.subscribers == n).cloned();
-            let what = format!("fan-out to {n}, deliveries per second");
-            let mut rate = self.row(what, Unit::PerSecond, Demand::Nothing, |f| {
+        for kind in self.sizes(|f| f.fan.iter().map(fan_kind).collect()) {
+            let at = |f: &Figures| f.fan.iter().find(|fan| fan_kind(fan) == kind).cloned();
+            let (link, n, pace) = kind;
+            let (link, demand) = match link {
+                Link::Stream => ("streams", Demand::Nothing),
+                Link::Socket => ("sockets", Demand::AtMost(SOCKET_USER_US)),
+            };
+            let pace = match pace {
+                Pace::Full => "",
+                Pace::Single => ", one by one",
+            };
+            let what = |figure: &str| format!("fan-out to {n} {link}{pace}, {figure}");
+            let mut rate = self.row(what("per second"), Unit::PerSecond, Demand::Nothing, |f| {
                 at(f).map(|fan| fan.deliveries_per_s)
             });
             for fan in [self.ours, self.peer].into_iter().flatten().filter_map(at) {
                 rate.note += &shortfall(fan.complete, n, fan.complaint.as_deref());
             }
             rows.push(rate);
-            let what = format!("fan-out to {n}, server CPU per delivery");
-            rows.push(self.row(what, Unit::Us, Demand::Nothing, |f| {
-                at(f).map(|fan| fan.cpu_us)
+            rows.push(self.row(what("user each"), Unit::Us, demand, |f| {
+                at(f).map(|fan| fan.user_us)
             }));
+            rows.push(
+                self.row(what("system each"), Unit::Us, Demand::Nothing, |f| {
+                    at(f).map(|fan| fan.system_us)
+                }),
+            );
         }
         rows
     }
@@ -215,13 +230,18 @@ impl Sides<'_> {
     }
 
     /// The sizes either server was measured at, ascending.
-    fn sizes(&self, of: impl Fn(&Figures) -> Vec<usize>) -> Vec<usize> {
+    fn sizes<T: Ord>(&self, of: impl Fn(&Figures) -> Vec<T>) -> Vec<T> {
         let both = [self.ours, self.peer].into_iter().flatten();
-        let mut all: Vec<usize> = both.flat_map(of).collect();
+        let mut all: Vec<T> = both.flat_map(of).collect();
         all.sort_unstable();
         all.dedup();
         all
     }
+}
+
+/// What makes two fan-outs comparable.
+fn fan_kind(fan: &Fan) -> (Link, usize, Pace) {
+    (fan.link, fan.subscribers, fan.pace)
 }
 
 fn shortfall(complete: usize, of: usize, complaint: Option<&str>) -> String {

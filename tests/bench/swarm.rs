@@ -1,8 +1,9 @@
-//! Many clients on one thread: a poll over any number of connections, each with one request under way.
+//! Many clients on one thread: a poll over any number of connections, each with one request under way, or a socket.
 //!
 //! Events of streamed text are not parsed, only searched for their stamps: the generator must stay cheaper than what it
 //! measures. A chunk counts only if it is the next one of its stream, so a lost, repeated or reordered chunk shows.
 
+use crate::frames::{Frames, masked};
 use crate::support::http::{Message, Side};
 use crate::support::sse::Sse;
 use crate::support::stamp;
@@ -35,6 +36,8 @@ pub struct Line {
     stream: TcpStream,
     message: Message,
     sse: Sse,
+    /// From when it is a socket.
+    frames: Option<Frames>,
     /// Events of the present answer.
     pub events: u64,
     /// Chunks of the present answer, in order and without a gap.
@@ -45,9 +48,17 @@ pub struct Line {
 }
 
 impl Line {
-    /// The present answer has come to its end, good or bad.
+    /// The present answer has come to its end, good or bad; on a socket, where answers have none, the turn has.
     pub fn is_over(&self) -> bool {
-        self.message.is_done() || self.broken.is_some()
+        let is_done = match self.frames {
+            Some(_) => self.is_final,
+            None => self.message.is_done(),
+        };
+        is_done || self.broken.is_some()
+    }
+
+    pub fn is_socket(&self) -> bool {
+        self.frames.is_some()
     }
 
     /// A streamed turn with every chunk and a final event.
@@ -65,6 +76,10 @@ impl Line {
             .restart(Side::Response, &mut unused)
             .map_err(io::Error::other)?;
         (self.events, self.chunks, self.is_final) = (0, 0, false);
+        self.write(request)
+    }
+
+    fn write(&mut self, request: &[u8]) -> io::Result<()> {
         // Requests are small and the socket is idle: the kernel takes all of it, or something is badly wrong.
         match self.stream.write(request)? {
             all if all == request.len() => Ok(()),
@@ -89,22 +104,21 @@ impl Line {
     }
 
     fn take(&mut self, bytes: &[u8], lags: Lags) -> Result<(), String> {
-        self.message.feed(bytes, self.sse.input())?;
-        if !self
-            .message
-            .head()
-            .is_some_and(|head| head.is_event_stream())
-        {
-            self.sse.input().clear();
-            return Ok(());
+        match &mut self.frames {
+            Some(frames) => frames.input().extend_from_slice(bytes),
+            None => self.message.feed(bytes, self.sse.input())?,
+        }
+        if self.frames.is_none() && self.message.is_done() && self.status() == 101 {
+            let frames = self.frames.insert(Frames::default());
+            *frames.input() = self.message.take_rest();
         }
         let now = stamp::now_ns();
         let (events, chunks, is_final) = (&mut self.events, &mut self.chunks, &mut self.is_final);
         let lags_us = &mut self.lags_us;
-        self.sse.drain(|frame| {
+        let mut event = |data: &str| {
             *events += 1;
             let mut stamped = false;
-            for stamp in stamp::find(&frame.data) {
+            for stamp in stamp::find(data) {
                 stamped = true;
                 if stamp.index == *chunks {
                     *chunks += 1;
@@ -113,9 +127,21 @@ impl Line {
                     }
                 }
             }
-            *is_final |= !stamped && frame.data.contains("\"final\":true");
-        })
+            *is_final |= !stamped && data.contains("\"final\":true");
+        };
+        match &mut self.frames {
+            Some(frames) => frames.drain(event),
+            None if is_event_stream(&self.message) => self.sse.drain(|frame| event(&frame.data)),
+            None => {
+                self.sse.input().clear();
+                Ok(())
+            }
+        }
     }
+}
+
+fn is_event_stream(message: &Message) -> bool {
+    message.head().is_some_and(|head| head.is_event_stream())
 }
 
 impl Swarm {
@@ -145,6 +171,7 @@ impl Swarm {
                 stream,
                 message: Message::new(Side::Response),
                 sse: Sse::default(),
+                frames: None,
                 events: 0,
                 chunks: 0,
                 is_final: false,
@@ -163,6 +190,14 @@ impl Swarm {
     pub fn send(&mut self, line: usize, request: &[u8]) {
         let line = &mut self.lines[line];
         if let Err(error) = line.send(request) {
+            line.broken = Some(error.to_string());
+        }
+    }
+
+    /// Says something on a socket.
+    pub fn say(&mut self, line: usize, text: &str) {
+        let line = &mut self.lines[line];
+        if let Err(error) = line.write(&masked(text)) {
             line.broken = Some(error.to_string());
         }
     }

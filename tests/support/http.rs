@@ -151,6 +151,11 @@ impl Message {
         self.feed(&[], body)
     }
 
+    /// What came behind a whole message, on a connection that speaks another protocol from there on.
+    pub fn take_rest(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.raw)
+    }
+
     fn step(&mut self, body: &mut Vec<u8>) -> Result<bool, String> {
         let rest = &self.raw[self.used..];
         match self.at {

@@ -16,6 +16,7 @@ pub mod http;
 pub mod message;
 pub mod script;
 pub mod server;
+pub mod socket;
 pub mod sse;
 pub mod stamp;
 pub mod voice;

@@ -226,7 +226,8 @@ impl Rig {
     }
 }
 
-fn core(limits: &Limits, switches: Switches, now: Now) -> Core {
+/// A core without tools, whose tasks may use any model and work anywhere.
+pub fn core(limits: &Limits, switches: Switches, now: Now) -> Core {
     let identity = a2a::Identity {
         base_url: "http://localhost/",
         version: "0",

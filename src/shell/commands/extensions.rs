@@ -93,7 +93,7 @@ fn directories(dir: &Path, limits: &Limits) -> Vec<String> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let mut names: Vec<String> = names.take(limits.listed_files).collect();
-    names.sort();
+    names.sort_unstable();
     names
 }
 

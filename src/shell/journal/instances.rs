@@ -29,7 +29,7 @@ impl Drop for Held {
 impl Instances {
     pub fn take(dir: &Path, entropy: &mut Entropy) -> Result<Instances, StoreError> {
         let mut ids: Vec<String> = names(dir).filter(|id| is_file_name(id)).collect();
-        ids.sort();
+        ids.sort_unstable();
         let mut held = Vec::new();
         for id in ids {
             if let Some(file) = lock(dir, &id)? {

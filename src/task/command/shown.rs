@@ -52,7 +52,7 @@ pub fn hides(text: &str) -> bool {
 pub fn warnings(command: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut hidden: Vec<char> = command.chars().filter(|c| is_hidden(*c)).collect();
-    hidden.sort();
+    hidden.sort_unstable();
     hidden.dedup();
     if !hidden.is_empty() {
         let names: Vec<String> = hidden

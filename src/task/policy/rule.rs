@@ -429,7 +429,7 @@ fn stable(args: &Value, command: Option<&str>) -> String {
         return args.to_string();
     };
     let mut keys: Vec<&String> = members.keys().collect();
-    keys.sort();
+    keys.sort_unstable();
     let members = keys.into_iter().map(|key| {
         let value = match command.filter(|_| key == "command") {
             Some(command) => Value::from(command),

@@ -95,7 +95,7 @@ impl Known {
         if set.iter().any(String::is_empty) {
             return None;
         }
-        set.sort();
+        set.sort_unstable();
         set.dedup();
         Some(set)
     }

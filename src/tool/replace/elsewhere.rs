@@ -75,7 +75,7 @@ fn entries(dir: &OwnedFd) -> io::Result<Vec<(std::ffi::OsString, FileType)>> {
         };
         entries.push((name.to_os_string(), kind));
     }
-    entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+    entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     Ok(entries)
 }
 

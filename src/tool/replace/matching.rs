@@ -254,7 +254,7 @@ fn fuzzy(lines: &Lines, wish: &Wish, steps: usize) -> Vec<Edit> {
             near.push((9 * solid + raw, first));
         }
     }
-    near.sort();
+    near.sort_unstable();
     let mut firsts: Vec<usize> = Vec::new();
     for (_, first) in near {
         if firsts
@@ -264,7 +264,7 @@ fn fuzzy(lines: &Lines, wish: &Wish, steps: usize) -> Vec<Edit> {
             firsts.push(first);
         }
     }
-    firsts.sort();
+    firsts.sort_unstable();
     firsts
         .into_iter()
         .map(|first| wish.edit(lines, first, wanted.len()))

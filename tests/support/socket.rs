@@ -1,0 +1,92 @@
+//! A WebSocket client for tests. The upgrade is written and read by hand, frames by the library: what is tested with it is what
+//! is said over a socket, not how bytes are framed.
+
+use super::PATIENCE;
+use super::client::patient_read;
+use serde_json::Value;
+use std::net::TcpStream;
+use tungstenite::protocol::{Role, WebSocket};
+use tungstenite::{Error, Message};
+
+pub struct Socket {
+    line: WebSocket<TcpStream>,
+    /// The sub-protocol the server agreed to.
+    pub protocol: Option<String>,
+}
+
+impl Socket {
+    /// `url` is `http://HOST:PORT`; `protocol` is offered if there is one. Anything but an agreement fails the test.
+    pub fn open(url: &str, path: &str, protocol: Option<&str>) -> Socket {
+        let authority = url.trim_start_matches("http://");
+        let mut stream = TcpStream::connect(authority).expect("connecting to the server");
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a timeout that is not zero");
+        let offer = protocol
+            .map(|name| format!("Sec-WebSocket-Protocol: {name}\r\n"))
+            .unwrap_or_default();
+        let ask = format!(
+            "GET {path} HTTP/1.1\r\nHost: {authority}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{offer}\r\n"
+        );
+        std::io::Write::write_all(&mut stream, ask.as_bytes()).expect("asking for a socket");
+        let head = head(&mut stream);
+        assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+        // The answer to the key above that RFC 6455 itself gives.
+        let accept = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+        assert_eq!(field(&head, "sec-websocket-accept"), Some(accept), "{head}");
+        Socket {
+            line: WebSocket::from_raw_socket(stream, Role::Client, None),
+            protocol: field(&head, "sec-websocket-protocol").map(str::to_owned),
+        }
+    }
+
+    pub fn send(&mut self, value: &Value) {
+        let message = Message::text(value.to_string());
+        self.line.send(message).expect("the server listens");
+    }
+
+    /// The next thing the server says.
+    pub fn read(&mut self) -> Value {
+        loop {
+            match self.line.read() {
+                Ok(Message::Text(text)) => {
+                    return serde_json::from_str(&text)
+                        .unwrap_or_else(|error| panic!("{error} in a message: {text}"));
+                }
+                Ok(Message::Ping(_) | Message::Pong(_)) => {}
+                Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                other => panic!("no message: {other:?}"),
+            }
+        }
+    }
+
+    /// Reads on up to the first message that fits, and gives it.
+    pub fn until(&mut self, mut fits: impl FnMut(&Value) -> bool) -> Value {
+        loop {
+            let value = self.read();
+            if fits(&value) {
+                return value;
+            }
+        }
+    }
+}
+
+/// The head of the answer, read byte by byte: what follows it are frames.
+fn head(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        let count = patient_read(stream, &mut byte).expect("the answer to an upgrade");
+        assert!(count > 0, "{}", String::from_utf8_lossy(&head));
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).expect("a head of text")
+}
+
+fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().find_map(|line| {
+        let (found, value) = line.split_once(':')?;
+        found.eq_ignore_ascii_case(name).then(|| value.trim())
+    })
+}
