@@ -32,6 +32,8 @@ mod sse;
 mod task;
 #[path = "refused/verdict.rs"]
 mod verdict;
+#[path = "refused/ways.rs"]
+mod ways;
 
 use chaos::Chaos;
 use corpus::{Carrier, Expected, Made};

@@ -3,6 +3,7 @@
 //! be wrong, and what is still right.
 
 use crate::verdict::{Family, Fault};
+use crate::ways::ways;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -333,103 +334,50 @@ impl Maker<'_> {
 
     /// What JSON-RPC and our own dialect have around a request.
     fn envelopes(&self, made: &mut Vec<Made>) {
-        let ways: Vec<(&str, Option<Value>, Option<Fault>, bool)> = match self.family {
-            Family::Rpc03 | Family::Rpc10 => {
-                let stands_alone = !self.base.members.contains_key("params");
-                let without = (!stands_alone).then_some(Fault::Params);
-                vec![
-                    ("jsonrpc", None, Some(Fault::Invalid), true),
-                    ("jsonrpc", Some(json!("1.0")), Some(Fault::Invalid), true),
-                    ("jsonrpc", Some(json!(2.0)), Some(Fault::Invalid), true),
-                    ("jsonrpc", Some(json!(null)), Some(Fault::Invalid), true),
-                    ("method", None, Some(Fault::Invalid), true),
-                    ("method", Some(json!(null)), Some(Fault::Invalid), true),
-                    ("method", Some(json!(7)), Some(Fault::Invalid), true),
-                    ("method", Some(json!([])), Some(Fault::Invalid), true),
-                    ("method", Some(json!("")), Some(Fault::Method), true),
-                    (
-                        "method",
-                        Some(json!("tasks/list")),
-                        Some(Fault::Method),
-                        true,
-                    ),
-                    (
-                        "method",
-                        Some(json!("Tasks/Get")),
-                        Some(Fault::Method),
-                        true,
-                    ),
-                    (
-                        "method",
-                        Some(json!("get\u{0}task")),
-                        Some(Fault::Method),
-                        true,
-                    ),
-                    ("id", Some(json!(1.5)), Some(Fault::Invalid), false),
-                    ("id", Some(json!(true)), Some(Fault::Invalid), false),
-                    ("id", Some(json!([1])), Some(Fault::Invalid), false),
-                    ("id", Some(json!({})), Some(Fault::Invalid), false),
-                    ("params", Some(json!({"": 1})), Some(Fault::Params), true),
-                    ("params", Some(json!([])), Some(Fault::Params), true),
-                    ("params", Some(json!("x")), Some(Fault::Params), true),
-                    ("params", Some(json!(7)), Some(Fault::Params), true),
-                    ("params", Some(json!(null)), without, true),
-                    ("params", None, without, true),
-                ]
-            }
-            Family::Own => vec![
-                ("id", Some(json!([])), Some(Fault::Invalid), false),
-                ("id", Some(json!(true)), Some(Fault::Invalid), false),
-                ("id", Some(json!({})), Some(Fault::Invalid), false),
-                ("call", None, Some(Fault::Invalid), true),
-                ("call", Some(json!(null)), Some(Fault::Params), true),
-                ("call", Some(json!(7)), Some(Fault::Params), true),
-                ("call", Some(json!([])), Some(Fault::Params), true),
-                ("call", Some(json!({})), Some(Fault::Params), true),
-                ("call", Some(json!("dance")), Some(Fault::Params), true),
-                (
-                    "call",
-                    Some(json!({"dance": {}})),
-                    Some(Fault::Params),
-                    true,
-                ),
-                (
-                    "call",
-                    Some(json!({"session": {}, "get": {}})),
-                    Some(Fault::Params),
-                    true,
-                ),
-                ("call", Some(json!({"get": []})), Some(Fault::Params), true),
+        let params = match self.base.members.contains_key("params") {
+            true => "rpc-params",
+            false => "rpc-no-params",
+        };
+        let members = match self.family {
+            Family::Rpc03 | Family::Rpc10 => vec![
+                ("jsonrpc", "jsonrpc"),
+                ("method", "method"),
+                ("id", "rpc-id"),
+                ("params", params),
             ],
+            Family::Own => vec![("id", "own-id"), ("call", "own-call")],
             Family::Rest03 | Family::Rest10 | Family::Gemini => return,
         };
-        for (member, value, fault, echoed) in ways {
-            let mut base = self.base.clone();
-            edit(base.body.as_mut().expect("a body"), member, &value);
-            let expected = match fault {
-                None => Expected::Success,
-                Some(fault) => {
-                    let id = match echoed {
-                        true => self.base.body.as_ref().map(|body| body["id"].clone()),
-                        false => None,
-                    };
-                    Expected::Refusal {
-                        // Without a version in the head, the method says which it is.
-                        family: match (fault, member) {
-                            (Fault::Invalid | Fault::Method, _) => self.family(),
-                            _ => self.family,
-                        },
-                        fault,
-                        id: id.unwrap_or_default(),
-                        member: None,
-                        framed: member == "params"
-                            && self.base.framed
-                            && self.over == Carrier::Http,
-                    }
+        for (member, kind) in members {
+            for way in ways(kind) {
+                // Over a socket a request without an id that succeeds is answered with nothing.
+                if member == "id" && way.value.is_none() {
+                    continue;
                 }
-            };
-            let shown = value.map_or("gone".into(), |value| value.to_string());
-            made.push(self.made(&format!("{member} {shown}"), &base, expected));
+                let mut base = self.base.clone();
+                edit(base.body.as_mut().expect("a body"), member, &way.value);
+                let expected = way.fault.map(|fault| self.outer(member, fault));
+                let shown = way.value.map_or("gone".into(), |value| value.to_string());
+                let expected = expected.unwrap_or(Expected::Success);
+                made.push(self.made(&format!("{member} {shown}"), &base, expected));
+            }
+        }
+    }
+
+    /// The refusal of a request with a wrong member around it.
+    fn outer(&self, member: &str, fault: Fault) -> Expected {
+        let id = self.base.body.as_ref().map(|body| body["id"].clone());
+        Expected::Refusal {
+            // Without a version in the head, the method says which it is.
+            family: match fault {
+                Fault::Invalid | Fault::Method => self.family(),
+                _ => self.family,
+            },
+            fault,
+            // An id of no such type is none.
+            id: id.filter(|_| member != "id").unwrap_or_default(),
+            member: None,
+            framed: member == "params" && self.base.framed && self.over == Carrier::Http,
         }
     }
 
@@ -514,473 +462,6 @@ impl Maker<'_> {
         }
         made.push(self.made("the other version", &base, expected));
     }
-}
-
-/// One way for a member to be: what is there instead, what is wrong with it, and whether the refusal has to name the member.
-struct Way {
-    value: Option<Value>,
-    fault: Option<Fault>,
-    named: bool,
-}
-
-/// In which ways a member of this kind can be wrong, and is right. A kind with `!` behind it must be there.
-fn ways(kind: &str) -> Vec<Way> {
-    let (kind, required) = match kind.strip_suffix('!') {
-        Some(kind) => (kind, true),
-        None => (kind, false),
-    };
-    let mut ways = Vec::new();
-    let mut add = |fault: Option<Fault>, named: bool, values: &[Value]| {
-        ways.extend(values.iter().map(|value| Way {
-            value: Some(value.clone()),
-            fault,
-            named,
-        }));
-    };
-    let long = "x".repeat(129);
-    let huge = "x".repeat(4097);
-    let unprintable = json!("a\nb");
-    let params = Some(Fault::Params);
-    let absent = required.then_some(Fault::Params);
-    let wrong_text = [json!(7), json!(true), json!([]), json!({}), json!(["x"])];
-    match kind {
-        "text" => {
-            add(absent, true, &[json!(""), json!(null)]);
-            add(params, true, &wrong_text);
-        }
-        "name" => {
-            add(absent, true, &[json!(""), json!(null)]);
-            add(params, true, &wrong_text);
-            add(params, true, &[json!(long), unprintable, json!("a\u{0}")]);
-        }
-        "object" => {
-            add(absent, true, &[json!(null)]);
-            add(
-                params,
-                true,
-                &[json!("x"), json!(7), json!(true), json!([]), json!([{}])],
-            );
-        }
-        "texts" => {
-            add(absent, true, &[json!(null)]);
-            let wrong = [
-                json!("x"),
-                json!(7),
-                json!({}),
-                json!([7]),
-                json!([null]),
-                json!(["a", []]),
-            ];
-            add(params, true, &wrong);
-            add(None, true, &[json!([])]);
-        }
-        "count" | "size" => {
-            add(absent, true, &[json!(null)]);
-            let wrong = [
-                json!(-1),
-                json!(1.5),
-                json!("3"),
-                json!(true),
-                json!([]),
-                json!({}),
-            ];
-            add(params, true, &wrong);
-            add(
-                params,
-                true,
-                &[json!(1e20), json!(-9_223_372_036_854_775_808_i64)],
-            );
-            if kind == "size" {
-                add(params, true, &[json!(0), json!(101), json!(u64::MAX)]);
-                add(None, true, &[json!(1), json!(100)]);
-            } else {
-                add(None, true, &[json!(0), json!(u64::MAX)]);
-            }
-        }
-        "flag" => {
-            add(absent, true, &[json!(null)]);
-            let wrong = [
-                json!("true"),
-                json!(1),
-                json!(0),
-                json!([]),
-                json!({}),
-                json!(""),
-            ];
-            add(params, true, &wrong);
-            add(None, true, &[json!(true), json!(false)]);
-        }
-        "role" => {
-            let wrong = [
-                json!(null),
-                json!(""),
-                json!("robot"),
-                json!(7),
-                json!(true),
-                json!([]),
-                json!({}),
-            ];
-            add(params, true, &wrong);
-            add(None, true, &[json!("user"), json!("ROLE_USER"), json!(1)]);
-        }
-        "parts" => parts(&mut add),
-        "state" => {
-            add(
-                params,
-                true,
-                &[
-                    json!("nonsense"),
-                    json!(99),
-                    json!(true),
-                    json!([]),
-                    json!({}),
-                ],
-            );
-            add(
-                None,
-                true,
-                &[
-                    json!(null),
-                    json!(""),
-                    json!("TASK_STATE_UNSPECIFIED"),
-                    json!("working"),
-                    json!(2),
-                ],
-            );
-        }
-        "time" => {
-            add(
-                params,
-                true,
-                &[
-                    json!("yesterday"),
-                    json!(7),
-                    json!("2026-13-01T00:00:00Z"),
-                    json!([]),
-                ],
-            );
-            add(None, true, &[json!(null), json!("")]);
-        }
-        "token" => {
-            let wrong = [
-                json!("zzz"),
-                json!("$other_token"),
-                json!(7),
-                json!([]),
-                json!("\u{0}"),
-            ];
-            add(params, true, &wrong);
-            add(None, true, &[json!(null), json!("")]);
-        }
-        "no-token" => add(params, true, &[json!("zzz"), json!("$token"), json!(7)]),
-        "tenant" => {
-            add(
-                params,
-                true,
-                &[json!(7), json!([]), json!(true), json!(long), unprintable],
-            );
-            add(None, true, &[json!(null), json!("")]);
-        }
-        "url" => urls(&mut add),
-        "word" => {
-            add(
-                params,
-                true,
-                &[
-                    json!(7),
-                    json!([]),
-                    json!("a b"),
-                    json!("a/b"),
-                    json!("ü"),
-                    json!(huge),
-                ],
-            );
-            add(None, true, &[json!(null), json!("")]);
-        }
-        "header" => {
-            let wrong = [
-                json!(7),
-                json!([]),
-                json!("a\r\nX-Evil: 1"),
-                json!("ü"),
-                json!("\u{0}"),
-                json!(huge),
-            ];
-            add(params, true, &wrong);
-            add(None, true, &[json!(null), json!("")]);
-        }
-        "said" => {
-            let wrong = [
-                json!(null),
-                json!(""),
-                json!(7),
-                json!(true),
-                json!([]),
-                json!({}),
-                json!([7]),
-            ];
-            add(params, false, &wrong);
-        }
-        "command" => {
-            let wrong = [json!(null), json!(7), json!([]), json!({}), json!(true)];
-            add(params, true, &wrong);
-            add(
-                Some(Fault::NoPath),
-                false,
-                &[json!("nonsense"), json!(""), json!("\u{0}")],
-            );
-        }
-        "args" => {
-            add(
-                params,
-                true,
-                &[json!("x"), json!(7), json!(true), json!({})],
-            );
-            add(
-                None,
-                true,
-                &[
-                    json!(null),
-                    json!(""),
-                    json!(0),
-                    json!(false),
-                    json!([1, null]),
-                ],
-            );
-        }
-        // Our own dialect is read as it is written: an empty text is a text.
-        "strict" => {
-            add(absent, false, &[json!(null)]);
-            add(params, false, &wrong_text);
-        }
-        "strict-object" => {
-            add(absent, false, &[json!(null)]);
-            add(params, false, &[json!("x"), json!(7), json!(true)]);
-        }
-        "strict-struct" => {
-            let wrong = [json!(null), json!("x"), json!(7), json!(true), json!([])];
-            add(params, false, &wrong);
-        }
-        "strict-count" => {
-            let wrong = [
-                json!(-1),
-                json!(1.5),
-                json!("3"),
-                json!(true),
-                json!([]),
-                json!(1e20),
-            ];
-            add(params, false, &wrong);
-        }
-        "strict-flag" => add(params, false, &[json!("true"), json!(1), json!([])]),
-        "?count" | "?size" => {
-            add(
-                params,
-                true,
-                &[
-                    json!("-1"),
-                    json!("1.5"),
-                    json!("x"),
-                    json!("99999999999999999999"),
-                ],
-            );
-            if kind == "?size" {
-                add(params, true, &[json!("0"), json!("101")]);
-                add(None, true, &[json!(""), json!("1"), json!("100")]);
-            } else {
-                add(None, true, &[json!(""), json!("0")]);
-            }
-        }
-        "?flag" => {
-            add(params, true, &[json!("yes"), json!("1")]);
-            add(None, true, &[json!(""), json!("true"), json!("false")]);
-        }
-        "?state" => {
-            add(
-                params,
-                true,
-                &[json!("nonsense"), json!("TASK_STATE_TIRED")],
-            );
-            add(
-                None,
-                true,
-                &[json!(""), json!("working"), json!("TASK_STATE_WORKING")],
-            );
-        }
-        "?time" => {
-            add(params, true, &[json!("yesterday"), json!("7")]);
-            add(None, true, &[json!("")]);
-        }
-        "?token" => {
-            add(
-                params,
-                true,
-                &[json!("zzz"), json!("$other_token"), json!("%20")],
-            );
-            add(None, true, &[json!("")]);
-        }
-        "?no-token" => add(params, true, &[json!("zzz"), json!("$token")]),
-        "?name" => {
-            add(params, true, &[json!(long)]);
-            add(None, true, &[json!("")]);
-        }
-        "?after" => {
-            add(
-                params,
-                false,
-                &[
-                    json!("-1"),
-                    json!("x"),
-                    json!("1.5"),
-                    json!("99999999999999999999"),
-                ],
-            );
-        }
-        "?profile" => add(params, true, &[json!("nonsense"), json!("")]),
-        other => panic!("nobody knows the kind {other}"),
-    }
-    let gone = match kind {
-        "parts" | "role" | "url" | "said" | "command" => Some(Fault::Params),
-        _ => absent,
-    };
-    let named = !kind.starts_with("strict") && kind != "said";
-    ways.push(Way {
-        value: None,
-        fault: gone,
-        named,
-    });
-    ways
-}
-
-fn parts(add: &mut impl FnMut(Option<Fault>, bool, &[Value])) {
-    let params = Some(Fault::Params);
-    let wrong = [
-        json!(null),
-        json!([]),
-        json!("x"),
-        json!(7),
-        json!(true),
-        json!([7]),
-        json!(["x"]),
-        json!([null]),
-        json!([[]]),
-    ];
-    add(params, true, &wrong);
-    for part in [
-        json!({}),
-        json!({"text": 7}),
-        json!({"text": null}),
-        json!({"text": "a", "url": "https://x.test/"}),
-        json!({"text": "a", "data": {}}),
-        json!({"raw": "AA==", "url": "https://x.test/"}),
-        json!({"raw": "***"}),
-        json!({"raw": 7}),
-        json!({"url": ["https://x.test/"]}),
-        json!({"kind": "text"}),
-        json!({"kind": "file"}),
-        json!({"kind": "file", "file": {}}),
-        json!({"kind": "file", "file": "a.png"}),
-        json!({"kind": "file", "file": {"bytes": "A"}}),
-        json!({"kind": "file", "file": {"bytes": "AA==", "uri": "https://x.test/"}}),
-        json!({"kind": "file", "file": {"uri": 7}}),
-        json!({"kind": "data"}),
-        json!({"kind": "video"}),
-        json!({"text": "a", "metadata": 7}),
-        json!({"text": "a", "mediaType": 7}),
-        json!({"url": "https://x.test/", "filename": []}),
-    ] {
-        add(
-            params,
-            true,
-            &[json!([part]), json!([{"text": "before"}, part])],
-        );
-    }
-    let media = |media: &str| json!([{"text": "a", "mediaType": media}]);
-    let unfit = [
-        media("application/zip"),
-        media("font/woff"),
-        media("nonsense"),
-    ];
-    add(Some(Fault::ContentType), false, &unfit);
-    let right = [
-        json!([{"text": "a", "surprise": 1}]),
-        json!([{"text": "a", "metadata": null}]),
-        json!([{"text": "\u{0}"}]),
-        json!([{"type": "text", "text": "a"}]),
-        json!([{"kind": "text", "text": "a", "data": {}}]),
-        json!([{"kind": "file", "file": {"bytes": "AA==", "mimeType": "image/png", "name": "a"}}]),
-        json!([{"file": {"fileWithUri": "https://x.test/", "mime_type": "image/png"}}]),
-        json!([{"raw": "-_8", "mediaType": "image/png"}]),
-        json!([{"url": "https://x.test/", "filename": "a"}]),
-        json!([{"data": {"x": [1]}}]),
-        media("text/x-rust"),
-        media("application/problem+json"),
-    ];
-    add(None, true, &right);
-}
-
-fn urls(add: &mut impl FnMut(Option<Fault>, bool, &[Value])) {
-    let params = Some(Fault::Params);
-    add(
-        params,
-        true,
-        &[json!(null), json!(""), json!(7), json!([]), json!({})],
-    );
-    for url in [
-        "nonsense",
-        "ftp://client.example/",
-        "http://client.example/",
-        "https://",
-        "https:///a2a",
-        "//client.example/",
-        "https://user@client.example/",
-        "https://client.example/#here",
-        "https://client.example:22/",
-        "https://client.example:80/",
-        "https://client.example:port/",
-        "https://client.example:99999/",
-        "https://client.example/\r\nX: 1",
-        "https://clïent.example/",
-        "https://localhost/",
-        "https://a.localhost/",
-        "https://db.internal/",
-        "https://printer.local/",
-        "https://127.0.0.1/",
-        "https://127.1/",
-        "https://2130706433/",
-        "https://0x7f.0.0.1/",
-        "https://0177.0.0.1/",
-        "https://0.0.0.0/",
-        "https://10.0.0.1/",
-        "https://172.16.0.1/",
-        "https://192.168.0.1/",
-        "https://100.64.0.1/",
-        "https://169.254.169.254/",
-        "https://198.18.0.1/",
-        "https://192.0.2.1/",
-        "https://224.0.0.1/",
-        "https://255.255.255.255/",
-        "https://[::1]/",
-        "https://[::]/",
-        "https://[fe80::1]/",
-        "https://[fc00::1]/",
-        "https://[::ffff:127.0.0.1]/",
-        "https://[64:ff9b::7f00:1]/",
-        "https://[2002:7f00:1::]/",
-        "https://[nonsense]/",
-    ] {
-        add(params, true, &[json!(url)]);
-    }
-    let long = format!("https://client.example/{}", "x".repeat(2048));
-    add(params, true, &[json!(long)]);
-    add(
-        None,
-        true,
-        &[
-            json!("https://client.example:8443/x?y=1"),
-            json!("HTTPS://Client.Example./"),
-        ],
-    );
 }
 
 /// Puts a value at a place in JSON, or takes what is there away.

@@ -20,7 +20,7 @@ pub enum Family {
 }
 
 /// What is wrong with a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
     Parse,
