@@ -350,7 +350,7 @@ mod tests {
             ("{", FaultKind::ParseError),
             ("[]", FaultKind::InvalidRequest),
             ("null", FaultKind::InvalidRequest),
-            ("{}", FaultKind::InvalidParams),
+            ("{}", FaultKind::InvalidRequest),
             (r#"{"jsonrpc":"2.0"}"#, FaultKind::InvalidRequest),
         ] {
             let (fault, form) = heard(text, &session, &Switches::default()).unwrap_err();
