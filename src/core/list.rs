@@ -15,7 +15,7 @@ impl Core {
     pub(super) fn list(&mut self, request: Parked, now: Now) {
         let conn = request.conn;
         let response = match &request.call {
-            Call::AllMetadata => a2a::all_metadata(self.all_states(), &self.tools),
+            Call::AllMetadata => a2a::all_metadata(self.all_states(&request.form), &self.tools),
             Call::List(list) if a2a::lists_briefs(&request.form) => {
                 a2a::briefs(&request.form, self.matching(list, &request.form))
             }
@@ -40,10 +40,12 @@ impl Core {
         self.read_on(conn, now);
     }
 
-    /// Every task in memory, in the order of their last statuses.
-    fn all_states(&self) -> Vec<&State> {
+    /// Every task in memory that one who asks so may see, in the order of their last statuses.
+    fn all_states(&self, form: &a2a::Form) -> Vec<&State> {
         let cells = self.tasks.values();
-        let written = cells.filter(|cell| cell.written == cell.state.seq);
+        let written = cells.filter(|cell| {
+            cell.written == cell.state.seq && cell.state.created.tenant == form.tenant
+        });
         let mut states: Vec<&State> = written.map(|cell| &cell.state).collect();
         states.sort_unstable_by_key(|state| (state.status.at, state.created.task.clone()));
         states

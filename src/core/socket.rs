@@ -74,7 +74,10 @@ impl Core {
             }
             Follow::All => {
                 self.followers.push(key);
-                let open = self.tasks.iter().filter(|(_, cell)| cell.is_open());
+                let open = self
+                    .tasks
+                    .iter()
+                    .filter(|(_, cell)| cell.is_open() && cell.state.created.tenant == form.tenant);
                 let mut open: Vec<TaskId> = open.map(|(task, _)| task.clone()).collect();
                 open.sort_unstable();
                 for task in open {
