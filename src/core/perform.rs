@@ -301,6 +301,11 @@ impl Core {
             },
         };
         let mut sub = self.sub(conn, &task, form, state.seq, until);
+        if begins == Begins::Outcome
+            && matches!(decision.events.first(), Some(Event::Prompted { .. }))
+        {
+            sub.cursor = state.seq.next();
+        }
         // It watches before anything is recorded, so that what was said need not be read from the journal again.
         let reader = match say.mode {
             Mode::Stream => self.begin_stream(conn, sub, now),
@@ -325,7 +330,7 @@ impl Core {
             let whole = match begins {
                 Begins::Snapshot => true,
                 Begins::SnapshotIfBorn => born,
-                Begins::NextEvent => false,
+                Begins::Outcome | Begins::NextEvent => false,
             };
             // A stream that would end with the questions there are has nothing to wait for.
             let last = stuck && until.ends(until.floor, Mark::Pause);
@@ -553,7 +558,7 @@ impl Core {
             state.seq.next()
         };
         let body = match (position, begins) {
-            (Some(_), _) | (None, Begins::NextEvent) => None,
+            (Some(_), _) | (None, Begins::Outcome | Begins::NextEvent) => None,
             (None, Begins::Snapshot | Begins::SnapshotIfBorn) => {
                 Some(a2a::snapshot_frame(view, state, Wanted::ALL).into())
             }
