@@ -1,6 +1,7 @@
-//! One of the documents, as the rows of its examples. A row is an example as it is written there, who sends it, which of its members
-//! have a value that exists only at run time (an id, a path, a time, what a model says), and, where the documents
-//! contradict each other, the number of that clash in our register with what we do instead.
+//! One of the documents, as the rows of its examples. A row is an example as it is written there or, where the document has only
+//! a schema or a sentence, one that follows from it; who sends it; which of its members have a value that exists only at
+//! run time (an id, a path, a time, what a model says); and, where the documents contradict each other, the number of
+//! that clash in our register, or of the rule that settles it, with what we do instead.
 //!
 //! A client's example is sent with those members filled in and no others. A server's example fits what was received if each of
 //! its members is there: with the same value, or at run time with a value of the same type. More members may be there.
@@ -15,6 +16,7 @@ use std::cell::RefCell;
 pub struct Row {
     pub at: String,
     pub from: Side,
+    pub of: Origin,
     /// The name of the server-sent event, where the document shows it.
     pub event: Option<String>,
     pub example: Value,
@@ -32,6 +34,16 @@ pub struct Row {
 pub enum Side {
     Client,
     Server,
+}
+
+/// What the document has in this place.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// JSON, taken over to the letter.
+    Example,
+    /// A schema or a sentence, of which the row is an instance.
+    Schema,
 }
 
 pub struct Book {
