@@ -378,6 +378,8 @@ pub enum Begins {
     Snapshot,
     /// With the whole task if the request made it, else with the next event.
     SnapshotIfBorn,
+    /// With what comes of it: who said something need not be told so.
+    Outcome,
     NextEvent,
 }
 
@@ -405,7 +407,8 @@ pub fn prompt_stream(form: &Form) -> (Begins, Ends) {
         Envelope::Rpc03 | Envelope::Rest03Proto | Envelope::Rest03Json | Envelope::Gemini => {
             (Begins::SnapshotIfBorn, Ends::WithTurn)
         }
-        Envelope::Kebab | Envelope::Session => (Begins::NextEvent, Ends::WithTurn),
+        Envelope::Kebab => (Begins::NextEvent, Ends::WithTurn),
+        Envelope::Session => (Begins::Outcome, Ends::WithTurn),
         Envelope::Snake => (Begins::NextEvent, Ends::WithTurnButQuestions),
         Envelope::Socket | Envelope::Own => (Begins::NextEvent, Ends::Never),
     }

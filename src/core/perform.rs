@@ -297,7 +297,7 @@ impl Core {
             state.seq.next()
         };
         let body = match (position, begins) {
-            (Some(_), _) | (None, Begins::NextEvent) => None,
+            (Some(_), _) | (None, Begins::Outcome | Begins::NextEvent) => None,
             (None, Begins::Snapshot | Begins::SnapshotIfBorn) => {
                 Some(a2a::snapshot_frame(view, state, Wanted::ALL).into())
             }
