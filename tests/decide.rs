@@ -1756,6 +1756,32 @@ fn a_task_that_cannot_run_fails_with_the_reason() {
     );
 }
 
+#[test]
+fn a_turn_whose_client_went_away_is_aborted_and_no_other() {
+    let aborted = || turn_ended(1, End::Interrupted("Execution aborted by client.".into()));
+    let gone = Ending::Cancelled {
+        reason: "The client went away.".into(),
+        output: String::new(),
+    };
+    let abort = |turn| Input::Abort { turn };
+    let case = given(thinking())
+        .when(abort(1))
+        .then(&[aborted()], &[stop(3)])
+        .rests();
+    assert_eq!(case.state.status.state, TaskState::InputRequired);
+    given(editing()).when(abort(1)).then(
+        &[
+            ended(&edit(), gone.clone()),
+            ended(&shell(), gone),
+            aborted(),
+        ],
+        &[stop(12)],
+    );
+    given(thinking()).when(abort(2)).ignored();
+    given(idle()).when(abort(1)).ignored();
+    given(over()).when(abort(1)).ignored();
+}
+
 // Time.
 
 const SECOND: u64 = 1_000;

@@ -23,3 +23,7 @@ mod drive;
 mod http;
 #[path = "e2e/streams.rs"]
 mod streams;
+#[path = "e2e/switches.rs"]
+mod switches;
+#[path = "e2e/webhooks.rs"]
+mod webhooks;

@@ -296,6 +296,7 @@ const ONCE: Budget = Budget {
     faults: 1,
     always: 0,
     hooks: 0,
+    aborts: 0,
     lates: 0,
 };
 
@@ -371,6 +372,7 @@ fn a_crash_during_the_restart_breaks_none_either() {
         faults: 0,
         always: 0,
         hooks: 0,
+        aborts: 0,
         lates: 0,
     });
     assert!(extent.states > 15_000, "{} states", extent.states);
@@ -388,6 +390,7 @@ fn answers_that_last_break_none_either() {
         faults: 0,
         always: 2,
         hooks: 0,
+        aborts: 0,
         lates: 0,
     });
     assert!(extent.states > 2_000, "{} states", extent.states);
@@ -404,6 +407,7 @@ fn webhooks_break_none_either() {
         faults: 0,
         always: 0,
         hooks: 1,
+        aborts: 0,
         lates: 0,
     });
     assert!(extent.states > 10_000, "{} states", extent.states);
@@ -436,7 +440,12 @@ fn time_limits_break_none_either() {
         answer_ms: limit,
         ..never
     };
-    for times in [answers, turns] {
+    for (times, aborts) in [(answers, 0), (turns, 1)] {
+        let budget = Budget {
+            aborts,
+            cancels: 1 - aborts,
+            ..budget
+        };
         let extent = explored_in(times, task::created(Lifecycle::Conversational), budget);
         assert!(extent.states > 20_000, "{} states", extent.states);
     }

@@ -6,6 +6,7 @@
 
 use crate::a2a;
 use crate::a2a::form::Form;
+use crate::a2a::object::Object;
 use crate::a2a::switches::{CardDefault, Switches};
 use crate::a2a::words::{EXT, RESUME};
 use crate::base::Shared;
@@ -29,6 +30,8 @@ pub struct Identity<'a> {
 pub struct Card {
     pure: Edition,
     hybrid: Edition,
+    /// The same two for those who are known.
+    extended: [Shared; 2],
     by_default: CardDefault,
     last_modified: String,
 }
@@ -40,9 +43,12 @@ struct Edition {
 
 pub fn card(identity: &Identity<'_>, switches: &Switches) -> Card {
     let pure = pure(identity, switches);
+    let hybrid = Edition::of(&hybrid(pure.clone(), identity, switches));
+    let pure = Edition::of(&pure);
     Card {
-        hybrid: Edition::of(&hybrid(pure.clone(), identity, switches)),
-        pure: Edition::of(&pure),
+        extended: [hybrid.body.clone(), pure.body.clone()],
+        hybrid,
+        pure,
         by_default: switches.card_default,
         last_modified: http_date(identity.unix_ms),
     }
@@ -74,13 +80,23 @@ impl Card {
             .with("Vary", "A2A-Version")
     }
 
-    /// The card for those who are known. Nobody else comes this far, and there is nothing that only they may read.
+    /// Says these members to those who are known, in place of what the public card says there.
+    pub fn extend(&mut self, more: &Object) {
+        for body in &mut self.extended {
+            let mut card: Object = serde_json::from_slice(body).expect("we wrote it");
+            card.extend(more.clone());
+            *body = json::bytes(&card).into();
+        }
+    }
+
+    /// The card for those who are known. Nobody else comes this far: the door knows everybody it lets in.
     pub fn extended(&self, form: &Form) -> Response {
-        let edition = match form.envelope.protocol() {
-            Protocol::V03 => &self.hybrid,
-            Protocol::V10 => &self.pure,
+        let [hybrid, pure] = &self.extended;
+        let body = match form.envelope.protocol() {
+            Protocol::V03 => hybrid,
+            Protocol::V10 => pure,
         };
-        a2a::result(form, &edition.body)
+        a2a::result(form, body)
     }
 
     /// A version that we do not speak is as good as none: the card says which ones we do.
@@ -357,6 +373,18 @@ mod tests {
             let response = card.extended(&Form::of(envelope));
             assert_eq!((response.status, &response.body), (200, &edition.body));
         }
+        let mut more = ours();
+        more.extend(
+            json!({"description": "More."})
+                .as_object()
+                .expect("it is one"),
+        );
+        let response = more.extended(&Form::of(Envelope::Rest10));
+        let mut expected = value(&card.pure);
+        expected["description"] = "More.".into();
+        let extended: Value = serde_json::from_slice(&response.body).expect("JSON");
+        assert_eq!(extended, expected);
+        assert_eq!(more.pure.body, card.pure.body);
         let response = card.extended(&Form::of(Envelope::Rpc10));
         let answer: Value = serde_json::from_slice(&response.body).expect("JSON");
         assert_eq!(answer["result"], value(&card.pure));

@@ -300,6 +300,11 @@ impl View {
         }
     }
 
+    /// Whether it is the profile of the reference server's own clients.
+    pub fn is_coder(self) -> bool {
+        matches!(self, View::A2a(_, Projection::Coder))
+    }
+
     /// Whether its readers take a member that is there but empty for a mistake.
     pub fn omits_empty(self) -> bool {
         match self {

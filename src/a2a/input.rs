@@ -132,10 +132,16 @@ fn parts(list: &[Value], name: &str) -> Result<Vec<Part>, Fault> {
         .collect()
 }
 
-/// A part goes by what it holds; the word for its kind only decides when it names one of ours.
+/// A part goes by its kind, and where it names none by what it holds. A kind that nobody knows here may mean anything, whatever else
+/// the part holds.
 fn part(sent: &Object, at: &str) -> Result<Part, Fault> {
-    let kind = member(sent, &["kind", "type"]).and_then(|(_, kind)| kind.as_str());
-    let kind = kind.filter(|kind| matches!(*kind, "text" | "file" | "data"));
+    let kind = match member(sent, &["kind", "type"]) {
+        None => None,
+        Some((name, kind)) => match kind.as_str() {
+            Some(kind @ ("text" | "file" | "data")) => Some(kind),
+            Some(_) | None => return Err(wrong(at, name, "must be text, file or data.")),
+        },
+    };
     if kind.is_none() {
         holds_one(sent, at)?;
     }
@@ -598,7 +604,14 @@ mod tests {
         let nothing = "message.parts[0] holds nothing: send text, a file (bytes or uri) or data.";
         for (sent, expected) in [
             (json!({}), nothing),
-            (json!({"kind": "video", "frames": 3}), nothing),
+            (
+                json!({"kind": "video", "frames": 3}),
+                "message.parts[0].kind must be text, file or data.",
+            ),
+            (
+                json!({"type": "unheard-of", "text": "a"}),
+                "message.parts[0].type must be text, file or data.",
+            ),
             (
                 json!({"kind": "text"}),
                 "message.parts[0].text must be a string.",

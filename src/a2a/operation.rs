@@ -161,7 +161,7 @@ pub fn accepts_stream(headers: &Headers) -> bool {
 fn no_push() -> Fault {
     Fault::new(
         FaultKind::PushNotSupported,
-        "Webhooks are turned off on this server; watch the task with a stream instead.",
+        "Push notifications are not supported: webhooks are turned off on this server. Watch the task with a stream instead.",
     )
 }
 
@@ -315,7 +315,7 @@ pub fn said(
         task,
         context,
     } = received;
-    let spoken = || settings::profile_spoken(&message, metadata);
+    let spoken = || settings::profile_spoken(&message, metadata, form.envelope.protocol());
     form.profile = form.profile.or_else(spoken);
     Ok(Say {
         settings: settings::of_message(&message, metadata)?,

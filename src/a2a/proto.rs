@@ -550,6 +550,7 @@ mod tests {
             message: None,
             history: Some(Vec::new()),
             artifacts: None,
+            persisted: false,
         };
         let bare = json!({"id": "t-1", "contextId": "c\"1",
             "status": {"state": "TASK_STATE_INPUT_REQUIRED", "timestamp": TIME}});

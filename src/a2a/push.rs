@@ -153,7 +153,7 @@ pub fn find<'h>(
             let found = found.or_else(|| unnamed().filter(|_| id.as_str() == "default"));
             found.ok_or_else(|| Fault {
                 message: format!(
-                    "Task {task} has no webhook {id}; list its webhooks to see which it has."
+                    "Webhook not found: task {task} has no {id}; list its webhooks to see which it has."
                 ),
                 ..Fault::no_task(task)
             })
@@ -161,7 +161,7 @@ pub fn find<'h>(
         None => match (unnamed(), hooks) {
             (Some(hook), _) | (None, [hook]) => Ok(hook),
             (None, []) => Err(Fault {
-                message: format!("Task {task} has no webhook; set one first."),
+                message: format!("Webhook not found: task {task} has none; set one first."),
                 ..Fault::no_task(task)
             }),
             (None, _) => Err(Fault::field(

@@ -6,7 +6,7 @@ use crate::a2a::version;
 use crate::a2a::words::{CODER, EXT, read_profile};
 use crate::base::http::Headers;
 use crate::task::call::Settings;
-use crate::task::event::Profile;
+use crate::task::event::{Profile, Protocol};
 use crate::task::fault::Fault;
 use crate::task::message::Message;
 use serde_json::Value;
@@ -64,8 +64,13 @@ pub fn profile_of(headers: &Headers, query: &[(String, String)]) -> Result<Optio
     Ok(activated.then_some(Profile::Devtool))
 }
 
-/// The profile that a message speaks by what it carries.
-pub fn profile_spoken(message: &Message, params: Option<&Object>) -> Option<Profile> {
+/// The profile that a message speaks by what it carries. In 1.0 an answer alone does not speak for the extension: plain clients
+/// are shown its spelling with every question, and give back what they were shown.
+pub fn profile_spoken(
+    message: &Message,
+    params: Option<&Object>,
+    protocol: Protocol,
+) -> Option<Profile> {
     let carries = |key| {
         let metadata = [message.metadata.as_ref(), params];
         metadata
@@ -78,7 +83,8 @@ pub fn profile_spoken(message: &Message, params: Option<&Object>) -> Option<Prof
     } else if carries(CODER) {
         Some(Profile::Coder)
     } else {
-        answer::profile(message)
+        let spelt = answer::profile(message);
+        spelt.filter(|profile| (*profile, protocol) != (Profile::Devtool, Protocol::V10))
     }
 }
 
@@ -156,20 +162,35 @@ mod tests {
 
     #[test]
     fn profiles_spoken_by_a_message() {
-        let spoken = |metadata| profile_spoken(&message(metadata), None);
+        let spoken = |metadata| profile_spoken(&message(metadata), None, Protocol::V03);
         assert_eq!(spoken(json!(null)), None);
         assert_eq!(spoken(json!({CODER: {}})), Some(Profile::Coder));
         assert_eq!(spoken(json!({CODER: {}, EXT: {}})), Some(Profile::Devtool));
         let params = json!({CODER: {}});
         assert_eq!(
-            profile_spoken(&message(json!(null)), params.as_object()),
+            profile_spoken(&message(json!(null)), params.as_object(), Protocol::V03),
             Some(Profile::Coder)
         );
         let mut listed = message(json!(null));
         listed.extensions.push(EXT.into());
-        assert_eq!(profile_spoken(&listed, None), Some(Profile::Devtool));
+        assert_eq!(
+            profile_spoken(&listed, None, Protocol::V03),
+            Some(Profile::Devtool)
+        );
         let mut answers = message(json!(null));
         answers.parts = vec![Part::data(json!({"callId": "c", "outcome": "cancel"}))];
-        assert_eq!(profile_spoken(&answers, None), Some(Profile::Coder));
+        assert_eq!(
+            profile_spoken(&answers, None, Protocol::V03),
+            Some(Profile::Coder)
+        );
+        answers.parts = vec![Part::data(
+            json!({"tool_call_id": "c", "selected_option_id": "cancel"}),
+        )];
+        for (protocol, spoken) in [
+            (Protocol::V03, Some(Profile::Devtool)),
+            (Protocol::V10, None),
+        ] {
+            assert_eq!(profile_spoken(&answers, None, protocol), spoken);
+        }
     }
 }

@@ -16,6 +16,14 @@ pub struct Wanted {
     /// How many of the newest messages: None for all of them, 0 for no history at all.
     pub history: Option<usize>,
     pub artifacts: Artifacts,
+    pub persisted: Persisted,
+}
+
+/// Whether the members are shown in which the reference server keeps its own state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Persisted {
+    Shown,
+    Omitted,
 }
 
 /// Whether artifacts are shown at all.
@@ -38,6 +46,7 @@ impl Wanted {
                 true => Artifacts::Listed,
                 false => Artifacts::Omitted,
             },
+            persisted: Persisted::Omitted,
         }
     }
 
@@ -45,7 +54,13 @@ impl Wanted {
         Wanted {
             history,
             artifacts: Artifacts::Shown,
+            persisted: Persisted::Omitted,
         }
+    }
+
+    pub fn with_persisted_state(mut self) -> Wanted {
+        self.persisted = Persisted::Shown;
+        self
     }
 }
 
@@ -53,12 +68,14 @@ pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
     let Wanted {
         history,
         artifacts: shown,
+        persisted,
     } = wanted;
     Task {
         created: &state.created,
         state: words::shown(view, state),
         at: state.status.at,
         message: status_message(view, state),
+        persisted: persisted == Persisted::Shown && view.is_coder(),
         history: match history {
             Some(0) => None,
             Some(newest) => {

@@ -99,8 +99,29 @@ pub fn task(task: &Task<'_>) -> Vec<u8> {
             .artifacts
             .as_ref()
             .map(|all| all.iter().map(|one| ArtifactOut::of(one)).collect()),
-        metadata: Map::new(),
+        metadata: match task.persisted {
+            true => persisted(task),
+            false => Map::new(),
+        },
     })
+}
+
+/// What the reference server writes into its own store, and so shows: some of its clients look at it.
+fn persisted(task: &Task<'_>) -> Map<String, Value> {
+    let created = task.created;
+    let mut settings = json!({
+        "kind": "agent-settings",
+        "workspacePath": created.workspace,
+        "isTrusted": created.trusted,
+    });
+    if created.auto_execute {
+        settings["autoExecute"] = true.into();
+    }
+    let state = json!({ "_agentSettings": settings, "_taskState": words::state(task.state) });
+    Map::from_iter([
+        ("__persistedState".to_owned(), state),
+        ("_contextId".to_owned(), json!(created.context)),
+    ])
 }
 
 /// A message that belongs to no task.

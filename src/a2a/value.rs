@@ -124,4 +124,6 @@ pub struct Task<'a> {
     pub history: Option<Vec<Cow<'a, Message>>>,
     /// None: the request wants none.
     pub artifacts: Option<Vec<Cow<'a, Artifact>>>,
+    /// With the state that the reference server keeps in its metadata.
+    pub persisted: bool,
 }

@@ -7,10 +7,11 @@
 use crate::a2a::{CardDefault, RestStatus, Switches};
 use crate::base::{address, span};
 use crate::config::tree::{Node, Value};
-use crate::core::{Manners, NewTasks};
 use crate::limits::Times;
+use crate::task::call::{Disconnect, Durability, Manners, NewTasks};
 use crate::task::event::{Lifecycle, Profile};
 use std::borrow::Cow;
+use std::path::PathBuf;
 
 /// How everything is switched.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,6 +19,8 @@ pub struct Board {
     pub a2a: Switches,
     pub manners: Manners,
     pub times: Times,
+    /// What the extended card says beyond the public one.
+    pub extended_card: Option<PathBuf>,
 }
 
 pub struct Switch {
@@ -43,6 +46,7 @@ pub enum Takes {
     Uris,
     /// The name of a host; several may be given.
     Hosts,
+    File,
 }
 
 impl Takes {
@@ -55,6 +59,7 @@ impl Takes {
             Takes::Time => "TIME".into(),
             Takes::Uris => "URI".into(),
             Takes::Hosts => "HOST".into(),
+            Takes::File => "FILE".into(),
         }
     }
 
@@ -67,6 +72,7 @@ impl Takes {
             Takes::Time => "a time such as 500ms, 30s or 24h, or never".into(),
             Takes::Uris => "a URI without spaces".into(),
             Takes::Hosts => "the name or address of a host, without a port".into(),
+            Takes::File => "a file's name".into(),
         }
     }
 
@@ -76,7 +82,7 @@ impl Takes {
             Takes::Nothing | Takes::OnOrOff => "true or false".into(),
             Takes::Uris => "a list of URIs".into(),
             Takes::Hosts => "a list of hosts, without ports".into(),
-            Takes::OneOf(_) | Takes::Time => self.wants(),
+            Takes::OneOf(_) | Takes::Time | Takes::File => self.wants(),
         }
     }
 }
@@ -86,7 +92,12 @@ impl Switch {
     pub fn argue(&self, board: &mut Board, value: &str) -> Result<(), String> {
         let value = match self.takes {
             Takes::Nothing => "on",
-            Takes::OnOrOff | Takes::OneOf(_) | Takes::Time | Takes::Uris | Takes::Hosts => value,
+            Takes::OnOrOff
+            | Takes::OneOf(_)
+            | Takes::Time
+            | Takes::Uris
+            | Takes::Hosts
+            | Takes::File => value,
         };
         (self.set)(board, value)
             .ok_or_else(|| format!("{} must be {}, not {value}", self.flag, self.takes.wants()))
@@ -100,7 +111,7 @@ impl Switch {
                 word.map(|word| vec![word.to_owned()])
             }
             (Takes::Uris | Takes::Hosts, Value::List(_)) => node.texts(),
-            (Takes::Uris | Takes::Hosts | Takes::OneOf(_) | Takes::Time, _) => {
+            (Takes::Uris | Takes::Hosts | Takes::OneOf(_) | Takes::Time | Takes::File, _) => {
                 node.text().map(|word| vec![word.to_owned()])
             }
         };
@@ -176,13 +187,6 @@ pub const SWITCHES: &[Switch] = &[
         },
     },
     Switch {
-        flag: "--extended-card",
-        key: "a2a.extendedCard",
-        takes: Takes::Nothing,
-        help: "offer the card to those who are let in by its own call, too",
-        set: |board, word| put(&mut board.a2a.extended_card, on(word)),
-    },
-    Switch {
         flag: "--strict-version",
         key: "a2a.strictVersion",
         takes: Takes::Nothing,
@@ -221,6 +225,19 @@ pub const SWITCHES: &[Switch] = &[
         },
     },
     Switch {
+        flag: "--extended-card",
+        key: "a2a.extendedCard",
+        takes: Takes::File,
+        help: "JSON with what the card says beyond the public one, to those who are let in",
+        set: |board, name| {
+            if name.is_empty() {
+                return None;
+            }
+            board.a2a.extended_card = true;
+            put(&mut board.extended_card, Some(Some(name.into())))
+        },
+    },
+    Switch {
         flag: "--default-profile-03",
         key: "a2a.defaultProfile03",
         takes: Takes::OneOf(&["coder", "plain", "devtool"]),
@@ -247,6 +264,40 @@ pub const SWITCHES: &[Switch] = &[
                 _ => return None,
             };
             put(&mut board.a2a.plain_lifecycle, Some(lifecycle))
+        },
+    },
+    Switch {
+        flag: "--emit-persisted-state",
+        key: "a2a.emitPersistedState",
+        takes: Takes::Nothing,
+        help: "begin coder streams with the state that the reference server shows",
+        set: |board, word| put(&mut board.a2a.emit_persisted_state, on(word)),
+    },
+    Switch {
+        flag: "--coder-abort-on-disconnect",
+        key: "a2a.coderAbortOnDisconnect",
+        takes: Takes::Nothing,
+        help: "end a coder turn when its client goes away, as the reference server does",
+        set: |board, word| {
+            let disconnect = on(word).map(|aborts| match aborts {
+                true => Disconnect::Aborts,
+                false => Disconnect::GoesOn,
+            });
+            put(&mut board.manners.disconnect, disconnect)
+        },
+    },
+    Switch {
+        flag: "--durability",
+        key: "a2a.durability",
+        takes: Takes::OneOf(&["normal", "strict"]),
+        help: "strict acknowledges prompts and approvals only when the disk has them (default: normal)",
+        set: |board, word| {
+            let durability = match word {
+                "normal" => Durability::Normal,
+                "strict" => Durability::Strict,
+                _ => return None,
+            };
+            put(&mut board.manners.durability, Some(durability))
         },
     },
     Switch {
@@ -333,9 +384,12 @@ mod tests {
             let switch = switch.expect("there is such a flag");
             let value = match switch.takes {
                 Takes::Nothing => "",
-                Takes::OnOrOff | Takes::OneOf(_) | Takes::Time | Takes::Uris | Takes::Hosts => {
-                    words.next().expect("it has a value")
-                }
+                Takes::OnOrOff
+                | Takes::OneOf(_)
+                | Takes::Time
+                | Takes::Uris
+                | Takes::Hosts
+                | Takes::File => words.next().expect("it has a value"),
             };
             switch.argue(&mut board, value)?;
         }
@@ -414,12 +468,6 @@ mod tests {
                 a2a(|s| s.card_default = CardDefault::V1),
             ),
             (
-                "--extended-card",
-                "a2a.extendedCard",
-                "true",
-                a2a(|s| s.extended_card = true),
-            ),
-            (
                 "--strict-version",
                 "a2a.strictVersion",
                 "true",
@@ -448,6 +496,39 @@ mod tests {
                 "a2a.requiredExtensions",
                 "\"urn:x\"",
                 a2a(|s| s.required_extensions = vec!["urn:x".into()]),
+            ),
+            (
+                "--extended-card more.json",
+                "a2a.extendedCard",
+                "\"more.json\"",
+                Board {
+                    extended_card: Some("more.json".into()),
+                    ..a2a(|s| s.extended_card = true)
+                },
+            ),
+            (
+                "--emit-persisted-state",
+                "a2a.emitPersistedState",
+                "true",
+                a2a(|s| s.emit_persisted_state = true),
+            ),
+            (
+                "--coder-abort-on-disconnect",
+                "a2a.coderAbortOnDisconnect",
+                "true",
+                manners(|m| m.disconnect = Disconnect::Aborts),
+            ),
+            (
+                "--durability normal",
+                "a2a.durability",
+                "\"normal\"",
+                Board::default(),
+            ),
+            (
+                "--durability strict",
+                "a2a.durability",
+                "\"strict\"",
+                manners(|m| m.durability = Durability::Strict),
             ),
             (
                 "--default-profile-03 coder",
@@ -563,7 +644,7 @@ mod tests {
             let words = match switch.takes {
                 Takes::OneOf(words) => words.len(),
                 Takes::OnOrOff | Takes::Time | Takes::Uris | Takes::Hosts => 2,
-                Takes::Nothing => 1,
+                Takes::Nothing | Takes::File => 1,
             };
             assert_eq!(tried, words, "every word of {} is tried", switch.flag);
         }
@@ -608,6 +689,7 @@ mod tests {
             ("a2a.streaming", "\"off\"", "true or false"),
             ("a2a.strictVersion", "1", "true or false"),
             ("a2a.newTasks", "true", "own or session"),
+            ("a2a.extendedCard", "{}", "a file's name"),
             ("a2a.requiredExtensions", "[1]", "a list of URIs"),
             ("a2a.requiredExtensions", "[\"\"]", "a list of URIs"),
             (

@@ -115,6 +115,13 @@ impl Core {
                 };
                 assert!(waits, "a job of {task} was forgotten");
             }
+            let held = cell.subs.iter().filter_map(|key| self.subs.get(*key));
+            for sub in held.filter(|sub| sub.safe > cell.synced) {
+                assert!(
+                    cell.syncing || cell.written < sub.safe,
+                    "an acknowledgement of {task} was forgotten"
+                );
+            }
             for key in &cell.subs {
                 assert!(
                     self.subs.get(*key).is_some(),
@@ -134,6 +141,9 @@ impl Core {
     fn can_go_on(&self, sub: &Sub) -> bool {
         let (cell, conn) = (&self.tasks[&sub.task], self.conns.get(sub.conn));
         // Above half of the buffer the socket is sure to take more, and that brings the reader back.
+        if sub.safe > cell.synced {
+            return false;
+        }
         let has_room = conn.is_some_and(|conn| conn.tx.len() < self.limits.tx_bytes / 2);
         match &sub.kind {
             Kind::Once { .. } => false,

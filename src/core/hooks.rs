@@ -333,7 +333,7 @@ fn pause(tries: u32, jitter: u64, asked_ms: Option<u64>, limits: &Limits) -> u64
 fn no_push() -> Fault {
     Fault::new(
         FaultKind::PushNotSupported,
-        "Webhooks are turned off on this server; watch the task instead.",
+        "Push notifications are not supported: webhooks are turned off on this server. Watch the task instead.",
     )
 }
 

@@ -39,7 +39,7 @@ use crate::core::sub::Sub;
 use crate::core::timers::{Timer, Timers};
 use crate::limits::Limits;
 use crate::model::script::Script;
-use crate::task::call::Call;
+use crate::task::call::{Call, Manners};
 use crate::task::job::{Job, JobId, Note};
 use crate::task::message::Source;
 use crate::task::policy::{Grant, Mode, Policy, Rule};
@@ -82,24 +82,6 @@ pub struct Setup {
     pub manners: Manners,
     pub entropy: Entropy,
     pub now: Now,
-}
-
-/// How requests are treated where the protocols leave it open.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Manners {
-    pub new_tasks: NewTasks,
-    /// How long a waiting call waits for its turn before it is answered with the task as it stands. None: for ever.
-    pub blocking_timeout_ms: Option<u64>,
-}
-
-/// What becomes of a prompt that names neither a task nor a context.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum NewTasks {
-    /// A task of its own.
-    #[default]
-    Own,
-    /// It joins the live session.
-    Session,
 }
 
 /// What tasks may do unasked.
@@ -205,6 +187,8 @@ pub struct Core {
     to_purge: Vec<TaskId>,
     /// Requests for a list of the tasks.
     to_list: Vec<Parked>,
+    /// Turns whose client has gone away.
+    to_abort: Vec<(TaskId, u32)>,
     /// Subscriptions that can go on: their connection took something, their page came.
     to_pump: Vec<Key>,
     /// Set when the server is to end: nothing new begins.
@@ -255,6 +239,7 @@ impl Core {
             to_release: Vec::new(),
             to_purge: Vec::new(),
             to_list: Vec::new(),
+            to_abort: Vec::new(),
             to_pump: Vec::new(),
             ending: false,
             ended: false,
@@ -292,6 +277,8 @@ impl Core {
     pub fn finished(&mut self, key: Key, now: Now) {
         if let Some(conn) = self.conns.get_mut(key) {
             conn.end();
+            let subs = conn.subs.clone();
+            self.abort_own(&subs);
             self.read_on(key, now);
         }
     }
@@ -381,8 +368,20 @@ impl Core {
         };
         self.to_close.push(key);
         self.followers.retain(|follower| *follower != key);
+        self.abort_own(&conn.subs);
         for sub in conn.subs {
             self.unsubscribe(sub);
+        }
+    }
+
+    /// The client of these is gone, and so may be the turns that it alone wanted.
+    fn abort_own(&mut self, subs: &[Key]) {
+        for sub in subs {
+            if let Some(sub) = self.subs.get_mut(*sub)
+                && let Some(turn) = sub.owns.take()
+            {
+                self.to_abort.push((sub.task.clone(), turn));
+            }
         }
     }
 
@@ -439,12 +438,17 @@ impl Core {
         !self.to_pump.is_empty()
             || !self.to_append.is_empty()
             || !self.to_list.is_empty()
+            || !self.to_abort.is_empty()
             || !self.to_write.is_empty()
             || !self.out.is_empty()
             || self.can_end()
     }
 
     pub fn tick(&mut self, now: Now) {
+        for (task, turn) in std::mem::take(&mut self.to_abort) {
+            // Never refused: a turn that is over already is left alone.
+            let _ = self.drive(&task, crate::task::decide::Input::Abort { turn }, now);
+        }
         while let Some(timer) = self.timers.pop(now.mono_ms) {
             match timer {
                 Timer::Conn(key) => self.check_conn(key, now),

@@ -11,9 +11,11 @@ use crate::core::cell::{Cell, Mark};
 use crate::core::conn::Line;
 use crate::core::sub::{First, Kind, Reply, Role, Sub, Until};
 use crate::core::timers::Timer;
-use crate::core::{Core, NewTasks, Out, Parked, Site};
+use crate::core::{Core, Out, Parked, Site};
 use crate::task::brief::Brief;
-use crate::task::call::{Birth, Call, Create, Follow, Join, Mode, Say, Settings};
+use crate::task::call::{
+    Birth, Call, Create, Disconnect, Durability, Follow, Join, Mode, NewTasks, Say, Settings,
+};
 use crate::task::decide::{Decision, Input, Refusal};
 use crate::task::event::{Created, Event, Protocol};
 use crate::task::fault::{Fault, FaultKind};
@@ -151,7 +153,9 @@ impl Core {
         if let Err(fault) = result {
             match task {
                 // Why it is refused may be news itself: that the task is over, that somebody else has answered.
-                Some(task) => self.reply_after(conn, &task, &form, Reply::Refusal(fault)),
+                Some(task) => {
+                    self.reply_after(conn, &task, &form, Reply::Refusal(fault));
+                }
                 None => self.refuse(conn, &form, &fault, now),
             }
         }
@@ -301,6 +305,9 @@ impl Core {
             },
         };
         let mut sub = self.sub(conn, &task, form, state.seq, until);
+        if self.manners.disconnect == Disconnect::Aborts && sub.view.is_coder() {
+            sub.owns = Some(until.turn).filter(|_| say.mode == Mode::Stream);
+        }
         // It watches before anything is recorded, so that what was said need not be read from the journal again.
         let reader = match say.mode {
             Mode::Stream => self.begin_stream(conn, sub, now),
@@ -317,6 +324,7 @@ impl Core {
             Mode::Wait | Mode::Now => None,
         };
         self.commit(&task, decision, now);
+        self.hold(reader);
         if say.mode == Mode::Stream
             && let Some(sub) = reader.and_then(|key| self.subs.get_mut(key))
         {
@@ -331,6 +339,10 @@ impl Core {
             let last = stuck && until.ends(until.floor, Mark::Pause);
             let body = if whole {
                 sub.cursor = state.seq;
+                let wanted = match self.switches.emit_persisted_state {
+                    true => wanted.with_persisted_state(),
+                    false => wanted,
+                };
                 Some(a2a::opening(form, sub.view, state, wanted))
             } else if last {
                 a2a::present(sub.view, state, &self.tools)
@@ -350,9 +362,18 @@ impl Core {
         if say.mode == Mode::Now || (say.mode == Mode::Wait && stuck) {
             let state = &self.tasks[&task].state;
             let response = a2a::said(form, state, Wanted::newest(say.history));
-            self.answer_after(conn, &task, form, response);
+            let reply = self.answer_after(conn, &task, form, response);
+            self.hold(reply);
         }
         Ok(())
+    }
+
+    /// Holds an acknowledgement back until what it acknowledges is as safe as the operator wants it.
+    fn hold(&mut self, reader: Option<Key>) {
+        let sub = reader.and_then(|key| self.subs.get_mut(key));
+        if let (Durability::Strict, Some(sub)) = (self.manners.durability, sub) {
+            sub.safe = self.tasks[&sub.task].state.seq;
+        }
     }
 
     /// A scripted agent may answer with a message instead of a task.
@@ -593,6 +614,8 @@ impl Core {
             until,
             kind: Kind::Stream,
             role: Role::Call,
+            safe: Seq(0),
+            owns: None,
             first: None,
             cold: None,
         }
@@ -611,12 +634,12 @@ impl Core {
         task: &TaskId,
         form: &Form,
         response: Response,
-    ) {
-        self.reply_after(conn, task, form, Reply::Answer(response));
+    ) -> Option<Key> {
+        self.reply_after(conn, task, form, Reply::Answer(response))
     }
 
     /// Replies once everything the reply tells of is on disk.
-    fn reply_after(&mut self, conn: Key, task: &TaskId, form: &Form, reply: Reply) {
+    fn reply_after(&mut self, conn: Key, task: &TaskId, form: &Form, reply: Reply) -> Option<Key> {
         let seq = self.tasks[task].state.seq;
         let until = Until {
             turn: 0,
@@ -625,7 +648,7 @@ impl Core {
         };
         let mut sub = self.sub(conn, task, form, seq, until);
         sub.kind = Kind::Ready { seq, reply };
-        self.subscribe(sub);
+        self.subscribe(sub)
     }
 
     pub(super) fn room_for_sub(&self, task: Option<&TaskId>) -> Result<(), Fault> {

@@ -59,13 +59,17 @@ impl Core {
         let Some(sub) = self.subs.get_mut(key) else {
             return;
         };
+        let Some(cell) = self.tasks.get(&sub.task) else {
+            return;
+        };
+        let written = cell.written;
+        if sub.safe > cell.synced {
+            return;
+        }
         match &sub.kind {
             Kind::Once { .. } => {}
-            Kind::Ready { seq, .. } => {
-                let cell = self.tasks.get(&sub.task);
-                if cell.is_none_or(|cell| cell.written < *seq) {
-                    return;
-                }
+            Kind::Ready { seq, .. } if *seq > written => {}
+            Kind::Ready { .. } => {
                 if let Some(Sub {
                     conn,
                     form,
@@ -103,7 +107,7 @@ impl Core {
             return false;
         };
         let Some(cell) = self.tasks.get(&sub.task) else {
-            return false;
+            return true;
         };
         let Some(conn) = self.conns.get_mut(sub.conn) else {
             return true;

@@ -24,6 +24,10 @@ pub struct Sub {
     pub until: Until,
     pub kind: Kind,
     pub role: Role,
+    /// Nothing is sent before the log is flushed up to here.
+    pub safe: Seq,
+    /// The turn that is aborted when this client goes away.
+    pub owns: Option<u32>,
     /// Goes out before any event, once the log is written up to its position.
     pub first: Option<First>,
     pub cold: Option<Cold>,

@@ -261,6 +261,10 @@ impl Core {
             }
         }
         cell.gated = waiting;
+        let held = cell.subs.iter().filter_map(|key| self.subs.get(*key));
+        must_sync |= held
+            .into_iter()
+            .any(|sub| sub.safe > synced && sub.safe <= written);
         if must_sync && !cell.syncing {
             cell.syncing = true;
             self.out.push(Out::Sync {
@@ -284,6 +288,13 @@ impl Core {
             Err(error) => {
                 // What waits for the flush can never start: the task says so instead of waiting for ever.
                 let text = format!("The task's journal cannot be written: {}", error.message);
+                let safe = cell.synced;
+                let mut held = cell.subs.clone();
+                held.retain(|key| self.subs.get(*key).is_some_and(|sub| sub.safe > safe));
+                let fault = Fault::new(FaultKind::Storage, text.clone());
+                for key in held {
+                    self.dismiss(key, &fault, now);
+                }
                 let _ = self.drive(task, Input::Fail(text), now);
             }
         }

@@ -87,6 +87,10 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
         version: env!("CARGO_PKG_VERSION"),
         unix_ms: sys::unix_ms(),
     };
+    let mut card = a2a::card(&identity, &switches);
+    if let Some(file) = &config.board.extended_card {
+        card.extend(&more_of_card(file)?);
+    }
     let commands = Commands::built_in();
     let core = Core::new(Setup {
         limits: config.limits.clone(),
@@ -99,7 +103,7 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
         commands: commands.registry().clone(),
         choose: chooser(&config),
         script,
-        card: a2a::card(&identity, &switches),
+        card,
         switches,
         resolve: resolver(workspace.clone(), &config, places.clone())?,
         approval: approval(&config, saved.as_deref(), &log),
@@ -231,6 +235,18 @@ fn brain(
 
 fn read(file: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))
+}
+
+/// What the card says beyond the public one.
+fn more_of_card(file: &Path) -> Result<serde_json::Map<String, Value>, String> {
+    match serde_json::from_slice(&read(file)?) {
+        Ok(Value::Object(more)) => Ok(more),
+        Ok(_) => Err(format!(
+            "{} must hold a JSON object with members of the card",
+            file.display()
+        )),
+        Err(error) => Err(format!("{} is not JSON: {error}", file.display())),
+    }
 }
 
 fn directory(path: &Path) -> Result<PathBuf, String> {

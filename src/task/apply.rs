@@ -5,7 +5,7 @@ use crate::base::id::{CallId, ConfigId};
 use crate::task::event::{Answer, Created, End, Event, Request, Usage};
 use crate::task::loops::FENCE;
 use crate::task::message::{Artifact, Content};
-use crate::task::push::{Due, Hook};
+use crate::task::push::{self, Hook};
 use crate::task::record::Record;
 use crate::task::spec::{CallError, Ending, ErrorKind, Keeping};
 use crate::task::state::{
@@ -75,7 +75,11 @@ impl State {
     pub fn apply(&mut self, record: &Record) {
         let before = self.status.state;
         self.fold(record);
-        self.tell_hooks(before, record);
+        if !self.hooks.is_empty()
+            && let Some(due) = push::news(self, before, record)
+        {
+            self.hooks.iter_mut().for_each(|hook| hook.tell(&due));
+        }
     }
 
     fn fold(&mut self, record: &Record) {
@@ -264,41 +268,6 @@ impl State {
                     hook.moved(*upto, health);
                 }
             }
-        }
-    }
-
-    /// Notes for every webhook what it is to be told: a status that is another one or leaves the next word to the user, and
-    /// whatever is complete.
-    fn tell_hooks(&mut self, before: TaskState, record: &Record) {
-        if self.hooks.is_empty() {
-            return;
-        }
-        let seq = record.seq;
-        let due = match &record.event {
-            Event::Produced {
-                artifact,
-                last: true,
-                ..
-            } => Due::Artifact {
-                seq,
-                id: artifact.id.clone(),
-            },
-            Event::Answered { answer } if answer.calls.is_empty() && !answer.text().is_empty() => {
-                Due::Answer {
-                    seq,
-                    turn: self.turn,
-                }
-            }
-            event if self.status.seq == seq && (self.status.state != before || halts(event)) => {
-                Due::Status {
-                    status: self.status.clone(),
-                    rests: self.is_idle() && !self.questioned,
-                }
-            }
-            _ => return,
-        };
-        for hook in &mut self.hooks {
-            hook.tell(&due);
         }
     }
 
@@ -554,12 +523,4 @@ fn announces(event: &Event) -> bool {
         | Event::HookDropped { .. }
         | Event::HookMoved { .. } => false,
     }
-}
-
-/// Whether the next word is the user's, or nobody's, after an event that announces a status.
-fn halts(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::Paused | Event::TurnEnded { .. } | Event::Interrupted { .. } | Event::Closed { .. }
-    )
 }

@@ -149,3 +149,43 @@ pub struct Settings {
     /// To be asked nothing: a wish that the operator must have granted.
     pub auto_execute: Option<bool>,
 }
+
+/// How requests are treated where the protocols leave it open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Manners {
+    pub new_tasks: NewTasks,
+    /// How long a waiting call waits for its turn before it is answered with the task as it stands. None: for ever.
+    pub blocking_timeout_ms: Option<u64>,
+    pub durability: Durability,
+    pub disconnect: Disconnect,
+}
+
+/// How safe something said must be before it is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// It survives the death of the process.
+    #[default]
+    Normal,
+    /// It survives the death of the machine. Prompts and answers then wait for the disk.
+    Strict,
+}
+
+/// What becomes of a turn whose client goes away while it streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Disconnect {
+    /// It goes on: whoever comes back finds what it has come to.
+    #[default]
+    GoesOn,
+    /// It is aborted, for clients of the coder profile: the reference server does that.
+    Aborts,
+}
+
+/// What becomes of a prompt that names neither a task nor a context.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NewTasks {
+    /// A task of its own.
+    #[default]
+    Own,
+    /// It joins the live session.
+    Session,
+}

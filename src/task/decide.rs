@@ -41,6 +41,10 @@ pub enum Input {
         by: Source,
     },
     Cancel,
+    /// Whoever wanted this turn has gone away.
+    Abort {
+        turn: u32,
+    },
     /// The task cannot run at all, e.g. because its workspace is gone.
     Fail(String),
     Note {
@@ -165,6 +169,7 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
     match input {
         Input::Say { said, by } => out.say(said, by)?,
         Input::Cancel => out.cancel()?,
+        Input::Abort { turn } => out.abort(turn),
         Input::Fail(text) => {
             if state.is_over() {
                 return Err(Refusal::Over);

@@ -5,8 +5,9 @@
 //! that is away costs next to nothing, and a restarted server owes exactly what the old one did.
 
 use crate::base::id::{ConfigId, Seq};
-use crate::task::event::{Profile, Protocol};
-use crate::task::state::Status;
+use crate::task::event::{Event, Profile, Protocol};
+use crate::task::record::Record;
+use crate::task::state::{State, Status, TaskState};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fmt;
@@ -124,6 +125,43 @@ impl Due {
             Due::Artifact { seq, .. } | Due::Answer { seq, .. } => *seq,
         }
     }
+}
+
+/// What there is to tell of an event that led from the status `before` to this state: a status that is another one or leaves the
+/// next word to the user, and whatever is complete.
+pub fn news(state: &State, before: TaskState, record: &Record) -> Option<Due> {
+    let seq = record.seq;
+    match &record.event {
+        Event::Produced {
+            artifact,
+            last: true,
+            ..
+        } => Some(Due::Artifact {
+            seq,
+            id: artifact.id.clone(),
+        }),
+        Event::Answered { answer } if answer.calls.is_empty() && !answer.text().is_empty() => {
+            Some(Due::Answer {
+                seq,
+                turn: state.turn,
+            })
+        }
+        event if state.status.seq == seq && (state.status.state != before || halts(event)) => {
+            Some(Due::Status {
+                status: state.status.clone(),
+                rests: state.is_idle() && !state.questioned,
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Whether the next word is the user's, or nobody's, after an event that announces a status.
+fn halts(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Paused | Event::TurnEnded { .. } | Event::Interrupted { .. } | Event::Closed { .. }
+    )
 }
 
 impl Hook {

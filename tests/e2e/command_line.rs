@@ -117,6 +117,14 @@ fn what_cannot_work_is_one_line_and_an_exit_status() {
         ),
         (vec!["--log-level", "loud"], vec!["loud", "debug"]),
         (vec!["--max-attempts", "many"], vec!["--max-attempts"]),
+        (vec!["--idle-ttl", "5"], vec!["--idle-ttl", "24h", "never"]),
+        (vec!["--card-default", "v2"], vec!["hybrid or v1", "v2"]),
+        (vec!["--card-default"], vec!["hybrid|v1"]),
+        (vec!["--strict-version=on"], vec!["--strict-version"]),
+        (
+            vec!["--a2a-port", "0", "--extended-card", file],
+            vec![file, "JSON"],
+        ),
         (
             vec!["--a2a-port", "0", "--allowed-root", "/no/such/root"],
             vec!["/no/such/root"],

@@ -209,6 +209,9 @@ fn a_message_without_its_required_members_is_refused(desk: &mut Desk) {
         Box::new(move |message| message[parts] = json!("invalid")),
         Box::new(move |message| message[parts] = json!([{}])),
         Box::new(move |message| message[parts] = json!([{"kind": "unheard-of", "what": 1}])),
+        Box::new(move |message| {
+            message[parts] = json!([{"type": "unsupported_type", "text": "a"}])
+        }),
         Box::new(|message| message["messageId"] = json!(7)),
         Box::new(|message| message["role"] = json!("nobody")),
         Box::new(|message| *message = json!({"kind": "message"})),

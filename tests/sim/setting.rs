@@ -45,7 +45,7 @@ pub fn limits(chance: &mut Chance) -> Limits {
             answer_ms: [None, Some(300), Some(2_000)][chance.below(3)],
             turn_ms: [None, None, Some(900)][chance.below(3)],
             idle_ms: [None, Some(1_500)][chance.below(2)],
-            // What is deleted cannot be compared with what was seen of it: `tests/expiry.rs` looks at that.
+            // What is deleted cannot be compared with what was seen of it: `tests/switches.rs` looks at that.
             retention_ms: None,
         },
         expiries: 2,

@@ -31,6 +31,8 @@ pub enum Act {
         choice: Choice,
     },
     Cancel,
+    /// The client of the present turn goes away.
+    Abort,
     Due(Seq),
     Report(Seq, Tale),
     /// Somebody sets a webhook.
@@ -51,6 +53,7 @@ impl fmt::Display for Act {
                 write!(f, "{who} says {} to the {call}", choice.word())
             }
             Act::Cancel => f.write_str("cancel"),
+            Act::Abort => f.write_str("the client goes away"),
             Act::Due(job) => write!(f, "timer {job} is due"),
             Act::Report(job, tale) => write!(f, "job {job} reports {tale:?}"),
             Act::Hook => f.write_str("set a webhook"),
@@ -90,6 +93,8 @@ pub struct Budget {
     pub always: u8,
     /// How often somebody may set the webhook.
     pub hooks: u8,
+    /// How often the client that began a turn may go away.
+    pub aborts: u8,
     /// How often it may be late.
     pub lates: u8,
 }
@@ -213,6 +218,9 @@ impl World {
         if self.state.hooks.iter().any(|hook| !hook.due.is_empty()) {
             acts.push(Act::Deliver);
         }
+        if self.budget.aborts > 0 {
+            acts.push(Act::Abort);
+        }
         if self.budget.lates > 0 {
             acts.push(Act::Late);
         }
@@ -286,6 +294,12 @@ impl World {
             Act::Cancel => {
                 self.budget.cancels -= 1;
                 Input::Cancel
+            }
+            Act::Abort => {
+                self.budget.aborts -= 1;
+                Input::Abort {
+                    turn: self.state.turn,
+                }
             }
             Act::Due(job) => {
                 self.timers.retain(|timer| *timer != job);
@@ -414,6 +428,7 @@ impl World {
                 (!open).then(|| Refusal::NotPending(call.clone()))
             }
             Input::Cancel
+            | Input::Abort { .. }
             | Input::Fail(_)
             | Input::Note { .. }
             | Input::Due { .. }

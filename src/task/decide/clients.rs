@@ -1,6 +1,7 @@
 //! What clients say: prompts, answers to questions, the wish to end it all. Only these inputs can be refused, and a refused one
 //! changes nothing.
 
+use super::time::is_in_turn;
 use super::*;
 
 impl Deciding<'_> {
@@ -128,6 +129,15 @@ impl Deciding<'_> {
             text: Some(text),
         });
         Ok(())
+    }
+
+    /// Ends a turn that is under way; the task can be gone on with.
+    pub(super) fn abort(&mut self, turn: u32) {
+        if self.state.turn == turn && is_in_turn(self.state) {
+            self.stop_everything("The client went away.");
+            let end = End::Interrupted("Execution aborted by client.".to_owned());
+            self.push(Event::TurnEnded { turn, end });
+        }
     }
 
     /// Stops every job and ends every call that clients have been shown.

@@ -93,7 +93,7 @@ impl Deciding<'_> {
     }
 }
 
-fn is_in_turn(state: &State) -> bool {
+pub(super) fn is_in_turn(state: &State) -> bool {
     match state.phase {
         Phase::Idle | Phase::Closed => false,
         Phase::Thinking { .. }

@@ -85,14 +85,16 @@ export class Sdk {
 }
 
 function messageOf(said, task) {
-  const text = { kind: 'text', text: said };
-  const answer = { kind: 'data', data: { callId: said.call, outcome: said.choice } };
+  const part =
+    typeof said === 'string'
+      ? { kind: 'text', text: said }
+      : { kind: 'data', data: { callId: said.call, outcome: said.choice } };
   return {
     message: {
       kind: 'message',
       role: 'user',
       messageId: randomUUID(),
-      parts: [typeof said === 'string' ? text : answer],
+      parts: [part],
       ...(task && { taskId: task.id, contextId: task.context }),
     },
   };

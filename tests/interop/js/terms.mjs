@@ -44,7 +44,7 @@ export async function allOf(stream) {
   return all;
 }
 
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 30_000;
 
 function inTime(work) {
   const late = new Promise((_, reject) => {

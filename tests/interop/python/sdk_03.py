@@ -8,7 +8,6 @@ from a2a.types import (
     DataPart,
     GetTaskPushNotificationConfigParams,
     Message,
-    MessageSendConfiguration,
     Part,
     PushNotificationAuthenticationInfo,
     PushNotificationConfig,
@@ -37,15 +36,12 @@ class Sdk:
 
     async def connect(self, http, url, binding):
         self._card = await A2ACardResolver(http, url).get_agent_card()
-
-        def client(**config):
-            config = ClientConfig(httpx_client=http, supported_transports=[binding], **config)
-            return ClientFactory(config).create(self._card)
-
-        self._streaming = client()
-        self._waiting = client(streaming=False)
-        self._polling = client(streaming=False, polling=True)
+        self._base = {"httpx_client": http, "supported_transports": [binding]}
+        self._streaming = self._client()
         return self
+
+    def _client(self, **config):
+        return ClientFactory(ClientConfig(**self._base, **config)).create(self._card)
 
     async def card(self):
         card = self._card
@@ -56,9 +52,9 @@ class Sdk:
         return Card(card.name, capabilities.streaming, capabilities.push_notifications, skills, offered)
 
     async def send(self, said, task=None, wait=True, hook=None):
-        client = self._waiting if wait else self._polling
-        config = MessageSendConfiguration(push_notification_config=_config(hook)) if hook else None
-        [(found, _)] = [event async for event in client.send_message(_message(said, task), configuration=config)]
+        hooks = [_config(hook)] if hook else []
+        client = self._client(streaming=False, polling=not wait, push_notification_configs=hooks)
+        [(found, _)] = [event async for event in client.send_message(_message(said, task))]
         return _task(found)
 
     async def stream(self, said, task=None):

@@ -2,8 +2,7 @@
 
 import uuid
 
-from a2a.client import ClientConfig, ClientFactory
-from a2a.client.card_resolver import A2ACardResolver
+from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.types.a2a_pb2 import (
     AuthenticationInfo,
     CancelTaskRequest,
@@ -15,7 +14,6 @@ from a2a.types.a2a_pb2 import (
     Message,
     Part,
     Role,
-    SendMessageConfiguration,
     SendMessageRequest,
     StreamResponse,
     SubscribeToTaskRequest,
@@ -40,30 +38,28 @@ class Sdk:
     cancels_twice = True
 
     async def connect(self, http, url, binding):
-        self._card = await A2ACardResolver(http, url).get_agent_card()
-
-        async def client(**config):
-            config = ClientConfig(httpx_client=http, supported_protocol_bindings=[binding], **config)
-            return await ClientFactory(config).create_from_url(url)
-
-        self._streaming = await client()
-        self._waiting = await client(streaming=False)
-        self._polling = await client(streaming=False, polling=True)
+        self._base = {"httpx_client": http, "supported_protocol_bindings": [binding]}
+        self._resolver = A2ACardResolver(http, url)
+        self._card = await self._resolver.get_agent_card()
+        self._streaming = self._client()
         return self
 
+    def _client(self, **config):
+        return ClientFactory(ClientConfig(**self._base, **config)).create(self._card)
+
     async def card(self):
-        card = self._card
+        # The first card was asked for without a version; making a client has made the HTTP client name it.
+        card = await self._resolver.get_agent_card()
+        terms.same(card, self._card, "the card for all versions says the same")
         offered = {offer.protocol_binding for offer in card.supported_interfaces if offer.protocol_version == "1.0"}
         capabilities = card.capabilities
         skills = [skill.id for skill in card.skills]
         return Card(card.name, capabilities.streaming, capabilities.push_notifications, skills, offered)
 
     async def send(self, said, task=None, wait=True, hook=None):
-        client = self._waiting if wait else self._polling
-        request = _request(said, task)
-        if hook:
-            request.configuration.CopyFrom(SendMessageConfiguration(task_push_notification_config=_config("", hook)))
-        [found] = [event async for event in client.send_message(request)]
+        config = _config("", hook) if hook else None
+        client = self._client(streaming=False, polling=not wait, push_notification_config=config)
+        [found] = [event async for event in client.send_message(_request(said, task))]
         return _task(found.task)
 
     async def stream(self, said, task=None):

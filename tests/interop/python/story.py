@@ -25,7 +25,7 @@ import httpx
 from terms import BINDINGS, TASK_NOT_CANCELABLE, TASK_NOT_FOUND, Answer, Hook, expect, same
 from webhook import Receiver
 
-PATIENCE = 60.0
+PATIENCE = 30.0
 
 
 class Scene:

@@ -1,8 +1,8 @@
 """The words the story is told in, the same for every version of the SDK.
 
-An SDK module (`sdk_03`, `sdk_1`) turns its own types into these and offers a class `Sdk`, one client for one binding:
+An SDK module (`sdk_03`, `sdk_1`) turns its own types into these and offers a class `Sdk`: one client for one binding, with the
+conventions of its version as attributes, and
 
-    conversational, conventions that differ between the versions; see the top of the story
     card()                            what the agent says about itself
     send(said, task, wait, hook)      a prompt or an answer, without a stream
     stream(said, task)                the same with one
@@ -10,6 +10,7 @@ An SDK module (`sdk_03`, `sdk_1`) turns its own types into these and offers a cl
     list(...)                         pages of tasks, where the version has it
     set_hook get_hook list_hooks delete_hook
     delivered(body)                   a webhook's body as an event
+    question(event)                   the id of the call an event asks about
     shows(error, fault)               whether an exception is that fault, as far as this client can tell
 """
 

@@ -1,18 +1,23 @@
-//! Tasks whose time is over, in the whole core on a disk of memory and with a clock that jumps: they are closed when nobody goes on
-//! with them and forgotten when they have been over for long enough, whether they are in memory or not, and a restart in
-//! between changes nothing about when.
+//! What the operator's switches change, in the whole core on a disk of memory and with a clock that jumps.
+//!
+//! Time limits: tasks are closed when nobody goes on with them and forgotten when they have been over for long enough, whether they
+//! are in memory or not, and a restart in between changes nothing about when. Then what is acknowledged when, and what
+//! becomes of a turn whose client goes away.
 
 mod task;
 
 use gemini_a2a::a2a;
 use gemini_a2a::base::clock::Now;
-use gemini_a2a::base::id::{Entropy, TaskId};
+use gemini_a2a::base::id::{Entropy, Seq, TaskId};
+use gemini_a2a::base::slots::Key;
 use gemini_a2a::core::conn::Peer;
 use gemini_a2a::core::guard::Door;
+use gemini_a2a::core::store::StoreError;
 use gemini_a2a::core::store::{MemoryStore, Store, read_all};
 use gemini_a2a::core::{Approval, Core, Loaded, Out, Setup, Site};
 use gemini_a2a::limits::{Limits, Times};
-use gemini_a2a::task::event::Event;
+use gemini_a2a::task::call::{Disconnect, Durability, Manners};
+use gemini_a2a::task::event::{Event, Profile};
 use gemini_a2a::task::job::{Note, NoteBody, Work};
 use gemini_a2a::task::slash::Registry;
 use gemini_a2a::task::state::State;
@@ -37,10 +42,19 @@ struct House {
     /// Tasks loaded, in order.
     loads: Vec<TaskId>,
     calls: bool,
+    /// The model does not answer, and the disk does not flush, for as long as these are set.
+    silent: bool,
+    stuck: bool,
+    syncs: Vec<(TaskId, Seq)>,
+    stopped: usize,
 }
 
 impl House {
     fn new(times: Times) -> House {
+        House::with(times, a2a::Switches::default(), Manners::default())
+    }
+
+    fn with(times: Times, switches: a2a::Switches, manners: Manners) -> House {
         let limits = Limits {
             times,
             expiries: 2,
@@ -51,13 +65,17 @@ impl House {
             unix_ms: task::NOON,
         };
         House {
-            core: core(&limits, now, 0),
+            core: core(&limits, now, 0, switches, manners),
             store: MemoryStore::default(),
             limits,
             now,
             births: 0,
             loads: vec![],
             calls: false,
+            silent: false,
+            stuck: false,
+            syncs: vec![],
+            stopped: 0,
         }
     }
 
@@ -65,7 +83,8 @@ impl House {
         self.births += 1_000;
         // The monotonic clock begins anew with the process.
         self.now.mono_ms = 7;
-        self.core = core(&self.limits, self.now, self.births);
+        let (switches, manners) = (a2a::Switches::default(), Manners::default());
+        self.core = core(&self.limits, self.now, self.births, switches, manners);
         self.core.remember(&mut self.store);
         self.settle();
     }
@@ -101,10 +120,14 @@ impl House {
         self.core.tick(now);
         self.core.append(&mut self.store, now);
         self.core.release(now);
+        // Clients take what there is when they look; here it only has to be known.
+        self.core.writable();
+        self.core.check();
         let outs = self.core.outs();
         let more = !outs.is_empty();
         for out in outs {
             match out {
+                Out::Start(_) if self.silent => {}
                 Out::Start(job) => {
                     let body = match job.work {
                         Work::Think(_) if self.calls => task::model_answers(&[task::edit()]),
@@ -122,47 +145,50 @@ impl House {
                     self.loads.push(task.clone());
                     self.core.loaded(&task, Ok(loaded), now);
                 }
+                Out::Sync { task, upto } if self.stuck => self.syncs.push((task, upto)),
                 Out::Sync { task, upto } => self.core.synced(&task, upto, Ok(()), now),
-                Out::Stop(_) | Out::Over { .. } | Out::SaveRule { .. } => {}
+                Out::Stop(_) => self.stopped += 1,
+                Out::Over { .. } | Out::SaveRule { .. } => {}
                 Out::Page { .. } => panic!("nobody reads old events here"),
                 Out::Deliver(_) => panic!("nobody is told here"),
             }
         }
-        self.core.check();
         more || self.core.has_more()
     }
 
-    fn call(&mut self, method: &str, params: Value) -> Value {
+    /// A connection that has asked for something.
+    fn ask(&mut self, method: &str, params: Value) -> Key {
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let body = request.to_string();
         let head = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
         let bytes = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
         let conn = self.core.opened(Peer::SameUser, self.now);
         self.core.received(conn, bytes.as_bytes(), self.now);
-        self.core.writable();
-        let mut answer: Vec<u8> = Vec::new();
+        conn
+    }
+
+    /// What has been sent on a connection after everything that follows by itself.
+    fn heard(&mut self, conn: Key) -> String {
         for _ in 0..100 {
             self.turn();
-            self.core.writable();
-            let slices = self.core.slices(conn);
-            answer = slices.iter().flat_map(|slice| slice.to_vec()).collect();
-            if !answer.is_empty() {
-                break;
-            }
         }
+        let slices = self.core.slices(conn);
+        let bytes = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+        String::from_utf8(bytes).expect("what is sent is text")
+    }
+
+    fn call(&mut self, method: &str, params: Value) -> Value {
+        let conn = self.ask(method, params);
+        let text = self.heard(conn);
         self.core.broke(conn);
         self.core.closing();
-        let text = String::from_utf8(answer).expect("an answer is text");
         let body = text.split_once("\r\n\r\n").expect("a head and a body").1;
         serde_json::from_str(body).expect("JSON")
     }
 
     /// Prompts, waits for the turn, and gives the task's id.
     fn say(&mut self, place: Value) -> String {
-        let mut message = json!({
-            "kind": "message", "role": "user", "messageId": "m",
-            "parts": [{"kind": "text", "text": "go"}],
-        });
+        let mut message = prompt()["message"].take();
         for (name, value) in place.as_object().expect("members") {
             message[name] = value.clone();
         }
@@ -185,9 +211,21 @@ impl House {
     }
 }
 
-fn core(limits: &Limits, now: Now, births: u128) -> Core {
+fn prompt() -> Value {
+    json!({ "message": {
+        "kind": "message", "role": "user", "messageId": "m",
+        "parts": [{"kind": "text", "text": "go"}],
+    }})
+}
+
+fn core(
+    limits: &Limits,
+    now: Now,
+    births: u128,
+    switches: a2a::Switches,
+    manners: Manners,
+) -> Core {
     let mut n = births;
-    let switches = a2a::Switches::default();
     let identity = a2a::Identity {
         base_url: "http://localhost/",
         version: "0",
@@ -202,7 +240,7 @@ fn core(limits: &Limits, now: Now, births: u128) -> Core {
         script: None,
         card: a2a::card(&identity, &switches),
         switches,
-        manners: Default::default(),
+        manners,
         approval: Approval::default(),
         resolve: Box::new(|_| {
             Ok(Site {
@@ -349,4 +387,161 @@ fn for_ever_means_for_ever() {
     house.pass(10_000 * HOUR);
     assert_eq!(house.shown(&idle), "input-required");
     assert_eq!(house.shown(&over), "canceled");
+}
+
+/// What is sent on a stream, frame by frame.
+fn frames(heard: &str) -> Vec<Value> {
+    let lines = heard.lines().filter_map(|line| line.strip_prefix("data: "));
+    let whole = lines.map(|line| serde_json::from_str(line).expect("JSON in a frame"));
+    whole.collect()
+}
+
+#[test]
+fn a_strict_acknowledgement_waits_for_the_disk() {
+    let strict = Manners {
+        durability: Durability::Strict,
+        ..Manners::default()
+    };
+    for (method, strictly) in [
+        ("message/send", true),
+        ("message/stream", true),
+        ("message/send", false),
+        ("message/stream", false),
+    ] {
+        let manners = if strictly { strict } else { Manners::default() };
+        let mut house = House::with(TIMES, a2a::Switches::default(), manners);
+        house.stuck = true;
+        let conn = house.ask(method, prompt());
+        let heard = house.heard(conn);
+        assert_eq!(heard.contains("\"result\""), !strictly, "{method}: {heard}");
+        assert_eq!(house.syncs.len(), usize::from(strictly), "{method}");
+        if strictly {
+            // What came behind the prompt in the meantime is not waited for a second time.
+            let (task, upto) = house.syncs.remove(0);
+            house.core.synced(&task, upto, Ok(()), house.now);
+            let heard = house.heard(conn);
+            assert!(heard.contains("\"input-required\""), "{method}: {heard}");
+            assert_eq!(house.syncs, [], "{method}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_made_safe_is_not_acknowledged() {
+    let manners = Manners {
+        durability: Durability::Strict,
+        ..Manners::default()
+    };
+    for method in ["message/send", "message/stream"] {
+        let mut house = House::with(TIMES, a2a::Switches::default(), manners);
+        house.stuck = true;
+        let conn = house.ask(method, prompt());
+        house.heard(conn);
+        let (task, upto) = house.syncs.remove(0);
+        let failed = Err(StoreError::new("the disk is full"));
+        house.core.synced(&task, upto, failed, house.now);
+        let heard = house.heard(conn);
+        assert!(heard.contains("the disk is full"), "{method}: {heard}");
+        assert!(!heard.contains("\"result\""), "{method}: {heard}");
+    }
+}
+
+#[test]
+fn a_turn_outlives_its_client_unless_it_is_switched_to_abort() {
+    for (disconnect, profile, aborts) in [
+        (Disconnect::GoesOn, "coder", false),
+        (Disconnect::Aborts, "coder", true),
+        (Disconnect::Aborts, "plain", false),
+    ] {
+        let manners = Manners {
+            disconnect,
+            ..Manners::default()
+        };
+        let switches = a2a::Switches {
+            default_profile_03: match profile {
+                "coder" => Profile::Coder,
+                _ => Profile::Plain,
+            },
+            ..a2a::Switches::default()
+        };
+        let mut house = House::with(TIMES, switches, manners);
+        house.silent = true;
+        let conn = house.ask("message/stream", prompt());
+        let first = frames(&house.heard(conn)).remove(0);
+        let task = first["result"]["id"].as_str().expect("a task").to_owned();
+        house.core.broke(conn);
+        assert_eq!(house.core.has_more(), aborts);
+        house.settle();
+        let state = if aborts { "input-required" } else { "working" };
+        assert_eq!(house.shown(&task), state, "{disconnect:?} {profile}");
+        assert_eq!(house.stopped, usize::from(aborts));
+    }
+}
+
+/// A client that only watches can go: the turn is another's.
+#[test]
+fn only_the_client_of_a_turn_aborts_it() {
+    let manners = Manners {
+        disconnect: Disconnect::Aborts,
+        ..Manners::default()
+    };
+    let mut house = House::with(TIMES, a2a::Switches::default(), manners);
+    house.silent = true;
+    let conn = house.ask("message/stream", prompt());
+    let first = frames(&house.heard(conn)).remove(0);
+    let task = first["result"]["id"].as_str().expect("a task").to_owned();
+    let watching = house.ask("tasks/resubscribe", json!({ "id": task }));
+    house.heard(watching);
+    house.core.broke(watching);
+    house.settle();
+    assert_eq!(house.shown(&task), "working");
+    // Who will say no more is gone too, as the reference server sees it.
+    house.core.finished(conn, house.now);
+    house.settle();
+    let whole = house.call("tasks/get", json!({ "id": task }));
+    let text = &whole["result"]["status"]["message"]["parts"][0]["text"];
+    assert_eq!(text, "Execution aborted by client.");
+}
+
+#[test]
+fn the_reference_servers_own_state_is_shown_first_when_wanted() {
+    let persisted = json!({
+        "__persistedState": {
+            "_agentSettings": {"kind": "agent-settings", "workspacePath": "/w", "isTrusted": true},
+            "_taskState": "submitted",
+        },
+    });
+    for emits in [false, true] {
+        let switches = a2a::Switches {
+            emit_persisted_state: emits,
+            ..a2a::Switches::default()
+        };
+        let mut house = House::with(TIMES, switches, Manners::default());
+        let conn = house.ask("message/stream", prompt());
+        let first = frames(&house.heard(conn)).remove(0)["result"].take();
+        let mut expected = if emits { persisted.clone() } else { json!({}) };
+        if emits {
+            expected["_contextId"] = first["contextId"].clone();
+        }
+        let shown = first.get("metadata").cloned().unwrap_or(json!({}));
+        assert_eq!(shown, expected);
+    }
+}
+
+#[test]
+fn nobody_can_be_shown_an_extended_card_yet() {
+    let switches = a2a::Switches {
+        extended_card: true,
+        ..a2a::Switches::default()
+    };
+    let mut house = House::with(TIMES, switches, Manners::default());
+    let conn = house.ask("agent/getAuthenticatedExtendedCard", json!({}));
+    let heard = house.heard(conn);
+    assert!(heard.starts_with("HTTP/1.1 401 "), "{heard}");
+    assert!(heard.contains("WWW-Authenticate: Bearer\r\n"), "{heard}");
+    let mut plain = House::new(TIMES);
+    let refused = plain.call("agent/getAuthenticatedExtendedCard", json!({}));
+    assert_eq!(refused["error"]["code"], -32007);
+    let refused = plain.call("GetExtendedAgentCard", json!({}));
+    assert_eq!(refused["error"]["code"], -32004);
 }

@@ -1,0 +1,346 @@
+//! Webhooks from end to end: a receiver on this machine that fails, stalls and sees the server die.
+
+use crate::drive::House;
+use crate::support::client::Client;
+use crate::support::eventually;
+use crate::support::message::{fresh, prompt_in};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+
+/// What a receiver does with a delivery; afterwards it accepts everything.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Status(u16),
+    /// Nothing, with the connection held open.
+    Silence,
+}
+
+#[derive(Clone, Debug)]
+struct Told {
+    /// In small letters.
+    head: String,
+    body: Value,
+}
+
+impl Told {
+    fn field(&self, name: &str) -> Option<&str> {
+        let lines = self.head.lines();
+        let mut fields = lines.filter_map(|line| line.split_once(": "));
+        fields
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| value)
+    }
+
+    fn event(&self) -> String {
+        self.field("x-a2a-event-id")
+            .expect("an event id")
+            .to_owned()
+    }
+
+    /// What a 1.0 delivery is about.
+    fn gist(&self) -> String {
+        let status = &self.body["statusUpdate"]["status"]["state"];
+        let artifact = &self.body["artifactUpdate"]["artifact"]["artifactId"];
+        let gist = status.as_str().or(artifact.as_str());
+        gist.unwrap_or_else(|| panic!("{}", self.body)).to_owned()
+    }
+}
+
+#[derive(Default)]
+struct Memory {
+    answers: VecDeque<Answer>,
+    told: Vec<Told>,
+    held: Vec<TcpStream>,
+}
+
+#[derive(Clone)]
+struct Receiver {
+    port: u16,
+    memory: Arc<Mutex<Memory>>,
+}
+
+impl Receiver {
+    fn start(answers: impl IntoIterator<Item = Answer>) -> Receiver {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let receiver = Receiver {
+            port: listener.local_addr().expect("bound").port(),
+            memory: Arc::new(Mutex::new(Memory {
+                answers: answers.into_iter().collect(),
+                ..Memory::default()
+            })),
+        };
+        let own = receiver.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                own.take(stream.expect("a caller"));
+            }
+        });
+        receiver
+    }
+
+    fn take(&self, mut stream: TcpStream) {
+        let mut reader = BufReader::new(stream.try_clone().expect("a socket"));
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            // The caller may have been killed.
+            if reader.read_line(&mut head).unwrap_or(0) == 0 {
+                return;
+            }
+        }
+        let (first, rest) = head.split_once("\r\n").expect("a line");
+        assert_eq!(first, "POST /hook?a=b HTTP/1.1");
+        let names = rest.lines().map(|line| match line.split_once(": ") {
+            Some((name, value)) => format!("{}: {value}\n", name.to_lowercase()),
+            None => "\n".into(),
+        });
+        let mut told = Told {
+            head: names.collect(),
+            body: Value::Null,
+        };
+        let length = told.field("content-length").and_then(|n| n.parse().ok());
+        let mut body = vec![0; length.expect("a length")];
+        if reader.read_exact(&mut body).is_err() {
+            return;
+        }
+        told.body = serde_json::from_slice(&body).expect("JSON");
+        let mut memory = self.memory();
+        memory.told.push(told);
+        match memory.answers.pop_front().unwrap_or(Answer::Status(200)) {
+            Answer::Silence => memory.held.push(stream),
+            Answer::Status(status) => {
+                let answer = format!(
+                    "HTTP/1.1 {status} X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                );
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().expect("nobody panics with it")
+    }
+
+    fn config(&self) -> Value {
+        json!({
+            "id": "hook",
+            "url": format!("http://localhost:{}/hook?a=b", self.port),
+            "token": "tok-7",
+            "authentication": { "scheme": "Bearer", "credentials": "s3cret" },
+        })
+    }
+
+    /// What it was told, once the last of it is this.
+    fn told_until(&self, what: &str, last: impl Fn(&Told) -> bool) -> Vec<Told> {
+        eventually(what, || {
+            let told = self.memory().told.clone();
+            told.last().is_some_and(&last).then_some(told)
+        })
+    }
+}
+
+fn house() -> House {
+    House::with(|setup| setup.arg("--push-allow-private"))
+}
+
+fn new_client(house: &House) -> Client {
+    house.client().field("A2A-Version", "1.0")
+}
+
+/// A prompt of 1.0 with a webhook; gives the task.
+fn prompt_with(house: &House, text: &str, config: Value) -> String {
+    let message = json!({ "messageId": format!("m-{}", fresh()), "role": "ROLE_USER", "parts": [{ "text": text }] });
+    let configuration = json!({ "returnImmediately": true, "taskPushNotificationConfig": config });
+    let params = json!({ "message": message, "configuration": configuration });
+    let result = new_client(house).call("SendMessage", params);
+    let task = result["task"]["id"].as_str();
+    task.unwrap_or_else(|| panic!("{result}")).to_owned()
+}
+
+#[test]
+fn a_receiver_that_fails_at_first_is_told_everything_in_order() {
+    let house = house();
+    let receiver = Receiver::start([Answer::Status(503), Answer::Status(500)]);
+    let task = prompt_with(&house, "TEXT Hello.", receiver.config());
+    let told = receiver.told_until("the end", |told| told.gist() == "TASK_STATE_COMPLETED");
+    let gists: Vec<String> = told.iter().map(Told::gist).collect();
+    let working = "TASK_STATE_WORKING";
+    assert_eq!(
+        gists,
+        [
+            working,
+            working,
+            working,
+            "answer-1",
+            "TASK_STATE_COMPLETED"
+        ]
+    );
+    for one in &told {
+        for (name, value) in [
+            ("content-type", "application/a2a+json"),
+            ("a2a-version", "1.0"),
+            ("authorization", "Bearer s3cret"),
+            ("x-a2a-notification-token", "tok-7"),
+        ] {
+            assert_eq!(one.field(name), Some(value));
+        }
+        let agent = one.field("user-agent").expect("a name");
+        assert!(agent.starts_with("gemini-a2a/"), "{agent}");
+    }
+    let events: Vec<String> = told.iter().map(Told::event).collect();
+    assert_eq!(events[0], events[1], "the same event has the same id");
+    assert_eq!(events[0], events[2]);
+    let seq = |event: &String| -> u64 {
+        let number = event
+            .strip_prefix(&format!("{task}:"))
+            .expect("of this task");
+        number.parse().expect("a number")
+    };
+    let seqs: Vec<u64> = events[2..].iter().map(seq).collect();
+    assert!(seqs.is_sorted_by(|a, b| a < b), "{seqs:?}");
+    assert_eq!(
+        told[3].body["artifactUpdate"]["artifact"]["parts"][0]["text"],
+        "Hello."
+    );
+    // How it went is told to those whose dialect has a place for it.
+    let health = eventually("everything is written down", || {
+        let params = json!({ "id": task, "pushNotificationConfigId": "hook" });
+        let config = house
+            .client()
+            .call("tasks/pushNotificationConfig/get", params);
+        (config["metadata"]["deliveries"]["delivered"] == 3).then_some(config)
+    });
+    assert_eq!(
+        health["metadata"]["deliveries"],
+        json!({ "delivered": 3, "failed": 0, "pending": 0, "suspended": false })
+    );
+    let health = house.client().get("/health").json();
+    assert_eq!(
+        health["webhooks"],
+        json!({ "active": 1, "suspended": 0, "pending": 0, "failed": 0 })
+    );
+    assert!(!house.server.output().contains("s3cret"));
+}
+
+#[test]
+fn a_killed_server_goes_on_telling_when_it_is_back() {
+    let mut house = house();
+    let receiver = Receiver::start([Answer::Status(200), Answer::Silence]);
+    let task = prompt_with(&house, "TEXT Hello.", receiver.config());
+    let before = receiver.told_until("the answer", |told| told.gist() == "answer-1");
+    // The turn is over, but its receiver does not say whether it knows.
+    eventually("the end of the turn", || {
+        let task = new_client(&house).call("GetTask", json!({ "id": task }));
+        (task["status"]["state"] == "TASK_STATE_COMPLETED").then_some(())
+    });
+    house.server.kill9();
+    house.server.restart();
+    let told = receiver.told_until("the end", |told| told.gist() == "TASK_STATE_COMPLETED");
+    assert_eq!(before.len(), 2);
+    let gists: Vec<String> = told[1..].iter().map(Told::gist).collect();
+    assert_eq!(gists, ["answer-1", "answer-1", "TASK_STATE_COMPLETED"]);
+    assert_eq!(told[1].event(), told[2].event());
+    assert_eq!(told[1].body, told[2].body);
+    // Having told everything, it has nothing to say after another restart.
+    eventually("everything is written down", || {
+        let health = house.client().get("/health").json();
+        (health["webhooks"]["pending"] == 0).then_some(())
+    });
+    house.server.kill9();
+    house.server.restart();
+    let next = prompt_with(&house, "TEXT Again.", receiver.config());
+    let told = receiver.told_until("the next end", |told| {
+        told.gist() == "TASK_STATE_COMPLETED" && told.event().starts_with(&next)
+    });
+    let others = told[4..]
+        .iter()
+        .filter(|told| told.event().starts_with(&task));
+    assert_eq!(others.count(), 0);
+}
+
+#[test]
+fn a_0_3_client_keeps_its_webhooks_and_is_sent_tasks() {
+    let house = house();
+    let receiver = Receiver::start([]);
+    let mut client = house.client();
+    let params = json!({ "message": { "kind": "message", "role": "user", "messageId": "m-1",
+        "parts": [{ "kind": "text", "text": "TEXT One." }] } });
+    let task = client.call("message/send", params);
+    let task = task["id"].as_str().expect("a task").to_owned();
+    let url = format!("http://127.0.0.1:{}/hook?a=b", receiver.port);
+    let config = json!({ "url": url, "authentication": { "schemes": ["Bearer", "Basic"], "credentials": "x" } });
+    let set = client.call(
+        "tasks/pushNotificationConfig/set",
+        json!({ "taskId": task, "pushNotificationConfig": config }),
+    );
+    let mut named = config;
+    named["id"] = json!(task);
+    let named = json!({ "taskId": task, "pushNotificationConfig": named });
+    assert_eq!(set, named);
+    let get = "tasks/pushNotificationConfig/get";
+    assert_eq!(client.call(get, json!({ "id": task })), named);
+    let by_default = json!({ "id": task, "pushNotificationConfigId": "default" });
+    assert_eq!(client.call(get, by_default), named);
+    let list = "tasks/pushNotificationConfig/list";
+    assert_eq!(client.call(list, json!({ "id": task })), json!([named]));
+    // REST and 1.0 see the same one.
+    let path = format!("/tasks/{task}/pushNotificationConfigs/{task}");
+    let flat = new_client(&house).get(&path).json();
+    assert_eq!((&flat["id"], &flat["url"]), (&json!(task), &json!(url)));
+    assert_eq!(flat["authentication"]["scheme"], "Bearer");
+
+    client.call("message/send", prompt_in(&task, "TEXT Two."));
+    let rests = |told: &Told| told.body["status"]["state"] == "input-required";
+    let told = receiver.told_until("the end of the turn", rests);
+    let last = told.last().expect("something");
+    assert_eq!(
+        (&last.body["kind"], &last.body["id"]),
+        (&json!("task"), &json!(task))
+    );
+    assert_eq!(last.field("content-type"), Some("application/json"));
+    assert_eq!(last.field("authorization"), Some("Bearer x"));
+    assert_eq!(last.field("x-a2a-notification-token"), None);
+
+    let delete = "tasks/pushNotificationConfig/delete";
+    for _ in 0..2 {
+        let params = json!({ "id": task, "pushNotificationConfigId": task });
+        assert_eq!(client.call(delete, params), Value::Null);
+    }
+    assert_eq!(client.call(list, json!({ "id": task })), json!([]));
+    assert_eq!(client.fault(get, json!({ "id": task })), -32001);
+    assert_eq!(client.fault(list, json!({ "id": "nobody" })), -32001);
+}
+
+#[test]
+fn where_webhooks_may_be_is_the_operators_to_say() {
+    let config = |url: &str| json!({ "taskId": "t", "pushNotificationConfig": { "url": url } });
+    let set = "tasks/pushNotificationConfig/set";
+    let strict = House::new();
+    let mut client = strict.client();
+    for url in [
+        "http://client.example/",
+        "https://127.0.0.1/",
+        "https://localhost/",
+        "https://169.254.169.254/latest/",
+        "https://user@client.example/",
+    ] {
+        let answer = client.rpc(set, config(url));
+        assert_eq!(answer["error"]["code"], -32602, "{url}: {answer}");
+        assert_eq!(answer["error"]["data"]["field"], "url", "{answer}");
+    }
+    // Nothing is wrong with this one but its task.
+    assert_eq!(client.fault(set, config("https://client.example/")), -32001);
+    let off = House::with(|setup| setup.arg("--push").arg("off"));
+    let mut client = off.client();
+    assert_eq!(client.fault(set, config("https://client.example/")), -32003);
+    let card = client.get("/.well-known/agent-card.json").json();
+    assert_eq!(card["capabilities"]["pushNotifications"], false);
+    let vouched = House::with(|setup| setup.arg("--push-allow-hosts=ci.internal"));
+    let fault = vouched
+        .client()
+        .fault(set, config("http://ci.internal:8080/"));
+    assert_eq!(fault, -32001);
+}
