@@ -427,7 +427,8 @@ pub fn watch_stream(form: &Form, view: View) -> (Begins, Ends) {
         | Envelope::Gemini
         | Envelope::Kebab
         | Envelope::Snake => (Begins::Snapshot, Ends::WithTurn),
-        Envelope::Session | Envelope::Socket | Envelope::Own => (Begins::NextEvent, Ends::Never),
+        Envelope::Session | Envelope::Socket => (Begins::NextEvent, Ends::Never),
+        Envelope::Own => (Begins::NextEvent, Ends::WithTask),
     }
 }
 

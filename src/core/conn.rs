@@ -50,7 +50,7 @@ pub struct Conn {
     pub starved: bool,
     /// The subscriptions that feed it: one that answers the request being served, or those of a socket.
     pub subs: Vec<Key>,
-    /// How many of them answer a call.
+    /// How many calls are under way: those that are answered by one of them, and those that wait for a task or a list.
     pub calls: usize,
     /// What agrees to becoming a socket, once that can be said.
     pub accept: Option<String>,
@@ -129,8 +129,12 @@ impl Conn {
             return 0;
         }
         match self.talk {
-            Talk::Reading | Talk::Socket(_) if self.can_answer(limits) => limits.turn_bytes,
-            Talk::Socket(_) => 0,
+            Talk::Socket(_) if !self.can_answer(limits) => 0,
+            Talk::Socket(_) if self.is_busy(limits) => {
+                limits.head_bytes.saturating_sub(self.rx.len())
+            }
+            Talk::Socket(_) => limits.turn_bytes,
+            Talk::Reading if self.can_answer(limits) => limits.turn_bytes,
             Talk::Reading | Talk::Answering(_) | Talk::Streaming { .. } => {
                 limits.head_bytes.saturating_sub(self.rx.len())
             }
@@ -223,6 +227,11 @@ impl Conn {
     /// Whether there is room for the answer to another request. A peer that asks and never listens waits.
     fn can_answer(&self, limits: &Limits) -> bool {
         self.tx.len() < limits.tx_bytes
+    }
+
+    /// Whether a socket has so much under way that it is not listened to.
+    fn is_busy(&self, limits: &Limits) -> bool {
+        self.calls >= limits.socket_calls
     }
 
     /// Refuses a request that could not be read. One that is only too large is known well enough to be answered in its dialect.
@@ -458,9 +467,12 @@ impl Conn {
 
     /// The deadline has passed.
     pub fn overdue(&mut self, limits: &Limits, now: Now) -> Overdue {
+        let listens = !self.is_busy(limits);
         if let Talk::Socket(socket) = &mut self.talk {
-            // Three questions without any answer: nobody is there.
-            if now.mono_ms - socket.heard > 3 * limits.socket_ping_ms {
+            // Three questions without any answer: nobody is there, if anybody would have been heard.
+            if !listens {
+                socket.heard = now.mono_ms;
+            } else if now.mono_ms - socket.heard > 3 * limits.socket_ping_ms {
                 return Overdue::Drop;
             }
             if !self.tx.is_empty() {

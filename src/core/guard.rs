@@ -85,11 +85,49 @@ fn is_public(request: &Request) -> bool {
         )
 }
 
-/// A socket is opened with GET, but prompts and answers come over it.
+/// A socket is opened with GET, but prompts and answers come over it; and where webhooks are shown, so are their secrets.
 fn only_reads(request: &Request) -> bool {
-    request.method == Method::Get && request.path != "/ws"
+    let mut segments = request.path.split('/');
+    request.method == Method::Get
+        && request.path != "/ws"
+        && !segments.any(|segment| segment == "pushNotificationConfigs")
 }
 
 fn forbidden(message: &str) -> Fault {
     Fault::new(FaultKind::Forbidden, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::http::{Headers, Version};
+
+    #[test]
+    fn children_see_tasks_but_no_secrets() {
+        let door = Door::default();
+        let lets = |path: &str| {
+            let mut headers = Headers::default();
+            headers.push("Host", "localhost");
+            let request = Request {
+                version: Version::Http11,
+                method: Method::Get,
+                path: path.into(),
+                query: Vec::new(),
+                headers,
+                body: Vec::new(),
+                keep_alive: true,
+            };
+            door.admit(&request, Peer::OwnChild).is_ok()
+        };
+        assert!(lets("/tasks/t"));
+        for path in [
+            "/ws",
+            "/tasks/t/pushNotificationConfigs",
+            "/tasks/t/pushNotificationConfigs/c",
+            "/v1/tasks/t/pushNotificationConfigs/c",
+            "/acme/tasks/t/pushNotificationConfigs",
+        ] {
+            assert!(!lets(path), "{path}");
+        }
+    }
 }

@@ -14,16 +14,22 @@ impl Core {
     /// Answers a request for a list, or parks it until the tasks on its page are in memory.
     pub(super) fn list(&mut self, request: Parked, now: Now) {
         let conn = request.conn;
+        self.take_up(&request);
         let response = match &request.call {
             Call::AllMetadata => a2a::all_metadata(self.all_states(&request.form), &self.tools),
             Call::List(list) if a2a::lists_briefs(&request.form) => {
-                a2a::briefs(&request.form, self.matching(list, &request.form))
+                a2a::briefs(&request.form, self.matching(list, &request))
             }
             Call::List(list) => {
-                let (page, next, total) = self.page(list, &request.form);
-                if let Some(absent) = page.iter().find(|task| !self.tasks.contains_key(task)) {
-                    let absent = absent.clone();
-                    return self.park(absent, request);
+                let (page, next, total) = self.page(list, &request);
+                let absent = page.iter().filter(|task| !self.tasks.contains_key(task));
+                let absent: Vec<TaskId> = absent.cloned().collect();
+                if let Some(last) = absent.last() {
+                    // All at once, so that the list need not be made again for each of them.
+                    for task in &absent {
+                        self.fetch(task);
+                    }
+                    return self.park(last.clone(), request);
                 }
                 let page = Page {
                     tasks: page.iter().map(|task| &self.tasks[task].state).collect(),
@@ -40,19 +46,19 @@ impl Core {
         self.read_on(conn, now);
     }
 
-    /// Every task in memory that one who asks so may see, in the order of their last statuses.
+    /// Every task in memory that this one sees, in the order of their last statuses.
     fn all_states(&self, form: &a2a::Form) -> Vec<&State> {
         let cells = self.tasks.values();
-        let written = cells.filter(|cell| {
-            cell.written == cell.state.seq && cell.state.created.tenant == form.tenant
-        });
+        let visible = cells.filter(|cell| cell.state.created.tenant == form.tenant);
+        let written = visible.filter(|cell| cell.written == cell.state.seq);
         let mut states: Vec<&State> = written.map(|cell| &cell.state).collect();
         states.sort_unstable_by_key(|state| (state.status.at, state.created.task.clone()));
         states
     }
 
     /// The tasks a list is about, newest status first.
-    fn matching(&self, list: &List, form: &a2a::Form) -> Vec<(&TaskId, &Brief)> {
+    fn matching(&self, list: &List, request: &Parked) -> Vec<(&TaskId, &Brief)> {
+        let form = &request.form;
         let on_disk = |task: &TaskId| {
             let cell = self.tasks.get(task);
             cell.is_none_or(|cell| cell.written == cell.state.seq)
@@ -65,6 +71,7 @@ impl Core {
                     .state
                     .is_none_or(|state| state == a2a::shown_state(form, brief))
                 && on_disk(task)
+                && !request.without.contains(task)
         });
         let mut all: Vec<(&TaskId, &Brief)> = known.collect();
         all.sort_unstable_by(|(a, x), (b, y)| y.at.cmp(&x.at).then_with(|| a.cmp(b)));
@@ -72,8 +79,8 @@ impl Core {
     }
 
     /// The tasks on the page, where the next one begins, and how many there are on all.
-    fn page(&self, list: &List, form: &a2a::Form) -> (Vec<TaskId>, Option<Mark>, usize) {
-        let all = self.matching(list, form);
+    fn page(&self, list: &List, request: &Parked) -> (Vec<TaskId>, Option<Mark>, usize) {
+        let all = self.matching(list, request);
         let total = all.len();
         let begin = match &list.after {
             None => 0,

@@ -139,6 +139,8 @@ struct Parked {
     call: Call,
     form: a2a::Form,
     by: Source,
+    /// Tasks that a list has to do without: they cannot be read.
+    without: Vec<TaskId>,
 }
 
 pub struct Core {

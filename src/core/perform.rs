@@ -51,7 +51,7 @@ impl Core {
             | Call::Join(Join {
                 follow: Follow::Session,
                 ..
-            }) => self.session.as_ref(),
+            }) => self.live_session(),
             Call::Join(Join {
                 follow: Follow::Task(task),
                 ..
@@ -86,6 +86,7 @@ impl Core {
                         call,
                         form,
                         by,
+                        without: Vec::new(),
                     },
                 );
             }
@@ -105,6 +106,7 @@ impl Core {
                     call,
                     form,
                     by,
+                    without: Vec::new(),
                 },
             );
         }
@@ -122,11 +124,12 @@ impl Core {
             Call::Subscribe { task, after } => self.watch(conn, &task, after, &form, now),
             Call::Metadata { task } => self.metadata(conn, &task, &form),
             Call::AllMetadata | Call::List(_) => {
-                self.to_list.push(Parked {
+                self.list_later(Parked {
                     conn,
                     call,
                     form: form.clone(),
                     by,
+                    without: Vec::new(),
                 });
                 Ok(())
             }
@@ -159,21 +162,32 @@ impl Core {
         }
     }
 
-    /// A request whose task could not be loaded. A new task begins its context anew if it cannot be continued.
-    pub(super) fn perform_without(&mut self, request: Parked, fault: &Fault, now: Now) {
+    /// A request whose task could not be loaded. A new task begins its context anew if it cannot be continued, a new session
+    /// takes the place of one that is lost, and a list has the others.
+    pub(super) fn perform_without(
+        &mut self,
+        task: &TaskId,
+        mut request: Parked,
+        fault: &Fault,
+        now: Now,
+    ) {
+        if let Call::List(_) = request.call {
+            request.without.push(task.clone());
+            return self.list_later(request);
+        }
         let Parked {
             conn,
             call,
             form,
             by,
+            ..
         } = request;
-        match continues(&call).cloned() {
-            Some(context) => {
-                self.contexts.remove(&(form.tenant.clone(), context));
-                self.perform(conn, call, form, by, now);
-            }
-            None => self.refuse(conn, &form, fault, now),
+        if let Some(context) = continues(&call).cloned() {
+            self.contexts.remove(&(form.tenant.clone(), context));
+        } else if !joins(&call) {
+            return self.refuse(conn, &form, fault, now);
         }
+        self.perform(conn, call, form, by, now);
     }
 
     pub(super) fn latest(&self, tenant: &Tenant, context: &ContextId) -> Option<&TaskId> {
@@ -189,13 +203,37 @@ impl Core {
 
     /// Waits until the task is in memory.
     pub(super) fn park(&mut self, task: TaskId, request: Parked) {
-        match self.parked.entry(task.clone()) {
-            Entry::Occupied(mut waiting) => waiting.get_mut().push(request),
-            Entry::Vacant(none) => {
-                none.insert(vec![request]);
-                self.out.push(Out::Load { task });
-            }
+        self.set_by(&request);
+        self.fetch(&task);
+        self.parked.entry(task).or_default().push(request);
+    }
+
+    /// Sees to it that a task comes into memory.
+    pub(super) fn fetch(&mut self, task: &TaskId) {
+        if let Entry::Vacant(none) = self.parked.entry(task.clone()) {
+            none.insert(Vec::new());
+            self.out.push(Out::Load { task: task.clone() });
         }
+    }
+
+    /// A request that has to wait is one of those that its socket has under way.
+    fn set_by(&mut self, request: &Parked) {
+        if let Some(conn) = self.conns.get_mut(request.conn) {
+            conn.calls += 1;
+        }
+    }
+
+    /// Its wait is over.
+    pub(super) fn take_up(&mut self, request: &Parked) {
+        if let Some(conn) = self.conns.get_mut(request.conn) {
+            conn.calls = conn.calls.saturating_sub(1);
+        }
+    }
+
+    /// A list is made when everything is on disk.
+    pub(super) fn list_later(&mut self, request: Parked) {
+        self.set_by(&request);
+        self.to_list.push(request);
     }
 
     /// A task whose journal cannot be written takes nothing new. Its events up to there can be read; what it has come to
@@ -287,7 +325,9 @@ impl Core {
             return Err(Fault::new(FaultKind::Unsupported, message));
         }
         let turn = state.queue.back().map_or(state.turn, |queued| queued.turn);
+        let records = a2a::begins_at_the_start(form);
         let position = after.filter(|after| *after <= state.seq);
+        let position = position.or(records.then_some(Seq(0)));
         let held = resting || state.paused || state.suspended;
         // The birth of a task is no event that is shown, and no stream ends with it.
         let unseen = position.is_some_and(|after| after.max(Seq(1)) < state.status.seq);
@@ -312,6 +352,9 @@ impl Core {
         let until = Until { turn, floor, ends };
         let mut sub = self.sub(conn, task, form, cursor, until);
         sub.first = first;
+        if records {
+            sub.role = self.ask_anew(conn, task);
+        }
         self.begin_stream(conn, sub, now);
         Ok(())
     }
@@ -423,6 +466,13 @@ impl Core {
         }
         self.after_io(conn);
     }
+}
+
+/// Whether any live session will do.
+fn joins(call: &Call) -> bool {
+    let session = Follow::Session;
+    matches!(call, Call::Session)
+        || matches!(call, Call::Join(Join { follow, .. }) if *follow == session)
 }
 
 /// The context that a new task is to be in.

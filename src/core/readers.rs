@@ -131,7 +131,12 @@ impl Core {
             }
             let next = sub.cursor.next();
             if next > cell.written {
-                return sub.role == Role::FollowAll && !cell.is_open();
+                // What is decided and not on disk yet is still to come.
+                let seen_all = cell.written == cell.state.seq && !cell.is_open();
+                return match sub.role {
+                    Role::FollowAll | Role::Leave => seen_all,
+                    Role::Call | Role::Follow | Role::Watch => false,
+                };
             }
             if let Found::Hot(body, mark) = cell.find(next, sub.view) {
                 sub.cold = None;
@@ -211,7 +216,10 @@ impl Core {
             send_error(conn, &a2a::fault_frame(&form, fault).into(), now);
             match role {
                 Role::Call => conn.end_stream(now),
-                Role::Follow | Role::FollowAll => conn.hang_up(1011, &fault.message, now),
+                Role::Watch => {}
+                Role::Follow | Role::FollowAll | Role::Leave => {
+                    conn.hang_up(1011, &fault.message, now);
+                }
             }
         }
         self.read_on(at, now);

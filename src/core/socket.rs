@@ -9,14 +9,15 @@ use crate::base::id::{CallId, Seq, TaskId, Tenant};
 use crate::base::slots::Key;
 use crate::core::Core;
 use crate::core::birth::Newborn;
+use crate::core::cell::Cell;
 use crate::core::conn::Opening;
 use crate::core::sub::{First, Role, Until};
 use crate::task::call::{Birth, Call, Follow, Join, Settings};
 use crate::task::event::{Lifecycle, Profile, Protocol};
 use crate::task::fault::Fault;
 use crate::task::message::Source;
-use crate::task::state::State;
 use crate::wire::ws;
+use std::collections::HashSet;
 
 impl Core {
     /// Checks what a request says about becoming a socket, and keeps what is needed to agree to it.
@@ -70,7 +71,7 @@ impl Core {
         match join.follow {
             Follow::Session | Follow::Task(_) => {
                 let task = task.expect("these follow a task");
-                self.follow(key, &task, join.after, Role::Follow);
+                self.follow(key, &task, join.after, Role::Follow, now);
             }
             Follow::All => {
                 self.followers.push(key);
@@ -81,7 +82,7 @@ impl Core {
                 let mut open: Vec<TaskId> = open.map(|(task, _)| task.clone()).collect();
                 open.sort_unstable();
                 for task in open {
-                    self.follow(key, &task, None, Role::FollowAll);
+                    self.follow(key, &task, None, Role::FollowAll, now);
                 }
             }
             Follow::Nothing => {}
@@ -91,8 +92,12 @@ impl Core {
     }
 
     /// Lets a socket follow a task: on from a position, else from now on. Who comes to a task that is at work or waits for
-    /// somebody is told how it stands first.
-    fn follow(&mut self, key: Key, task: &TaskId, after: Option<Seq>, role: Role) {
+    /// somebody is told how it stands first, and so is who names a position that this log never gave out.
+    fn follow(&mut self, key: Key, task: &TaskId, after: Option<Seq>, role: Role, now: Now) {
+        if self.room_for_sub(Some(task)).is_err() {
+            // One who is not shown a task that it follows has to know.
+            return self.turn_away(key, "too much is watched already: connect again later", now);
+        }
         let (Some(conn), Some(cell)) = (self.conns.get(key), self.tasks.get(task)) else {
             return;
         };
@@ -111,7 +116,7 @@ impl Core {
         let cursor = position.or(from_the_start).unwrap_or(state.seq);
         let told = position.is_none() && from_the_start.is_none();
         let view = a2a::view(&form, Some(&state.created));
-        let first = (told && cell.is_open()).then(|| First {
+        let first = (told && (after.is_some() || cell.is_open())).then(|| First {
             seq: state.seq,
             body: Some(a2a::snapshot_frame(view, state, Wanted::ALL).into()),
             last: false,
@@ -122,23 +127,46 @@ impl Core {
         self.subscribe(sub);
     }
 
-    /// Something happens to a task: those who follow every task follow this one, from here on.
-    pub(super) fn follow_all(&mut self, task: &TaskId) {
-        if self.followers.is_empty() {
-            return;
-        }
-        for key in self.followers.clone() {
-            let Some(conn) = self.conns.get(key) else {
+    /// A socket that is shown records asks for those of a task: from now on it is shown them in this way and no other, because
+    /// nothing tells it which of its wishes a record belongs to. Gives what the new reader is to be.
+    pub(super) fn ask_anew(&mut self, key: Key, task: &TaskId) -> Role {
+        let subs = self.conns.get(key).map(|conn| conn.subs.clone());
+        for key in subs.unwrap_or_default() {
+            let Some(sub) = self.subs.get(key).filter(|sub| sub.task == *task) else {
                 continue;
             };
-            let mut subs = conn.subs.iter().filter_map(|sub| self.subs.get(*sub));
-            let follows = subs.any(|sub| sub.role == Role::FollowAll && sub.task == *task);
-            let visible = self.tasks.get(task).zip(conn.socket());
-            let visible = visible
-                .is_some_and(|(cell, socket)| cell.state.created.tenant == socket.form.tenant);
-            if visible && !follows {
-                self.follow(key, task, None, Role::FollowAll);
+            match sub.role {
+                Role::Call | Role::Leave => {}
+                role @ (Role::Follow | Role::FollowAll | Role::Watch) => {
+                    self.unsubscribe(key);
+                    return role;
+                }
             }
+        }
+        Role::Watch
+    }
+
+    /// Something happens to a task: those who follow every task follow this one, from here on.
+    pub(super) fn follow_all(&mut self, task: &TaskId, now: Now) {
+        let Some(cell) = self.tasks.get(task).filter(|_| !self.followers.is_empty()) else {
+            return;
+        };
+        // Looked for among the readers of this task: a socket may follow thousands of others.
+        let readers = cell.subs.iter().filter_map(|key| self.subs.get(*key));
+        let readers = readers.filter(|sub| sub.role == Role::FollowAll);
+        let following: HashSet<Key> = readers.map(|sub| sub.conn).collect();
+        let sees = |key: &Key| {
+            let socket = self.conns.get(*key).and_then(|conn| conn.socket());
+            socket.is_some_and(|socket| socket.form.tenant == cell.state.created.tenant)
+        };
+        let missing = self.followers.iter().copied();
+        let missing = missing.filter(|key| !following.contains(key) && sees(key));
+        let missing: Vec<Key> = missing.collect();
+        // Of a task that rested, whoever was there has seen all.
+        let rested = !cell.is_open() && cell.state.seq > Seq(1);
+        let after = rested.then_some(cell.state.seq);
+        for key in missing {
+            self.follow(key, task, after, Role::FollowAll, now);
         }
     }
 
@@ -164,7 +192,8 @@ impl Core {
         {
             // An answer finds its question; other words go where the socket listens.
             let asked = say.said.answers.first().map(|answer| &answer.call);
-            say.task = match (asked.and_then(|call| self.asker(call)), follow) {
+            let asker = asked.and_then(|call| self.asker(call, followed.as_ref()));
+            say.task = match (asker, follow) {
                 (Some(task), _) => Some(task),
                 (None, Follow::Task(_)) => followed,
                 (None, Follow::Session | Follow::All | Follow::Nothing) => {
@@ -178,21 +207,25 @@ impl Core {
         self.perform(key, call, form, by, now);
     }
 
-    /// The task in which this call waits for an answer.
-    pub(super) fn asker(&self, call: &CallId) -> Option<TaskId> {
-        let waits = |state: &State| state.asked().any(|asked| asked.id() == call);
-        let mut tasks = self.tasks.iter();
-        let found =
-            tasks.find(|(_, cell)| cell.state.created.tenant.is_default() && waits(&cell.state));
-        found.map(|(task, _)| task.clone())
+    /// The task in which this call waits for an answer: the one that the socket follows, else another. Ids of calls are the
+    /// model's, and two tasks may have the same; which of them is meant is then not for us to guess.
+    fn asker(&self, call: &CallId, followed: Option<&TaskId>) -> Option<TaskId> {
+        let waits = |cell: &Cell| {
+            let mut asked = cell.state.asked();
+            cell.state.created.tenant.is_default() && asked.any(|asked| asked.id() == call)
+        };
+        let own = followed.filter(|task| self.tasks.get(*task).is_some_and(waits));
+        let mut others = self.tasks.iter().filter(|(_, cell)| waits(cell));
+        let only = || match (others.next(), others.next()) {
+            (Some((task, _)), None) => Some(task),
+            (Some(_), Some(_)) | (None, _) => None,
+        };
+        own.or_else(only).cloned()
     }
 
     /// The live session, which is begun if there is none or the last one is over. Sockets that follow the session follow it on.
     pub(super) fn session(&mut self, now: Now) -> Result<TaskId, Fault> {
-        if let Some(session) = &self.session
-            && let Some(brief) = self.known.get(session)
-            && !brief.state.is_terminal()
-        {
+        if let Some(session) = self.live_session() {
             return Ok(session.clone());
         }
         let id = self.entropy.uuid();
@@ -221,24 +254,33 @@ impl Core {
         });
         let sockets: Vec<Key> = sockets.map(|(key, _)| key).collect();
         for key in sockets {
-            self.move_on(key, &task);
+            self.move_on(key, &task, now);
         }
         Ok(task)
     }
 
-    /// A socket that followed the session that was follows the one that is.
-    fn move_on(&mut self, key: Key, task: &TaskId) {
+    /// The live session, if there is one that goes on.
+    pub(super) fn live_session(&self) -> Option<&TaskId> {
+        let session = self.session.as_ref()?;
+        let brief = self.known.get(session)?;
+        (!brief.state.is_terminal()).then_some(session)
+    }
+
+    /// A socket that followed the session that was follows the one that is. What it has not seen of the old one yet it sees.
+    fn move_on(&mut self, key: Key, task: &TaskId, now: Now) {
         let Some(conn) = self.conns.get_mut(key) else {
             return;
         };
         conn.moved_to(task);
-        for sub in conn.subs.clone() {
-            let role = self.subs.get(sub).map(|sub| sub.role);
-            if role == Some(Role::Follow) {
-                self.unsubscribe(sub);
+        for key in conn.subs.clone() {
+            if let Some(sub) = self.subs.get_mut(key)
+                && sub.role == Role::Follow
+            {
+                sub.role = Role::Leave;
+                self.to_pump.push(key);
             }
         }
-        self.follow(key, task, None, Role::Follow);
+        self.follow(key, task, None, Role::Follow, now);
     }
 
     /// Answers with the id of the live session.
@@ -251,11 +293,10 @@ impl Core {
 
     /// A socket that takes nothing any more is told where to go on, and closed.
     pub(super) fn hang_up(&mut self, key: Key, now: Now) {
-        let Some(conn) = self.conns.get_mut(key) else {
+        let Some(conn) = self.conns.get(key) else {
             return;
         };
-        let subs = std::mem::take(&mut conn.subs);
-        let follows = subs.iter().filter_map(|sub| self.subs.get(*sub));
+        let follows = conn.subs.iter().filter_map(|sub| self.subs.get(*sub));
         let position = follows
             .filter(|sub| sub.role == Role::Follow)
             .map(|sub| sub.cursor)
@@ -264,9 +305,22 @@ impl Core {
             Some(position) => format!("too slow: connect again with ?after={position}"),
             None => "too slow: connect again".to_owned(),
         };
-        conn.hang_up(1013, &reason, now);
+        self.turn_away(key, &reason, now);
+    }
+
+    /// Closes a socket that may come back later.
+    fn turn_away(&mut self, key: Key, reason: &str, now: Now) {
+        let Some(conn) = self.conns.get_mut(key) else {
+            return;
+        };
+        let subs = std::mem::take(&mut conn.subs);
+        conn.hang_up(1013, reason, now);
         for sub in subs {
             self.unsubscribe(sub);
         }
+        self.after_io(key);
     }
 }
+
+#[cfg(test)]
+mod tests;

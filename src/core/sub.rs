@@ -50,6 +50,10 @@ pub enum Role {
     Follow,
     /// A socket follows every task; it lets go of one that rests.
     FollowAll,
+    /// A socket followed the task and now follows another one; it lets go of this one when it has seen all of it.
+    Leave,
+    /// A socket asked to be shown the task until it is over.
+    Watch,
 }
 
 pub enum Kind {

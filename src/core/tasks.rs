@@ -8,6 +8,7 @@ use crate::core::store::{Openness, Store, StoreError};
 use crate::core::timers::Timer;
 use crate::core::{Core, Loaded, Out, readers};
 use crate::task::brief::Brief;
+use crate::task::call::Call;
 use crate::task::decide::{self, Decision, Effect, Gate, Input, Refusal, Rules};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::job::{JobId, Work};
@@ -56,7 +57,7 @@ impl Core {
         if decision.is_empty() {
             return;
         }
-        self.follow_all(task);
+        self.follow_all(task, now);
         let commands = |effect: &Effect| matches!(effect, Effect::Command { .. });
         let facts = decision
             .effects
@@ -343,16 +344,24 @@ impl Core {
                 self.tell_time(task, now);
                 self.arm_expiry(now);
                 for request in parked {
-                    self.perform(request.conn, request.call, request.form, request.by, now);
-                    self.read_on(request.conn, now);
+                    let conn = request.conn;
+                    self.take_up(&request);
+                    match request.call {
+                        Call::List(_) => self.list_later(request),
+                        call => self.perform(conn, call, request.form, request.by, now),
+                    }
+                    self.read_on(conn, now);
                 }
             }
             Err(error) => {
                 self.put_off(task.clone(), now);
+                // A session that cannot be read is nobody's any more.
+                self.session.take_if(|session| session == task);
                 let fault = Fault::new(FaultKind::Storage, error.message);
                 for request in parked {
                     let conn = request.conn;
-                    self.perform_without(request, &fault, now);
+                    self.take_up(&request);
+                    self.perform_without(task, request, &fault, now);
                     self.read_on(conn, now);
                 }
             }

@@ -3,7 +3,7 @@ use crate::a2a::{Envelope, Form, Switches};
 use crate::base::id::Entropy;
 use crate::core::conn::{Peer, Want};
 use crate::core::guard::Door;
-use crate::core::store::{Crash, Failure, MemoryStore, Store, read_all};
+use crate::core::store::{Crash, Failure, MemoryStore, Store, StoreError, read_all};
 use crate::core::{Approval, Loaded, Setup, Site};
 use crate::task::call::{Birth, Call, Mode, Say};
 use crate::task::event::{Answer, Event, Lifecycle, Profile, Protocol};
@@ -16,23 +16,25 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// A core with a disk, a clock that is moved by hand, and a shell that only takes notes.
-struct Rig {
-    core: Core,
-    store: MemoryStore,
-    now: Now,
-    limits: Limits,
+pub(in crate::core) struct Rig {
+    pub core: Core,
+    pub store: MemoryStore,
+    pub now: Now,
+    pub limits: Limits,
     /// What was handed out and not answered.
-    sent: Vec<Delivery>,
-    jobs: Vec<JobId>,
-    loads: Vec<TaskId>,
+    pub sent: Vec<Delivery>,
+    pub jobs: Vec<JobId>,
+    pub loads: Vec<TaskId>,
+    /// Tasks that cannot be loaded.
+    pub lost: Vec<TaskId>,
 }
 
 impl Rig {
-    fn new() -> Rig {
+    pub fn new() -> Rig {
         Rig::with(Limits::default(), Switches::default())
     }
 
-    fn with(limits: Limits, switches: Switches) -> Rig {
+    pub fn with(limits: Limits, switches: Switches) -> Rig {
         let now = Now {
             mono_ms: 1_000_000,
             unix_ms: 1_767_268_800_000,
@@ -45,11 +47,12 @@ impl Rig {
             sent: Vec::new(),
             jobs: Vec::new(),
             loads: Vec::new(),
+            lost: Vec::new(),
         }
     }
 
     /// The server dies and is started again.
-    fn restart(&mut self) {
+    pub fn restart(&mut self) {
         self.store.crash(Crash::Killed);
         self.core = core(&self.limits, Switches::default(), self.now);
         self.core.remember(&mut self.store);
@@ -58,10 +61,13 @@ impl Rig {
         self.turns();
     }
 
-    fn turn(&mut self) {
+    pub fn turn(&mut self) {
         for task in std::mem::take(&mut self.loads) {
-            let loaded = load(&mut self.store, &task);
-            self.core.loaded(&task, Ok(loaded), self.now);
+            let loaded = match self.lost.contains(&task) {
+                false => Ok(load(&mut self.store, &task)),
+                true => Err(StoreError::new("it is lost")),
+            };
+            self.core.loaded(&task, loaded, self.now);
         }
         self.core.tick(self.now);
         self.core.append(&mut self.store, self.now);
@@ -71,30 +77,31 @@ impl Rig {
                 Out::Start(job) => self.jobs.push(job.id),
                 Out::Deliver(delivery) => self.sent.push(delivery),
                 Out::Load { task } => self.loads.push(task),
-                Out::Stop(_)
-                | Out::Sync { .. }
-                | Out::Page { .. }
-                | Out::Over { .. }
-                | Out::SaveRule { .. } => {}
+                Out::Page { task, sub, offset } => {
+                    let file = self.store.file(&task).expect("a log");
+                    let page = file.page(offset, self.limits.page_bytes);
+                    self.core.paged(sub, page, self.now);
+                }
+                Out::Stop(_) | Out::Sync { .. } | Out::Over { .. } | Out::SaveRule { .. } => {}
             }
         }
         self.core.check();
     }
 
-    fn turns(&mut self) {
+    pub fn turns(&mut self) {
         for _ in 0..4 {
             self.turn();
         }
     }
 
-    fn later(&mut self, ms: u64) {
+    pub fn later(&mut self, ms: u64) {
         self.now.mono_ms += ms;
         self.now.unix_ms += ms;
         self.turns();
     }
 
     /// Asks as a client, and gives the answer.
-    fn ask(&mut self, envelope: Envelope, call: Call) -> Value {
+    pub fn ask(&mut self, envelope: Envelope, call: Call) -> Value {
         let conn = self.core.opened(Peer::SameUser, self.now);
         // A connection answers what it was asked; what that was is said by `call`.
         let line = self.core.conns.get_mut(conn).expect("just opened");
@@ -116,7 +123,7 @@ impl Rig {
     }
 
     /// A new task whose turn has begun, with a webhook if one is given.
-    fn begin(&mut self, envelope: Envelope, push: Option<Wish>) -> TaskId {
+    pub fn begin(&mut self, envelope: Envelope, push: Option<Wish>) -> TaskId {
         let protocol = envelope.protocol();
         let answer = self.ask(
             envelope,
@@ -144,7 +151,7 @@ impl Rig {
         TaskId::from(id)
     }
 
-    fn say(&mut self, task: &TaskId) {
+    pub fn say(&mut self, task: &TaskId) {
         let said = Call::Say(Say {
             said: said("more"),
             task: Some(task.clone()),
@@ -168,13 +175,13 @@ impl Rig {
     }
 
     /// The model says something to the job that was started last.
-    fn note(&mut self, body: NoteBody) {
+    pub fn note(&mut self, body: NoteBody) {
         let job = self.jobs.last().expect("a job").clone();
         self.core.note(Note { job, body }, self.now);
         self.turns();
     }
 
-    fn end_turn(&mut self) {
+    pub fn end_turn(&mut self) {
         self.note(NoteBody::Answered(Ok(Answer {
             parts: vec![json!({"text": "Done."})],
             calls: Vec::new(),
@@ -187,7 +194,7 @@ impl Rig {
         })));
     }
 
-    fn cancel(&mut self, task: &TaskId) {
+    pub fn cancel(&mut self, task: &TaskId) {
         let task = task.clone();
         self.ask(Envelope::Rpc03, Call::Cancel { task });
     }
@@ -206,7 +213,7 @@ impl Rig {
         self.turns();
     }
 
-    fn state(&self, task: &TaskId) -> &State {
+    pub fn state(&self, task: &TaskId) -> &State {
         &self.core.tasks[task].state
     }
 

@@ -1,0 +1,363 @@
+use crate::a2a::Switches;
+use crate::base::id::{Seq, TaskId};
+use crate::base::slots::Key;
+use crate::core::conn::Peer;
+use crate::core::hooks::tests::Rig;
+use crate::core::store::Failure;
+use crate::limits::Limits;
+use serde_json::{Value, json};
+
+const OWN: &str = "Sec-WebSocket-Protocol: gemini-a2a.v1\r\n";
+const A2A_03: &str = "Sec-WebSocket-Protocol: a2a.v0.3\r\n";
+
+fn small(limits: Limits) -> Rig {
+    Rig::with(limits, Switches::default())
+}
+
+/// What waits for a connection, which takes it.
+fn taken(rig: &mut Rig, key: Key) -> Vec<u8> {
+    let slices = rig.core.slices(key);
+    let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+    rig.core.sent(key, bytes.len(), rig.now);
+    bytes
+}
+
+/// The body of the answer to a request over a connection of its own.
+fn http(rig: &mut Rig, request: &str, body: &Value) -> String {
+    let body = match body {
+        Value::Null => String::new(),
+        body => body.to_string(),
+    };
+    let key = rig.core.opened(Peer::SameUser, rig.now);
+    let head = format!(
+        "{request} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let bytes = [head, body].concat();
+    rig.core.received(key, bytes.as_bytes(), rig.now);
+    for _ in 0..8 {
+        rig.turn();
+    }
+    let answer = String::from_utf8(taken(rig, key)).expect("UTF-8");
+    rig.core.broke(key);
+    let (_, body) = answer.split_once("\r\n\r\n").expect("a head");
+    body.to_owned()
+}
+
+fn join(rig: &mut Rig, query: &str, more: &str) -> Key {
+    let key = rig.core.opened(Peer::SameUser, rig.now);
+    let request = format!(
+        "GET /ws{query} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{more}\r\n"
+    );
+    rig.core.received(key, request.as_bytes(), rig.now);
+    rig.turns();
+    key
+}
+
+/// A message as a client frames it, masked with nothing.
+fn framed(message: &Value) -> Vec<u8> {
+    let text = message.to_string();
+    let mut frame = vec![0x81, 0x80 | 126];
+    frame.extend_from_slice(&(text.len() as u16).to_be_bytes());
+    frame.extend_from_slice(&[0; 4]);
+    frame.extend_from_slice(text.as_bytes());
+    assert!(text.len() > 125, "short messages are framed otherwise");
+    frame
+}
+
+fn send(rig: &mut Rig, key: Key, messages: &[Value]) {
+    let bytes: Vec<u8> = messages.iter().flat_map(framed).collect();
+    rig.core.received(key, &bytes, rig.now);
+    rig.turns();
+}
+
+/// What a socket was sent since the last look: objects, and the reason it was closed with.
+fn seen(rig: &mut Rig, key: Key) -> Vec<Value> {
+    let bytes = taken(rig, key);
+    let mut rest = &bytes[..];
+    if rest.starts_with(b"HTTP/1.1 101") {
+        let end = rest.windows(4).position(|four| four == b"\r\n\r\n");
+        rest = &rest[end.expect("a whole head") + 4..];
+    }
+    let mut seen = Vec::new();
+    while let [first, length, after @ ..] = rest {
+        let (length, after) = match length {
+            126 => (
+                u16::from_be_bytes([after[0], after[1]]) as usize,
+                &after[2..],
+            ),
+            short => (*short as usize, after),
+        };
+        let (payload, next) = after.split_at(length);
+        match first {
+            0x81 => seen.push(serde_json::from_slice(payload).expect("JSON")),
+            0x88 => seen.push(json!(String::from_utf8_lossy(&payload[2..]))),
+            0x89 => {}
+            other => panic!("an unexpected frame: {other:#x}"),
+        }
+        rest = next;
+    }
+    seen
+}
+
+/// Padded, so that its frame has always the same kind of head.
+fn rpc(id: u64, method: &str, mut params: Value) -> Value {
+    params["metadata"] = json!({ "padding": "x".repeat(100) });
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+}
+
+fn prompt(id: u64, method: &str, text: &str) -> Value {
+    let parts = json!([{ "kind": "text", "text": text }]);
+    let message = json!({ "kind": "message", "role": "user", "messageId": "m", "parts": parts });
+    rpc(id, method, json!({ "message": message }))
+}
+
+fn own(call: Value) -> Value {
+    json!({ "id": 1, "call": call, "padding": "x".repeat(100) })
+}
+
+fn text<'a>(value: &'a Value, member: &str) -> &'a str {
+    value[member].as_str().unwrap_or_default()
+}
+
+/// The positions a socket was shown of a task.
+fn positions(seen: &[Value], task: &TaskId) -> Vec<u64> {
+    let shown = seen
+        .iter()
+        .filter(|seen| text(seen, "task") == task.as_str());
+    shown.filter_map(|seen| seen["seq"].as_u64()).collect()
+}
+
+fn begin(rig: &mut Rig) -> TaskId {
+    rig.begin(crate::a2a::Envelope::Rpc03, None)
+}
+
+#[test]
+fn a_follower_of_all_lets_go_of_a_task_only_when_it_has_seen_what_the_disk_is_late_with() {
+    let mut rig = Rig::new();
+    let socket = join(&mut rig, "?taskId=*", OWN);
+    let task = begin(&mut rig);
+    seen(&mut rig, socket);
+    let before = rig.state(&task).seq;
+    rig.store.fail(Failure::Refused, 1);
+    rig.end_turn();
+    // Something else wakes the readers while the lines wait.
+    rig.core.synced(&task, before, Ok(()), rig.now);
+    rig.turns();
+    rig.later(rig.limits.store_retry_ms);
+    let shown = positions(&seen(&mut rig, socket), &task);
+    let all: Vec<u64> = (before.0 + 1..=rig.state(&task).seq.0).collect();
+    assert_eq!(shown, all);
+}
+
+#[test]
+fn a_follower_of_all_sees_each_record_once() {
+    let mut rig = Rig::new();
+    let socket = join(&mut rig, "?taskId=*", OWN);
+    let task = begin(&mut rig);
+    rig.end_turn();
+    rig.say(&task);
+    rig.end_turn();
+    let shown = positions(&seen(&mut rig, socket), &task);
+    let all: Vec<u64> = (1..=rig.state(&task).seq.0).collect();
+    assert_eq!(shown, all);
+}
+
+#[test]
+fn the_end_of_a_session_is_seen_by_those_who_move_on_to_the_next() {
+    let mut rig = Rig::new();
+    let ann = join(&mut rig, "", "");
+    let bob = join(&mut rig, "", "");
+    send(&mut rig, ann, &[prompt(1, "message/stream", "go")]);
+    let first = rig.core.session.clone().expect("a session");
+    seen(&mut rig, bob);
+    let cancel = rpc(2, "tasks/cancel", json!({ "id": first }));
+    send(
+        &mut rig,
+        ann,
+        &[cancel, prompt(3, "message/stream", "anew")],
+    );
+    let second = rig.core.session.clone().expect("a session");
+    assert_ne!(first, second);
+    for key in [ann, bob] {
+        let seen = seen(&mut rig, key);
+        let states: Vec<(&str, &str)> = seen
+            .iter()
+            .filter(|seen| text(seen, "kind") == "STATE_CHANGE")
+            .map(|seen| (text(seen, "taskId"), text(seen, "state")))
+            .collect();
+        assert!(states.contains(&(first.as_str(), "canceled")), "{seen:#?}");
+        assert!(states.contains(&(second.as_str(), "working")), "{seen:#?}");
+    }
+    let left = rig.core.tasks[&first].subs.len();
+    assert_eq!(left, 0, "nobody reads the first one any more");
+}
+
+#[test]
+fn tasks_of_a_tenant_are_shown_to_nobody_else() {
+    let mut rig = Rig::new();
+    let message = json!({ "role": "ROLE_USER", "messageId": "m", "parts": [{ "text": "go" }] });
+    let body = json!({ "message": message, "configuration": { "returnImmediately": true } });
+    let answer = http(&mut rig, "POST /acme/message:send", &body);
+    assert!(answer.contains("TASK_STATE_"), "{answer}");
+    let socket = join(&mut rig, "?taskId=*", "");
+    rig.end_turn();
+    assert_eq!(seen(&mut rig, socket), [] as [Value; 0]);
+    assert_eq!(http(&mut rig, "GET /tasks/metadata", &Value::Null), "");
+}
+
+#[test]
+fn a_follower_of_more_than_there_is_room_for_is_told_to_come_back() {
+    let mut rig = small(Limits {
+        subs: 2,
+        ..Limits::default()
+    });
+    for _ in 0..3 {
+        begin(&mut rig);
+    }
+    let socket = join(&mut rig, "?taskId=*", OWN);
+    let seen = seen(&mut rig, socket);
+    let last = seen.last().and_then(Value::as_str);
+    assert_eq!(
+        last,
+        Some("too much is watched already: connect again later")
+    );
+    assert_eq!(rig.core.subs.len(), 0);
+}
+
+#[test]
+fn a_socket_with_all_its_calls_under_way_is_not_read_from() {
+    let mut rig = small(Limits {
+        socket_calls: 2,
+        ..Limits::default()
+    });
+    let socket = join(&mut rig, "", A2A_03);
+    let mut sent = 0;
+    while rig.core.room(socket) > 0 && sent < 1_000 {
+        sent += 1;
+        send(&mut rig, socket, &[prompt(sent, "message/send", "go")]);
+    }
+    assert!(sent < 1_000, "it took everything");
+    assert_eq!(rig.jobs.len(), 2, "two calls are under way");
+    // It cannot be heard, so its silence says nothing.
+    for _ in 0..5 {
+        rig.later(rig.limits.socket_ping_ms);
+        seen(&mut rig, socket);
+    }
+    rig.end_turn();
+    let answered = seen(&mut rig, socket);
+    assert_eq!(answered.len(), 1, "{answered:#?}");
+    assert_eq!(rig.jobs.len(), 3, "the next one is under way");
+}
+
+#[test]
+fn calls_that_wait_for_a_task_are_under_way() {
+    let mut rig = small(Limits {
+        socket_calls: 2,
+        ..Limits::default()
+    });
+    let task = begin(&mut rig);
+    rig.end_turn();
+    rig.restart();
+    let socket = join(&mut rig, "", A2A_03);
+    let get = |id| framed(&rpc(id, "tasks/get", json!({ "id": task })));
+    let bytes: Vec<u8> = (1..=5).flat_map(get).collect();
+    rig.core.received(socket, &bytes, rig.now);
+    assert_eq!(rig.core.parked[&task].len(), 2);
+    rig.turns();
+    rig.turns();
+    let ids: Vec<Value> = seen(&mut rig, socket)
+        .iter()
+        .map(|answer| answer["id"].clone())
+        .collect();
+    assert_eq!(ids, [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn any_number_of_tasks_is_watched_over_one_socket_each_once() {
+    let mut rig = small(Limits {
+        socket_calls: 2,
+        ..Limits::default()
+    });
+    let tasks: Vec<TaskId> = (0..3).map(|_| begin(&mut rig)).collect();
+    let socket = join(&mut rig, "", OWN);
+    for task in &tasks {
+        send(
+            &mut rig,
+            socket,
+            &[own(json!({ "watch": { "task": task } }))],
+        );
+    }
+    let upto = rig.state(&tasks[0]).seq;
+    let again = json!({ "watch": { "task": tasks[0], "after": upto } });
+    send(&mut rig, socket, &[own(again)]);
+    for task in &tasks {
+        rig.cancel(task);
+    }
+    let seen = seen(&mut rig, socket);
+    for task in &tasks {
+        let all: Vec<u64> = (1..=rig.state(task).seq.0).collect();
+        assert_eq!(positions(&seen, task), all);
+        let readers = rig.core.tasks[task].subs.len();
+        assert_eq!(readers, 0, "it is over, and nobody waits for more");
+    }
+}
+
+#[test]
+fn a_position_from_the_future_is_answered_with_the_present() {
+    let mut rig = Rig::new();
+    let first = join(&mut rig, "", "");
+    let session = rig.core.session.clone().expect("a session");
+    seen(&mut rig, first);
+    let socket = join(&mut rig, "?after=999999999999", "");
+    let seen = seen(&mut rig, socket);
+    let told: Vec<(&str, &str)> = seen
+        .iter()
+        .map(|seen| (text(seen, "kind"), text(seen, "taskId")))
+        .collect();
+    assert_eq!(told, [("STATE_CHANGE", session.as_str())]);
+    assert_eq!(rig.state(&session).seq, Seq(1), "and it rests");
+}
+
+#[test]
+fn a_list_does_without_what_cannot_be_read() {
+    let mut rig = Rig::new();
+    let tasks: Vec<TaskId> = (0..3).map(|_| begin(&mut rig)).collect();
+    for task in &tasks {
+        rig.cancel(task);
+    }
+    rig.restart();
+    rig.lost = vec![tasks[1].clone()];
+    let body = http(&mut rig, "GET /tasks?pageSize=10", &Value::Null);
+    let list: Value = serde_json::from_str(&body).expect("JSON");
+    let listed = list["tasks"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{list:#}"));
+    let mut listed: Vec<&str> = listed.iter().map(|task| text(task, "id")).collect();
+    listed.sort_unstable();
+    let mut others = [tasks[0].as_str(), tasks[2].as_str()];
+    others.sort_unstable();
+    assert_eq!(listed, others);
+}
+
+#[test]
+fn a_session_that_cannot_be_read_is_followed_by_another() {
+    let mut rig = Rig::new();
+    join(&mut rig, "", "");
+    let first = rig.core.session.clone().expect("a session");
+    rig.restart();
+    // Its ids begin anew with the core.
+    rig.core.entropy.uuid();
+    rig.lost = vec![first.clone()];
+    let socket = join(&mut rig, "", "");
+    let second = rig.core.session.clone().expect("a session");
+    assert_ne!(first, second);
+    send(&mut rig, socket, &[prompt(1, "message/stream", "go")]);
+    let seen = seen(&mut rig, socket);
+    let mut shown = seen.iter().filter(|seen| seen["kind"].is_string());
+    assert!(
+        shown.all(|seen| text(seen, "taskId") == second.as_str()),
+        "{seen:#?}"
+    );
+}
