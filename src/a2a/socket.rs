@@ -154,7 +154,7 @@ fn bare(sent: Object, form: &mut Form, switches: &Switches) -> Result<Call, Faul
         })),
         Err(fault) if answers => Err(fault),
         Ok(_) | Err(_) => Err(rpc::invalid(
-            "Send a JSON-RPC request, e.g. message/stream, or an answer to a question about a tool call.",
+            "Send a JSON-RPC request such as message/stream, or an answer to a question: {\"tool_call_id\": …, \"selected_option_id\": …}.",
         )),
     }
 }
@@ -351,6 +351,7 @@ mod tests {
             ("[]", FaultKind::InvalidRequest),
             ("null", FaultKind::InvalidRequest),
             ("{}", FaultKind::InvalidRequest),
+            (r#"{"message":"hi"}"#, FaultKind::InvalidRequest),
             (r#"{"jsonrpc":"2.0"}"#, FaultKind::InvalidRequest),
         ] {
             let (fault, form) = heard(text, &session, &Switches::default()).unwrap_err();

@@ -32,7 +32,7 @@ impl Core {
             && a2a::finds_questions(&form)
             && let Some(answer) = say.said.answers.first()
         {
-            say.task = self.asker(&answer.call);
+            say.task = self.asker(&answer.call, None);
         }
         if let Call::Say(say) = &mut call
             && say.task.is_none()
