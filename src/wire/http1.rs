@@ -68,8 +68,9 @@ impl Reader {
                 self.state = state;
                 Ok(step)
             }
-            Err(Refusal { reject, path }) => {
-                self.state = State::Refused(reject, path);
+            Err(refusal) => {
+                let reject = refusal.reject;
+                self.state = State::Refused(Box::new(refusal));
                 Err(reject)
             }
         }
@@ -78,14 +79,14 @@ impl Reader {
     /// The path of the request that was refused, if it was understood so far.
     pub fn refused_path(&self) -> Option<&str> {
         match &self.state {
-            State::Refused(_, path) => path.as_deref(),
+            State::Refused(refusal) => refusal.path.as_deref(),
             State::Head(_) | State::Body(..) | State::Ended => None,
         }
     }
 
     pub fn stage(&self) -> Stage {
         match self.state {
-            State::Head(_) | State::Ended | State::Refused(..) => Stage::Head,
+            State::Head(_) | State::Ended | State::Refused(_) => Stage::Head,
             State::Body(..) => Stage::Body,
         }
     }
@@ -96,10 +97,11 @@ enum State {
     Head(Search),
     Body(Box<Request>, Body),
     Ended,
-    Refused(Reject, Option<Box<str>>),
+    Refused(Box<Refusal>),
 }
 
 /// A reject, and the path it is about.
+#[derive(Debug)]
 struct Refusal {
     reject: Reject,
     path: Option<Box<str>>,
@@ -152,7 +154,7 @@ impl State {
                 rx.consume(rx.len());
                 Ok((State::Ended, Step::More))
             }
-            State::Refused(reject, path) => Err(Refusal { reject, path }),
+            State::Refused(refusal) => Err(*refusal),
         }
     }
 }
