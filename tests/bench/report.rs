@@ -46,7 +46,7 @@ const SOCKET_USER_US: f64 = 3.0;
 pub fn print(rig: &(Load, Spread), ours: Option<&Figures>, peer: Option<&Figures>) -> Verdict {
     println!();
     println!(
-        "{:<46}{:>12}{:>12}{:>10}{:>10}",
+        "{:<52}{:>12}{:>12}{:>10}{:>10}",
         "", "ours", "reference", "ratio", "required"
     );
     let mut verdict = Verdict::Met;
@@ -192,29 +192,33 @@ impl Sides<'_> {
             let at = |f: &Figures| f.fan.iter().find(|fan| fan_kind(fan) == kind).cloned();
             let (link, n, pace) = kind;
             let (link, demand) = match link {
-                Link::Stream => ("streams", Demand::Nothing),
-                Link::Socket => ("sockets", Demand::AtMost(SOCKET_USER_US)),
+                Link::Stream => ("SSE", Demand::Nothing),
+                Link::Socket => ("WebSocket", Demand::AtMost(SOCKET_USER_US)),
             };
             let pace = match pace {
                 Pace::Full => "",
                 Pace::Single => ", one by one",
             };
-            let what = |figure: &str| format!("fan-out to {n} {link}{pace}, {figure}");
-            let mut rate = self.row(what("per second"), Unit::PerSecond, Demand::Nothing, |f| {
-                at(f).map(|fan| fan.deliveries_per_s)
-            });
+            let what = |figure: &str| format!("{link} to {n}{pace}: {figure}");
+            let mut rate = self.row(
+                what("deliveries per second"),
+                Unit::PerSecond,
+                Demand::Nothing,
+                |f| at(f).map(|fan| fan.deliveries_per_s),
+            );
             for fan in [self.ours, self.peer].into_iter().flatten().filter_map(at) {
                 rate.note += &shortfall(fan.complete, n, fan.complaint.as_deref());
             }
             rows.push(rate);
-            rows.push(self.row(what("user each"), Unit::Us, demand, |f| {
+            rows.push(self.row(what("user per delivery"), Unit::Us, demand, |f| {
                 at(f).map(|fan| fan.user_us)
             }));
-            rows.push(
-                self.row(what("system each"), Unit::Us, Demand::Nothing, |f| {
-                    at(f).map(|fan| fan.system_us)
-                }),
-            );
+            rows.push(self.row(
+                what("system per delivery"),
+                Unit::Us,
+                Demand::Nothing,
+                |f| at(f).map(|fan| fan.system_us),
+            ));
         }
         rows
     }
@@ -276,7 +280,7 @@ impl Row {
         };
         let (what, ours, peer) = (&self.what, show(self.ours), show(self.peer));
         let text = format!(
-            "{what:<46}{ours:>12}{peer:>12}{ratio:>10}{required:>10}{word}{}",
+            "{what:<52}{ours:>12}{peer:>12}{ratio:>10}{required:>10}{word}{}",
             self.note
         );
         (text.trim_end().to_string(), verdict)
