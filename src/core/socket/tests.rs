@@ -165,6 +165,20 @@ fn a_follower_of_all_sees_each_record_once() {
 }
 
 #[test]
+fn a_task_that_could_not_be_begun_is_nothing_to_those_who_follow_all() {
+    let mut rig = Rig::new();
+    let socket = join(&mut rig, "?taskId=*", OWN);
+    rig.store.fail(Failure::Refused, 1);
+    let refused = http(&mut rig, "POST /", &prompt(1, "message/send", "go"));
+    assert!(refused.contains("error"), "{refused}");
+    let task = begin(&mut rig);
+    let seen = seen(&mut rig, socket);
+    let all: Vec<u64> = (1..=rig.state(&task).seq.0).collect();
+    assert_eq!(positions(&seen, &task), all);
+    assert_eq!(seen.len(), all.len(), "{seen:#?}");
+}
+
+#[test]
 fn the_end_of_a_session_is_seen_by_those_who_move_on_to_the_next() {
     let mut rig = Rig::new();
     let ann = join(&mut rig, "", "");
