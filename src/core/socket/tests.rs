@@ -356,6 +356,40 @@ fn a_list_does_without_what_cannot_be_read() {
 }
 
 #[test]
+fn pages_of_a_list_hold_every_task_once_and_in_order() {
+    let mut rig = Rig::new();
+    let mut tasks: Vec<TaskId> = Vec::new();
+    for n in 0..7 {
+        // Some have the same time.
+        rig.later(n % 2);
+        tasks.push(begin(&mut rig));
+    }
+    tasks.sort_unstable_by_key(|task| {
+        let at = rig.state(task).status.at;
+        (std::cmp::Reverse(at), task.clone())
+    });
+    for size in 1..=8 {
+        let mut listed: Vec<String> = Vec::new();
+        let mut token = String::new();
+        loop {
+            let path = format!("GET /tasks?pageSize={size}&pageToken={token}");
+            let body = http(&mut rig, &path, &Value::Null);
+            let page: Value = serde_json::from_str(&body).expect("JSON");
+            assert_eq!(page["totalSize"], 7, "{page:#}");
+            let tasks = page["tasks"].as_array().expect("tasks");
+            listed.extend(tasks.iter().map(|task| text(task, "id").to_owned()));
+            token = text(&page, "nextPageToken").to_owned();
+            if token.is_empty() {
+                break;
+            }
+            assert_eq!(tasks.len(), size);
+        }
+        let expected: Vec<&str> = tasks.iter().map(|task| task.as_str()).collect();
+        assert_eq!(listed, expected, "in pages of {size}");
+    }
+}
+
+#[test]
 fn a_session_that_cannot_be_read_is_followed_by_another() {
     let mut rig = Rig::new();
     join(&mut rig, "", "");
