@@ -14,7 +14,7 @@ mod support;
 #[path = "live/transcript.rs"]
 mod transcript;
 
-use dialect::{DIALECTS, Dialect, Known, Line, Reply};
+use dialect::{DIALECTS, Dialect, Known, Line, Replies, Reply};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use support::client::{Client, Event, Events};
@@ -129,7 +129,11 @@ impl<'a> Story<'a> {
                 self.create(create);
                 self.open_stream(path);
             }
-            Line::Socket { path, protocol } => self.socket(path, protocol),
+            Line::Socket {
+                path,
+                protocol,
+                replies,
+            } => self.socket(path, protocol, replies),
         }
         self.script.text
     }
@@ -168,31 +172,40 @@ impl<'a> Story<'a> {
         }
     }
 
-    fn socket(&mut self, path: &str, protocol: Option<&str>) {
+    fn socket(&mut self, path: &str, protocol: Option<&str>, replies: Replies) {
         let mut socket = Socket::open(&self.server.url(), path, protocol);
         let named = |protocol: Option<&str>| protocol.unwrap_or("no sub-protocol").to_owned();
         self.script
             .sent(&format!("GET {path} ({})", named(protocol)));
         self.script
             .heard(&format!("101 ({})", named(socket.protocol.as_deref())));
-        self.say(&mut socket, &(self.dialect.prompt)(PROMPT));
+        self.say(&mut socket, &(self.dialect.prompt)(PROMPT), replies);
         for reply in REPLIES {
             let answer = self.answer(reply);
-            self.say(&mut socket, &answer);
+            self.say(&mut socket, &answer, replies);
         }
     }
 
-    fn say(&mut self, socket: &mut Socket, value: &Value) {
+    /// A reply that is no event is written first: between which of them it comes is a matter of luck.
+    fn say(&mut self, socket: &mut Socket, value: &Value, replies: Replies) {
         let shown = self.script.shown(value);
         self.script.sent(&shown);
         socket.send(value);
-        loop {
+        let (mut reply, mut events) = (None, Vec::new());
+        let mut rests = false;
+        while !rests || (reply.is_none() && replies == Replies::Apart) {
             let heard = socket.read();
+            let accepted = heard.get("ok").or(heard.get("result"));
+            if accepted.is_some_and(|accepted| accepted["accepted"] == true) {
+                assert_eq!(reply.replace(heard), None, "one reply");
+                continue;
+            }
+            rests |= (self.dialect.rests)(&heard);
+            events.push(heard);
+        }
+        for heard in reply.into_iter().chain(events) {
             let shown = self.script.shown(&heard);
             self.script.heard(&shown);
-            if (self.dialect.rests)(&heard) {
-                return;
-            }
         }
     }
 

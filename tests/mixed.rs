@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use world::World;
 
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 40;
 
 #[test]
 fn sixteen_clients_see_one_session() {

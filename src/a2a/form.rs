@@ -348,6 +348,24 @@ pub fn joins_session(form: &Form) -> bool {
     }
 }
 
+/// Whether an answer of this dialect that names no task is meant for the one that asks about its call. In A2A itself a task has to
+/// be named.
+pub fn finds_questions(form: &Form) -> bool {
+    match form.envelope {
+        Envelope::Gemini
+        | Envelope::Kebab
+        | Envelope::Snake
+        | Envelope::Session
+        | Envelope::Socket
+        | Envelope::Own => true,
+        Envelope::Rpc03
+        | Envelope::Rpc10
+        | Envelope::Rest03Proto
+        | Envelope::Rest03Json
+        | Envelope::Rest10 => false,
+    }
+}
+
 /// Whether a reader of this dialect who names no position is shown the log from its first event: then it can fold it.
 pub fn begins_at_the_start(form: &Form) -> bool {
     form.envelope == Envelope::Own
@@ -360,6 +378,8 @@ pub enum Begins {
     Snapshot,
     /// With the whole task if the request made it, else with the next event.
     SnapshotIfBorn,
+    /// With what comes of it: who said something need not be told so.
+    Outcome,
     NextEvent,
 }
 
@@ -387,7 +407,8 @@ pub fn prompt_stream(form: &Form) -> (Begins, Ends) {
         Envelope::Rpc03 | Envelope::Rest03Proto | Envelope::Rest03Json | Envelope::Gemini => {
             (Begins::SnapshotIfBorn, Ends::WithTurn)
         }
-        Envelope::Kebab | Envelope::Session => (Begins::NextEvent, Ends::WithTurn),
+        Envelope::Kebab => (Begins::NextEvent, Ends::WithTurn),
+        Envelope::Session => (Begins::Outcome, Ends::WithTurn),
         Envelope::Snake => (Begins::NextEvent, Ends::WithTurnButQuestions),
         Envelope::Socket | Envelope::Own => (Begins::NextEvent, Ends::Never),
     }

@@ -51,8 +51,8 @@ pub use card::{Card, Identity, card};
 pub use fault::{fault, fault_frame, in_stream};
 pub use form::{
     Begins, BirthNote, DIALECTS, Ends, Envelope, Form, Shows, View, begins_at_the_start,
-    frame_prefix, frame_suffix, hook_view, joins_session, prefix, prompt_stream, sub_protocol,
-    suffix, view, watch_stream,
+    finds_questions, frame_prefix, frame_suffix, hook_view, joins_session, prefix, prompt_stream,
+    sub_protocol, suffix, view, watch_stream,
 };
 pub use gemini::{all_metadata, created, health, metadata, session_id};
 pub use list::{Page, briefs, list, lists_briefs, shown_state};

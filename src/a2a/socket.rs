@@ -2,6 +2,7 @@
 //! shown the session, and what it says is acknowledged and seen there. The sub-protocols of A2A make it a plain line for JSON-RPC
 //! of their version; ours carries records and calls.
 
+use crate::a2a::answer;
 use crate::a2a::form::{Envelope, Form};
 use crate::a2a::gemini;
 use crate::a2a::input::Gaps;
@@ -13,7 +14,7 @@ use crate::a2a::settings;
 use crate::a2a::switches::Switches;
 use crate::a2a::version;
 use crate::base::http::{Headers, Request};
-use crate::task::call::{Call, Follow, Join, Mode};
+use crate::task::call::{Call, Follow, Join, Mode, Say};
 use crate::task::fault::{Fault, FaultKind};
 use serde_json::Value;
 
@@ -145,14 +146,17 @@ fn call(text: &str, joined: &Form, form: &mut Form, switches: &Switches) -> Resu
 
 /// An answer to a question with nothing around it. Other objects are not taken for prompts: a mistake would set the agent to work.
 fn bare(sent: Object, form: &mut Form, switches: &Switches) -> Result<Call, Fault> {
-    let mut say = gemini::spoken(&Value::Object(sent), form, switches)?;
-    if say.said.answers.is_empty() {
-        return Err(rpc::invalid(
-            "Send a JSON-RPC request, e.g. message/stream, or an answer to a question about a tool call.",
-        ));
+    let answers = answer::is_answer(&sent);
+    match gemini::spoken(&Value::Object(sent), form, switches) {
+        Ok(say) if !say.said.answers.is_empty() => Ok(Call::Say(Say {
+            mode: Mode::Now,
+            ..say
+        })),
+        Err(fault) if answers => Err(fault),
+        Ok(_) | Err(_) => Err(rpc::invalid(
+            "Send a JSON-RPC request such as message/stream, or an answer to a question: {\"tool_call_id\": …, \"selected_option_id\": …}.",
+        )),
     }
-    say.mode = Mode::Now;
-    Ok(Call::Say(say))
 }
 
 #[cfg(test)]
@@ -346,7 +350,8 @@ mod tests {
             ("{", FaultKind::ParseError),
             ("[]", FaultKind::InvalidRequest),
             ("null", FaultKind::InvalidRequest),
-            ("{}", FaultKind::InvalidParams),
+            ("{}", FaultKind::InvalidRequest),
+            (r#"{"message":"hi"}"#, FaultKind::InvalidRequest),
             (r#"{"jsonrpc":"2.0"}"#, FaultKind::InvalidRequest),
         ] {
             let (fault, form) = heard(text, &session, &Switches::default()).unwrap_err();

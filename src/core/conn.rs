@@ -3,7 +3,7 @@
 //! events are framed on it is its own business: those who send them do not know. Deadlines are computed from the last activity
 //! when a timer fires, so reading and writing never touch the timers.
 
-use crate::a2a::Form;
+use crate::a2a::{self, Form};
 use crate::base::Shared;
 use crate::base::buf::Buf;
 use crate::base::clock::Now;
@@ -13,6 +13,7 @@ use crate::base::slots::Key;
 use crate::core::tx::Tx;
 use crate::limits::Limits;
 use crate::task::call::Follow;
+use crate::task::fault::{Fault, FaultKind};
 use crate::wire::http1::{self, Framing, Reader, Reject, Reply, Stage, Step};
 use crate::wire::sse;
 use crate::wire::ws::{self, Codec};
@@ -233,11 +234,18 @@ impl Conn {
         self.calls >= limits.socket_calls
     }
 
+    /// Refuses a request that could not be read. One that is only too large is known well enough to be answered in its dialect.
     fn reject(&mut self, reject: Reject, now: Now) {
-        let body = serde_json::json!({ "error": reject.message })
-            .to_string()
-            .into_bytes();
-        let response = Response::json(reject.status, body);
+        let response = match self.reader.refused_path() {
+            Some(path) if reject.status == 413 => {
+                let fault = Fault::new(FaultKind::TooLarge, reject.message);
+                a2a::fault(&Form::at(path), &fault)
+            }
+            Some(_) | None => {
+                let body = serde_json::json!({ "error": reject.message }).to_string();
+                Response::json(reject.status, body.into_bytes())
+            }
+        };
         let reply = Reply {
             version: Version::Http11,
             method: Method::Get,

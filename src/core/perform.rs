@@ -29,6 +29,13 @@ impl Core {
         }
         if let Call::Say(say) = &mut call
             && say.task.is_none()
+            && a2a::finds_questions(&form)
+            && let Some(answer) = say.said.answers.first()
+        {
+            say.task = self.asker(&answer.call, None);
+        }
+        if let Call::Say(say) = &mut call
+            && say.task.is_none()
             && say.context.is_none()
             && self.manners.new_tasks == NewTasks::Session
             && form.tenant.is_default()
@@ -299,6 +306,8 @@ impl Core {
         now: Now,
     ) -> Result<(), Fault> {
         self.room_for_sub(Some(task))?;
+        let from_the_start = a2a::begins_at_the_start(form).then_some(Seq(0));
+        let after = after.or(from_the_start);
         let state = &self.tasks[task].state;
         let view = a2a::view(form, Some(&state.created));
         let (begins, ends) = a2a::watch_stream(form, view);
@@ -328,7 +337,7 @@ impl Core {
             state.seq.next()
         };
         let body = match (position, begins) {
-            (Some(_), _) | (None, Begins::NextEvent) => None,
+            (Some(_), _) | (None, Begins::Outcome | Begins::NextEvent) => None,
             (None, Begins::Snapshot | Begins::SnapshotIfBorn) => {
                 Some(a2a::snapshot_frame(view, state, Wanted::ALL).into())
             }

@@ -103,7 +103,7 @@ impl Core {
             return false;
         };
         let Some(cell) = self.tasks.get(&sub.task) else {
-            return false;
+            return true;
         };
         if cell.synced < sub.safe {
             return false;
@@ -218,7 +218,9 @@ impl Core {
                 Role::Call => conn.end_stream(now),
                 Role::Watch => {}
                 Role::Follow | Role::FollowAll | Role::Leave => {
-                    conn.hang_up(1011, &fault.message, now);
+                    // Going away, or something went wrong.
+                    let code = if self.ending { 1001 } else { 1011 };
+                    conn.hang_up(code, &fault.message, now);
                 }
             }
         }

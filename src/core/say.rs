@@ -47,6 +47,8 @@ struct Hearing<'a> {
     born: bool,
     /// It waits behind questions that it does not answer.
     stuck: bool,
+    /// The first thing that is recorded of it is the prompt.
+    prompts: bool,
 }
 
 impl Core {
@@ -105,6 +107,7 @@ impl Core {
             until,
             born,
             stuck,
+            prompts: matches!(decision.events.first(), Some(Event::Prompted { .. })),
         };
         let reader = self.listen(&hearing, &task, now);
         self.commit(&task, decision, now);
@@ -196,6 +199,9 @@ impl Core {
         let mut sub = self.sub(conn, task, form, self.tasks[task].state.seq, until);
         match say.mode {
             Mode::Stream => {
+                if hearing.prompts && a2a::prompt_stream(form).0 == Begins::Outcome {
+                    sub.cursor = sub.cursor.next();
+                }
                 if self.manners.disconnect == Disconnect::Aborts && sub.view.is_coder() {
                     sub.owns = Some(until.turn);
                 }
@@ -229,7 +235,7 @@ impl Core {
         let whole = match a2a::prompt_stream(form).0 {
             Begins::Snapshot => true,
             Begins::SnapshotIfBorn => hearing.born,
-            Begins::NextEvent => false,
+            Begins::Outcome | Begins::NextEvent => false,
         };
         let body = if whole {
             sub.cursor = state.seq;

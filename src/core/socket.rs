@@ -209,7 +209,7 @@ impl Core {
 
     /// The task in which this call waits for an answer: the one that the socket follows, else another. Ids of calls are the
     /// model's, and two tasks may have the same; which of them is meant is then not for us to guess.
-    fn asker(&self, call: &CallId, followed: Option<&TaskId>) -> Option<TaskId> {
+    pub(super) fn asker(&self, call: &CallId, followed: Option<&TaskId>) -> Option<TaskId> {
         let waits = |cell: &Cell| {
             let mut asked = cell.state.asked();
             cell.state.created.tenant.is_default() && asked.any(|asked| asked.id() == call)

@@ -68,16 +68,24 @@ impl Reader {
                 self.state = state;
                 Ok(step)
             }
-            Err(reject) => {
-                self.state = State::Refused(reject);
+            Err(Refusal { reject, path }) => {
+                self.state = State::Refused(reject, path);
                 Err(reject)
             }
         }
     }
 
+    /// The path of the request that was refused, if it was understood so far.
+    pub fn refused_path(&self) -> Option<&str> {
+        match &self.state {
+            State::Refused(_, path) => path.as_deref(),
+            State::Head(_) | State::Body(..) | State::Ended => None,
+        }
+    }
+
     pub fn stage(&self) -> Stage {
         match self.state {
-            State::Head(_) | State::Ended | State::Refused(_) => Stage::Head,
+            State::Head(_) | State::Ended | State::Refused(..) => Stage::Head,
             State::Body(..) => Stage::Body,
         }
     }
@@ -88,7 +96,19 @@ enum State {
     Head(Search),
     Body(Box<Request>, Body),
     Ended,
-    Refused(Reject),
+    Refused(Reject, Option<Box<str>>),
+}
+
+/// A reject, and the path it is about.
+struct Refusal {
+    reject: Reject,
+    path: Option<Box<str>>,
+}
+
+impl From<Reject> for Refusal {
+    fn from(reject: Reject) -> Refusal {
+        Refusal { reject, path: None }
+    }
 }
 
 impl Default for State {
@@ -98,7 +118,7 @@ impl Default for State {
 }
 
 impl State {
-    fn advance(self, rx: &mut Buf, limits: &Limits) -> Result<(State, Step), Reject> {
+    fn advance(self, rx: &mut Buf, limits: &Limits) -> Result<(State, Step), Refusal> {
         match self {
             State::Head(mut search) => {
                 let Some(len) = search.find(rx, limits)? else {
@@ -113,9 +133,13 @@ impl State {
                     body.advance(rx, limits)
                 }
             }
-            State::Body(mut request, mut body) => match body.fill(&mut request.body, rx, limits)? {
-                Filled::Partly => Ok((State::Body(request, body), Step::More)),
-                Filled::Wholly => {
+            State::Body(mut request, mut body) => match body.fill(&mut request.body, rx, limits) {
+                Err(reject) => Err(Refusal {
+                    reject,
+                    path: Some(request.path.as_str().into()),
+                }),
+                Ok(Filled::Partly) => Ok((State::Body(request, body), Step::More)),
+                Ok(Filled::Wholly) => {
                     let next = if request.keep_alive {
                         State::default()
                     } else {
@@ -128,7 +152,7 @@ impl State {
                 rx.consume(rx.len());
                 Ok((State::Ended, Step::More))
             }
-            State::Refused(reject) => Err(reject),
+            State::Refused(reject, path) => Err(Refusal { reject, path }),
         }
     }
 }

@@ -234,7 +234,7 @@ fn what_is_no_request_is_refused_and_the_connection_closed() {
         let refused = answer(&mut conn);
         assert_eq!(refused.status(), status, "{shown:?}");
         assert!(refused.head.closes(), "{shown:?}");
-        assert!(refused.json()["error"].is_string(), "{shown:?}");
+        assert!(!refused.json()["error"].is_null(), "{shown:?}");
         assert_eq!(conn.until_closed().expect("the end"), b"", "{shown:?}");
     }
     assert_eq!(house.client().get("/health").status(), 200);
@@ -253,7 +253,33 @@ fn a_body_that_is_too_large_is_answered_while_it_comes() {
             break;
         }
     }
-    assert_eq!(answer(&mut conn).status(), 413);
+    let refused = answer(&mut conn);
+    assert_eq!(refused.status(), 413);
+    assert_eq!(refused.json()["error"]["code"], -32600);
+}
+
+/// What is only too large is refused in the words of its dialect, and nobody is asked to send it.
+#[test]
+fn a_body_that_is_too_large_is_refused_by_its_announcement() {
+    let house = House::new();
+    for (path, place, code) in [
+        ("/", "/error/code", json!(-32600)),
+        ("/v1/message:send", "/type", json!("InvalidRequestError")),
+        ("/message:send", "/error/code", json!(413)),
+        (
+            "/tasks",
+            "/error",
+            json!("the body is larger than this server takes"),
+        ),
+    ] {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\nExpect: 100-continue\r\n\r\n"
+        );
+        let mut conn = send(&house, head.as_bytes());
+        let refused = answer(&mut conn);
+        assert_eq!(refused.status(), 413, "{path}");
+        assert_eq!(refused.json().pointer(place), Some(&code), "{path}");
+    }
 }
 
 #[test]

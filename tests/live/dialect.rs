@@ -39,7 +39,17 @@ pub enum Line {
     Socket {
         path: &'static str,
         protocol: Option<&'static str>,
+        replies: Replies,
     },
+}
+
+/// What a request over a socket is answered with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Replies {
+    /// Its own series of events.
+    Events,
+    /// That it was accepted. Events come to everybody, and the reply somewhere between them.
+    Apart,
 }
 
 pub struct Dialect {
@@ -259,6 +269,7 @@ pub const DIALECTS: [Dialect; 17] = [
         line: Line::Socket {
             path: "/ws",
             protocol: None,
+            replies: Replies::Apart,
         },
         fields: &[],
         prompt: |text| {
@@ -275,6 +286,7 @@ pub const DIALECTS: [Dialect; 17] = [
         line: Line::Socket {
             path: "/ws",
             protocol: Some("a2a.v0.3"),
+            replies: Replies::Events,
         },
         fields: &[],
         prompt: |text| rpc("message/stream", json!({ "message": coder_prompt(text) })),
@@ -291,6 +303,7 @@ pub const DIALECTS: [Dialect; 17] = [
         line: Line::Socket {
             path: "/ws?profile=plain",
             protocol: Some("a2a.v1.0"),
+            replies: Replies::Events,
         },
         fields: &[],
         prompt: |text| {
@@ -315,6 +328,7 @@ pub const DIALECTS: [Dialect; 17] = [
         line: Line::Socket {
             path: "/ws",
             protocol: Some("gemini-a2a.v1"),
+            replies: Replies::Apart,
         },
         fields: &[],
         prompt: |text| json!({ "id": 1, "call": { "say": { "text": text } } }),

@@ -17,7 +17,8 @@ const IDS: [(&str, &str); 9] = [
 ];
 
 /// Members whose number is another one in every run.
-const COUNTS: [&str; 4] = [
+const COUNTS: [&str; 5] = [
+    "contentLength",
     "promptTokenCount",
     "candidatesTokenCount",
     "totalTokenCount",

@@ -82,7 +82,11 @@ impl Rig {
                     let page = file.page(offset, self.limits.page_bytes);
                     self.core.paged(sub, page, self.now);
                 }
-                Out::Stop(_) | Out::Sync { .. } | Out::Over { .. } | Out::SaveRule { .. } => {}
+                Out::Stop(_)
+                | Out::Sync { .. }
+                | Out::Over { .. }
+                | Out::SaveRule { .. }
+                | Out::Trouble { .. } => {}
             }
         }
         self.core.check();

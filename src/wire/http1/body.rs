@@ -20,11 +20,21 @@ pub(super) struct Body(Rest);
 
 #[derive(Debug)]
 enum Rest {
-    Fixed { left: usize },
-    ChunkLine { scanned: usize },
-    ChunkData { left: usize },
+    /// The head announced more than is taken: refused, but with the request in hand, so that it is refused in its own words.
+    Refused,
+    Fixed {
+        left: usize,
+    },
+    ChunkLine {
+        scanned: usize,
+    },
+    ChunkData {
+        left: usize,
+    },
     ChunkEnd,
-    Trailers { scanned: usize },
+    Trailers {
+        scanned: usize,
+    },
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -42,13 +52,17 @@ impl Body {
         Body(Rest::Fixed { left: length })
     }
 
+    pub fn too_large() -> Body {
+        Body(Rest::Refused)
+    }
+
     pub fn chunked() -> Body {
         Body(Rest::ChunkLine { scanned: 0 })
     }
 
-    /// Whether the head already said that nothing follows it.
-    pub fn is_empty(&self) -> bool {
-        matches!(self.0, Rest::Fixed { left: 0 })
+    /// Whether the client should send it.
+    pub fn is_wanted(&self) -> bool {
+        !matches!(self.0, Rest::Fixed { left: 0 } | Rest::Refused)
     }
 
     /// Moves what has arrived from the queue into `body`.
@@ -60,6 +74,7 @@ impl Body {
     ) -> Result<Filled, Reject> {
         loop {
             match &mut self.0 {
+                Rest::Refused => return Err(TOO_LARGE),
                 Rest::Fixed { left } => {
                     let whole = body.len() + *left;
                     *left -= take(body, rx, *left, whole);

@@ -116,7 +116,7 @@ pub(super) fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, Reject> {
     let body = framing(&headers, version, limits)?;
     let expected = expectation(&headers)?;
     Ok(Head {
-        awaits_continue: expected && version == Version::Http11 && !body.is_empty(),
+        awaits_continue: expected && version == Version::Http11 && body.is_wanted(),
         body,
         request: Request {
             method,
@@ -251,7 +251,7 @@ fn fixed(length: &str, limits: &Limits) -> Result<Body, Reject> {
         .map_err(|_| bad("Content-Length has too many digits"))?;
     match usize::try_from(length) {
         Ok(length) if length <= limits.body_bytes => Ok(Body::fixed(length)),
-        _ => Err(super::body::TOO_LARGE),
+        _ => Ok(Body::too_large()),
     }
 }
 

@@ -1,0 +1,530 @@
+//! The documents this server was written for, five of them (S0 to S4), each describing another surface. Every JSON example and
+//! every schema of theirs is a row in `tests/documents`; here a client sends it to the real binary, or the binary is brought
+//! into the situation in which it has to send it. The agent is scripted, the tools are real.
+//!
+//! Where documents contradict each other, the row names the clash and what is done instead; [`EXCEPTIONS`] lists them all.
+
+#[path = "documents/book.rs"]
+mod book;
+mod support;
+
+use book::{Book, Origin};
+use serde_json::{Value, json};
+use support::client::{Client, Event, Events};
+use support::server::{Server, Setup};
+use support::socket::Socket;
+
+const EXTENSION: &str =
+    "https://github.com/google-gemini/gemini-cli/blob/main/docs/a2a/developer-profile/v0/spec.md";
+const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
+
+/// The examples that are not met as written: document, row, and the number of the clash, or of the rule that settles it.
+const EXCEPTIONS: [(&str, &str, &str); 4] = [
+    ("S0", "3.1 agent card", "C14, 2.11"),
+    ("S3", "5.1 pending tool call", "C15"),
+    ("S3", "5.2 cancelled, to all clients", "C15"),
+    ("S4", "agent card", "2.11"),
+];
+
+/// How many examples there are to the letter, in each document.
+const EXAMPLES: [usize; 5] = [2, 4, 10, 0, 2];
+
+const BOOKS: [(&str, &str); 5] = [
+    ("S0", include_str!("documents/s0.json")),
+    ("S1", include_str!("documents/s1.json")),
+    ("S2", include_str!("documents/s2.json")),
+    ("S3", include_str!("documents/s3.json")),
+    ("S4", include_str!("documents/s4.json")),
+];
+
+fn book(name: &str) -> Book {
+    let found = BOOKS.iter().find(|(known, _)| *known == name);
+    let (name, text) = found.expect("one of the five");
+    Book::open(name, text)
+}
+
+/// A server with the scripted agent. The model that S2 names is an old one, and clients may ask only for models that the
+/// operator allows.
+fn server() -> Server {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/documents/script.json");
+    let server = Setup::without_model()
+        .arg("--script")
+        .arg(script)
+        .arg("--allowed-model")
+        .arg("gemini-2.0-flash-exp")
+        .start();
+    std::fs::write(server.workspace().join("build.sh"), "echo cc a.c\n").expect("a file of ours");
+    server
+}
+
+fn file(server: &Server, name: &str) -> Option<String> {
+    std::fs::read_to_string(server.workspace().join(name)).ok()
+}
+
+#[test]
+fn the_exceptions_are_these() {
+    let mut found = Vec::new();
+    for (name, text) in BOOKS {
+        for row in Book::open(name, text).rows {
+            assert_eq!(row.clash.is_some(), row.instead.is_some(), "{}", row.at);
+            assert!(row.values.is_empty() || row.clash.is_some(), "{}", row.at);
+            found.extend(row.clash.map(|clash| (name, row.at, clash)));
+        }
+    }
+    let expected = EXCEPTIONS.map(|(name, at, clash)| (name, at.to_owned(), clash.to_owned()));
+    assert_eq!(found, expected);
+    let examples = BOOKS.map(|(name, text)| {
+        let rows = Book::open(name, text).rows.into_iter();
+        rows.filter(|row| row.of == Origin::Example).count()
+    });
+    assert_eq!(examples, EXAMPLES);
+}
+
+/// A client of the development-tool extension over JSON-RPC 0.3.
+struct Developer {
+    client: Client,
+    settings: Value,
+}
+
+impl Developer {
+    fn new(server: &Server, settings: Value) -> Developer {
+        let client = Client::new(&server.url());
+        Developer { client, settings }
+    }
+
+    fn prompt(&self, text: &str) -> Vec<Value> {
+        let message = json!({ "kind": "message", "role": "user", "messageId": "m-1",
+            "parts": [{ "kind": "text", "text": text }], "metadata": { EXTENSION: self.settings } });
+        self.say(message)
+    }
+
+    fn answer(&self, told: &[Value], answer: Value) -> Vec<Value> {
+        let last = told.last().expect("events");
+        self.say(json!({ "kind": "message", "role": "user", "messageId": "m-2",
+            "taskId": last["taskId"], "contextId": last["contextId"], "parts": [{ "kind": "data", "data": answer }] }))
+    }
+
+    fn say(&self, message: Value) -> Vec<Value> {
+        let events = self
+            .client
+            .stream("message/stream", json!({ "message": message }));
+        events.map(|event| event.result().clone()).collect()
+    }
+}
+
+/// What an event of the extension says in one line: its kind, the task's state, a call's status, and whether it is the last.
+fn outline(event: &Value) -> String {
+    if event["kind"] == "task" {
+        return format!("task {}", event["status"]["state"].as_str().unwrap_or("?"));
+    }
+    let kind = event["metadata"][EXTENSION]["kind"].as_str().unwrap_or("?");
+    let detail = match kind {
+        "TOOL_CALL_UPDATE" => data(event)["status"].as_str().unwrap_or("?"),
+        "STATE_CHANGE" => event["status"]["state"].as_str().unwrap_or("?"),
+        _ => "",
+    };
+    let last = match event["final"] == true {
+        true => "final",
+        false => "",
+    };
+    format!("{kind} {detail} {last}").trim_end().to_owned()
+}
+
+fn data(event: &Value) -> &Value {
+    &event["status"]["message"]["parts"][0]["data"]
+}
+
+fn unnamed<'a>(
+    values: impl IntoIterator<Item = &'a Value>,
+) -> impl Iterator<Item = (Option<&'a str>, &'a Value)> {
+    values.into_iter().map(|value| (None, value))
+}
+
+fn outlines(events: &[Value]) -> Vec<String> {
+    events.iter().map(outline).collect()
+}
+
+#[test]
+fn the_development_tool_extension() {
+    let book = book("S0");
+    let server = server();
+    let mut client = Client::new(&server.url());
+    let card = client.get("/.well-known/agent-card.json");
+    assert_eq!(card.status(), 200);
+    book.received("3.1 agent card", &card.json());
+
+    let place = json!(server.workspace());
+    let settings = book.sent("3.2 agent settings", &[("/workspace_path", place)]);
+    let developer = Developer::new(&server, settings);
+    an_edit(&book, &developer, &server);
+    a_command(&book, &developer);
+    ends_of_calls(&book, &developer, &server);
+    slash_commands(&book, &mut client);
+    book.close();
+}
+
+/// The flow of appendix A, event by event.
+fn an_edit(book: &Book, developer: &Developer, server: &Server) {
+    let told = developer.prompt("create notes.txt");
+    let expected = [
+        "task submitted",
+        "STATE_CHANGE working",
+        "THOUGHT",
+        "TOOL_CALL_UPDATE PENDING",
+        "STATE_CHANGE input-required final",
+    ];
+    assert_eq!(outlines(&told), expected);
+    book.received("A.2 first event", &told[0]);
+    book.received("3.2 event metadata", &told[1]["metadata"][EXTENSION]);
+    book.received("3.2 thought", data(&told[2]));
+    book.received("3.2 tool call, pending, file", data(&told[3]));
+    // The request is in the event that asks for input, too.
+    book.received("3.2 tool call, pending, file", data(&told[4]));
+
+    let call = data(&told[3])["tool_call_id"].clone();
+    let answer = book.sent(
+        "3.2 confirmation with modified file",
+        &[("/tool_call_id", call)],
+    );
+    let done = developer.answer(&told, answer);
+    let expected = [
+        "TOOL_CALL_UPDATE EXECUTING",
+        "TOOL_CALL_UPDATE SUCCEEDED",
+        "TEXT_CONTENT",
+        "STATE_CHANGE completed final",
+    ];
+    assert_eq!(outlines(&done), expected);
+    book.received("3.2 tool call, succeeded, diff", data(&done[1]));
+    assert_eq!(file(server, "notes.txt").as_deref(), Some("mine\n"));
+
+    // It is complete but can be continued with the same task.
+    let more = json!({ "kind": "message", "role": "user", "messageId": "m-3", "taskId": done[0]["taskId"],
+        "parts": [{ "kind": "text", "text": "anything" }] });
+    let more = developer.say(more);
+    let expected = [
+        "STATE_CHANGE working",
+        "TEXT_CONTENT",
+        "STATE_CHANGE completed final",
+    ];
+    assert_eq!(outlines(&more), expected);
+}
+
+fn a_command(book: &Book, developer: &Developer) {
+    let told = developer.prompt("build");
+    let asked = told.iter().rev().nth(1).expect("a call");
+    book.received("3.2 tool call, pending, command", data(asked));
+    let call = data(asked)["tool_call_id"].clone();
+    let done = developer.answer(
+        &told,
+        book.sent("A.6 confirmation", &[("/tool_call_id", call)]),
+    );
+    let calls = || unnamed(done.iter().map(data));
+    let live = book.among("3.2 tool call, executing, live", calls());
+    let end = book.among("3.2 tool call, succeeded, text", calls());
+    assert!(live < end, "{done:#?}");
+}
+
+fn ends_of_calls(book: &Book, developer: &Developer, server: &Server) {
+    let told = developer.prompt("read gone.txt");
+    book.among("3.2 tool call, failed", unnamed(told.iter().map(data)));
+    std::fs::remove_file(server.workspace().join("notes.txt")).expect("it was written");
+    let told = developer.prompt("create notes.txt");
+    let call = data(told.last().expect("events"))["tool_call_id"].clone();
+    let refusal = json!({ "tool_call_id": call, "selected_option_id": "cancel" });
+    let done = developer.answer(&told, refusal);
+    book.among("3.2 tool call, cancelled", unnamed(done.iter().map(data)));
+    assert_eq!(file(server, "notes.txt"), None, "its execution is skipped");
+}
+
+fn slash_commands(book: &Book, client: &mut Client) {
+    let commands = client.call("commands/get", json!({}));
+    book.received("3.3 commands/get", &commands);
+    let params = book.sent("3.3 command/execute, request", &[]);
+    let started = client.call("command/execute", params);
+    book.received("3.3 command/execute, started", &started);
+    let unknown = json!({ "command_path": ["no", "such"], "args": "" });
+    let refused = client.call("command/execute", unknown);
+    book.received("3.3 command/execute, refused", &refused);
+}
+
+#[test]
+fn the_session_endpoint() {
+    let book = book("S1");
+    let server = server();
+    let mut client = Client::new(&server.url());
+    let card = client.get("/.well-known/agent-card.json").json();
+    let extensions = card["capabilities"]["extensions"].as_array();
+    assert!(extensions.is_some_and(|all| all.iter().any(|one| one["uri"] == EXTENSION)));
+    let created = client.request("POST", "/tasks", &[], b"");
+    assert_eq!(created.status(), 201);
+    let created = created.json();
+    book.received("2 create task", &created);
+    let session = created["sessionId"].as_str().expect("an id").to_owned();
+
+    let mut watcher = Socket::open(&server.url(), "/ws", None);
+    let mut socket = Socket::open(&server.url(), "/ws", None);
+    socket.send(&book.sent("3 prompt", &[]));
+    // Both are told, and of the session.
+    let call = [&mut socket, &mut watcher].map(|line| {
+        let text = line.until(|frame| frame["kind"] == "TEXT_CONTENT");
+        book.received("3 text content", &text);
+        assert_eq!(text["taskId"], session.as_str());
+        let asked = line.until(|frame| frame["kind"] == "TOOL_CALL_UPDATE");
+        // The document's command is one that no test should ever come near; this one makes a folder.
+        book.received("4 confirmation request", &asked);
+        let details = &asked["confirmation_request"]["details"]["execute_details"];
+        assert_eq!(details["command"], "mkdir made");
+        asked["tool_call_id"].clone()
+    });
+    assert_eq!(call[0], call[1]);
+    let [call, _] = call;
+    let pointer = "/params/message/content/data/tool_call_id";
+    watcher.send(&book.sent("4 confirmation", &[(pointer, call)]));
+    for line in [&mut socket, &mut watcher] {
+        for status in ["EXECUTING", "SUCCEEDED"] {
+            line.until(|frame| frame["status"] == status);
+        }
+        line.until(|frame| frame["kind"] == "STATE_CHANGE" && frame["final"] == true);
+    }
+    assert!(server.workspace().join("made").is_dir());
+
+    // The same prompt over HTTP, as an event stream of the same objects.
+    let path = format!("/tasks/{session}/messages/stream");
+    let body = book.sent("3 prompt", &[]).to_string();
+    let events = client.events("POST", &path, &JSON, body.as_bytes());
+    assert!(events.head().is_event_stream());
+    let told: Vec<Value> = events.map(|event| event.json).collect();
+    assert_eq!(told[0]["kind"], "STATE_CHANGE");
+    assert_eq!(told[0]["state"], "working");
+    book.among("3 text content", unnamed(&told));
+    book.among("4 confirmation request", unnamed(&told));
+    book.close();
+}
+
+fn names(events: &[Event]) -> impl Iterator<Item = (Option<&str>, &Value)> {
+    events
+        .iter()
+        .map(|event| (event.name.as_deref(), &event.json))
+}
+
+#[test]
+fn the_task_server() {
+    let book = book("S2");
+    let server = server();
+    let mut client = Client::new(&server.url());
+    let place = json!(server.workspace());
+    let wish = book.sent(
+        "POST /tasks, request",
+        &[("/agentSettings/workspaceRoot", place)],
+    );
+    let created = client.post("/tasks", &wish);
+    assert_eq!(created.status(), 201);
+    book.received("POST /tasks, response", &created.json());
+    let task = created.json()["taskId"].as_str().expect("an id").to_owned();
+
+    let path = format!("/tasks/{task}/execute");
+    let execute = |body: Value| client.events("POST", &path, &JSON, body.to_string().as_bytes());
+    let mut events = execute(book.sent("POST /tasks/:taskId/execute, request", &[]));
+    assert!(events.head().is_event_stream());
+    let told = until_asked(&mut events);
+    // The document has no answers, and no state that waits: the stream stays open, and any spelling will do.
+    let asked = told.last().expect("events").json["toolCallId"].clone();
+    let answer = json!({ "confirmation": { "toolCallId": asked, "approved": true } });
+    let answered = execute(answer);
+    let told: Vec<Event> = told.into_iter().chain(events).collect();
+    drop(answered);
+
+    let text = book.among("event text_content", names(&told));
+    let requested = book.among("event tool_call_update, requested", names(&told));
+    let executing = book.among("TOOL_CALL_UPDATE payload, executing", names(&told));
+    let completed = book.among("event tool_call_update, completed", names(&told));
+    let end = book.among("event state_change", names(&told));
+    assert!(text < requested && requested < executing && executing < completed);
+    assert_eq!(end, told.len() - 1, "the stream ends with it");
+    let thought = book.among("THOUGHT payload", names(&told));
+    let summary = book.among("THOUGHT_SUMMARY payload", names(&told));
+    assert!(thought < summary);
+    book.among("TOOL_CALL_UPDATE payload, error", names(&told));
+    what_is_known(&book, &server, &mut client, &task);
+    book.close();
+}
+
+fn until_asked(events: &mut Events) -> Vec<Event> {
+    let mut told = Vec::new();
+    while !told
+        .last()
+        .is_some_and(|event: &Event| event.json["confirmationRequest"].is_object())
+    {
+        told.push(events.next().expect("a question"));
+    }
+    told
+}
+
+fn what_is_known(book: &Book, server: &Server, client: &mut Client, task: &str) {
+    let one = client.get(&format!("/tasks/{task}"));
+    assert_eq!(one.status(), 200);
+    book.received("GET /tasks/:taskId", &one.json());
+    book.received("GET /tasks", &client.get("/tasks").json());
+    book.received("GET /health", &client.get("/health").json());
+    let home = server.state_dir().with_file_name("home");
+    let extension = home.join(".gemini/extensions/my-extension");
+    std::fs::create_dir_all(&extension).expect("a folder of ours");
+    let manifest = json!({ "name": "my-extension", "version": "1.0.0" });
+    let manifest_file = extension.join("gemini-extension.json");
+    std::fs::write(manifest_file, manifest.to_string()).expect("a file of ours");
+    let listed = client.post(
+        "/executeCommand",
+        &json!({ "command": "list-extensions", "args": [] }),
+    );
+    // The document shows what the command gives; the endpoint says beside it which command that was.
+    book.received("list-extensions", &listed.json()["data"]);
+}
+
+#[test]
+fn the_requirements_of_the_session_endpoint() {
+    let book = book("S3");
+    let server = server();
+    let mut client = Client::new(&server.url());
+    let card = client.get("/.well-known/agent-card.json");
+    assert_eq!(card.status(), 200);
+    assert_eq!(
+        client.get("/ws").status(),
+        426,
+        "a socket, and nothing else"
+    );
+
+    let mut one = Socket::open(&server.url(), "/ws", None);
+    let mut two = Socket::open(&server.url(), "/ws", None);
+    let prompt = json!({ "jsonrpc": "2.0", "method": "message/stream",
+        "params": { "message": { "content": { "text": "create notes.txt" } } } });
+    one.send(&prompt);
+    // Input is reflected, activity goes to everybody.
+    let reflected = two.until(|frame| frame["kind"] == "USER_MESSAGE");
+    assert_eq!(reflected["content"]["text"], "create notes.txt");
+    for kind in ["THOUGHT", "TOOL_CALL_UPDATE"] {
+        one.until(|frame| frame["kind"] == kind);
+    }
+    let asked = two.until(|frame| frame["kind"] == "TOOL_CALL_UPDATE");
+    book.received("5.1 pending tool call", &asked);
+
+    let call = asked["tool_call_id"].clone();
+    let refusal = book.sent(
+        "5.2 confirmation as a message of its own",
+        &[("/tool_call_id", call.clone())],
+    );
+    two.send(&refusal);
+    for line in [&mut one, &mut two] {
+        let ended = line.until(|frame| frame["status"] == "CANCELLED");
+        book.received("5.2 cancelled, to all clients", &ended);
+        assert_eq!(ended["tool_call_id"], call);
+    }
+    // The first answer was the one that counts.
+    one.send(&json!({ "tool_call_id": call, "selected_option_id": "proceed_once" }));
+    let late = one.until(|frame| frame["error"].is_object());
+    book.received("6.1 a later answer", &late);
+    assert_eq!(late["error"]["data"]["reason"], "TOOL_CALL_NOT_PENDING");
+    assert_eq!(file(&server, "notes.txt"), None);
+    as_status_updates(&server);
+    book.close();
+}
+
+/// The form in which the document wants events is there for those who ask for it.
+fn as_status_updates(server: &Server) {
+    let mut socket = Socket::open(&server.url(), "/ws", Some("a2a.v0.3"));
+    assert_eq!(socket.protocol.as_deref(), Some("a2a.v0.3"));
+    let message = json!({ "kind": "message", "role": "user", "messageId": "m-1", "extensions": [EXTENSION],
+        "parts": [{ "kind": "text", "text": "create notes.txt" }] });
+    socket.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": { "message": message } }));
+    let asked = socket.until(|frame| outline(&frame["result"]) == "TOOL_CALL_UPDATE PENDING");
+    let result = &asked["result"];
+    assert_eq!(result["kind"], "status-update");
+    assert!(data(result)["confirmation_request"].is_object(), "{asked}");
+}
+
+#[test]
+fn the_kebab_dialect() {
+    let book = book("S4");
+    let server = server();
+    let mut client = Client::new(&server.url());
+    let card = client.get("/.well-known/agent-card.json").json();
+    book.received("agent card", &card);
+    assert_eq!(
+        card["url"],
+        format!("http://localhost:{}/", server.port()).as_str()
+    );
+
+    let place = json!(server.workspace());
+    let settings = book.sent("agent settings", &[("/workspacePath", place)]);
+    let created = client.post("/tasks", &json!({ "agentSettings": settings }));
+    assert_eq!(created.status(), 201);
+    let task = created.json().as_str().expect("a bare id").to_owned();
+    let known = client.get(&format!("/tasks/{task}/metadata")).json();
+    book.received("task metadata", &known["metadata"]);
+    let all = client.get("/tasks/metadata").json();
+    assert_eq!(all[0]["id"], task.as_str());
+
+    let body = json!({ "taskId": task, "userMessage": "create a file" });
+    let told = kebab(&client, &body);
+    let at = |row: &str, told: &[Value]| book.among(row, unnamed(told));
+    let order = [
+        at("event state-change, working", &told),
+        at("event thought", &told),
+        at("tool call update, pending", &told),
+        at("tool call confirmation", &told),
+        at("event state-change, input-required", &told),
+    ];
+    assert_eq!(order, [0, 1, 2, 3, 4], "{told:#?}");
+    assert_eq!(told.len(), 5, "and the stream ends: {told:#?}");
+
+    let done = kebab(&client, &answer(&book, "confirmation, approved", &told[3]));
+    let order = [
+        at("event state-change, working", &done),
+        at("tool call update, executing", &done),
+        at("tool call update, succeeded", &done),
+        at("event text-content", &done),
+        at("event state-change, completed", &done),
+    ];
+    assert_eq!(order, [0, 1, 2, 3, 4], "{done:#?}");
+    assert_eq!(done.len(), 5, "{done:#?}");
+    assert_eq!(file(&server, "notes.txt").as_deref(), Some("hi"));
+
+    let told = kebab(&client, &json!({ "userMessage": "read gone.txt" }));
+    at("tool call update, failed", &told);
+    let told = kebab(&client, &json!({ "userMessage": "create a file" }));
+    let asked = &told[at("tool call confirmation", &told)];
+    let done = kebab(&client, &answer(&book, "confirmation, rejected", asked));
+    at("tool call update, cancelled", &done);
+    what_can_be_run(&mut client);
+    book.close();
+}
+
+fn kebab(client: &Client, body: &Value) -> Vec<Value> {
+    let body = body.to_string();
+    let events = client.events("POST", "/message/stream", &JSON, body.as_bytes());
+    assert!(events.head().is_event_stream());
+    events
+        .map(|event| {
+            assert_eq!(event.name, None, "this dialect names no events");
+            event.json
+        })
+        .collect()
+}
+
+fn answer(book: &Book, row: &str, asked: &Value) -> Value {
+    let run_time = [
+        ("/taskId", asked["taskId"].clone()),
+        ("/contextId", asked["contextId"].clone()),
+        ("/userMessage/toolCallId", asked["toolCallId"].clone()),
+    ];
+    book.sent(row, &run_time)
+}
+
+/// Those of its endpoints for which it has no example.
+fn what_can_be_run(client: &mut Client) {
+    let listed = client.get("/listCommands");
+    assert_eq!(listed.status(), 200);
+    assert!(listed.json()["commands"].is_array());
+    let run = client.post("/executeCommand", &json!({ "command": "memory show" }));
+    assert_eq!(run.status(), 200);
+    assert_eq!(run.json()["name"], "memory show");
+}

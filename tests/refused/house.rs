@@ -1,0 +1,411 @@
+//! The server that everything is sent to: the real core on a disk of memory, with workers that do as they are told, and the
+//! situation all requests are about. A session rests, one task is at work, two wait for an answer, two are over, one waits in
+//! another tenant's partition. What they are called goes into requests by name, e.g. `$idle`.
+
+use crate::line::{Heard, Line};
+use crate::task;
+use gemini_a2a::a2a;
+use gemini_a2a::base::clock::Now;
+use gemini_a2a::base::id::{Entropy, TaskId};
+use gemini_a2a::base::slots::Key;
+use gemini_a2a::core::check::Census;
+use gemini_a2a::core::conn::Peer;
+use gemini_a2a::core::guard::Door;
+use gemini_a2a::core::store::{MemoryStore, Store, read_all};
+use gemini_a2a::core::{Approval, Core, Out, Setup, Site};
+use gemini_a2a::limits::Limits;
+use gemini_a2a::task::event::{Event, Request};
+use gemini_a2a::task::job::{Job, Note, NoteBody, RunEnd, Work};
+use gemini_a2a::task::slash::Registry;
+use gemini_a2a::task::state::State;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Bodies and messages above this are too large here, so that one of them is quickly made.
+pub const LARGEST: usize = 64 * 1024;
+
+/// Between two requests. Webhooks may be registered so often in a minute, and that is not what is asked about here.
+const PAUSE_MS: u64 = 1_000;
+
+pub struct House {
+    core: Core,
+    store: MemoryStore,
+    now: Now,
+    workers: Workers,
+    /// What left the core for the world outside since the last look.
+    outs: Vec<String>,
+    sent: BTreeMap<Key, Vec<u8>>,
+    closed: Vec<Key>,
+    names: Vec<(String, String)>,
+}
+
+/// What workers do with a job.
+#[derive(Clone, Debug)]
+pub enum Workers {
+    /// They do it at once, and the model is content with a few words.
+    Work,
+    /// The model makes this call.
+    Ask(Request),
+    /// Nothing, ever.
+    Sleep,
+}
+
+impl House {
+    /// A house in the situation, at rest.
+    pub fn new() -> House {
+        let limits = Limits {
+            body_bytes: LARGEST,
+            ws_message_bytes: LARGEST,
+            ..Limits::default()
+        };
+        let now = Now {
+            mono_ms: 5_000,
+            unix_ms: task::NOON,
+        };
+        let mut house = House {
+            core: core(limits, now),
+            store: MemoryStore::default(),
+            now,
+            workers: Workers::Work,
+            outs: Vec::new(),
+            sent: BTreeMap::new(),
+            closed: Vec::new(),
+            names: Vec::new(),
+        };
+        house.furnish();
+        house.workers = Workers::Sleep;
+        house.outs.clear();
+        house
+    }
+
+    /// The same, but whatever is accepted is done.
+    pub fn at_work() -> House {
+        House {
+            workers: Workers::Work,
+            ..House::new()
+        }
+    }
+
+    fn furnish(&mut self) {
+        let session = self.ask("POST", "/tasks", "", None);
+        self.name("session", &session["sessionId"]);
+        let idle = self.prompt("", Workers::Work);
+        self.place("idle", &idle);
+        let hook = json!({"taskId": idle["id"], "pushNotificationConfig":
+            {"id": "hook-1", "url": "https://client.example/a2a"}});
+        self.rpc("tasks/pushNotificationConfig/set", hook);
+        for (name, id) in [("waiting", "one"), ("other", "two")] {
+            let task = self.prompt("", Workers::Ask(task::call(task::EDIT, id)));
+            self.place(name, &task);
+            self.question(name, &task);
+        }
+        let working = self.prompt("", Workers::Ask(task::call(task::EDIT, "three")));
+        self.place("working", &working);
+        let call = self.question("working", &working);
+        self.workers = Workers::Sleep;
+        let answer = json!({"message": {"role": "user", "messageId": "a", "taskId": working["id"],
+            "parts": [{"kind": "data", "data": {"callId": call, "outcome": "proceed_once"}}]},
+            "configuration": {"blocking": false}});
+        self.rpc("message/send", answer);
+        let canceled = self.prompt("", Workers::Work);
+        self.place("canceled", &canceled);
+        self.rpc("tasks/cancel", json!({"id": canceled["id"]}));
+        let foreign = self.prompt("acme", Workers::Ask(task::call(task::EDIT, "four")));
+        self.place("foreign", &foreign);
+        self.question("foreign", &foreign);
+        let said =
+            json!({"message": {"role": "ROLE_USER", "messageId": "c", "parts": [{"text": "go"}]}});
+        self.workers = Workers::Work;
+        let completed = self.rpc("SendMessage", said);
+        self.place("completed", &completed["task"]);
+        for (name, status) in [
+            ("token", Value::Null),
+            ("other_token", json!("input-required")),
+        ] {
+            let page = self.rpc("ListTasks", json!({"pageSize": 1, "status": status}));
+            self.name(name, &page["nextPageToken"]);
+        }
+        // `$idle` is the beginning of `$idle_context`.
+        self.names
+            .sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
+    }
+
+    /// A prompt that makes a task, with the turn it leads to.
+    fn prompt(&mut self, tenant: &str, workers: Workers) -> Value {
+        self.workers = workers;
+        let mut body =
+            json!({"message": {"role": "ROLE_USER", "messageId": "m", "parts": [{"text": "go"}]}});
+        if tenant.is_empty() {
+            body["message"]["parts"][0]["kind"] = json!("text");
+            return self.rpc("message/send", body);
+        }
+        let target = format!("/{tenant}/message:send?profile=coder");
+        let version = "A2A-Version: 1.0\r\n";
+        self.ask("POST", &target, version, Some(&body))["task"].take()
+    }
+
+    fn rpc(&mut self, method: &str, params: Value) -> Value {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let mut answer = self.ask("POST", "/", "", Some(&body));
+        assert!(answer.get("result").is_some(), "{method}: {answer}");
+        answer["result"].take()
+    }
+
+    fn ask(&mut self, method: &str, target: &str, headers: &str, body: Option<&Value>) -> Value {
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let bytes = request(
+            method,
+            target,
+            &format!("Content-Type: application/json\r\n{headers}"),
+            body.as_bytes(),
+        );
+        let mut line = self.open();
+        let heard = self.exchange(&mut line, &bytes);
+        self.hang_up(&line);
+        match heard.as_slice() {
+            [Heard::Answer { head, body }] if head.status() < 300 => {
+                serde_json::from_slice(body).expect("JSON")
+            }
+            other => panic!("{method} {target}: {other:?}"),
+        }
+    }
+
+    fn name(&mut self, name: &str, value: &Value) {
+        let value = value.as_str().filter(|value| !value.is_empty());
+        let value = value.unwrap_or_else(|| panic!("${name} has no value"));
+        assert!(
+            self.names.iter().all(|(_, known)| known != value) || name.ends_with("_context"),
+            "${name} is not the only one called {value}"
+        );
+        self.names.push((format!("${name}"), value.to_owned()));
+    }
+
+    fn place(&mut self, name: &str, task: &Value) {
+        self.name(name, &task["id"]);
+        self.name(&format!("{name}_context"), &task["contextId"]);
+    }
+
+    /// The one question a task asks.
+    fn question(&mut self, name: &str, task: &Value) -> String {
+        let task = TaskId::from(task["id"].as_str().expect("an id"));
+        let state = fold(&mut self.store, &task);
+        let call = state.asked().next().expect("a question").id().to_string();
+        self.name(&format!("{name}_call"), &json!(call));
+        call
+    }
+
+    /// Text with the names of the situation in it, as it is sent.
+    pub fn fill(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for (name, value) in &self.names {
+            text = text.replace(name, value);
+        }
+        text
+    }
+
+    // Connections.
+
+    pub fn open(&mut self) -> Line {
+        self.now.mono_ms += PAUSE_MS;
+        self.now.unix_ms += PAUSE_MS;
+        Line::new(self.core.opened(Peer::SameUser, self.now))
+    }
+
+    /// Sends bytes and lets everything happen that follows; what was heard of it.
+    pub fn exchange(&mut self, line: &mut Line, bytes: &[u8]) -> Vec<Heard> {
+        self.core.received(line.key, bytes, self.now);
+        self.settle();
+        let bytes = self.sent.remove(&line.key).unwrap_or_default();
+        line.take(&bytes)
+    }
+
+    /// The client will send nothing more; what was heard after that.
+    pub fn finish(&mut self, line: &mut Line) -> Vec<Heard> {
+        self.core.finished(line.key, self.now);
+        self.settle();
+        let bytes = self.sent.remove(&line.key).unwrap_or_default();
+        line.take(&bytes)
+    }
+
+    pub fn is_closed(&self, line: &Line) -> bool {
+        self.closed.contains(&line.key)
+    }
+
+    pub fn hang_up(&mut self, line: &Line) {
+        self.core.broke(line.key);
+        self.settle();
+        self.sent.remove(&line.key);
+        self.closed.retain(|key| *key != line.key);
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..1_000 {
+            if !self.turn() {
+                return;
+            }
+        }
+        panic!("it does not come to rest");
+    }
+
+    /// One turn of the loop; whether anything came of it.
+    fn turn(&mut self) -> bool {
+        let now = self.now;
+        self.core.tick(now);
+        self.core.append(&mut self.store, now);
+        self.core.release(now);
+        self.core.check();
+        let outs = self.core.outs();
+        let mut more = !outs.is_empty();
+        for out in outs {
+            // To read on in a journal changes nothing.
+            if !matches!(out, Out::Page { .. }) {
+                self.outs.push(format!("{out:?}"));
+            }
+            self.perform(out);
+        }
+        for key in self.core.writable() {
+            let slices = self.core.slices(key);
+            let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+            self.core.sent(key, bytes.len(), now);
+            self.sent.entry(key).or_default().extend(bytes);
+            more = true;
+        }
+        self.closed.extend(self.core.closing());
+        more || self.core.has_more()
+    }
+
+    fn perform(&mut self, out: Out) {
+        let now = self.now;
+        match out {
+            Out::Start(job) => {
+                if let Some(body) = self.work(&job) {
+                    self.core.note(Note { job: job.id, body }, now);
+                }
+            }
+            Out::Sync { task, upto } => self.core.synced(&task, upto, Ok(()), now),
+            Out::Deliver(delivery) => {
+                let (task, hook) = (&delivery.task, &delivery.hook);
+                self.core.delivered(task, hook, delivery.seq, Ok(()), now);
+            }
+            Out::Page { task, sub, offset } => {
+                let file = self.store.file(&task);
+                let page = file.and_then(|file| file.page(offset, 1 << 20));
+                self.core.paged(sub, page, now);
+            }
+            Out::Stop(_) | Out::Over { .. } | Out::SaveRule { .. } | Out::Trouble { .. } => {}
+            Out::Load { task } => panic!("{task} left memory"),
+        }
+    }
+
+    fn work(&self, job: &Job) -> Option<NoteBody> {
+        if let Workers::Sleep = self.workers {
+            return None;
+        }
+        Some(match &job.work {
+            Work::Think(think) => match &self.workers {
+                Workers::Ask(call) if think.round == 0 => {
+                    task::model_answers(std::slice::from_ref(call))
+                }
+                Workers::Ask(_) | Workers::Work | Workers::Sleep => task::model_answers(&[]),
+            },
+            Work::Prepare { calls, .. } => {
+                NoteBody::Prepared(calls.iter().map(|call| Ok(task::plan(call))).collect())
+            }
+            Work::Run(_) => NoteBody::Ended(RunEnd::Ended(task::success())),
+            Work::Attach { .. } => NoteBody::Attached(None),
+            Work::Command(_) => task::command_says("done"),
+            Work::Compact(_) => panic!("there is not so much to remember"),
+        })
+    }
+
+    // What must not change.
+
+    /// Every byte of every journal.
+    pub fn journals(&mut self) -> Vec<(TaskId, Vec<u8>)> {
+        let known = self.store.known().into_iter();
+        let tasks: Vec<TaskId> = known.map(|known| known.task).collect();
+        tasks
+            .into_iter()
+            .map(|task| {
+                let file = self.store.file(&task).expect("a journal");
+                let bytes = file.page(0, 1 << 30).expect("a page");
+                (task, bytes)
+            })
+            .collect()
+    }
+
+    /// What left the core for the world outside since the last look: jobs, deliveries, rules.
+    pub fn take_outs(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.outs)
+    }
+
+    pub fn census(&self) -> Census {
+        self.core.check()
+    }
+}
+
+/// A request as bytes.
+pub fn request(method: &str, target: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+    let host = match headers.to_ascii_lowercase().contains("host:") {
+        true => "",
+        false => "Host: localhost\r\n",
+    };
+    let length = match (method, body.len()) {
+        ("GET" | "HEAD" | "DELETE", 0) => String::new(),
+        (_, length) => format!("Content-Length: {length}\r\n"),
+    };
+    let head = format!("{method} {target} HTTP/1.1\r\n{host}{headers}{length}\r\n");
+    [head.as_bytes(), body].concat()
+}
+
+fn core(limits: Limits, now: Now) -> Core {
+    let mut n: u128 = 0;
+    let switches = a2a::Switches::default();
+    let identity = a2a::Identity {
+        base_url: "http://localhost/",
+        version: "0",
+        unix_ms: 0,
+    };
+    Core::new(Setup {
+        limits,
+        door: Door::default(),
+        tools: task::tools().into_values().collect(),
+        commands: Registry::built_in(),
+        choose: Box::new(|wish| match wish {
+            Some("no-model") => Err("There is no model of that name.".into()),
+            _ => Ok("some-model".into()),
+        }),
+        script: None,
+        card: a2a::card(&identity, &switches),
+        switches,
+        manners: Default::default(),
+        approval: Approval::default(),
+        resolve: Box::new(|wish| match wish {
+            Some("/nowhere") => Err("There is no directory of that name.".into()),
+            _ => Ok(Site {
+                path: "/w".into(),
+                trusted: true,
+            }),
+        }),
+        entropy: Entropy::new(move || {
+            n += 1;
+            n.to_be_bytes()
+        }),
+        now,
+    })
+}
+
+fn fold(store: &mut MemoryStore, task: &TaskId) -> State {
+    let mut state: Option<State> = None;
+    let file = store.file(task).expect("a log");
+    read_all(
+        file.as_ref(),
+        &mut |record| match (&mut state, &record.event) {
+            (None, Event::Created(created)) => state = Some(State::born(created.clone(), &record)),
+            (Some(state), _) => state.apply(&record),
+            (None, other) => panic!("a log begins with its task, not {other:?}"),
+        },
+    )
+    .expect("a good log");
+    state.expect("an event")
+}

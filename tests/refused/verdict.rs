@@ -1,0 +1,249 @@
+//! What a refusal looks like in each family of dialects. Written down from the protocols, apart from the server's own table, so
+//! that the two can disagree.
+
+use crate::http::Head;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// How errors look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    Rpc03,
+    Rpc10,
+    Rest03,
+    Rest10,
+    /// `{"error": text}`.
+    Gemini,
+    /// Our own dialect.
+    Own,
+}
+
+/// What is wrong with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fault {
+    Parse,
+    Invalid,
+    Method,
+    Params,
+    NoTask,
+    NotCancelable,
+    Over,
+    Unsupported,
+    ContentType,
+    NoCard,
+    Version,
+    NotPending,
+    UnknownOption,
+    /// The path, and its method.
+    NoPath,
+    NotAllowed,
+    NoUpgrade,
+    TooLarge,
+    Forbidden,
+}
+
+/// Code, name in 0.3, class, reason; HTTP status around JSON-RPC, of REST, of the Gemini endpoints.
+type Row = (i64, &'static str, &'static str, &'static str, u16, u16, u16);
+
+impl Fault {
+    fn row(self, family: Family) -> Row {
+        const ARGUMENT: &str = "INVALID_ARGUMENT";
+        const STATE: &str = "FAILED_PRECONDITION";
+        const REQUEST: &str = "INVALID_REQUEST";
+        const INVALID: &str = "InvalidRequestError";
+        const PARAMS: &str = "InvalidParamsError";
+        const OPERATION: &str = "UNSUPPORTED_OPERATION";
+        let new = matches!(family, Family::Rpc10 | Family::Rest10);
+        match self {
+            Fault::Parse => (-32700, "JSONParseError", ARGUMENT, REQUEST, 200, 400, 400),
+            Fault::Invalid => (-32600, INVALID, ARGUMENT, REQUEST, 200, 400, 400),
+            Fault::Method => {
+                let reason = "METHOD_NOT_FOUND";
+                let name = "MethodNotFoundError";
+                (-32601, name, "NOT_FOUND", reason, 200, 404, 404)
+            }
+            Fault::NoPath => {
+                let reason = "METHOD_NOT_FOUND";
+                let name = "MethodNotFoundError";
+                (-32601, name, "NOT_FOUND", reason, 404, 404, 404)
+            }
+            Fault::Params => (-32602, PARAMS, ARGUMENT, "INVALID_PARAMS", 200, 400, 400),
+            Fault::NoTask => {
+                let reason = "TASK_NOT_FOUND";
+                let name = "TaskNotFoundError";
+                (-32001, name, "NOT_FOUND", reason, 200, 404, 404)
+            }
+            Fault::NotCancelable => {
+                let reason = "TASK_NOT_CANCELABLE";
+                let name = "TaskNotCancelableError";
+                (-32002, name, STATE, reason, 200, 400, 409)
+            }
+            Fault::Over if new => {
+                let name = "UnsupportedOperationError";
+                (-32004, name, STATE, OPERATION, 200, 400, 409)
+            }
+            Fault::Over => (-32600, INVALID, ARGUMENT, OPERATION, 200, 400, 409),
+            Fault::Unsupported => {
+                let name = "UnsupportedOperationError";
+                (-32004, name, STATE, OPERATION, 200, 400, 400)
+            }
+            Fault::ContentType => {
+                let reason = "CONTENT_TYPE_NOT_SUPPORTED";
+                let name = "ContentTypeNotSupportedError";
+                (-32005, name, ARGUMENT, reason, 200, 400, 400)
+            }
+            Fault::NoCard => {
+                let reason = "EXTENDED_AGENT_CARD_NOT_CONFIGURED";
+                let name = "AuthenticatedExtendedCardNotConfiguredError";
+                (-32007, name, STATE, reason, 200, 400, 400)
+            }
+            Fault::Version => {
+                let reason = "VERSION_NOT_SUPPORTED";
+                let name = "VersionNotSupportedError";
+                (-32009, name, STATE, reason, 200, 400, 400)
+            }
+            Fault::NotPending => {
+                let reason = "TOOL_CALL_NOT_PENDING";
+                (-32602, PARAMS, ARGUMENT, reason, 200, 400, 409)
+            }
+            Fault::UnknownOption => (-32602, PARAMS, ARGUMENT, "UNKNOWN_OPTION", 200, 400, 400),
+            Fault::NotAllowed => (-32600, INVALID, ARGUMENT, REQUEST, 405, 405, 405),
+            Fault::NoUpgrade => (-32600, INVALID, ARGUMENT, REQUEST, 426, 426, 426),
+            Fault::TooLarge => (-32600, INVALID, ARGUMENT, REQUEST, 413, 413, 413),
+            Fault::Forbidden => {
+                let word = "PERMISSION_DENIED";
+                (-32000, "PermissionDeniedError", word, word, 403, 403, 403)
+            }
+        }
+    }
+
+    /// The HTTP status around it.
+    pub fn status(self, family: Family) -> u16 {
+        let (.., rpc, rest, gemini) = self.row(family);
+        match family {
+            Family::Rpc03 | Family::Rpc10 => rpc,
+            Family::Rest03 | Family::Rest10 => rest,
+            Family::Gemini => gemini,
+            Family::Own => panic!("this dialect has no HTTP"),
+        }
+    }
+
+    /// The header that some answers must have.
+    pub fn header(self) -> Option<&'static str> {
+        (self == Fault::NotAllowed).then_some("allow")
+    }
+}
+
+/// Looks at the body of a refusal: everything in it is as the family has it, and beyond the expected there is nothing. Gives
+/// all that is told to people and programs about the place that is wrong.
+pub fn judge(family: Family, fault: Fault, id: &Value, body: &[u8]) -> Result<String, String> {
+    let body: Value = serde_json::from_slice(body).map_err(|error| format!("no JSON: {error}"))?;
+    let (code, name, class, reason, ..) = fault.row(family);
+    let mut rest = body.clone();
+    let mut told = String::new();
+    let mut take = |pointer: &str| {
+        let found = rest.pointer_mut(pointer).map(Value::take);
+        told += &found.as_ref().map(Value::to_string).unwrap_or_default();
+        found
+    };
+    let message = match family {
+        Family::Rpc03 | Family::Rpc10 | Family::Own => take("/error/message"),
+        Family::Rest03 => take("/message"),
+        Family::Rest10 => take("/error/message"),
+        Family::Gemini => take("/error"),
+    };
+    if message
+        .as_ref()
+        .and_then(Value::as_str)
+        .is_none_or(|text| text.is_empty())
+    {
+        return Err(format!("nothing is said in {body}"));
+    }
+    // Beyond the reason, what it is about is for each fault to say.
+    let facts = match family {
+        Family::Rpc03 => take("/error/data"),
+        Family::Rest03 => take("/data"),
+        Family::Rpc10 => take("/error/data"),
+        Family::Rest10 => take("/error/details"),
+        Family::Gemini | Family::Own => None,
+    };
+    let said = match (family, &facts) {
+        (Family::Rpc03 | Family::Rest03, Some(facts)) => facts["reason"].clone(),
+        (Family::Rpc10 | Family::Rest10, Some(facts)) => {
+            typed(facts)?;
+            facts[0]["reason"].clone()
+        }
+        _ => json!(reason),
+    };
+    if said != reason {
+        return Err(format!("the reason is {said}, not {reason}: {body}"));
+    }
+    let status = fault.row(family).5;
+    let expected = match family {
+        Family::Rpc03 | Family::Rpc10 => json!({"jsonrpc": "2.0", "id": id,
+            "error": {"code": code, "message": null, "data": null}}),
+        Family::Rest03 => {
+            json!({"code": code, "type": name, "error": name, "message": null, "data": null})
+        }
+        Family::Rest10 => {
+            json!({"error": {"code": status, "status": class, "message": null, "details": null}})
+        }
+        Family::Gemini => json!({ "error": null }),
+        Family::Own => json!({"id": id, "error": {"reason": reason, "message": null}}),
+    };
+    match rest == expected {
+        true => Ok(told),
+        false => Err(format!("{rest} instead of {expected}")),
+    }
+}
+
+/// Details of 1.0: each says its type, and the first is the one that says the reason.
+fn typed(details: &Value) -> Result<(), String> {
+    let kinds: Vec<&str> = details
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|detail| detail["@type"].as_str())
+        .collect();
+    let info = "type.googleapis.com/google.rpc.ErrorInfo";
+    let place = "type.googleapis.com/google.rpc.BadRequest";
+    let domain = &details[0]["domain"];
+    match kinds.as_slice() {
+        [first] if *first == info && domain == "a2a-protocol.org" => Ok(()),
+        [first, second] if (*first, *second) == (info, place) && domain == "a2a-protocol.org" => {
+            let violation = &details[1]["fieldViolations"][0];
+            let whole = violation["field"].is_string() && violation["description"].is_string();
+            whole.then_some(()).ok_or(format!("no place in {details}"))
+        }
+        _ => Err(format!("details of another kind: {details}")),
+    }
+}
+
+/// Whether an answer is one of the family, whatever it says.
+pub fn is_of(family: Family, head: &Head, body: &[u8]) -> bool {
+    if matches!(head.status(), 204 | 304) {
+        return body.is_empty();
+    }
+    let Ok(body) = serde_json::from_slice::<Value>(body) else {
+        return false;
+    };
+    let fine = head.status() < 300;
+    match family {
+        Family::Rpc03 | Family::Rpc10 => is_rpc(&body),
+        Family::Rest03 | Family::Rest10 if fine => true,
+        Family::Rest03 => body["code"].is_i64() && body["type"] == body["error"],
+        Family::Rest10 => {
+            body["error"]["code"] == head.status() && body["error"]["status"].is_string()
+        }
+        Family::Gemini => fine || body["error"].is_string(),
+        Family::Own => false,
+    }
+}
+
+/// A result or an error in its envelope.
+pub fn is_rpc(body: &Value) -> bool {
+    let either = body.get("result").is_some() != body["error"]["code"].is_i64();
+    body["jsonrpc"] == "2.0" && body.get("id").is_some() && either
+}
