@@ -18,7 +18,7 @@
 //! | `cancel` | `task` | the task |
 //! | `get` | `task`; `history`: how many of the newest messages | the task |
 //! | `list` | `context`, `state`, `since`, `size`, `after`: the `nextPageToken` of the page before, `history`, `artifacts` | a page of tasks |
-//! | `watch` | `task`; `after`: the last event seen | its events |
+//! | `watch` | `task`; `after`: the last event seen, else all are sent | its events, until it is over |
 //! | `session` | | the id of the live session |
 //!
 //! ```json

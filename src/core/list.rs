@@ -9,6 +9,7 @@ use crate::core::{Core, Parked};
 use crate::task::brief::Brief;
 use crate::task::call::{Call, List, Mark};
 use crate::task::state::State;
+use std::cmp::Ordering;
 
 impl Core {
     /// Answers a request for a list, or parks it until the tasks on its page are in memory.
@@ -18,7 +19,9 @@ impl Core {
         let response = match &request.call {
             Call::AllMetadata => a2a::all_metadata(self.all_states(&request.form), &self.tools),
             Call::List(list) if a2a::lists_briefs(&request.form) => {
-                a2a::briefs(&request.form, self.matching(list, &request))
+                let mut all = self.matching(list, &request);
+                all.sort_unstable_by(newest_first);
+                a2a::briefs(&request.form, all)
             }
             Call::List(list) => {
                 let (page, next, total) = self.page(list, &request);
@@ -56,7 +59,7 @@ impl Core {
         states
     }
 
-    /// The tasks a list is about, newest status first.
+    /// The tasks a list is about, in no order.
     fn matching(&self, list: &List, request: &Parked) -> Vec<(&TaskId, &Brief)> {
         let form = &request.form;
         let on_disk = |task: &TaskId| {
@@ -73,33 +76,37 @@ impl Core {
                 && on_disk(task)
                 && !request.without.contains(task)
         });
-        let mut all: Vec<(&TaskId, &Brief)> = known.collect();
-        all.sort_unstable_by(|(a, x), (b, y)| y.at.cmp(&x.at).then_with(|| a.cmp(b)));
-        all
+        known.collect()
     }
 
     /// The tasks on the page, where the next one begins, and how many there are on all.
     fn page(&self, list: &List, request: &Parked) -> (Vec<TaskId>, Option<Mark>, usize) {
-        let all = self.matching(list, request);
-        let total = all.len();
-        let begin = match &list.after {
-            None => 0,
-            Some(mark) => all.partition_point(|(task, brief)| {
-                brief.at > mark.at || (brief.at == mark.at && **task <= mark.task)
-            }),
-        };
+        let mut left = self.matching(list, request);
+        let total = left.len();
+        if let Some(mark) = &list.after {
+            left.retain(|(task, brief)| {
+                brief.at < mark.at || (brief.at == mark.at && **task > mark.task)
+            });
+        }
         let size = size(list, self.limits.list_page);
-        let page = &all[begin..total.min(begin + size)];
-        let next = match page.last() {
-            Some((task, brief)) if begin + page.len() < total => Some(Mark {
-                at: brief.at,
-                task: (*task).clone(),
-            }),
-            Some(_) | None => None,
-        };
-        let page = page.iter().map(|(task, _)| (*task).clone()).collect();
+        let more = left.len() > size;
+        if more {
+            // Only what is on the page need be in order: there may be a hundred thousand others.
+            left.select_nth_unstable_by(size, newest_first);
+            left.truncate(size);
+        }
+        left.sort_unstable_by(newest_first);
+        let next = left.last().filter(|_| more).map(|(task, brief)| Mark {
+            at: brief.at,
+            task: (*task).clone(),
+        });
+        let page = left.iter().map(|(task, _)| (*task).clone()).collect();
         (page, next, total)
     }
+}
+
+fn newest_first((a, x): &(&TaskId, &Brief), (b, y): &(&TaskId, &Brief)) -> Ordering {
+    y.at.cmp(&x.at).then_with(|| a.cmp(b))
 }
 
 fn size(list: &List, most: usize) -> usize {

@@ -5,6 +5,7 @@ use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::cell::{Cell, Mark};
 use crate::core::store::{Openness, Store, StoreError};
+use crate::core::sub::Role;
 use crate::core::timers::Timer;
 use crate::core::{Core, Loaded, Out, readers};
 use crate::task::brief::Brief;
@@ -395,7 +396,11 @@ impl Core {
         };
         let fault = Fault::new(FaultKind::Storage, error.message);
         for key in cell.subs {
-            self.dismiss(key, &fault, now);
+            match self.subs.get(key).map(|sub| sub.role) {
+                // Who follows every task never heard of this one.
+                Some(Role::FollowAll) => drop(self.unsubscribe(key)),
+                Some(_) | None => self.dismiss(key, &fault, now),
+            }
         }
     }
 

@@ -165,6 +165,20 @@ fn a_follower_of_all_sees_each_record_once() {
 }
 
 #[test]
+fn a_task_that_could_not_be_begun_is_nothing_to_those_who_follow_all() {
+    let mut rig = Rig::new();
+    let socket = join(&mut rig, "?taskId=*", OWN);
+    rig.store.fail(Failure::Refused, 1);
+    let refused = http(&mut rig, "POST /", &prompt(1, "message/send", "go"));
+    assert!(refused.contains("error"), "{refused}");
+    let task = begin(&mut rig);
+    let seen = seen(&mut rig, socket);
+    let all: Vec<u64> = (1..=rig.state(&task).seq.0).collect();
+    assert_eq!(positions(&seen, &task), all);
+    assert_eq!(seen.len(), all.len(), "{seen:#?}");
+}
+
+#[test]
 fn the_end_of_a_session_is_seen_by_those_who_move_on_to_the_next() {
     let mut rig = Rig::new();
     let ann = join(&mut rig, "", "");
@@ -339,6 +353,40 @@ fn a_list_does_without_what_cannot_be_read() {
     let mut others = [tasks[0].as_str(), tasks[2].as_str()];
     others.sort_unstable();
     assert_eq!(listed, others);
+}
+
+#[test]
+fn pages_of_a_list_hold_every_task_once_and_in_order() {
+    let mut rig = Rig::new();
+    let mut tasks: Vec<TaskId> = Vec::new();
+    for n in 0..7 {
+        // Some have the same time.
+        rig.later(n % 2);
+        tasks.push(begin(&mut rig));
+    }
+    tasks.sort_unstable_by_key(|task| {
+        let at = rig.state(task).status.at;
+        (std::cmp::Reverse(at), task.clone())
+    });
+    for size in 1..=8 {
+        let mut listed: Vec<String> = Vec::new();
+        let mut token = String::new();
+        loop {
+            let path = format!("GET /tasks?pageSize={size}&pageToken={token}");
+            let body = http(&mut rig, &path, &Value::Null);
+            let page: Value = serde_json::from_str(&body).expect("JSON");
+            assert_eq!(page["totalSize"], 7, "{page:#}");
+            let tasks = page["tasks"].as_array().expect("tasks");
+            listed.extend(tasks.iter().map(|task| text(task, "id").to_owned()));
+            token = text(&page, "nextPageToken").to_owned();
+            if token.is_empty() {
+                break;
+            }
+            assert_eq!(tasks.len(), size);
+        }
+        let expected: Vec<&str> = tasks.iter().map(|task| task.as_str()).collect();
+        assert_eq!(listed, expected, "in pages of {size}");
+    }
 }
 
 #[test]
