@@ -102,6 +102,8 @@ pub struct Limits {
     pub model_idle_ms: u64,
     /// A journal that could not be written is tried again after this time.
     pub store_retry_ms: u64,
+    /// While journals cannot be written, the log says so this often: a full disk fails every task at once, again and again.
+    pub store_tell_ms: u64,
     /// Live output recorded of one tool call; the rest is only in its result.
     pub live_bytes: usize,
     /// A tool's result for the model, in characters; beyond it the middle is left out.
@@ -293,6 +295,7 @@ impl Default for Limits {
             model_idle: 32,
             model_idle_ms: 60_000,
             store_retry_ms: 1_000,
+            store_tell_ms: 60_000,
             live_bytes: MIB,
             result_chars: 40_000,
             output_bytes: 16 * MIB,

@@ -123,6 +123,10 @@ pub enum Out {
     SaveRule {
         rule: Rule,
     },
+    /// Something is wrong that only whoever runs the server can put right.
+    Trouble {
+        text: String,
+    },
 }
 
 /// A task that was read from its journal.
@@ -172,6 +176,8 @@ pub struct Core {
     hot_total: usize,
     /// When the next look at tasks whose time is over is armed, in monotonic milliseconds.
     expiry_armed: u64,
+    /// When the log was last told that journals cannot be written, in monotonic milliseconds.
+    trouble_told: Option<u64>,
     /// Tasks that were loaded only to be closed.
     visitors: Vec<TaskId>,
 
@@ -230,6 +236,7 @@ impl Core {
             registrations: Registrations::default(),
             hot_total: 0,
             expiry_armed: u64::MAX,
+            trouble_told: None,
             visitors: Vec::new(),
             out: Vec::new(),
             to_write: Vec::new(),

@@ -179,15 +179,31 @@ impl Core {
                 }
                 Err(error) if cell.written == Seq(0) => {
                     store.close(&task);
+                    self.tell_trouble(&error, now);
                     self.abandon(&task, error, now);
                 }
                 Err(error) => {
-                    cell.broken = Some(error.message);
+                    cell.broken = Some(error.message.clone());
                     let at = now.mono_ms + self.limits.store_retry_ms;
                     self.timers.arm(at, Timer::Store(task));
+                    self.tell_trouble(&error, now);
                 }
             }
         }
+    }
+
+    /// Clients that wait are told nothing before their events are on disk, so whoever runs the server has to hear of it.
+    fn tell_trouble(&mut self, error: &StoreError, now: Now) {
+        let pause = self.limits.store_tell_ms;
+        if self
+            .trouble_told
+            .is_some_and(|told| now.mono_ms < told + pause)
+        {
+            return;
+        }
+        self.trouble_told = Some(now.mono_ms);
+        let text = format!("{error}; until then nothing new begins and what was begun waits");
+        self.out.push(Out::Trouble { text });
     }
 
     /// The time has come to try a journal again that could not be written.
@@ -278,6 +294,10 @@ impl Core {
                 self.to_release.push(task.clone());
             }
             Err(error) => {
+                self.tell_trouble(&error, now);
+                let Some(cell) = self.tasks.get_mut(task) else {
+                    return;
+                };
                 // What waits for the flush can never start: the task says so instead of waiting for ever.
                 let text = format!("The task's journal cannot be written: {}", error.message);
                 let safe = cell.synced;

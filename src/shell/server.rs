@@ -303,6 +303,7 @@ impl Server {
                 Out::Load { task } => self.jobs.load(self.store.as_mut(), task),
                 Out::SaveRule { rule } => self.jobs.save(rule),
                 Out::Deliver(delivery) => self.jobs.deliver(delivery),
+                Out::Trouble { text } => self.log.error(text),
             }
         }
     }

@@ -75,7 +75,8 @@ impl Rig {
                 | Out::Sync { .. }
                 | Out::Page { .. }
                 | Out::Over { .. }
-                | Out::SaveRule { .. } => {}
+                | Out::SaveRule { .. }
+                | Out::Trouble { .. } => {}
             }
         }
         self.core.check();
