@@ -17,7 +17,7 @@
 //! | `create` | `context`, `settings` | the task's id |
 //! | `cancel` | `task` | the task |
 //! | `get` | `task`; `history`: how many of the newest messages | the task |
-//! | `list` | `context`, `state`, `since`, `size`, `after`: `{at, task}`, `history`, `artifacts` | a page of tasks |
+//! | `list` | `context`, `state`, `since`, `size`, `after`: the `nextPageToken` of the page before, `history`, `artifacts` | a page of tasks |
 //! | `watch` | `task`; `after`: the last event seen | its events |
 //! | `session` | | the id of the live session |
 //!
@@ -31,12 +31,13 @@
 //! Members may be added to anything; clients pass over what they do not know.
 
 use crate::a2a::form::{Envelope, Form};
+use crate::a2a::list::read_token;
 use crate::a2a::words;
 use crate::base::crc::crc32;
 use crate::base::id::{CallId, ContextId, Seq, TaskId};
 use crate::base::json;
 use crate::limits::CONTEXT_ID_CHARS;
-use crate::task::call::{Birth, Call, Create, List, Mark, Mode, Say, Settings};
+use crate::task::call::{Birth, Call, Create, List, Mode, Say, Settings};
 use crate::task::event::{Event, Lifecycle, Profile, Protocol};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::job::{Pick, Said};
@@ -191,15 +192,9 @@ struct AskedList {
     state: Option<String>,
     since: Option<u64>,
     size: usize,
-    after: Option<AskedMark>,
+    after: Option<String>,
     history: usize,
     artifacts: bool,
-}
-
-#[derive(Deserialize)]
-struct AskedMark {
-    at: u64,
-    task: TaskId,
 }
 
 /// The call as it was spelled; the form gets its id as soon as it is known, so that failures can be told apart.
@@ -278,18 +273,7 @@ fn call(asked: Asked, frame: &str) -> Result<Call, Fault> {
         }),
         Asked::Cancel { task } => Call::Cancel { task },
         Asked::Get { task, history } => Call::Get { task, history },
-        Asked::List(list) => Call::List(List {
-            context: list.context,
-            state: list.state.as_deref().map(state).transpose()?,
-            since: list.since,
-            size: list.size,
-            after: list.after.map(|mark| Mark {
-                at: mark.at,
-                task: mark.task,
-            }),
-            history: list.history,
-            artifacts: list.artifacts,
-        }),
+        Asked::List(list) => Call::List(page(list)?),
         Asked::Watch { task, after } => Call::Subscribe { task, after },
         Asked::Session {} => Call::Session,
     })
@@ -314,6 +298,26 @@ fn now(said: Said, task: Option<TaskId>) -> Say {
         history: None,
         birth: BIRTH,
     }
+}
+
+fn page(asked: AskedList) -> Result<List, Fault> {
+    let mut list = List {
+        context: asked.context,
+        state: asked.state.as_deref().map(state).transpose()?,
+        since: asked.since,
+        size: asked.size,
+        after: None,
+        history: asked.history,
+        artifacts: asked.artifacts,
+    };
+    // Behind the last page there is an empty token; who sends it back begins anew, as in A2A.
+    if let Some(token) = asked.after.filter(|token| !token.is_empty()) {
+        let mark = read_token(&token, &list).ok_or_else(|| {
+            Fault::params("list.after must be the nextPageToken of a page of the same list.")
+        })?;
+        list.after = Some(mark);
+    }
+    Ok(list)
 }
 
 fn settings(wishes: AskedSettings) -> Settings {
@@ -350,7 +354,9 @@ fn state(word: &str) -> Result<TaskState, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::a2a::list::token;
     use crate::a2a::{fault_frame, prefix, sample, suffix};
+    use crate::task::call::Mark;
 
     fn decoded(frame: Value) -> Result<Call, Fault> {
         match decode(&frame.to_string()) {
@@ -452,13 +458,9 @@ mod tests {
             (json!({"session": {}}), Call::Session),
             (json!({"list": {}}), Call::List(List::default())),
             (
-                json!({"list": {"state": "input-required", "after": {"at": 5, "task": "t-1"}, "size": 3}}),
+                json!({"list": {"state": "input-required", "after": "", "size": 3}}),
                 Call::List(List {
                     state: Some(TaskState::InputRequired),
-                    after: Some(Mark {
-                        at: 5,
-                        task: task(),
-                    }),
                     size: 3,
                     ..List::default()
                 }),
@@ -523,6 +525,33 @@ mod tests {
             assert_eq!(fault.kind, kind, "{frame}");
             assert!(fault.message.contains(words), "{frame}: {}", fault.message);
         }
+    }
+
+    #[test]
+    fn a_list_goes_on_behind_its_last_page() {
+        let list = List {
+            state: Some(TaskState::InputRequired),
+            ..List::default()
+        };
+        let mark = Mark {
+            at: 5,
+            task: "t-1".into(),
+        };
+        let ask = |state: &str, after: &str| {
+            let call = json!({"list": {"state": state, "after": after}});
+            let decoded = decode(&json!({"id": 1, "call": call}).to_string());
+            decoded
+                .map(|(call, _)| call)
+                .map_err(|(fault, _)| fault.kind)
+        };
+        let after = token(&mark, &list);
+        let behind = Call::List(List {
+            after: Some(mark),
+            ..list
+        });
+        assert_eq!(ask("input-required", &after), Ok(behind));
+        assert_eq!(ask("working", &after), Err(FaultKind::InvalidParams));
+        assert_eq!(ask("input-required", "x"), Err(FaultKind::InvalidParams));
     }
 
     #[test]
