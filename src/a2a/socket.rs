@@ -145,12 +145,14 @@ fn call(text: &str, joined: &Form, form: &mut Form, switches: &Switches) -> Resu
 
 /// An answer to a question with nothing around it. Other objects are not taken for prompts: a mistake would set the agent to work.
 fn bare(sent: Object, form: &mut Form, switches: &Switches) -> Result<Call, Fault> {
-    let mut say = gemini::spoken(&Value::Object(sent), form, switches)?;
-    if say.said.answers.is_empty() {
-        return Err(rpc::invalid(
-            "Send a JSON-RPC request, e.g. message/stream, or an answer to a question about a tool call.",
-        ));
-    }
+    let spoken = gemini::spoken(&Value::Object(sent), form, switches);
+    // What is wrong with it as a prompt would be the wrong advice.
+    let answers = spoken.ok().filter(|say| !say.said.answers.is_empty());
+    let mut say = answers.ok_or_else(|| {
+        rpc::invalid(
+            "Send a JSON-RPC request such as message/stream, or an answer to a question: {\"tool_call_id\": …, \"selected_option_id\": …}.",
+        )
+    })?;
     say.mode = Mode::Now;
     Ok(Call::Say(say))
 }
@@ -346,7 +348,8 @@ mod tests {
             ("{", FaultKind::ParseError),
             ("[]", FaultKind::InvalidRequest),
             ("null", FaultKind::InvalidRequest),
-            ("{}", FaultKind::InvalidParams),
+            ("{}", FaultKind::InvalidRequest),
+            (r#"{"message":"hi"}"#, FaultKind::InvalidRequest),
             (r#"{"jsonrpc":"2.0"}"#, FaultKind::InvalidRequest),
         ] {
             let (fault, form) = heard(text, &session, &Switches::default()).unwrap_err();
