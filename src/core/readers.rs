@@ -212,7 +212,11 @@ impl Core {
             send_error(conn, &a2a::fault_frame(&form, fault).into(), now);
             match role {
                 Role::Call => conn.end_stream(now),
-                Role::Follow | Role::FollowAll => conn.hang_up(1011, &fault.message, now),
+                Role::Follow | Role::FollowAll => {
+                    // Going away, or something went wrong.
+                    let code = if self.ending { 1001 } else { 1011 };
+                    conn.hang_up(code, &fault.message, now);
+                }
             }
         }
         self.read_on(at, now);
