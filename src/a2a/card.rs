@@ -189,7 +189,7 @@ fn extensions(required: &[String]) -> Vec<Value> {
         ),
         (
             RESUME,
-            "Every streamed event has an id; a subscription with Last-Event-ID, or ?after=, continues behind it.",
+            "Every streamed event has an id; a subscription with Last-Event-ID, ?after= or params.after continues behind it.",
         ),
     ];
     let is_required = |uri: &str| required.iter().any(|one| one == uri);

@@ -131,7 +131,7 @@ pub fn call(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
         }),
         Operation::Subscribe => Ok(Call::Subscribe {
             task: task(ask, &["id"])?,
-            after: position(ask.headers, ask.query)?,
+            after: continued(ask)?,
         }),
         Operation::SetPush | Operation::GetPush | Operation::ListPush | Operation::DeletePush => {
             webhook(ask)
@@ -262,6 +262,15 @@ pub fn position(headers: &Headers, query: &[(String, String)]) -> Result<Option<
             })
         })
         .transpose()
+}
+
+/// The same for a call that may have come over a socket, where there is neither a header nor a query: the params say it then.
+fn continued(ask: &Ask) -> Result<Option<Seq>, Fault> {
+    if let Some(seq) = position(ask.headers, ask.query)? {
+        return Ok(Some(seq));
+    }
+    let after = count(ask.params, &["after"], "")?;
+    Ok(after.map(|seq| Seq(seq as u64)))
 }
 
 fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {

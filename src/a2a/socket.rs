@@ -332,6 +332,30 @@ mod tests {
     }
 
     #[test]
+    fn a_line_goes_on_where_another_broke() {
+        for (envelope, method) in [
+            (Envelope::Rpc03, "tasks/resubscribe"),
+            (Envelope::Rpc10, "SubscribeToTask"),
+        ] {
+            let ask = |after: Value| {
+                let params = json!({"id": "t", "after": after});
+                let sent = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+                let heard = hear(envelope, sent);
+                heard
+                    .map(|(call, _)| call)
+                    .map_err(|(fault, _)| fault.field)
+            };
+            let behind = |after: Option<u64>| Call::Subscribe {
+                task: "t".into(),
+                after: after.map(Seq),
+            };
+            assert_eq!(ask(json!(7)), Ok(behind(Some(7))));
+            assert_eq!(ask(json!(null)), Ok(behind(None)));
+            assert_eq!(ask(json!("x")), Err(Some("after".into())));
+        }
+    }
+
+    #[test]
     fn our_own_dialect_is_its_own() {
         let sent = json!({"id": 1, "call": {"get": {"task": "t"}}});
         let (call, form) = hear(Envelope::Own, sent).unwrap();

@@ -371,7 +371,10 @@ impl Server {
 
     fn take_signals(&mut self, now: Now) {
         for signal in self.signals.take() {
-            self.log.info(format_args!("ending on {signal:?}"));
+            let wait = self.limits.shutdown_ms / 1000;
+            self.log.info(format_args!(
+                "ending on {signal:?}: what runs has {wait} s, the next signal does not wait"
+            ));
             self.signal.get_or_insert(signal);
             self.core.shut_down(now);
         }
