@@ -49,8 +49,14 @@ pub struct Limits {
     /// Subscriptions of one task, and of all. Beyond it: 503 and Retry-After.
     pub task_subs: usize,
     pub subs: usize,
+    /// A journal that another process has locked is asked for so often, with so long a wait in between; then whoever wants the
+    /// task is told.
+    pub load_tries: u32,
+    pub load_retry_ms: u64,
     /// Tasks on one page of a list; who asks for more gets so many.
     pub list_page: usize,
+    /// Tasks in a list of the dialect that has no pages: the newest ones are shown.
+    pub list_briefs: usize,
     /// Prompts queued in one task; the next one is refused.
     pub queued_prompts: usize,
     /// Encoded events of one task kept in memory for its readers; what is older is read from the journal again.
@@ -266,7 +272,10 @@ impl Default for Limits {
             tasks: 20_000,
             task_subs: 4096,
             subs: 20_000,
+            load_tries: 20,
+            load_retry_ms: 25,
             list_page: 100,
+            list_briefs: 1_000,
             queued_prompts: 32,
             hot_bytes: MIB,
             hot_total_bytes: 64 * MIB,

@@ -21,6 +21,8 @@ impl Core {
             Call::List(list) if a2a::lists_briefs(&request.form) => {
                 let mut all = self.matching(list, &request);
                 all.sort_unstable_by(newest_first);
+                // This dialect has no pages: whoever wants more than the newest takes one that has.
+                all.truncate(self.limits.list_briefs);
                 a2a::briefs(&request.form, all)
             }
             Call::List(list) => {

@@ -175,6 +175,8 @@ pub struct Core {
     /// Sockets that follow every task.
     followers: Vec<Key>,
     parked: HashMap<TaskId, Vec<Parked>>,
+    /// How often a log was asked for that somebody else had.
+    busy: HashMap<TaskId, u32>,
     timers: Timers,
     registrations: Registrations,
     hot_total: usize,
@@ -236,6 +238,7 @@ impl Core {
             session: None,
             followers: Vec::new(),
             parked: HashMap::new(),
+            busy: HashMap::new(),
             timers: Timers::default(),
             registrations: Registrations::default(),
             hot_total: 0,
@@ -469,6 +472,7 @@ impl Core {
                 Timer::Limit(task) => self.check_limit(&task, now),
                 Timer::Expiry => self.expire(now),
                 Timer::Store(task) => self.retry_append(&task),
+                Timer::Load(task) => self.out.push(Out::Load { task }),
                 Timer::Waiting(sub) => self.stop_waiting(sub),
                 Timer::Hook { task, .. } => self.to_release.push(task),
                 Timer::Shutdown => self.give_up(now),

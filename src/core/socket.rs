@@ -14,7 +14,7 @@ use crate::core::conn::Opening;
 use crate::core::sub::{First, Role, Until};
 use crate::task::call::{Birth, Call, Follow, Join, Settings};
 use crate::task::event::{Lifecycle, Profile, Protocol};
-use crate::task::fault::Fault;
+use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::Source;
 use crate::wire::ws;
 use std::collections::HashSet;
@@ -227,6 +227,14 @@ impl Core {
     pub(super) fn session(&mut self, now: Now) -> Result<TaskId, Fault> {
         if let Some(session) = self.live_session() {
             return Ok(session.clone());
+        }
+        if self.ending {
+            let message =
+                "The server is about to end and begins no session; try again when it is back.";
+            return Err(Fault::new(
+                FaultKind::Overloaded { retry_after_s: 10 },
+                message,
+            ));
         }
         let id = self.entropy.uuid();
         let newborn = Newborn {

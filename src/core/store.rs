@@ -83,12 +83,22 @@ pub enum Openness {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
     pub message: String,
+    /// Somebody else has it right now: it may work in a moment.
+    pub busy: bool,
 }
 
 impl StoreError {
     pub fn new(message: impl Into<String>) -> StoreError {
         StoreError {
             message: message.into(),
+            busy: false,
+        }
+    }
+
+    pub fn busy(message: impl Into<String>) -> StoreError {
+        StoreError {
+            busy: true,
+            ..StoreError::new(message)
         }
     }
 }

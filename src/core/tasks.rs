@@ -349,6 +349,13 @@ impl Core {
 
     /// A task was read from its journal, or could not be.
     pub fn loaded(&mut self, task: &TaskId, result: Result<Loaded, StoreError>, now: Now) {
+        if let Err(error) = &result
+            && error.busy
+            && self.try_again(task, now)
+        {
+            return;
+        }
+        self.busy.remove(task);
         let parked = self.parked.remove(task).unwrap_or_default();
         match result {
             Ok(loaded) => {
@@ -387,6 +394,19 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// A log that somebody else has is asked for again a few times: a server that was killed may leave a child behind that lets
+    /// go of it only when it becomes the program it is to be.
+    fn try_again(&mut self, task: &TaskId, now: Now) -> bool {
+        let tries = self.busy.entry(task.clone()).or_default();
+        *tries += 1;
+        let again = *tries < self.limits.load_tries;
+        if again {
+            let at = now.mono_ms + self.limits.load_retry_ms;
+            self.timers.arm(at, Timer::Load(task.clone()));
+        }
+        again
     }
 
     /// A task whose very first lines cannot be kept has never been: whoever asked for it is told why.

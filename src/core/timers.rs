@@ -17,6 +17,8 @@ pub enum Timer {
     Expiry,
     /// A journal could not be written; try again.
     Store(TaskId),
+    /// A journal was somebody else's; ask for it again.
+    Load(TaskId),
     /// A call has waited for its turn as long as it may.
     Waiting(Key),
     /// A delivery failed; try again.

@@ -426,7 +426,7 @@ impl Means {
 }
 
 fn broken(message: String) -> StoreError {
-    StoreError { message }
+    StoreError::new(message)
 }
 
 /// The most tasks one conversation may go back through.
@@ -488,7 +488,5 @@ fn fold(file: &dyn LogFile, upto: Option<Seq>) -> Result<State, StoreError> {
             (None, _) => {}
         }
     })?;
-    state.ok_or_else(|| StoreError {
-        message: "the journal does not begin with its task".into(),
-    })
+    state.ok_or_else(|| StoreError::new("the journal does not begin with its task"))
 }

@@ -27,6 +27,8 @@ pub(in crate::core) struct Rig {
     pub loads: Vec<TaskId>,
     /// Tasks that cannot be loaded.
     pub lost: Vec<TaskId>,
+    /// How many loads from now on find the log in somebody else's hands.
+    pub busy: u32,
 }
 
 impl Rig {
@@ -48,6 +50,7 @@ impl Rig {
             jobs: Vec::new(),
             loads: Vec::new(),
             lost: Vec::new(),
+            busy: 0,
         }
     }
 
@@ -63,9 +66,13 @@ impl Rig {
 
     pub fn turn(&mut self) {
         for task in std::mem::take(&mut self.loads) {
-            let loaded = match self.lost.contains(&task) {
-                false => Ok(load(&mut self.store, &task)),
-                true => Err(StoreError::new("it is lost")),
+            let loaded = if self.busy > 0 {
+                self.busy -= 1;
+                Err(StoreError::busy("another server has it"))
+            } else if self.lost.contains(&task) {
+                Err(StoreError::new("it is lost"))
+            } else {
+                Ok(load(&mut self.store, &task))
             };
             self.core.loaded(&task, loaded, self.now);
         }

@@ -409,3 +409,63 @@ fn a_session_that_cannot_be_read_is_followed_by_another() {
         "{seen:#?}"
     );
 }
+
+#[test]
+fn a_list_without_pages_shows_the_newest_and_no_more() {
+    let mut rig = small(Limits {
+        list_briefs: 2,
+        ..Limits::default()
+    });
+    for _ in 0..3 {
+        http(&mut rig, "POST /tasks", &json!({}));
+    }
+    let list: Value =
+        serde_json::from_str(&http(&mut rig, "GET /tasks", &Value::Null)).expect("JSON");
+    assert_eq!(list["tasks"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn a_server_that_ends_begins_no_session() {
+    let mut rig = small(Limits::default());
+    let key = join(&mut rig, "?taskId=*", "");
+    taken(&mut rig, key);
+    rig.core.shut_down(rig.now);
+    let prompt = json!({"jsonrpc": "2.0", "id": 1, "method": "message/stream",
+        "params": {"message": {"content": {"text": "hi, ".repeat(20)}}}});
+    rig.core.received(key, &framed(&prompt), rig.now);
+    rig.turns();
+    let shown = String::from_utf8_lossy(&taken(&mut rig, key)).into_owned();
+    assert!(shown.contains("begins no session"), "{shown}");
+}
+
+/// A server that was killed may leave a child behind that still holds the lock of a journal for a moment.
+#[test]
+fn a_log_that_somebody_has_is_asked_for_again() {
+    let mut rig = small(Limits {
+        load_tries: 3,
+        ..Limits::default()
+    });
+    let session: Value =
+        serde_json::from_str(&http(&mut rig, "POST /tasks", &Value::Null)).expect("JSON");
+    let task = session["taskId"].as_str().expect("an id").to_owned();
+    rig.restart();
+    rig.busy = 2;
+    let key = rig.core.opened(Peer::SameUser, rig.now);
+    let ask = format!("GET /tasks/{task} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    rig.core.received(key, ask.as_bytes(), rig.now);
+    rig.turns();
+    assert_eq!(taken(&mut rig, key), b"", "it waits");
+    rig.later(25);
+    rig.later(25);
+    let answer = String::from_utf8(taken(&mut rig, key)).expect("UTF-8");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    rig.restart();
+    rig.busy = 99;
+    let key = rig.core.opened(Peer::SameUser, rig.now);
+    rig.core.received(key, ask.as_bytes(), rig.now);
+    for _ in 0..3 {
+        rig.later(25);
+    }
+    let answer = String::from_utf8(taken(&mut rig, key)).expect("UTF-8");
+    assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
+}

@@ -65,7 +65,7 @@ impl FileLog {
 
     fn locked(file: File, path: PathBuf, marker: PathBuf) -> Result<FileLog, StoreError> {
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| match e {
-            rustix::io::Errno::WOULDBLOCK => StoreError::new(format!(
+            rustix::io::Errno::WOULDBLOCK => StoreError::busy(format!(
                 "{} is in use by another server; ask that one, or stop it",
                 path.display()
             )),
