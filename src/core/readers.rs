@@ -113,6 +113,12 @@ impl Core {
             let Some(conn) = self.conns.get_mut(sub.conn) else {
                 return true;
             };
+            let next = sub.cursor.next();
+            if sub.first.is_none() && next > cell.written {
+                // What comes is encoded for all who watch; the state that was folded to get here may be a long conversation.
+                sub.cold.take_if(|cold| !cold.asked);
+                return sub.role == Role::FollowAll && !cell.is_open();
+            }
             if conn.tx.len() >= self.limits.tx_bytes {
                 conn.starved = true;
                 return false;
@@ -129,10 +135,6 @@ impl Core {
                     return true;
                 }
                 continue;
-            }
-            let next = sub.cursor.next();
-            if next > cell.written {
-                return sub.role == Role::FollowAll && !cell.is_open();
             }
             if let Found::Hot(body, mark) = cell.find(next, sub.view) {
                 sub.cold = None;
