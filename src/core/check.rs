@@ -132,6 +132,13 @@ impl Core {
             let streams = streams.filter(|sub| matches!(sub.kind, Kind::Stream));
             cell.check(streams.map(|sub| sub.view), &self.limits);
             self.check_hooks(task, cell);
+            for sub in cell.subs.iter().filter_map(|key| self.subs.get(*key)) {
+                let keeps = sub.cold.as_ref().is_some_and(|cold| !cold.asked);
+                assert!(
+                    !keeps || sub.cursor < cell.written,
+                    "{task} has a reader that keeps a state it has no use for"
+                );
+            }
         }
         let hot: usize = self.tasks.values().map(|cell| cell.hot_bytes).sum();
         assert_eq!(hot, self.hot_total, "the sum of what is hot");

@@ -131,6 +131,8 @@ impl Core {
             }
             let next = sub.cursor.next();
             if next > cell.written {
+                // What comes is encoded for all who watch; the state that was folded to get here may be a long conversation.
+                sub.cold.take_if(|cold| !cold.asked);
                 // What is decided and not on disk yet is still to come.
                 let seen_all = cell.written == cell.state.seq && !cell.is_open();
                 return match sub.role {
