@@ -112,6 +112,17 @@ impl Core {
             return true;
         };
         loop {
+            let next = sub.cursor.next();
+            if sub.first.is_none() && next > cell.written {
+                // What comes is encoded for all who watch; the state that was folded to get here may be a long conversation.
+                sub.cold.take_if(|cold| !cold.asked);
+                // What is decided and not on disk yet is still to come.
+                let seen_all = cell.written == cell.state.seq && !cell.is_open();
+                return match sub.role {
+                    Role::FollowAll | Role::Leave => seen_all,
+                    Role::Call | Role::Follow | Role::Watch => false,
+                };
+            }
             if conn.tx.len() >= self.limits.tx_bytes {
                 conn.starved = true;
                 return false;
@@ -128,17 +139,6 @@ impl Core {
                     return true;
                 }
                 continue;
-            }
-            let next = sub.cursor.next();
-            if next > cell.written {
-                // What comes is encoded for all who watch; the state that was folded to get here may be a long conversation.
-                sub.cold.take_if(|cold| !cold.asked);
-                // What is decided and not on disk yet is still to come.
-                let seen_all = cell.written == cell.state.seq && !cell.is_open();
-                return match sub.role {
-                    Role::FollowAll | Role::Leave => seen_all,
-                    Role::Call | Role::Follow | Role::Watch => false,
-                };
             }
             if let Found::Hot(body, mark) = cell.find(next, sub.view) {
                 sub.cold = None;
