@@ -224,7 +224,7 @@ fn cancel_ends_what_ignores_it_and_what_left_the_group() {
         }
     );
     for name in ["shell", "stubborn", "daemon", "hidden"] {
-        assert!(!runs(place.pid(name)), "{name} is gone");
+        wait_until(name, || !runs(place.pid(name)));
     }
 }
 
@@ -247,7 +247,7 @@ fn what_a_command_leaves_behind_ends_with_it() {
     let place = Place::new();
     let ending = place.run("sleep 1000 & echo $! | tee pid");
     let pid = place.pid("pid");
-    assert!(!runs(pid));
+    wait_until("its end", || !runs(pid));
     assert_eq!(
         ending,
         success(
@@ -268,7 +268,7 @@ fn a_silent_command_is_ended() {
             "a\n"
         )
     );
-    assert!(!runs(place.pid("pid")));
+    wait_until("its end", || !runs(place.pid("pid")));
 }
 
 #[test]
@@ -384,7 +384,7 @@ fn a_tool_that_panics_leaves_nothing_running() {
         })
     }));
     assert!(panicked.is_err());
-    assert!(!runs(place.pid("pid")));
+    wait_until("its end", || !runs(place.pid("pid")));
 }
 
 #[test]
@@ -466,7 +466,7 @@ fn nothing_outlives_a_killed_server() {
     let mut rest = vec![pids[1], pids[2]];
     rest.sort();
     assert_eq!(sweep(instance, &place.limits), rest);
-    assert!(pids.iter().all(|pid| !runs(*pid)));
+    wait_until("their end", || pids.iter().all(|pid| !runs(*pid)));
     assert_eq!(sweep(instance, &place.limits), Vec::<u32>::new());
 }
 
@@ -524,7 +524,7 @@ fn a_background_command_goes_on_and_can_be_read() {
         read(9, 60_000),
         shown("Exit Code: 3", "3 of 3", "one\ntwo\nthree")
     );
-    assert!(!runs(pid));
+    wait_until("its end", || !runs(pid));
 }
 
 #[test]
@@ -573,7 +573,7 @@ fn a_call_that_is_cancelled_takes_its_background_command_with_it() {
         let told = place.told(&place.task, "run_shell_command", args);
         assert!(told.is_err_and(|text| text.starts_with("The command was cancelled and ended.")));
     });
-    assert!(!runs(place.pid("pid")));
+    wait_until("its end", || !runs(place.pid("pid")));
     assert!(!place.background.any_running());
 }
 
