@@ -47,7 +47,6 @@ use crate::task::spec::Answers;
 use crate::task::state::{State, TaskState};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::borrow::Cow;
 use std::sync::Arc;
 
 /// An event with its task.
@@ -56,7 +55,7 @@ pub fn record(state: &State, record: &Record) -> Vec<u8> {
         task: &state.created.task,
         seq: record.seq,
         at: record.at,
-        event: &showable(&record.event),
+        event: &record.event.without_secrets(),
     })
 }
 
@@ -86,52 +85,6 @@ struct Shown<'a> {
     seq: Seq,
     at: u64,
     event: &'a Event,
-}
-
-/// The event without what only its owner may know. Every client that watches a task sees this, so an event that carries
-/// a secret must lose it here; the list is complete so that a new event cannot be forgotten.
-fn showable(event: &Event) -> Cow<'_, Event> {
-    match event {
-        Event::HookSet { .. } => event.without_secrets(),
-        Event::Created(_)
-        | Event::Prompted { .. }
-        | Event::TurnBegan { .. }
-        | Event::AttachmentsWanted
-        | Event::CommandBegan
-        | Event::CommandPrompted { .. }
-        | Event::Attached { .. }
-        | Event::Traced { .. }
-        | Event::Thought { .. }
-        | Event::Text { .. }
-        | Event::Cited { .. }
-        | Event::Retracted { .. }
-        | Event::BackedOff { .. }
-        | Event::Retried
-        | Event::FellBack { .. }
-        | Event::CompactionBegan
-        | Event::Compacted { .. }
-        | Event::CompactionFailed { .. }
-        | Event::Looped
-        | Event::Nudged { .. }
-        | Event::Answered { .. }
-        | Event::CallPlanned { .. }
-        | Event::CallAsked { .. }
-        | Event::CallAnswered { .. }
-        | Event::CallReady { .. }
-        | Event::CallStarted { .. }
-        | Event::CallOutput { .. }
-        | Event::CallEnded { .. }
-        | Event::CallStale { .. }
-        | Event::HookDropped { .. }
-        | Event::HookMoved { .. }
-        | Event::Paused
-        | Event::ResultsSent
-        | Event::Produced { .. }
-        | Event::TurnEnded { .. }
-        | Event::Interrupted { .. }
-        | Event::Resumed
-        | Event::Closed { .. } => Cow::Borrowed(event),
-    }
 }
 
 #[derive(Deserialize)]

@@ -187,13 +187,51 @@ pub enum Event {
 }
 
 impl Event {
-    /// The event as it can be shown: the same without the secrets that some events hold.
+    /// The event as everybody who watches the task may see it: without what only its owner may know. The list is complete, so
+    /// that a new event with a secret in it cannot be forgotten.
     pub fn without_secrets(&self) -> Cow<'_, Event> {
         match self {
             Event::HookSet { target } => Cow::Owned(Event::HookSet {
                 target: Arc::new(target.without_secrets()),
             }),
-            other => Cow::Borrowed(other),
+            Event::Created(_)
+            | Event::Prompted { .. }
+            | Event::TurnBegan { .. }
+            | Event::AttachmentsWanted
+            | Event::CommandBegan
+            | Event::CommandPrompted { .. }
+            | Event::Attached { .. }
+            | Event::Traced { .. }
+            | Event::Thought { .. }
+            | Event::Text { .. }
+            | Event::Cited { .. }
+            | Event::Retracted { .. }
+            | Event::BackedOff { .. }
+            | Event::Retried
+            | Event::FellBack { .. }
+            | Event::CompactionBegan
+            | Event::Compacted { .. }
+            | Event::CompactionFailed { .. }
+            | Event::Looped
+            | Event::Nudged { .. }
+            | Event::Answered { .. }
+            | Event::CallPlanned { .. }
+            | Event::CallAsked { .. }
+            | Event::CallAnswered { .. }
+            | Event::CallReady { .. }
+            | Event::CallStarted { .. }
+            | Event::CallOutput { .. }
+            | Event::CallEnded { .. }
+            | Event::CallStale { .. }
+            | Event::HookDropped { .. }
+            | Event::HookMoved { .. }
+            | Event::Paused
+            | Event::ResultsSent
+            | Event::Produced { .. }
+            | Event::TurnEnded { .. }
+            | Event::Interrupted { .. }
+            | Event::Resumed
+            | Event::Closed { .. } => Cow::Borrowed(self),
         }
     }
 
