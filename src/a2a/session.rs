@@ -18,6 +18,7 @@ use crate::task::message::{Message, Source};
 use crate::task::record::Record;
 use crate::task::state::{CallState, Phase, State, TaskState};
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// `state` is the state right after `record`. None: clients are not shown the event.
 pub fn frame(state: &State, record: &Record) -> Option<Vec<u8>> {
@@ -81,7 +82,7 @@ enum Shown<'a> {
 
 #[derive(Serialize)]
 struct Content<'a> {
-    text: std::borrow::Cow<'a, str>,
+    text: Cow<'a, str>,
 }
 
 #[derive(Serialize)]
@@ -132,6 +133,8 @@ struct ArtifactUpdate<'a> {
 
 fn shown<'a>(state: &'a State, record: &'a Record) -> Option<Shown<'a>> {
     let update = |call: &CallId, status| Some(Shown::update(state.call(call)?, status));
+    let warn = |text: String| Some(Shown::log("warn", text.into()));
+    let info = |text: &'static str| Some(Shown::log("info", text.into()));
     match &record.event {
         Event::Created(_)
         | Event::TurnBegan { .. }
@@ -170,116 +173,58 @@ fn shown<'a>(state: &'a State, record: &'a Record) -> Option<Shown<'a>> {
             append: *append,
             last_chunk: *last,
         })),
-        Event::Retracted { .. }
-        | Event::BackedOff { .. }
-        | Event::Retried
-        | Event::FellBack { .. }
-        | Event::CompactionBegan
-        | Event::Compacted { .. }
-        | Event::CompactionFailed { .. }
-        | Event::Looped
-        | Event::Nudged { .. }
-        | Event::CallStale { .. }
-        | Event::HookSet { .. }
-        | Event::HookDropped { .. }
-        | Event::HookMoved { .. }
-        | Event::AttachmentsWanted
-        | Event::CommandBegan
-        | Event::CommandPrompted { .. }
-        | Event::Attached { .. }
-        | Event::Traced { .. }
-        | Event::Answered { .. }
-        | Event::CallPlanned { .. } => logged(state, &record.event),
-    }
-}
-
-/// What happens behind the scenes, in a sentence, and how much it matters. None: it does not.
-fn logged<'a>(state: &State, event: &Event) -> Option<Shown<'a>> {
-    let (level, text) = match event {
-        Event::Retracted { reason } => (
-            "warn",
-            format!("What the agent was saying is void, it will be said again: {reason}"),
-        ),
+        // What happens behind the scenes, in a sentence, as far as it matters.
+        Event::Retracted { reason } => warn(format!(
+            "What the agent was saying is void, it will be said again: {reason}"
+        )),
         Event::BackedOff {
             delay_ms, reason, ..
         } => {
             let seconds = delay_ms.div_ceil(1000);
-            (
-                "warn",
-                format!("The model is asked again in {seconds} s: {reason}"),
-            )
+            warn(format!("The model is asked again in {seconds} s: {reason}"))
         }
-        Event::Retried => ("info", "The model is asked again.".to_owned()),
-        Event::FellBack { model, reason } => (
-            "warn",
-            format!(
-                "From now on {model} answers, because the model before it cannot be had: {reason}"
-            ),
-        ),
-        Event::CompactionBegan => (
-            "info",
-            "The conversation has grown long; its older part is being summarised.".to_owned(),
-        ),
-        Event::Compacted { .. } => (
-            "info",
-            "A summary took the place of the older part of the conversation.".to_owned(),
-        ),
-        Event::CompactionFailed { reason } => (
-            "warn",
-            format!("The conversation could not be summarised and stays as it is: {reason}"),
-        ),
-        Event::Looped => (
-            "warn",
-            "The agent repeats its calls; they are not run.".to_owned(),
-        ),
-        Event::Nudged { .. } => (
-            "warn",
-            "The agent repeated itself and was told to go on in another way.".to_owned(),
-        ),
+        Event::Retried => info("The model is asked again."),
+        Event::FellBack { model, reason } => warn(format!(
+            "From now on {model} answers, because the model before it cannot be had: {reason}"
+        )),
+        Event::CompactionBegan => {
+            info("The conversation has grown long; its older part is being summarised.")
+        }
+        Event::Compacted { .. } => {
+            info("A summary took the place of the older part of the conversation.")
+        }
+        Event::CompactionFailed { reason } => warn(format!(
+            "The conversation could not be summarised and stays as it is: {reason}"
+        )),
+        Event::Looped => warn("The agent repeats its calls; they are not run.".to_owned()),
+        Event::Nudged { .. } => {
+            warn("The agent repeated itself and was told to go on in another way.".to_owned())
+        }
         Event::CallStale { call } => {
             let name = &state.call(call)?.request.name;
-            (
-                "warn",
-                format!(
-                    "The file changed before {name} could write it; the change is looked at again."
-                ),
-            )
+            warn(format!(
+                "The file changed before {name} could write it; the change is looked at again."
+            ))
         }
-        Event::Created(_)
-        | Event::Prompted { .. }
-        | Event::TurnBegan { .. }
-        | Event::AttachmentsWanted
+        Event::AttachmentsWanted
         | Event::CommandBegan
         | Event::CommandPrompted { .. }
         | Event::Attached { .. }
         | Event::Traced { .. }
-        | Event::Thought { .. }
-        | Event::Text { .. }
-        | Event::Cited { .. }
         | Event::Answered { .. }
         | Event::CallPlanned { .. }
-        | Event::CallAsked { .. }
-        | Event::CallAnswered { .. }
-        | Event::CallReady { .. }
-        | Event::CallStarted { .. }
-        | Event::CallOutput { .. }
-        | Event::CallEnded { .. }
-        | Event::Paused
-        | Event::ResultsSent
-        | Event::Produced { .. }
-        | Event::TurnEnded { .. }
-        | Event::Interrupted { .. }
-        | Event::Resumed
         | Event::HookSet { .. }
         | Event::HookDropped { .. }
-        | Event::HookMoved { .. }
-        | Event::Closed { .. } => return None,
-    };
-    let content = Content { text: text.into() };
-    Some(Shown::ConsoleLog { level, content })
+        | Event::HookMoved { .. } => None,
+    }
 }
 
 impl<'a> Shown<'a> {
+    fn log(level: &'static str, text: Cow<'a, str>) -> Shown<'a> {
+        let content = Content { text };
+        Shown::ConsoleLog { level, content }
+    }
+
     fn text(text: &'a str) -> Shown<'a> {
         let content = Content { text: text.into() };
         Shown::TextContent { content }
