@@ -432,69 +432,61 @@ pub fn watch_stream(form: &Form, view: View) -> (Begins, Ends) {
     }
 }
 
-/// What stands before each body of a stream. Nearly always as before a single result; in our own dialect events belong to
-/// nobody's request.
+/// What is put around results.
+enum Wrapper {
+    /// The envelope of JSON-RPC, around events too.
+    Rpc,
+    /// An envelope of our own around results; events belong to nobody's request.
+    Own,
+    None,
+}
+
+impl Envelope {
+    fn wrapper(self) -> Wrapper {
+        match self {
+            Envelope::Rpc03 | Envelope::Rpc10 | Envelope::Socket => Wrapper::Rpc,
+            Envelope::Own => Wrapper::Own,
+            Envelope::Rest03Proto
+            | Envelope::Rest03Json
+            | Envelope::Rest10
+            | Envelope::Gemini
+            | Envelope::Kebab
+            | Envelope::Snake
+            | Envelope::Session => Wrapper::None,
+        }
+    }
+}
+
+/// What stands before each body of a stream.
 pub fn frame_prefix(form: &Form) -> Vec<u8> {
-    match form.envelope {
-        Envelope::Own => Vec::new(),
-        Envelope::Rpc03
-        | Envelope::Rpc10
-        | Envelope::Socket
-        | Envelope::Rest03Proto
-        | Envelope::Rest03Json
-        | Envelope::Rest10
-        | Envelope::Gemini
-        | Envelope::Kebab
-        | Envelope::Snake
-        | Envelope::Session => prefix(form),
+    match form.envelope.wrapper() {
+        Wrapper::Rpc => prefix(form),
+        Wrapper::Own | Wrapper::None => Vec::new(),
     }
 }
 
 /// What stands behind it.
 pub fn frame_suffix(form: &Form) -> &'static [u8] {
-    match form.envelope {
-        Envelope::Own => b"",
-        Envelope::Rpc03
-        | Envelope::Rpc10
-        | Envelope::Socket
-        | Envelope::Rest03Proto
-        | Envelope::Rest03Json
-        | Envelope::Rest10
-        | Envelope::Gemini
-        | Envelope::Kebab
-        | Envelope::Snake
-        | Envelope::Session => suffix(form),
+    match form.envelope.wrapper() {
+        Wrapper::Rpc => suffix(form),
+        Wrapper::Own | Wrapper::None => b"",
     }
 }
 
 /// What stands before a single result.
 pub fn prefix(form: &Form) -> Vec<u8> {
-    match form.envelope {
-        Envelope::Rpc03 | Envelope::Rpc10 | Envelope::Socket => {
-            [br#"{"jsonrpc":"2.0","id":"#, &*form.id, br#","result":"#].concat()
-        }
-        Envelope::Own => [br#"{"id":"#, &*form.id, br#","ok":"#].concat(),
-        Envelope::Rest03Proto
-        | Envelope::Rest03Json
-        | Envelope::Rest10
-        | Envelope::Gemini
-        | Envelope::Kebab
-        | Envelope::Snake
-        | Envelope::Session => Vec::new(),
+    match form.envelope.wrapper() {
+        Wrapper::Rpc => [br#"{"jsonrpc":"2.0","id":"#, &*form.id, br#","result":"#].concat(),
+        Wrapper::Own => [br#"{"id":"#, &*form.id, br#","ok":"#].concat(),
+        Wrapper::None => Vec::new(),
     }
 }
 
 /// What stands behind it.
 pub fn suffix(form: &Form) -> &'static [u8] {
-    match form.envelope {
-        Envelope::Rpc03 | Envelope::Rpc10 | Envelope::Socket | Envelope::Own => b"}",
-        Envelope::Rest03Proto
-        | Envelope::Rest03Json
-        | Envelope::Rest10
-        | Envelope::Gemini
-        | Envelope::Kebab
-        | Envelope::Snake
-        | Envelope::Session => b"",
+    match form.envelope.wrapper() {
+        Wrapper::Rpc | Wrapper::Own => b"}",
+        Wrapper::None => b"",
     }
 }
 
