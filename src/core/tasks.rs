@@ -172,10 +172,12 @@ impl Core {
             cell.listed = false;
             match append_one(cell, store) {
                 Ok(()) => {
-                    let brief = Brief::of(&cell.state);
-                    if !cell.is_open() && cell.noted.as_ref() != Some(&brief) {
-                        store.note(&task, &brief);
-                        cell.noted = Some(brief);
+                    if !cell.is_open() {
+                        let brief = Brief::of(&cell.state);
+                        if cell.noted.as_ref() != Some(&brief) {
+                            store.note(&task, &brief);
+                            cell.noted = Some(brief);
+                        }
                     }
                     self.to_release.push(task);
                 }
