@@ -1,90 +1,43 @@
 //! Paths that try to leave the workspace. Whatever they are, nothing outside is read, and nothing outside changes.
 
-use gemini_a2a::base::cancel::Cancel;
-use gemini_a2a::limits::Limits;
-use gemini_a2a::task::job::{Run, RunEnd};
+#[path = "support/ground.rs"]
+mod ground;
+
+use gemini_a2a::task::job::RunEnd;
 use gemini_a2a::task::spec::Ending;
-use gemini_a2a::tool::background::Background;
-use gemini_a2a::tool::path::Workspace;
-use gemini_a2a::tool::web::Web;
-use gemini_a2a::tool::{Child, Ctx, Launch, Spawn, Toolbox};
+use ground::Ground;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const SECRET: &str = "canary-8263";
 
-struct NoChildren;
-
-impl Spawn for NoChildren {
-    fn spawn(&self, _: Launch) -> io::Result<Box<dyn Child>> {
-        Err(io::Error::other("nothing is started here"))
-    }
-}
-
-/// `base/ws` is the workspace; `base/ws-evil`, `base/secret` and `base/outside` are not.
-struct Ground {
-    base: PathBuf,
-    cancel: Cancel,
-    limits: Limits,
-}
-
 impl Ground {
+    /// `base/ws-evil`, `base/secret` and `base/outside` are not the workspace.
     fn new() -> Ground {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("gemini-a2a-confine-{}-{number}", std::process::id());
-        let base = std::env::temp_dir().join(name);
-        for dir in ["ws/d", "ws/deep/er", "ws-evil", "outside/d"] {
-            fs::create_dir_all(base.join(dir)).expect("the temporary directory is writable");
-        }
-        for file in ["secret", "ws-evil/f", "outside/f", "outside/d/f"] {
-            fs::write(base.join(file), SECRET).expect("ours");
-        }
-        for file in ["ws/f", "ws/d/f"] {
-            fs::write(base.join(file), "inside").expect("ours");
-        }
-        Ground {
-            base: base.canonicalize().expect("it was just made"),
-            cancel: Cancel::default(),
-            limits: Limits::default(),
-        }
-    }
-
-    fn ws(&self) -> PathBuf {
-        self.base.join("ws")
-    }
-
-    fn link(&self, target: impl AsRef<Path>, name: &str) {
-        symlink(target, self.ws().join(name)).expect("ours");
+        Ground::with(
+            "confine",
+            &["ws/d", "ws/deep/er", "ws-evil", "outside/d"],
+            &[
+                ("secret", SECRET),
+                ("ws-evil/f", SECRET),
+                ("outside/f", SECRET),
+                ("outside/d/f", SECRET),
+                ("ws/f", "inside"),
+                ("ws/d/f", "inside"),
+            ],
+        )
     }
 
     fn call(&self, name: &str, args: Value) -> Ending {
-        let ctx = Ctx {
-            workspace: Workspace::open(&self.ws()).expect("the workspace opens"),
-            cancel: &self.cancel,
-            limits: &self.limits,
-            children: &NoChildren,
-            task: &"t".into(),
-            background: &Background::default(),
-            web: &Web::default(),
-            ask: None,
-        };
-        let run = Run {
-            workspace: self.ws().to_str().expect("a plain name").into(),
-            call: "c1".into(),
-            name: name.into(),
-            args,
-            base: None,
-            edited: None,
-            answers: None,
-        };
-        match Toolbox::built_in().run(&run, &ctx, &mut |_| {}) {
+        let end = self.run(name, args, |run, ctx| {
+            self.toolbox.run(run, ctx, &mut |_| {})
+        });
+        match end {
             RunEnd::Ended(ending) => ending,
             // Without a base only a race makes a write stale; to us that is a refusal.
             RunEnd::Stale => Ending::Cancelled {
@@ -128,12 +81,6 @@ impl Ground {
             }
         }
         found
-    }
-}
-
-impl Drop for Ground {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.base);
     }
 }
 

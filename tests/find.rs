@@ -1,100 +1,43 @@
 //! The tools that look for files and text, where somebody tries to lead them out of the workspace: by paths, by links, and by
 //! links that take the place of directories while the search is on.
 
-use gemini_a2a::base::cancel::Cancel;
-use gemini_a2a::limits::Limits;
-use gemini_a2a::task::job::{Run, RunEnd};
+#[path = "support/ground.rs"]
+mod ground;
+
+use gemini_a2a::task::job::RunEnd;
 use gemini_a2a::task::spec::Ending;
-use gemini_a2a::tool::background::Background;
-use gemini_a2a::tool::path::Workspace;
-use gemini_a2a::tool::web::Web;
-use gemini_a2a::tool::{Child, Ctx, Launch, Spawn, Tool, Toolbox, read_many_files::ReadManyFiles};
+use gemini_a2a::tool::{Tool, read_many_files::ReadManyFiles};
+use ground::Ground;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 use std::fs;
-use std::io;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What is outside, in names and in texts.
 const SECRET: &str = "canary-5147";
 
-struct NoChildren;
-
-impl Spawn for NoChildren {
-    fn spawn(&self, _: Launch) -> io::Result<Box<dyn Child>> {
-        Err(io::Error::other("nothing is started here"))
-    }
-}
-
-/// `base/ws` is the workspace, `base/outside` is not.
-struct Ground {
-    base: PathBuf,
-    toolbox: Toolbox,
-    cancel: Cancel,
-    limits: Limits,
-}
-
 impl Ground {
+    /// `base/outside` is not the workspace.
     fn new() -> Ground {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("gemini-a2a-find-{}-{number}", std::process::id());
-        let base = std::env::temp_dir().join(name);
-        for dir in ["ws/d/deep", "outside/deep"] {
-            fs::create_dir_all(base.join(dir)).expect("the temporary directory is writable");
-        }
-        for (file, text) in [
-            ("ws/d/f", "inside"),
-            ("ws/d/deep/f", "inside"),
-            ("ws/leaf", "inside"),
-            (&format!("outside/{SECRET}"), SECRET),
-            (&format!("outside/deep/{SECRET}"), SECRET),
-            ("outside/f", SECRET),
-        ] {
-            fs::write(base.join(file), text).expect("ours");
-        }
-        Ground {
-            base: base.canonicalize().expect("it was just made"),
-            toolbox: Toolbox::built_in(),
-            cancel: Cancel::default(),
-            limits: Limits::default(),
-        }
-    }
-
-    fn ws(&self) -> PathBuf {
-        self.base.join("ws")
-    }
-
-    fn link(&self, target: impl AsRef<Path>, name: &str) {
-        symlink(target, self.ws().join(name)).expect("ours");
+        Ground::with(
+            "find",
+            &["ws/d/deep", "outside/deep"],
+            &[
+                ("ws/d/f", "inside"),
+                ("ws/d/deep/f", "inside"),
+                ("ws/leaf", "inside"),
+                (&format!("outside/{SECRET}"), SECRET),
+                (&format!("outside/deep/{SECRET}"), SECRET),
+                ("outside/f", SECRET),
+            ],
+        )
     }
 
     fn call(&self, name: &str, args: Value) -> Ending {
-        let ctx = Ctx {
-            workspace: Workspace::open(&self.ws()).expect("the workspace opens"),
-            cancel: &self.cancel,
-            limits: &self.limits,
-            children: &NoChildren,
-            task: &"t".into(),
-            background: &Background::default(),
-            web: &Web::default(),
-            ask: None,
-        };
-        let run = Run {
-            workspace: self.ws().to_str().expect("a plain name").into(),
-            call: "c1".into(),
-            name: name.into(),
-            args,
-            base: None,
-            edited: None,
-            answers: None,
-        };
-        let end = match name {
-            "read_many_files" => ReadManyFiles.run(&run, &ctx, &mut |_| {}),
-            _ => self.toolbox.run(&run, &ctx, &mut |_| {}),
-        };
+        let end = self.run(name, args, |run, ctx| match name {
+            "read_many_files" => ReadManyFiles.run(run, ctx, &mut |_| {}),
+            _ => self.toolbox.run(run, ctx, &mut |_| {}),
+        });
         match end {
             RunEnd::Ended(ending) => ending,
             RunEnd::Stale => panic!("a search has nothing that could be stale"),
@@ -112,12 +55,6 @@ impl Ground {
             ),
             ("read_many_files", json!({"include": [path]})),
         ]
-    }
-}
-
-impl Drop for Ground {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.base);
     }
 }
 

@@ -1,6 +1,10 @@
 //! The wire against a corpus: every request gives the same verdicts however the network cuts it, nothing a mutation makes of it
 //! panics or outgrows the limits, and each limit holds at its last allowed byte and breaks at the next.
 
+#[path = "support/dice.rs"]
+mod dice;
+
+use dice::Dice;
 use gemini_a2a::base::buf::Buf;
 use gemini_a2a::base::http::{Method, Request, Version};
 use gemini_a2a::base::id::Seq;
@@ -180,29 +184,6 @@ fn verdicts<'a>(limits: &Limits, pieces: impl IntoIterator<Item = &'a [u8]>) -> 
         client.receive(piece);
     }
     client.verdicts
-}
-
-/// The same numbers for the same seed, on every machine.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % n as u64) as usize
-    }
-
-    /// Cuts the bytes into pieces of up to `longest`.
-    fn cut<'a>(&mut self, mut bytes: &'a [u8], longest: usize) -> Vec<&'a [u8]> {
-        let mut pieces = Vec::new();
-        while !bytes.is_empty() {
-            let (piece, rest) = bytes.split_at(1 + self.below(longest.min(bytes.len())));
-            pieces.push(piece);
-            bytes = rest;
-        }
-        pieces
-    }
 }
 
 #[test]

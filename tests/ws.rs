@@ -1,6 +1,10 @@
 //! WebSocket against a corpus: every run of frames gives the same steps and the same answers however the network cuts it, nothing
 //! a mutation makes of it panics, and whatever is said ends with the close.
 
+#[path = "support/dice.rs"]
+mod dice;
+
+use dice::Dice;
 use gemini_a2a::base::buf::Buf;
 use gemini_a2a::limits::Limits;
 use gemini_a2a::wire::http1::{self, Reader};
@@ -285,29 +289,6 @@ fn steps<'a>(limits: &Limits, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec
         client.receive(piece);
     }
     client.steps
-}
-
-/// The same numbers for the same seed, on every machine.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % n as u64) as usize
-    }
-
-    /// Cuts the bytes into pieces of up to `longest`.
-    fn cut<'a>(&mut self, mut bytes: &'a [u8], longest: usize) -> Vec<&'a [u8]> {
-        let mut pieces = Vec::new();
-        while !bytes.is_empty() {
-            let (piece, rest) = bytes.split_at(1 + self.below(longest.min(bytes.len())));
-            pieces.push(piece);
-            bytes = rest;
-        }
-        pieces
-    }
 }
 
 #[test]
