@@ -10,7 +10,6 @@ use gemini_a2a::tool::{Tool, read_many_files::ReadManyFiles};
 use ground::Ground;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
-use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What is outside, in names and in texts.
