@@ -369,6 +369,10 @@ impl Default for Limits {
     }
 }
 
+/// Lists and objects inside of each other in what clients, models and scripts send; deeper ones are refused. A journal's line is read
+/// 128 deep, and has some ten of its own around what it holds.
+pub const JSON_DEPTH: usize = 100;
+
 /// Characters of a context id that a client chose: it is a key of ours and is shown to people; longer ones are refused.
 pub const CONTEXT_ID_CHARS: usize = 128;
 

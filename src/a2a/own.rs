@@ -153,7 +153,7 @@ struct AskedList {
 /// The call as it was spelled; the form gets its id as soon as it is known, so that failures can be told apart.
 fn ask(text: &str, form: &mut Form) -> Result<Asked, Fault> {
     let invalid = |message: String| Fault::new(FaultKind::InvalidRequest, message);
-    let mut sent: Value = serde_json::from_str(text).map_err(|error| {
+    let mut sent: Value = json::read(text.as_bytes()).map_err(|error| {
         Fault::new(
             FaultKind::ParseError,
             format!("The frame is not JSON: {error}."),
