@@ -65,6 +65,8 @@ pub struct Limits {
     pub hot_total_bytes: usize,
     /// One read from the journal for a reader that is behind.
     pub page_bytes: usize,
+    /// Such pages in memory at once; readers beyond wait their turn.
+    pub pages: usize,
     /// Tool calls in one model answer; the others are answered with an error.
     pub calls: usize,
     /// Threads for model requests: each may wait for minutes, so there are many with small stacks; beyond it turns queue.
@@ -280,6 +282,7 @@ impl Default for Limits {
             hot_bytes: MIB,
             hot_total_bytes: 64 * MIB,
             page_bytes: 256 * KIB,
+            pages: 64,
             calls: 64,
             model_threads: 512,
             tool_threads: 64,
