@@ -11,6 +11,7 @@ mod cell;
 pub mod check;
 mod commands;
 pub mod conn;
+mod crowd;
 mod expiry;
 mod facts;
 pub mod guard;
@@ -35,6 +36,7 @@ use crate::base::id::{ContextId, Entropy, Seq, TaskId, Tenant};
 use crate::base::slots::{Key, Slots};
 use crate::core::cell::Cell;
 use crate::core::conn::{Conn, Overdue, Peer, Want};
+use crate::core::crowd::Crowd;
 use crate::core::guard::Door;
 use crate::core::hooks::{Delivery, Registrations};
 use crate::core::pages::Pages;
@@ -183,6 +185,7 @@ pub struct Core {
     registrations: Registrations,
     hot_total: usize,
     pages: Pages,
+    crowd: Crowd,
     /// When the next look at tasks whose time is over is armed, in monotonic milliseconds.
     expiry_armed: u64,
     /// When the log was last told that journals cannot be written, in monotonic milliseconds.
@@ -246,6 +249,7 @@ impl Core {
             registrations: Registrations::default(),
             hot_total: 0,
             pages: Pages::default(),
+            crowd: Crowd::default(),
             expiry_armed: u64::MAX,
             trouble_told: None,
             visitors: Vec::new(),
@@ -355,6 +359,7 @@ impl Core {
 
     /// Looks at a connection after anything happened to it.
     fn after_io(&mut self, key: Key) {
+        self.count_waiting(key);
         let Some(conn) = self.conns.get_mut(key) else {
             return;
         };
@@ -384,6 +389,7 @@ impl Core {
         let Some(conn) = self.conns.remove(key) else {
             return;
         };
+        self.crowd.bytes -= conn.counted;
         self.to_close.push(key);
         self.followers.retain(|follower| *follower != key);
         self.abort_own(&conn.subs);
@@ -479,6 +485,7 @@ impl Core {
                 Timer::Load(task) => self.out.push(Out::Load { task }),
                 Timer::Waiting(sub) => self.stop_waiting(sub),
                 Timer::Hook { task, .. } => self.to_release.push(task),
+                Timer::Crowd => self.thin_out(now),
                 Timer::Shutdown => self.give_up(now),
             }
         }

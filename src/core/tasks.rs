@@ -249,6 +249,7 @@ impl Core {
             self.trim(&task);
         }
         self.turn_pages();
+        self.watch_crowd(now);
         if self.ended {
             let fault = Fault::new(
                 FaultKind::Overloaded { retry_after_s: 5 },

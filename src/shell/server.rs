@@ -47,8 +47,9 @@ pub struct Server {
     sockets: HashMap<Key, Socket>,
     /// Connections to go on with although no event will say so.
     again: Vec<Key>,
-    /// The listener has more to accept.
+    /// The listener has more to accept; or may have, from this time on.
     backlog: bool,
+    accept_at: Option<u64>,
     lingering: VecDeque<(u64, TcpStream)>,
     /// What ended us.
     signal: Option<Signal>,
@@ -93,6 +94,7 @@ impl Server {
             sockets: HashMap::new(),
             again: Vec::new(),
             backlog: true,
+            accept_at: None,
             lingering: VecDeque::new(),
             signal: None,
         })
@@ -147,9 +149,7 @@ impl Server {
             }
         }
         self.accept(now);
-        for key in &work {
-            self.read(*key, scratch, now);
-        }
+        self.take_requests(&work, scratch, now);
         let left = self.take_mail(now);
         // 4: what is due.
         self.core.tick(now);
@@ -179,13 +179,17 @@ impl Server {
             return Some(Duration::ZERO);
         }
         let linger = self.lingering.front().map(|(at, _)| *at);
-        let due = [self.core.deadline(), linger].into_iter().flatten().min()?;
+        let due = [self.core.deadline(), linger, self.accept_at];
+        let due = due.into_iter().flatten().min()?;
         Some(Duration::from_millis(
             due.saturating_sub(self.clock.now().mono_ms),
         ))
     }
 
     fn accept(&mut self, now: Now) {
+        if self.accept_at.take_if(|at| *at <= now.mono_ms).is_some() {
+            self.backlog = true;
+        }
         let mut budget = self.limits.turn_accepts;
         while self.backlog && budget > 0 && self.core.has_room() {
             budget -= 1;
@@ -194,10 +198,11 @@ impl Server {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.backlog = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    // Out of descriptors, most likely: the backlog waits until a connection has gone.
+                    // Out of descriptors, most likely: the backlog waits until a connection has gone, or a worker's file.
                     self.log
                         .warn(format_args!("could not accept a connection: {error}"));
                     self.backlog = false;
+                    self.accept_at = Some(now.mono_ms + self.limits.accept_retry_ms);
                 }
             }
         }
@@ -235,6 +240,16 @@ impl Server {
                     .warn(format_args!("could not watch a connection: {error}"));
                 self.core.broke(key);
             }
+        }
+    }
+
+    fn take_requests(&mut self, from: &[Key], scratch: &mut [u8], now: Now) {
+        let end = now.mono_ms + self.limits.turn_ms;
+        for (at, key) in from.iter().enumerate() {
+            if self.clock.now().mono_ms > end {
+                return self.again.extend_from_slice(&from[at..]);
+            }
+            self.read(*key, scratch, now);
         }
     }
 
