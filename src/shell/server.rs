@@ -128,7 +128,8 @@ impl Server {
         // 2: one time for everything in this turn.
         let now = self.clock.now();
         // 3: everything that happened goes into the core.
-        let mut work = std::mem::take(&mut self.again);
+        let mut left = std::mem::take(&mut self.again);
+        let mut fresh = Vec::new();
         for event in events.iter() {
             match event.token() {
                 LISTEN => self.backlog = true,
@@ -142,15 +143,19 @@ impl Server {
                         if event.is_error() || event.is_write_closed() {
                             self.core.broke(key);
                         } else {
-                            work.push(key);
+                            fresh.push(key);
                         }
                     }
                 }
             }
         }
         self.accept(now);
+        // Who was left over from the last turn comes behind those who have just come, but one in each turn does not: a light
+        // request waits for one heavy one at most, and nobody for ever.
+        let others = left.split_off(left.len().min(1));
+        let work = [left, fresh, others].concat();
         self.take_requests(&work, scratch, now);
-        let left = self.take_mail(now);
+        let mail = self.take_mail(now);
         // 4: what is due.
         self.core.tick(now);
         // 5: what was decided goes to disk …
@@ -166,7 +171,7 @@ impl Server {
         }
         // 8: goodbyes.
         self.close(now);
-        if left == Left::Mail {
+        if mail == Left::Mail {
             self.jobs.more();
         }
         Ok(())
