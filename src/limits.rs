@@ -56,6 +56,9 @@ pub struct Limits {
     /// Tasks in memory. Beyond it those that rest unwatched leave; while none can, new ones are refused with 503 and
     /// Retry-After.
     pub tasks: usize,
+    /// How long the logs of the tasks in memory may be together: about half of what they take there. Beyond it those that rest
+    /// unwatched leave too.
+    pub task_total_bytes: usize,
     /// Subscriptions of one task, and of all. Beyond it: 503 and Retry-After.
     pub task_subs: usize,
     pub subs: usize,
@@ -286,6 +289,7 @@ impl Default for Limits {
             turn_notes: 1024,
             notes: 8192,
             tasks: 20_000,
+            task_total_bytes: 128 * MIB,
             task_subs: 4096,
             subs: 20_000,
             load_tries: 20,

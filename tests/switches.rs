@@ -271,6 +271,7 @@ fn fold(store: &mut MemoryStore, task: &TaskId) -> Loaded {
     Loaded {
         state: state.expect("an event"),
         inherited: vec![],
+        bytes: file.len() as usize,
     }
 }
 

@@ -139,6 +139,8 @@ pub enum Out {
 pub struct Loaded {
     pub state: State,
     pub inherited: Vec<Arc<Item>>,
+    /// How long the logs are that this was read from.
+    pub bytes: usize,
 }
 
 /// A request that waits for its task to be loaded.
@@ -184,6 +186,8 @@ pub struct Core {
     timers: Timers,
     registrations: Registrations,
     hot_total: usize,
+    /// How long the logs of the tasks in memory are.
+    log_bytes: usize,
     pages: Pages,
     crowd: Crowd,
     /// When the next look at tasks whose time is over is armed, in monotonic milliseconds.
@@ -248,6 +252,7 @@ impl Core {
             timers: Timers::default(),
             registrations: Registrations::default(),
             hot_total: 0,
+            log_bytes: 0,
             pages: Pages::default(),
             crowd: Crowd::default(),
             expiry_armed: u64::MAX,

@@ -285,6 +285,7 @@ fn load(store: &mut MemoryStore, task: &TaskId) -> Loaded {
     Loaded {
         state: state.expect("a task"),
         inherited: Vec::new(),
+        bytes: file.len() as usize,
     }
 }
 
