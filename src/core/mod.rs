@@ -20,6 +20,7 @@ mod perform;
 mod readers;
 mod register;
 mod say;
+mod setup;
 mod socket;
 pub mod store;
 mod sub;
@@ -37,6 +38,7 @@ use crate::core::conn::{Conn, Overdue, Peer, Want};
 use crate::core::guard::Door;
 use crate::core::hooks::{Delivery, Registrations};
 use crate::core::register::Register;
+pub use crate::core::setup::{Approval, Choose, Resolve, Setup, Site};
 use crate::core::sub::Sub;
 use crate::core::timers::{Timer, Timers};
 use crate::limits::Limits;
@@ -44,56 +46,13 @@ use crate::model::script::Script;
 use crate::task::call::{Call, Manners};
 use crate::task::job::{Job, JobId, Note};
 use crate::task::message::Source;
-use crate::task::policy::{Grant, Mode, Policy, Rule};
+use crate::task::policy::Rule;
 use crate::task::slash::Registry;
 use crate::task::spec::ToolSpec;
 use crate::task::state::{Item, State};
 use std::collections::HashMap;
 use std::io::IoSlice;
 use std::sync::Arc;
-
-/// Where a task works: checks a client's wish (or takes the default) and gives the place, or says what is wrong.
-pub type Resolve = Box<dyn Fn(Option<&str>) -> Result<Site, String>>;
-
-/// A directory to work in.
-#[derive(Clone, Debug, Default)]
-pub struct Site {
-    /// The real path.
-    pub path: String,
-    /// The operator trusts what lies in it.
-    pub trusted: bool,
-}
-
-/// Which model a task asks: checks a client's wish (or takes the default) and gives the name, or says what is wrong.
-pub type Choose = Box<dyn Fn(Option<&str>) -> Result<String, String>>;
-
-/// What the core is made with. Frozen from then on.
-pub struct Setup {
-    pub limits: Limits,
-    pub door: Door,
-    pub tools: Vec<ToolSpec>,
-    /// The slash commands there are; what they do is known to workers.
-    pub commands: Registry,
-    pub choose: Choose,
-    /// A scripted agent, when one plays the model.
-    pub script: Option<Arc<Script>>,
-    pub card: Card,
-    pub switches: Switches,
-    pub resolve: Resolve,
-    pub approval: Approval,
-    pub manners: Manners,
-    pub entropy: Entropy,
-    pub now: Now,
-}
-
-/// What tasks may do unasked.
-#[derive(Clone, Debug, Default)]
-pub struct Approval {
-    pub policy: Policy,
-    pub grant: Grant,
-    /// The mode of new tasks.
-    pub mode: Mode,
-}
 
 /// What is to be done outside. Jobs carry their own id; everything else is answered by name.
 #[derive(Debug)]

@@ -1,16 +1,13 @@
 use super::*;
 use crate::a2a::{Envelope, Form, Switches};
-use crate::base::id::Entropy;
 use crate::core::conn::{Peer, Want};
-use crate::core::guard::Door;
 use crate::core::store::{Crash, Failure, MemoryStore, Store, StoreError, read_all};
-use crate::core::{Approval, Loaded, Setup, Site};
+use crate::core::{Loaded, Setup};
 use crate::task::call::{Birth, Call, Mode, Say};
 use crate::task::event::{Answer, Event, Lifecycle, Profile, Protocol};
 use crate::task::job::{JobId, Note, NoteBody, Said};
 use crate::task::message::{Artifact, Message, Part, Role, Source};
 use crate::task::record::Record;
-use crate::task::slash::Registry;
 use crate::task::state::State;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -42,7 +39,7 @@ impl Rig {
             unix_ms: 1_767_268_800_000,
         };
         Rig {
-            core: core(&limits, switches, now),
+            core: Core::new(Setup::alone(limits.clone(), switches, now)),
             store: MemoryStore::default(),
             now,
             limits,
@@ -57,7 +54,8 @@ impl Rig {
     /// The server dies and is started again.
     pub fn restart(&mut self) {
         self.store.crash(Crash::Killed);
-        self.core = core(&self.limits, Switches::default(), self.now);
+        let setup = Setup::alone(self.limits.clone(), Switches::default(), self.now);
+        self.core = Core::new(setup);
         self.core.remember(&mut self.store);
         self.sent.clear();
         self.jobs.clear();
@@ -242,35 +240,6 @@ impl Rig {
         }
         told
     }
-}
-
-/// A core without tools, whose tasks may use any model and work anywhere.
-pub fn core(limits: &Limits, switches: Switches, now: Now) -> Core {
-    let identity = a2a::Identity {
-        base_url: "http://localhost/",
-        version: "0",
-        unix_ms: 0,
-    };
-    Core::new(Setup {
-        limits: limits.clone(),
-        door: Door::default(),
-        tools: Vec::new(),
-        commands: Registry::built_in(),
-        choose: Box::new(|_| Ok("some-model".into())),
-        script: None,
-        card: a2a::card(&identity, &switches),
-        switches,
-        manners: Default::default(),
-        approval: Approval::default(),
-        resolve: Box::new(|_| {
-            Ok(Site {
-                path: "/w".into(),
-                trusted: true,
-            })
-        }),
-        entropy: Entropy::counting(),
-        now,
-    })
 }
 
 fn load(store: &mut MemoryStore, task: &TaskId) -> Loaded {
