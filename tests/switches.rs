@@ -12,11 +12,11 @@ use gemini_a2a::base::id::{Entropy, Seq, TaskId};
 use gemini_a2a::base::slots::Key;
 use gemini_a2a::core::conn::Peer;
 use gemini_a2a::core::store::StoreError;
-use gemini_a2a::core::store::{MemoryStore, Store, read_all};
+use gemini_a2a::core::store::{MemoryStore, Store, fold};
 use gemini_a2a::core::{Core, Loaded, Out, Setup};
 use gemini_a2a::limits::{Limits, Times};
 use gemini_a2a::task::call::{Disconnect, Durability, Manners};
-use gemini_a2a::task::event::{Event, Profile};
+use gemini_a2a::task::event::Profile;
 use gemini_a2a::task::job::{Note, NoteBody, Work};
 use gemini_a2a::task::state::State;
 use serde_json::{Value, json};
@@ -145,7 +145,10 @@ impl House {
                     self.core.note(note, now);
                 }
                 Out::Load { task } => {
-                    let loaded = fold(&mut self.store, &task);
+                    let loaded = Loaded {
+                        state: self.state(&task),
+                        inherited: vec![],
+                    };
                     self.loads.push(task.clone());
                     self.core.loaded(&task, Ok(loaded), now);
                 }
@@ -209,6 +212,12 @@ impl House {
         state.map_or_else(|| answer["error"]["code"].to_string(), str::to_owned)
     }
 
+    /// A task as it is on disk.
+    fn state(&mut self, task: &TaskId) -> State {
+        let file = self.store.file(task).expect("a log");
+        fold(&*file, None).expect("a good log")
+    }
+
     fn on_disk(&mut self) -> Vec<String> {
         let known = self.store.known().into_iter();
         known.map(|known| known.task.to_string()).collect()
@@ -226,24 +235,6 @@ fn setup(limits: &Limits, switches: Switches, now: Now) -> Setup {
     Setup {
         tools: task::tools().into_values().collect(),
         ..Setup::alone(limits.clone(), switches, now)
-    }
-}
-
-fn fold(store: &mut MemoryStore, task: &TaskId) -> Loaded {
-    let mut state: Option<State> = None;
-    let file = store.file(task).expect("a log");
-    read_all(
-        file.as_ref(),
-        &mut |record| match (&mut state, &record.event) {
-            (None, Event::Created(created)) => state = Some(State::born(created.clone(), &record)),
-            (Some(state), _) => state.apply(&record),
-            (None, other) => panic!("a log begins with its task, not {other:?}"),
-        },
-    )
-    .expect("a good log");
-    Loaded {
-        state: state.expect("an event"),
-        inherited: vec![],
     }
 }
 
@@ -340,7 +331,7 @@ fn a_question_has_the_same_deadline_after_a_restart() {
     house.restart();
     assert_eq!(house.shown(&task), "input-required");
     house.pass(HOUR / 2 - 1_000);
-    let open = |house: &mut House| fold(&mut house.store, &task.as_str().into()).state;
+    let open = |house: &mut House| house.state(&task.as_str().into());
     assert_eq!(open(&mut house).asked().count(), 1);
     house.pass(1_000);
     let state = open(&mut house);

@@ -22,7 +22,6 @@ mod tests;
 
 use crate::base::id::{ContextId, Entropy, TaskId};
 use crate::base::json;
-pub use crate::core::store::read_all;
 use crate::core::store::{Known, LogFile, Openness, Store, StoreError};
 use crate::shell::sys;
 use crate::task::brief::Brief;

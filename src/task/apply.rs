@@ -62,6 +62,20 @@ impl State {
         }
     }
 
+    /// The fold of a log, one record on. None: the record is out of place, because a log begins with its task and has no other.
+    pub fn advance<'a>(state: &'a mut Option<State>, record: &Record) -> Option<&'a mut State> {
+        match (&record.event, state) {
+            (Event::Created(created), none @ None) => {
+                Some(none.insert(State::born(created.clone(), record)))
+            }
+            (Event::Created(_), Some(_)) | (_, None) => None,
+            (_, Some(state)) => {
+                state.apply(record);
+                Some(state)
+            }
+        }
+    }
+
     /// The time to record for an event: never before the last one, and strictly later for a new status.
     pub fn stamp(&self, event: &Event, unix_ms: u64) -> u64 {
         let least = if announces(event) {

@@ -433,13 +433,7 @@ impl World {
             for line in page.split_inclusive(|byte| *byte == b'\n') {
                 let line = line.strip_suffix(b"\n").expect("pages are whole lines");
                 let record = Record::read(line).expect("a record");
-                match (&mut self.folded, &record.event) {
-                    (Some(state), _) => state.apply(&record),
-                    (none, Event::Created(created)) => {
-                        *none = Some(State::born(created.clone(), &record));
-                    }
-                    (None, other) => panic!("begins with {other:?}"),
-                }
+                State::advance(&mut self.folded, &record).expect("a log begins with its task");
             }
         }
     }
@@ -453,17 +447,10 @@ impl World {
             return Vec::new();
         };
         let mut all: Vec<(Record, State)> = Vec::new();
-        let mut folded: Option<State> = None;
+        let mut folded = None;
         read_all(&*file, &mut |record| {
-            match (&mut folded, &record.event) {
-                (Some(state), _) => state.apply(&record),
-                (none, Event::Created(created)) => {
-                    *none = Some(State::born(created.clone(), &record));
-                }
-                (None, other) => panic!("begins with {other:?}"),
-            }
-            let state = folded.clone().expect("begun");
-            all.push((record, state));
+            let state = State::advance(&mut folded, &record).expect("a log begins with its task");
+            all.push((record, state.clone()));
         })
         .expect("the disk reads");
         all

@@ -10,12 +10,11 @@ use gemini_a2a::base::id::TaskId;
 use gemini_a2a::base::slots::Key;
 use gemini_a2a::core::check::Census;
 use gemini_a2a::core::conn::Peer;
-use gemini_a2a::core::store::{MemoryStore, Store, read_all};
+use gemini_a2a::core::store::{MemoryStore, Store, fold};
 use gemini_a2a::core::{Core, Out, Setup, Site};
 use gemini_a2a::limits::Limits;
-use gemini_a2a::task::event::{Event, Request};
+use gemini_a2a::task::event::Request;
 use gemini_a2a::task::job::{Job, Note, NoteBody, RunEnd, Work};
-use gemini_a2a::task::state::State;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -186,7 +185,8 @@ impl House {
     /// The one question a task asks.
     fn question(&mut self, name: &str, task: &Value) -> String {
         let task = TaskId::from(task["id"].as_str().expect("an id"));
-        let state = fold(&mut self.store, &task);
+        let file = self.store.file(&task).expect("a log");
+        let state = fold(&*file, None).expect("a good log");
         let call = state.asked().next().expect("a question").id().to_string();
         self.name(&format!("{name}_call"), &json!(call));
         call
@@ -372,19 +372,4 @@ fn core(limits: Limits, now: Now) -> Core {
         }),
         ..Setup::alone(limits, Switches::default(), now)
     })
-}
-
-fn fold(store: &mut MemoryStore, task: &TaskId) -> State {
-    let mut state: Option<State> = None;
-    let file = store.file(task).expect("a log");
-    read_all(
-        file.as_ref(),
-        &mut |record| match (&mut state, &record.event) {
-            (None, Event::Created(created)) => state = Some(State::born(created.clone(), &record)),
-            (Some(state), _) => state.apply(&record),
-            (None, other) => panic!("a log begins with its task, not {other:?}"),
-        },
-    )
-    .expect("a good log");
-    state.expect("an event")
 }

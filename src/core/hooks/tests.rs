@@ -1,13 +1,12 @@
 use super::*;
 use crate::a2a::{Envelope, Form, Switches};
 use crate::core::conn::{Peer, Want};
-use crate::core::store::{Crash, Failure, MemoryStore, Store, StoreError, read_all};
+use crate::core::store::{Crash, Failure, MemoryStore, Store, StoreError, fold};
 use crate::core::{Loaded, Setup};
 use crate::task::call::{Birth, Call, Mode, Say};
-use crate::task::event::{Answer, Event, Lifecycle, Profile, Protocol};
+use crate::task::event::{Answer, Lifecycle, Profile, Protocol};
 use crate::task::job::{JobId, Note, NoteBody, Said};
 use crate::task::message::{Artifact, Message, Part, Role, Source};
-use crate::task::record::Record;
 use crate::task::state::State;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -70,7 +69,11 @@ impl Rig {
             } else if self.lost.contains(&task) {
                 Err(StoreError::new("it is lost"))
             } else {
-                Ok(load(&mut self.store, &task))
+                let file = self.store.file(&task).expect("a log");
+                Ok(Loaded {
+                    state: fold(&*file, None).expect("a whole log"),
+                    inherited: Vec::new(),
+                })
             };
             self.core.loaded(&task, loaded, self.now);
         }
@@ -239,21 +242,6 @@ impl Rig {
             self.answer(&delivery, Ok(()));
         }
         told
-    }
-}
-
-fn load(store: &mut MemoryStore, task: &TaskId) -> Loaded {
-    let mut state: Option<State> = None;
-    let file = store.file(task).expect("a log");
-    let mut fold = |record: Record| match (&mut state, &record.event) {
-        (Some(state), _) => state.apply(&record),
-        (none, Event::Created(created)) => *none = Some(State::born(created.clone(), &record)),
-        (None, other) => panic!("{other:?} comes first"),
-    };
-    read_all(&*file, &mut fold).expect("a whole log");
-    Loaded {
-        state: state.expect("a task"),
-        inherited: Vec::new(),
     }
 }
 
