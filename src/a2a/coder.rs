@@ -10,7 +10,7 @@ use crate::a2a::value::{AgentMessage, ArtifactUpdate, Frame, Piece, StatusUpdate
 use crate::a2a::words::{CallStatus, CoderKind, OURS};
 use crate::base::id::{CallId, Seq};
 use crate::base::json;
-use crate::task::event::{Event, Usage};
+use crate::task::event::{Event, Usage, detours, errands, hooks};
 use crate::task::message::{Artifact, Part, Source};
 use crate::task::record::Record;
 use crate::task::state::{State, TaskState};
@@ -69,24 +69,11 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, tools: &Tools) -> Option<
         })),
         Event::Created(_)
         | Event::Prompted { .. }
-        | Event::AttachmentsWanted
-        | Event::Attached { .. }
-        | Event::CommandBegan
-        | Event::CommandPrompted { .. }
-        | Event::Traced { .. }
         | Event::Retracted { .. }
-        | Event::BackedOff { .. }
-        | Event::Retried
-        | Event::FellBack { .. }
-        | Event::CompactionBegan
-        | Event::Compacted { .. }
-        | Event::CompactionFailed { .. }
-        | Event::Looped
-        | Event::Nudged { .. }
         | Event::CallStale { .. }
-        | Event::HookSet { .. }
-        | Event::HookDropped { .. }
-        | Event::HookMoved { .. } => None,
+        | errands!()
+        | detours!()
+        | hooks!() => None,
     }
 }
 

@@ -2,7 +2,7 @@
 //! that, and a journal replays through here to the same state.
 
 use crate::base::id::{CallId, ConfigId};
-use crate::task::event::{Answer, Created, End, Event, Request, Usage};
+use crate::task::event::{Answer, Created, End, Event, Request, Usage, detours, errands, hooks};
 use crate::task::loops::FENCE;
 use crate::task::message::{Artifact, Content};
 use crate::task::push::{self, Hook};
@@ -508,23 +508,10 @@ fn announces(event: &Event) -> bool {
         Event::Answered { answer } => !answer.calls.is_empty(),
         Event::Created(_)
         | Event::Prompted { .. }
-        | Event::AttachmentsWanted
-        | Event::Attached { .. }
-        | Event::CommandBegan
-        | Event::CommandPrompted { .. }
-        | Event::Traced { .. }
         | Event::Thought { .. }
         | Event::Text { .. }
         | Event::Cited { .. }
         | Event::Retracted { .. }
-        | Event::BackedOff { .. }
-        | Event::Retried
-        | Event::FellBack { .. }
-        | Event::CompactionBegan
-        | Event::Compacted { .. }
-        | Event::CompactionFailed { .. }
-        | Event::Looped
-        | Event::Nudged { .. }
         | Event::CallPlanned { .. }
         | Event::CallAsked { .. }
         | Event::CallReady { .. }
@@ -533,8 +520,8 @@ fn announces(event: &Event) -> bool {
         | Event::CallEnded { .. }
         | Event::CallStale { .. }
         | Event::Produced { .. }
-        | Event::HookSet { .. }
-        | Event::HookDropped { .. }
-        | Event::HookMoved { .. } => false,
+        | errands!()
+        | detours!()
+        | hooks!() => false,
     }
 }
