@@ -19,6 +19,8 @@ mod list;
 mod perform;
 mod readers;
 mod register;
+#[cfg(test)]
+mod rig;
 mod say;
 mod setup;
 mod socket;
