@@ -4,7 +4,7 @@ use super::*;
 use crate::a2a::sample;
 use crate::base::http::Method;
 use crate::base::id::Seq;
-use crate::task::call::Call;
+use crate::task::call::{Call, List};
 use crate::task::event::{Answer, End, Event, Final};
 use crate::task::fault::FaultKind;
 use crate::task::message::{Artifact, Content, Part, Role, Source};
@@ -985,6 +985,13 @@ fn routes() {
         assert_eq!(ask(method, "/tasks/metadata"), Ok(Call::AllMetadata));
         let one = Call::Metadata { task: "t 1".into() };
         assert_eq!(ask(method, "/tasks/t 1/metadata"), Ok(one));
+        assert_eq!(ask(method, "/tasks"), Ok(Call::List(List::default())));
+        let one = Call::Get {
+            task: "t".into(),
+            history: None,
+        };
+        assert_eq!(ask(method, "/tasks/t"), Ok(one));
+        assert_eq!(ask(method, "/listCommands"), Ok(Call::Commands));
     }
     assert_eq!(ask(Post, "/tasks"), Ok(Call::Session));
     let refused = |allow: &str, envelope| {
@@ -992,7 +999,12 @@ fn routes() {
         Err((FaultKind::MethodNotAllowed { allow }, envelope))
     };
     assert_eq!(ask(Get, "/"), refused("POST", Envelope::Rpc03));
-    assert_eq!(ask(Put, "/tasks"), refused("GET, POST", Envelope::Gemini));
+    assert_eq!(
+        ask(Put, "/tasks"),
+        refused("GET, HEAD, POST", Envelope::Gemini)
+    );
+    assert_eq!(ask(Head, "/ws"), refused("GET", Envelope::Gemini));
+    assert_eq!(ask(Options, "/"), refused("POST", Envelope::Rpc03));
     assert_eq!(ask(Post, "/health"), refused("GET, HEAD", Envelope::Gemini));
     assert_eq!(
         ask(Delete, "/tasks/t/metadata"),
