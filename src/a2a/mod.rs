@@ -126,7 +126,7 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
         View::Session => return session::frame(state, record).map(Body::bare),
     };
     let frame = match projection {
-        Projection::Coder => coder::frame(state, record, tools)?,
+        Projection::Coder => coder::frame(state, record, tools, writer.protocol())?,
         Projection::Devtool => devtool::frame(state, record)?,
         Projection::Plain => plain::frame(state, record, Outputs::Any)?,
         Projection::PlainText => plain::frame(state, record, Outputs::Text)?,

@@ -534,7 +534,7 @@ fn edits_show_the_file_they_lead_to() {
 
 /// Folds events as a server does, and tells of each frame what clients go by: kind, state, call status, whether it may end a
 /// stream.
-fn told(events: Vec<Event>) -> Vec<String> {
+fn told(view: View, events: Vec<Event>) -> Vec<String> {
     let created = sample::state().created;
     let mut state = None;
     let mut told = Vec::new();
@@ -551,10 +551,11 @@ fn told(events: Vec<Event>) -> Vec<String> {
                 state
             }
         };
-        let Some(body) = super::event(the_view(), state, &record, &sample::tools()) else {
+        let Some(body) = super::event(view, state, &record, &sample::tools()) else {
             continue;
         };
         let shown = value(&body.open);
+        let shown = shown.get("statusUpdate").unwrap_or(&shown);
         let kind = shown["metadata"]["coderAgent"]["kind"].as_str();
         let status = &shown["status"]["message"]["parts"][0]["data"]["status"];
         let words = [
@@ -568,8 +569,7 @@ fn told(events: Vec<Event>) -> Vec<String> {
     told
 }
 
-#[test]
-fn an_approved_command_in_the_recorded_order() {
+fn approved_command() -> Vec<Event> {
     let call = || "call-1".into();
     let by = || Source {
         client: "x".into(),
@@ -581,7 +581,7 @@ fn an_approved_command_in_the_recorded_order() {
         output: "1".into(),
         display: Display::Text { text: "1".into() },
     });
-    let events = vec![
+    vec![
         Event::Created(sample::state().created),
         Event::Prompted {
             message: Arc::new(sample::prompt("m-1", "count")),
@@ -627,9 +627,13 @@ fn an_approved_command_in_the_recorded_order() {
             turn: 1,
             end: End::Done,
         },
-    ];
+    ]
+}
+
+#[test]
+fn an_approved_command_in_the_recorded_order() {
     assert_eq!(
-        told(events),
+        told(the_view(), approved_command()),
         [
             "state-change working",
             "state-change working",
@@ -644,6 +648,28 @@ fn an_approved_command_in_the_recorded_order() {
             "state-change working",
             "text-content working",
             "state-change input-required may close",
+        ]
+    );
+}
+
+/// What was approved works, and says so: to a client of 1.0 the other word would be the end.
+#[test]
+fn an_approved_command_in_1_0_works_from_the_answer_on() {
+    let view = View::A2a(Writer::V10, Projection::Coder);
+    let shown = told(view, approved_command());
+    let words: Vec<&str> = shown.iter().map(String::as_str).collect();
+    assert_eq!(
+        words[4..],
+        [
+            "state-change TASK_STATE_INPUT_REQUIRED may close",
+            "tool-call-confirmation TASK_STATE_WORKING awaiting_approval",
+            "tool-call-update TASK_STATE_WORKING scheduled",
+            "tool-call-update TASK_STATE_WORKING executing",
+            "",
+            "tool-call-update TASK_STATE_WORKING success",
+            "state-change TASK_STATE_WORKING",
+            "text-content TASK_STATE_WORKING",
+            "state-change TASK_STATE_INPUT_REQUIRED may close",
         ]
     );
 }
