@@ -18,7 +18,7 @@
 //! | `cancel` | `task` | the task |
 //! | `get` | `task`; `history`: how many of the newest messages | the task |
 //! | `list` | `context`, `state`, `since`, `size`, `after`: the `nextPageToken` of the page before, `history`, `artifacts` | a page of tasks |
-//! | `watch` | `task`; `after`: the last event seen, else all are sent | its events, until it is over |
+//! | `watch` | `task`; `after`: the last event seen, else all are sent | `{taskId, after}`, then the events behind that, until it is over |
 //! | `session` | | the id of the live session |
 //!
 //! ```json
@@ -31,7 +31,7 @@
 //! Members may be added to anything; clients pass over what they do not know.
 
 use crate::a2a::answer;
-use crate::a2a::form::{Envelope, Form};
+use crate::a2a::form::{Envelope, Form, prefix, suffix};
 use crate::a2a::input::is_short_name;
 use crate::a2a::list::read_token;
 use crate::a2a::object::{Object, wrong};
@@ -59,6 +59,12 @@ pub fn record(state: &State, record: &Record) -> Vec<u8> {
         at: record.at,
         event: &record.event.without_secrets(),
     })
+}
+
+/// The answer to one who watches: the events behind `after` come next. It is not where the client was if that place is none.
+pub fn watching(form: &Form, task: &TaskId, after: Seq) -> Vec<u8> {
+    let begins = json!({ "taskId": task, "after": after });
+    [&prefix(form), &*json::bytes(&begins), suffix(form)].concat()
 }
 
 /// What a text frame of a client asks for.
@@ -303,7 +309,7 @@ fn state(word: String) -> Result<TaskState, Fault> {
 mod tests {
     use super::*;
     use crate::a2a::list::token;
-    use crate::a2a::{fault_frame, prefix, sample, suffix};
+    use crate::a2a::{fault_frame, sample};
     use crate::task::call::Mark;
     use std::sync::Arc;
 
