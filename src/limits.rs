@@ -53,9 +53,9 @@ pub struct Limits {
     /// task is told.
     pub load_tries: u32,
     pub load_retry_ms: u64,
-    /// Tasks on one page of a list; who asks for more gets so many.
+    /// Tasks on one page of a list; who asks for more gets so many, and is told how many there are.
     pub list_page: usize,
-    /// Tasks in a list of the dialect that has no pages: the newest ones are shown.
+    /// Tasks in a list of the dialect that has no pages: the newest ones are shown, and how many there are.
     pub list_briefs: usize,
     /// Prompts queued in one task; the next one is refused.
     pub queued_prompts: usize,

@@ -88,7 +88,7 @@ fn is_public(request: &Request) -> bool {
 /// A socket is opened with GET, but prompts and answers come over it; and where webhooks are shown, so are their secrets.
 fn only_reads(request: &Request) -> bool {
     let mut segments = request.path.split('/');
-    request.method == Method::Get
+    matches!(request.method, Method::Get | Method::Head)
         && request.path != "/ws"
         && !segments.any(|segment| segment == "pushNotificationConfigs")
 }
@@ -105,12 +105,12 @@ mod tests {
     #[test]
     fn children_see_tasks_but_no_secrets() {
         let door = Door::default();
-        let lets = |path: &str| {
+        let lets = |method, path: &str| {
             let mut headers = Headers::default();
             headers.push("Host", "localhost");
             let request = Request {
                 version: Version::Http11,
-                method: Method::Get,
+                method,
                 path: path.into(),
                 query: Vec::new(),
                 headers,
@@ -119,7 +119,8 @@ mod tests {
             };
             door.admit(&request, Peer::OwnChild).is_ok()
         };
-        assert!(lets("/tasks/t"));
+        assert!(lets(Method::Get, "/tasks/t") && lets(Method::Head, "/tasks/t"));
+        assert!(!lets(Method::Post, "/tasks/t:cancel"));
         for path in [
             "/ws",
             "/tasks/t/pushNotificationConfigs",
@@ -127,7 +128,10 @@ mod tests {
             "/v1/tasks/t/pushNotificationConfigs/c",
             "/acme/tasks/t/pushNotificationConfigs",
         ] {
-            assert!(!lets(path), "{path}");
+            assert!(
+                !lets(Method::Get, path) && !lets(Method::Head, path),
+                "{path}"
+            );
         }
     }
 }
