@@ -37,7 +37,16 @@ pub trait Store {
 
     /// The task leaves memory: its lock and descriptor go as soon as the last [`LogFile`] of it does.
     fn close(&mut self, task: &TaskId);
+
+    /// Housekeeping that has come up since the last call, to be done beside the loop because it waits for the disk. That it
+    /// fails, or is never done, costs space and time and nothing else.
+    fn chore(&mut self) -> Option<Chore> {
+        None
+    }
 }
+
+/// Something to be done beside the loop.
+pub type Chore = Box<dyn FnOnce() -> Result<(), StoreError> + Send>;
 
 /// One log, shared between threads.
 pub trait LogFile: Send + Sync {

@@ -305,7 +305,7 @@ impl LogFile for FileLog {
 }
 
 /// One write(2). A signal that arrives before anything was written is no reason to fail.
-fn write_once(mut file: &File, bytes: &[u8]) -> io::Result<usize> {
+pub fn write_once(mut file: &File, bytes: &[u8]) -> io::Result<usize> {
     loop {
         match file.write(bytes) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -315,7 +315,7 @@ fn write_once(mut file: &File, bytes: &[u8]) -> io::Result<usize> {
 }
 
 /// Flushes the directory that names `path`.
-fn sync_entry(path: &Path) -> io::Result<()> {
+pub fn sync_entry(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(dir) => File::open(dir)?.sync_all(),
         None => Ok(()),
