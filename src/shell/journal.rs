@@ -5,6 +5,7 @@
 //! open/<task>             an empty file while the task has an unfinished turn or an open question
 //! index.jsonl             {"task","at","brief"} per task and rest, so that a start need not open every log
 //! index.<id>.new          the index that the server with this id is writing anew
+//! trial.<id>              there for a moment, when a server tries whether it can write
 //! instances/<id>          locked by the living server that marks its child processes with this id
 //! ```
 //!
@@ -43,9 +44,14 @@ use std::sync::{Arc, Weak};
 /// What is longer is no line of ours: a request body is the most that one event holds.
 const LINE_BYTES: u64 = 64 << 20;
 
+/// What a trial writes: more than a log could find room for in a block that it has already.
+const TRIAL_BYTES: usize = 8 * 1024;
+
 pub struct Journal {
     places: Places,
     markers: PathBuf,
+    /// Written, and removed, to see whether anything can be.
+    trial: PathBuf,
     index: Index,
     instances: Instances,
     loaded: HashMap<TaskId, Loaded>,
@@ -83,6 +89,7 @@ impl Journal {
             index: Index::open(places.clone(), limits.index_spent)?,
             places,
             markers,
+            trial: dir.join(format!("trial.{}", instances.own())),
             instances,
             loaded: HashMap::new(),
             leaving: HashMap::new(),
@@ -232,6 +239,15 @@ impl Store for Journal {
         }
     }
 
+    fn probe(&mut self) -> Result<(), StoreError> {
+        let path = &self.trial;
+        let written = private_file(path, OpenOptions::new().create(true))
+            .and_then(|file| file::write_whole(&file, &[b'\n'; TRIAL_BYTES]));
+        // Also what an earlier trial could not take away.
+        let _ = fs::remove_file(path);
+        written.map_err(|e| failed("write", path, &e))
+    }
+
     fn chore(&mut self) -> Option<Chore> {
         self.index.chore()
     }
@@ -350,10 +366,11 @@ fn failed(what: &str, path: &Path, error: &io::Error) -> StoreError {
         }
         _ => "check the disk",
     };
-    StoreError::new(format!(
-        "could not {what} {}: {error}; {advice}",
-        path.display()
-    ))
+    let hint = format!("{error}; {advice}");
+    StoreError {
+        hint: Some(hint.clone()),
+        ..StoreError::new(format!("could not {what} {}: {hint}", path.display()))
+    }
 }
 
 fn exists(task: &TaskId) -> StoreError {

@@ -11,7 +11,7 @@
 //! flush comes before that, so nobody waits for a disk. And who cannot have the lock, or meets a full disk, does not wait
 //! either: the lines are kept and added later.
 
-use super::file::{sync_entry, write_once};
+use super::file::{sync_entry, write_whole};
 use super::{failed, private_file};
 use crate::base::id::TaskId;
 use crate::base::json;
@@ -276,13 +276,6 @@ fn read_from(file: &File, offset: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; len as usize];
     file.read_exact_at(&mut bytes, offset)?;
     Ok(bytes)
-}
-
-fn write_whole(file: &File, bytes: &[u8]) -> io::Result<()> {
-    match write_once(file, bytes)? {
-        written if written == bytes.len() => Ok(()),
-        _ => Err(io::ErrorKind::StorageFull.into()),
-    }
 }
 
 /// Whether another file has taken its place.

@@ -501,6 +501,7 @@ fn a_short_write_is_cut_back_and_can_be_given_again() {
     journal.append(&task, &first, Openness::Settled).unwrap();
     let before = getrlimit(Resource::Fsize);
     let more = [second, third].concat();
+    assert_eq!(journal.probe(), Ok(()));
     for room in 1..more.len() {
         let limit = Rlimit {
             current: Some((first.len() + room) as u64),
@@ -509,10 +510,16 @@ fn a_short_write_is_cut_back_and_can_be_given_again() {
         setrlimit(Resource::Fsize, limit).unwrap();
         let error = journal.append(&task, &more, Openness::Open).unwrap_err();
         assert!(error.message.contains("free some space"), "{error}");
+        let trial = journal.probe().unwrap_err();
+        assert_eq!(trial.hint, error.hint, "it fails for the same reason");
+        let named = format!("{trial:?}").matches("journal-").count();
+        assert_eq!(named, 1, "only the message names the place: {trial:?}");
         assert_eq!(fs::read(scratch.log("t")).unwrap(), first);
         assert_eq!(load(&mut journal, "t").unwrap(), three("t")[..1]);
     }
     setrlimit(Resource::Fsize, before).unwrap();
+    assert_eq!(journal.probe(), Ok(()));
+    assert!(!names(&scratch.0).any(|name| name.starts_with("trial")));
     journal.append(&task, &more, Openness::Settled).unwrap();
     assert_eq!(load(&mut journal, "t").unwrap(), three("t"));
 }
