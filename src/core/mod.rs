@@ -28,6 +28,7 @@ pub mod store;
 mod sub;
 mod tasks;
 mod timers;
+mod trouble;
 mod tx;
 
 use crate::a2a::{self, Card, Switches, Tools};
@@ -43,6 +44,7 @@ use crate::core::register::Register;
 pub use crate::core::setup::{Approval, Choose, Resolve, Setup, Site};
 use crate::core::sub::Sub;
 use crate::core::timers::{Timer, Timers};
+use crate::core::trouble::Trouble;
 use crate::limits::Limits;
 use crate::model::script::Script;
 use crate::task::call::{Call, Manners};
@@ -143,8 +145,7 @@ pub struct Core {
     hot_total: usize,
     /// When the next look at tasks whose time is over is armed, in monotonic milliseconds.
     expiry_armed: u64,
-    /// When the log was last told that journals cannot be written, in monotonic milliseconds.
-    trouble_told: Option<u64>,
+    trouble: Trouble,
     /// Tasks that were loaded only to be closed.
     visitors: Vec<TaskId>,
 
@@ -204,7 +205,7 @@ impl Core {
             registrations: Registrations::default(),
             hot_total: 0,
             expiry_armed: u64::MAX,
-            trouble_told: None,
+            trouble: Trouble::default(),
             visitors: Vec::new(),
             out: Vec::new(),
             to_write: Vec::new(),
@@ -433,6 +434,7 @@ impl Core {
                 Timer::Limit(task) => self.check_limit(&task, now),
                 Timer::Expiry => self.expire(now),
                 Timer::Store(task) => self.retry_append(&task),
+                Timer::Trial => self.try_store(),
                 Timer::Load(task) => self.out.push(Out::Load { task }),
                 Timer::Waiting(sub) => self.stop_waiting(sub),
                 Timer::Hook { task, .. } => self.to_release.push(task),
