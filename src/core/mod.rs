@@ -367,6 +367,15 @@ impl Core {
             let form = a2a::Form::at(&request.path);
             return self.answer(key, &a2a::fault(&form, &fault), now);
         }
+        if let Some(page) = self.door.page(&request) {
+            let preflight = page.preflight(&request);
+            if let Some(conn) = self.conns.get_mut(key) {
+                conn.page = Some(page);
+            }
+            if let Some(leave) = preflight {
+                return self.answer(key, &leave, now);
+            }
+        }
         match a2a::decode(&request, &self.switches) {
             Ok((Call::Card, _)) => {
                 let response = self.card.answer(&request);

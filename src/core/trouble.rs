@@ -151,7 +151,8 @@ mod tests {
     fn a_disk_that_was_full_before_is_found_out_at_the_start() {
         let mut rig = Rig::new();
         rig.store.fail(Failure::Refused, 1);
-        rig.restart();
+        rig.core.remember(&mut rig.store);
+        rig.turns();
         assert_eq!(health(&mut rig), unwell());
         rig.later(rig.limits.store_retry_ms);
         assert_eq!(health(&mut rig), well());
