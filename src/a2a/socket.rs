@@ -14,6 +14,7 @@ use crate::a2a::settings;
 use crate::a2a::switches::Switches;
 use crate::a2a::version;
 use crate::base::http::{Headers, Request};
+use crate::base::json;
 use crate::task::call::{Call, Follow, Join, Mode, Say};
 use crate::task::fault::{Fault, FaultKind};
 use serde_json::Value;
@@ -96,7 +97,7 @@ pub fn heard(
 }
 
 fn call(text: &str, joined: &Form, form: &mut Form, switches: &Switches) -> Result<Call, Fault> {
-    let sent: Value = serde_json::from_str(text).map_err(|error| {
+    let sent: Value = json::read(text.as_bytes()).map_err(|error| {
         let message = format!("The message is not JSON: {error}.");
         Fault::new(FaultKind::ParseError, message)
     })?;

@@ -16,6 +16,7 @@ mod facts;
 pub mod guard;
 pub mod hooks;
 mod list;
+mod pages;
 mod perform;
 mod readers;
 mod register;
@@ -40,6 +41,7 @@ use crate::core::cell::Cell;
 use crate::core::conn::{Conn, Overdue, Peer, Want};
 use crate::core::guard::Door;
 use crate::core::hooks::{Delivery, Registrations};
+use crate::core::pages::Pages;
 use crate::core::register::Register;
 pub use crate::core::setup::{Approval, Choose, Resolve, Setup, Site};
 use crate::core::sub::Sub;
@@ -143,6 +145,7 @@ pub struct Core {
     timers: Timers,
     registrations: Registrations,
     hot_total: usize,
+    pages: Pages,
     /// When the next look at tasks whose time is over is armed, in monotonic milliseconds.
     expiry_armed: u64,
     trouble: Trouble,
@@ -204,6 +207,7 @@ impl Core {
             timers: Timers::default(),
             registrations: Registrations::default(),
             hot_total: 0,
+            pages: Pages::default(),
             expiry_armed: u64::MAX,
             trouble: Trouble::default(),
             visitors: Vec::new(),

@@ -235,6 +235,7 @@ impl Core {
         for task in read {
             self.trim(&task);
         }
+        self.turn_pages();
         if self.ended {
             let fault = Fault::new(
                 FaultKind::Overloaded { retry_after_s: 5 },
