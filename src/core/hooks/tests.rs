@@ -23,6 +23,8 @@ pub(in crate::core) struct Rig {
     pub limits: Limits,
     /// What was handed out and not answered.
     pub sent: Vec<Delivery>,
+    /// What the operator was told.
+    pub notices: Vec<String>,
     pub jobs: Vec<JobId>,
     pub loads: Vec<TaskId>,
     /// Tasks that cannot be loaded.
@@ -47,6 +49,7 @@ impl Rig {
             now,
             limits,
             sent: Vec::new(),
+            notices: Vec::new(),
             jobs: Vec::new(),
             loads: Vec::new(),
             lost: Vec::new(),
@@ -83,6 +86,7 @@ impl Rig {
             match out {
                 Out::Start(job) => self.jobs.push(job.id),
                 Out::Deliver(delivery) => self.sent.push(delivery),
+                Out::Notice { text } => self.notices.push(text),
                 Out::Load { task } => self.loads.push(task),
                 Out::Page { task, sub, offset } => {
                     let file = self.store.file(&task).expect("a log");
@@ -483,6 +487,15 @@ fn a_dead_receiver_is_left_alone_until_it_is_set_again() {
     }
     assert!(rig.health(&task).suspended);
     assert_eq!(rig.core.hook_census().suspended, 1);
+    assert_eq!(
+        rig.notices,
+        [
+            format!("webhook h of task {task} was not told of an event: status 404"),
+            format!(
+                "webhook h of task {task} is left alone until it is set again: 3 events in a row were not delivered; the last: status 404"
+            ),
+        ]
+    );
     rig.say(&task);
     rig.end_turn();
     assert_eq!(rig.sent, []);
