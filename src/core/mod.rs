@@ -94,6 +94,10 @@ pub enum Out {
     Trouble {
         text: String,
     },
+    /// Something that whoever runs the server may want to look into.
+    Notice {
+        text: String,
+    },
 }
 
 /// A task that was read from its journal.

@@ -278,7 +278,10 @@ impl House {
             let at = self.now.mono_ms + self.chance.within(0, delay);
             match out {
                 // Background processes, rules on disk and a log are nothing the simulation has.
-                Out::Over { .. } | Out::SaveRule { .. } | Out::Trouble { .. } => {}
+                Out::Over { .. }
+                | Out::SaveRule { .. }
+                | Out::Trouble { .. }
+                | Out::Notice { .. } => {}
                 Out::Deliver(delivery) => panic!("nobody set a webhook: {delivery:?}"),
                 Out::Start(job) => self.start(job),
                 Out::Stop(job) => {

@@ -224,6 +224,15 @@ fn a_dead_receiver_is_left_alone_until_it_is_set_again() {
     }
     assert!(rig.health(&task).suspended);
     assert_eq!(rig.core.hook_census().suspended, 1);
+    assert_eq!(
+        rig.notices,
+        [
+            format!("webhook h of task {task} was not told of an event: status 404"),
+            format!(
+                "webhook h of task {task} is left alone until it is set again: 3 events in a row were not delivered; the last: status 404"
+            ),
+        ]
+    );
     rig.say(&task);
     rig.end_turn();
     assert_eq!(rig.sent, []);
