@@ -568,6 +568,37 @@ fn a_webhook_that_went_while_it_was_told_is_gone() {
 }
 
 #[test]
+fn a_webhook_that_moved_while_it_was_told_is_told_at_its_new_place() {
+    let mut rig = Rig::new();
+    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    let first = rig.taken();
+    let moved = |n: u32| Wish {
+        url: format!("https://client.example/{n}"),
+        ..wish(Some("h"))
+    };
+    rig.push(&task, Push::Set(moved(1)));
+    assert_eq!(rig.sent, [], "one at a time");
+    rig.answer(&first, Ok(()));
+    let second = rig.taken();
+    assert_eq!(
+        (second.seq, second.url.as_str()),
+        (first.seq, "https://client.example/1")
+    );
+    // One that waits after a failure does not wait for the new place, which has all its tries.
+    rig.answer(&second, Err(again()));
+    assert_eq!(rig.sent, []);
+    rig.push(&task, Push::Set(moved(2)));
+    for _ in 0..=rig.limits.hook_retries {
+        let delivery = rig.taken();
+        assert_eq!(delivery.url, "https://client.example/2");
+        assert_eq!(rig.health(&task).failed, 0);
+        rig.answer(&delivery, Err(again()));
+        rig.later(60_000);
+    }
+    assert_eq!(rig.health(&task).failed, 1);
+}
+
+#[test]
 fn webhooks_are_asked_for_by_their_names() {
     let mut rig = Rig::new();
     let task = rig.begin(Envelope::Rest10, None);
