@@ -56,7 +56,7 @@ use crate::task::policy::Rule;
 use crate::task::slash::Registry;
 use crate::task::spec::ToolSpec;
 use crate::task::state::{Item, State};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
 
@@ -144,6 +144,8 @@ pub struct Core {
     /// Sockets that follow every task.
     followers: Vec<Key>,
     parked: HashMap<TaskId, Vec<Parked>>,
+    /// Tasks that were left open and are not brought back yet, for lack of room.
+    unrestored: VecDeque<TaskId>,
     /// How often a log was asked for that somebody else had.
     busy: HashMap<TaskId, u32>,
     timers: Timers,
@@ -207,6 +209,7 @@ impl Core {
             session: None,
             followers: Vec::new(),
             parked: HashMap::new(),
+            unrestored: VecDeque::new(),
             busy: HashMap::new(),
             timers: Timers::default(),
             registrations: Registrations::default(),

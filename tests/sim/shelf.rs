@@ -67,6 +67,10 @@ impl Store for Shelf {
         self.store.file(task)
     }
 
+    fn is_open(&mut self, task: &TaskId) -> bool {
+        self.store.is_open(task)
+    }
+
     fn remove(&mut self, task: &TaskId) -> Result<(), StoreError> {
         self.store.remove(task)
     }
