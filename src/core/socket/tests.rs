@@ -404,6 +404,26 @@ fn a_socket_that_takes_nothing_is_told_where_to_go_on() {
 }
 
 #[test]
+fn a_quiet_socket_is_asked_whether_anybody_is_there() {
+    const PING: [u8; 2] = [0x89, 0];
+    const PONG: [u8; 6] = [0x8a, 0x80, 0, 0, 0, 0];
+    let mut rig = Rig::new();
+    let socket = join(&mut rig, "", "");
+    taken(&mut rig, socket);
+    for _ in 0..5 {
+        rig.later(rig.limits.socket_ping_ms);
+        assert_eq!(taken(&mut rig, socket), PING);
+        rig.core.received(socket, &PONG, rig.now);
+    }
+    for _ in 0..3 {
+        rig.later(rig.limits.socket_ping_ms);
+        assert_eq!(taken(&mut rig, socket), PING, "it is not given up at once");
+    }
+    rig.later(rig.limits.socket_ping_ms);
+    assert!(rig.core.conns.get(socket).is_none(), "nobody is there");
+}
+
+#[test]
 fn a_position_from_the_future_is_answered_with_the_present() {
     let mut rig = Rig::new();
     let first = join(&mut rig, "", "");
