@@ -110,6 +110,9 @@ pub struct Limits {
     pub store_retry_ms: u64,
     /// While journals cannot be written, the log says so this often: a full disk fails every task at once, again and again.
     pub store_tell_ms: u64,
+    /// Lines of the store's index that later ones have overtaken. With more of them, and more than those that count, it is
+    /// written anew: so many are about a mebibyte, which a start reads in the blink of an eye.
+    pub index_spent: usize,
     /// Live output recorded of one tool call; the rest is only in its result.
     pub live_bytes: usize,
     /// A tool's result for the model, in characters; beyond it the middle is left out.
@@ -305,6 +308,7 @@ impl Default for Limits {
             model_idle_ms: 60_000,
             store_retry_ms: 1_000,
             store_tell_ms: 60_000,
+            index_spent: 4_096,
             live_bytes: MIB,
             result_chars: 40_000,
             output_bytes: 16 * MIB,

@@ -11,7 +11,7 @@ use crate::a2a::value::{AgentMessage, ArtifactUpdate, Frame, Piece, StatusUpdate
 use crate::a2a::words::{CallStatus, CoderKind, OURS};
 use crate::base::id::{CallId, Seq};
 use crate::base::json;
-use crate::task::event::{Event, Protocol, Usage};
+use crate::task::event::{Event, Protocol, Usage, detours, errands, hooks};
 use crate::task::message::{Artifact, Part, Source};
 use crate::task::record::Record;
 use crate::task::state::{State, TaskState};
@@ -79,35 +79,34 @@ pub fn frame<'a>(
         })),
         Event::Created(_)
         | Event::Prompted { .. }
-        | Event::AttachmentsWanted
-        | Event::Attached { .. }
-        | Event::CommandBegan
-        | Event::CommandPrompted { .. }
-        | Event::Traced { .. }
         | Event::Retracted { .. }
-        | Event::BackedOff { .. }
-        | Event::Retried
-        | Event::FellBack { .. }
-        | Event::CompactionBegan
-        | Event::Compacted { .. }
-        | Event::CompactionFailed { .. }
-        | Event::Looped
-        | Event::Nudged { .. }
         | Event::CallStale { .. }
-        | Event::HookSet { .. }
-        | Event::HookDropped { .. }
-        | Event::HookMoved { .. } => None,
+        | errands!()
+        | detours!()
+        | hooks!() => None,
     }
 }
 
 /// The status as last announced, in a form that a stream may end with.
 /// Calls that wait for an answer are repeated in it: whoever sees only this frame can give one.
 pub fn present<'a>(state: &'a State, tools: &Tools) -> StatusUpdate<'a> {
-    let asked = state.asked().map(|call| {
-        let data = tool_call::encode(state, call, CallStatus::AwaitingApproval, tools);
-        Piece::Data(data)
-    });
-    announced(state, asked)
+    announced(state, asked(state, tools))
+}
+
+/// What there is to say about the present status: its text, and every call that waits for an answer. The reference server has
+/// the calls of a task in its history, with everything else it ever sent; here they are where a client looks first, and
+/// without their tools' schemas.
+pub fn message(state: &State) -> Option<AgentMessage<'_>> {
+    let text = state.status.text.as_deref();
+    let text = text.into_iter().map(|text| Piece::Text(text.into()));
+    let none = Tools::new(&[]);
+    AgentMessage::of(state.status.seq, text.chain(asked(state, &none)))
+}
+
+/// The calls that wait for an answer.
+fn asked<'a>(state: &'a State, tools: &Tools) -> impl Iterator<Item = Piece<'a>> {
+    let encode = |call| tool_call::encode(state, call, CallStatus::AwaitingApproval, tools);
+    state.asked().map(move |call| Piece::Data(encode(call)))
 }
 
 /// The status as last announced, with these parts behind what there is to say about it.

@@ -71,7 +71,7 @@ use crate::base::json;
 use crate::task::message::Message;
 use crate::task::record::Record;
 use crate::task::state::State;
-use form::{Media, Outputs, Projection, Writer};
+use form::{Media, Outputs, Projection, Tongue, Writer};
 use proto::Edition;
 use serde_json::json;
 pub use snapshot::Wanted;
@@ -219,18 +219,11 @@ pub fn result(form: &Form, result: &[u8]) -> Response {
 /// The answer to a request for the task.
 pub fn task(form: &Form, state: &State, wanted: Wanted) -> Response {
     let view = view(form, Some(&state.created));
-    match form.envelope {
-        Envelope::Gemini => gemini::task(view, state, wanted),
-        Envelope::Rpc03
-        | Envelope::Rpc10
-        | Envelope::Rest03Proto
-        | Envelope::Rest03Json
-        | Envelope::Rest10
-        | Envelope::Kebab
-        | Envelope::Snake
-        | Envelope::Session
-        | Envelope::Socket
-        | Envelope::Own => result(form, &snapshot(view, state, wanted)),
+    match form.envelope.tongue() {
+        Tongue::Gemini => gemini::task(view, state, wanted),
+        Tongue::A2a(_) | Tongue::Session | Tongue::Own => {
+            result(form, &snapshot(view, state, wanted))
+        }
     }
 }
 
@@ -242,22 +235,13 @@ pub fn said(form: &Form, state: &State, wanted: Wanted) -> Response {
         Shows::Result => return commands::executed(state),
         Shows::Receipt => return result(form, &commands::started(state)),
     }
-    match form.envelope {
-        Envelope::Session | Envelope::Socket | Envelope::Own => {
+    match form.envelope.tongue() {
+        Tongue::Session | Tongue::Own => {
             let task = &state.created.task;
-            result(
-                form,
-                &json::bytes(&json!({ "taskId": task, "accepted": true })),
-            )
+            let accepted = json!({ "taskId": task, "accepted": true });
+            result(form, &json::bytes(&accepted))
         }
-        Envelope::Rpc03
-        | Envelope::Rpc10
-        | Envelope::Rest03Proto
-        | Envelope::Rest03Json
-        | Envelope::Rest10
-        | Envelope::Gemini
-        | Envelope::Kebab
-        | Envelope::Snake => result(form, &snapshot_frame(view, state, wanted)),
+        Tongue::A2a(_) | Tongue::Gemini => result(form, &snapshot_frame(view, state, wanted)),
     }
 }
 

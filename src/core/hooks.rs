@@ -358,4 +358,4 @@ impl Registrations {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

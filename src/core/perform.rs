@@ -139,7 +139,8 @@ impl Core {
                 let active = self.tasks.values().filter(|cell| cell.is_open()).count();
                 let uptime = now.mono_ms - self.started.mono_ms;
                 let hooks = self.hook_census();
-                let health = a2a::health(uptime, active, self.known.len(), hooks);
+                let total = self.known.len();
+                let health = a2a::health(self.problem(), uptime, active, total, hooks);
                 self.answer(conn, &health, now);
                 Ok(())
             }

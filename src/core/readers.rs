@@ -328,8 +328,8 @@ fn send_error(conn: &mut Conn, body: &Shared, now: Now) {
 mod tests {
     use super::*;
     use crate::a2a::Switches;
+    use crate::core::Setup;
     use crate::core::conn::Peer;
-    use crate::core::hooks::tests::core;
     use crate::core::store::MemoryStore;
     use crate::limits::Limits;
     use crate::task::job::{Note, NoteBody};
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn an_event_is_encoded_once_for_a_thousand_sockets() {
-        let mut core = core(&Limits::default(), Switches::default(), NOW);
+        let mut core = Core::new(Setup::alone(Limits::default(), Switches::default(), NOW));
         let mut store = MemoryStore::default();
         let sockets: Vec<Key> = (0..1000)
             .map(|_| {

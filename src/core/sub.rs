@@ -138,12 +138,8 @@ impl Cold {
             Err(bad) => return Some(Err(format!("the journal is damaged: {bad:?}"))),
         };
         self.taken += end + 1;
-        match (&mut self.state, &record.event) {
-            (Some(state), _) => state.apply(&record),
-            (none, crate::task::event::Event::Created(created)) => {
-                *none = Some(State::born(created.clone(), &record));
-            }
-            (None, _) => return Some(Err("the journal does not begin with its task".into())),
+        if State::advance(&mut self.state, &record).is_none() {
+            return Some(Err("the journal does not begin with its task".into()));
         }
         Some(Ok(record))
     }

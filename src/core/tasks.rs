@@ -194,20 +194,7 @@ impl Core {
                 }
             }
         }
-    }
-
-    /// Clients that wait are told nothing before their events are on disk, so whoever runs the server has to hear of it.
-    fn tell_trouble(&mut self, error: &StoreError, now: Now) {
-        let pause = self.limits.store_tell_ms;
-        if self
-            .trouble_told
-            .is_some_and(|told| now.mono_ms < told + pause)
-        {
-            return;
-        }
-        self.trouble_told = Some(now.mono_ms);
-        let text = format!("{error}; until then nothing new begins and what was begun waits");
-        self.out.push(Out::Trouble { text });
+        self.undergo_trial(store, now);
     }
 
     /// The time has come to try a journal again that could not be written.
@@ -347,6 +334,8 @@ impl Core {
         // What became due while no server ran is looked at as soon as somebody knows how late it is.
         self.expiry_armed = 0;
         self.timers.arm(0, Timer::Expiry);
+        // A disk may have been full before this server began.
+        self.arm_trial(0);
     }
 
     /// A task was read from its journal, or could not be.

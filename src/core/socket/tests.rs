@@ -2,7 +2,7 @@ use crate::a2a::Switches;
 use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::conn::Peer;
-use crate::core::hooks::tests::Rig;
+use crate::core::rig::Rig;
 use crate::core::store::Failure;
 use crate::limits::Limits;
 use serde_json::{Value, json};
