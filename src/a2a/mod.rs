@@ -47,6 +47,7 @@ mod value;
 mod version;
 mod words;
 
+pub use answer::blame;
 pub use card::{Card, Identity, card};
 pub use fault::{fault, fault_frame, in_stream};
 pub use form::{

@@ -352,6 +352,78 @@ fn who_watches_is_answered_before_the_events() {
 }
 
 #[test]
+fn a_client_is_called_what_it_calls_itself() {
+    for (query, head, name) in [
+        ("?client=alice", "User-Agent: curl/8.1 (linux)\r\n", "alice"),
+        ("", "User-Agent: curl/8.1 (linux)\r\n", "curl/8.1"),
+        ("", "", "a client"),
+    ] {
+        let mut rig = Rig::new();
+        let socket = join(&mut rig, query, head);
+        send(&mut rig, socket, &[prompt(1, "message/stream", "hi")]);
+        let seen = seen(&mut rig, socket);
+        let said: Vec<&Value> = seen
+            .iter()
+            .filter(|seen| text(seen, "kind") == "USER_MESSAGE")
+            .map(|seen| &seen["source"])
+            .collect();
+        assert_eq!(said, [&json!({"client": name, "via": "session"})]);
+    }
+}
+
+#[test]
+fn a_socket_that_takes_nothing_is_told_where_to_go_on() {
+    let mut rig = Rig::new();
+    let socket = join(&mut rig, "", "");
+    let session = rig.core.session.clone().expect("a session");
+    taken(&mut rig, socket);
+    rig.say(&session);
+    let shown = rig.state(&session).seq;
+    rig.later(rig.limits.stall_ms + 1);
+    let reason = format!("too slow: connect again with ?after={shown}");
+    let mut close = 1013u16.to_be_bytes().to_vec();
+    close.extend(reason.as_bytes());
+    let bytes = taken(&mut rig, socket);
+    assert!(
+        bytes.ends_with(&close),
+        "{}",
+        String::from_utf8_lossy(&bytes)
+    );
+    let behind = join(&mut rig, &format!("?after={shown}"), "");
+    rig.end_turn();
+    rig.turns();
+    let upto = rig.state(&session).seq.0;
+    let seen = seen(&mut rig, behind);
+    let positions = seen.iter().filter_map(|seen| seen["seq"].as_u64());
+    assert!(
+        positions
+            .clone()
+            .eq(positions.clone().filter(|seq| *seq > shown.0))
+    );
+    assert_eq!(positions.last(), Some(upto));
+}
+
+#[test]
+fn a_quiet_socket_is_asked_whether_anybody_is_there() {
+    const PING: [u8; 2] = [0x89, 0];
+    const PONG: [u8; 6] = [0x8a, 0x80, 0, 0, 0, 0];
+    let mut rig = Rig::new();
+    let socket = join(&mut rig, "", "");
+    taken(&mut rig, socket);
+    for _ in 0..5 {
+        rig.later(rig.limits.socket_ping_ms);
+        assert_eq!(taken(&mut rig, socket), PING);
+        rig.core.received(socket, &PONG, rig.now);
+    }
+    for _ in 0..3 {
+        rig.later(rig.limits.socket_ping_ms);
+        assert_eq!(taken(&mut rig, socket), PING, "it is not given up at once");
+    }
+    rig.later(rig.limits.socket_ping_ms);
+    assert!(rig.core.conns.get(socket).is_none(), "nobody is there");
+}
+
+#[test]
 fn a_position_from_the_future_is_answered_with_the_present() {
     let mut rig = Rig::new();
     let first = join(&mut rig, "", "");
