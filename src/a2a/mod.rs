@@ -56,6 +56,7 @@ pub use form::{
 };
 pub use gemini::{all_metadata, created, health, metadata, session_id};
 pub use list::{Page, briefs, list, lists_briefs, shown_state};
+pub use operation::accepts_stream;
 pub use push_rules::{Place, PushRules};
 pub use route::decode;
 pub use socket::heard as socket;
