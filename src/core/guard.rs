@@ -132,7 +132,7 @@ fn is_public(request: &Request) -> bool {
 /// A socket is opened with GET, but prompts and answers come over it; and where webhooks are shown, so are their secrets.
 fn only_reads(request: &Request) -> bool {
     let mut segments = request.path.split('/');
-    request.method == Method::Get
+    matches!(request.method, Method::Get | Method::Head)
         && request.path != "/ws"
         && !segments.any(|segment| segment == "pushNotificationConfigs")
 }
@@ -204,11 +204,12 @@ mod tests {
     #[test]
     fn children_see_tasks_but_no_secrets() {
         let door = Door::default();
-        let lets = |path: &str| {
-            let request = request(Method::Get, path, &[]);
+        let lets = |method, path: &str| {
+            let request = request(method, path, &[]);
             door.admit(&request, Peer::OwnChild).is_ok()
         };
-        assert!(lets("/tasks/t"));
+        assert!(lets(Method::Get, "/tasks/t") && lets(Method::Head, "/tasks/t"));
+        assert!(!lets(Method::Post, "/tasks/t:cancel"));
         for path in [
             "/ws",
             "/tasks/t/pushNotificationConfigs",
@@ -216,7 +217,10 @@ mod tests {
             "/v1/tasks/t/pushNotificationConfigs/c",
             "/acme/tasks/t/pushNotificationConfigs",
         ] {
-            assert!(!lets(path), "{path}");
+            assert!(
+                !lets(Method::Get, path) && !lets(Method::Head, path),
+                "{path}"
+            );
         }
     }
 }

@@ -19,9 +19,10 @@ use crate::limits::Limits;
 use crate::task::call::Push;
 use crate::task::decide::{Decision, HookInput, Input};
 use crate::task::fault::{Fault, FaultKind};
-use crate::task::push::{Census, Health, Target, Wish};
+use crate::task::push::{Census, Health, Hook, Target, Wish};
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 
 /// Something to send; answered by [`Core::delivered`] with the same task, hook and event.
 #[derive(Clone, PartialEq, Eq)]
@@ -61,6 +62,8 @@ pub enum Retry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Courier {
     id: ConfigId,
+    /// Where to. A webhook that is set again is another place, and has to be told itself.
+    target: Arc<Target>,
     /// How often what is due first was tried in vain.
     tries: u32,
     place: Whereabouts,
@@ -186,6 +189,7 @@ impl Core {
                 Some(courier) => courier.place = place,
                 None => cell.couriers.push(Courier {
                     id: target.id.clone(),
+                    target: target.clone(),
                     tries: 0,
                     place,
                 }),
@@ -223,12 +227,11 @@ impl Core {
         };
         // It may have been away for a webhook that is gone, or has been set anew meanwhile: then others may be waiting for it.
         self.to_release.push(task.clone());
-        let hooks = &cell.state.hooks;
-        let Some(hook) = hooks.iter().find(|hook| hook.target.id == *id) else {
+        let courier = &mut couriers[at];
+        let Some(hook) = cell.state.hooks.iter().find(|hook| courier.serves(hook)) else {
             couriers.remove(at);
             return;
         };
-        let courier = &mut couriers[at];
         let health = match result {
             Ok(()) => hook.health.after_success(),
             Err(DeliveryError {
@@ -309,6 +312,10 @@ impl Courier {
         }
     }
 
+    fn serves(&self, hook: &Hook) -> bool {
+        Arc::ptr_eq(&self.target, &hook.target)
+    }
+
     fn is_free(&self, now: Now) -> bool {
         match self.place {
             Whereabouts::Away { .. } => false,
@@ -317,11 +324,11 @@ impl Courier {
     }
 }
 
-/// Lets those go who have nothing to carry any more: their webhook is gone or was suspended.
+/// Lets those go who have nothing to carry any more: their webhook is gone, was set again or suspended.
 fn dismiss_idle(cell: &mut Cell) {
     let hooks = &cell.state.hooks;
     cell.couriers.retain(|courier| {
-        let mut own = hooks.iter().filter(|hook| hook.target.id == courier.id);
+        let mut own = hooks.iter().filter(|hook| courier.serves(hook));
         courier.is_away() || own.any(|hook| !hook.due.is_empty())
     });
 }
@@ -376,4 +383,4 @@ impl Registrations {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

@@ -155,6 +155,9 @@ impl Server {
         self.core.tick(now);
         // 5: what was decided goes to disk …
         self.core.append(self.store.as_mut(), now);
+        if let Some(chore) = self.store.chore() {
+            self.jobs.tidy(chore);
+        }
         // 6: … and what is there is shown and started.
         self.core.release(now);
         self.perform();

@@ -60,7 +60,8 @@ pub fn serve((config, places): (Config, Places), commands: Commands) -> Result<u
     let workspace = directory(&config.workspace)?;
     let mut entropy = sys::entropy();
     let signals = Signals::new().map_err(|e| format!("signals cannot be watched: {e}"))?;
-    let store = Journal::open(&config.state_dir, &mut entropy).map_err(|e| e.message)?;
+    let store =
+        Journal::open(&config.state_dir, &config.limits, &mut entropy).map_err(|e| e.message)?;
     let children = children(&store, &config.limits)?;
     let (listener, port) = listen(SocketAddr::new(config.host, config.port))?;
     let name = if config.host.is_ipv4() {

@@ -67,11 +67,19 @@ impl Store for Shelf {
         self.store.file(task)
     }
 
+    fn is_open(&mut self, task: &TaskId) -> bool {
+        self.store.is_open(task)
+    }
+
     fn remove(&mut self, task: &TaskId) -> Result<(), StoreError> {
         self.store.remove(task)
     }
 
     fn close(&mut self, task: &TaskId) {
         self.store.close(task);
+    }
+
+    fn probe(&mut self) -> Result<(), StoreError> {
+        self.store.probe()
     }
 }
