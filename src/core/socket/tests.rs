@@ -372,7 +372,7 @@ fn a_client_is_called_what_it_calls_itself() {
 }
 
 #[test]
-fn a_socket_that_takes_nothing_is_told_where_to_go_on() {
+fn one_that_was_too_slow_goes_on_where_it_was_told_to() {
     let mut rig = Rig::new();
     let socket = join(&mut rig, "", "");
     let session = rig.core.session.clone().expect("a session");
@@ -380,7 +380,8 @@ fn a_socket_that_takes_nothing_is_told_where_to_go_on() {
     rig.say(&session);
     let shown = rig.state(&session).seq;
     rig.later(rig.limits.stall_ms + 1);
-    let reason = format!("too slow: connect again with ?after={shown}");
+    let place = format!("?after={session}:{shown}");
+    let reason = format!("too slow: connect again with {place}");
     let mut close = 1013u16.to_be_bytes().to_vec();
     close.extend(reason.as_bytes());
     let bytes = taken(&mut rig, socket);
@@ -389,7 +390,7 @@ fn a_socket_that_takes_nothing_is_told_where_to_go_on() {
         "{}",
         String::from_utf8_lossy(&bytes)
     );
-    let behind = join(&mut rig, &format!("?after={shown}"), "");
+    let behind = join(&mut rig, &place, "");
     rig.end_turn();
     rig.turns();
     let upto = rig.state(&session).seq.0;
