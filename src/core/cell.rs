@@ -72,7 +72,7 @@ pub enum Mark {
 pub enum Rest {
     /// The next prompt.
     Done,
-    /// What the agent asked for.
+    /// What the agent asked for, or whether to go on where it was cut off.
     Asked,
     /// A credential.
     Auth,
@@ -84,13 +84,9 @@ impl Mark {
             Event::TurnEnded { turn, end } => Mark::TurnEnd {
                 turn: *turn,
                 rest: match end {
-                    End::Asked(_) => Rest::Asked,
+                    End::Asked(_) | End::Interrupted(_) => Rest::Asked,
                     End::NeedsAuth(_) => Rest::Auth,
-                    End::Done
-                    | End::Nothing
-                    | End::Refused
-                    | End::Failed(_)
-                    | End::Interrupted(_) => Rest::Done,
+                    End::Done | End::Nothing | End::Refused | End::Failed(_) => Rest::Done,
                 },
             },
             Event::Paused | Event::Interrupted { .. } => Mark::Pause,
