@@ -9,8 +9,7 @@
 //!
 //! Several servers may share the directory. A log has one writer because of its lock. The index has many, so it is only a
 //! hint: lines are added by single appends and never changed, what cannot be read in it is passed over, and a log that it does
-//! not name is added from the log itself. The last line of a task counts. A server that starts alone writes it anew when most of it
-//! has been overtaken, or else it would grow with every turn for ever. An instance id belongs to whoever holds its lock, so a server that starts can
+//! not name is added from the log itself. The last line of a task counts. An instance id belongs to whoever holds its lock, so a server that starts can
 //! take over the ids of dead ones, and end what they left running, without touching the children of a living one.
 //!
 //! A marker in `open` is made before the append that opens a task and removed after the one that settles it. A crash in
@@ -43,13 +42,9 @@ use std::sync::{Arc, Weak};
 /// What is longer is no line of ours: a request body is the most that one event holds.
 const LINE_BYTES: u64 = 64 << 20;
 
-/// The index is written anew when it has twice as many lines as there are tasks, and so many more: below that nobody notices.
-const INDEX_SLACK: usize = 1_000;
-
 pub struct Journal {
     tasks: PathBuf,
     markers: PathBuf,
-    index_path: PathBuf,
     index: File,
     instances: Instances,
     loaded: HashMap<TaskId, Loaded>,
@@ -83,17 +78,14 @@ impl Journal {
         for path in [dir, &tasks, &markers, &instances] {
             private_dir(path)?;
         }
-        // Before the index, so that whoever writes that anew knows of us.
-        let instances = Instances::take(&instances, entropy)?;
-        let index_path = dir.join("index.jsonl");
-        let index = private_file(&index_path, OpenOptions::new().read(true).create(true))
-            .map_err(|e| failed("open", &index_path, &e))?;
+        let path = dir.join("index.jsonl");
+        let index = private_file(&path, OpenOptions::new().read(true).create(true))
+            .map_err(|e| failed("open", &path, &e))?;
         Ok(Journal {
             tasks,
             markers,
-            index_path,
             index,
-            instances,
+            instances: Instances::take(&instances, entropy)?,
             loaded: HashMap::new(),
             leaving: HashMap::new(),
         })
@@ -162,23 +154,6 @@ impl Journal {
         (entries.collect(), tail)
     }
 
-    /// Writes the index anew, with these lines only.
-    fn shorten_index(&mut self, entries: &[Entry]) -> io::Result<()> {
-        let fresh = self.index_path.with_extension("new");
-        let mut lines = Vec::new();
-        for entry in entries {
-            write_entry(&mut lines, entry);
-        }
-        // One that is there was left by a crash.
-        let _ = fs::remove_file(&fresh);
-        let mut index = private_file(&fresh, OpenOptions::new().read(true).create_new(true))?;
-        index.write_all(&lines)?;
-        index.sync_data()?;
-        fs::rename(&fresh, &self.index_path)?;
-        self.index = index;
-        Ok(())
-    }
-
     /// One write, which O_APPEND keeps whole among several servers. A failure is no error: the next start finds the task by
     /// its log.
     fn add_to_index(&self, lines: &[u8]) {
@@ -202,7 +177,6 @@ impl Store for Journal {
             .filter(|id| is_file_name(id))
             .collect();
         let (mut entries, tail) = self.read_index();
-        let lines = entries.len();
         entries.retain(|entry| entry.brief.is_some());
         let mut entries = latest(entries);
         entries.retain(|entry| unlisted.remove(entry.task.as_str()));
@@ -220,21 +194,17 @@ impl Store for Journal {
             }
         }
         found.sort_by(|a, b| (a.at, &a.task).cmp(&(b.at, &b.task)));
-        let mut added = Vec::new();
+        let mut lines = Vec::new();
         if tail == Tail::Torn {
             // Ended rather than cut: another server may be appending.
-            added.push(b'\n');
+            lines.push(b'\n');
         }
         for entry in &found {
-            write_entry(&mut added, entry);
+            write_entry(&mut lines, entry);
         }
-        self.add_to_index(&added);
-        entries.append(&mut found);
-        if lines > 2 * entries.len() + INDEX_SLACK && self.instances.is_alone() {
-            // One that cannot be written anew serves on as it is.
-            let _ = self.shorten_index(&entries);
-        }
+        self.add_to_index(&lines);
         entries.append(&mut damaged);
+        entries.append(&mut found);
         entries.sort_by_key(|entry| entry.at);
         let open: HashSet<String> = names(&self.markers).collect();
         let known = entries.into_iter().map(|entry| Known {

@@ -524,38 +524,3 @@ fn a_log_that_was_never_written_leaves_nothing() {
     assert_eq!(scratch.tasks(), [""; 0]);
     assert!(!scratch.marked("t"));
 }
-
-#[test]
-fn an_index_that_was_overtaken_is_written_anew_by_who_is_alone() {
-    let scratch = Scratch::new();
-    let length = || {
-        let index = fs::read(scratch.0.join("index.jsonl")).unwrap();
-        index.iter().filter(|byte| **byte == b'\n').count()
-    };
-    let known = |journal: &mut Journal| -> Vec<(TaskId, Brief)> {
-        let known = journal.known().into_iter();
-        known.map(|known| (known.task, known.brief)).collect()
-    };
-    written(&scratch, "a");
-    written(&scratch, "b");
-    let mut first = scratch.open();
-    for n in 0..2_000 {
-        first.note(&"a".into(), &Brief::bare(format!("c-{n}").as_str().into()));
-    }
-    let mut second = scratch.open();
-    let before = known(&mut second);
-    assert_eq!(before[0].1, Brief::bare("c-1999".into()));
-    assert_eq!(length(), 2_002, "another server appends to it");
-    drop((first, second));
-
-    let mut third = scratch.open();
-    assert_eq!(known(&mut third), before);
-    assert_eq!(length(), 2);
-    third.note(&"b".into(), &Brief::bare("later".into()));
-    drop(third);
-    let mut fourth = scratch.open();
-    assert_eq!(length(), 3);
-    let told = known(&mut fourth);
-    assert_eq!(told[0], before[0]);
-    assert_eq!(told[1].1, Brief::bare("later".into()));
-}
