@@ -136,7 +136,13 @@ fn role(sent: &Object, gaps: Gaps) -> Result<Role, Fault> {
             _ => None,
         },
     };
-    role.ok_or_else(|| wrong(AT, "role", "must be user or agent; in 1.0 ROLE_USER or ROLE_AGENT."))
+    role.ok_or_else(|| {
+        wrong(
+            AT,
+            "role",
+            "must be user or agent; in 1.0 ROLE_USER or ROLE_AGENT.",
+        )
+    })
 }
 
 fn parts(list: &[Value], name: &str) -> Result<Vec<Part>, Fault> {
