@@ -154,6 +154,7 @@ fn created() -> Created {
         model: "gemini-2.5-pro".into(),
         mode: Mode::Default,
         auto_execute: false,
+        tools: None,
     }
 }
 

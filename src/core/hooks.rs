@@ -64,17 +64,19 @@ pub struct Courier {
     id: ConfigId,
     /// Where to. A webhook that is set again is another place, and has to be told itself.
     target: Arc<Target>,
-    /// How often what is due first was tried in vain.
+    /// The event that is carried, and how often that was in vain.
+    seq: Seq,
     tries: u32,
     place: Whereabouts,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whereabouts {
-    /// With the delivery of this event.
-    Away { seq: Seq },
+    Away,
     /// Not to leave before this time, in monotonic milliseconds; for ever when the server is to end.
-    Resting { until: u64 },
+    Resting {
+        until: u64,
+    },
 }
 
 impl Core {
@@ -184,15 +186,20 @@ impl Core {
                 continue;
             };
             let seq = due.seq();
-            let place = Whereabouts::Away { seq };
+            let sent = Courier {
+                id: target.id.clone(),
+                target: target.clone(),
+                seq,
+                // What took the place of something that failed has its own tries.
+                tries: match &courier {
+                    Some(courier) if courier.seq == seq => courier.tries,
+                    Some(_) | None => 0,
+                },
+                place: Whereabouts::Away,
+            };
             match courier {
-                Some(courier) => courier.place = place,
-                None => cell.couriers.push(Courier {
-                    id: target.id.clone(),
-                    target: target.clone(),
-                    tries: 0,
-                    place,
-                }),
+                Some(courier) => *courier = sent,
+                None => cell.couriers.push(sent),
             }
             self.out.push(Out::Deliver(Delivery {
                 task: task.clone(),
@@ -217,12 +224,12 @@ impl Core {
         result: Result<(), DeliveryError>,
         now: Now,
     ) {
-        let away = Whereabouts::Away { seq };
         let Some(cell) = self.tasks.get_mut(task) else {
             return;
         };
         let couriers = &mut cell.couriers;
-        let Some(at) = couriers.iter().position(|c| c.id == *id && c.place == away) else {
+        let is_back = |c: &Courier| c.id == *id && c.seq == seq && c.is_away();
+        let Some(at) = couriers.iter().position(is_back) else {
             return;
         };
         // It may have been away for a webhook that is gone, or has been set anew meanwhile: then others may be waiting for it.
@@ -290,14 +297,17 @@ impl Core {
         for hook in &cell.state.hooks {
             let id = &hook.target.id;
             let courier = cell.couriers.iter().find(|courier| courier.id == *id);
+            let timer = || Timer::Hook {
+                task: task.clone(),
+                id: id.clone(),
+            };
+            // When the disk has taken what was decided, everything is looked at again.
+            let waits = !cell.pending.is_empty() || self.ended;
             let seen_to = match courier.map(|courier| courier.place) {
-                Some(Whereabouts::Away { .. }) => true,
+                Some(Whereabouts::Away) => true,
                 Some(Whereabouts::Resting { until: u64::MAX }) => self.ending,
-                Some(Whereabouts::Resting { .. }) => self.timers.has(&Timer::Hook {
-                    task: task.clone(),
-                    id: id.clone(),
-                }),
-                None => hook.due.is_empty() || !cell.pending.is_empty() || self.ended,
+                Some(Whereabouts::Resting { .. }) => waits || self.timers.has(&timer()),
+                None => waits || hook.due.is_empty(),
             };
             assert!(seen_to, "what is due to {id} of {task} was forgotten");
         }
@@ -307,7 +317,7 @@ impl Core {
 impl Courier {
     pub(super) fn is_away(&self) -> bool {
         match self.place {
-            Whereabouts::Away { .. } => true,
+            Whereabouts::Away => true,
             Whereabouts::Resting { .. } => false,
         }
     }
@@ -318,7 +328,7 @@ impl Courier {
 
     fn is_free(&self, now: Now) -> bool {
         match self.place {
-            Whereabouts::Away { .. } => false,
+            Whereabouts::Away => false,
             Whereabouts::Resting { until } => until <= now.mono_ms,
         }
     }

@@ -20,6 +20,8 @@ pub enum Sabotage {
     LostFrame,
     /// A worker ends without a word.
     LostNote,
+    /// What is delivered to a webhook is not heard there.
+    DeafReceiver,
 }
 
 pub struct Shelf {

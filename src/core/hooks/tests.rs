@@ -194,6 +194,29 @@ fn tries_are_spaced_and_end() {
 }
 
 #[test]
+fn what_takes_the_place_of_something_that_failed_has_its_own_tries() {
+    let mut rig = Rig::new();
+    let task = rig.begin(Envelope::Rpc03, Some(wish(None)));
+    for _ in 1..rig.limits.hook_retries {
+        let delivery = rig.taken();
+        rig.answer(&delivery, Err(again()));
+        rig.later(20_000);
+    }
+    let delivery = rig.taken();
+    rig.answer(&delivery, Err(again()));
+    // One try is left when the task comes to its end.
+    rig.cancel(&task);
+    rig.later(20_000);
+    for _ in 0..=rig.limits.hook_retries {
+        let delivery = rig.taken();
+        assert_eq!(gist(&delivery), "task canceled");
+        rig.answer(&delivery, Err(again()));
+        rig.later(20_000);
+    }
+    assert_eq!(rig.sent, []);
+}
+
+#[test]
 fn a_receiver_that_asks_for_patience_gets_some() {
     let mut rig = Rig::new();
     let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));

@@ -395,13 +395,12 @@ fn one_that_was_too_slow_goes_on_where_it_was_told_to() {
     rig.turns();
     let upto = rig.state(&session).seq.0;
     let seen = seen(&mut rig, behind);
-    let positions = seen.iter().filter_map(|seen| seen["seq"].as_u64());
-    assert!(
-        positions
-            .clone()
-            .eq(positions.clone().filter(|seq| *seq > shown.0))
-    );
-    assert_eq!(positions.last(), Some(upto));
+    let shown_now: Vec<u64> = seen
+        .iter()
+        .filter_map(|seen| seen["seq"].as_u64())
+        .collect();
+    assert!(shown_now.iter().all(|seq| *seq > shown.0), "{shown_now:?}");
+    assert_eq!(shown_now.last(), Some(&upto));
 }
 
 #[test]
