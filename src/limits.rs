@@ -66,9 +66,9 @@ pub struct Limits {
     /// task is told.
     pub load_tries: u32,
     pub load_retry_ms: u64,
-    /// Tasks on one page of a list; who asks for more gets so many.
+    /// Tasks on one page of a list; who asks for more gets so many, and is told how many there are.
     pub list_page: usize,
-    /// Tasks in a list of the dialect that has no pages: the newest ones are shown.
+    /// Tasks in a list of the dialect that has no pages: the newest ones are shown, and how many there are.
     pub list_briefs: usize,
     /// Prompts queued in one task; the next one is refused.
     pub queued_prompts: usize,
@@ -125,6 +125,9 @@ pub struct Limits {
     pub store_retry_ms: u64,
     /// While journals cannot be written, the log says so this often: a full disk fails every task at once, again and again.
     pub store_tell_ms: u64,
+    /// Lines of the store's index that later ones have overtaken. With more of them, and more than those that count, it is
+    /// written anew: so many are about a mebibyte, which a start reads in the blink of an eye.
+    pub index_spent: usize,
     /// Live output recorded of one tool call; the rest is only in its result.
     pub live_bytes: usize,
     /// A tool's result for the model, in characters; beyond it the middle is left out.
@@ -326,6 +329,7 @@ impl Default for Limits {
             model_idle_ms: 60_000,
             store_retry_ms: 1_000,
             store_tell_ms: 60_000,
+            index_spent: 4_096,
             live_bytes: MIB,
             result_chars: 40_000,
             output_bytes: 16 * MIB,

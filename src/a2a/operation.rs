@@ -1,7 +1,6 @@
 //! The operations of A2A, without a binding: what each takes of its params, in either version. JSON-RPC finds them by method,
 //! REST by path; both bring the params as one object here, so that an operation means the same wherever it is asked for.
 
-use crate::a2a::answer;
 use crate::a2a::commands;
 use crate::a2a::filter;
 use crate::a2a::form::{Envelope, Form, Outputs};
@@ -247,21 +246,25 @@ fn history(object: &Object, at: &str) -> Result<Option<usize>, Fault> {
 
 /// Where a stream goes on. Only a number of ours can be a position: with anything else the client would miss events and
 /// never know.
-pub fn position(headers: &Headers, query: &[(String, String)]) -> Result<Option<Seq>, Fault> {
+fn position(headers: &Headers, query: &[(String, String)]) -> Result<Option<Seq>, Fault> {
+    let Some(given) = last_seen(headers, query) else {
+        return Ok(None);
+    };
+    let seq = given.parse().map_err(|_| {
+        Fault::params(
+            "Last-Event-ID (or after) must be the number of an event; leave it out to start with a snapshot.",
+        )
+    })?;
+    Ok(Some(Seq(seq)))
+}
+
+/// What a client says it has seen last.
+pub fn last_seen<'a>(headers: &'a Headers, query: &'a [(String, String)]) -> Option<&'a str> {
     let in_query = || query.iter().find(|(name, _)| name == "after");
     let header = headers.get("last-event-id");
-    let given = header
+    header
         .filter(|value| !value.is_empty())
-        .or_else(|| in_query().map(|(_, value)| value.as_str()));
-    given
-        .map(|value| {
-            value.parse().map(Seq).map_err(|_| {
-                Fault::params(
-                    "Last-Event-ID (or after) must be the number of an event; leave it out to start with a snapshot.",
-                )
-            })
-        })
-        .transpose()
+        .or_else(|| in_query().map(|(_, value)| value.as_str()))
 }
 
 /// The same for a call that may have come over a socket, where there is neither a header nor a query: the params say it then.
@@ -321,6 +324,7 @@ pub fn said(
 ) -> Result<Say, Fault> {
     let Received {
         message,
+        answers,
         task,
         context,
     } = received;
@@ -329,7 +333,7 @@ pub fn said(
     Ok(Say {
         settings: settings::of_message(&message, metadata)?,
         said: Said {
-            answers: answer::picks(&message),
+            answers,
             message: Arc::new(message),
         },
         task,

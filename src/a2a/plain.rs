@@ -16,7 +16,7 @@ use crate::a2a::value::{AgentMessage, ArtifactUpdate, Frame, Piece, StatusUpdate
 use crate::a2a::words::CallStatus;
 use crate::base::id::CallId;
 use crate::base::json;
-use crate::task::event::{Answer, Event};
+use crate::task::event::{Answer, Event, detours, errands, hooks};
 use crate::task::message::{Artifact, Part};
 use crate::task::record::Record;
 use crate::task::spec::{Ending, Question};
@@ -63,30 +63,17 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, outputs: Outputs) -> Opti
         })),
         Event::Created(_)
         | Event::Prompted { .. }
-        | Event::AttachmentsWanted
-        | Event::CommandBegan
-        | Event::CommandPrompted { .. }
-        | Event::Attached { .. }
-        | Event::Traced { .. }
         | Event::Thought { .. }
         | Event::Cited { .. }
-        | Event::BackedOff { .. }
-        | Event::Retried
-        | Event::FellBack { .. }
-        | Event::CompactionBegan
-        | Event::Compacted { .. }
-        | Event::CompactionFailed { .. }
-        | Event::Looped
-        | Event::Nudged { .. }
         | Event::CallPlanned { .. }
         | Event::CallAsked { .. }
         | Event::CallAnswered { .. }
         | Event::CallReady { .. }
         | Event::CallStale { .. }
-        | Event::HookSet { .. }
-        | Event::HookDropped { .. }
-        | Event::HookMoved { .. }
-        | Event::ResultsSent => None,
+        | Event::ResultsSent
+        | errands!()
+        | detours!()
+        | hooks!() => None,
     }
 }
 

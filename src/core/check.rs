@@ -37,6 +37,7 @@ impl Core {
                 || (self.expiry_armed < u64::MAX && self.timers.has(&Timer::Expiry)),
             "nobody will look at tasks whose time is over"
         );
+        self.check_trouble();
         self.check_conns();
         self.check_tasks();
         for (key, sub) in self.subs.iter() {

@@ -79,8 +79,8 @@ impl Core {
 mod tests {
     use super::*;
     use crate::a2a::Switches;
+    use crate::core::Setup;
     use crate::core::conn::Peer;
-    use crate::core::hooks::tests::core;
     use crate::core::store::MemoryStore;
     use crate::limits::Limits;
 
@@ -114,7 +114,7 @@ mod tests {
             tx_total_bytes: 100_000,
             ..Limits::default()
         };
-        let mut core = core(&limits, Switches::default(), NOW);
+        let mut core = Core::new(Setup::alone(limits.clone(), Switches::default(), NOW));
         let mut store = MemoryStore::default();
         let said = "x".repeat(30_000);
         let body = format!(

@@ -21,12 +21,16 @@ mod pages;
 mod perform;
 mod readers;
 mod register;
+#[cfg(test)]
+mod rig;
 mod say;
+mod setup;
 mod socket;
 pub mod store;
 mod sub;
 mod tasks;
 mod timers;
+mod trouble;
 mod tx;
 
 use crate::a2a::{self, Card, Switches, Tools};
@@ -41,63 +45,22 @@ use crate::core::guard::Door;
 use crate::core::hooks::{Delivery, Registrations};
 use crate::core::pages::Pages;
 use crate::core::register::Register;
+pub use crate::core::setup::{Approval, Choose, Resolve, Setup, Site};
 use crate::core::sub::Sub;
 use crate::core::timers::{Timer, Timers};
+use crate::core::trouble::Trouble;
 use crate::limits::Limits;
 use crate::model::script::Script;
 use crate::task::call::{Call, Manners};
 use crate::task::job::{Job, JobId, Note};
 use crate::task::message::Source;
-use crate::task::policy::{Grant, Mode, Policy, Rule};
+use crate::task::policy::Rule;
 use crate::task::slash::Registry;
 use crate::task::spec::ToolSpec;
 use crate::task::state::{Item, State};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
-
-/// Where a task works: checks a client's wish (or takes the default) and gives the place, or says what is wrong.
-pub type Resolve = Box<dyn Fn(Option<&str>) -> Result<Site, String>>;
-
-/// A directory to work in.
-#[derive(Clone, Debug, Default)]
-pub struct Site {
-    /// The real path.
-    pub path: String,
-    /// The operator trusts what lies in it.
-    pub trusted: bool,
-}
-
-/// Which model a task asks: checks a client's wish (or takes the default) and gives the name, or says what is wrong.
-pub type Choose = Box<dyn Fn(Option<&str>) -> Result<String, String>>;
-
-/// What the core is made with. Frozen from then on.
-pub struct Setup {
-    pub limits: Limits,
-    pub door: Door,
-    pub tools: Vec<ToolSpec>,
-    /// The slash commands there are; what they do is known to workers.
-    pub commands: Registry,
-    pub choose: Choose,
-    /// A scripted agent, when one plays the model.
-    pub script: Option<Arc<Script>>,
-    pub card: Card,
-    pub switches: Switches,
-    pub resolve: Resolve,
-    pub approval: Approval,
-    pub manners: Manners,
-    pub entropy: Entropy,
-    pub now: Now,
-}
-
-/// What tasks may do unasked.
-#[derive(Clone, Debug, Default)]
-pub struct Approval {
-    pub policy: Policy,
-    pub grant: Grant,
-    /// The mode of new tasks.
-    pub mode: Mode,
-}
 
 /// What is to be done outside. Jobs carry their own id; everything else is answered by name.
 #[derive(Debug)]
@@ -131,6 +94,10 @@ pub enum Out {
     },
     /// Something is wrong that only whoever runs the server can put right.
     Trouble {
+        text: String,
+    },
+    /// Something that whoever runs the server may want to look into.
+    Notice {
         text: String,
     },
 }
@@ -181,6 +148,8 @@ pub struct Core {
     /// Sockets that follow every task.
     followers: Vec<Key>,
     parked: HashMap<TaskId, Vec<Parked>>,
+    /// Tasks that were left open and are not brought back yet, for lack of room.
+    unrestored: VecDeque<TaskId>,
     /// How often a log was asked for that somebody else had.
     busy: HashMap<TaskId, u32>,
     timers: Timers,
@@ -192,8 +161,7 @@ pub struct Core {
     crowd: Crowd,
     /// When the next look at tasks whose time is over is armed, in monotonic milliseconds.
     expiry_armed: u64,
-    /// When the log was last told that journals cannot be written, in monotonic milliseconds.
-    trouble_told: Option<u64>,
+    trouble: Trouble,
     /// Tasks that were loaded only to be closed.
     visitors: Vec<TaskId>,
 
@@ -248,6 +216,7 @@ impl Core {
             session: None,
             followers: Vec::new(),
             parked: HashMap::new(),
+            unrestored: VecDeque::new(),
             busy: HashMap::new(),
             timers: Timers::default(),
             registrations: Registrations::default(),
@@ -256,7 +225,7 @@ impl Core {
             pages: Pages::default(),
             crowd: Crowd::default(),
             expiry_armed: u64::MAX,
-            trouble_told: None,
+            trouble: Trouble::default(),
             visitors: Vec::new(),
             out: Vec::new(),
             to_write: Vec::new(),
@@ -420,6 +389,15 @@ impl Core {
             let form = a2a::Form::at(&request.path);
             return self.answer(key, &a2a::fault(&form, &fault), now);
         }
+        if let Some(page) = self.door.page(&request) {
+            let preflight = page.preflight(&request);
+            if let Some(conn) = self.conns.get_mut(key) {
+                conn.page = Some(page);
+            }
+            if let Some(leave) = preflight {
+                return self.answer(key, &leave, now);
+            }
+        }
         match a2a::decode(&request, &self.switches) {
             Ok((Call::Card, _)) => {
                 let response = self.card.answer(&request);
@@ -487,6 +465,7 @@ impl Core {
                 Timer::Limit(task) => self.check_limit(&task, now),
                 Timer::Expiry => self.expire(now),
                 Timer::Store(task) => self.retry_append(&task),
+                Timer::Trial => self.try_store(),
                 Timer::Load(task) => self.out.push(Out::Load { task }),
                 Timer::Waiting(sub) => self.stop_waiting(sub),
                 Timer::Hook { task, .. } => self.to_release.push(task),

@@ -371,8 +371,8 @@ fn send_error(conn: &mut Conn, body: &Shared, now: Now) {
 mod tests {
     use super::*;
     use crate::a2a::Switches;
+    use crate::core::Setup;
     use crate::core::conn::Peer;
-    use crate::core::hooks::tests::core;
     use crate::core::store::{MemoryStore, Store};
     use crate::limits::Limits;
     use crate::task::job::{Note, NoteBody};
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn an_event_is_encoded_once_for_a_thousand_sockets() {
-        let mut core = core(&Limits::default(), Switches::default(), NOW);
+        let mut core = Core::new(Setup::alone(Limits::default(), Switches::default(), NOW));
         let mut store = MemoryStore::default();
         let sockets: Vec<Key> = (0..1000)
             .map(|_| {
@@ -478,7 +478,7 @@ mod tests {
             tx_bytes: 2_000,
             ..Limits::default()
         };
-        let mut core = core(&limits, Switches::default(), NOW);
+        let mut core = Core::new(Setup::alone(limits.clone(), Switches::default(), NOW));
         let mut store = MemoryStore::default();
         let task = long_task(&mut core, &mut store);
         let written = core.tasks[&task].written;
@@ -529,7 +529,7 @@ mod tests {
 
     #[test]
     fn a_late_reader_keeps_no_conversation() {
-        let mut core = core(&Limits::default(), Switches::default(), NOW);
+        let mut core = Core::new(Setup::alone(Limits::default(), Switches::default(), NOW));
         let mut store = MemoryStore::default();
         let task = long_task(&mut core, &mut store);
         let mut cold = Cold::default();

@@ -3,12 +3,13 @@
 //!
 //! Two halves, because two kinds of threads use a log. The loop owns the [`Store`] and appends: one write into the page cache
 //! each, never a flush. Whatever may wait for the disk (sync, pages, loading) goes through a [`LogFile`], which is shared with
-//! the disk lane. A log is bytes to both; that the bytes are journal lines matters only to [`read_all`].
+//! the disk lane. A log is bytes to both; that the bytes are journal lines matters only to [`read_all`] and [`fold`].
 
 use crate::base::id::{Seq, TaskId};
 use crate::limits::Limits;
 use crate::task::brief::Brief;
 use crate::task::record::{BadLine, Record};
+use crate::task::state::State;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,12 +33,27 @@ pub trait Store {
     /// does no harm, because tasks that did not rest are loaded again.
     fn note(&mut self, task: &TaskId, brief: &Brief);
 
+    /// Whether a task was left open, and nobody has settled it since.
+    fn is_open(&mut self, task: &TaskId) -> bool;
+
     /// Deletes a log for good; one that is not there is as good as deleted. Not while another server has it.
     fn remove(&mut self, task: &TaskId) -> Result<(), StoreError>;
 
     /// The task leaves memory: its lock and descriptor go as soon as the last [`LogFile`] of it does.
     fn close(&mut self, task: &TaskId);
+
+    /// Whether a log could be written now: tries it, and leaves nothing behind.
+    fn probe(&mut self) -> Result<(), StoreError>;
+
+    /// Housekeeping that has come up since the last call, to be done beside the loop because it waits for the disk. That it
+    /// fails, or is never done, costs space and time and nothing else.
+    fn chore(&mut self) -> Option<Chore> {
+        None
+    }
 }
+
+/// Something to be done beside the loop.
+pub type Chore = Box<dyn FnOnce() -> Result<(), StoreError> + Send>;
 
 /// One log, shared between threads.
 pub trait LogFile: Send + Sync {
@@ -83,6 +99,8 @@ pub enum Openness {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
     pub message: String,
+    /// What is wrong and what to do, in words that anybody may read: without the names of files and tasks.
+    pub hint: Option<String>,
     /// Somebody else has it right now: it may work in a moment.
     pub busy: bool,
 }
@@ -91,6 +109,7 @@ impl StoreError {
     pub fn new(message: impl Into<String>) -> StoreError {
         StoreError {
             message: message.into(),
+            hint: None,
             busy: false,
         }
     }
@@ -148,6 +167,20 @@ pub fn read_all(file: &dyn LogFile, each: &mut dyn FnMut(Record)) -> Result<(), 
             each(record);
         }
     }
+}
+
+/// A task as its log says it is, or as it was after the event `upto`.
+pub fn fold(file: &dyn LogFile, upto: Option<Seq>) -> Result<State, StoreError> {
+    let mut state = None;
+    let mut in_place = true;
+    read_all(file, &mut |record| {
+        if upto.is_none_or(|upto| record.seq <= upto) {
+            in_place &= State::advance(&mut state, &record).is_some();
+        }
+    })?;
+    state
+        .filter(|_| in_place)
+        .ok_or_else(|| StoreError::new("the journal does not begin with its task"))
 }
 
 /// A store without a disk, for tests and simulation. Clones share the disk, so a second one is the server after a restart.
@@ -325,6 +358,12 @@ impl Store for MemoryStore {
         }))
     }
 
+    fn is_open(&mut self, task: &TaskId) -> bool {
+        let disk = self.disk();
+        let log = disk.logs.get(task);
+        log.is_some_and(|log| log.open == Openness::Open)
+    }
+
     fn remove(&mut self, task: &TaskId) -> Result<(), StoreError> {
         let mut disk = self.disk();
         disk.logs.remove(task);
@@ -333,6 +372,13 @@ impl Store for MemoryStore {
     }
 
     fn close(&mut self, _: &TaskId) {}
+
+    fn probe(&mut self) -> Result<(), StoreError> {
+        match self.disk().next_failure() {
+            Some(_) => Err(StoreError::new("the disk is told to fail")),
+            None => Ok(()),
+        }
+    }
 }
 
 struct MemoryLog {

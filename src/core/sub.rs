@@ -150,15 +150,11 @@ impl Cold {
             Err(bad) => return Some(Err(format!("the journal is damaged: {bad:?}"))),
         };
         self.taken += end + 1;
-        match (&mut self.state, &record.event) {
-            (Some(state), _) => {
-                state.forget_past();
-                state.apply(&record);
-            }
-            (none, crate::task::event::Event::Created(created)) => {
-                *none = Some(State::born(created.clone(), &record));
-            }
-            (None, _) => return Some(Err("the journal does not begin with its task".into())),
+        if let Some(state) = &mut self.state {
+            state.forget_past();
+        }
+        if State::advance(&mut self.state, &record).is_none() {
+            return Some(Err("the journal does not begin with its task".into()));
         }
         Some(Ok(record))
     }

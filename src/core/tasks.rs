@@ -4,7 +4,7 @@ use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::cell::{Cell, Mark};
-use crate::core::store::{Openness, Store, StoreError};
+use crate::core::store::{Store, StoreError};
 use crate::core::sub::Role;
 use crate::core::timers::Timer;
 use crate::core::{Core, Loaded, Out, readers};
@@ -14,6 +14,7 @@ use crate::task::decide::{self, Decision, Effect, Gate, Input, Refusal, Rules};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::job::{JobId, Work};
 use crate::task::slash::Facts;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 impl Core {
@@ -197,20 +198,7 @@ impl Core {
                 }
             }
         }
-    }
-
-    /// Clients that wait are told nothing before their events are on disk, so whoever runs the server has to hear of it.
-    fn tell_trouble(&mut self, error: &StoreError, now: Now) {
-        let pause = self.limits.store_tell_ms;
-        if self
-            .trouble_told
-            .is_some_and(|told| now.mono_ms < told + pause)
-        {
-            return;
-        }
-        self.trouble_told = Some(now.mono_ms);
-        let text = format!("{error}; until then nothing new begins and what was begun waits");
-        self.out.push(Out::Trouble { text });
+        self.undergo_trial(store, now);
     }
 
     /// The time has come to try a journal again that could not be written.
@@ -251,6 +239,7 @@ impl Core {
         for task in read {
             self.trim(&task);
         }
+        self.restore();
         self.turn_pages();
         self.watch_crowd(now);
         self.lighten();
@@ -345,14 +334,40 @@ impl Core {
                 self.session = Some(known.task.clone());
             }
             self.known.insert(known.task.clone(), brief);
-            if known.open && self.tasks.len() + self.parked.len() < self.limits.tasks {
-                self.parked.insert(known.task.clone(), Vec::new());
-                self.out.push(Out::Load { task: known.task });
+            if known.open {
+                self.unrestored.push_back(known.task);
             }
         }
+        self.restore();
         // What became due while no server ran is looked at as soon as somebody knows how late it is.
         self.expiry_armed = 0;
         self.timers.arm(0, Timer::Expiry);
+        // A disk may have been full before this server began.
+        self.arm_trial(0);
+    }
+
+    /// Brings back tasks that were left open, as many as there is room for now: their turns were cut off, or somebody is still to
+    /// be told of their end.
+    pub(super) fn restore(&mut self) {
+        while !self.ending
+            && let Some(task) = self.unrestored.pop_front()
+        {
+            self.make_room();
+            if self.tasks.len() + self.parked.len() >= self.limits.tasks {
+                return self.unrestored.push_front(task);
+            }
+            if !self.tasks.contains_key(&task) {
+                self.bring_back(task);
+            }
+        }
+    }
+
+    /// Has a task loaded that nobody has asked for.
+    pub(super) fn bring_back(&mut self, task: TaskId) {
+        if let Entry::Vacant(none) = self.parked.entry(task.clone()) {
+            none.insert(Vec::new());
+            self.out.push(Out::Load { task });
+        }
     }
 
     /// A task was read from its journal, or could not be.
@@ -374,8 +389,12 @@ impl Core {
                 cell.log_bytes = loaded.bytes;
                 self.make_room();
                 self.log_bytes += loaded.bytes;
-                self.known.insert(task.clone(), Brief::of(&cell.state));
+                let brief = Brief::of(&cell.state);
+                cell.noted =
+                    Some(brief.clone()).filter(|brief| self.known.get(task) == Some(brief));
+                self.known.insert(task.clone(), brief);
                 self.tasks.insert(task.clone(), cell);
+                self.list_append(task);
                 // Its webhooks may have something coming from before.
                 self.to_release.push(task.clone());
                 let _ = self.drive(task, Input::Restored, now);
@@ -523,19 +542,17 @@ fn is_work(effect: &Effect) -> bool {
 }
 
 fn append_one(cell: &mut Cell, store: &mut dyn Store) -> Result<(), StoreError> {
-    if cell.pending.is_empty() {
+    let open = cell.openness();
+    // One that was loaded because it had been left open may turn out to be settled: then the next start need not look at it.
+    if cell.pending.is_empty() && cell.marked == Some(open) {
         return Ok(());
     }
     let created = &cell.state.created;
     if cell.written == Seq(0) {
         store.create(&created.task, &Brief::of(&cell.state))?;
     }
-    let open = if cell.is_open() || cell.owes() {
-        Openness::Open
-    } else {
-        Openness::Settled
-    };
     store.append(&created.task, &cell.pending, open)?;
+    cell.marked = Some(open);
     cell.written = cell.state.seq;
     cell.pending = Vec::new();
     Ok(())
@@ -545,7 +562,7 @@ fn append_one(cell: &mut Cell, store: &mut dyn Store) -> Result<(), StoreError> 
 mod tests {
     use super::*;
     use crate::a2a::{Envelope, Switches};
-    use crate::core::hooks::tests::Rig;
+    use crate::core::rig::Rig;
     use crate::limits::Limits;
     use crate::task::call::List;
     use crate::task::job::NoteBody;

@@ -4,7 +4,6 @@
 use crate::a2a::{self, Body, Tools, View, Wanted};
 use crate::args::Replay;
 use crate::base::id::Seq;
-use crate::task::event::Event;
 use crate::task::record::{BadLine, Record};
 use crate::task::state::State;
 use crate::tool::Toolbox;
@@ -60,19 +59,17 @@ pub fn snapshot(journal: &[u8], view: View, at: Seq, out: &mut impl Write) -> Re
     let mut shown = false;
     fold(journal, |state, record| {
         end = record.seq;
-        if record.seq < at {
+        if record.seq != at {
             return Ok(Onward::Go);
         }
-        shown = record.seq == at;
-        if shown {
-            line(out, at, &a2a::snapshot(view, state, Wanted::ALL))?;
-        }
+        shown = true;
+        line(out, at, &a2a::snapshot(view, state, Wanted::ALL))?;
         Ok(Onward::Halt)
     })?;
     match shown {
         true => Ok(()),
         false => Err(Stop::Journal(format!(
-            "there is no event {at}; the last one looked at is {end}"
+            "there is no event {at}; they are numbered from 1, and {end} is the last"
         ))),
     }
 }
@@ -105,20 +102,11 @@ fn fold(
                 )));
             }
         };
-        let state = match (&mut state, &record.event) {
-            (none @ None, Event::Created(created)) => {
-                none.insert(State::born(created.clone(), &record))
-            }
-            (Some(state), event) if !matches!(event, Event::Created(_)) => {
-                state.apply(&record);
-                state
-            }
-            (None, _) | (Some(_), _) => {
-                return Err(Stop::Journal(format!(
-                    "line {number} is out of place: a journal begins with its task"
-                )));
-            }
-        };
+        let state = State::advance(&mut state, &record).ok_or_else(|| {
+            Stop::Journal(format!(
+                "line {number} is out of place: a journal begins with its task"
+            ))
+        })?;
         if let Onward::Halt = show(state, &record)? {
             return Ok(());
         }

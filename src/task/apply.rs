@@ -2,7 +2,7 @@
 //! that, and a journal replays through here to the same state.
 
 use crate::base::id::{CallId, ConfigId};
-use crate::task::event::{Answer, Created, End, Event, Request, Usage};
+use crate::task::event::{Answer, Created, End, Event, Request, Usage, detours, errands, hooks};
 use crate::task::loops::FENCE;
 use crate::task::message::{Artifact, Content};
 use crate::task::push::{self, Hook};
@@ -60,6 +60,20 @@ impl State {
             error: None,
             hooks: Vec::new(),
             created,
+        }
+    }
+
+    /// The fold of a log, one record on. None: the record is out of place, because a log begins with its task and has no other.
+    pub fn advance<'a>(state: &'a mut Option<State>, record: &Record) -> Option<&'a mut State> {
+        match (&record.event, state) {
+            (Event::Created(created), none @ None) => {
+                Some(none.insert(State::born(created.clone(), record)))
+            }
+            (Event::Created(_), Some(_)) | (_, None) => None,
+            (_, Some(state)) => {
+                state.apply(record);
+                Some(state)
+            }
         }
     }
 
@@ -343,7 +357,7 @@ impl State {
         self.turn = turn;
         self.phase = Phase::Idle;
         self.suspended = false;
-        self.questioned = matches!(end, End::Asked(_));
+        self.questioned = matches!(end, End::Asked(_) | End::Interrupted(_));
         self.utterance = Utterance::default();
         self.tries = Default::default();
         let (state, text) = match end {
@@ -498,23 +512,10 @@ fn announces(event: &Event) -> bool {
         Event::Answered { answer } => !answer.calls.is_empty(),
         Event::Created(_)
         | Event::Prompted { .. }
-        | Event::AttachmentsWanted
-        | Event::Attached { .. }
-        | Event::CommandBegan
-        | Event::CommandPrompted { .. }
-        | Event::Traced { .. }
         | Event::Thought { .. }
         | Event::Text { .. }
         | Event::Cited { .. }
         | Event::Retracted { .. }
-        | Event::BackedOff { .. }
-        | Event::Retried
-        | Event::FellBack { .. }
-        | Event::CompactionBegan
-        | Event::Compacted { .. }
-        | Event::CompactionFailed { .. }
-        | Event::Looped
-        | Event::Nudged { .. }
         | Event::CallPlanned { .. }
         | Event::CallAsked { .. }
         | Event::CallReady { .. }
@@ -523,8 +524,8 @@ fn announces(event: &Event) -> bool {
         | Event::CallEnded { .. }
         | Event::CallStale { .. }
         | Event::Produced { .. }
-        | Event::HookSet { .. }
-        | Event::HookDropped { .. }
-        | Event::HookMoved { .. } => false,
+        | errands!()
+        | detours!()
+        | hooks!() => false,
     }
 }

@@ -48,7 +48,7 @@ impl Court<'_> {
                 assert!(matches!(status, 200 | 404 | 405), "{status} for nonsense");
                 assert!(status != 200 || json(body).get("error").is_some());
             }
-            What::Health => assert_eq!((status, &json(body)["status"]), (200, &"healthy".into())),
+            What::Health => self.health(status, &json(body)),
             What::Card => assert_eq!(
                 (status, &json(body)["protocolVersion"]),
                 (200, &"0.3.0".into())
@@ -84,6 +84,10 @@ impl Court<'_> {
                     other => panic!("{ask:?} was answered with {other:?}"),
                 }
             }
+            What::SetHook { .. } | What::DropHook(_) => match unwrap(ask, body) {
+                Some(_) => self.hooked(ask, status),
+                None => self.refusal(ask, status, body),
+            },
             What::Say { .. } | What::Get { .. } | What::Cancel(_) | What::Watch { .. } => {
                 match unwrap(ask, body) {
                     Some(result) => {
@@ -94,6 +98,37 @@ impl Court<'_> {
                 }
             }
         }
+    }
+
+    /// It is alive, and unwell only where the disk is.
+    fn health(&mut self, status: u16, health: &Value) {
+        assert_eq!(status, 200);
+        let problem = health.get("problem").and_then(Value::as_str);
+        match (health["status"].as_str(), problem) {
+            (Some("healthy"), None) => {}
+            (Some("degraded"), Some(problem)) if self.troubled => {
+                assert!(problem.contains("cannot be written"), "{problem}");
+                self.tally.count("was unwell");
+            }
+            other => panic!("{other:?} is no health"),
+        }
+    }
+
+    /// A webhook that was set is on disk.
+    fn hooked(&mut self, ask: &Ask, status: u16) {
+        assert_eq!(status, 200);
+        let What::SetHook { task, url } = &ask.what else {
+            return self.tally.count("dropped a webhook");
+        };
+        let mut log = self
+            .ledger
+            .log(task)
+            .into_iter()
+            .flat_map(|log| &log.records);
+        let found = log
+            .any(|record| matches!(&record.event, Event::HookSet { target } if target.url == *url));
+        assert!(found, "{ask:?} was acknowledged before it was on disk");
+        self.tally.count("set a webhook");
     }
 
     /// The answer is a task: it must be the task as it stood at some time since the request, with nothing in it that is not
@@ -182,6 +217,9 @@ impl Court<'_> {
                 "not cancelable"
             ),
             -32600 => assert!(over && says, "{ask:?}: {error}"),
+            -32602 if matches!(ask.what, What::SetHook { .. }) => {
+                self.tally.count("had too many webhooks");
+            }
             -32602 => {
                 assert!(says, "{ask:?}: {error}");
                 self.tally.count(match reason {

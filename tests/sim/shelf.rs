@@ -20,6 +20,8 @@ pub enum Sabotage {
     LostFrame,
     /// A worker ends without a word.
     LostNote,
+    /// What is delivered to a webhook is not heard there.
+    DeafReceiver,
 }
 
 pub struct Shelf {
@@ -67,11 +69,19 @@ impl Store for Shelf {
         self.store.file(task)
     }
 
+    fn is_open(&mut self, task: &TaskId) -> bool {
+        self.store.is_open(task)
+    }
+
     fn remove(&mut self, task: &TaskId) -> Result<(), StoreError> {
         self.store.remove(task)
     }
 
     fn close(&mut self, task: &TaskId) {
         self.store.close(task);
+    }
+
+    fn probe(&mut self) -> Result<(), StoreError> {
+        self.store.probe()
     }
 }

@@ -1,213 +1,17 @@
 use super::*;
-use crate::a2a::{Envelope, Form, Switches};
-use crate::base::id::Entropy;
-use crate::core::conn::{Peer, Want};
-use crate::core::guard::Door;
-use crate::core::store::{Crash, Failure, MemoryStore, Store, StoreError, read_all};
-use crate::core::{Approval, Loaded, Setup, Site};
-use crate::task::call::{Birth, Call, Mode, Say};
-use crate::task::event::{Answer, Event, Lifecycle, Profile, Protocol};
-use crate::task::job::{JobId, Note, NoteBody, Said};
-use crate::task::message::{Artifact, Message, Part, Role, Source};
-use crate::task::record::Record;
-use crate::task::slash::Registry;
-use crate::task::state::State;
+use crate::a2a::{Envelope, Switches};
+use crate::core::rig::Rig;
+use crate::core::store::{Failure, Openness, Store};
+use crate::limits::Times;
+use crate::task::call::Call;
+use crate::task::job::NoteBody;
+use crate::task::message::{Artifact, Part};
 use serde_json::{Value, json};
-use std::sync::Arc;
-
-/// A core with a disk, a clock that is moved by hand, and a shell that only takes notes.
-pub(in crate::core) struct Rig {
-    pub core: Core,
-    pub store: MemoryStore,
-    pub now: Now,
-    pub limits: Limits,
-    /// What was handed out and not answered.
-    pub sent: Vec<Delivery>,
-    pub jobs: Vec<JobId>,
-    pub loads: Vec<TaskId>,
-    /// Tasks that cannot be loaded.
-    pub lost: Vec<TaskId>,
-    /// How many loads from now on find the log in somebody else's hands.
-    pub busy: u32,
-}
 
 impl Rig {
-    pub fn new() -> Rig {
-        Rig::with(Limits::default(), Switches::default())
-    }
-
-    pub fn with(limits: Limits, switches: Switches) -> Rig {
-        let now = Now {
-            mono_ms: 1_000_000,
-            unix_ms: 1_767_268_800_000,
-        };
-        Rig {
-            core: core(&limits, switches, now),
-            store: MemoryStore::default(),
-            now,
-            limits,
-            sent: Vec::new(),
-            jobs: Vec::new(),
-            loads: Vec::new(),
-            lost: Vec::new(),
-            busy: 0,
-        }
-    }
-
-    /// The server dies and is started again.
-    pub fn restart(&mut self) {
-        self.store.crash(Crash::Killed);
-        self.core = core(&self.limits, Switches::default(), self.now);
-        self.core.remember(&mut self.store);
-        self.sent.clear();
-        self.jobs.clear();
-        self.turns();
-    }
-
-    pub fn turn(&mut self) {
-        for task in std::mem::take(&mut self.loads) {
-            let loaded = if self.busy > 0 {
-                self.busy -= 1;
-                Err(StoreError::busy("another server has it"))
-            } else if self.lost.contains(&task) {
-                Err(StoreError::new("it is lost"))
-            } else {
-                Ok(load(&mut self.store, &task))
-            };
-            self.core.loaded(&task, loaded, self.now);
-        }
-        self.core.tick(self.now);
-        self.core.append(&mut self.store, self.now);
-        self.core.release(self.now);
-        for out in self.core.outs() {
-            match out {
-                Out::Start(job) => self.jobs.push(job.id),
-                Out::Deliver(delivery) => self.sent.push(delivery),
-                Out::Load { task } => self.loads.push(task),
-                Out::Page { task, sub, offset } => {
-                    let file = self.store.file(&task).expect("a log");
-                    let page = file.page(offset, self.limits.page_bytes);
-                    self.core.paged(sub, page, self.now);
-                }
-                Out::Stop(_)
-                | Out::Sync { .. }
-                | Out::Over { .. }
-                | Out::SaveRule { .. }
-                | Out::Trouble { .. } => {}
-            }
-        }
-        self.core.check();
-    }
-
-    pub fn turns(&mut self) {
-        for _ in 0..4 {
-            self.turn();
-        }
-    }
-
-    pub fn later(&mut self, ms: u64) {
-        self.now.mono_ms += ms;
-        self.now.unix_ms += ms;
-        self.turns();
-    }
-
-    /// Asks as a client, and gives the answer.
-    pub fn ask(&mut self, envelope: Envelope, call: Call) -> Value {
-        let conn = self.core.opened(Peer::SameUser, self.now);
-        // A connection answers what it was asked; what that was is said by `call`.
-        let line = self.core.conns.get_mut(conn).expect("just opened");
-        line.take(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", self.now);
-        assert!(matches!(line.read(&self.limits, self.now), Want::Serve(_)));
-        let by = Source {
-            client: "ann".into(),
-            via: "test".into(),
-        };
-        let form = Form::of(envelope);
-        self.core.perform(conn, call, form, by, self.now);
-        self.turns();
-        let slices = self.core.slices(conn);
-        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
-        self.core.broke(conn);
-        let text = String::from_utf8(bytes).expect("UTF-8");
-        let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-        serde_json::from_str(body).unwrap_or_else(|_| panic!("an answer, not {text}"))
-    }
-
-    /// A new task whose turn has begun, with a webhook if one is given.
-    pub fn begin(&mut self, envelope: Envelope, push: Option<Wish>) -> TaskId {
-        let protocol = envelope.protocol();
-        let answer = self.ask(
-            envelope,
-            Call::Say(Say {
-                said: said("go"),
-                task: None,
-                context: None,
-                settings: Default::default(),
-                push,
-                mode: Mode::Now,
-                history: None,
-                birth: Birth {
-                    lifecycle: Lifecycle::Conversational,
-                    protocol,
-                    profile: match protocol {
-                        Protocol::V03 => Profile::Coder,
-                        Protocol::V10 => Profile::Plain,
-                    },
-                },
-            }),
-        );
-        let answer = answer.get("result").unwrap_or(&answer);
-        let answer = answer.get("task").unwrap_or(answer);
-        let id = answer["id"].as_str().unwrap_or_else(|| panic!("{answer}"));
-        TaskId::from(id)
-    }
-
-    pub fn say(&mut self, task: &TaskId) {
-        let said = Call::Say(Say {
-            said: said("more"),
-            task: Some(task.clone()),
-            context: None,
-            settings: Default::default(),
-            push: None,
-            mode: Mode::Now,
-            history: None,
-            birth: Birth {
-                lifecycle: Lifecycle::Conversational,
-                protocol: Protocol::V03,
-                profile: Profile::Coder,
-            },
-        });
-        self.ask(Envelope::Rpc03, said);
-    }
-
     fn push(&mut self, task: &TaskId, ask: Push) -> Value {
         let task = task.clone();
         self.ask(Envelope::Rest10, Call::Push { task, ask })
-    }
-
-    /// The model says something to the job that was started last.
-    pub fn note(&mut self, body: NoteBody) {
-        let job = self.jobs.last().expect("a job").clone();
-        self.core.note(Note { job, body }, self.now);
-        self.turns();
-    }
-
-    pub fn end_turn(&mut self) {
-        self.note(NoteBody::Answered(Ok(Answer {
-            parts: vec![json!({"text": "Done."})],
-            calls: Vec::new(),
-            finish: "STOP".into(),
-            usage: None,
-            trace: None,
-            model: None,
-            said_at: None,
-            verdict: None,
-        })));
-    }
-
-    pub fn cancel(&mut self, task: &TaskId) {
-        let task = task.clone();
-        self.ask(Envelope::Rpc03, Call::Cancel { task });
     }
 
     /// The one delivery that is on its way.
@@ -224,12 +28,16 @@ impl Rig {
         self.turns();
     }
 
-    pub fn state(&self, task: &TaskId) -> &State {
-        &self.core.tasks[task].state
-    }
-
     fn health(&self, task: &TaskId) -> &Health {
         &self.state(task).hooks[0].health
+    }
+
+    /// Delivers everything there is, to whomever.
+    fn drain_all(&mut self) {
+        while !self.sent.is_empty() {
+            let delivery = self.sent.remove(0);
+            self.answer(&delivery, Ok(()));
+        }
     }
 
     /// Delivers everything there is; gives the states and artifacts that were told, with their events.
@@ -241,65 +49,6 @@ impl Rig {
             self.answer(&delivery, Ok(()));
         }
         told
-    }
-}
-
-/// A core without tools, whose tasks may use any model and work anywhere.
-pub fn core(limits: &Limits, switches: Switches, now: Now) -> Core {
-    let identity = a2a::Identity {
-        base_url: "http://localhost/",
-        version: "0",
-        unix_ms: 0,
-    };
-    Core::new(Setup {
-        limits: limits.clone(),
-        door: Door::default(),
-        tools: Vec::new(),
-        commands: Registry::built_in(),
-        choose: Box::new(|_| Ok("some-model".into())),
-        script: None,
-        card: a2a::card(&identity, &switches),
-        switches,
-        manners: Default::default(),
-        approval: Approval::default(),
-        resolve: Box::new(|_| {
-            Ok(Site {
-                path: "/w".into(),
-                trusted: true,
-            })
-        }),
-        entropy: Entropy::counting(),
-        now,
-    })
-}
-
-fn load(store: &mut MemoryStore, task: &TaskId) -> Loaded {
-    let mut state: Option<State> = None;
-    let file = store.file(task).expect("a log");
-    let mut fold = |record: Record| match (&mut state, &record.event) {
-        (Some(state), _) => state.apply(&record),
-        (none, Event::Created(created)) => *none = Some(State::born(created.clone(), &record)),
-        (None, other) => panic!("{other:?} comes first"),
-    };
-    read_all(&*file, &mut fold).expect("a whole log");
-    Loaded {
-        state: state.expect("a task"),
-        inherited: Vec::new(),
-        bytes: file.len() as usize,
-    }
-}
-
-fn said(text: &str) -> Said {
-    Said {
-        message: Arc::new(Message {
-            id: "m".into(),
-            role: Role::User,
-            parts: vec![Part::text(text)],
-            metadata: None,
-            extensions: Vec::new(),
-            references: Vec::new(),
-        }),
-        answers: Vec::new(),
     }
 }
 
@@ -445,6 +194,29 @@ fn tries_are_spaced_and_end() {
 }
 
 #[test]
+fn what_takes_the_place_of_something_that_failed_has_its_own_tries() {
+    let mut rig = Rig::new();
+    let task = rig.begin(Envelope::Rpc03, Some(wish(None)));
+    for _ in 1..rig.limits.hook_retries {
+        let delivery = rig.taken();
+        rig.answer(&delivery, Err(again()));
+        rig.later(20_000);
+    }
+    let delivery = rig.taken();
+    rig.answer(&delivery, Err(again()));
+    // One try is left when the task comes to its end.
+    rig.cancel(&task);
+    rig.later(20_000);
+    for _ in 0..=rig.limits.hook_retries {
+        let delivery = rig.taken();
+        assert_eq!(gist(&delivery), "task canceled");
+        rig.answer(&delivery, Err(again()));
+        rig.later(20_000);
+    }
+    assert_eq!(rig.sent, []);
+}
+
+#[test]
 fn a_receiver_that_asks_for_patience_gets_some() {
     let mut rig = Rig::new();
     let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
@@ -484,6 +256,15 @@ fn a_dead_receiver_is_left_alone_until_it_is_set_again() {
     }
     assert!(rig.health(&task).suspended);
     assert_eq!(rig.core.hook_census().suspended, 1);
+    assert_eq!(
+        rig.notices,
+        [
+            format!("webhook h of task {task} was not told of an event: status 404"),
+            format!(
+                "webhook h of task {task} is left alone until it is set again: 3 events in a row were not delivered; the last: status 404"
+            ),
+        ]
+    );
     rig.say(&task);
     rig.end_turn();
     assert_eq!(rig.sent, []);
@@ -557,6 +338,37 @@ fn a_webhook_that_went_while_it_was_told_is_gone() {
     assert_eq!(rig.sent, []);
     rig.answer(&old, Ok(()));
     assert_eq!(gist(&rig.taken()), "TASK_STATE_CANCELED");
+}
+
+#[test]
+fn a_webhook_that_moved_while_it_was_told_is_told_at_its_new_place() {
+    let mut rig = Rig::new();
+    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    let first = rig.taken();
+    let moved = |n: u32| Wish {
+        url: format!("https://client.example/{n}"),
+        ..wish(Some("h"))
+    };
+    rig.push(&task, Push::Set(moved(1)));
+    assert_eq!(rig.sent, [], "one at a time");
+    rig.answer(&first, Ok(()));
+    let second = rig.taken();
+    assert_eq!(
+        (second.seq, second.url.as_str()),
+        (first.seq, "https://client.example/1")
+    );
+    // One that waits after a failure does not wait for the new place, which has all its tries.
+    rig.answer(&second, Err(again()));
+    assert_eq!(rig.sent, []);
+    rig.push(&task, Push::Set(moved(2)));
+    for _ in 0..=rig.limits.hook_retries {
+        let delivery = rig.taken();
+        assert_eq!(delivery.url, "https://client.example/2");
+        assert_eq!(rig.health(&task).failed, 0);
+        rig.answer(&delivery, Err(again()));
+        rig.later(60_000);
+    }
+    assert_eq!(rig.health(&task).failed, 1);
 }
 
 #[test]
@@ -653,4 +465,123 @@ fn ending_waits_for_what_is_on_its_way_and_tries_nothing_twice() {
     // The next server tells it.
     rig.restart();
     assert_eq!(rig.taken(), last);
+}
+
+/// A second after a task is over it may be forgotten.
+fn forgetful() -> Rig {
+    let times = Times {
+        retention_ms: Some(1_000),
+        ..Times::default()
+    };
+    let limits = Limits {
+        times,
+        expiry_retry_ms: 5_000,
+        ..Limits::default()
+    };
+    Rig::with(limits, Switches::default())
+}
+
+impl Rig {
+    /// Whether the task is there, in the lists and on disk.
+    fn remembers(&self, task: &TaskId) -> bool {
+        let known = self.core.known.contains_key(task);
+        assert_eq!(known, !self.store.bytes(task).is_empty());
+        known
+    }
+}
+
+#[test]
+fn a_task_is_not_forgotten_before_its_webhooks_know() {
+    let mut rig = forgetful();
+    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    rig.drain();
+    rig.cancel(&task);
+    rig.note(NoteBody::Died("stopped".into()));
+    let mut last = rig.taken();
+    // On its way for longer than the task is kept, and tried again after that.
+    rig.later(20_000);
+    rig.answer(&last, Err(again()));
+    rig.later(2_000);
+    last = rig.taken();
+    assert!(rig.remembers(&task));
+    rig.answer(&last, Ok(()));
+    assert!(rig.remembers(&task), "until the next look");
+    rig.later(5_000);
+    assert!(!rig.remembers(&task));
+    assert_eq!(rig.sent, []);
+}
+
+#[test]
+fn a_receiver_that_never_answers_keeps_a_task_for_its_tries_and_no_longer() {
+    let mut rig = forgetful();
+    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    rig.drain();
+    rig.cancel(&task);
+    rig.note(NoteBody::Died("stopped".into()));
+    for _ in 0..=rig.limits.hook_retries {
+        let delivery = rig.taken();
+        assert!(rig.remembers(&task));
+        rig.answer(&delivery, Err(again()));
+        rig.later(60_000);
+    }
+    assert!(!rig.remembers(&task));
+    assert_eq!(rig.sent, []);
+}
+
+#[test]
+fn what_was_owed_when_the_server_died_is_owed_although_its_time_is_over() {
+    let mut rig = forgetful();
+    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    rig.drain();
+    rig.cancel(&task);
+    let last = rig.taken();
+    rig.now.unix_ms += 1_000_000;
+    rig.now.mono_ms += 1_000_000;
+    rig.restart();
+    assert_eq!(rig.taken(), last);
+    rig.answer(&last, Ok(()));
+    rig.later(5_000);
+    assert!(!rig.remembers(&task));
+}
+
+#[test]
+fn a_task_that_another_server_left_open_is_looked_at_before_it_is_forgotten() {
+    let mut rig = forgetful();
+    let task = rig.begin(Envelope::Rest10, None);
+    rig.cancel(&task);
+    rig.restart();
+    assert!(!rig.core.tasks.contains_key(&task));
+    // Another server has had it since, and died.
+    rig.store
+        .append(&task, b"", Openness::Open)
+        .expect("a disk");
+    rig.later(2_000);
+    assert!(
+        rig.core.tasks.contains_key(&task),
+        "it owes nothing after all"
+    );
+    assert!(!rig.store.is_open(&task), "and that was written down");
+    rig.later(5_000);
+    assert!(!rig.remembers(&task));
+}
+
+#[test]
+fn a_full_house_restores_what_was_left_open_one_after_the_other() {
+    let mut rig = Rig::new();
+    let tasks: Vec<TaskId> = (0..3)
+        .map(|_| rig.begin(Envelope::Rest10, Some(wish(Some("h")))))
+        .collect();
+    rig.drain_all();
+    for task in &tasks {
+        rig.cancel(task);
+    }
+    rig.limits.tasks = 1;
+    rig.restart();
+    let mut told: Vec<TaskId> = Vec::new();
+    while !rig.sent.is_empty() {
+        let delivery = rig.taken();
+        told.push(delivery.task.clone());
+        rig.answer(&delivery, Ok(()));
+    }
+    assert_eq!(told, tasks);
 }

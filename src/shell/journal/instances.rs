@@ -12,8 +12,6 @@ use std::path::Path;
 pub struct Instances {
     /// Never empty; the first is our own.
     held: Vec<Held>,
-    /// No other server was there when we came.
-    alone: bool,
 }
 
 struct Held {
@@ -32,14 +30,12 @@ impl Instances {
     pub fn take(dir: &Path, entropy: &mut Entropy) -> Result<Instances, StoreError> {
         let mut ids: Vec<String> = names(dir).filter(|id| is_file_name(id)).collect();
         ids.sort_unstable();
-        let found = ids.len();
         let mut held = Vec::new();
         for id in ids {
             if let Some(file) = lock(dir, &id)? {
                 held.push(Held { id, file });
             }
         }
-        let alone = held.len() == found;
         // Another server may find a new id before it is locked, and take it: then the next one is ours.
         while held.is_empty() {
             let id = entropy.uuid();
@@ -47,11 +43,7 @@ impl Instances {
                 held.push(Held { id, file });
             }
         }
-        Ok(Instances { held, alone })
-    }
-
-    pub fn is_alone(&self) -> bool {
-        self.alone
+        Ok(Instances { held })
     }
 
     pub fn own(&self) -> &str {
