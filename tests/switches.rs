@@ -6,20 +6,18 @@
 
 mod task;
 
-use gemini_a2a::a2a;
+use gemini_a2a::a2a::Switches;
 use gemini_a2a::base::clock::Now;
 use gemini_a2a::base::id::{Entropy, Seq, TaskId};
 use gemini_a2a::base::slots::Key;
 use gemini_a2a::core::conn::Peer;
-use gemini_a2a::core::guard::Door;
 use gemini_a2a::core::store::StoreError;
-use gemini_a2a::core::store::{MemoryStore, Store, read_all};
-use gemini_a2a::core::{Approval, Core, Loaded, Out, Setup, Site};
+use gemini_a2a::core::store::{MemoryStore, Store, fold};
+use gemini_a2a::core::{Core, Loaded, Out, Setup};
 use gemini_a2a::limits::{Limits, Times};
 use gemini_a2a::task::call::{Disconnect, Durability, Manners};
-use gemini_a2a::task::event::{Event, Profile};
+use gemini_a2a::task::event::Profile;
 use gemini_a2a::task::job::{Note, NoteBody, Work};
-use gemini_a2a::task::slash::Registry;
 use gemini_a2a::task::state::State;
 use serde_json::{Value, json};
 
@@ -51,10 +49,10 @@ struct House {
 
 impl House {
     fn new(times: Times) -> House {
-        House::with(times, a2a::Switches::default(), Manners::default())
+        House::with(times, Switches::default(), Manners::default())
     }
 
-    fn with(times: Times, switches: a2a::Switches, manners: Manners) -> House {
+    fn with(times: Times, switches: Switches, manners: Manners) -> House {
         let limits = Limits {
             times,
             expiries: 2,
@@ -64,8 +62,12 @@ impl House {
             mono_ms: 5_000,
             unix_ms: task::NOON,
         };
+        let setup = Setup {
+            manners,
+            ..setup(&limits, switches, now)
+        };
         House {
-            core: core(&limits, now, 0, switches, manners),
+            core: Core::new(setup),
             store: MemoryStore::default(),
             limits,
             now,
@@ -83,8 +85,10 @@ impl House {
         self.births += 1_000;
         // The monotonic clock begins anew with the process.
         self.now.mono_ms = 7;
-        let (switches, manners) = (a2a::Switches::default(), Manners::default());
-        self.core = core(&self.limits, self.now, self.births, switches, manners);
+        self.core = Core::new(Setup {
+            entropy: Entropy::counting_after(self.births),
+            ..setup(&self.limits, Switches::default(), self.now)
+        });
         self.core.remember(&mut self.store);
         self.settle();
     }
@@ -141,14 +145,20 @@ impl House {
                     self.core.note(note, now);
                 }
                 Out::Load { task } => {
-                    let loaded = fold(&mut self.store, &task);
+                    let loaded = Loaded {
+                        state: self.state(&task),
+                        inherited: vec![],
+                    };
                     self.loads.push(task.clone());
                     self.core.loaded(&task, Ok(loaded), now);
                 }
                 Out::Sync { task, upto } if self.stuck => self.syncs.push((task, upto)),
                 Out::Sync { task, upto } => self.core.synced(&task, upto, Ok(()), now),
                 Out::Stop(_) => self.stopped += 1,
-                Out::Over { .. } | Out::SaveRule { .. } | Out::Trouble { .. } => {}
+                Out::Over { .. }
+                | Out::SaveRule { .. }
+                | Out::Trouble { .. }
+                | Out::Notice { .. } => {}
                 Out::Page { .. } => panic!("nobody reads old events here"),
                 Out::Deliver(_) => panic!("nobody is told here"),
             }
@@ -205,6 +215,12 @@ impl House {
         state.map_or_else(|| answer["error"]["code"].to_string(), str::to_owned)
     }
 
+    /// A task as it is on disk.
+    fn state(&mut self, task: &TaskId) -> State {
+        let file = self.store.file(task).expect("a log");
+        fold(&*file, None).expect("a good log")
+    }
+
     fn on_disk(&mut self) -> Vec<String> {
         let known = self.store.known().into_iter();
         known.map(|known| known.task.to_string()).collect()
@@ -218,59 +234,10 @@ fn prompt() -> Value {
     }})
 }
 
-fn core(
-    limits: &Limits,
-    now: Now,
-    births: u128,
-    switches: a2a::Switches,
-    manners: Manners,
-) -> Core {
-    let mut n = births;
-    let identity = a2a::Identity {
-        base_url: "http://localhost/",
-        version: "0",
-        unix_ms: 0,
-    };
-    Core::new(Setup {
-        limits: limits.clone(),
-        door: Door::default(),
+fn setup(limits: &Limits, switches: Switches, now: Now) -> Setup {
+    Setup {
         tools: task::tools().into_values().collect(),
-        commands: Registry::built_in(),
-        choose: Box::new(|_| Ok("some-model".into())),
-        script: None,
-        card: a2a::card(&identity, &switches),
-        switches,
-        manners,
-        approval: Approval::default(),
-        resolve: Box::new(|_| {
-            Ok(Site {
-                path: "/w".into(),
-                trusted: true,
-            })
-        }),
-        entropy: Entropy::new(move || {
-            n += 1;
-            n.to_be_bytes()
-        }),
-        now,
-    })
-}
-
-fn fold(store: &mut MemoryStore, task: &TaskId) -> Loaded {
-    let mut state: Option<State> = None;
-    let file = store.file(task).expect("a log");
-    read_all(
-        file.as_ref(),
-        &mut |record| match (&mut state, &record.event) {
-            (None, Event::Created(created)) => state = Some(State::born(created.clone(), &record)),
-            (Some(state), _) => state.apply(&record),
-            (None, other) => panic!("a log begins with its task, not {other:?}"),
-        },
-    )
-    .expect("a good log");
-    Loaded {
-        state: state.expect("an event"),
-        inherited: vec![],
+        ..Setup::alone(limits.clone(), switches, now)
     }
 }
 
@@ -367,7 +334,7 @@ fn a_question_has_the_same_deadline_after_a_restart() {
     house.restart();
     assert_eq!(house.shown(&task), "input-required");
     house.pass(HOUR / 2 - 1_000);
-    let open = |house: &mut House| fold(&mut house.store, &task.as_str().into()).state;
+    let open = |house: &mut House| house.state(&task.as_str().into());
     assert_eq!(open(&mut house).asked().count(), 1);
     house.pass(1_000);
     let state = open(&mut house);
@@ -409,7 +376,7 @@ fn a_strict_acknowledgement_waits_for_the_disk() {
         ("message/stream", false),
     ] {
         let manners = if strictly { strict } else { Manners::default() };
-        let mut house = House::with(TIMES, a2a::Switches::default(), manners);
+        let mut house = House::with(TIMES, Switches::default(), manners);
         house.stuck = true;
         let conn = house.ask(method, prompt());
         let heard = house.heard(conn);
@@ -433,7 +400,7 @@ fn what_cannot_be_made_safe_is_not_acknowledged() {
         ..Manners::default()
     };
     for method in ["message/send", "message/stream"] {
-        let mut house = House::with(TIMES, a2a::Switches::default(), manners);
+        let mut house = House::with(TIMES, Switches::default(), manners);
         house.stuck = true;
         let conn = house.ask(method, prompt());
         house.heard(conn);
@@ -457,12 +424,12 @@ fn a_turn_outlives_its_client_unless_it_is_switched_to_abort() {
             disconnect,
             ..Manners::default()
         };
-        let switches = a2a::Switches {
+        let switches = Switches {
             default_profile_03: match profile {
                 "coder" => Profile::Coder,
                 _ => Profile::Plain,
             },
-            ..a2a::Switches::default()
+            ..Switches::default()
         };
         let mut house = House::with(TIMES, switches, manners);
         house.silent = true;
@@ -485,7 +452,7 @@ fn only_the_client_of_a_turn_aborts_it() {
         disconnect: Disconnect::Aborts,
         ..Manners::default()
     };
-    let mut house = House::with(TIMES, a2a::Switches::default(), manners);
+    let mut house = House::with(TIMES, Switches::default(), manners);
     house.silent = true;
     let conn = house.ask("message/stream", prompt());
     let first = frames(&house.heard(conn)).remove(0);
@@ -512,9 +479,9 @@ fn the_reference_servers_own_state_is_shown_first_when_wanted() {
         },
     });
     for emits in [false, true] {
-        let switches = a2a::Switches {
+        let switches = Switches {
             emit_persisted_state: emits,
-            ..a2a::Switches::default()
+            ..Switches::default()
         };
         let mut house = House::with(TIMES, switches, Manners::default());
         let conn = house.ask("message/stream", prompt());
@@ -530,9 +497,9 @@ fn the_reference_servers_own_state_is_shown_first_when_wanted() {
 
 #[test]
 fn an_extended_card_is_there_only_when_it_is_wanted() {
-    let switches = a2a::Switches {
+    let switches = Switches {
         extended_card: true,
-        ..a2a::Switches::default()
+        ..Switches::default()
     };
     let mut house = House::with(TIMES, switches, Manners::default());
     let shown = house.call("agent/getAuthenticatedExtendedCard", json!({}));

@@ -1,10 +1,10 @@
 //! The wire against a corpus: every request gives the same verdicts however the network cuts it, nothing a mutation makes of it
 //! panics or outgrows the limits, and each limit holds at its last allowed byte and breaks at the next.
 
-#[path = "support/dice.rs"]
-mod dice;
+#[path = "support/corpus.rs"]
+mod corpus;
 
-use dice::Dice;
+use corpus::{Corpus, Dice};
 use gemini_a2a::base::buf::Buf;
 use gemini_a2a::base::http::{Method, Request, Version};
 use gemini_a2a::base::id::Seq;
@@ -13,7 +13,7 @@ use gemini_a2a::wire::http1::{Reader, Reject, Stage, Step};
 use gemini_a2a::wire::sse::{self, Decoder, Finish, TooLarge};
 use std::fmt::Write;
 
-const CORPUS: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 7] = [
     ("request-line", include_str!("corpus/http/request-line.txt")),
     ("target", include_str!("corpus/http/target.txt")),
     ("fields", include_str!("corpus/http/fields.txt")),
@@ -35,58 +35,28 @@ fn limits() -> Limits {
     }
 }
 
-struct Case {
-    name: String,
-    bytes: Vec<u8>,
-    verdicts: Vec<String>,
-}
-
-fn corpus() -> Vec<Case> {
-    let mut cases: Vec<Case> = Vec::new();
-    for (theme, text) in CORPUS {
-        for line in text.lines().filter(|line| !line.is_empty()) {
-            let (mark, rest) = line.split_once(' ').expect("a mark, a blank, a text");
-            if mark == "##" {
-                cases.push(Case {
-                    name: format!("{theme}: {rest}"),
-                    bytes: Vec::new(),
-                    verdicts: Vec::new(),
-                });
-                continue;
-            }
-            let case = cases.last_mut().expect("a file begins with a name");
-            match mark {
-                "<" => case.bytes.extend(unescape(rest)),
-                ">" => case.verdicts.push(rest.to_owned()),
-                _ => panic!("{}: what is {line:?}?", case.name),
-            }
-        }
+fn corpus() -> Corpus {
+    Corpus {
+        cases: corpus::read(&FILES, corpus::unescape, str::to_owned),
+        judge: |pieces| verdicts(&limits(), pieces.iter().copied()),
+        is_good: |verdicts| !verdicts.iter().any(|v| v.starts_with(['4', '5'])),
+        spice: &[
+            b"\r",
+            b"\n",
+            b"\r\n",
+            b"\r\n\r\n",
+            b" ",
+            b"\t",
+            b":",
+            b"0",
+            b"%",
+            b";",
+            b"\0",
+            b"\xff",
+            b"Content-Length: 3\r\n",
+            b"Transfer-Encoding: chunked\r\n",
+        ],
     }
-    cases
-}
-
-fn unescape(text: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'\\' {
-            out.push(byte);
-            continue;
-        }
-        out.push(match rest.next() {
-            Some(b'r') => b'\r',
-            Some(b'n') => b'\n',
-            Some(b't') => b'\t',
-            Some(byte @ (b'"' | b'\\')) => byte,
-            Some(b'x') => {
-                let digits = [rest.next(), rest.next()].map(|digit| digit.expect("two digits"));
-                let digits = str::from_utf8(&digits).expect("digits");
-                u8::from_str_radix(digits, 16).expect("hexadecimal digits")
-            }
-            other => panic!("an escape nobody knows, {other:?}, in {text}"),
-        });
-    }
-    out
 }
 
 /// A connection: what arrived, and what its reader made of it.
@@ -188,105 +158,23 @@ fn verdicts<'a>(limits: &Limits, pieces: impl IntoIterator<Item = &'a [u8]>) -> 
 
 #[test]
 fn the_corpus_gives_its_verdicts() {
-    let cases = corpus();
-    assert!(cases.len() >= 200, "only {} cases were read", cases.len());
-    for case in cases {
-        let found = verdicts(&limits(), [&case.bytes[..]]);
-        assert_eq!(found, case.verdicts, "{}", case.name);
-    }
+    let corpus = corpus();
+    assert!(
+        corpus.cases.len() >= 200,
+        "only {} cases were read",
+        corpus.cases.len()
+    );
+    corpus.gives_its_verdicts();
 }
 
 #[test]
 fn the_network_may_cut_anywhere() {
-    let limits = limits();
-    for (n, case) in corpus().into_iter().enumerate() {
-        let bytes = &case.bytes[..];
-        let expect = |how: &str, found: Vec<String>| {
-            assert_eq!(found, case.verdicts, "{}, {how}", case.name);
-        };
-        expect("byte by byte", verdicts(&limits, bytes.chunks(1)));
-        for at in 0..=bytes.len() {
-            let (front, back) = bytes.split_at(at);
-            expect(&format!("cut at {at}"), verdicts(&limits, [front, back]));
-        }
-        for seed in 1..=20 {
-            let pieces = Dice(seed * 1000 + n as u64).cut(bytes, 16);
-            expect(&format!("cut by seed {seed}"), verdicts(&limits, pieces));
-        }
-    }
+    corpus().may_be_cut_anywhere();
 }
 
 #[test]
 fn mutations_of_the_corpus_are_judged_alike_however_they_arrive() {
-    const MUTATIONS: u64 = 25_000;
-    let limits = limits();
-    let cases = corpus();
-    let mut refused = 0;
-    for seed in 1..=MUTATIONS {
-        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let bytes = mutate(&cases, &mut dice);
-        let mut whole = Client::new(limits.clone());
-        whole.receive(&bytes);
-        let pieces = dice.cut(&bytes, 24);
-        assert_eq!(
-            verdicts(&limits, pieces),
-            whole.verdicts,
-            "seed {seed}: {}",
-            bytes.escape_ascii()
-        );
-        refused += u64::from(whole.refused.is_some());
-    }
-    // Neither a test of the refusals only, nor one that refuses nothing.
-    assert!(refused > MUTATIONS / 4, "{refused} refused");
-    assert!(refused < MUTATIONS * 3 / 4, "{refused} refused");
-}
-
-/// One or two cases of the corpus with a few changes of the kind that confuse parsers.
-fn mutate(cases: &[Case], dice: &mut Dice) -> Vec<u8> {
-    const SPICE: [&[u8]; 14] = [
-        b"\r",
-        b"\n",
-        b"\r\n",
-        b"\r\n\r\n",
-        b" ",
-        b"\t",
-        b":",
-        b"0",
-        b"%",
-        b";",
-        b"\0",
-        b"\xff",
-        b"Content-Length: 3\r\n",
-        b"Transfer-Encoding: chunked\r\n",
-    ];
-    let good = |case: &&Case| !case.verdicts.iter().any(|v| v.starts_with(['4', '5']));
-    let good: Vec<&Case> = cases.iter().filter(good).collect();
-    let mut bytes = good[dice.below(good.len())].bytes.clone();
-    if dice.below(4) == 0 {
-        bytes.extend(&cases[dice.below(cases.len())].bytes);
-    }
-    for _ in 0..dice.below(4) {
-        let at = dice.below(bytes.len() + 1);
-        let until = (at + dice.below(8)).min(bytes.len());
-        match dice.below(5) {
-            0 => drop(bytes.drain(at..until)),
-            1 => {
-                let spice = SPICE[dice.below(SPICE.len())];
-                bytes.splice(at..at, spice.iter().copied());
-            }
-            2 => {
-                let again = bytes[at..until].to_vec();
-                bytes.splice(at..at, again);
-            }
-            3 => bytes[at..until].reverse(),
-            _ => {
-                if let Some(byte) = bytes.get_mut(at) {
-                    *byte ^= 1 << dice.below(8);
-                }
-            }
-        }
-    }
-    bytes
+    corpus().mutations_are_judged_alike();
 }
 
 /// Whole and byte by byte, which must agree.

@@ -1,10 +1,10 @@
 //! WebSocket against a corpus: every run of frames gives the same steps and the same answers however the network cuts it, nothing
 //! a mutation makes of it panics, and whatever is said ends with the close.
 
-#[path = "support/dice.rs"]
-mod dice;
+#[path = "support/corpus.rs"]
+mod corpus;
 
-use dice::Dice;
+use corpus::{Corpus, Dice, unescape};
 use gemini_a2a::base::buf::Buf;
 use gemini_a2a::limits::Limits;
 use gemini_a2a::wire::http1::{self, Reader};
@@ -14,7 +14,7 @@ use std::io;
 use tungstenite::protocol::{Role, WebSocket};
 use tungstenite::{Error, Message};
 
-const CORPUS: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 4] = [
     ("messages", include_str!("corpus/ws/messages.txt")),
     ("utf8", include_str!("corpus/ws/utf8.txt")),
     ("frames", include_str!("corpus/ws/frames.txt")),
@@ -32,34 +32,16 @@ fn limits() -> Limits {
     }
 }
 
-struct Case {
-    name: String,
-    bytes: Vec<u8>,
-    steps: Vec<String>,
-}
-
-fn corpus() -> Vec<Case> {
-    let mut cases: Vec<Case> = Vec::new();
-    for (theme, text) in CORPUS {
-        for line in text.lines().filter(|line| !line.is_empty()) {
-            let (mark, rest) = line.split_once(' ').expect("a mark, a blank, a text");
-            if mark == "##" {
-                cases.push(Case {
-                    name: format!("{theme}: {rest}"),
-                    bytes: Vec::new(),
-                    steps: Vec::new(),
-                });
-                continue;
-            }
-            let case = cases.last_mut().expect("a file begins with a name");
-            match mark {
-                "<" => case.bytes.extend(described(rest)),
-                ">" => case.steps.push(repeated(rest)),
-                _ => panic!("{}: what is {line:?}?", case.name),
-            }
-        }
+fn corpus() -> Corpus {
+    Corpus {
+        cases: corpus::read(&FILES, described, repeated),
+        judge: |pieces| steps(&limits(), pieces.iter().copied()),
+        is_good: |steps| !steps.iter().any(|step| step.starts_with("closed")),
+        spice: &[
+            b"\x00", b"\x01", b"\x7e", b"\x7f", b"\x80", b"\x81", b"\x88", b"\x89", b"\xfe",
+            b"\xff",
+        ],
     }
-    cases
 }
 
 /// The bytes of a frame in the notation of the corpus.
@@ -173,26 +155,6 @@ fn repeated(text: &str) -> String {
     out + rest
 }
 
-fn unescape(text: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        out.push(match byte {
-            b'\\' => match rest.next() {
-                Some(b'\\') => b'\\',
-                Some(b'x') => {
-                    let digits = [rest.next(), rest.next()].map(|digit| digit.expect("two digits"));
-                    let digits = str::from_utf8(&digits).expect("digits");
-                    u8::from_str_radix(digits, 16).expect("hexadecimal digits")
-                }
-                other => panic!("an escape nobody knows, {other:?}, in {text}"),
-            },
-            byte => byte,
-        });
-    }
-    out
-}
-
 fn escape(bytes: &[u8]) -> String {
     let mut out = String::new();
     for &byte in bytes {
@@ -293,89 +255,23 @@ fn steps<'a>(limits: &Limits, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec
 
 #[test]
 fn the_corpus_gives_its_steps() {
-    let cases = corpus();
-    assert!(cases.len() >= 110, "only {} cases were read", cases.len());
-    for case in cases {
-        let found = steps(&limits(), [&case.bytes[..]]);
-        assert_eq!(found, case.steps, "{}", case.name);
-    }
+    let corpus = corpus();
+    assert!(
+        corpus.cases.len() >= 110,
+        "only {} cases were read",
+        corpus.cases.len()
+    );
+    corpus.gives_its_verdicts();
 }
 
 #[test]
 fn the_network_may_cut_anywhere() {
-    let limits = limits();
-    for (n, case) in corpus().into_iter().enumerate() {
-        let bytes = &case.bytes[..];
-        let expect = |how: &str, found: Vec<String>| {
-            assert_eq!(found, case.steps, "{}, {how}", case.name);
-        };
-        expect("byte by byte", steps(&limits, bytes.chunks(1)));
-        for at in 0..=bytes.len() {
-            let (front, back) = bytes.split_at(at);
-            expect(&format!("cut at {at}"), steps(&limits, [front, back]));
-        }
-        for seed in 1..=20 {
-            let pieces = Dice(seed * 1000 + n as u64).cut(bytes, 16);
-            expect(&format!("cut by seed {seed}"), steps(&limits, pieces));
-        }
-    }
+    corpus().may_be_cut_anywhere();
 }
 
 #[test]
 fn mutations_of_the_corpus_are_judged_alike_however_they_arrive() {
-    const MUTATIONS: u64 = 25_000;
-    let limits = limits();
-    let cases = corpus();
-    let mut closed = 0;
-    for seed in 1..=MUTATIONS {
-        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let bytes = mutate(&cases, &mut dice);
-        let mut whole = Client::new(limits.clone());
-        whole.receive(&bytes);
-        let pieces = dice.cut(&bytes, 24);
-        assert_eq!(
-            steps(&limits, pieces),
-            whole.steps,
-            "seed {seed}: {}",
-            bytes.escape_ascii()
-        );
-        closed += u64::from(whole.closed);
-    }
-    // Neither a test of the refusals only, nor one that refuses nothing.
-    assert!(closed > MUTATIONS / 4, "{closed} closed");
-    assert!(closed < MUTATIONS * 3 / 4, "{closed} closed");
-}
-
-/// One or two cases of the corpus, the first of them a good one, with a few changes.
-fn mutate(cases: &[Case], dice: &mut Dice) -> Vec<u8> {
-    let open = |case: &&Case| !case.steps.iter().any(|step| step.starts_with("closed"));
-    let open: Vec<&Case> = cases.iter().filter(open).collect();
-    let mut bytes = open[dice.below(open.len())].bytes.clone();
-    if dice.below(4) == 0 {
-        bytes.extend(&cases[dice.below(cases.len())].bytes);
-    }
-    for _ in 0..dice.below(4) {
-        let at = dice.below(bytes.len() + 1);
-        let until = (at + dice.below(8)).min(bytes.len());
-        match dice.below(5) {
-            0 => drop(bytes.drain(at..until)),
-            1 => {
-                let spice = [0x00, 0x01, 0x7e, 0x7f, 0x80, 0x81, 0x88, 0x89, 0xfe, 0xff];
-                bytes.insert(at, spice[dice.below(spice.len())]);
-            }
-            2 => {
-                let again = bytes[at..until].to_vec();
-                bytes.splice(at..at, again);
-            }
-            3 => bytes[at..until].reverse(),
-            _ => {
-                if let Some(byte) = bytes.get_mut(at) {
-                    *byte ^= 1 << dice.below(8);
-                }
-            }
-        }
-    }
-    bytes
+    corpus().mutations_are_judged_alike();
 }
 
 #[test]

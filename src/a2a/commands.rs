@@ -6,7 +6,7 @@
 //! ordinary task: the answers below are made from its state.
 
 use crate::a2a;
-use crate::a2a::form::{Envelope, Form, Shows};
+use crate::a2a::form::{Envelope, Form, Shows, Tongue};
 use crate::a2a::object::{Object, body, check_type, member, texts};
 use crate::base::http::{Request, Response};
 use crate::base::id::TaskId;
@@ -23,18 +23,9 @@ use serde_json::{Value, json};
 
 /// The answer to a request for the commands.
 pub fn listed(form: &Form, registry: &Registry) -> Response {
-    match form.envelope {
-        Envelope::Gemini => list(registry),
-        Envelope::Rpc03
-        | Envelope::Rpc10
-        | Envelope::Rest03Proto
-        | Envelope::Rest03Json
-        | Envelope::Rest10
-        | Envelope::Kebab
-        | Envelope::Snake
-        | Envelope::Session
-        | Envelope::Socket
-        | Envelope::Own => a2a::result(form, &get(registry)),
+    match form.envelope.tongue() {
+        Tongue::Gemini => list(registry),
+        Tongue::A2a(_) | Tongue::Session | Tongue::Own => a2a::result(form, &get(registry)),
     }
 }
 

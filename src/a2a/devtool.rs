@@ -12,7 +12,7 @@ use crate::a2a::value::{AgentMessage, ArtifactUpdate, Frame, Piece, StatusUpdate
 use crate::a2a::words::{self, CallStatus, DevKind, EXT};
 use crate::base::id::{CallId, Seq};
 use crate::base::json;
-use crate::task::event::Event;
+use crate::task::event::{Event, detours, errands, hooks};
 use crate::task::message::Source;
 use crate::task::record::Record;
 use crate::task::state::{CallState, State, TaskState};
@@ -60,28 +60,15 @@ pub fn frame<'a>(state: &'a State, record: &'a Record) -> Option<Frame<'a>> {
         })),
         Event::Created(_)
         | Event::Prompted { .. }
-        | Event::AttachmentsWanted
-        | Event::CommandBegan
-        | Event::CommandPrompted { .. }
-        | Event::Attached { .. }
-        | Event::Traced { .. }
         | Event::Retracted { .. }
-        | Event::BackedOff { .. }
-        | Event::Retried
-        | Event::FellBack { .. }
-        | Event::CompactionBegan
-        | Event::Compacted { .. }
-        | Event::CompactionFailed { .. }
-        | Event::Looped
-        | Event::Nudged { .. }
         | Event::Answered { .. }
         | Event::CallPlanned { .. }
         | Event::CallAnswered { .. }
         | Event::CallStale { .. }
-        | Event::HookSet { .. }
-        | Event::HookDropped { .. }
-        | Event::HookMoved { .. }
-        | Event::ResultsSent => None,
+        | Event::ResultsSent
+        | errands!()
+        | detours!()
+        | hooks!() => None,
     }
 }
 

@@ -58,6 +58,17 @@ pub enum Envelope {
     Own,
 }
 
+/// Whose language a request is in. An envelope is one way to speak it; what does not depend on the way is decided by this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tongue {
+    A2a(Protocol),
+    /// Of the reference server and the documents around it, beside JSON-RPC.
+    Gemini,
+    /// Of those who share the live session.
+    Session,
+    Own,
+}
+
 /// The Content-Type of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Media {
@@ -120,18 +131,11 @@ impl Form {
         let form = Form::of(envelope);
         Form {
             rest_status: switches.rest_status,
-            default_profile: match envelope {
-                Envelope::Rpc03 | Envelope::Rest03Proto | Envelope::Rest03Json => {
-                    switches.default_profile_03
+            default_profile: match envelope.tongue() {
+                Tongue::A2a(Protocol::V03) => switches.default_profile_03,
+                Tongue::A2a(Protocol::V10) | Tongue::Gemini | Tongue::Session | Tongue::Own => {
+                    form.default_profile
                 }
-                Envelope::Rpc10
-                | Envelope::Rest10
-                | Envelope::Gemini
-                | Envelope::Kebab
-                | Envelope::Snake
-                | Envelope::Session
-                | Envelope::Socket
-                | Envelope::Own => form.default_profile,
             },
             ..form
         }
@@ -144,30 +148,45 @@ impl Form {
 
     /// The dialect's name for others, e.g. beside a prompt somebody else sent.
     pub fn via(&self) -> &'static str {
-        match self.envelope {
-            Envelope::Rpc03 | Envelope::Rest03Proto | Envelope::Rest03Json => "a2a-0.3",
-            Envelope::Rpc10 | Envelope::Rest10 => "a2a-1.0",
-            Envelope::Gemini | Envelope::Kebab | Envelope::Snake => "gemini",
-            Envelope::Session | Envelope::Socket => "session",
-            Envelope::Own => "gemini-a2a",
+        match self.envelope.tongue() {
+            Tongue::A2a(Protocol::V03) => "a2a-0.3",
+            Tongue::A2a(Protocol::V10) => "a2a-1.0",
+            Tongue::Gemini => "gemini",
+            Tongue::Session => "session",
+            Tongue::Own => "gemini-a2a",
         }
     }
 }
 
 impl Envelope {
+    pub fn tongue(self) -> Tongue {
+        match self {
+            Envelope::Rpc03 | Envelope::Rest03Proto | Envelope::Rest03Json => {
+                Tongue::A2a(Protocol::V03)
+            }
+            Envelope::Rpc10 | Envelope::Rest10 => Tongue::A2a(Protocol::V10),
+            Envelope::Gemini | Envelope::Kebab | Envelope::Snake => Tongue::Gemini,
+            Envelope::Session | Envelope::Socket => Tongue::Session,
+            Envelope::Own => Tongue::Own,
+        }
+    }
+
+    /// How A2A values are spelled in it, where it has any.
+    pub fn writer(self) -> Writer {
+        match self.tongue() {
+            Tongue::A2a(Protocol::V10) => Writer::V10,
+            Tongue::A2a(Protocol::V03) if self == Envelope::Rest03Proto => Writer::Proto03,
+            Tongue::A2a(Protocol::V03) | Tongue::Gemini | Tongue::Session | Tongue::Own => {
+                Writer::V03
+            }
+        }
+    }
+
     /// The version whose rules its requests follow.
     pub fn protocol(self) -> Protocol {
-        match self {
-            Envelope::Rpc03
-            | Envelope::Rest03Proto
-            | Envelope::Rest03Json
-            | Envelope::Gemini
-            | Envelope::Kebab
-            | Envelope::Snake
-            | Envelope::Session
-            | Envelope::Socket
-            | Envelope::Own => Protocol::V03,
-            Envelope::Rpc10 | Envelope::Rest10 => Protocol::V10,
+        match self.tongue() {
+            Tongue::A2a(protocol) => protocol,
+            Tongue::Gemini | Tongue::Session | Tongue::Own => Protocol::V03,
         }
     }
 }
@@ -190,6 +209,16 @@ pub enum Writer {
     /// 0.3 with the names of its protobuf definition.
     Proto03,
     V10,
+}
+
+impl Writer {
+    /// The version it writes.
+    pub fn protocol(self) -> Protocol {
+        match self {
+            Writer::V03 | Writer::Proto03 => Protocol::V03,
+            Writer::V10 => Protocol::V10,
+        }
+    }
 }
 
 /// What becomes of an event.
@@ -238,13 +267,17 @@ pub fn view(form: &Form, task: Option<&Created>) -> View {
 /// The same, of a task that is known by what it was created with.
 pub fn view_of(form: &Form, born: Option<(Protocol, Profile)>) -> View {
     let writer = match form.envelope {
-        Envelope::Rpc03 | Envelope::Rest03Json | Envelope::Gemini | Envelope::Socket => Writer::V03,
-        Envelope::Rest03Proto => Writer::Proto03,
-        Envelope::Rpc10 | Envelope::Rest10 => Writer::V10,
         Envelope::Kebab => return View::Kebab,
         Envelope::Snake => return View::Snake,
         Envelope::Session => return View::Session,
         Envelope::Own => return View::Own,
+        Envelope::Rpc03
+        | Envelope::Rpc10
+        | Envelope::Rest03Proto
+        | Envelope::Rest03Json
+        | Envelope::Rest10
+        | Envelope::Gemini
+        | Envelope::Socket => form.envelope.writer(),
     };
     let born = born.filter(|(protocol, _)| *protocol == form.envelope.protocol());
     let profile = form.profile.or(born.map(|(_, profile)| profile));
@@ -335,34 +368,18 @@ pub fn sub_protocol(form: &Form) -> Option<&'static str> {
 
 /// Whether words of this dialect that name no task are meant for the live session.
 pub fn joins_session(form: &Form) -> bool {
-    match form.envelope {
-        Envelope::Session | Envelope::Socket | Envelope::Own => true,
-        Envelope::Rpc03
-        | Envelope::Rpc10
-        | Envelope::Rest03Proto
-        | Envelope::Rest03Json
-        | Envelope::Rest10
-        | Envelope::Gemini
-        | Envelope::Kebab
-        | Envelope::Snake => false,
+    match form.envelope.tongue() {
+        Tongue::Session | Tongue::Own => true,
+        Tongue::A2a(_) | Tongue::Gemini => false,
     }
 }
 
 /// Whether an answer of this dialect that names no task is meant for the one that asks about its call. In A2A itself a task has to
 /// be named.
 pub fn finds_questions(form: &Form) -> bool {
-    match form.envelope {
-        Envelope::Gemini
-        | Envelope::Kebab
-        | Envelope::Snake
-        | Envelope::Session
-        | Envelope::Socket
-        | Envelope::Own => true,
-        Envelope::Rpc03
-        | Envelope::Rpc10
-        | Envelope::Rest03Proto
-        | Envelope::Rest03Json
-        | Envelope::Rest10 => false,
+    match form.envelope.tongue() {
+        Tongue::Gemini | Tongue::Session | Tongue::Own => true,
+        Tongue::A2a(_) => false,
     }
 }
 
@@ -416,24 +433,19 @@ pub fn prompt_stream(form: &Form) -> (Begins, Ends) {
 
 /// The stream of one who watches.
 pub fn watch_stream(form: &Form, view: View) -> (Begins, Ends) {
-    match form.envelope {
-        Envelope::Rpc10 | Envelope::Rest10 if view.idle_is_completed() => {
+    match form.envelope.tongue() {
+        Tongue::A2a(Protocol::V10) if view.idle_is_completed() => {
             (Begins::Snapshot, Ends::WhenShownOver)
         }
-        Envelope::Rpc10 | Envelope::Rest10 => (Begins::Snapshot, Ends::WithTask),
-        Envelope::Rpc03
-        | Envelope::Rest03Proto
-        | Envelope::Rest03Json
-        | Envelope::Gemini
-        | Envelope::Kebab
-        | Envelope::Snake => (Begins::Snapshot, Ends::WithTurn),
-        Envelope::Session | Envelope::Socket => (Begins::NextEvent, Ends::Never),
-        Envelope::Own => (Begins::NextEvent, Ends::WithTask),
+        Tongue::A2a(Protocol::V10) => (Begins::Snapshot, Ends::WithTask),
+        Tongue::A2a(Protocol::V03) | Tongue::Gemini => (Begins::Snapshot, Ends::WithTurn),
+        Tongue::Session => (Begins::NextEvent, Ends::Never),
+        Tongue::Own => (Begins::NextEvent, Ends::WithTask),
     }
 }
 
 /// What is put around results.
-enum Wrapper {
+pub enum Wrapper {
     /// The envelope of JSON-RPC, around events too.
     Rpc,
     /// An envelope of our own around results; events belong to nobody's request.
@@ -442,7 +454,7 @@ enum Wrapper {
 }
 
 impl Envelope {
-    fn wrapper(self) -> Wrapper {
+    pub fn wrapper(self) -> Wrapper {
         match self {
             Envelope::Rpc03 | Envelope::Rpc10 | Envelope::Socket => Wrapper::Rpc,
             Envelope::Own => Wrapper::Own,

@@ -9,7 +9,7 @@ use crate::a2a::form::View;
 use crate::a2a::words::{self, CallStatus, CoderKind};
 use crate::base::clock::rfc3339;
 use crate::base::id::CallId;
-use crate::task::event::Event;
+use crate::task::event::{Event, detours, errands, hooks, speech};
 use crate::task::record::Record;
 use crate::task::state::State;
 
@@ -45,34 +45,17 @@ pub fn frame(state: &State, record: &Record) -> Option<Vec<u8>> {
         Event::CallAsked { call, .. } => question(state, call)?,
         Event::CallStarted { call } => update(state, call, CallStatus::Executing)?,
         Event::CallEnded { call, ending } => update(state, call, CallStatus::of(ending))?,
-        Event::Thought { .. }
-        | Event::Text { .. }
-        | Event::Cited { .. }
-        | Event::Created(_)
+        Event::Created(_)
         | Event::Prompted { .. }
-        | Event::AttachmentsWanted
-        | Event::CommandBegan
-        | Event::CommandPrompted { .. }
-        | Event::Attached { .. }
-        | Event::Traced { .. }
-        | Event::Retracted { .. }
-        | Event::BackedOff { .. }
-        | Event::Retried
-        | Event::FellBack { .. }
-        | Event::CompactionBegan
-        | Event::Compacted { .. }
-        | Event::CompactionFailed { .. }
-        | Event::Looped
-        | Event::Nudged { .. }
-        | Event::Answered { .. }
         | Event::CallReady { .. }
         | Event::CallOutput { .. }
         | Event::CallStale { .. }
-        | Event::HookSet { .. }
-        | Event::HookDropped { .. }
-        | Event::HookMoved { .. }
         | Event::ResultsSent
-        | Event::Produced { .. } => return None,
+        | Event::Produced { .. }
+        | errands!()
+        | speech!()
+        | detours!()
+        | hooks!() => return None,
     };
     Some(end(object, state, record.at))
 }

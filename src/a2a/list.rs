@@ -1,7 +1,7 @@
 //! Lists of tasks in the dialects that have them. 1.0 has pages; 0.3 has an array; the task server of the Gemini documents has a
 //! short form that needs no task in memory.
 
-use crate::a2a::form::{Envelope, Form, View, view, view_of};
+use crate::a2a::form::{Form, Tongue, View, view, view_of};
 use crate::a2a::words;
 use crate::a2a::{Wanted, result, snapshot};
 use crate::base::clock::rfc3339;
@@ -11,6 +11,7 @@ use crate::base::id::TaskId;
 use crate::base::json;
 use crate::task::brief::Brief;
 use crate::task::call::{List, Mark};
+use crate::task::event::Protocol;
 use crate::task::state::{State, TaskState};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -28,7 +29,7 @@ pub struct Page<'a> {
 
 /// Whether the lists of this dialect can be written without the tasks themselves.
 pub fn lists_briefs(form: &Form) -> bool {
-    form.envelope == Envelope::Gemini
+    form.envelope.tongue() == Tongue::Gemini
 }
 
 /// The state that a task is listed under.
@@ -40,10 +41,11 @@ fn brief_view(form: &Form, brief: &Brief) -> View {
     view_of(form, Some((brief.protocol, brief.profile)))
 }
 
-/// The short list: `GET /tasks` by those who name no version.
+/// The short list: `GET /tasks` by those who name no version. There are `total` tasks, of which so many are shown.
 pub fn briefs<'a>(
     form: &Form,
     tasks: impl IntoIterator<Item = (&'a TaskId, &'a Brief)>,
+    total: usize,
 ) -> Response {
     let tasks: Vec<Value> = tasks
         .into_iter()
@@ -59,7 +61,8 @@ pub fn briefs<'a>(
             })
         })
         .collect();
-    result(form, &json::bytes(&json!({ "tasks": tasks })))
+    let list = json!({ "tasks": tasks, "totalSize": total });
+    result(form, &json::bytes(&list))
 }
 
 /// A page of whole tasks.
@@ -75,17 +78,13 @@ pub fn list(form: &Form, page: &Page<'_>, wanted: Wanted, asked: &List) -> Respo
         }
         out.push(b']');
     };
-    match form.envelope {
-        Envelope::Rest03Proto | Envelope::Rest03Json | Envelope::Rpc03 | Envelope::Gemini => {
+    match form.envelope.tongue() {
+        Tongue::A2a(Protocol::V03) | Tongue::Gemini => {
             array(&mut out);
+            // An array has no room for it, and whoever is shown a part has to know.
+            return result(form, &out).with("X-Total-Count", page.total.to_string());
         }
-        Envelope::Rpc10
-        | Envelope::Rest10
-        | Envelope::Kebab
-        | Envelope::Snake
-        | Envelope::Session
-        | Envelope::Socket
-        | Envelope::Own => {
+        Tongue::A2a(Protocol::V10) | Tongue::Session | Tongue::Own => {
             out.extend_from_slice(br#"{"tasks":"#);
             array(&mut out);
             let token = page.next.as_ref().map(|mark| token(mark, asked));

@@ -47,6 +47,7 @@ mod value;
 mod version;
 mod words;
 
+pub use answer::blame;
 pub use card::{Card, Identity, card};
 pub use fault::{fault, fault_frame, in_stream};
 pub use form::{
@@ -56,6 +57,7 @@ pub use form::{
 };
 pub use gemini::{all_metadata, created, health, metadata, session_id};
 pub use list::{Page, briefs, list, lists_briefs, shown_state};
+pub use own::watching;
 pub use push_rules::{Place, PushRules};
 pub use route::decode;
 pub use socket::heard as socket;
@@ -69,7 +71,7 @@ use crate::base::json;
 use crate::task::message::Message;
 use crate::task::record::Record;
 use crate::task::state::State;
-use form::{Media, Outputs, Projection, Writer};
+use form::{Media, Outputs, Projection, Tongue, Writer};
 use proto::Edition;
 use serde_json::json;
 pub use snapshot::Wanted;
@@ -126,7 +128,7 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
         View::Session => return session::frame(state, record).map(Body::bare),
     };
     let frame = match projection {
-        Projection::Coder => coder::frame(state, record, tools)?,
+        Projection::Coder => coder::frame(state, record, tools, writer.protocol())?,
         Projection::Devtool => devtool::frame(state, record)?,
         Projection::Plain => plain::frame(state, record, Outputs::Any)?,
         Projection::PlainText => plain::frame(state, record, Outputs::Text)?,
@@ -217,18 +219,11 @@ pub fn result(form: &Form, result: &[u8]) -> Response {
 /// The answer to a request for the task.
 pub fn task(form: &Form, state: &State, wanted: Wanted) -> Response {
     let view = view(form, Some(&state.created));
-    match form.envelope {
-        Envelope::Gemini => gemini::task(view, state, wanted),
-        Envelope::Rpc03
-        | Envelope::Rpc10
-        | Envelope::Rest03Proto
-        | Envelope::Rest03Json
-        | Envelope::Rest10
-        | Envelope::Kebab
-        | Envelope::Snake
-        | Envelope::Session
-        | Envelope::Socket
-        | Envelope::Own => result(form, &snapshot(view, state, wanted)),
+    match form.envelope.tongue() {
+        Tongue::Gemini => gemini::task(view, state, wanted),
+        Tongue::A2a(_) | Tongue::Session | Tongue::Own => {
+            result(form, &snapshot(view, state, wanted))
+        }
     }
 }
 
@@ -240,22 +235,13 @@ pub fn said(form: &Form, state: &State, wanted: Wanted) -> Response {
         Shows::Result => return commands::executed(state),
         Shows::Receipt => return result(form, &commands::started(state)),
     }
-    match form.envelope {
-        Envelope::Session | Envelope::Socket | Envelope::Own => {
+    match form.envelope.tongue() {
+        Tongue::Session | Tongue::Own => {
             let task = &state.created.task;
-            result(
-                form,
-                &json::bytes(&json!({ "taskId": task, "accepted": true })),
-            )
+            let accepted = json!({ "taskId": task, "accepted": true });
+            result(form, &json::bytes(&accepted))
         }
-        Envelope::Rpc03
-        | Envelope::Rpc10
-        | Envelope::Rest03Proto
-        | Envelope::Rest03Json
-        | Envelope::Rest10
-        | Envelope::Gemini
-        | Envelope::Kebab
-        | Envelope::Snake => result(form, &snapshot_frame(view, state, wanted)),
+        Tongue::A2a(_) | Tongue::Gemini => result(form, &snapshot_frame(view, state, wanted)),
     }
 }
 

@@ -5,7 +5,7 @@
 //! One reader takes them all: it goes inwards through whatever wrapper it knows and collects ids on the way. On the way out the
 //! envelope of the request decides.
 
-use crate::a2a::form::{Envelope, Form, Projection, View, Writer, hook_view};
+use crate::a2a::form::{Form, Projection, View, Wrapper, Writer, hook_view};
 use crate::a2a::object::{Object, member, object, text, texts};
 use crate::a2a::proto::Edition;
 use crate::a2a::push_rules::PushRules;
@@ -180,42 +180,27 @@ pub fn config(form: &Form, task: &TaskId, hook: &Hook) -> Response {
 /// The answer to a request for all of them.
 pub fn configs(form: &Form, task: &TaskId, hooks: &[Hook]) -> Response {
     let all: Vec<Value> = hooks.iter().map(|hook| shown(form, task, hook)).collect();
-    let list = match form.envelope {
-        Envelope::Rpc03
-        | Envelope::Rest03Json
-        | Envelope::Gemini
-        | Envelope::Kebab
-        | Envelope::Snake
-        | Envelope::Session
-        | Envelope::Socket
-        | Envelope::Own => json!(all),
-        Envelope::Rest03Proto => json!({ "configs": all }),
-        Envelope::Rpc10 | Envelope::Rest10 => json!({ "configs": all, "nextPageToken": "" }),
+    let list = match form.envelope.writer() {
+        Writer::V03 => json!(all),
+        Writer::Proto03 => json!({ "configs": all }),
+        Writer::V10 => json!({ "configs": all, "nextPageToken": "" }),
     };
     result(form, &json::bytes(&list))
 }
 
 /// The answer to a request that deleted one. Clients of REST decode the body, so there is one.
 pub fn deleted(form: &Form) -> Response {
-    let nothing: &[u8] = match form.envelope {
-        Envelope::Rpc03 | Envelope::Socket => b"null",
-        Envelope::Rpc10
-        | Envelope::Rest03Proto
-        | Envelope::Rest03Json
-        | Envelope::Rest10
-        | Envelope::Gemini
-        | Envelope::Kebab
-        | Envelope::Snake
-        | Envelope::Session
-        | Envelope::Own => b"{}",
+    let nothing: &[u8] = match (form.envelope.wrapper(), form.envelope.protocol()) {
+        (Wrapper::Rpc, Protocol::V03) => b"null",
+        (Wrapper::Rpc, Protocol::V10) | (Wrapper::Own | Wrapper::None, _) => b"{}",
     };
     result(form, nothing)
 }
 
 fn shown(form: &Form, task: &TaskId, hook: &Hook) -> Value {
     let target = &hook.target;
-    match form.envelope {
-        Envelope::Rpc10 | Envelope::Rest10 => {
+    match form.envelope.writer() {
+        Writer::V10 => {
             let scheme = target.schemes.first();
             let mut config = json!({ "taskId": task, "id": target.id, "url": target.url });
             if !form.tenant.is_default() {
@@ -224,18 +209,11 @@ fn shown(form: &Form, task: &TaskId, hook: &Hook) -> Value {
             with_secrets(&mut config, target, json!({ "scheme": scheme }));
             config
         }
-        Envelope::Rest03Proto => json!({
+        Writer::Proto03 => json!({
             "name": format!("tasks/{task}/pushNotificationConfigs/{}", target.id),
             "pushNotificationConfig": config_03(target),
         }),
-        Envelope::Rpc03
-        | Envelope::Rest03Json
-        | Envelope::Gemini
-        | Envelope::Kebab
-        | Envelope::Snake
-        | Envelope::Session
-        | Envelope::Socket
-        | Envelope::Own => {
+        Writer::V03 => {
             let mut config = json!({ "taskId": task, "pushNotificationConfig": config_03(target) });
             if let Some(metadata) = deliveries(hook) {
                 config["metadata"] = json!({ "deliveries": metadata });

@@ -260,23 +260,16 @@ pub fn approved_command() -> Vec<Event> {
 
 /// Every event with the state right after it; one a millisecond.
 pub fn fold(events: Vec<Event>) -> Vec<(Record, State)> {
-    let mut folded: Vec<(Record, State)> = Vec::new();
+    let mut folded = Vec::new();
+    let mut state = None;
     for (n, event) in (1..).zip(events) {
         let record = Record {
             seq: Seq(n),
             at: AT + n,
             event,
         };
-        let state = match (folded.last(), &record.event) {
-            (Some((_, before)), _) => {
-                let mut state = before.clone();
-                state.apply(&record);
-                state
-            }
-            (None, Event::Created(created)) => State::born(created.clone(), &record),
-            (None, other) => panic!("a log begins with its task, not {other:?}"),
-        };
-        folded.push((record, state));
+        let after = State::advance(&mut state, &record).expect("a log begins with its task");
+        folded.push((record, after.clone()));
     }
     folded
 }

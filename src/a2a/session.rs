@@ -13,7 +13,7 @@ use crate::a2a::v03::ArtifactOut;
 use crate::a2a::words::{self, CallStatus};
 use crate::base::id::{CallId, MessageId, Seq, TaskId};
 use crate::base::json;
-use crate::task::event::Event;
+use crate::task::event::{Event, errands, hooks};
 use crate::task::message::{Message, Source};
 use crate::task::record::Record;
 use crate::task::state::{CallState, Phase, State, TaskState};
@@ -206,16 +206,7 @@ fn shown<'a>(state: &'a State, record: &'a Record) -> Option<Shown<'a>> {
                 "The file changed before {name} could write it; the change is looked at again."
             ))
         }
-        Event::AttachmentsWanted
-        | Event::CommandBegan
-        | Event::CommandPrompted { .. }
-        | Event::Attached { .. }
-        | Event::Traced { .. }
-        | Event::Answered { .. }
-        | Event::CallPlanned { .. }
-        | Event::HookSet { .. }
-        | Event::HookDropped { .. }
-        | Event::HookMoved { .. } => None,
+        Event::Answered { .. } | Event::CallPlanned { .. } | errands!() | hooks!() => None,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::a2a::form::View;
 use crate::a2a::words::{self, CallStatus, SnakeKind};
 use crate::base::clock::rfc3339;
 use crate::base::id::CallId;
-use crate::task::event::Event;
+use crate::task::event::{Event, detours, errands, hooks};
 use crate::task::record::Record;
 use crate::task::state::State;
 use std::borrow::Cow;
@@ -51,30 +51,17 @@ pub fn frame(state: &State, record: &Record) -> Option<Shown> {
         Event::CallEnded { call, ending } => update(state, call, CallStatus::of(ending)),
         Event::Created(_)
         | Event::Prompted { .. }
-        | Event::AttachmentsWanted
-        | Event::CommandBegan
-        | Event::CommandPrompted { .. }
-        | Event::Attached { .. }
-        | Event::Traced { .. }
         | Event::Retracted { .. }
-        | Event::BackedOff { .. }
-        | Event::Retried
-        | Event::FellBack { .. }
-        | Event::CompactionBegan
-        | Event::Compacted { .. }
-        | Event::CompactionFailed { .. }
-        | Event::Looped
-        | Event::Nudged { .. }
         | Event::CallAnswered { .. }
         | Event::CallReady { .. }
         | Event::CallOutput { .. }
         | Event::CallStale { .. }
-        | Event::HookSet { .. }
-        | Event::HookDropped { .. }
-        | Event::HookMoved { .. }
         | Event::Paused
         | Event::ResultsSent
-        | Event::Produced { .. } => None,
+        | Event::Produced { .. }
+        | errands!()
+        | detours!()
+        | hooks!() => None,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::core::store::Openness;
 use crate::limits::Limits;
 use crate::task::brief::Brief;
 use crate::task::decide::Gate;
-use crate::task::event::{End, Event};
+use crate::task::event::{End, Event, calls, detours, errands, hooks, speech};
 use crate::task::job::Job;
 use crate::task::record::Record;
 use crate::task::state::{Item, State};
@@ -98,38 +98,14 @@ impl Mark {
             Event::Created(_)
             | Event::Prompted { .. }
             | Event::TurnBegan { .. }
-            | Event::AttachmentsWanted
-            | Event::Attached { .. }
-            | Event::CommandBegan
-            | Event::CommandPrompted { .. }
-            | Event::Traced { .. }
-            | Event::Thought { .. }
-            | Event::Text { .. }
-            | Event::Cited { .. }
-            | Event::Retracted { .. }
-            | Event::BackedOff { .. }
-            | Event::Retried
-            | Event::FellBack { .. }
-            | Event::CompactionBegan
-            | Event::Compacted { .. }
-            | Event::CompactionFailed { .. }
-            | Event::Looped
-            | Event::Nudged { .. }
-            | Event::Answered { .. }
-            | Event::CallPlanned { .. }
-            | Event::CallAsked { .. }
-            | Event::CallAnswered { .. }
-            | Event::CallReady { .. }
-            | Event::CallStarted { .. }
-            | Event::CallOutput { .. }
-            | Event::CallEnded { .. }
-            | Event::CallStale { .. }
             | Event::ResultsSent
             | Event::Produced { .. }
-            | Event::HookSet { .. }
-            | Event::HookDropped { .. }
-            | Event::HookMoved { .. }
-            | Event::Resumed => Mark::Plain,
+            | Event::Resumed
+            | errands!()
+            | speech!()
+            | detours!()
+            | calls!()
+            | hooks!() => Mark::Plain,
         }
     }
 }

@@ -261,7 +261,10 @@ impl Core {
                 return;
             }
             Err(DeliveryError { message, .. }) => {
-                hook.health.after_failure(&message, self.limits.hook_streak)
+                let health = hook.health.after_failure(&message, self.limits.hook_streak);
+                let text = notice(task, id, &health);
+                self.out.extend(text.map(|text| Out::Notice { text }));
+                health
             }
         };
         couriers.remove(at);
@@ -340,6 +343,21 @@ fn dismiss_idle(cell: &mut Cell) {
     });
 }
 
+/// What the operator is told of a webhook that fails: that it began, and that it is given up. How it stands between the two
+/// is in `/health`.
+fn notice(task: &TaskId, id: &ConfigId, health: &Health) -> Option<String> {
+    let why = health.error.as_deref().unwrap_or_default();
+    match health.streak {
+        events if health.suspended => Some(format!(
+            "webhook {id} of task {task} is left alone until it is set again: {events} events in a row were not delivered; the last: {why}"
+        )),
+        1 => Some(format!(
+            "webhook {id} of task {task} was not told of an event: {why}"
+        )),
+        _ => None,
+    }
+}
+
 /// How long to wait after so many failures, `jitter` being per cent.
 fn pause(tries: u32, jitter: u64, asked_ms: Option<u64>, limits: &Limits) -> u64 {
     let usual = (limits.hook_retry_ms << tries.min(16)) * jitter / 100;
@@ -375,4 +393,4 @@ impl Registrations {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

@@ -16,10 +16,14 @@ mod facts;
 pub mod guard;
 pub mod hooks;
 mod list;
+mod pages;
 mod perform;
 mod readers;
 mod register;
+#[cfg(test)]
+mod rig;
 mod say;
+mod setup;
 mod socket;
 pub mod store;
 mod sub;
@@ -37,7 +41,9 @@ use crate::core::cell::Cell;
 use crate::core::conn::{Conn, Overdue, Peer, Want};
 use crate::core::guard::Door;
 use crate::core::hooks::{Delivery, Registrations};
+use crate::core::pages::Pages;
 use crate::core::register::Register;
+pub use crate::core::setup::{Approval, Choose, Resolve, Setup, Site};
 use crate::core::sub::Sub;
 use crate::core::timers::{Timer, Timers};
 use crate::core::trouble::Trouble;
@@ -46,56 +52,13 @@ use crate::model::script::Script;
 use crate::task::call::{Call, Manners};
 use crate::task::job::{Job, JobId, Note};
 use crate::task::message::Source;
-use crate::task::policy::{Grant, Mode, Policy, Rule};
+use crate::task::policy::Rule;
 use crate::task::slash::Registry;
 use crate::task::spec::ToolSpec;
 use crate::task::state::{Item, State};
 use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
-
-/// Where a task works: checks a client's wish (or takes the default) and gives the place, or says what is wrong.
-pub type Resolve = Box<dyn Fn(Option<&str>) -> Result<Site, String>>;
-
-/// A directory to work in.
-#[derive(Clone, Debug, Default)]
-pub struct Site {
-    /// The real path.
-    pub path: String,
-    /// The operator trusts what lies in it.
-    pub trusted: bool,
-}
-
-/// Which model a task asks: checks a client's wish (or takes the default) and gives the name, or says what is wrong.
-pub type Choose = Box<dyn Fn(Option<&str>) -> Result<String, String>>;
-
-/// What the core is made with. Frozen from then on.
-pub struct Setup {
-    pub limits: Limits,
-    pub door: Door,
-    pub tools: Vec<ToolSpec>,
-    /// The slash commands there are; what they do is known to workers.
-    pub commands: Registry,
-    pub choose: Choose,
-    /// A scripted agent, when one plays the model.
-    pub script: Option<Arc<Script>>,
-    pub card: Card,
-    pub switches: Switches,
-    pub resolve: Resolve,
-    pub approval: Approval,
-    pub manners: Manners,
-    pub entropy: Entropy,
-    pub now: Now,
-}
-
-/// What tasks may do unasked.
-#[derive(Clone, Debug, Default)]
-pub struct Approval {
-    pub policy: Policy,
-    pub grant: Grant,
-    /// The mode of new tasks.
-    pub mode: Mode,
-}
 
 /// What is to be done outside. Jobs carry their own id; everything else is answered by name.
 #[derive(Debug)]
@@ -129,6 +92,10 @@ pub enum Out {
     },
     /// Something is wrong that only whoever runs the server can put right.
     Trouble {
+        text: String,
+    },
+    /// Something that whoever runs the server may want to look into.
+    Notice {
         text: String,
     },
 }
@@ -184,6 +151,7 @@ pub struct Core {
     timers: Timers,
     registrations: Registrations,
     hot_total: usize,
+    pages: Pages,
     /// When the next look at tasks whose time is over is armed, in monotonic milliseconds.
     expiry_armed: u64,
     trouble: Trouble,
@@ -246,6 +214,7 @@ impl Core {
             timers: Timers::default(),
             registrations: Registrations::default(),
             hot_total: 0,
+            pages: Pages::default(),
             expiry_armed: u64::MAX,
             trouble: Trouble::default(),
             visitors: Vec::new(),
@@ -408,6 +377,15 @@ impl Core {
         if let Err(fault) = self.door.admit(&request, peer) {
             let form = a2a::Form::at(&request.path);
             return self.answer(key, &a2a::fault(&form, &fault), now);
+        }
+        if let Some(page) = self.door.page(&request) {
+            let preflight = page.preflight(&request);
+            if let Some(conn) = self.conns.get_mut(key) {
+                conn.page = Some(page);
+            }
+            if let Some(leave) = preflight {
+                return self.answer(key, &leave, now);
+            }
         }
         match a2a::decode(&request, &self.switches) {
             Ok((Call::Card, _)) => {

@@ -337,19 +337,25 @@ impl Core {
         } else {
             state.seq.next()
         };
-        let body = match (position, begins) {
-            (Some(_), _) | (None, Begins::Outcome | Begins::NextEvent) => None,
-            (None, Begins::Snapshot | Begins::SnapshotIfBorn) => {
-                Some(a2a::snapshot_frame(view, state, Wanted::ALL).into())
-            }
-        };
-        let nothing_left = resting && !unseen;
-        let first = (body.is_some() || nothing_left).then_some(First {
-            seq: state.seq,
-            body,
-            last: resting,
-        });
         let cursor = position.unwrap_or(state.seq);
+        let nothing_left = resting && !unseen;
+        let (seq, body) = match (position, begins) {
+            // Events that belong to no call follow an answer that does; what is on disk of them need not wait for the rest.
+            (Some(_), _) if records => {
+                let seq = if nothing_left { state.seq } else { cursor };
+                (seq, Some(a2a::watching(form, task, cursor)))
+            }
+            (Some(_), _) | (None, Begins::Outcome | Begins::NextEvent) => (state.seq, None),
+            (None, Begins::Snapshot | Begins::SnapshotIfBorn) => (
+                state.seq,
+                Some(a2a::snapshot_frame(view, state, Wanted::ALL)),
+            ),
+        };
+        let first = (body.is_some() || nothing_left).then_some(First {
+            seq,
+            body: body.map(Into::into),
+            last: nothing_left,
+        });
         let until = Until { turn, floor, ends };
         let mut sub = self.sub(conn, task, form, cursor, until);
         sub.first = first;
@@ -514,7 +520,10 @@ pub(super) fn explain(task: &TaskId, refusal: Refusal) -> Fault {
             Fault::new(FaultKind::NotPending(call), message)
         }
         Refusal::UnknownOption { call, offered } => {
-            let message = format!("Unknown option; choose one of: {}.", offered.join(", "));
+            let message = format!(
+                "this is not on offer; choose one of {}.",
+                offered.join(", ")
+            );
             Fault::new(FaultKind::UnknownOption(call), message)
         }
         Refusal::QueueFull => {

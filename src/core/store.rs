@@ -3,12 +3,13 @@
 //!
 //! Two halves, because two kinds of threads use a log. The loop owns the [`Store`] and appends: one write into the page cache
 //! each, never a flush. Whatever may wait for the disk (sync, pages, loading) goes through a [`LogFile`], which is shared with
-//! the disk lane. A log is bytes to both; that the bytes are journal lines matters only to [`read_all`].
+//! the disk lane. A log is bytes to both; that the bytes are journal lines matters only to [`read_all`] and [`fold`].
 
 use crate::base::id::{Seq, TaskId};
 use crate::limits::Limits;
 use crate::task::brief::Brief;
 use crate::task::record::{BadLine, Record};
+use crate::task::state::State;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -166,6 +167,20 @@ pub fn read_all(file: &dyn LogFile, each: &mut dyn FnMut(Record)) -> Result<(), 
             each(record);
         }
     }
+}
+
+/// A task as its log says it is, or as it was after the event `upto`.
+pub fn fold(file: &dyn LogFile, upto: Option<Seq>) -> Result<State, StoreError> {
+    let mut state = None;
+    let mut in_place = true;
+    read_all(file, &mut |record| {
+        if upto.is_none_or(|upto| record.seq <= upto) {
+            in_place &= State::advance(&mut state, &record).is_some();
+        }
+    })?;
+    state
+        .filter(|_| in_place)
+        .ok_or_else(|| StoreError::new("the journal does not begin with its task"))
 }
 
 /// A store without a disk, for tests and simulation. Clones share the disk, so a second one is the server after a restart.

@@ -237,6 +237,7 @@ impl Core {
             self.trim(&task);
         }
         self.restore();
+        self.turn_pages();
         if self.ended {
             let fault = Fault::new(
                 FaultKind::Overloaded { retry_after_s: 5 },

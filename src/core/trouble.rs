@@ -96,8 +96,8 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use crate::a2a::{Envelope, Switches};
-    use crate::core::hooks::tests::{Rig, core};
+    use crate::a2a::Envelope;
+    use crate::core::rig::Rig;
     use crate::core::store::Failure;
     use crate::task::call::Call;
     use crate::task::decide::Input;
@@ -150,7 +150,6 @@ mod tests {
     #[test]
     fn a_disk_that_was_full_before_is_found_out_at_the_start() {
         let mut rig = Rig::new();
-        rig.core = core(&rig.limits, Switches::default(), rig.now);
         rig.store.fail(Failure::Refused, 1);
         rig.core.remember(&mut rig.store);
         rig.turns();

@@ -5,7 +5,7 @@ use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::Loaded;
 use crate::core::hooks::{Delivery, DeliveryError, Retry};
-use crate::core::store::{Chore, LogFile, Store, StoreError, read_all};
+use crate::core::store::{Chore, LogFile, Store, StoreError, fold};
 use crate::limits::Limits;
 use crate::model::error;
 use crate::model::script::Script;
@@ -20,7 +20,7 @@ use crate::task::event::Event;
 use crate::task::job::{Job, JobId, Note, NoteBody, RunEnd, Think, Work};
 use crate::task::policy::{self, Rule};
 use crate::task::spec::{CallError, Ending, ErrorKind, ToolSpec};
-use crate::task::state::{Item, State};
+use crate::task::state::Item;
 use crate::tool::background::Background;
 use crate::tool::ignore::Wanted;
 use crate::tool::read_many_files;
@@ -488,19 +488,4 @@ fn load(files: &Ancestry) -> Result<Loaded, StoreError> {
         .expect("an ancestry begins with the task itself");
     let state = fold(file.as_ref(), None)?;
     Ok(Loaded { state, inherited })
-}
-
-fn fold(file: &dyn LogFile, upto: Option<Seq>) -> Result<State, StoreError> {
-    let mut state: Option<State> = None;
-    read_all(file, &mut |record| {
-        if upto.is_some_and(|upto| record.seq > upto) {
-            return;
-        }
-        match (&mut state, &record.event) {
-            (Some(state), _) => state.apply(&record),
-            (none, Event::Created(created)) => *none = Some(State::born(created.clone(), &record)),
-            (None, _) => {}
-        }
-    })?;
-    state.ok_or_else(|| StoreError::new("the journal does not begin with its task"))
 }

@@ -23,7 +23,6 @@ mod instances;
 mod tests;
 
 use crate::base::id::{ContextId, Entropy, TaskId};
-pub use crate::core::store::read_all;
 use crate::core::store::{Chore, Known, LogFile, Openness, Store, StoreError};
 use crate::limits::Limits;
 use crate::shell::sys;

@@ -4,7 +4,6 @@
 use crate::a2a::{self, Body, Tools, View, Wanted};
 use crate::args::Replay;
 use crate::base::id::Seq;
-use crate::task::event::Event;
 use crate::task::record::{BadLine, Record};
 use crate::task::state::State;
 use crate::tool::Toolbox;
@@ -105,20 +104,11 @@ fn fold(
                 )));
             }
         };
-        let state = match (&mut state, &record.event) {
-            (none @ None, Event::Created(created)) => {
-                none.insert(State::born(created.clone(), &record))
-            }
-            (Some(state), event) if !matches!(event, Event::Created(_)) => {
-                state.apply(&record);
-                state
-            }
-            (None, _) | (Some(_), _) => {
-                return Err(Stop::Journal(format!(
-                    "line {number} is out of place: a journal begins with its task"
-                )));
-            }
-        };
+        let state = State::advance(&mut state, &record).ok_or_else(|| {
+            Stop::Journal(format!(
+                "line {number} is out of place: a journal begins with its task"
+            ))
+        })?;
         if let Onward::Halt = show(state, &record)? {
             return Ok(());
         }

@@ -310,6 +310,7 @@ impl Server {
                 Out::SaveRule { rule } => self.jobs.save(rule),
                 Out::Deliver(delivery) => self.jobs.deliver(delivery),
                 Out::Trouble { text } => self.log.error(text),
+                Out::Notice { text } => self.log.warn(text),
             }
         }
     }
@@ -376,7 +377,8 @@ impl Server {
         for signal in self.signals.take() {
             let wait = self.limits.shutdown_ms / 1000;
             self.log.info(format_args!(
-                "ending on {signal:?}: what runs has {wait} s, the next signal does not wait"
+                "ending on {}: what runs has {wait} s, the next signal does not wait",
+                signal.name()
             ));
             self.signal.get_or_insert(signal);
             self.core.shut_down(now);

@@ -2,7 +2,7 @@
 //! that, and a journal replays through here to the same state.
 
 use crate::base::id::{CallId, ConfigId};
-use crate::task::event::{Answer, Created, End, Event, Request, Usage};
+use crate::task::event::{Answer, Created, End, Event, Request, Usage, detours, errands, hooks};
 use crate::task::loops::FENCE;
 use crate::task::message::{Artifact, Content};
 use crate::task::push::{self, Hook};
@@ -40,6 +40,7 @@ impl State {
             suspended: false,
             questioned: false,
             utterance: Utterance::default(),
+            spoken: Vec::new(),
             thoughts: Vec::new(),
             history: Vec::new(),
             summary: None,
@@ -59,6 +60,20 @@ impl State {
             error: None,
             hooks: Vec::new(),
             created,
+        }
+    }
+
+    /// The fold of a log, one record on. None: the record is out of place, because a log begins with its task and has no other.
+    pub fn advance<'a>(state: &'a mut Option<State>, record: &Record) -> Option<&'a mut State> {
+        match (&record.event, state) {
+            (Event::Created(created), none @ None) => {
+                Some(none.insert(State::born(created.clone(), record)))
+            }
+            (Event::Created(_), Some(_)) | (_, None) => None,
+            (_, Some(state)) => {
+                state.apply(record);
+                Some(state)
+            }
         }
     }
 
@@ -290,6 +305,7 @@ impl State {
         self.history
             .push(Arc::new(Item::Said(queued.message.clone())));
         self.prompt = Some(queued.message);
+        self.spoken.clear();
         self.marks.clear();
         self.strikes = 0;
         self.tried.clear();
@@ -307,6 +323,8 @@ impl State {
     fn take_answer(&mut self, answer: &Arc<Answer>, record: &Record) {
         self.history.push(Arc::new(Item::Answered(answer.clone())));
         self.utterance = Utterance::default();
+        let text = answer.text();
+        self.spoken.extend((!text.is_empty()).then_some(text));
         self.round += 1;
         self.tries = Default::default();
         self.usage = answer.usage.or(self.usage);
@@ -494,23 +512,10 @@ fn announces(event: &Event) -> bool {
         Event::Answered { answer } => !answer.calls.is_empty(),
         Event::Created(_)
         | Event::Prompted { .. }
-        | Event::AttachmentsWanted
-        | Event::Attached { .. }
-        | Event::CommandBegan
-        | Event::CommandPrompted { .. }
-        | Event::Traced { .. }
         | Event::Thought { .. }
         | Event::Text { .. }
         | Event::Cited { .. }
         | Event::Retracted { .. }
-        | Event::BackedOff { .. }
-        | Event::Retried
-        | Event::FellBack { .. }
-        | Event::CompactionBegan
-        | Event::Compacted { .. }
-        | Event::CompactionFailed { .. }
-        | Event::Looped
-        | Event::Nudged { .. }
         | Event::CallPlanned { .. }
         | Event::CallAsked { .. }
         | Event::CallReady { .. }
@@ -519,8 +524,8 @@ fn announces(event: &Event) -> bool {
         | Event::CallEnded { .. }
         | Event::CallStale { .. }
         | Event::Produced { .. }
-        | Event::HookSet { .. }
-        | Event::HookDropped { .. }
-        | Event::HookMoved { .. } => false,
+        | errands!()
+        | detours!()
+        | hooks!() => false,
     }
 }

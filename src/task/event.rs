@@ -3,6 +3,9 @@
 //! An event gives at most one frame in any dialect, which is why answering, becoming ready and starting are three events.
 //! Events that only the model needs (`Answered`, `ResultsSent`) are in the log too, so sequence numbers that clients see
 //! have gaps. Old lines are never rewritten: members are only added, with a default.
+//!
+//! Whoever reads events names every one of them, so that a new one cannot be overlooked. Those that mostly go together have a name
+//! as a group, which is a pattern: `errands`, `speech`, `detours`, `calls`, `hooks`.
 
 use crate::base::id::{CallId, ConfigId, ContextId, Seq, TaskId, Tenant};
 use crate::task::message::{Artifact, Message, Source};
@@ -186,9 +189,71 @@ pub enum Event {
     },
 }
 
+/// What is fetched and noted on the way to a model's answer.
+macro_rules! errands {
+    () => {
+        Event::AttachmentsWanted
+            | Event::Attached { .. }
+            | Event::CommandBegan
+            | Event::CommandPrompted { .. }
+            | Event::Traced { .. }
+    };
+}
+pub(crate) use errands;
+
+/// What the model says, piece by piece and as a whole.
+macro_rules! speech {
+    () => {
+        Event::Thought { .. }
+            | Event::Text { .. }
+            | Event::Cited { .. }
+            | Event::Retracted { .. }
+            | Event::Answered { .. }
+    };
+}
+pub(crate) use speech;
+
+/// What keeps a turn going that would not go on by itself.
+macro_rules! detours {
+    () => {
+        Event::BackedOff { .. }
+            | Event::Retried
+            | Event::FellBack { .. }
+            | Event::CompactionBegan
+            | Event::Compacted { .. }
+            | Event::CompactionFailed { .. }
+            | Event::Looped
+            | Event::Nudged { .. }
+    };
+}
+pub(crate) use detours;
+
+/// What becomes of a call.
+macro_rules! calls {
+    () => {
+        Event::CallPlanned { .. }
+            | Event::CallAsked { .. }
+            | Event::CallAnswered { .. }
+            | Event::CallReady { .. }
+            | Event::CallStarted { .. }
+            | Event::CallOutput { .. }
+            | Event::CallEnded { .. }
+            | Event::CallStale { .. }
+    };
+}
+pub(crate) use calls;
+
+/// What is about the webhooks of a task and not about the task itself.
+macro_rules! hooks {
+    () => {
+        Event::HookSet { .. } | Event::HookDropped { .. } | Event::HookMoved { .. }
+    };
+}
+pub(crate) use hooks;
+
 impl Event {
-    /// The event as everybody who watches the task may see it: without what only its owner may know. The list is complete, so
-    /// that a new event with a secret in it cannot be forgotten.
+    /// The event as everybody who watches the task may see it: without what only its owner may know. The list is complete and
+    /// without groups, so that a new event with a secret in it cannot be forgotten.
     pub fn without_secrets(&self) -> Cow<'_, Event> {
         match self {
             Event::HookSet { target } => Cow::Owned(Event::HookSet {
@@ -237,10 +302,7 @@ impl Event {
 
     /// Whether it is about the webhooks of a task and not about the task itself.
     pub fn is_of_hooks(&self) -> bool {
-        matches!(
-            self,
-            Event::HookSet { .. } | Event::HookDropped { .. } | Event::HookMoved { .. }
-        )
+        matches!(self, hooks!())
     }
 }
 

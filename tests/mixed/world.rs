@@ -3,18 +3,16 @@
 
 use crate::chance::Chance;
 use crate::client::{CAST, Dialect, Link, Said, Shown, masked, text};
-use gemini_a2a::a2a::{self, Tools, View};
+use gemini_a2a::a2a::{self, Switches, Tools, View};
 use gemini_a2a::base::clock::Now;
-use gemini_a2a::base::id::{Entropy, Seq, TaskId};
+use gemini_a2a::base::id::{Seq, TaskId};
 use gemini_a2a::core::conn::Peer;
-use gemini_a2a::core::guard::Door;
 use gemini_a2a::core::store::{MemoryStore, Store, read_all};
-use gemini_a2a::core::{Approval, Core, Out, Setup, Site};
+use gemini_a2a::core::{Core, Out, Setup};
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::event::{Answer, Event, Request};
 use gemini_a2a::task::job::{Job, JobId, Note, NoteBody, RunEnd, Work};
 use gemini_a2a::task::record::Record;
-use gemini_a2a::task::slash::Registry;
 use gemini_a2a::task::spec::{Display, Ending, Kind, Plan, Question, ToolSpec, Verdict};
 use gemini_a2a::task::state::{Stage, State};
 use serde_json::{Value, json};
@@ -81,7 +79,10 @@ impl World {
             asked: Vec::new(),
         };
         World {
-            core: core(&limits, now),
+            core: Core::new(Setup {
+                tools: tools(),
+                ..Setup::alone(limits.clone(), Switches::default(), now)
+            }),
             chance,
             now,
             turn: 0,
@@ -432,13 +433,7 @@ impl World {
             for line in page.split_inclusive(|byte| *byte == b'\n') {
                 let line = line.strip_suffix(b"\n").expect("pages are whole lines");
                 let record = Record::read(line).expect("a record");
-                match (&mut self.folded, &record.event) {
-                    (Some(state), _) => state.apply(&record),
-                    (none, Event::Created(created)) => {
-                        *none = Some(State::born(created.clone(), &record));
-                    }
-                    (None, other) => panic!("begins with {other:?}"),
-                }
+                State::advance(&mut self.folded, &record).expect("a log begins with its task");
             }
         }
     }
@@ -452,17 +447,10 @@ impl World {
             return Vec::new();
         };
         let mut all: Vec<(Record, State)> = Vec::new();
-        let mut folded: Option<State> = None;
+        let mut folded = None;
         read_all(&*file, &mut |record| {
-            match (&mut folded, &record.event) {
-                (Some(state), _) => state.apply(&record),
-                (none, Event::Created(created)) => {
-                    *none = Some(State::born(created.clone(), &record));
-                }
-                (None, other) => panic!("begins with {other:?}"),
-            }
-            let state = folded.clone().expect("begun");
-            all.push((record, state));
+            let state = State::advance(&mut folded, &record).expect("a log begins with its task");
+            all.push((record, state.clone()));
         })
         .expect("the disk reads");
         all
@@ -578,39 +566,6 @@ fn tools() -> Vec<ToolSpec> {
         output_is_markdown: false,
         has_live_output: true,
     }]
-}
-
-fn core(limits: &Limits, now: Now) -> Core {
-    let mut n = 0u128;
-    let switches = a2a::Switches::default();
-    let identity = a2a::Identity {
-        base_url: "http://localhost/",
-        version: "0",
-        unix_ms: 0,
-    };
-    Core::new(Setup {
-        limits: limits.clone(),
-        door: Door::default(),
-        tools: tools(),
-        choose: Box::new(|_| Ok("some-model".into())),
-        script: None,
-        card: a2a::card(&identity, &switches),
-        commands: Registry::built_in(),
-        switches,
-        manners: Default::default(),
-        approval: Approval::default(),
-        resolve: Box::new(|_| {
-            Ok(Site {
-                path: "/w".into(),
-                trusted: true,
-            })
-        }),
-        entropy: Entropy::new(move || {
-            n += 1;
-            n.to_be_bytes()
-        }),
-        now,
-    })
 }
 
 /// What a job reports, in order.

@@ -4,20 +4,17 @@
 
 use crate::line::{Heard, Line};
 use crate::task;
-use gemini_a2a::a2a;
+use gemini_a2a::a2a::Switches;
 use gemini_a2a::base::clock::Now;
-use gemini_a2a::base::id::{Entropy, TaskId};
+use gemini_a2a::base::id::TaskId;
 use gemini_a2a::base::slots::Key;
 use gemini_a2a::core::check::Census;
 use gemini_a2a::core::conn::Peer;
-use gemini_a2a::core::guard::Door;
-use gemini_a2a::core::store::{MemoryStore, Store, read_all};
-use gemini_a2a::core::{Approval, Core, Out, Setup, Site};
+use gemini_a2a::core::store::{MemoryStore, Store, fold};
+use gemini_a2a::core::{Core, Out, Setup, Site};
 use gemini_a2a::limits::Limits;
-use gemini_a2a::task::event::{Event, Request};
+use gemini_a2a::task::event::Request;
 use gemini_a2a::task::job::{Job, Note, NoteBody, RunEnd, Work};
-use gemini_a2a::task::slash::Registry;
-use gemini_a2a::task::state::State;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -188,7 +185,8 @@ impl House {
     /// The one question a task asks.
     fn question(&mut self, name: &str, task: &Value) -> String {
         let task = TaskId::from(task["id"].as_str().expect("an id"));
-        let state = fold(&mut self.store, &task);
+        let file = self.store.file(&task).expect("a log");
+        let state = fold(&*file, None).expect("a good log");
         let call = state.asked().next().expect("a question").id().to_string();
         self.name(&format!("{name}_call"), &json!(call));
         call
@@ -292,7 +290,11 @@ impl House {
                 let page = file.and_then(|file| file.page(offset, 1 << 20));
                 self.core.paged(sub, page, now);
             }
-            Out::Stop(_) | Out::Over { .. } | Out::SaveRule { .. } | Out::Trouble { .. } => {}
+            Out::Stop(_)
+            | Out::Over { .. }
+            | Out::SaveRule { .. }
+            | Out::Trouble { .. }
+            | Out::Notice { .. } => {}
             Out::Load { task } => panic!("{task} left memory"),
         }
     }
@@ -359,27 +361,12 @@ pub fn request(method: &str, target: &str, headers: &str, body: &[u8]) -> Vec<u8
 }
 
 fn core(limits: Limits, now: Now) -> Core {
-    let mut n: u128 = 0;
-    let switches = a2a::Switches::default();
-    let identity = a2a::Identity {
-        base_url: "http://localhost/",
-        version: "0",
-        unix_ms: 0,
-    };
     Core::new(Setup {
-        limits,
-        door: Door::default(),
         tools: task::tools().into_values().collect(),
-        commands: Registry::built_in(),
         choose: Box::new(|wish| match wish {
             Some("no-model") => Err("There is no model of that name.".into()),
             _ => Ok("some-model".into()),
         }),
-        script: None,
-        card: a2a::card(&identity, &switches),
-        switches,
-        manners: Default::default(),
-        approval: Approval::default(),
         resolve: Box::new(|wish| match wish {
             Some("/nowhere") => Err("There is no directory of that name.".into()),
             _ => Ok(Site {
@@ -387,25 +374,6 @@ fn core(limits: Limits, now: Now) -> Core {
                 trusted: true,
             }),
         }),
-        entropy: Entropy::new(move || {
-            n += 1;
-            n.to_be_bytes()
-        }),
-        now,
+        ..Setup::alone(limits, Switches::default(), now)
     })
-}
-
-fn fold(store: &mut MemoryStore, task: &TaskId) -> State {
-    let mut state: Option<State> = None;
-    let file = store.file(task).expect("a log");
-    read_all(
-        file.as_ref(),
-        &mut |record| match (&mut state, &record.event) {
-            (None, Event::Created(created)) => state = Some(State::born(created.clone(), &record)),
-            (Some(state), _) => state.apply(&record),
-            (None, other) => panic!("a log begins with its task, not {other:?}"),
-        },
-    )
-    .expect("a good log");
-    state.expect("an event")
 }

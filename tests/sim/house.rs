@@ -18,12 +18,12 @@ use gemini_a2a::base::clock::Now;
 use gemini_a2a::base::id::{ContextId, Seq, TaskId};
 use gemini_a2a::base::slots::Key;
 use gemini_a2a::core::hooks::Delivery;
-use gemini_a2a::core::store::{LogFile, Store, StoreError, read_all};
+use gemini_a2a::core::store::{Store, StoreError, fold};
 use gemini_a2a::core::{Core, Loaded, Out};
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::event::Event;
 use gemini_a2a::task::job::{Job, JobId, Note, Work};
-use gemini_a2a::task::state::{Item, State};
+use gemini_a2a::task::state::Item;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -295,7 +295,10 @@ impl House {
             let at = self.now.mono_ms + self.chance.within(0, delay);
             match out {
                 // Background processes, rules on disk and a log are nothing the simulation has.
-                Out::Over { .. } | Out::SaveRule { .. } | Out::Trouble { .. } => {}
+                Out::Over { .. }
+                | Out::SaveRule { .. }
+                | Out::Trouble { .. }
+                | Out::Notice { .. } => {}
                 Out::Deliver(delivery) => {
                     let fate = match self.turn < TURNS {
                         true => Fate::any(&mut self.chance),
@@ -506,14 +509,4 @@ fn front(slices: &[IoSlice<'_>], most: usize) -> Vec<u8> {
         bytes.extend_from_slice(&slice[..slice.len().min(room)]);
     }
     bytes
-}
-
-fn fold(file: &dyn LogFile, upto: Option<Seq>) -> Result<State, StoreError> {
-    let mut state: Option<State> = None;
-    read_all(file, &mut |record| match (&mut state, &record.event) {
-        (None, Event::Created(created)) => state = Some(State::born(created.clone(), &record)),
-        (Some(state), _) if upto.is_none_or(|upto| record.seq <= upto) => state.apply(&record),
-        _ => {}
-    })?;
-    state.ok_or_else(|| StoreError::new("there is nothing in it"))
 }

@@ -3,13 +3,11 @@
 use crate::chance::Chance;
 use crate::house::CLIENTS;
 use crate::workers::tools;
-use gemini_a2a::a2a;
+use gemini_a2a::a2a::Switches;
 use gemini_a2a::base::clock::Now;
 use gemini_a2a::base::id::Entropy;
-use gemini_a2a::core::guard::Door;
-use gemini_a2a::core::{Approval, Core, Setup, Site};
+use gemini_a2a::core::{Core, Setup, Site};
 use gemini_a2a::limits::{Limits, Times};
-use gemini_a2a::task::slash::Registry;
 
 /// Small, so that they are reached, and different in every run.
 pub fn limits(chance: &mut Chance) -> Limits {
@@ -63,24 +61,8 @@ pub fn limits(chance: &mut Chance) -> Limits {
 }
 
 pub fn core(limits: &Limits, now: Now, births: u64) -> Core {
-    let mut n = u128::from(births);
-    let switches = a2a::Switches::default();
-    let identity = a2a::Identity {
-        base_url: "http://localhost/",
-        version: "0",
-        unix_ms: 0,
-    };
     Core::new(Setup {
-        limits: limits.clone(),
-        door: Door::default(),
         tools: tools(),
-        commands: Registry::built_in(),
-        choose: Box::new(|_| Ok("some-model".into())),
-        script: None,
-        card: a2a::card(&identity, &switches),
-        switches,
-        manners: Default::default(),
-        approval: Approval::default(),
         resolve: Box::new(|wish| match wish {
             None => Ok(Site {
                 path: "/w".into(),
@@ -88,10 +70,7 @@ pub fn core(limits: &Limits, now: Now, births: u64) -> Core {
             }),
             Some(wish) => Err(format!("{wish} is not a directory")),
         }),
-        entropy: Entropy::new(move || {
-            n += 1;
-            n.to_be_bytes()
-        }),
-        now,
+        entropy: Entropy::counting_after(births.into()),
+        ..Setup::alone(limits.clone(), Switches::default(), now)
     })
 }

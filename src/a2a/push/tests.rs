@@ -1,4 +1,5 @@
 use super::*;
+use crate::a2a::Envelope;
 use crate::a2a::sample;
 use crate::task::event::{End, Event, Profile};
 use crate::task::fault::FaultKind;

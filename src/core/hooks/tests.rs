@@ -1,214 +1,17 @@
 use super::*;
-use crate::a2a::{Envelope, Form, Switches};
-use crate::base::id::Entropy;
-use crate::core::conn::{Peer, Want};
-use crate::core::guard::Door;
-use crate::core::store::{Crash, Failure, MemoryStore, Openness, Store, StoreError, read_all};
-use crate::core::{Approval, Loaded, Setup, Site};
+use crate::a2a::{Envelope, Switches};
+use crate::core::rig::Rig;
+use crate::core::store::{Failure, Openness, Store};
 use crate::limits::Times;
-use crate::task::call::{Birth, Call, Mode, Say};
-use crate::task::event::{Answer, Event, Lifecycle, Profile, Protocol};
-use crate::task::job::{JobId, Note, NoteBody, Said};
-use crate::task::message::{Artifact, Message, Part, Role, Source};
-use crate::task::record::Record;
-use crate::task::slash::Registry;
-use crate::task::state::State;
+use crate::task::call::Call;
+use crate::task::job::NoteBody;
+use crate::task::message::{Artifact, Part};
 use serde_json::{Value, json};
-use std::sync::Arc;
-
-/// A core with a disk, a clock that is moved by hand, and a shell that only takes notes.
-pub(in crate::core) struct Rig {
-    pub core: Core,
-    pub store: MemoryStore,
-    pub now: Now,
-    pub limits: Limits,
-    /// What was handed out and not answered.
-    pub sent: Vec<Delivery>,
-    pub jobs: Vec<JobId>,
-    pub loads: Vec<TaskId>,
-    /// Tasks that cannot be loaded.
-    pub lost: Vec<TaskId>,
-    /// How many loads from now on find the log in somebody else's hands.
-    pub busy: u32,
-}
 
 impl Rig {
-    pub fn new() -> Rig {
-        Rig::with(Limits::default(), Switches::default())
-    }
-
-    pub fn with(limits: Limits, switches: Switches) -> Rig {
-        let now = Now {
-            mono_ms: 1_000_000,
-            unix_ms: 1_767_268_800_000,
-        };
-        Rig {
-            core: core(&limits, switches, now),
-            store: MemoryStore::default(),
-            now,
-            limits,
-            sent: Vec::new(),
-            jobs: Vec::new(),
-            loads: Vec::new(),
-            lost: Vec::new(),
-            busy: 0,
-        }
-    }
-
-    /// The server dies and is started again.
-    pub fn restart(&mut self) {
-        self.store.crash(Crash::Killed);
-        self.core = core(&self.limits, Switches::default(), self.now);
-        self.core.remember(&mut self.store);
-        self.sent.clear();
-        self.jobs.clear();
-        self.turns();
-    }
-
-    pub fn turn(&mut self) {
-        for task in std::mem::take(&mut self.loads) {
-            let loaded = if self.busy > 0 {
-                self.busy -= 1;
-                Err(StoreError::busy("another server has it"))
-            } else if self.lost.contains(&task) {
-                Err(StoreError::new("it is lost"))
-            } else {
-                Ok(load(&mut self.store, &task))
-            };
-            self.core.loaded(&task, loaded, self.now);
-        }
-        self.core.tick(self.now);
-        self.core.append(&mut self.store, self.now);
-        self.core.release(self.now);
-        for out in self.core.outs() {
-            match out {
-                Out::Start(job) => self.jobs.push(job.id),
-                Out::Deliver(delivery) => self.sent.push(delivery),
-                Out::Load { task } => self.loads.push(task),
-                Out::Page { task, sub, offset } => {
-                    let file = self.store.file(&task).expect("a log");
-                    let page = file.page(offset, self.limits.page_bytes);
-                    self.core.paged(sub, page, self.now);
-                }
-                Out::Stop(_)
-                | Out::Sync { .. }
-                | Out::Over { .. }
-                | Out::SaveRule { .. }
-                | Out::Trouble { .. } => {}
-            }
-        }
-        self.core.check();
-    }
-
-    pub fn turns(&mut self) {
-        for _ in 0..4 {
-            self.turn();
-        }
-    }
-
-    pub fn later(&mut self, ms: u64) {
-        self.now.mono_ms += ms;
-        self.now.unix_ms += ms;
-        self.turns();
-    }
-
-    /// Asks as a client, and gives the answer.
-    pub fn ask(&mut self, envelope: Envelope, call: Call) -> Value {
-        let conn = self.core.opened(Peer::SameUser, self.now);
-        // A connection answers what it was asked; what that was is said by `call`.
-        let line = self.core.conns.get_mut(conn).expect("just opened");
-        line.take(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", self.now);
-        assert!(matches!(line.read(&self.limits, self.now), Want::Serve(_)));
-        let by = Source {
-            client: "ann".into(),
-            via: "test".into(),
-        };
-        let form = Form::of(envelope);
-        self.core.perform(conn, call, form, by, self.now);
-        self.turns();
-        let slices = self.core.slices(conn);
-        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
-        self.core.broke(conn);
-        let text = String::from_utf8(bytes).expect("UTF-8");
-        let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-        serde_json::from_str(body).unwrap_or_else(|_| panic!("an answer, not {text}"))
-    }
-
-    /// A new task whose turn has begun, with a webhook if one is given.
-    pub fn begin(&mut self, envelope: Envelope, push: Option<Wish>) -> TaskId {
-        let protocol = envelope.protocol();
-        let answer = self.ask(
-            envelope,
-            Call::Say(Say {
-                said: said("go"),
-                task: None,
-                context: None,
-                settings: Default::default(),
-                push,
-                mode: Mode::Now,
-                history: None,
-                birth: Birth {
-                    lifecycle: Lifecycle::Conversational,
-                    protocol,
-                    profile: match protocol {
-                        Protocol::V03 => Profile::Coder,
-                        Protocol::V10 => Profile::Plain,
-                    },
-                },
-            }),
-        );
-        let answer = answer.get("result").unwrap_or(&answer);
-        let answer = answer.get("task").unwrap_or(answer);
-        let id = answer["id"].as_str().unwrap_or_else(|| panic!("{answer}"));
-        TaskId::from(id)
-    }
-
-    pub fn say(&mut self, task: &TaskId) {
-        let said = Call::Say(Say {
-            said: said("more"),
-            task: Some(task.clone()),
-            context: None,
-            settings: Default::default(),
-            push: None,
-            mode: Mode::Now,
-            history: None,
-            birth: Birth {
-                lifecycle: Lifecycle::Conversational,
-                protocol: Protocol::V03,
-                profile: Profile::Coder,
-            },
-        });
-        self.ask(Envelope::Rpc03, said);
-    }
-
     fn push(&mut self, task: &TaskId, ask: Push) -> Value {
         let task = task.clone();
         self.ask(Envelope::Rest10, Call::Push { task, ask })
-    }
-
-    /// The model says something to the job that was started last.
-    pub fn note(&mut self, body: NoteBody) {
-        let job = self.jobs.last().expect("a job").clone();
-        self.core.note(Note { job, body }, self.now);
-        self.turns();
-    }
-
-    pub fn end_turn(&mut self) {
-        self.note(NoteBody::Answered(Ok(Answer {
-            parts: vec![json!({"text": "Done."})],
-            calls: Vec::new(),
-            finish: "STOP".into(),
-            usage: None,
-            trace: None,
-            model: None,
-            said_at: None,
-            verdict: None,
-        })));
-    }
-
-    pub fn cancel(&mut self, task: &TaskId) {
-        let task = task.clone();
-        self.ask(Envelope::Rpc03, Call::Cancel { task });
     }
 
     /// The one delivery that is on its way.
@@ -223,10 +26,6 @@ impl Rig {
         } = delivery;
         self.core.delivered(task, hook, *seq, result, self.now);
         self.turns();
-    }
-
-    pub fn state(&self, task: &TaskId) -> &State {
-        &self.core.tasks[task].state
     }
 
     fn health(&self, task: &TaskId) -> &Health {
@@ -250,64 +49,6 @@ impl Rig {
             self.answer(&delivery, Ok(()));
         }
         told
-    }
-}
-
-/// A core without tools, whose tasks may use any model and work anywhere.
-pub fn core(limits: &Limits, switches: Switches, now: Now) -> Core {
-    let identity = a2a::Identity {
-        base_url: "http://localhost/",
-        version: "0",
-        unix_ms: 0,
-    };
-    Core::new(Setup {
-        limits: limits.clone(),
-        door: Door::default(),
-        tools: Vec::new(),
-        commands: Registry::built_in(),
-        choose: Box::new(|_| Ok("some-model".into())),
-        script: None,
-        card: a2a::card(&identity, &switches),
-        switches,
-        manners: Default::default(),
-        approval: Approval::default(),
-        resolve: Box::new(|_| {
-            Ok(Site {
-                path: "/w".into(),
-                trusted: true,
-            })
-        }),
-        entropy: Entropy::counting(),
-        now,
-    })
-}
-
-fn load(store: &mut MemoryStore, task: &TaskId) -> Loaded {
-    let mut state: Option<State> = None;
-    let file = store.file(task).expect("a log");
-    let mut fold = |record: Record| match (&mut state, &record.event) {
-        (Some(state), _) => state.apply(&record),
-        (none, Event::Created(created)) => *none = Some(State::born(created.clone(), &record)),
-        (None, other) => panic!("{other:?} comes first"),
-    };
-    read_all(&*file, &mut fold).expect("a whole log");
-    Loaded {
-        state: state.expect("a task"),
-        inherited: Vec::new(),
-    }
-}
-
-fn said(text: &str) -> Said {
-    Said {
-        message: Arc::new(Message {
-            id: "m".into(),
-            role: Role::User,
-            parts: vec![Part::text(text)],
-            metadata: None,
-            extensions: Vec::new(),
-            references: Vec::new(),
-        }),
-        answers: Vec::new(),
     }
 }
 
@@ -515,6 +256,15 @@ fn a_dead_receiver_is_left_alone_until_it_is_set_again() {
     }
     assert!(rig.health(&task).suspended);
     assert_eq!(rig.core.hook_census().suspended, 1);
+    assert_eq!(
+        rig.notices,
+        [
+            format!("webhook h of task {task} was not told of an event: status 404"),
+            format!(
+                "webhook h of task {task} is left alone until it is set again: 3 events in a row were not delivered; the last: status 404"
+            ),
+        ]
+    );
     rig.say(&task);
     rig.end_turn();
     assert_eq!(rig.sent, []);

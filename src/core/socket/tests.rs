@@ -2,7 +2,7 @@ use crate::a2a::Switches;
 use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::conn::Peer;
-use crate::core::hooks::tests::Rig;
+use crate::core::rig::Rig;
 use crate::core::store::Failure;
 use crate::limits::Limits;
 use serde_json::{Value, json};
@@ -319,6 +319,111 @@ fn any_number_of_tasks_is_watched_over_one_socket_each_once() {
 }
 
 #[test]
+fn who_watches_is_answered_before_the_events() {
+    let mut rig = Rig::new();
+    let task = begin(&mut rig);
+    let socket = join(&mut rig, "", OWN);
+    seen(&mut rig, socket);
+    let watch = |rig: &mut Rig, after: Value| {
+        let watch = json!({ "watch": { "task": task, "after": after } });
+        send(rig, socket, &[own(watch)]);
+        let seen = seen(rig, socket);
+        (seen[0].clone(), positions(&seen, &task))
+    };
+    let ok = |after: u64| json!({"id": 1, "ok": {"taskId": task, "after": after}});
+    let upto = rig.state(&task).seq.0;
+    for (after, begins) in [
+        (json!(null), 0),
+        (json!(1), 1),
+        (json!(upto), upto),
+        (json!(upto + 1), 0),
+    ] {
+        let behind: Vec<u64> = (begins + 1..=upto).collect();
+        assert_eq!(watch(&mut rig, after), (ok(begins), behind));
+    }
+    rig.cancel(&task);
+    seen(&mut rig, socket);
+    let upto = rig.state(&task).seq.0;
+    assert_eq!(
+        watch(&mut rig, json!(upto)),
+        (ok(upto), vec![]),
+        "it is over"
+    );
+}
+
+#[test]
+fn a_client_is_called_what_it_calls_itself() {
+    for (query, head, name) in [
+        ("?client=alice", "User-Agent: curl/8.1 (linux)\r\n", "alice"),
+        ("", "User-Agent: curl/8.1 (linux)\r\n", "curl/8.1"),
+        ("", "", "a client"),
+    ] {
+        let mut rig = Rig::new();
+        let socket = join(&mut rig, query, head);
+        send(&mut rig, socket, &[prompt(1, "message/stream", "hi")]);
+        let seen = seen(&mut rig, socket);
+        let said: Vec<&Value> = seen
+            .iter()
+            .filter(|seen| text(seen, "kind") == "USER_MESSAGE")
+            .map(|seen| &seen["source"])
+            .collect();
+        assert_eq!(said, [&json!({"client": name, "via": "session"})]);
+    }
+}
+
+#[test]
+fn a_socket_that_takes_nothing_is_told_where_to_go_on() {
+    let mut rig = Rig::new();
+    let socket = join(&mut rig, "", "");
+    let session = rig.core.session.clone().expect("a session");
+    taken(&mut rig, socket);
+    rig.say(&session);
+    let shown = rig.state(&session).seq;
+    rig.later(rig.limits.stall_ms + 1);
+    let reason = format!("too slow: connect again with ?after={session}:{shown}");
+    let mut close = 1013u16.to_be_bytes().to_vec();
+    close.extend(reason.as_bytes());
+    let bytes = taken(&mut rig, socket);
+    assert!(
+        bytes.ends_with(&close),
+        "{}",
+        String::from_utf8_lossy(&bytes)
+    );
+    let behind = join(&mut rig, &format!("?after={session}:{shown}"), "");
+    rig.end_turn();
+    rig.turns();
+    let upto = rig.state(&session).seq.0;
+    let seen = seen(&mut rig, behind);
+    let positions = seen.iter().filter_map(|seen| seen["seq"].as_u64());
+    assert!(
+        positions
+            .clone()
+            .eq(positions.clone().filter(|seq| *seq > shown.0))
+    );
+    assert_eq!(positions.last(), Some(upto));
+}
+
+#[test]
+fn a_quiet_socket_is_asked_whether_anybody_is_there() {
+    const PING: [u8; 2] = [0x89, 0];
+    const PONG: [u8; 6] = [0x8a, 0x80, 0, 0, 0, 0];
+    let mut rig = Rig::new();
+    let socket = join(&mut rig, "", "");
+    taken(&mut rig, socket);
+    for _ in 0..5 {
+        rig.later(rig.limits.socket_ping_ms);
+        assert_eq!(taken(&mut rig, socket), PING);
+        rig.core.received(socket, &PONG, rig.now);
+    }
+    for _ in 0..3 {
+        rig.later(rig.limits.socket_ping_ms);
+        assert_eq!(taken(&mut rig, socket), PING, "it is not given up at once");
+    }
+    rig.later(rig.limits.socket_ping_ms);
+    assert!(rig.core.conns.get(socket).is_none(), "nobody is there");
+}
+
+#[test]
 fn a_position_from_the_future_is_answered_with_the_present() {
     let mut rig = Rig::new();
     let first = join(&mut rig, "", "");
@@ -400,7 +505,7 @@ fn a_place_in_a_task_that_nobody_remembers_is_answered_with_the_present() {
 }
 
 #[test]
-fn a_socket_that_takes_nothing_is_told_where_to_go_on() {
+fn where_to_go_on_depends_on_what_a_socket_follows() {
     let mut rig = Rig::new();
     let task = begin(&mut rig);
     rig.end_turn();
@@ -507,6 +612,7 @@ fn a_session_that_cannot_be_read_is_followed_by_another() {
 fn a_list_without_pages_shows_the_newest_and_no_more() {
     let mut rig = small(Limits {
         list_briefs: 2,
+        list_page: 2,
         ..Limits::default()
     });
     for _ in 0..3 {
@@ -515,6 +621,16 @@ fn a_list_without_pages_shows_the_newest_and_no_more() {
     let list: Value =
         serde_json::from_str(&http(&mut rig, "GET /tasks", &Value::Null)).expect("JSON");
     assert_eq!(list["tasks"].as_array().map(Vec::len), Some(2));
+    assert_eq!(list["totalSize"], 3, "who is shown a part is told so");
+    let key = rig.core.opened(Peer::SameUser, rig.now);
+    let ask = b"GET /v1/tasks HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    rig.core.received(key, ask, rig.now);
+    rig.turns();
+    let answer = String::from_utf8(taken(&mut rig, key)).expect("UTF-8");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let list: Value = serde_json::from_str(body).expect("JSON");
+    assert_eq!(list.as_array().map(Vec::len), Some(2));
+    assert!(head.contains("\r\nX-Total-Count: 3\r\n"), "{head}");
 }
 
 #[test]

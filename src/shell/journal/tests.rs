@@ -1,5 +1,6 @@
 use super::*;
 use crate::base::id::Seq;
+use crate::core::store::read_all;
 use crate::task::event::{Created, Lifecycle, Profile, Protocol};
 use crate::task::policy::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -4,7 +4,6 @@
 
 use super::{Deciding, Effect};
 use crate::task::event::{Answer, End, Event};
-use crate::task::job::NoteBody;
 use crate::task::message::{Artifact, Part};
 use crate::task::slash::{Command, Commanded, RESULT};
 use crate::task::state::{Queued, State};
@@ -31,31 +30,14 @@ impl Deciding<'_> {
         self.effect(Effect::Command { job });
     }
 
-    pub(super) fn commanded(&mut self, body: NoteBody) {
-        match body {
-            NoteBody::Commanded(Ok(Commanded::Done { text, data })) => {
-                self.command_done(text, data)
-            }
-            NoteBody::Commanded(Ok(Commanded::Ask { prompt })) => {
+    pub(super) fn commanded(&mut self, result: Result<Commanded, String>) {
+        match result {
+            Ok(Commanded::Done { text, data }) => self.command_done(text, data),
+            Ok(Commanded::Ask { prompt }) => {
                 let job = self.push(Event::CommandPrompted { text: prompt });
                 self.ask_model(job);
             }
-            NoteBody::Commanded(Err(text)) => self.end_turn(End::Failed(text)),
-            NoteBody::Died(message) => {
-                let text = format!("The command ended unexpectedly: {message}");
-                self.end_turn(End::Failed(text));
-            }
-            NoteBody::Traced(_)
-            | NoteBody::Thought { .. }
-            | NoteBody::Text(_)
-            | NoteBody::Cited(_)
-            | NoteBody::Produced { .. }
-            | NoteBody::Attached(_)
-            | NoteBody::Compacted(_)
-            | NoteBody::Answered(_)
-            | NoteBody::Prepared(_)
-            | NoteBody::Output(_)
-            | NoteBody::Ended(_) => {}
+            Err(text) => self.end_turn(End::Failed(text)),
         }
     }
 

@@ -4,7 +4,7 @@
 use super::{Deciding, Effect};
 use crate::base::id::Seq;
 use crate::task::event::{Answer, End, Event, Request};
-use crate::task::job::NoteBody;
+use crate::task::job::Compaction;
 use crate::task::spec::{CallError, Ending, ErrorKind};
 use crate::task::state::Phase;
 use crate::task::{fallback, loops};
@@ -42,55 +42,21 @@ impl Deciding<'_> {
         }
     }
 
-    pub(super) fn attached(&mut self, body: NoteBody) {
-        let text = match body {
-            NoteBody::Attached(text) => text.unwrap_or_default(),
-            // A prompt stands without what it names.
-            NoteBody::Died(_) => String::new(),
-            NoteBody::Traced(_)
-            | NoteBody::Thought { .. }
-            | NoteBody::Text(_)
-            | NoteBody::Cited(_)
-            | NoteBody::Produced { .. }
-            | NoteBody::Commanded(_)
-            | NoteBody::Compacted(_)
-            | NoteBody::Answered(_)
-            | NoteBody::Prepared(_)
-            | NoteBody::Output(_)
-            | NoteBody::Ended(_) => return,
-        };
+    pub(super) fn attached(&mut self, text: String) {
         let job = self.push(Event::Attached { text });
         self.ask_model(job);
     }
 
-    pub(super) fn compacted(&mut self, body: NoteBody) {
-        let event = match body {
-            NoteBody::Compacted(Ok(compaction)) => {
-                let before = self
-                    .state
-                    .summary
-                    .as_ref()
-                    .map_or(0, |summary| summary.items);
+    pub(super) fn compacted(&mut self, result: Result<Compaction, String>) {
+        let event = match result {
+            Ok(compaction) => {
+                let before = self.state.summary.as_ref();
                 Event::Compacted {
                     summary: compaction.summary.into(),
-                    items: before + compaction.items,
+                    items: before.map_or(0, |summary| summary.items) + compaction.items,
                 }
             }
-            NoteBody::Compacted(Err(error)) => Event::CompactionFailed {
-                reason: error.message,
-            },
-            NoteBody::Died(reason) => Event::CompactionFailed { reason },
-            NoteBody::Traced(_)
-            | NoteBody::Thought { .. }
-            | NoteBody::Text(_)
-            | NoteBody::Cited(_)
-            | NoteBody::Produced { .. }
-            | NoteBody::Attached(_)
-            | NoteBody::Commanded(_)
-            | NoteBody::Answered(_)
-            | NoteBody::Prepared(_)
-            | NoteBody::Output(_)
-            | NoteBody::Ended(_) => return,
+            Err(reason) => Event::CompactionFailed { reason },
         };
         let job = self.push(event);
         self.effect(Effect::Think { job });

@@ -3,43 +3,105 @@
 
 use super::*;
 
+/// What a job was given out for, as long as the state waits for it.
+enum Awaited<'a> {
+    Words,
+    Attachments,
+    Command,
+    Summary,
+    Plans,
+    /// Another plan for a call whose file has changed.
+    Plan(&'a CallState),
+    Run(&'a CallState),
+}
+
+fn awaited(state: &State, job: Seq) -> Option<Awaited<'_>> {
+    let of_turn = match state.phase {
+        Phase::Thinking { job } => Some((job, Awaited::Words)),
+        Phase::Attaching { job } => Some((job, Awaited::Attachments)),
+        Phase::Commanding { job } => Some((job, Awaited::Command)),
+        Phase::Compacting { job } => Some((job, Awaited::Summary)),
+        Phase::Preparing { job } => Some((job, Awaited::Plans)),
+        Phase::Idle | Phase::Backoff { .. } | Phase::Tools | Phase::Closed => None,
+    };
+    let of_calls = state.calls.iter().filter_map(|call| match call.stage {
+        Stage::Running { job } => Some((job, Awaited::Run(call))),
+        Stage::Replanning { job } => Some((job, Awaited::Plan(call))),
+        Stage::Named
+        | Stage::Planned
+        | Stage::Asked
+        | Stage::Answered
+        | Stage::Ready
+        | Stage::Ended => None,
+    });
+    let mut all = of_turn.into_iter().chain(of_calls);
+    all.find_map(|(at, awaited)| (at == job).then_some(awaited))
+}
+
 impl Deciding<'_> {
     pub(super) fn note(&mut self, job: Seq, body: NoteBody) {
-        if self.state.phase == (Phase::Thinking { job }) {
-            return self.heard(body);
-        }
-        if self.state.phase == (Phase::Attaching { job }) {
-            return self.attached(body);
-        }
-        if self.state.phase == (Phase::Commanding { job }) {
-            return self.commanded(body);
-        }
-        if self.state.phase == (Phase::Compacting { job }) {
-            return self.compacted(body);
-        }
-        if self.state.phase == (Phase::Preparing { job }) {
-            return self.prepared_batch(body);
-        }
-        for call in &self.state.calls {
-            match call.stage {
-                Stage::Running { job: at } if at == job => return self.ran(call, body),
-                Stage::Replanning { job: at } if at == job => {
-                    return self.prepared_again(call, body);
-                }
-                Stage::Named
-                | Stage::Planned
-                | Stage::Asked
-                | Stage::Answered
-                | Stage::Ready
-                | Stage::Running { .. }
-                | Stage::Replanning { .. }
-                | Stage::Ended => {}
-            }
-        }
         // Nobody waits for this job any more: what it says is dropped.
+        let Some(awaited) = awaited(self.state, job) else {
+            return;
+        };
+        match (awaited, body) {
+            (Awaited::Words, body) => self.heard(body),
+            (Awaited::Attachments, NoteBody::Attached(text)) => {
+                self.attached(text.unwrap_or_default());
+            }
+            // A prompt stands without what it names.
+            (Awaited::Attachments, NoteBody::Died(_)) => self.attached(String::new()),
+            (Awaited::Command, NoteBody::Commanded(result)) => self.commanded(result),
+            (Awaited::Command, NoteBody::Died(message)) => {
+                let text = format!("The command ended unexpectedly: {message}");
+                self.commanded(Err(text));
+            }
+            (Awaited::Summary, NoteBody::Compacted(result)) => {
+                self.compacted(result.map_err(|error| error.message));
+            }
+            (Awaited::Summary, NoteBody::Died(reason)) => self.compacted(Err(reason)),
+            (Awaited::Plans, NoteBody::Prepared(plans)) => self.prepared_batch(plans),
+            (Awaited::Plans, NoteBody::Died(message)) => {
+                self.prepared_batch(vec![Err(died(message)); self.state.calls.len()]);
+            }
+            (Awaited::Plan(call), NoteBody::Prepared(plans)) => {
+                let unseen = || Err(died("it was not looked at".to_owned()));
+                self.prepared_again(call, plans.into_iter().next().unwrap_or_else(unseen));
+            }
+            (Awaited::Plan(call), NoteBody::Died(message)) => {
+                self.prepared_again(call, Err(died(message)));
+            }
+            (Awaited::Run(call), NoteBody::Output(text)) => self.printed(call, text),
+            (Awaited::Run(call), NoteBody::Ended(end)) => self.ran(call, end),
+            (Awaited::Run(call), NoteBody::Died(message)) => {
+                let error = died(message);
+                self.end_call(call.id().clone(), Ending::Error { error });
+            }
+            // Not what the job was for.
+            (
+                Awaited::Attachments
+                | Awaited::Command
+                | Awaited::Summary
+                | Awaited::Plans
+                | Awaited::Plan(_)
+                | Awaited::Run(_),
+                NoteBody::Traced(_)
+                | NoteBody::Thought { .. }
+                | NoteBody::Text(_)
+                | NoteBody::Cited(_)
+                | NoteBody::Produced { .. }
+                | NoteBody::Answered(_)
+                | NoteBody::Attached(_)
+                | NoteBody::Commanded(_)
+                | NoteBody::Compacted(_)
+                | NoteBody::Prepared(_)
+                | NoteBody::Output(_)
+                | NoteBody::Ended(_),
+            ) => {}
+        }
     }
 
-    pub(super) fn heard(&mut self, body: NoteBody) {
+    fn heard(&mut self, body: NoteBody) {
         match body {
             NoteBody::Traced(trace) => drop(self.push(Event::Traced { trace })),
             NoteBody::Thought {
@@ -85,7 +147,7 @@ impl Deciding<'_> {
         }
     }
 
-    pub(super) fn answered(&mut self, mut answer: Answer) {
+    fn answered(&mut self, mut answer: Answer) {
         self.name_calls(&mut answer.calls);
         answer.said_at = self.state.utterance.since;
         let circles = self.calls_go_in_circles(&answer);
@@ -107,7 +169,7 @@ impl Deciding<'_> {
 
     /// Gives every call an id that no other call of the task has. The API's ids need not be unique, and an answer meant for
     /// an earlier call must not reach a later one.
-    pub(super) fn name_calls(&self, calls: &mut [Request]) {
+    fn name_calls(&self, calls: &mut [Request]) {
         let earlier = self.state.history.iter().filter_map(|item| match &**item {
             Item::Answered(answer) => Some(&answer.calls),
             Item::Said(_)
@@ -134,7 +196,7 @@ impl Deciding<'_> {
         }
     }
 
-    pub(super) fn model_failed(&mut self, error: ModelError) {
+    fn model_failed(&mut self, error: ModelError) {
         let limits = self.rules.limits;
         let Tries { failed, broken } = self.state.tries;
         let (tries, delay_ms) = match error.kind {
@@ -180,28 +242,14 @@ impl Deciding<'_> {
     }
 
     /// Up to a fifth longer, by the task and its position: many tasks that failed at once do not come back at once.
-    pub(super) fn spread(&self, delay_ms: u64) -> u64 {
+    fn spread(&self, delay_ms: u64) -> u64 {
         let mark = crate::base::crc::crc32(self.state.created.task.as_str().as_bytes());
         let share = (u64::from(mark) + self.state.seq.0 * 7919) % 200;
         delay_ms + delay_ms * share / 1000
     }
 
-    pub(super) fn prepared_batch(&mut self, body: NoteBody) {
-        let mut results = match body {
-            NoteBody::Prepared(results) => results.into_iter(),
-            NoteBody::Died(message) => vec![Err(died(message)); self.state.calls.len()].into_iter(),
-            NoteBody::Traced(_)
-            | NoteBody::Thought { .. }
-            | NoteBody::Text(_)
-            | NoteBody::Cited(_)
-            | NoteBody::Produced { .. }
-            | NoteBody::Answered(_)
-            | NoteBody::Attached(_)
-            | NoteBody::Commanded(_)
-            | NoteBody::Compacted(_)
-            | NoteBody::Output(_)
-            | NoteBody::Ended(_) => return,
-        };
+    fn prepared_batch(&mut self, results: Vec<Result<Plan, CallError>>) {
+        let mut results = results.into_iter();
         let mut planned = Vec::new();
         for call in &self.state.calls {
             let id = call.id().clone();
@@ -225,25 +273,7 @@ impl Deciding<'_> {
         }
     }
 
-    pub(super) fn prepared_again(&mut self, call: &CallState, body: NoteBody) {
-        let result = match body {
-            NoteBody::Prepared(results) => results
-                .into_iter()
-                .next()
-                .unwrap_or_else(|| Err(died("it was not looked at".to_owned()))),
-            NoteBody::Died(message) => Err(died(message)),
-            NoteBody::Traced(_)
-            | NoteBody::Thought { .. }
-            | NoteBody::Text(_)
-            | NoteBody::Cited(_)
-            | NoteBody::Produced { .. }
-            | NoteBody::Answered(_)
-            | NoteBody::Attached(_)
-            | NoteBody::Commanded(_)
-            | NoteBody::Compacted(_)
-            | NoteBody::Output(_)
-            | NoteBody::Ended(_) => return,
-        };
+    fn prepared_again(&mut self, call: &CallState, result: Result<Plan, CallError>) {
         match result {
             Ok(plan) => {
                 let plan = Arc::new(plan);
@@ -258,7 +288,7 @@ impl Deciding<'_> {
     }
 
     /// Whether a planned call may run, has to be asked about, or may not run at all.
-    pub(super) fn judge(&mut self, call: &CallState, plan: &Plan) {
+    fn judge(&mut self, call: &CallState, plan: &Plan) {
         let id = call.id().clone();
         let ruling = self.ruling(call, plan);
         match ruling.verdict {
@@ -279,7 +309,7 @@ impl Deciding<'_> {
         }
     }
 
-    pub(super) fn ruling(&self, call: &CallState, plan: &Plan) -> Ruling {
+    fn ruling(&self, call: &CallState, plan: &Plan) -> Ruling {
         let state = self.state;
         let spec = self.rules.tools.get(&call.request.name);
         // A file that keeps changing under an edit is the user's to look at, whatever was allowed before.
@@ -308,35 +338,24 @@ impl Deciding<'_> {
         ruling
     }
 
-    pub(super) fn ran(&mut self, call: &CallState, body: NoteBody) {
+    fn printed(&mut self, call: &CallState, text: String) {
+        if !text.is_empty() {
+            let call = call.id().clone();
+            self.push(Event::CallOutput { call, text });
+        }
+    }
+
+    fn ran(&mut self, call: &CallState, end: RunEnd) {
         let id = call.id().clone();
-        match body {
-            NoteBody::Output(text) if text.is_empty() => {}
-            NoteBody::Output(text) => drop(self.push(Event::CallOutput { call: id, text })),
-            NoteBody::Ended(RunEnd::Ended(ending)) => self.end_call(id, ending),
-            NoteBody::Ended(RunEnd::Stale) => {
+        match end {
+            RunEnd::Ended(ending) => self.end_call(id, ending),
+            RunEnd::Stale => {
                 let job = self.push(Event::CallStale { call: id.clone() });
                 self.effect(Effect::Prepare {
                     job,
                     calls: vec![id],
                 });
             }
-            NoteBody::Died(message) => self.end_call(
-                id,
-                Ending::Error {
-                    error: died(message),
-                },
-            ),
-            NoteBody::Traced(_)
-            | NoteBody::Thought { .. }
-            | NoteBody::Text(_)
-            | NoteBody::Cited(_)
-            | NoteBody::Produced { .. }
-            | NoteBody::Answered(_)
-            | NoteBody::Attached(_)
-            | NoteBody::Commanded(_)
-            | NoteBody::Compacted(_)
-            | NoteBody::Prepared(_) => {}
         }
     }
 

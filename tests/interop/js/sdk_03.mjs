@@ -1,10 +1,10 @@
 // The JavaScript A2A SDK, version 0.3, in the terms of the story.
 
 import { randomUUID } from 'node:crypto';
-import { ClientFactory, JsonRpcTransportFactory, RestTransportFactory } from '@a2a-js/sdk/client';
+import { Kit } from './sdk.mjs';
 import { expect, joined, same } from './terms.mjs';
 
-export class Sdk {
+export class Sdk extends Kit {
   conversational = true;
   streamsStartWithTask = false;
   showsToolCalls = true;
@@ -14,13 +14,9 @@ export class Sdk {
   terminalTaskFault = 'InvalidRequestError';
   cancelsTwice = false;
 
-  static async connect(url, binding) {
-    const transports = [new JsonRpcTransportFactory(), new RestTransportFactory()];
-    const only = transports.filter((transport) => transport.protocolName === binding);
-    const sdk = new Sdk();
-    sdk.client = await new ClientFactory({ transports: only }).createFromUrl(url);
-    return sdk;
-  }
+  messageOf = messageOf;
+  taskOf = taskOf;
+  eventOf = eventOf;
 
   async card() {
     const card = await this.client.getAgentCard();
@@ -39,22 +35,6 @@ export class Sdk {
     const found = await this.client.sendMessage({ ...messageOf(said, task), configuration });
     same(found.kind, 'task', 'the answer is a task');
     return taskOf(found);
-  }
-
-  async *stream(said, task) {
-    for await (const event of this.client.sendMessageStream(messageOf(said, task))) yield eventOf(event);
-  }
-
-  async get(id) {
-    return taskOf(await this.client.getTask({ id }));
-  }
-
-  async cancel(id) {
-    return taskOf(await this.client.cancelTask({ id }));
-  }
-
-  async *join(id) {
-    for await (const event of this.client.resubscribeTask({ id })) yield eventOf(event);
   }
 
   async setHook(task, hook) {

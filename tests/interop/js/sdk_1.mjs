@@ -2,10 +2,10 @@
 
 import { randomUUID } from 'node:crypto';
 import { Role, StreamResponse, TaskState } from '@a2a-js/sdk';
-import { ClientFactory, JsonRpcTransportFactory, RestTransportFactory } from '@a2a-js/sdk/client';
+import { Kit } from './sdk.mjs';
 import { joined, same } from './terms.mjs';
 
-export class Sdk {
+export class Sdk extends Kit {
   conversational = false;
   streamsStartWithTask = true;
   showsToolCalls = false;
@@ -15,13 +15,9 @@ export class Sdk {
   terminalTaskFault = 'UnsupportedOperationError';
   cancelsTwice = true;
 
-  static async connect(url, binding) {
-    const transports = [new JsonRpcTransportFactory(), new RestTransportFactory()];
-    const only = transports.filter((transport) => transport.protocolName === binding);
-    const sdk = new Sdk();
-    sdk.client = await new ClientFactory({ transports: only }).createFromUrl(url);
-    return sdk;
-  }
+  messageOf = messageOf;
+  taskOf = taskOf;
+  eventOf = eventOf;
 
   async card() {
     const card = await this.client.getAgentCard();
@@ -39,22 +35,6 @@ export class Sdk {
     const configuration = { returnImmediately: !wait, ...(hook && { taskPushNotificationConfig: configOf('', hook) }) };
     const found = await this.client.sendMessage({ ...messageOf(said, task), configuration });
     return taskOf(found);
-  }
-
-  async *stream(said, task) {
-    for await (const event of this.client.sendMessageStream(messageOf(said, task))) yield eventOf(event);
-  }
-
-  async get(id) {
-    return taskOf(await this.client.getTask({ id }));
-  }
-
-  async cancel(id) {
-    return taskOf(await this.client.cancelTask({ id }));
-  }
-
-  async *join(id) {
-    for await (const event of this.client.resubscribeTask({ id })) yield eventOf(event);
   }
 
   async list({ context, state, page, size, artifacts }) {

@@ -1,0 +1,226 @@
+//! A core for tests of its inside: with a disk, a clock that is moved by hand, and a shell that only takes notes.
+
+use crate::a2a::{Envelope, Form, Switches};
+use crate::base::clock::Now;
+use crate::base::id::TaskId;
+use crate::core::conn::{Peer, Want};
+use crate::core::hooks::Delivery;
+use crate::core::store::{Crash, MemoryStore, Store, StoreError, fold};
+use crate::core::{Core, Loaded, Out, Setup};
+use crate::limits::Limits;
+use crate::task::call::{Birth, Call, Mode, Say};
+use crate::task::event::{Answer, Lifecycle, Profile, Protocol};
+use crate::task::job::{JobId, Note, NoteBody, Said};
+use crate::task::message::{Message, Part, Role, Source};
+use crate::task::push::Wish;
+use crate::task::state::State;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+pub struct Rig {
+    pub core: Core,
+    pub store: MemoryStore,
+    pub now: Now,
+    pub limits: Limits,
+    /// What was handed out and not answered.
+    pub sent: Vec<Delivery>,
+    /// What the operator was told.
+    pub notices: Vec<String>,
+    pub jobs: Vec<JobId>,
+    pub loads: Vec<TaskId>,
+    /// Tasks that cannot be loaded.
+    pub lost: Vec<TaskId>,
+    /// How many loads from now on find the log in somebody else's hands.
+    pub busy: u32,
+}
+
+impl Rig {
+    pub fn new() -> Rig {
+        Rig::with(Limits::default(), Switches::default())
+    }
+
+    pub fn with(limits: Limits, switches: Switches) -> Rig {
+        let now = Now {
+            mono_ms: 1_000_000,
+            unix_ms: 1_767_268_800_000,
+        };
+        Rig {
+            core: Core::new(Setup::alone(limits.clone(), switches, now)),
+            store: MemoryStore::default(),
+            now,
+            limits,
+            sent: Vec::new(),
+            notices: Vec::new(),
+            jobs: Vec::new(),
+            loads: Vec::new(),
+            lost: Vec::new(),
+            busy: 0,
+        }
+    }
+
+    /// The server dies and is started again.
+    pub fn restart(&mut self) {
+        self.store.crash(Crash::Killed);
+        let setup = Setup::alone(self.limits.clone(), Switches::default(), self.now);
+        self.core = Core::new(setup);
+        self.core.remember(&mut self.store);
+        self.sent.clear();
+        self.jobs.clear();
+        self.turns();
+    }
+
+    pub fn turn(&mut self) {
+        for task in std::mem::take(&mut self.loads) {
+            let loaded = if self.busy > 0 {
+                self.busy -= 1;
+                Err(StoreError::busy("another server has it"))
+            } else if self.lost.contains(&task) {
+                Err(StoreError::new("it is lost"))
+            } else {
+                let file = self.store.file(&task).expect("a log");
+                Ok(Loaded {
+                    state: fold(&*file, None).expect("a whole log"),
+                    inherited: Vec::new(),
+                })
+            };
+            self.core.loaded(&task, loaded, self.now);
+        }
+        self.core.tick(self.now);
+        self.core.append(&mut self.store, self.now);
+        self.core.release(self.now);
+        for out in self.core.outs() {
+            match out {
+                Out::Start(job) => self.jobs.push(job.id),
+                Out::Deliver(delivery) => self.sent.push(delivery),
+                Out::Notice { text } => self.notices.push(text),
+                Out::Load { task } => self.loads.push(task),
+                Out::Page { task, sub, offset } => {
+                    let file = self.store.file(&task).expect("a log");
+                    let page = file.page(offset, self.limits.page_bytes);
+                    self.core.paged(sub, page, self.now);
+                }
+                Out::Stop(_)
+                | Out::Sync { .. }
+                | Out::Over { .. }
+                | Out::SaveRule { .. }
+                | Out::Trouble { .. } => {}
+            }
+        }
+        self.core.check();
+    }
+
+    pub fn turns(&mut self) {
+        for _ in 0..4 {
+            self.turn();
+        }
+    }
+
+    pub fn later(&mut self, ms: u64) {
+        self.now.mono_ms += ms;
+        self.now.unix_ms += ms;
+        self.turns();
+    }
+
+    /// Asks as a client, and gives the answer.
+    pub fn ask(&mut self, envelope: Envelope, call: Call) -> Value {
+        let conn = self.core.opened(Peer::SameUser, self.now);
+        // A connection answers what it was asked; what that was is said by `call`.
+        let line = self.core.conns.get_mut(conn).expect("just opened");
+        line.take(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", self.now);
+        assert!(matches!(line.read(&self.limits, self.now), Want::Serve(_)));
+        let by = Source {
+            client: "ann".into(),
+            via: "test".into(),
+        };
+        let form = Form::of(envelope);
+        self.core.perform(conn, call, form, by, self.now);
+        self.turns();
+        let slices = self.core.slices(conn);
+        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+        self.core.broke(conn);
+        let text = String::from_utf8(bytes).expect("UTF-8");
+        let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        serde_json::from_str(body).unwrap_or_else(|_| panic!("an answer, not {text}"))
+    }
+
+    /// A new task whose turn has begun, with a webhook if one is given.
+    pub fn begin(&mut self, envelope: Envelope, push: Option<Wish>) -> TaskId {
+        let say = Say {
+            push,
+            ..say("go", envelope.protocol())
+        };
+        let answer = self.ask(envelope, Call::Say(say));
+        let answer = answer.get("result").unwrap_or(&answer);
+        let answer = answer.get("task").unwrap_or(answer);
+        let id = answer["id"].as_str().unwrap_or_else(|| panic!("{answer}"));
+        TaskId::from(id)
+    }
+
+    pub fn say(&mut self, task: &TaskId) {
+        let say = Say {
+            task: Some(task.clone()),
+            ..say("more", Protocol::V03)
+        };
+        self.ask(Envelope::Rpc03, Call::Say(say));
+    }
+
+    /// The model says something to the job that was started last.
+    pub fn note(&mut self, body: NoteBody) {
+        let job = self.jobs.last().expect("a job").clone();
+        self.core.note(Note { job, body }, self.now);
+        self.turns();
+    }
+
+    pub fn end_turn(&mut self) {
+        self.note(NoteBody::Answered(Ok(Answer {
+            parts: vec![json!({"text": "Done."})],
+            calls: Vec::new(),
+            finish: "STOP".into(),
+            usage: None,
+            trace: None,
+            model: None,
+            said_at: None,
+            verdict: None,
+        })));
+    }
+
+    pub fn cancel(&mut self, task: &TaskId) {
+        let task = task.clone();
+        self.ask(Envelope::Rpc03, Call::Cancel { task });
+    }
+
+    pub fn state(&self, task: &TaskId) -> &State {
+        &self.core.tasks[task].state
+    }
+}
+
+fn say(text: &str, protocol: Protocol) -> Say {
+    let message = Message {
+        id: "m".into(),
+        role: Role::User,
+        parts: vec![Part::text(text)],
+        metadata: None,
+        extensions: Vec::new(),
+        references: Vec::new(),
+    };
+    Say {
+        said: Said {
+            message: Arc::new(message),
+            answers: Vec::new(),
+        },
+        task: None,
+        context: None,
+        settings: Default::default(),
+        push: None,
+        mode: Mode::Now,
+        history: None,
+        birth: Birth {
+            lifecycle: Lifecycle::Conversational,
+            protocol,
+            profile: match protocol {
+                Protocol::V03 => Profile::Coder,
+                Protocol::V10 => Profile::Plain,
+            },
+        },
+    }
+}

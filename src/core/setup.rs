@@ -1,0 +1,87 @@
+//! What a core is made with: everything it has to be told about the place it runs in, because it looks at nothing itself.
+
+use crate::a2a::{self, Card, Identity, Switches};
+use crate::base::clock::Now;
+use crate::base::id::Entropy;
+use crate::core::guard::Door;
+use crate::limits::Limits;
+use crate::model::script::Script;
+use crate::task::call::Manners;
+use crate::task::policy::{Grant, Mode, Policy};
+use crate::task::slash::Registry;
+use crate::task::spec::ToolSpec;
+use std::sync::Arc;
+
+/// What the core is made with. Frozen from then on.
+pub struct Setup {
+    pub limits: Limits,
+    pub door: Door,
+    pub tools: Vec<ToolSpec>,
+    /// The slash commands there are; what they do is known to workers.
+    pub commands: Registry,
+    pub choose: Choose,
+    /// A scripted agent, when one plays the model.
+    pub script: Option<Arc<Script>>,
+    pub card: Card,
+    pub switches: Switches,
+    pub resolve: Resolve,
+    pub approval: Approval,
+    pub manners: Manners,
+    pub entropy: Entropy,
+    pub now: Now,
+}
+
+impl Setup {
+    /// A core with nothing around it: no tools, one model whatever is wished for, one directory, the same ids every time.
+    /// Simulations and tests begin with it and change what they are about.
+    pub fn alone(limits: Limits, switches: Switches, now: Now) -> Setup {
+        let identity = Identity {
+            base_url: "http://localhost/",
+            version: "0",
+            unix_ms: 0,
+        };
+        let site = Site {
+            path: "/w".into(),
+            trusted: true,
+        };
+        Setup {
+            limits,
+            door: Door::default(),
+            tools: Vec::new(),
+            commands: Registry::built_in(),
+            choose: Box::new(|_| Ok("some-model".into())),
+            script: None,
+            card: a2a::card(&identity, &switches),
+            switches,
+            resolve: Box::new(move |_| Ok(site.clone())),
+            approval: Approval::default(),
+            manners: Manners::default(),
+            entropy: Entropy::counting_after(0),
+            now,
+        }
+    }
+}
+
+/// Where a task works: checks a client's wish (or takes the default) and gives the place, or says what is wrong.
+pub type Resolve = Box<dyn Fn(Option<&str>) -> Result<Site, String>>;
+
+/// A directory to work in.
+#[derive(Clone, Debug, Default)]
+pub struct Site {
+    /// The real path.
+    pub path: String,
+    /// The operator trusts what lies in it.
+    pub trusted: bool,
+}
+
+/// Which model a task asks: checks a client's wish (or takes the default) and gives the name, or says what is wrong.
+pub type Choose = Box<dyn Fn(Option<&str>) -> Result<String, String>>;
+
+/// What tasks may do unasked.
+#[derive(Clone, Debug, Default)]
+pub struct Approval {
+    pub policy: Policy,
+    pub grant: Grant,
+    /// The mode of new tasks.
+    pub mode: Mode,
+}
