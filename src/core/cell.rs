@@ -25,6 +25,8 @@ pub struct Cell {
     pub inherited: Vec<Arc<Item>>,
     /// Journal lines that are not on disk yet.
     pub pending: Vec<u8>,
+    /// How long its log is, and so about how much of memory it takes; with those it was loaded together with.
+    pub log_bytes: usize,
     /// Up to here the log survives the death of the process.
     pub written: Seq,
     /// Up to here it survives the death of the machine.
@@ -72,7 +74,7 @@ pub enum Mark {
 pub enum Rest {
     /// The next prompt.
     Done,
-    /// What the agent asked for.
+    /// What the agent asked for, or whether to go on where it was cut off.
     Asked,
     /// A credential.
     Auth,
@@ -84,13 +86,9 @@ impl Mark {
             Event::TurnEnded { turn, end } => Mark::TurnEnd {
                 turn: *turn,
                 rest: match end {
-                    End::Asked(_) => Rest::Asked,
+                    End::Asked(_) | End::Interrupted(_) => Rest::Asked,
                     End::NeedsAuth(_) => Rest::Auth,
-                    End::Done
-                    | End::Nothing
-                    | End::Refused
-                    | End::Failed(_)
-                    | End::Interrupted(_) => Rest::Done,
+                    End::Done | End::Nothing | End::Refused | End::Failed(_) => Rest::Done,
                 },
             },
             Event::Paused | Event::Interrupted { .. } => Mark::Pause,
@@ -124,6 +122,7 @@ impl Cell {
             state,
             inherited,
             pending: Vec::new(),
+            log_bytes: 0,
             written: Seq(0),
             synced: Seq(0),
             syncing: false,

@@ -157,6 +157,8 @@ pub struct Settings {
     pub model: Option<String>,
     /// To be asked nothing: a wish that the operator must have granted.
     pub auto_execute: Option<bool>,
+    /// The only tools to be used, of those that the operator has.
+    pub tools: Option<Vec<String>>,
 }
 
 /// How requests are treated where the protocols leave it open.

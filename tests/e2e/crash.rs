@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 use std::thread;
 use std::time::Duration;
 
+const EXTENSION: &str =
+    "https://github.com/google-gemini/gemini-cli/blob/main/docs/a2a/developer-profile/v0/spec.md";
+
 /// Numbers that look random and are the same in every run.
 struct Dice(u64);
 
@@ -263,6 +266,16 @@ fn a_command_that_runs_dies_with_the_server_and_its_call_says_so() {
     assert!(
         end.is_final() && state_of(end.result()) == Some("input-required"),
         "{end:?}"
+    );
+    // Also for those to whom a turn that came to its end is a completed task.
+    let told = house
+        .client()
+        .field("A2A-Extensions", EXTENSION)
+        .call("tasks/get", json!({ "id": task }));
+    assert_eq!(state_of(&told), Some("input-required"));
+    assert_eq!(
+        told["status"]["message"]["parts"],
+        end.result()["status"]["message"]["parts"]
     );
 
     let next: Vec<Event> = house

@@ -372,7 +372,7 @@ fn a_client_is_called_what_it_calls_itself() {
 }
 
 #[test]
-fn a_socket_that_takes_nothing_is_told_where_to_go_on() {
+fn one_that_was_too_slow_goes_on_where_it_was_told_to() {
     let mut rig = Rig::new();
     let socket = join(&mut rig, "", "");
     let session = rig.core.session.clone().expect("a session");
@@ -380,7 +380,8 @@ fn a_socket_that_takes_nothing_is_told_where_to_go_on() {
     rig.say(&session);
     let shown = rig.state(&session).seq;
     rig.later(rig.limits.stall_ms + 1);
-    let reason = format!("too slow: connect again with ?after={session}:{shown}");
+    let place = format!("?after={session}:{shown}");
+    let reason = format!("too slow: connect again with {place}");
     let mut close = 1013u16.to_be_bytes().to_vec();
     close.extend(reason.as_bytes());
     let bytes = taken(&mut rig, socket);
@@ -389,18 +390,17 @@ fn a_socket_that_takes_nothing_is_told_where_to_go_on() {
         "{}",
         String::from_utf8_lossy(&bytes)
     );
-    let behind = join(&mut rig, &format!("?after={session}:{shown}"), "");
+    let behind = join(&mut rig, &place, "");
     rig.end_turn();
     rig.turns();
     let upto = rig.state(&session).seq.0;
     let seen = seen(&mut rig, behind);
-    let positions = seen.iter().filter_map(|seen| seen["seq"].as_u64());
-    assert!(
-        positions
-            .clone()
-            .eq(positions.clone().filter(|seq| *seq > shown.0))
-    );
-    assert_eq!(positions.last(), Some(upto));
+    let shown_now: Vec<u64> = seen
+        .iter()
+        .filter_map(|seen| seen["seq"].as_u64())
+        .collect();
+    assert!(shown_now.iter().all(|seq| *seq > shown.0), "{shown_now:?}");
+    assert_eq!(shown_now.last(), Some(&upto));
 }
 
 #[test]
@@ -505,7 +505,7 @@ fn a_place_in_a_task_that_nobody_remembers_is_answered_with_the_present() {
 }
 
 #[test]
-fn where_to_go_on_depends_on_what_a_socket_follows() {
+fn a_socket_that_takes_nothing_is_told_where_to_go_on() {
     let mut rig = Rig::new();
     let task = begin(&mut rig);
     rig.end_turn();
