@@ -247,18 +247,21 @@ fn history(object: &Object, at: &str) -> Result<Option<usize>, Fault> {
 /// Where a stream goes on. Only a number of ours can be a position: with anything else the client would miss events and
 /// never know.
 pub fn position(headers: &Headers, query: &[(String, String)]) -> Result<Option<Seq>, Fault> {
-    let in_query = || query.iter().find(|(name, _)| name == "after");
-    let header = headers.get("last-event-id");
+    let in_query = || {
+        let mut query = query.iter().filter(|(name, _)| name == "after");
+        query.next().map(|(_, value)| ("after", value.as_str()))
+    };
+    let header = headers
+        .get("last-event-id")
+        .filter(|value| !value.is_empty());
     let given = header
-        .filter(|value| !value.is_empty())
-        .or_else(|| in_query().map(|(_, value)| value.as_str()));
+        .map(|value| ("Last-Event-ID", value))
+        .or_else(in_query);
     given
-        .map(|value| {
-            value.parse().map(Seq).map_err(|_| {
-                Fault::params(
-                    "Last-Event-ID (or after) must be the number of an event; leave it out to start with a snapshot.",
-                )
-            })
+        .map(|(name, value)| {
+            let what = "must be the number of an event; leave it out to start with a snapshot.";
+            let seq = value.parse().map(Seq);
+            seq.map_err(|_| Fault::field(name, what))
         })
         .transpose()
 }
