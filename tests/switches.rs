@@ -148,6 +148,7 @@ impl House {
                     let loaded = Loaded {
                         state: self.state(&task),
                         inherited: vec![],
+                        bytes: self.store.bytes(&task).len(),
                     };
                     self.loads.push(task.clone());
                     self.core.loaded(&task, Ok(loaded), now);
@@ -155,7 +156,10 @@ impl House {
                 Out::Sync { task, upto } if self.stuck => self.syncs.push((task, upto)),
                 Out::Sync { task, upto } => self.core.synced(&task, upto, Ok(()), now),
                 Out::Stop(_) => self.stopped += 1,
-                Out::Over { .. } | Out::SaveRule { .. } | Out::Trouble { .. } => {}
+                Out::Over { .. }
+                | Out::SaveRule { .. }
+                | Out::Trouble { .. }
+                | Out::Notice { .. } => {}
                 Out::Page { .. } => panic!("nobody reads old events here"),
                 Out::Deliver(_) => panic!("nobody is told here"),
             }

@@ -246,24 +246,26 @@ fn history(object: &Object, at: &str) -> Result<Option<usize>, Fault> {
 
 /// Where a stream goes on. Only a number of ours can be a position: with anything else the client would miss events and
 /// never know.
-pub fn position(headers: &Headers, query: &[(String, String)]) -> Result<Option<Seq>, Fault> {
-    let in_query = || {
-        let mut query = query.iter().filter(|(name, _)| name == "after");
-        query.next().map(|(_, value)| ("after", value.as_str()))
+fn position(headers: &Headers, query: &[(String, String)]) -> Result<Option<Seq>, Fault> {
+    let Some((name, given)) = last_seen(headers, query) else {
+        return Ok(None);
     };
-    let header = headers
-        .get("last-event-id")
-        .filter(|value| !value.is_empty());
-    let given = header
+    let what = "must be the number of an event; leave it out to start with a snapshot.";
+    let seq = given.parse().map_err(|_| Fault::field(name, what))?;
+    Ok(Some(Seq(seq)))
+}
+
+/// What a client says it has seen last, and where it says so.
+pub fn last_seen<'a>(
+    headers: &'a Headers,
+    query: &'a [(String, String)],
+) -> Option<(&'static str, &'a str)> {
+    let header = headers.get("last-event-id");
+    let header = header.filter(|value| !value.is_empty());
+    let in_query = || query.iter().find(|(name, _)| name == "after");
+    header
         .map(|value| ("Last-Event-ID", value))
-        .or_else(in_query);
-    given
-        .map(|(name, value)| {
-            let what = "must be the number of an event; leave it out to start with a snapshot.";
-            let seq = value.parse().map(Seq);
-            seq.map_err(|_| Fault::field(name, what))
-        })
-        .transpose()
+        .or_else(|| in_query().map(|(_, value)| ("after", value.as_str())))
 }
 
 /// The same for a call that may have come over a socket, where there is neither a header nor a query: the params say it then.

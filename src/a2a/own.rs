@@ -194,7 +194,7 @@ impl Asked {
 /// The form gets the id of the call as soon as it is known, so that failures can be told apart.
 fn asked(text: &str, form: &mut Form) -> Result<Asked, Fault> {
     let invalid = |message: &str| Fault::new(FaultKind::InvalidRequest, message);
-    let mut sent: Value = serde_json::from_str(text).map_err(|error| {
+    let mut sent: Value = json::read(text.as_bytes()).map_err(|error| {
         Fault::new(
             FaultKind::ParseError,
             format!("The frame is not JSON: {error}."),

@@ -4,6 +4,7 @@
 //! Two kinds of promises: the parts agree with each other (a subscription is known to its task and its connection, sums are
 //! sums), and nothing that could go on was forgotten (it is listed, it waits for a timer, or for an answer from outside).
 
+use crate::base::slots::Key;
 use crate::core::Core;
 use crate::core::sub::{Kind, Sub};
 use crate::core::timers::Timer;
@@ -143,6 +144,31 @@ impl Core {
         }
         let hot: usize = self.tasks.values().map(|cell| cell.hot_bytes).sum();
         assert_eq!(hot, self.hot_total, "the sum of what is hot");
+        let logs: usize = self.tasks.values().map(|cell| cell.log_bytes).sum();
+        assert_eq!(logs, self.log_bytes, "the sum of the logs");
+        let waits: usize = self.conns.iter().map(|(_, conn)| conn.tx.len()).sum();
+        assert_eq!(waits, self.crowd.bytes, "the sum of what waits for peers");
+        self.check_pages();
+    }
+
+    /// Whoever waits for a page is in line or has one coming, and nobody else has one.
+    fn check_pages(&self) {
+        let (held, line) = (self.pages.held(), self.pages.line());
+        assert!(held.len() <= self.limits.pages, "too many pages are held");
+        let mut turns: Vec<Key> = line.chain(held.iter().copied()).collect();
+        turns.sort_unstable();
+        assert!(turns.is_sorted_by(|a, b| a < b), "a reader has two turns");
+        for (key, sub) in self.subs.iter() {
+            let reads = sub
+                .cold
+                .as_ref()
+                .is_some_and(|cold| cold.asked || cold.has_page());
+            let turn = turns.binary_search(&key).is_ok();
+            assert_eq!(reads, turn, "a reader of {} and its turn", sub.task);
+        }
+        for key in turns {
+            assert!(self.subs.get(key).is_some(), "the turn of one who is gone");
+        }
     }
 
     /// Whether a reader could be sent something right now.

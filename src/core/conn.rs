@@ -46,6 +46,8 @@ pub struct Conn {
     /// Whether the present head or body has begun, and whether any request has been served.
     begun: bool,
     served: bool,
+    /// Whether the request being answered asked for a stream.
+    hopes: bool,
     /// It is in the core's list of connections to write.
     pub listed: bool,
     /// Its subscription has more to say than the output buffer could take.
@@ -54,6 +56,8 @@ pub struct Conn {
     pub subs: Vec<Key>,
     /// How many calls are under way: those that are answered by one of them, and those that wait for a task or a list.
     pub calls: usize,
+    /// What waited for it when it was last looked at.
+    pub counted: usize,
     /// What agrees to becoming a socket, once that can be said.
     pub accept: Option<String>,
     /// The page of another origin that the request being served is from.
@@ -118,10 +122,12 @@ impl Conn {
             ended: false,
             begun: false,
             served: false,
+            hopes: false,
             listed: false,
             starved: false,
             subs: Vec::new(),
             calls: 0,
+            counted: 0,
             accept: None,
             page: None,
         }
@@ -188,6 +194,7 @@ impl Conn {
                     self.served = true;
                     self.begun = false;
                     self.page = None;
+                    self.hopes = a2a::accepts_stream(&request.headers);
                     self.talk = Talk::Answering(Reply {
                         version: request.version,
                         method: request.method,
@@ -264,10 +271,13 @@ impl Conn {
         self.close();
     }
 
-    /// Sends the answer to the request being served. On a socket the body is all there is of it.
+    /// Sends the answer to the request being served. On a socket the body is all there is of it. A client gives a stream a
+    /// connection of its own; when it is refused the stream, nobody is left to ask for anything else there, and clients that
+    /// take such a connection for a usable one stumble over it. So it is closed.
     pub fn answer(&mut self, response: &Response, now: Now) {
         match self.talk {
-            Talk::Answering(reply) => {
+            Talk::Answering(mut reply) => {
+                reply.keep_alive &= !(self.hopes && response.status >= 400);
                 self.head_and_body(response, reply, now);
                 self.done(reply.keep_alive, now);
             }
@@ -449,6 +459,11 @@ impl Conn {
     pub fn sent(&mut self, n: usize, now: Now) {
         self.tx.advance(n);
         self.since = now.mono_ms;
+    }
+
+    /// Whether its peer has taken nothing of what waits for so long.
+    pub fn has_stalled(&self, ms: u64, now: Now) -> bool {
+        !self.tx.is_empty() && now.mono_ms >= self.since + ms
     }
 
     /// When this connection has to be looked at, if nothing happens until then.

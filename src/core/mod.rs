@@ -11,11 +11,13 @@ mod cell;
 pub mod check;
 mod commands;
 pub mod conn;
+mod crowd;
 mod expiry;
 mod facts;
 pub mod guard;
 pub mod hooks;
 mod list;
+mod pages;
 mod perform;
 mod readers;
 mod register;
@@ -38,8 +40,10 @@ use crate::base::id::{ContextId, Entropy, Seq, TaskId, Tenant};
 use crate::base::slots::{Key, Slots};
 use crate::core::cell::Cell;
 use crate::core::conn::{Conn, Overdue, Peer, Want};
+use crate::core::crowd::Crowd;
 use crate::core::guard::Door;
 use crate::core::hooks::{Delivery, Registrations};
+use crate::core::pages::Pages;
 use crate::core::register::Register;
 pub use crate::core::setup::{Approval, Choose, Resolve, Setup, Site};
 use crate::core::sub::Sub;
@@ -54,7 +58,7 @@ use crate::task::policy::Rule;
 use crate::task::slash::Registry;
 use crate::task::spec::ToolSpec;
 use crate::task::state::{Item, State};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
 
@@ -92,12 +96,18 @@ pub enum Out {
     Trouble {
         text: String,
     },
+    /// Something that whoever runs the server may want to look into.
+    Notice {
+        text: String,
+    },
 }
 
 /// A task that was read from its journal.
 pub struct Loaded {
     pub state: State,
     pub inherited: Vec<Arc<Item>>,
+    /// How long the logs are that this was read from.
+    pub bytes: usize,
 }
 
 /// A request that waits for its task to be loaded.
@@ -138,11 +148,17 @@ pub struct Core {
     /// Sockets that follow every task.
     followers: Vec<Key>,
     parked: HashMap<TaskId, Vec<Parked>>,
+    /// Tasks that were left open and are not brought back yet, for lack of room.
+    unrestored: VecDeque<TaskId>,
     /// How often a log was asked for that somebody else had.
     busy: HashMap<TaskId, u32>,
     timers: Timers,
     registrations: Registrations,
     hot_total: usize,
+    /// How long the logs of the tasks in memory are.
+    log_bytes: usize,
+    pages: Pages,
+    crowd: Crowd,
     /// When the next look at tasks whose time is over is armed, in monotonic milliseconds.
     expiry_armed: u64,
     trouble: Trouble,
@@ -200,10 +216,14 @@ impl Core {
             session: None,
             followers: Vec::new(),
             parked: HashMap::new(),
+            unrestored: VecDeque::new(),
             busy: HashMap::new(),
             timers: Timers::default(),
             registrations: Registrations::default(),
             hot_total: 0,
+            log_bytes: 0,
+            pages: Pages::default(),
+            crowd: Crowd::default(),
             expiry_armed: u64::MAX,
             trouble: Trouble::default(),
             visitors: Vec::new(),
@@ -313,6 +333,7 @@ impl Core {
 
     /// Looks at a connection after anything happened to it.
     fn after_io(&mut self, key: Key) {
+        self.count_waiting(key);
         let Some(conn) = self.conns.get_mut(key) else {
             return;
         };
@@ -342,6 +363,7 @@ impl Core {
         let Some(conn) = self.conns.remove(key) else {
             return;
         };
+        self.crowd.bytes -= conn.counted;
         self.to_close.push(key);
         self.followers.retain(|follower| *follower != key);
         self.abort_own(&conn.subs);
@@ -447,6 +469,7 @@ impl Core {
                 Timer::Load(task) => self.out.push(Out::Load { task }),
                 Timer::Waiting(sub) => self.stop_waiting(sub),
                 Timer::Hook { task, .. } => self.to_release.push(task),
+                Timer::Crowd => self.thin_out(now),
                 Timer::Shutdown => self.give_up(now),
             }
         }

@@ -27,6 +27,9 @@ impl Core {
             let fault = Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message);
             return self.refuse(conn, &form, &fault, now);
         }
+        if let Some(fault) = self.too_crowded(&call) {
+            return self.refuse(conn, &form, &fault, now);
+        }
         if let Call::Say(say) = &mut call
             && say.task.is_none()
             && a2a::finds_questions(&form)

@@ -4,7 +4,7 @@ use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::cell::{Cell, Mark};
-use crate::core::store::{Openness, Store, StoreError};
+use crate::core::store::{Store, StoreError};
 use crate::core::sub::Role;
 use crate::core::timers::Timer;
 use crate::core::{Core, Loaded, Out, readers};
@@ -14,6 +14,7 @@ use crate::task::decide::{self, Decision, Effect, Gate, Input, Refusal, Rules};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::job::{JobId, Work};
 use crate::task::slash::Facts;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 impl Core {
@@ -170,8 +171,11 @@ impl Core {
                 continue;
             };
             cell.listed = false;
+            let added = cell.pending.len();
             match append_one(cell, store) {
                 Ok(()) => {
+                    cell.log_bytes += added;
+                    self.log_bytes += added;
                     if !cell.is_open() {
                         let brief = Brief::of(&cell.state);
                         if cell.noted.as_ref() != Some(&brief) {
@@ -235,6 +239,10 @@ impl Core {
         for task in read {
             self.trim(&task);
         }
+        self.restore();
+        self.turn_pages();
+        self.watch_crowd(now);
+        self.lighten();
         if self.ended {
             let fault = Fault::new(
                 FaultKind::Overloaded { retry_after_s: 5 },
@@ -326,16 +334,40 @@ impl Core {
                 self.session = Some(known.task.clone());
             }
             self.known.insert(known.task.clone(), brief);
-            if known.open && self.tasks.len() + self.parked.len() < self.limits.tasks {
-                self.parked.insert(known.task.clone(), Vec::new());
-                self.out.push(Out::Load { task: known.task });
+            if known.open {
+                self.unrestored.push_back(known.task);
             }
         }
+        self.restore();
         // What became due while no server ran is looked at as soon as somebody knows how late it is.
         self.expiry_armed = 0;
         self.timers.arm(0, Timer::Expiry);
         // A disk may have been full before this server began.
         self.arm_trial(0);
+    }
+
+    /// Brings back tasks that were left open, as many as there is room for now: their turns were cut off, or somebody is still to
+    /// be told of their end.
+    pub(super) fn restore(&mut self) {
+        while !self.ending
+            && let Some(task) = self.unrestored.pop_front()
+        {
+            self.make_room();
+            if self.tasks.len() + self.parked.len() >= self.limits.tasks {
+                return self.unrestored.push_front(task);
+            }
+            if !self.tasks.contains_key(&task) {
+                self.bring_back(task);
+            }
+        }
+    }
+
+    /// Has a task loaded that nobody has asked for.
+    pub(super) fn bring_back(&mut self, task: TaskId) {
+        if let Entry::Vacant(none) = self.parked.entry(task.clone()) {
+            none.insert(Vec::new());
+            self.out.push(Out::Load { task });
+        }
     }
 
     /// A task was read from its journal, or could not be.
@@ -354,9 +386,15 @@ impl Core {
                 let mut cell = Cell::new(loaded.state, loaded.inherited);
                 cell.written = seq;
                 cell.synced = Seq(0);
+                cell.log_bytes = loaded.bytes;
                 self.make_room();
-                self.known.insert(task.clone(), Brief::of(&cell.state));
+                self.log_bytes += loaded.bytes;
+                let brief = Brief::of(&cell.state);
+                cell.noted =
+                    Some(brief.clone()).filter(|brief| self.known.get(task) == Some(brief));
+                self.known.insert(task.clone(), brief);
                 self.tasks.insert(task.clone(), cell);
+                self.list_append(task);
                 // Its webhooks may have something coming from before.
                 self.to_release.push(task.clone());
                 let _ = self.drive(task, Input::Restored, now);
@@ -415,37 +453,60 @@ impl Core {
         }
     }
 
-    /// When memory holds as many tasks as it may, those that rest unwatched leave it, the longest untouched first. They are
-    /// loaded again when somebody asks for them.
+    /// When memory holds as many tasks as it may, those that rest unwatched leave it. They are loaded again when somebody asks for
+    /// them.
     pub(super) fn make_room(&mut self) {
-        if self.tasks.len() < self.limits.tasks {
-            return;
+        let most = self.limits.tasks;
+        if self.tasks.len() >= most {
+            // Several at once, so that a full house does not look through all of them for every newcomer.
+            let few = most - most.div_ceil(16);
+            self.send_away(|core| core.tasks.len() <= few);
         }
+    }
+
+    /// The same when they are too long together. Not while somebody waits for tasks to be loaded: a list needs all of its own at
+    /// once, and they would leave as they come.
+    fn lighten(&mut self) {
+        let most = self.limits.task_total_bytes;
+        if self.log_bytes > most && self.parked.is_empty() && self.to_list.is_empty() {
+            let few = most / 16 * 15;
+            self.send_away(|core| core.log_bytes <= few);
+        }
+    }
+
+    /// Lets tasks leave that can, the longest untouched first, until it is enough.
+    fn send_away(&mut self, enough: impl Fn(&Core) -> bool) {
         let resting = self.tasks.iter().filter(|(_, cell)| cell.can_leave());
         let mut resting: Vec<(u64, TaskId)> = resting
             .map(|(task, cell)| (cell.state.at, task.clone()))
             .collect();
         resting.sort_unstable();
-        // Several at once, so that a full house does not look through all of them for every newcomer.
-        resting.truncate(self.limits.tasks.div_ceil(16));
         for (_, task) in resting {
+            if enough(self) {
+                return;
+            }
             self.leave(task);
         }
     }
 
     /// Takes a task out of memory.
     pub(super) fn leave(&mut self, task: TaskId) {
-        if let Some(cell) = self.tasks.remove(&task) {
-            self.hot_total -= cell.hot_bytes;
+        if self.take_out(&task).is_some() {
             self.to_forget.push(task);
         }
     }
 
     /// Forgets a task of which nothing was written: its context goes on from the task before it.
     pub(super) fn unmake(&mut self, task: &TaskId) -> Option<Cell> {
+        let cell = self.take_out(task)?;
+        self.strike(task);
+        Some(cell)
+    }
+
+    pub(super) fn take_out(&mut self, task: &TaskId) -> Option<Cell> {
         let cell = self.tasks.remove(task)?;
         self.hot_total -= cell.hot_bytes;
-        self.strike(task);
+        self.log_bytes -= cell.log_bytes;
         Some(cell)
     }
 
@@ -481,20 +542,61 @@ fn is_work(effect: &Effect) -> bool {
 }
 
 fn append_one(cell: &mut Cell, store: &mut dyn Store) -> Result<(), StoreError> {
-    if cell.pending.is_empty() {
+    let open = cell.openness();
+    // One that was loaded because it had been left open may turn out to be settled: then the next start need not look at it.
+    if cell.pending.is_empty() && cell.marked == Some(open) {
         return Ok(());
     }
     let created = &cell.state.created;
     if cell.written == Seq(0) {
         store.create(&created.task, &Brief::of(&cell.state))?;
     }
-    let open = if cell.is_open() || cell.owes() {
-        Openness::Open
-    } else {
-        Openness::Settled
-    };
     store.append(&created.task, &cell.pending, open)?;
+    cell.marked = Some(open);
     cell.written = cell.state.seq;
     cell.pending = Vec::new();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::a2a::{Envelope, Switches};
+    use crate::core::rig::Rig;
+    use crate::limits::Limits;
+    use crate::task::call::List;
+    use crate::task::job::NoteBody;
+
+    #[test]
+    fn long_tasks_leave_memory_when_they_rest_and_come_back_when_asked_for() {
+        let limits = Limits {
+            task_total_bytes: 30_000,
+            ..Limits::default()
+        };
+        let mut rig = Rig::with(limits, Switches::default());
+        let tasks: Vec<TaskId> = (0..10)
+            .map(|n| {
+                let task = rig.begin(Envelope::Rest10, None);
+                let text: String = (0..1_000).map(|m| format!("{n}.{m} ")).collect();
+                rig.note(NoteBody::Text(text));
+                rig.end_turn();
+                task
+            })
+            .collect();
+        let few =
+            |rig: &Rig| rig.core.log_bytes <= 30_000 && rig.core.tasks.len() < tasks.len() / 2;
+        assert!(few(&rig), "{} bytes", rig.core.log_bytes);
+        for task in &tasks {
+            let ask = Call::Get {
+                task: task.clone(),
+                history: None,
+            };
+            assert_eq!(rig.ask(Envelope::Rest10, ask)["id"], task.as_str());
+            assert!(few(&rig), "{} bytes", rig.core.log_bytes);
+        }
+        // A list needs more of them at once than there is room for, and gets them.
+        let all = rig.ask(Envelope::Rest10, Call::List(List::default()));
+        assert_eq!(all["tasks"].as_array().map(Vec::len), Some(tasks.len()));
+        assert!(few(&rig), "{} bytes", rig.core.log_bytes);
+    }
 }

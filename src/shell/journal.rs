@@ -216,6 +216,10 @@ impl Store for Journal {
         Ok(self.load(task)?.log.clone())
     }
 
+    fn is_open(&mut self, task: &TaskId) -> bool {
+        self.paths(task).is_ok_and(|(_, marker)| marker.exists())
+    }
+
     fn remove(&mut self, task: &TaskId) -> Result<(), StoreError> {
         let (path, _) = self.paths(task)?;
         // Under its lock, so that nobody is writing to it.
@@ -233,6 +237,10 @@ impl Store for Journal {
     fn close(&mut self, task: &TaskId) {
         self.leaving.retain(|_, log| log.strong_count() > 0);
         if let Some(loaded) = self.loaded.remove(task) {
+            if loaded.log.is_empty() {
+                // Made, and never written to: there was no such task, and nobody looks for what it leaves.
+                let _ = loaded.log.delete();
+            }
             self.leaving
                 .insert(task.clone(), Arc::downgrade(&loaded.log));
         }

@@ -304,9 +304,11 @@ pub struct State {
     pub paused: bool,
     /// After a restart in the middle of a turn: nothing starts until the user speaks.
     pub suspended: bool,
-    /// The last turn ended with a question of the agent.
+    /// The last turn left something open that only the user can settle: the agent asked, or was cut off.
     pub questioned: bool,
     pub utterance: Utterance,
+    /// What it has said in this turn before that, one answer of the model each.
+    pub spoken: Vec<String>,
     /// What the model thought about on the way to its answer, a line each; until it is asked again.
     pub thoughts: Vec<String>,
     pub history: Vec<Arc<Item>>,
@@ -351,7 +353,7 @@ impl State {
         self.phase == Phase::Idle && self.queue.is_empty()
     }
 
-    /// The last turn ended, and not with a question; the next one is the user's, or queued.
+    /// The last turn came to its end, not to a question or a restart; the next one is the user's, or queued.
     pub fn turn_is_over(&self) -> bool {
         self.phase == Phase::Idle && !self.questioned
     }
@@ -373,6 +375,15 @@ impl State {
                 .calls
                 .iter()
                 .all(|call| call.stage == Stage::Asked || call.is_over())
+    }
+
+    /// Forgets the conversation and what came of it. Events are folded and shown as before, since no view looks further back
+    /// than to the present turn; but the task cannot be shown as a whole any more, and no model be asked to go on with it.
+    pub fn forget_past(&mut self) {
+        self.history.clear();
+        self.artifacts.clear();
+        self.prompt = None;
+        self.utterance.text.clear();
     }
 
     /// The id of the message that an event at `seq` is sent in.
