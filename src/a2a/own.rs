@@ -175,13 +175,12 @@ fn ask(text: &str, form: &mut Form) -> Result<Asked, Fault> {
 
 /// `frame` is what was sent as a whole: messages without an id of their own get theirs from it.
 fn call(asked: Asked, frame: &str) -> Result<Call, Fault> {
-    let own_message = |part: Part| Message {
-        id: format!("own-{:08x}", crc32(frame.as_bytes())).into(),
-        role: Role::User,
-        parts: vec![part],
-        metadata: None,
-        extensions: Vec::new(),
-        references: Vec::new(),
+    let own_message = |part: Part| {
+        Message::new(
+            format!("own-{:08x}", crc32(frame.as_bytes())),
+            Role::User,
+            vec![part],
+        )
     };
     Ok(match asked {
         Asked::Say(say) => {

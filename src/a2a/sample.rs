@@ -32,14 +32,7 @@ pub fn post(path: &str, body: &str) -> Request {
 }
 
 pub fn prompt(id: &str, text: &str) -> Message {
-    Message {
-        id: id.into(),
-        role: Role::User,
-        parts: vec![Part::text(text)],
-        metadata: None,
-        extensions: Vec::new(),
-        references: Vec::new(),
-    }
+    Message::new(id, Role::User, vec![Part::text(text)])
 }
 
 /// Task `t-1` in context `c-1`, at work in its first turn, event 9 being the last.
@@ -183,16 +176,7 @@ pub fn says(text: &str) -> Event {
 
 pub fn answers(text: &str, calls: Vec<event::Request>) -> Event {
     Event::Answered {
-        answer: Arc::new(Answer {
-            parts: vec![json!({ "text": text })],
-            calls,
-            finish: "STOP".into(),
-            usage: None,
-            trace: None,
-            model: None,
-            said_at: None,
-            verdict: None,
-        }),
+        answer: Arc::new(Answer::new(vec![json!({ "text": text })], calls)),
     }
 }
 

@@ -52,14 +52,8 @@ fn agent_message(id: &str, part: Value) -> Value {
 
 fn answered(text: &str, calls: Vec<crate::task::event::Request>) -> Answer {
     Answer {
-        parts: vec![json!({ "text": text })],
-        calls,
-        finish: "STOP".into(),
-        usage: None,
-        trace: None,
-        model: None,
         said_at: Some(Seq(4)),
-        verdict: None,
+        ..Answer::new(vec![json!({ "text": text })], calls)
     }
 }
 

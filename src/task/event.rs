@@ -387,6 +387,20 @@ impl Answer {
     /// The finish of an answer that was stopped in mid-sentence. The API has no such word.
     pub const CUT_OFF: &str = "LOOP";
 
+    /// One that ends as answers do, of which nothing else is known.
+    pub fn new(parts: Vec<Value>, calls: Vec<Request>) -> Answer {
+        Answer {
+            parts,
+            calls,
+            finish: "STOP".into(),
+            usage: None,
+            trace: None,
+            model: None,
+            said_at: None,
+            verdict: None,
+        }
+    }
+
     /// The visible text, joined.
     pub fn text(&self) -> String {
         self.parts
