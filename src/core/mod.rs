@@ -16,6 +16,7 @@ mod facts;
 pub mod guard;
 pub mod hooks;
 mod list;
+mod memory;
 mod perform;
 mod readers;
 mod register;

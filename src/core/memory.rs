@@ -1,0 +1,168 @@
+//! Which tasks are in memory. All of them are known; those that were left open are brought back at the start, the others when somebody
+//! asks for them, and whichever rest unwatched make room. One of which nothing could be written has never been.
+
+use crate::base::clock::Now;
+use crate::base::id::{Seq, TaskId};
+use crate::core::cell::Cell;
+use crate::core::store::{Store, StoreError};
+use crate::core::sub::Role;
+use crate::core::timers::Timer;
+use crate::core::{Core, Loaded, Out};
+use crate::task::brief::Brief;
+use crate::task::call::Call;
+use crate::task::decide::Input;
+use crate::task::fault::{Fault, FaultKind};
+
+impl Core {
+    /// Learns which tasks there are, and brings back those that were left open.
+    pub fn remember(&mut self, store: &mut dyn Store) {
+        for known in store.known() {
+            let brief = known.brief;
+            self.contexts
+                .entry((brief.tenant.clone(), brief.context.clone()))
+                .or_default()
+                .push(known.task.clone());
+            // Only a session bears the name of its context, and the latest one goes on.
+            if known.task.as_str() == brief.context.as_str() && !brief.state.is_terminal() {
+                self.session = Some(known.task.clone());
+            }
+            self.known.insert(known.task.clone(), brief);
+            if known.open && self.tasks.len() + self.parked.len() < self.limits.tasks {
+                self.parked.insert(known.task.clone(), Vec::new());
+                self.out.push(Out::Load { task: known.task });
+            }
+        }
+        // What became due while no server ran is looked at as soon as somebody knows how late it is.
+        self.expiry_armed = 0;
+        self.timers.arm(0, Timer::Expiry);
+    }
+
+    /// A task was read from its journal, or could not be.
+    pub fn loaded(&mut self, task: &TaskId, result: Result<Loaded, StoreError>, now: Now) {
+        if let Err(error) = &result
+            && error.busy
+            && self.try_again(task, now)
+        {
+            return;
+        }
+        self.busy.remove(task);
+        let parked = self.parked.remove(task).unwrap_or_default();
+        match result {
+            Ok(loaded) => {
+                let seq = loaded.state.seq;
+                let mut cell = Cell::new(loaded.state, loaded.inherited);
+                cell.written = seq;
+                cell.synced = Seq(0);
+                self.make_room();
+                self.known.insert(task.clone(), Brief::of(&cell.state));
+                self.tasks.insert(task.clone(), cell);
+                // Its webhooks may have something coming from before.
+                self.to_release.push(task.clone());
+                let _ = self.drive(task, Input::Restored, now);
+                self.tell_time(task, now);
+                self.arm_expiry(now);
+                for request in parked {
+                    let conn = request.conn;
+                    self.take_up(&request);
+                    match request.call {
+                        Call::List(_) => self.list_later(request),
+                        call => self.perform(conn, call, request.form, request.by, now),
+                    }
+                    self.read_on(conn, now);
+                }
+            }
+            Err(error) => {
+                self.put_off(task.clone(), now);
+                // A session that cannot be read is nobody's any more.
+                self.session.take_if(|session| session == task);
+                let fault = Fault::new(FaultKind::Storage, error.message);
+                for request in parked {
+                    let conn = request.conn;
+                    self.take_up(&request);
+                    self.perform_without(task, request, &fault, now);
+                    self.read_on(conn, now);
+                }
+            }
+        }
+    }
+
+    /// A log that somebody else has is asked for again a few times: a server that was killed may leave a child behind that lets
+    /// go of it only when it becomes the program it is to be.
+    fn try_again(&mut self, task: &TaskId, now: Now) -> bool {
+        let tries = self.busy.entry(task.clone()).or_default();
+        *tries += 1;
+        let again = *tries < self.limits.load_tries;
+        if again {
+            let at = now.mono_ms + self.limits.load_retry_ms;
+            self.timers.arm(at, Timer::Load(task.clone()));
+        }
+        again
+    }
+
+    /// A task whose very first lines cannot be kept has never been: whoever asked for it is told why.
+    pub(super) fn abandon(&mut self, task: &TaskId, error: StoreError, now: Now) {
+        let Some(cell) = self.unmake(task) else {
+            return;
+        };
+        let fault = Fault::new(FaultKind::Storage, error.message);
+        for key in cell.subs {
+            match self.subs.get(key).map(|sub| sub.role) {
+                // Who follows every task never heard of this one.
+                Some(Role::FollowAll) => drop(self.unsubscribe(key)),
+                Some(_) | None => self.dismiss(key, &fault, now),
+            }
+        }
+    }
+
+    /// When memory holds as many tasks as it may, those that rest unwatched leave it, the longest untouched first. They are
+    /// loaded again when somebody asks for them.
+    pub(super) fn make_room(&mut self) {
+        if self.tasks.len() < self.limits.tasks {
+            return;
+        }
+        let resting = self.tasks.iter().filter(|(_, cell)| cell.can_leave());
+        let mut resting: Vec<(u64, TaskId)> = resting
+            .map(|(task, cell)| (cell.state.at, task.clone()))
+            .collect();
+        resting.sort_unstable();
+        // Several at once, so that a full house does not look through all of them for every newcomer.
+        resting.truncate(self.limits.tasks.div_ceil(16));
+        for (_, task) in resting {
+            self.leave(task);
+        }
+    }
+
+    /// Takes a task out of memory.
+    pub(super) fn leave(&mut self, task: TaskId) {
+        if let Some(cell) = self.tasks.remove(&task) {
+            self.hot_total -= cell.hot_bytes;
+            self.to_forget.push(task);
+        }
+    }
+
+    /// Forgets a task of which nothing was written: its context goes on from the task before it.
+    pub(super) fn unmake(&mut self, task: &TaskId) -> Option<Cell> {
+        let cell = self.tasks.remove(task)?;
+        self.hot_total -= cell.hot_bytes;
+        self.strike(task);
+        Some(cell)
+    }
+
+    /// Strikes a task off every list; gives those that are left in its context.
+    pub(super) fn strike(&mut self, task: &TaskId) -> Vec<TaskId> {
+        self.session.take_if(|session| session == task);
+        let Some(brief) = self.known.remove(task) else {
+            return Vec::new();
+        };
+        let place = (brief.tenant, brief.context);
+        let Some(tasks) = self.contexts.get_mut(&place) else {
+            return Vec::new();
+        };
+        tasks.retain(|known| known != task);
+        let left = tasks.clone();
+        if left.is_empty() {
+            self.contexts.remove(&place);
+        }
+        left
+    }
+}
