@@ -2,7 +2,6 @@
 
 use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
-use crate::base::slots::Key;
 use crate::core::cell::{Cell, Mark};
 use crate::core::store::{Openness, Store, StoreError};
 use crate::core::timers::Timer;
@@ -250,8 +249,7 @@ impl Core {
                 FaultKind::Overloaded { retry_after_s: 5 },
                 "The server is ending. What it has accepted is kept; connect again when it is back.",
             );
-            let waiting: Vec<Key> = self.subs.iter().map(|(key, _)| key).collect();
-            for key in waiting {
+            for key in self.subs.keys() {
                 self.dismiss(key, &fault, now);
             }
         }

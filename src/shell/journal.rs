@@ -9,8 +9,9 @@
 //!
 //! Several servers may share the directory. A log has one writer because of its lock. The index has many, so it is only a
 //! hint: lines are added by single appends and never changed, what cannot be read in it is passed over, and a log that it does
-//! not name is added from the log itself. The last line of a task counts. An instance id belongs to whoever holds its lock, so a server that starts can
-//! take over the ids of dead ones, and end what they left running, without touching the children of a living one.
+//! not name is added from the log itself. The last line of a task counts. An instance id belongs to whoever holds its lock, so a
+//! server that starts can take over the ids of dead ones, and end what they left running, without touching the children of a
+//! living one.
 //!
 //! A marker in `open` is made before the append that opens a task and removed after the one that settles it. A crash in
 //! between leaves one marker too many, which costs a look at the next start, and never one too few.

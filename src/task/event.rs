@@ -1,8 +1,8 @@
 //! Facts about a task, in the past tense. The log of them is the task; nothing else is stored.
 //!
 //! An event gives at most one frame in any dialect, which is why answering, becoming ready and starting are three events.
-//! Events that only the model needs (`Answered`, `ResultsSent`) are in the log too, so sequence numbers that clients see
-//! have gaps. Old lines are never rewritten: members are only added, with a default.
+//! Events that next to no dialect shows (`Attached`, `Traced`) are in the log too, so sequence numbers that clients see have
+//! gaps. Old lines are never rewritten: members are only added, with a default.
 //!
 //! Whoever reads events names every one of them, so that a new one cannot be overlooked. Those that mostly go together have a name
 //! as a group, which is a pattern: `errands`, `speech`, `detours`, `calls`, `hooks`.
