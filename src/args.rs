@@ -272,16 +272,18 @@ pub fn help() -> String {
     );
     for (name, value, help) in rows() {
         let left = format!("{name} {value}");
+        let left = left.trim_end();
         // A long one has the line for itself.
-        let gap = if left.len() > 26 {
-            "\n                             "
-        } else {
-            ""
+        let gap = match left.len() {
+            ..=26 => String::new(),
+            _ => format!("\n{:28}", ""),
         };
         text.push_str(&format!("  {left:<26}{gap} {help}\n"));
     }
     text.push_str(
-        "  -h, --help                 this text\n  -V, --version              the version\n",
+        "  -h, --help                 this text\n  -V, --version              the version\n\n\
+         A TIME is written 500ms, 30s, 15m, 24h, 7d or never. The flags from --streaming on are settings too,\n\
+         under a2a in ~/.gemini/settings.json: --idle-ttl 7d is {\"a2a\": {\"idleTtl\": \"7d\"}}.\n",
     );
     text.push_str(
         "\nReplay shows a journal, one event per line, or with --at the task as it stood after that event.\nDialects:",
@@ -337,6 +339,29 @@ mod tests {
             assert!(parse(&format!("{name} x")).is_err());
             assert!(help().contains(name));
         }
+    }
+
+    #[test]
+    fn the_help_has_two_columns() {
+        let help = help();
+        let flags = help.split("\n\n").nth(2).expect("the flags");
+        for line in flags.lines().skip(1) {
+            assert_eq!(line.trim_end(), line);
+            // What a flag does begins in the same column, on its line or on the next.
+            let told = match line.starts_with("   ") {
+                true => line.len() - line.trim_start().len(),
+                false if line.len() <= 28 => continue,
+                false => match line.as_bytes()[28] {
+                    b' ' => 29,
+                    _ => continue,
+                },
+            };
+            assert_eq!(told, 29, "{line}");
+        }
+        let first = |at: &str| help.find(at).expect(at);
+        let switch = SWITCHES.first().expect("there are switches").flag;
+        assert!(first(switch) > first(FLAGS.last().expect("there are flags").name));
+        assert!(help.contains(&format!("The flags from {switch} on are settings too")));
     }
 
     #[test]

@@ -53,9 +53,9 @@ pub struct Limits {
     /// task is told.
     pub load_tries: u32,
     pub load_retry_ms: u64,
-    /// Tasks on one page of a list; who asks for more gets so many.
+    /// Tasks on one page of a list; who asks for more gets so many, and is told how many there are.
     pub list_page: usize,
-    /// Tasks in a list of the dialect that has no pages: the newest ones are shown.
+    /// Tasks in a list of the dialect that has no pages: the newest ones are shown, and how many there are.
     pub list_briefs: usize,
     /// Prompts queued in one task; the next one is refused.
     pub queued_prompts: usize,
@@ -65,6 +65,8 @@ pub struct Limits {
     pub hot_total_bytes: usize,
     /// One read from the journal for a reader that is behind.
     pub page_bytes: usize,
+    /// Such pages in memory at once; readers beyond wait their turn.
+    pub pages: usize,
     /// Tool calls in one model answer; the others are answered with an error.
     pub calls: usize,
     /// Threads for model requests: each may wait for minutes, so there are many with small stacks; beyond it turns queue.
@@ -110,6 +112,9 @@ pub struct Limits {
     pub store_retry_ms: u64,
     /// While journals cannot be written, the log says so this often: a full disk fails every task at once, again and again.
     pub store_tell_ms: u64,
+    /// Lines of the store's index that later ones have overtaken. With more of them, and more than those that count, it is
+    /// written anew: so many are about a mebibyte, which a start reads in the blink of an eye.
+    pub index_spent: usize,
     /// Live output recorded of one tool call; the rest is only in its result.
     pub live_bytes: usize,
     /// A tool's result for the model, in characters; beyond it the middle is left out.
@@ -280,6 +285,7 @@ impl Default for Limits {
             hot_bytes: MIB,
             hot_total_bytes: 64 * MIB,
             page_bytes: 256 * KIB,
+            pages: 64,
             calls: 64,
             model_threads: 512,
             tool_threads: 64,
@@ -305,6 +311,7 @@ impl Default for Limits {
             model_idle_ms: 60_000,
             store_retry_ms: 1_000,
             store_tell_ms: 60_000,
+            index_spent: 4_096,
             live_bytes: MIB,
             result_chars: 40_000,
             output_bytes: 16 * MIB,
@@ -368,6 +375,10 @@ impl Default for Limits {
         }
     }
 }
+
+/// Lists and objects inside of each other in what clients, models and scripts send; deeper ones are refused. A journal's line is read
+/// 128 deep, and has some ten of its own around what it holds.
+pub const JSON_DEPTH: usize = 100;
 
 /// Characters of a context id that a client chose: it is a key of ours and is shown to people; longer ones are refused.
 pub const CONTEXT_ID_CHARS: usize = 128;

@@ -3,7 +3,7 @@
 //! while it waited for an answer, and at the end. They are compared whole. Who changes a dialect on purpose writes them anew
 //! with `GOLDEN=write cargo test --test golden` and reads the difference.
 
-use gemini_a2a::a2a::{DIALECTS, Tools, View};
+use gemini_a2a::a2a::{self, DIALECTS, Tools, View};
 use gemini_a2a::base::id::{CallId, Seq};
 use gemini_a2a::shell::replay;
 use gemini_a2a::task::event::{
@@ -15,6 +15,7 @@ use gemini_a2a::task::record::Record;
 use gemini_a2a::task::spec::{
     CallError, Choice, Display, Ending, ErrorKind, Keeping, Kind, Plan, Question, ToolSpec, Verdict,
 };
+use gemini_a2a::task::state::State;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::Command;
@@ -356,6 +357,39 @@ fn the_story_in_every_dialect() {
     compare("story.jsonl", &journal);
     for (name, view) in DIALECTS {
         compare(&format!("{name}.txt"), &transcript(name, view));
+    }
+}
+
+/// Who comes late folds the journal without keeping the conversation, and is shown the same.
+#[test]
+fn a_state_that_forgets_shows_the_same() {
+    let (journal, tools) = (journal(), tools());
+    for (name, view) in DIALECTS {
+        let mut states: Option<(State, State)> = None;
+        for line in journal.split(|byte| *byte == b'\n') {
+            let Ok(record) = Record::read(line) else {
+                continue;
+            };
+            let (whole, brief) = match (&mut states, &record.event) {
+                (none @ None, Event::Created(created)) => {
+                    let born = State::born(created.clone(), &record);
+                    none.insert((born.clone(), born))
+                }
+                (Some(states), _) => {
+                    states.0.apply(&record);
+                    states.1.forget_past();
+                    states.1.apply(&record);
+                    states
+                }
+                (None, _) => panic!("a journal begins with its task"),
+            };
+            assert_eq!(
+                a2a::event(view, brief, &record, &tools),
+                a2a::event(view, whole, &record, &tools),
+                "{name}, event {}",
+                record.seq
+            );
+        }
     }
 }
 

@@ -1,25 +1,44 @@
 //! Answers to questions about tool calls, in every spelling clients use, from wherever they put them. Whether a call waits
 //! and an option is on offer is not known here.
+//!
+//! What is meant as an answer and cannot be read as one is refused. Taken for other data it would be a prompt, and set the
+//! agent to work that somebody wanted to stop.
 
-use crate::a2a::object::Object;
+use crate::a2a::object::{Object, flag, member, object, wrong};
 use crate::a2a::words::{CODER, EXT};
 use crate::task::event::Profile;
+use crate::task::fault::Fault;
 use crate::task::job::Pick;
 use crate::task::message::{Content, Message};
 use crate::task::spec::{Answers, Choice};
 use serde_json::Value;
 
-/// The answers of a message: those in its data parts, in order, then those in its metadata.
-pub fn picks(message: &Message) -> Vec<Pick> {
-    let parts = message.parts.iter().filter_map(|part| match &part.content {
-        Content::Data(data) => data.as_object(),
-        Content::Text(_) | Content::Bytes(_) | Content::Uri(_) => None,
-    });
-    let metadata = [EXT, CODER].into_iter().filter_map(|key| {
-        let metadata = message.metadata.as_ref()?;
-        metadata.get(key)?.as_object()
-    });
-    parts.chain(metadata).filter_map(pick).collect()
+/// What an object says that is nothing but an answer.
+const KINDS: [&str; 2] = ["TOOL_CALL_CONFIRMATION", "tool-call-confirmation"];
+/// The member that names the call, and the one that decides about it, in each way of spelling.
+const SPELLINGS: [(&str, &str); 3] = [
+    ("tool_call_id", "selected_option_id"),
+    ("toolCallId", "selectedOptionId"),
+    ("callId", "outcome"),
+];
+/// A decision in one word for all spellings: yes or no.
+const APPROVED: &str = "approved";
+
+/// The answers of a message: those in its data parts, in order, then those in its metadata. `at` says where a part is.
+pub fn picks(message: &Message, at: impl Fn(usize) -> String) -> Result<Vec<Pick>, Fault> {
+    let mut picks = Vec::new();
+    for (i, part) in message.parts.iter().enumerate() {
+        if let Content::Data(Value::Object(data)) = &part.content {
+            picks.extend(read(data, &format!("{}.data", at(i)))?);
+        }
+    }
+    for key in [EXT, CODER] {
+        let metadata = message.metadata.as_ref().and_then(|all| all.get(key));
+        if let Some(Value::Object(data)) = metadata {
+            picks.extend(read(data, &format!("message.metadata.{key}"))?);
+        }
+    }
+    Ok(picks)
 }
 
 /// The profile a message speaks that has nothing but answers in it: each profile spells them its own way.
@@ -29,7 +48,9 @@ pub fn profile(message: &Message) -> Option<Profile> {
         let Content::Data(Value::Object(data)) = &part.content else {
             return None;
         };
-        pick(data)?;
+        if !is_meant(data) {
+            return None;
+        }
         let profile = if data.contains_key("tool_call_id") {
             Profile::Devtool
         } else if data.contains_key("callId") {
@@ -45,33 +66,75 @@ pub fn profile(message: &Message) -> Option<Profile> {
     spoken
 }
 
-/// Whether an object is an answer.
-pub fn is_answer(data: &Object) -> bool {
-    pick(data).is_some()
+/// The answer in an object, if it is meant as one; `at` is where the object is.
+pub fn read(data: &Object, at: &str) -> Result<Option<Pick>, Fault> {
+    match is_meant(data) {
+        true => demand(data, at).map(Some),
+        false => Ok(None),
+    }
 }
 
-/// An answer needs a call and a decision; an object without both is some other data.
-fn pick(data: &Object) -> Option<Pick> {
-    let text = |names: &[&str]| names.iter().find_map(|name| data.get(*name)?.as_str());
-    let call = text(&["tool_call_id", "toolCallId", "callId"])?;
-    let chosen = text(&["selected_option_id", "selectedOptionId", "outcome"]);
-    let approved = data.get("approved").and_then(Value::as_bool);
-    let option = match (chosen, approved) {
+/// Whether an object is meant as an answer: it speaks both of a call and of a decision, or says so and holds nothing that could
+/// be one instead. Any other object is some other data.
+pub fn is_meant(data: &Object) -> bool {
+    let has = |name: &str| data.contains_key(name);
+    let decides = || SPELLINGS.iter().any(|(_, decision)| has(decision)) || has(APPROVED);
+    (SPELLINGS.iter().any(|(call, _)| has(call)) && decides())
+        || (says_so(data) && !has("content") && !has("parts"))
+}
+
+/// Whether an object says that it is an answer, or holds one.
+pub fn says_so(data: &Object) -> bool {
+    let kind = data.get("kind").and_then(Value::as_str);
+    kind.is_some_and(|kind| KINDS.contains(&kind))
+}
+
+/// The answer in an object that can be nothing else.
+pub fn demand(data: &Object, at: &str) -> Result<Pick, Fault> {
+    let (calls, decisions) = (
+        SPELLINGS.map(|(call, _)| call),
+        SPELLINGS.map(|(_, decision)| decision),
+    );
+    let (spelled, call) = word(data, &calls, at)?.ok_or_else(|| missing(at, calls[0]))?;
+    let chosen = word(data, &decisions, at)?.map(|(_, option)| option);
+    let option = match (chosen, flag(data, &[APPROVED], at)?) {
         (Some(option), _) => option,
         (None, Some(true)) => Choice::ProceedOnce.word(),
         (None, Some(false)) => Choice::Cancel.word(),
-        (None, None) => return None,
+        (None, None) => {
+            let mut pairs = SPELLINGS.into_iter();
+            let pair = pairs.find(|(call, _)| *call == spelled);
+            return Err(missing(at, pair.expect("one of them").1));
+        }
     };
-    Some(Pick {
+    Ok(Pick {
         call: call.into(),
         option: option.into(),
-        edited: edited(data).map(Into::into),
-        answers: answers(data).map(Into::into),
+        edited: edited(data, at)?.map(Into::into),
+        answers: answers(data, at)?.map(Into::into),
     })
 }
 
+fn missing(at: &str, name: &str) -> Fault {
+    wrong(at, name, "is required in an answer to a question.")
+}
+
+/// A string under the first of these names that is there, and the name. The empty one is one too: no call and no option has it,
+/// and whoever asked about them says so.
+fn word<'a>(
+    data: &'a Object,
+    names: &[&'a str],
+    at: &str,
+) -> Result<Option<(&'a str, &'a str)>, Fault> {
+    match member(data, names) {
+        None => Ok(None),
+        Some((name, Value::String(word))) => Ok(Some((name, word))),
+        Some((name, _)) => Err(wrong(at, name, "must be a string.")),
+    }
+}
+
 /// What the user says to the agent's questions, by their numbers. Several choices are one answer.
-fn answers(data: &Object) -> Option<Answers> {
+fn answers(data: &Object, at: &str) -> Result<Option<Answers>, Fault> {
     fn words(value: &Value) -> Option<String> {
         match value {
             Value::String(text) => Some(text.clone()),
@@ -83,30 +146,28 @@ fn answers(data: &Object) -> Option<Answers> {
             Value::Null | Value::Object(_) => None,
         }
     }
-    let given = data.get("answers")?.as_object()?.iter();
-    Some(
-        given
-            .filter_map(|(number, value)| Some((number.clone(), words(value)?)))
-            .collect(),
-    )
+    let Some(given) = object(data, &["answers"], at)? else {
+        return Ok(None);
+    };
+    let mut answers = Answers::new();
+    for (number, value) in given.iter().filter(|(_, value)| !value.is_null()) {
+        let said = words(value)
+            .ok_or_else(|| wrong(at, &format!("answers.{number}"), "must be words."))?;
+        answers.insert(number.clone(), said);
+    }
+    Ok(Some(answers))
 }
 
 /// The content the user wants in the file instead.
-fn edited(data: &Object) -> Option<&str> {
-    const FILE: [&str; 2] = ["file_details", "fileDetails"];
+fn edited<'a>(data: &'a Object, at: &str) -> Result<Option<&'a str>, Fault> {
     const CONTENT: [&str; 2] = ["new_content", "newContent"];
-    let direct = named(data, CONTENT);
-    let nested = named(data, ["modified_details", "modifiedDetails"])
-        .and_then(Value::as_object)
-        .unwrap_or(data);
-    let file = named(nested, FILE).and_then(Value::as_object);
-    file.and_then(|file| named(file, CONTENT))
-        .or(direct)
-        .and_then(Value::as_str)
-}
-
-fn named<'a>(object: &'a Object, names: [&str; 2]) -> Option<&'a Value> {
-    names.iter().find_map(|name| object.get(*name))
+    let nested = object(data, &["modified_details", "modifiedDetails"], at)?.unwrap_or(data);
+    let file = object(nested, &["file_details", "fileDetails"], at)?;
+    let text = |data| Ok(word(data, &CONTENT, at)?.map(|(_, text)| text));
+    match file {
+        Some(file) => Ok(text(file)?.or(text(data)?)),
+        None => text(data),
+    }
 }
 
 #[cfg(test)]
@@ -120,6 +181,14 @@ mod tests {
             metadata: metadata.as_object().cloned(),
             ..Message::new("m", Role::User, parts)
         }
+    }
+
+    fn at(i: usize) -> String {
+        format!("message.parts[{i}]")
+    }
+
+    fn picks(message: &Message) -> Vec<Pick> {
+        super::picks(message, at).unwrap_or_else(|fault| panic!("{}", fault.message))
     }
 
     fn pick(option: &str, edited: Option<&str>) -> Pick {
@@ -199,13 +268,11 @@ mod tests {
             .map(|(number, words)| (number.to_owned(), words.to_owned()))
             .into();
         assert_eq!(
-            said(
-                json!({"0": "Rust", "1": ["a", "b"], "2": true, "3": 7, "4": null, "5": {"x": 1}})
-            ),
+            said(json!({"0": "Rust", "1": ["a", "b"], "2": true, "3": 7, "4": null})),
             Some(expected.into())
         );
         assert_eq!(said(json!({})), Some(Answers::new().into()));
-        assert_eq!(said(json!(["Rust"])), None);
+        assert_eq!(said(json!(null)), None);
     }
 
     #[test]
@@ -214,12 +281,79 @@ mod tests {
             json!({}),
             json!({"callId": "c-1"}),
             json!({"outcome": "cancel"}),
-            json!({"callId": 1, "outcome": "cancel"}),
+            json!({"approved": true}),
+            json!({"kind": "agent-settings", "workspacePath": "/w"}),
             json!([1]),
         ] {
             let message = message(vec![Part::data(sent.clone())], json!(null));
             assert_eq!(picks(&message), [], "{sent}");
             assert_eq!(profile(&message), None, "{sent}");
+        }
+    }
+
+    #[test]
+    fn what_is_meant_as_an_answer_and_is_none_is_named() {
+        let once = "proceed_once";
+        for (sent, member) in [
+            (
+                json!({"tool_call_id": "c-1", "selected_option_id": 7}),
+                "selected_option_id",
+            ),
+            (
+                json!({"tool_call_id": "c-1", "selected_option_id": null}),
+                "selected_option_id",
+            ),
+            (
+                json!({"toolCallId": "c-1", "selectedOptionId": [once]}),
+                "selectedOptionId",
+            ),
+            (json!({"callId": "c-1", "outcome": {"id": once}}), "outcome"),
+            (json!({"callId": 1, "outcome": once}), "callId"),
+            (json!({"callId": null, "outcome": once}), "tool_call_id"),
+            (json!({"toolCallId": "c-1", "approved": "true"}), "approved"),
+            (
+                json!({"toolCallId": "c-1", "approved": null}),
+                "selectedOptionId",
+            ),
+            (
+                json!({"tool_call_id": "c-1", "selected_option_id": once, "approved": 1}),
+                "approved",
+            ),
+            (json!({"kind": "TOOL_CALL_CONFIRMATION"}), "tool_call_id"),
+            (
+                json!({"kind": "TOOL_CALL_CONFIRMATION", "tool_call_id": "c-1"}),
+                "selected_option_id",
+            ),
+            (
+                json!({"kind": "tool-call-confirmation", "toolCallId": "c-1"}),
+                "selectedOptionId",
+            ),
+            (
+                json!({"callId": "c-1", "outcome": once, "newContent": 7}),
+                "newContent",
+            ),
+            (
+                json!({"callId": "c-1", "outcome": once, "answers": ["Rust"]}),
+                "answers",
+            ),
+            (
+                json!({"callId": "c-1", "outcome": once, "answers": {"0": {"x": 1}}}),
+                "answers.0",
+            ),
+            (
+                json!({"tool_call_id": "c-1", "selected_option_id": once, "file_details": "x"}),
+                "file_details",
+            ),
+        ] {
+            let parts = vec![Part::text("and"), Part::data(sent.clone())];
+            let fault = super::picks(&message(parts, json!(null)), at).unwrap_err();
+            let place = format!("message.parts[1].data.{member}");
+            assert_eq!(fault.field, Some(place), "{sent}");
+            let metadata = json!({ CODER: sent });
+            let beside = message(vec![Part::text("and")], metadata);
+            let fault = super::picks(&beside, at).unwrap_err();
+            let place = format!("message.metadata.{CODER}.{member}");
+            assert_eq!(fault.field, Some(place), "{sent}");
         }
     }
 

@@ -1,8 +1,9 @@
 //! The coder projection: what the reference server's clients are shown of an event. Event kinds, states and payloads are
 //! those of its recorded streams.
 //!
-//! The state in a tool event is the one last announced (`State::told`), not the present one: after an approval it stays
-//! `input-required` until the results have gone to the model, because clients of the reference server see it so.
+//! In 0.3 the state in a tool event is the one last announced (`State::told`), not the present one: after an approval it stays
+//! `input-required` until the results have gone to the model, because clients of the reference server see it so. The reference
+//! server knows no 1.0, and clients of that version take `input-required` for the end of a stream: they see the present state.
 
 use crate::a2a::tool_call;
 use crate::a2a::tools::Tools;
@@ -10,7 +11,7 @@ use crate::a2a::value::{AgentMessage, ArtifactUpdate, Frame, Piece, StatusUpdate
 use crate::a2a::words::{CallStatus, CoderKind, OURS};
 use crate::base::id::{CallId, Seq};
 use crate::base::json;
-use crate::task::event::{Event, Usage, detours, errands, hooks};
+use crate::task::event::{Event, Protocol, Usage, detours, errands, hooks};
 use crate::task::message::{Artifact, Part, Source};
 use crate::task::record::Record;
 use crate::task::state::{State, TaskState};
@@ -18,11 +19,20 @@ use serde_json::json;
 use std::borrow::Cow;
 
 /// `state` is the state right after `record`. None: clients are not shown the event.
-pub fn frame<'a>(state: &'a State, record: &'a Record, tools: &Tools) -> Option<Frame<'a>> {
+pub fn frame<'a>(
+    state: &'a State,
+    record: &'a Record,
+    tools: &Tools,
+    protocol: Protocol,
+) -> Option<Frame<'a>> {
     let shown = Shown {
         state,
         record,
         tools,
+        word: match protocol {
+            Protocol::V03 => state.told,
+            Protocol::V10 => state.status.state,
+        },
     };
     match &record.event {
         Event::TurnBegan { .. } | Event::ResultsSent | Event::Resumed => {
@@ -80,11 +90,23 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, tools: &Tools) -> Option<
 /// The status as last announced, in a form that a stream may end with.
 /// Calls that wait for an answer are repeated in it: whoever sees only this frame can give one.
 pub fn present<'a>(state: &'a State, tools: &Tools) -> StatusUpdate<'a> {
-    let asked = state.asked().map(|call| {
-        let data = tool_call::encode(state, call, CallStatus::AwaitingApproval, tools);
-        Piece::Data(data)
-    });
-    announced(state, asked)
+    announced(state, asked(state, tools))
+}
+
+/// What there is to say about the present status: its text, and every call that waits for an answer. The reference server has
+/// the calls of a task in its history, with everything else it ever sent; here they are where a client looks first, and
+/// without their tools' schemas.
+pub fn message(state: &State) -> Option<AgentMessage<'_>> {
+    let text = state.status.text.as_deref();
+    let text = text.into_iter().map(|text| Piece::Text(text.into()));
+    let none = Tools::new(&[]);
+    AgentMessage::of(state.status.seq, text.chain(asked(state, &none)))
+}
+
+/// The calls that wait for an answer.
+fn asked<'a>(state: &'a State, tools: &Tools) -> impl Iterator<Item = Piece<'a>> {
+    let encode = |call| tool_call::encode(state, call, CallStatus::AwaitingApproval, tools);
+    state.asked().map(move |call| Piece::Data(encode(call)))
 }
 
 /// The status as last announced, with these parts behind what there is to say about it.
@@ -122,13 +144,15 @@ struct Shown<'a, 't> {
     state: &'a State,
     record: &'a Record,
     tools: &'t Tools,
+    /// The state that is said beside it.
+    word: TaskState,
 }
 
 impl<'a> Shown<'a, '_> {
     /// A change of state that no stream ends with.
     fn passing(&self) -> StatusUpdate<'a> {
         StatusUpdate {
-            state: self.state.told,
+            state: self.word,
             at: self.record.at,
             message: None,
             metadata: Metadata::of(CoderKind::StateChange, self.state).encode(),
@@ -173,7 +197,7 @@ impl<'a> Shown<'a, '_> {
 
     fn status(&self, since: Seq, piece: Piece<'a>, metadata: Metadata<'_>) -> Frame<'a> {
         Frame::Status(StatusUpdate {
-            state: self.state.told,
+            state: self.word,
             at: self.record.at,
             message: Some(AgentMessage::new(since, piece)),
             metadata: metadata.encode(),

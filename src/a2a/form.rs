@@ -211,6 +211,16 @@ pub enum Writer {
     V10,
 }
 
+impl Writer {
+    /// The version it writes.
+    pub fn protocol(self) -> Protocol {
+        match self {
+            Writer::V03 | Writer::Proto03 => Protocol::V03,
+            Writer::V10 => Protocol::V10,
+        }
+    }
+}
+
 /// What becomes of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Projection {

@@ -160,15 +160,25 @@ pub fn all_metadata<'a>(states: impl IntoIterator<Item = &'a State>, tools: &Too
     Response::json(200, out)
 }
 
-/// The answer to `GET /health`.
-pub fn health(uptime_ms: u64, active: usize, total: usize, hooks: Census) -> Response {
-    let health = json!({
-        "status": "healthy",
+/// The answer to `GET /health`. A server with a problem is still alive, and starting it anew would mend nothing: so that those
+/// who look at no more than the status line let it live, that stays the same.
+pub fn health(
+    problem: Option<&str>,
+    uptime_ms: u64,
+    active: usize,
+    total: usize,
+    hooks: Census,
+) -> Response {
+    let mut health = json!({
+        "status": if problem.is_some() { "degraded" } else { "healthy" },
         "uptime": uptime_ms as f64 / 1000.0,
         "activeTasks": active,
         "totalTasks": total,
         "webhooks": hooks,
     });
+    if let Some(problem) = problem {
+        health["problem"] = problem.into();
+    }
     Response::json(200, json::bytes(&health))
 }
 
@@ -415,11 +425,18 @@ mod tests {
     }
 
     #[test]
-    fn health_in_seconds() {
+    fn health_in_seconds_and_a_problem_if_there_is_one() {
         assert_eq!(
-            value(&health(12_500, 1, 4, Census::default())),
+            value(&health(None, 12_500, 1, 4, Census::default())),
             json!({"status": "healthy", "uptime": 12.5, "activeTasks": 1, "totalTasks": 4,
                 "webhooks": {"active": 0, "suspended": 0, "pending": 0, "failed": 0}})
+        );
+        let degraded = health(Some("No space."), 0, 0, 0, Census::default());
+        assert_eq!(degraded.status, 200, "it is alive");
+        assert_eq!(
+            value(&degraded),
+            json!({"status": "degraded", "problem": "No space.", "uptime": 0.0, "activeTasks": 0,
+                "totalTasks": 0, "webhooks": {"active": 0, "suspended": 0, "pending": 0, "failed": 0}})
         );
     }
 }

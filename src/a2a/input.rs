@@ -4,6 +4,7 @@
 //!
 //! The message is kept as it was sent, answers included: the history shows what the client said, and the answers go beside it.
 
+use crate::a2a::answer;
 use crate::a2a::object::{Object, member, object, text, texts, wrong};
 use crate::a2a::words;
 use crate::base::crc::crc32;
@@ -11,6 +12,7 @@ use crate::base::id::{ContextId, MessageId, TaskId};
 use crate::base::json;
 use crate::limits::CONTEXT_ID_CHARS;
 use crate::task::fault::{Fault, FaultKind};
+use crate::task::job::Pick;
 use crate::task::message::{Content, Message, Part, Role};
 use serde_json::Value;
 
@@ -19,6 +21,8 @@ const AT: &str = "message";
 #[derive(Debug)]
 pub struct Received {
     pub message: Message,
+    /// The answers to questions that are in it.
+    pub answers: Vec<Pick>,
     pub task: Option<TaskId>,
     pub context: Option<ContextId>,
 }
@@ -30,13 +34,20 @@ pub enum Gaps {
     Filled,
 }
 
+/// Where the parts of a message are.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    List(&'a str),
+    Alone,
+}
+
 pub fn message(sent: &Object, gaps: Gaps) -> Result<Received, Fault> {
-    let (parts, gaps) = match member(sent, &["parts", "content"]) {
-        Some(("parts", Value::Array(list))) => (parts(list, "parts")?, gaps),
-        Some((_, Value::Array(list))) => (parts(list, "content")?, gaps),
+    let (parts, place, gaps) = match member(sent, &["parts", "content"]) {
+        Some((name, Value::Array(list))) => (parts(list, name)?, Place::List(name), gaps),
         // The brief form of live sessions: one part, and neither id nor role.
         Some(("content", Value::Object(content))) => {
-            (vec![part(content, "message.content")?], Gaps::Filled)
+            let part = part(content, "message.content")?;
+            (vec![part], Place::Alone, Gaps::Filled)
         }
         Some((name, _)) => return Err(wrong(AT, name, "must be a list.")),
         None => return Err(missing("parts")),
@@ -49,15 +60,28 @@ pub fn message(sent: &Object, gaps: Gaps) -> Result<Received, Fault> {
         (None, Gaps::Filled) => id_of(sent),
         (None, Gaps::Refused) => return Err(missing("messageId")),
     };
+    let message = Message {
+        id,
+        role: role(sent, gaps)?,
+        parts,
+        metadata: object(sent, &["metadata"], AT)?.cloned(),
+        extensions: texts(sent, &["extensions"], AT)?,
+        references: texts(sent, &["referenceTaskIds", "reference_task_ids"], AT)?,
+    };
+    let answers = answer::picks(&message, |i| match place {
+        Place::List(name) => format!("{AT}.{name}[{i}]"),
+        Place::Alone => format!("{AT}.content"),
+    })?;
+    if answers.is_empty() && answer::says_so(sent) {
+        return Err(wrong(
+            AT,
+            "kind",
+            "says that this is an answer to a question, but there is none in it.",
+        ));
+    }
     Ok(Received {
-        message: Message {
-            id,
-            role: role(sent, gaps)?,
-            parts,
-            metadata: object(sent, &["metadata"], AT)?.cloned(),
-            extensions: texts(sent, &["extensions"], AT)?,
-            references: texts(sent, &["referenceTaskIds", "reference_task_ids"], AT)?,
-        },
+        message,
+        answers,
         task: text(sent, &["taskId", "task_id"], AT)?.map(TaskId::from),
         context: context(sent, AT)?,
     })

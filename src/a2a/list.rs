@@ -41,10 +41,11 @@ fn brief_view(form: &Form, brief: &Brief) -> View {
     view_of(form, Some((brief.protocol, brief.profile)))
 }
 
-/// The short list: `GET /tasks` by those who name no version.
+/// The short list: `GET /tasks` by those who name no version. There are `total` tasks, of which so many are shown.
 pub fn briefs<'a>(
     form: &Form,
     tasks: impl IntoIterator<Item = (&'a TaskId, &'a Brief)>,
+    total: usize,
 ) -> Response {
     let tasks: Vec<Value> = tasks
         .into_iter()
@@ -60,7 +61,8 @@ pub fn briefs<'a>(
             })
         })
         .collect();
-    result(form, &json::bytes(&json!({ "tasks": tasks })))
+    let list = json!({ "tasks": tasks, "totalSize": total });
+    result(form, &json::bytes(&list))
 }
 
 /// A page of whole tasks.
@@ -77,7 +79,11 @@ pub fn list(form: &Form, page: &Page<'_>, wanted: Wanted, asked: &List) -> Respo
         out.push(b']');
     };
     match form.envelope.tongue() {
-        Tongue::A2a(Protocol::V03) | Tongue::Gemini => array(&mut out),
+        Tongue::A2a(Protocol::V03) | Tongue::Gemini => {
+            array(&mut out);
+            // An array has no room for it, and whoever is shown a part has to know.
+            return result(form, &out).with("X-Total-Count", page.total.to_string());
+        }
         Tongue::A2a(Protocol::V10) | Tongue::Session | Tongue::Own => {
             out.extend_from_slice(br#"{"tasks":"#);
             array(&mut out);

@@ -56,6 +56,7 @@ pub use form::{
 };
 pub use gemini::{all_metadata, created, health, metadata, session_id};
 pub use list::{Page, briefs, list, lists_briefs, shown_state};
+pub use own::watching;
 pub use push_rules::{Place, PushRules};
 pub use route::decode;
 pub use socket::heard as socket;
@@ -126,7 +127,7 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
         View::Session => return session::frame(state, record).map(Body::bare),
     };
     let frame = match projection {
-        Projection::Coder => coder::frame(state, record, tools)?,
+        Projection::Coder => coder::frame(state, record, tools, writer.protocol())?,
         Projection::Devtool => devtool::frame(state, record)?,
         Projection::Plain => plain::frame(state, record, Outputs::Any)?,
         Projection::PlainText => plain::frame(state, record, Outputs::Text)?,

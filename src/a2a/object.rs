@@ -2,6 +2,7 @@
 //! that name the place that is wrong.
 
 use crate::base::http::Request;
+use crate::base::json;
 use crate::task::fault::{Fault, FaultKind};
 use serde_json::{Map, Value};
 
@@ -12,7 +13,7 @@ pub fn body(request: &Request) -> Result<Option<Value>, Fault> {
     if request.body.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    match serde_json::from_slice(&request.body) {
+    match json::read(&request.body) {
         Ok(Value::Null) => Ok(None),
         Ok(value) => Ok(Some(value)),
         Err(error) => Err(Fault::new(

@@ -1,7 +1,6 @@
 //! The operations of A2A, without a binding: what each takes of its params, in either version. JSON-RPC finds them by method,
 //! REST by path; both bring the params as one object here, so that an operation means the same wherever it is asked for.
 
-use crate::a2a::answer;
 use crate::a2a::commands;
 use crate::a2a::filter;
 use crate::a2a::form::{Envelope, Form, Outputs};
@@ -321,6 +320,7 @@ pub fn said(
 ) -> Result<Say, Fault> {
     let Received {
         message,
+        answers,
         task,
         context,
     } = received;
@@ -329,7 +329,7 @@ pub fn said(
     Ok(Say {
         settings: settings::of_message(&message, metadata)?,
         said: Said {
-            answers: answer::picks(&message),
+            answers,
             message: Arc::new(message),
         },
         task,

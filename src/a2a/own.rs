@@ -18,7 +18,7 @@
 //! | `cancel` | `task` | the task |
 //! | `get` | `task`; `history`: how many of the newest messages | the task |
 //! | `list` | `context`, `state`, `since`, `size`, `after`: the `nextPageToken` of the page before, `history`, `artifacts` | a page of tasks |
-//! | `watch` | `task`; `after`: the last event seen, else all are sent | its events, until it is over |
+//! | `watch` | `task`; `after`: the last event seen, else all are sent | `{taskId, after}`, then the events behind that, until it is over |
 //! | `session` | | the id of the live session |
 //!
 //! ```json
@@ -30,11 +30,14 @@
 //! A message is one of the journal: `{"id","role","parts":[{"content":{"text":"…"}}]}`. Tasks in answers are those of A2A 0.3.
 //! Members may be added to anything; clients pass over what they do not know.
 
-use crate::a2a::form::{Envelope, Form};
+use crate::a2a::answer;
+use crate::a2a::form::{Envelope, Form, prefix, suffix};
+use crate::a2a::input::is_short_name;
 use crate::a2a::list::read_token;
+use crate::a2a::object::{Object, wrong};
 use crate::a2a::words;
 use crate::base::crc::crc32;
-use crate::base::id::{CallId, ContextId, Seq, TaskId};
+use crate::base::id::{ContextId, Seq, TaskId};
 use crate::base::json;
 use crate::limits::CONTEXT_ID_CHARS;
 use crate::task::call::{Birth, Call, Create, List, Mode, Say, Settings};
@@ -43,11 +46,10 @@ use crate::task::fault::{Fault, FaultKind};
 use crate::task::job::{Pick, Said};
 use crate::task::message::{Message, Part, Role};
 use crate::task::record::Record;
-use crate::task::spec::Answers;
 use crate::task::state::{State, TaskState};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::sync::Arc;
 
 /// An event with its task.
 pub fn record(state: &State, record: &Record) -> Vec<u8> {
@@ -59,11 +61,16 @@ pub fn record(state: &State, record: &Record) -> Vec<u8> {
     })
 }
 
+/// The answer to one who watches: the events behind `after` come next. It is not where the client was if that place is none.
+pub fn watching(form: &Form, task: &TaskId, after: Seq) -> Vec<u8> {
+    let begins = json!({ "taskId": task, "after": after });
+    [&prefix(form), &*json::bytes(&begins), suffix(form)].concat()
+}
+
 /// What a text frame of a client asks for.
 pub fn decode(text: &str) -> Result<(Call, Form), (Fault, Form)> {
     let mut form = Form::of(Envelope::Own);
-    let asked = ask(text, &mut form);
-    match asked.and_then(|asked| call(asked, text)) {
+    match asked(text, &mut form).and_then(|asked| call(asked, text)) {
         Ok(call) => Ok((call, form)),
         Err(fault) => Err((fault, form)),
     }
@@ -87,73 +94,106 @@ struct Shown<'a> {
     event: &'a Event,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Asked {
-    Say(AskedSay),
-    Answer(AskedAnswer),
-    Create {
-        context: Option<ContextId>,
-        #[serde(default)]
-        settings: AskedSettings,
-    },
-    Cancel {
-        task: TaskId,
-    },
-    Get {
-        task: TaskId,
-        history: Option<usize>,
-    },
-    List(AskedList),
-    Watch {
-        task: TaskId,
-        after: Option<Seq>,
-    },
-    Session {},
+const CALLS: &str = "say, answer, create, cancel, get, list, watch or session";
+
+/// A call as it was spelled. Its members are taken out one by one, so that whatever is wrong can be named.
+struct Asked {
+    name: String,
+    members: Object,
 }
 
-#[derive(Deserialize)]
-struct AskedSay {
-    task: Option<TaskId>,
-    context: Option<ContextId>,
-    text: Option<String>,
-    message: Option<Message>,
-    #[serde(default)]
-    settings: AskedSettings,
+impl Asked {
+    /// A member that may be left out.
+    fn wish<T: DeserializeOwned>(&mut self, member: &str) -> Result<Option<T>, Fault> {
+        let value = self.members.remove(member).filter(|value| !value.is_null());
+        value
+            .map(|value| {
+                serde_json::from_value(value)
+                    .map_err(|error| wrong(&self.name, member, &format!("is wrong: {error}.")))
+            })
+            .transpose()
+    }
+
+    /// A member that has to be there.
+    fn need<T: DeserializeOwned>(&mut self, member: &str) -> Result<T, Fault> {
+        self.wish(member)?
+            .ok_or_else(|| wrong(&self.name, member, "is required."))
+    }
+
+    fn context(&mut self) -> Result<Option<ContextId>, Fault> {
+        let id: Option<ContextId> = self.wish("context")?;
+        let fits = |id: &ContextId| !id.as_str().is_empty() && is_short_name(id.as_str());
+        if id.as_ref().is_some_and(|id| !fits(id)) {
+            let what = format!("must be 1 to {CONTEXT_ID_CHARS} printable characters.");
+            return Err(wrong(&self.name, "context", &what));
+        }
+        Ok(id)
+    }
+
+    fn settings(&mut self) -> Result<Settings, Fault> {
+        let mut wishes = Asked {
+            name: format!("{}.settings", self.name),
+            members: self.wish("settings")?.unwrap_or_default(),
+        };
+        Ok(Settings {
+            workspace: wishes.wish("workspace")?,
+            model: wishes.wish("model")?,
+            auto_execute: wishes.wish("auto_execute")?,
+        })
+    }
+
+    fn said(&mut self, own_message: impl Fn(Part) -> Message) -> Result<Said, Fault> {
+        let message = match (
+            self.wish::<String>("text")?,
+            self.wish::<Message>("message")?,
+        ) {
+            (Some(text), None) => own_message(Part::text(text)),
+            (None, Some(message)) if !message.parts.is_empty() => message,
+            (None, Some(_)) => return Err(wrong(&self.name, "message.parts", "is empty.")),
+            (Some(_), Some(_)) | (None, None) => {
+                return Err(Fault::params("say needs either text or a message."));
+            }
+        };
+        Ok(Said {
+            answers: answer::picks(&message, |i| format!("say.message.parts[{i}].content"))?,
+            message: message.into(),
+        })
+    }
+
+    fn pick(&mut self) -> Result<Pick, Fault> {
+        Ok(Pick {
+            call: self.need("call")?,
+            option: self.need("option")?,
+            edited: self.wish("edited")?,
+            answers: self.wish("answers")?,
+        })
+    }
+
+    fn list(&mut self) -> Result<List, Fault> {
+        let mut list = List {
+            context: self.wish("context")?,
+            state: self.wish("state")?.map(state).transpose()?,
+            since: self.wish("since")?,
+            size: self.wish("size")?.unwrap_or_default(),
+            after: None,
+            history: self.wish("history")?.unwrap_or_default(),
+            artifacts: self.wish("artifacts")?.unwrap_or_default(),
+        };
+        // Behind the last page there is an empty token; who sends it back begins anew, as in A2A.
+        let token: Option<String> = self.wish("after")?;
+        if let Some(token) = token.filter(|token| !token.is_empty()) {
+            let what = "must be the nextPageToken of a page of the same list.";
+            let mark = read_token(&token, &list);
+            list.after = Some(mark.ok_or_else(|| wrong(&self.name, "after", what))?);
+        }
+        Ok(list)
+    }
 }
 
-#[derive(Deserialize)]
-struct AskedAnswer {
-    task: TaskId,
-    call: CallId,
-    option: String,
-    edited: Option<Arc<str>>,
-    answers: Option<Arc<Answers>>,
-}
-
-#[derive(Default, Deserialize)]
-struct AskedSettings {
-    workspace: Option<String>,
-    model: Option<String>,
-    auto_execute: Option<bool>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct AskedList {
-    context: Option<ContextId>,
-    state: Option<String>,
-    since: Option<u64>,
-    size: usize,
-    after: Option<String>,
-    history: usize,
-    artifacts: bool,
-}
-
-/// The call as it was spelled; the form gets its id as soon as it is known, so that failures can be told apart.
-fn ask(text: &str, form: &mut Form) -> Result<Asked, Fault> {
-    let invalid = |message: String| Fault::new(FaultKind::InvalidRequest, message);
-    let mut sent: Value = serde_json::from_str(text).map_err(|error| {
+/// The form gets the id of the call as soon as it is known, so that failures can be told apart.
+fn asked(text: &str, form: &mut Form) -> Result<Asked, Fault> {
+    let invalid = |message: &str| Fault::new(FaultKind::InvalidRequest, message);
+    let mut sent: Value = json::read(text.as_bytes()).map_err(|error| {
         Fault::new(
             FaultKind::ParseError,
             format!("The frame is not JSON: {error}."),
@@ -162,19 +202,28 @@ fn ask(text: &str, form: &mut Form) -> Result<Asked, Fault> {
     match sent.get("id") {
         None | Some(Value::Null) => {}
         Some(id @ (Value::String(_) | Value::Number(_))) => form.id = json::bytes(id).into(),
-        Some(_) => return Err(invalid("id must be a number or a string.".into())),
+        Some(_) => return Err(invalid("id must be a number or a string.")),
     }
     let call = sent.get_mut("call").map(Value::take);
     let call = call.ok_or_else(|| {
-        invalid(
-            "A frame is {\"id\":…,\"call\":{\"say\":{…}}}, or another call in its place.".into(),
-        )
+        invalid("A frame is {\"id\":…,\"call\":{\"say\":{…}}}, or another call in its place.")
     })?;
-    serde_json::from_value(call).map_err(|error| Fault::params(format!("call: {error}.")))
+    let one = match call {
+        Value::Object(call) if call.len() == 1 => call.into_iter().next(),
+        _ => None,
+    };
+    match one {
+        Some((name, Value::Object(members))) => Ok(Asked { name, members }),
+        Some((name, _)) => Err(wrong("call", &name, "must be an object.")),
+        None => Err(Fault::field(
+            "call",
+            &format!("must be an object of one call: {CALLS}."),
+        )),
+    }
 }
 
 /// `frame` is what was sent as a whole: messages without an id of their own get theirs from it.
-fn call(asked: Asked, frame: &str) -> Result<Call, Fault> {
+fn call(mut asked: Asked, frame: &str) -> Result<Call, Fault> {
     let own_message = |part: Part| {
         Message::new(
             format!("own-{:08x}", crc32(frame.as_bytes())),
@@ -182,52 +231,45 @@ fn call(asked: Asked, frame: &str) -> Result<Call, Fault> {
             vec![part],
         )
     };
-    Ok(match asked {
-        Asked::Say(say) => {
-            let message = match (say.text, say.message) {
-                (Some(text), None) => own_message(Part::text(text)),
-                (None, Some(message)) if !message.parts.is_empty() => message,
-                (None, Some(_)) => return Err(Fault::params("say.message.parts is empty.")),
-                (Some(_), Some(_)) | (None, None) => {
-                    return Err(Fault::params("say needs either text or a message."));
-                }
-            };
-            let said = Said {
-                message: message.into(),
-                answers: Vec::new(),
-            };
-            Call::Say(Say {
-                context: context(say.context)?,
-                settings: settings(say.settings),
-                ..now(said, say.task)
-            })
-        }
-        Asked::Answer(answer) => {
-            let part = Part::data(json!({ "call": answer.call, "option": answer.option }));
+    Ok(match asked.name.as_str() {
+        "say" => Call::Say(Say {
+            context: asked.context()?,
+            settings: asked.settings()?,
+            ..now(asked.said(own_message)?, asked.wish("task")?)
+        }),
+        "answer" => {
+            let pick = asked.pick()?;
+            let part = Part::data(json!({ "call": pick.call, "option": pick.option }));
             let said = Said {
                 message: own_message(part).into(),
-                answers: vec![Pick {
-                    call: answer.call,
-                    option: answer.option,
-                    edited: answer.edited,
-                    answers: answer.answers,
-                }],
+                answers: vec![pick],
             };
-            Call::Say(now(said, Some(answer.task)))
+            Call::Say(now(said, Some(asked.need("task")?)))
         }
-        Asked::Create {
-            context: wanted,
-            settings: wishes,
-        } => Call::Create(Create {
-            context: context(wanted)?,
-            settings: settings(wishes),
+        "create" => Call::Create(Create {
+            context: asked.context()?,
+            settings: asked.settings()?,
             birth: BIRTH,
         }),
-        Asked::Cancel { task } => Call::Cancel { task },
-        Asked::Get { task, history } => Call::Get { task, history },
-        Asked::List(list) => Call::List(page(list)?),
-        Asked::Watch { task, after } => Call::Subscribe { task, after },
-        Asked::Session {} => Call::Session,
+        "cancel" => Call::Cancel {
+            task: asked.need("task")?,
+        },
+        "get" => Call::Get {
+            task: asked.need("task")?,
+            history: asked.wish("history")?,
+        },
+        "list" => Call::List(asked.list()?),
+        "watch" => Call::Subscribe {
+            task: asked.need("task")?,
+            after: asked.wish("after")?,
+        },
+        "session" => Call::Session,
+        _ => {
+            return Err(Fault::field(
+                "call",
+                &format!("must be one of these: {CALLS}."),
+            ));
+        }
     })
 }
 
@@ -252,54 +294,13 @@ fn now(said: Said, task: Option<TaskId>) -> Say {
     }
 }
 
-fn page(asked: AskedList) -> Result<List, Fault> {
-    let mut list = List {
-        context: asked.context,
-        state: asked.state.as_deref().map(state).transpose()?,
-        since: asked.since,
-        size: asked.size,
-        after: None,
-        history: asked.history,
-        artifacts: asked.artifacts,
-    };
-    // Behind the last page there is an empty token; who sends it back begins anew, as in A2A.
-    if let Some(token) = asked.after.filter(|token| !token.is_empty()) {
-        let mark = read_token(&token, &list).ok_or_else(|| {
-            Fault::params("list.after must be the nextPageToken of a page of the same list.")
-        })?;
-        list.after = Some(mark);
-    }
-    Ok(list)
-}
-
-fn settings(wishes: AskedSettings) -> Settings {
-    Settings {
-        workspace: wishes.workspace,
-        model: wishes.model,
-        auto_execute: wishes.auto_execute,
-    }
-}
-
-fn context(id: Option<ContextId>) -> Result<Option<ContextId>, Fault> {
-    let fits = |id: &ContextId| {
-        let (chars, id) = (id.as_str().chars().count(), id.as_str());
-        (1..=CONTEXT_ID_CHARS).contains(&chars) && !id.chars().any(char::is_control)
-    };
-    match id {
-        Some(id) if !fits(&id) => Err(Fault::params(format!(
-            "context must be 1 to {CONTEXT_ID_CHARS} printable characters."
-        ))),
-        id => Ok(id),
-    }
-}
-
-fn state(word: &str) -> Result<TaskState, Fault> {
+fn state(word: String) -> Result<TaskState, Fault> {
     let found = TaskState::ALL
         .into_iter()
         .find(|state| words::state(*state) == word);
     found.ok_or_else(|| {
         let all: Vec<&str> = TaskState::ALL.into_iter().map(words::state).collect();
-        Fault::params(format!("list.state must be one of {}.", all.join(", ")))
+        Fault::field("list.state", &format!("must be one of {}.", all.join(", ")))
     })
 }
 
@@ -307,8 +308,9 @@ fn state(word: &str) -> Result<TaskState, Fault> {
 mod tests {
     use super::*;
     use crate::a2a::list::token;
-    use crate::a2a::{fault_frame, prefix, sample, suffix};
+    use crate::a2a::{fault_frame, sample};
     use crate::task::call::Mark;
+    use std::sync::Arc;
 
     fn decoded(frame: Value) -> Result<Call, Fault> {
         match decode(&frame.to_string()) {
@@ -356,6 +358,13 @@ mod tests {
             (say.said.message.as_ref(), say.task),
             (&message, Some("t-1".into()))
         );
+
+        let message = json!({"id": "m", "role": "user", "parts": [
+            {"content": {"data": {"tool_call_id": "call-1", "selected_option_id": "cancel"}}}]});
+        let Ok(Call::Say(say)) = one(json!({"say": {"task": "t-1", "message": message}})) else {
+            panic!("an answer");
+        };
+        assert_eq!(say.said.answers[0].option, "cancel");
 
         let answer = json!({"task": "t-1", "call": "call-1", "option": "proceed_once", "edited": "x", "answers": {"0": "y"}});
         let Ok(Call::Say(say)) = one(json!({ "answer": answer })) else {
@@ -445,12 +454,38 @@ mod tests {
             (
                 r#"{"id":1,"call":{"shout":{}}}"#,
                 InvalidParams,
-                "unknown variant `shout`",
+                "call must be one of these: say, answer",
             ),
             (
                 r#"{"id":1,"call":{"cancel":{}}}"#,
                 InvalidParams,
-                "missing field `task`",
+                "cancel.task is required",
+            ),
+            (
+                r#"{"id":1,"call":{"cancel":{"task":"t"},"session":{}}}"#,
+                InvalidParams,
+                "an object of one call",
+            ),
+            (
+                r#"{"id":1,"call":{"answer":{"task":"t","call":"c","option":7}}}"#,
+                InvalidParams,
+                "answer.option is wrong",
+            ),
+            (
+                r#"{"id":1,"call":{"answer":{"task":"t","call":"c"}}}"#,
+                InvalidParams,
+                "answer.option is required",
+            ),
+            (
+                r#"{"id":1,"call":{"say":{"message":{"id":"m","role":"user","parts":[
+                    {"content":{"data":{"callId":"c","outcome":7}}}]}}}}"#,
+                InvalidParams,
+                "say.message.parts[0].content.data.outcome must be a string",
+            ),
+            (
+                r#"{"id":1,"call":{"create":{"settings":{"auto_execute":1}}}}"#,
+                InvalidParams,
+                "create.settings.auto_execute is wrong",
             ),
             (
                 r#"{"id":1,"call":{"say":{}}}"#,

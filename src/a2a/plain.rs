@@ -20,7 +20,7 @@ use crate::task::event::{Answer, Event, detours, errands, hooks};
 use crate::task::message::{Artifact, Part};
 use crate::task::record::Record;
 use crate::task::spec::{Ending, Question};
-use crate::task::state::{CallState, Item, State};
+use crate::task::state::{CallState, State};
 use std::borrow::Cow;
 
 /// No metadata: there is nothing in it that every client understands.
@@ -38,8 +38,8 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, outputs: Outputs) -> Opti
         | Event::TurnEnded { .. }
         | Event::Interrupted { .. }
         | Event::Closed { .. } => Some(Frame::Status(present(state, outputs))),
-        Event::Text { text } => said(state, text),
-        Event::Retracted { .. } => Some(piece(state, earlier(state).join("\n"), Place::Whole)),
+        Event::Text { text } => said(state, record, text),
+        Event::Retracted { .. } => Some(piece(state, state.spoken.join("\n"), Place::Whole)),
         Event::Answered { answer } => finished(state, answer),
         Event::CallStarted { call } => {
             let call = state.call(call)?;
@@ -112,13 +112,13 @@ enum Place {
 }
 
 /// The next piece of what the agent says.
-fn said<'a>(state: &State, text: &str) -> Option<Frame<'a>> {
-    let begins = state.utterance.text.len() == text.len();
+fn said<'a>(state: &State, record: &Record, text: &str) -> Option<Frame<'a>> {
+    let begins = state.utterance.since == Some(record.seq);
     if text.is_empty() {
         None
     } else if !begins {
         Some(piece(state, text.to_owned(), Place::Behind))
-    } else if earlier(state).is_empty() {
+    } else if state.spoken.is_empty() {
         Some(piece(state, text.to_owned(), Place::Whole))
     } else {
         Some(piece(state, format!("\n{text}"), Place::Behind))
@@ -128,7 +128,7 @@ fn said<'a>(state: &State, text: &str) -> Option<Frame<'a>> {
 /// The answer is whole if the turn has nothing more to do.
 fn finished<'a>(state: &State, answer: &Answer) -> Option<Frame<'a>> {
     let over = answer.calls.is_empty() && !answer.is_cut_off();
-    (over && !earlier(state).is_empty()).then(|| piece(state, String::new(), Place::Last))
+    (over && !state.spoken.is_empty()).then(|| piece(state, String::new(), Place::Last))
 }
 
 fn piece<'a>(state: &State, text: String, place: Place) -> Frame<'a> {
@@ -142,21 +142,6 @@ fn piece<'a>(state: &State, text: String, place: Place) -> Frame<'a> {
         append: place != Place::Whole,
         last: place == Place::Last,
     })
-}
-
-/// What the agent has said in this turn, without the utterance that has not ended.
-fn earlier(state: &State) -> Vec<String> {
-    let mut said = Vec::new();
-    for item in state.history.iter().rev() {
-        match item.as_ref() {
-            Item::Said(_) | Item::Dropped(_) => break,
-            Item::Answered(answer) => said.push(answer.text()),
-            Item::Results(_) | Item::Summary(_) | Item::Nudge(_) => {}
-        }
-    }
-    said.retain(|text| !text.is_empty());
-    said.reverse();
-    said
 }
 
 fn ended<'a>(
@@ -563,7 +548,20 @@ mod tests {
         for story in stories() {
             let mut put_together: BTreeMap<String, String> = BTreeMap::new();
             let mut closed: Vec<String> = Vec::new();
+            let mut forgets: Option<State> = None;
             for (record, state) in &fold(story) {
+                // Who does not remember the conversation is shown the same pieces.
+                let brief = forgets.take().map_or_else(
+                    || state.clone(),
+                    |mut brief| {
+                        brief.forget_past();
+                        brief.apply(record);
+                        brief
+                    },
+                );
+                let shown = |state| a2a::event(VIEW, state, record, &sample::tools());
+                assert_eq!(shown(&brief), shown(state), "{record:?}");
+                forgets = Some(brief);
                 if let Some(body) = a2a::event(VIEW, state, record, &sample::tools()) {
                     let frame = value(&body.open);
                     let artifact = &frame["artifact"];

@@ -4,17 +4,23 @@
 
 use crate::a2a::answer;
 use crate::a2a::input::{self, Gaps, Received};
-use crate::a2a::object::{Object, member, object, text};
+use crate::a2a::object::{Object, member, object, text, wrong};
 use crate::base::id::TaskId;
 use crate::task::fault::Fault;
 use crate::task::message::Part;
 use serde_json::Value;
 
+const MESSAGE: &[&str] = &["userMessage", "message"];
+
 /// What was sent, and the object that stands around it: settings and metadata are there.
 pub fn read(sent: &Value) -> Result<Received, Fault> {
+    read_at(sent, "")
+}
+
+fn read_at(sent: &Value, at: &str) -> Result<Received, Fault> {
     match sent {
         Value::String(text) if !text.is_empty() => Ok(alone(Part::text(text.as_str()))),
-        Value::Object(sent) => read_object(around(sent)?),
+        Value::Object(sent) => read_object(around(sent)?, at),
         _ => Err(nothing()),
     }
 }
@@ -29,11 +35,13 @@ pub fn around(sent: &Object) -> Result<&Object, Fault> {
     Ok(sent)
 }
 
-fn read_object(sent: &Object) -> Result<Received, Fault> {
-    let mut received = if answer::is_answer(sent) {
-        alone(Part::data(Value::Object(sent.clone())))
-    } else if let Some((_, inner)) = member(sent, &["userMessage", "message", "confirmation"]) {
-        read(inner)?
+fn read_object(sent: &Object, at: &str) -> Result<Received, Fault> {
+    let mut received = if answer::is_meant(sent) {
+        answered(sent, at)?
+    } else if let Some((_, inner)) = member(sent, &["confirmation"]) {
+        confirmed(sent, inner)?
+    } else if let Some((name, inner)) = member(sent, MESSAGE) {
+        read_at(inner, name)?
     } else if member(sent, &["parts", "content"]).is_some() {
         input::message(sent, Gaps::Filled)?
     } else if let Some(words) = text(sent, &["text", "prompt"], "")? {
@@ -50,9 +58,35 @@ fn read_object(sent: &Object) -> Result<Received, Fault> {
     Ok(received)
 }
 
+/// What is sent as a confirmation is one, or nothing at all: taken for a prompt it would set the agent to work.
+fn confirmed(around: &Object, sent: &Value) -> Result<Received, Fault> {
+    let refused = |what| Err(wrong("", "confirmation", what));
+    if member(around, MESSAGE).is_some() {
+        return refused("stands alone; send the message after it.");
+    }
+    match sent {
+        Value::Object(data) if member(data, &["message", "parts", "content"]).is_none() => {
+            answered(data, "confirmation")
+        }
+        Value::Object(_) => match read_at(sent, "confirmation")? {
+            received if received.answers.is_empty() => refused("holds no answer to a question."),
+            received => Ok(received),
+        },
+        _ => refused("must be an object."),
+    }
+}
+
+fn answered(data: &Object, at: &str) -> Result<Received, Fault> {
+    Ok(Received {
+        answers: vec![answer::demand(data, at)?],
+        ..alone(Part::data(Value::Object(data.clone())))
+    })
+}
+
 fn alone(part: Part) -> Received {
     Received {
         message: input::brief(part),
+        answers: Vec::new(),
         task: None,
         context: None,
     }
@@ -110,8 +144,57 @@ mod tests {
         ] {
             let received = read(&sent).unwrap_or_else(|fault| panic!("{sent}: {fault:?}"));
             assert_eq!(received.message.parts, [Part::data(data)], "{sent}");
-            let option = answer::picks(&received.message).remove(0).option;
-            assert_eq!(option, "proceed_once");
+            assert_eq!(received.answers[0].option, "proceed_once");
+        }
+    }
+
+    #[test]
+    fn what_is_meant_as_an_answer_is_no_prompt() {
+        let rfc = json!({"tool_call_id": "c", "selected_option_id": "cancel"});
+        for (sent, place) in [
+            (
+                json!({"tool_call_id": "c", "selected_option_id": 7}),
+                "selected_option_id",
+            ),
+            (
+                json!({"userMessage": {"toolCallId": "c", "approved": "no"}}),
+                "userMessage.approved",
+            ),
+            (
+                json!({"userMessage": {"kind": "tool-call-confirmation", "toolCallId": "c"}}),
+                "userMessage.selectedOptionId",
+            ),
+            (json!({"confirmation": "yes"}), "confirmation"),
+            (
+                json!({"confirmation": {"text": "yes"}}),
+                "confirmation.tool_call_id",
+            ),
+            (
+                json!({"confirmation": {"callId": "c"}}),
+                "confirmation.outcome",
+            ),
+            (
+                json!({"confirmation": {"content": {"text": "yes"}}}),
+                "confirmation",
+            ),
+            (
+                json!({"confirmation": rfc, "message": "and go on"}),
+                "confirmation",
+            ),
+            (
+                json!({"message": {"content": {"data": {"callId": "c", "outcome": 1}}}}),
+                "message.content.data.outcome",
+            ),
+            (
+                json!({"kind": "TOOL_CALL_CONFIRMATION", "content": {"data": {"tool_call_id": "c"}}}),
+                "message.kind",
+            ),
+        ] {
+            let refused = read(&sent)
+                .map(|_| ())
+                .map_err(|fault| (fault.kind, fault.field));
+            let expected = (FaultKind::InvalidParams, Some(place.to_owned()));
+            assert_eq!(refused, Err(expected), "{sent}");
         }
     }
 

@@ -57,7 +57,10 @@ impl PushRules {
         });
         let http = self.allow_http || self.allow_private || vouched;
         if scheme == Scheme::Http && !http {
-            return Err("must be an https URL: this server sends nothing in the clear.".into());
+            return Err(
+                "must be an https URL; the operator can allow others with --push-allow-http or --push-allow-host."
+                    .into(),
+            );
         }
         let public_only = !self.allow_private && !vouched;
         let public = match address::host(name) {
@@ -67,7 +70,8 @@ impl PushRules {
         };
         if public_only && !public {
             return Err(
-                "must be on the public internet; the operator can allow other hosts.".into(),
+                "must be on the public internet; the operator can allow other hosts with --push-allow-host."
+                    .into(),
             );
         }
         match port {

@@ -8,7 +8,7 @@ use crate::a2a::form::{Envelope, Form, Media};
 use crate::a2a::input::{Gaps, is_short_name};
 use crate::a2a::object::{Object, body, check_type};
 use crate::a2a::operation::{self, Ask, Operation};
-use crate::a2a::route::{Ids, Rows, at, matches, not_allowed, not_found};
+use crate::a2a::route::{Ids, Rows, at, matches, not_allowed, not_found, read};
 use crate::a2a::switches::Switches;
 use crate::a2a::version;
 use crate::base::http::{Headers, Method, Request};
@@ -37,8 +37,8 @@ const PATHS: [(&str, In, Rows<Operation>); 13] = [
         In::Both,
         &[(Method::Post, Operation::Stream)],
     ),
-    ("/tasks", In::Both, &[(Method::Get, Operation::List)]),
-    ("/tasks/{task}", In::Both, &[(Method::Get, Operation::Get)]),
+    ("/tasks", In::Both, &read(Operation::List)),
+    ("/tasks/{task}", In::Both, &read(Operation::Get)),
     (
         "/tasks/{task}:cancel",
         In::Both,
@@ -73,13 +73,15 @@ const SUBSCRIBE: Rows<Operation> = &[
 ];
 const CONFIGS: Rows<Operation> = &[
     (Method::Get, Operation::ListPush),
+    (Method::Head, Operation::ListPush),
     (Method::Post, Operation::SetPush),
 ];
 const CONFIG: Rows<Operation> = &[
     (Method::Get, Operation::GetPush),
+    (Method::Head, Operation::GetPush),
     (Method::Delete, Operation::DeletePush),
 ];
-const CARD: Rows<Operation> = &[(Method::Get, Operation::ExtendedCard)];
+const CARD: Rows<Operation> = &read(Operation::ExtendedCard);
 
 /// First segments of paths that are never tenants.
 const RESERVED: [&str; 12] = [
@@ -246,7 +248,7 @@ fn call(
     switches: &Switches,
 ) -> Result<Call, Fault> {
     let params = match request.method {
-        Method::Get => query_params(&request.query),
+        Method::Get | Method::Head => query_params(&request.query),
         _ => {
             check_type(request)?;
             match sent? {
@@ -308,6 +310,13 @@ mod tests {
             method: Method::Get,
             query: pairs.map(|(n, v)| (n.into(), v.into())).collect(),
             ..sample::post(path, "")
+        }
+    }
+
+    fn head(request: Request) -> Request {
+        Request {
+            method: Method::Head,
+            ..request
         }
     }
 
@@ -414,10 +423,19 @@ mod tests {
                 let task = task();
                 assert_eq!(asked(&request).0, Call::Push { task, ask });
             }
+            for target in ["/tasks?contextId=c", "/tasks/t-1?historyLength=3", config] {
+                let request = get(target);
+                assert_eq!(
+                    asked(&head(request.clone())).0,
+                    asked(&request).0,
+                    "{target}"
+                );
+            }
             for (request, allow) in [
                 (get("/message:send"), "POST"),
                 (get("/tasks/t-1:cancel"), "POST"),
-                (post(config, ""), "GET, DELETE"),
+                (post(config, ""), "GET, HEAD, DELETE"),
+                (head(get("/tasks/t-1:subscribe")), "GET, POST"),
             ] {
                 let allow = allow.into();
                 assert_eq!(

@@ -39,49 +39,35 @@ enum Route {
 
 const ROUTES: [(&str, Rows<Route>); 14] = [
     ("/", &[(Method::Post, Route::Rpc)]),
-    ("/.well-known/agent-card.json", CARD),
-    ("/.well-known/agent.json", CARD),
-    (
-        "/health",
-        &[(Method::Get, Route::Health), (Method::Head, Route::Health)],
-    ),
+    ("/.well-known/agent-card.json", &read(Route::Card)),
+    ("/.well-known/agent.json", &read(Route::Card)),
+    ("/health", &read(Route::Health)),
     ("/ws", &[(Method::Get, Route::Socket)]),
     ("/message/stream", &[(Method::Post, Route::Kebab)]),
     (
         "/tasks",
-        &[(Method::Get, Route::Tasks), (Method::Post, Route::Create)],
-    ),
-    (
-        "/tasks/metadata",
         &[
-            (Method::Get, Route::AllMetadata),
-            (Method::Head, Route::AllMetadata),
+            (Method::Get, Route::Tasks),
+            (Method::Head, Route::Tasks),
+            (Method::Post, Route::Create),
         ],
     ),
-    ("/tasks/{task}", &[(Method::Get, Route::Task)]),
-    (
-        "/tasks/{task}/metadata",
-        &[
-            (Method::Get, Route::Metadata),
-            (Method::Head, Route::Metadata),
-        ],
-    ),
+    ("/tasks/metadata", &read(Route::AllMetadata)),
+    ("/tasks/{task}", &read(Route::Task)),
+    ("/tasks/{task}/metadata", &read(Route::Metadata)),
     ("/tasks/{task}/execute", &[(Method::Post, Route::Snake)]),
     (
         "/tasks/{task}/messages/stream",
         &[(Method::Post, Route::Session)],
     ),
-    (
-        "/listCommands",
-        &[
-            (Method::Get, Route::Commands),
-            (Method::Head, Route::Commands),
-        ],
-    ),
+    ("/listCommands", &read(Route::Commands)),
     ("/executeCommand", &[(Method::Post, Route::Execute)]),
 ];
 
-const CARD: Rows<Route> = &[(Method::Get, Route::Card), (Method::Head, Route::Card)];
+/// The rows of what is only read. Its head may be asked for alone; a stream is nothing but its body, and has none to ask for.
+pub const fn read<T: Copy>(what: T) -> [(Method, T); 2] {
+    [(Method::Get, what), (Method::Head, what)]
+}
 
 /// The ids a path names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 //! profile that shows canonical states; versions differ only in how it is written.
 
 use crate::a2a::form::{Outputs, Projection, View};
-use crate::a2a::value::{AgentMessage, Piece, Task};
+use crate::a2a::value::{Piece, Task};
 use crate::a2a::words;
-use crate::a2a::{devtool, plain};
+use crate::a2a::{coder, devtool, plain};
 use crate::base::id::Seq;
 use crate::task::message::{Artifact, Message, Part, Role};
 use crate::task::state::{Item, State};
@@ -95,17 +95,14 @@ pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
     }
 }
 
-/// What there is to say about the status. Where clients answer questions by what they see of the task alone, the questions are
-/// in it; the others are asked in events only, as the reference server does it.
+/// What there is to say about the status, with the questions that are open: whoever sees the task alone can answer them.
 fn status_message(view: View, state: &State) -> Option<Message> {
     let said = match view {
         View::A2a(_, Projection::Devtool) => devtool::message(state),
         View::A2a(_, Projection::Plain) => plain::message(state, Outputs::Any),
         View::A2a(_, Projection::PlainText) => plain::message(state, Outputs::Text),
         View::A2a(_, Projection::Coder) | View::Kebab | View::Snake | View::Session | View::Own => {
-            let text = state.status.text.as_deref();
-            let pieces = text.into_iter().map(|text| Piece::Text(text.into()));
-            AgentMessage::of(state.status.seq, pieces)
+            coder::message(state)
         }
     }?;
     let part = |piece: &Piece<'_>| match piece {

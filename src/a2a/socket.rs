@@ -14,6 +14,7 @@ use crate::a2a::settings;
 use crate::a2a::switches::Switches;
 use crate::a2a::version;
 use crate::base::http::{Headers, Request};
+use crate::base::json;
 use crate::task::call::{Call, Follow, Join, Mode, Say};
 use crate::task::fault::{Fault, FaultKind};
 use serde_json::Value;
@@ -96,7 +97,7 @@ pub fn heard(
 }
 
 fn call(text: &str, joined: &Form, form: &mut Form, switches: &Switches) -> Result<Call, Fault> {
-    let sent: Value = serde_json::from_str(text).map_err(|error| {
+    let sent: Value = json::read(text.as_bytes()).map_err(|error| {
         let message = format!("The message is not JSON: {error}.");
         Fault::new(FaultKind::ParseError, message)
     })?;
@@ -146,7 +147,7 @@ fn call(text: &str, joined: &Form, form: &mut Form, switches: &Switches) -> Resu
 
 /// An answer to a question with nothing around it. Other objects are not taken for prompts: a mistake would set the agent to work.
 fn bare(sent: Object, form: &mut Form, switches: &Switches) -> Result<Call, Fault> {
-    let answers = answer::is_answer(&sent);
+    let answers = answer::is_meant(&sent) || answer::says_so(&sent);
     match gemini::spoken(&Value::Object(sent), form, switches) {
         Ok(say) if !say.said.answers.is_empty() => Ok(Call::Say(Say {
             mode: Mode::Now,
@@ -290,6 +291,19 @@ mod tests {
             let (say, form) = said(sent);
             assert_eq!(say.said.answers[0].option, "cancel");
             assert_eq!((say.mode, form.silent), (Mode::Now, true));
+        }
+        for (sent, member) in [
+            (
+                json!({"tool_call_id": "c", "selected_option_id": 7}),
+                "selected_option_id",
+            ),
+            (
+                json!({"kind": "TOOL_CALL_CONFIRMATION", "tool_call_id": "c"}),
+                "selected_option_id",
+            ),
+        ] {
+            let (fault, _) = hear(Envelope::Session, sent.clone()).unwrap_err();
+            assert_eq!(fault.field.as_deref(), Some(member), "{sent}");
         }
         let (fault, form) = hear(Envelope::Session, json!({"text": "hi"})).unwrap_err();
         assert_eq!(fault.kind, FaultKind::InvalidRequest);

@@ -4,7 +4,7 @@ use super::*;
 use crate::a2a::sample;
 use crate::base::http::Method;
 use crate::base::id::Seq;
-use crate::task::call::Call;
+use crate::task::call::{Call, List};
 use crate::task::event::{Answer, End, Event, Final};
 use crate::task::fault::FaultKind;
 use crate::task::message::{Artifact, Content, Part, Role, Source};
@@ -528,7 +528,7 @@ fn edits_show_the_file_they_lead_to() {
 
 /// Folds events as a server does, and tells of each frame what clients go by: kind, state, call status, whether it may end a
 /// stream.
-fn told(events: Vec<Event>) -> Vec<String> {
+fn told(view: View, events: Vec<Event>) -> Vec<String> {
     let created = sample::state().created;
     let mut state = None;
     let mut told = Vec::new();
@@ -545,10 +545,11 @@ fn told(events: Vec<Event>) -> Vec<String> {
                 state
             }
         };
-        let Some(body) = super::event(the_view(), state, &record, &sample::tools()) else {
+        let Some(body) = super::event(view, state, &record, &sample::tools()) else {
             continue;
         };
         let shown = value(&body.open);
+        let shown = shown.get("statusUpdate").unwrap_or(&shown);
         let kind = shown["metadata"]["coderAgent"]["kind"].as_str();
         let status = &shown["status"]["message"]["parts"][0]["data"]["status"];
         let words = [
@@ -562,8 +563,7 @@ fn told(events: Vec<Event>) -> Vec<String> {
     told
 }
 
-#[test]
-fn an_approved_command_in_the_recorded_order() {
+fn approved_command() -> Vec<Event> {
     let call = || "call-1".into();
     let by = || Source {
         client: "x".into(),
@@ -575,7 +575,7 @@ fn an_approved_command_in_the_recorded_order() {
         output: "1".into(),
         display: Display::Text { text: "1".into() },
     });
-    let events = vec![
+    vec![
         Event::Created(sample::state().created),
         Event::Prompted {
             message: Arc::new(sample::prompt("m-1", "count")),
@@ -621,9 +621,13 @@ fn an_approved_command_in_the_recorded_order() {
             turn: 1,
             end: End::Done,
         },
-    ];
+    ]
+}
+
+#[test]
+fn an_approved_command_in_the_recorded_order() {
     assert_eq!(
-        told(events),
+        told(the_view(), approved_command()),
         [
             "state-change working",
             "state-change working",
@@ -638,6 +642,28 @@ fn an_approved_command_in_the_recorded_order() {
             "state-change working",
             "text-content working",
             "state-change input-required may close",
+        ]
+    );
+}
+
+/// What was approved works, and says so: to a client of 1.0 the other word would be the end.
+#[test]
+fn an_approved_command_in_1_0_works_from_the_answer_on() {
+    let view = View::A2a(Writer::V10, Projection::Coder);
+    let shown = told(view, approved_command());
+    let words: Vec<&str> = shown.iter().map(String::as_str).collect();
+    assert_eq!(
+        words[4..],
+        [
+            "state-change TASK_STATE_INPUT_REQUIRED may close",
+            "tool-call-confirmation TASK_STATE_WORKING awaiting_approval",
+            "tool-call-update TASK_STATE_WORKING scheduled",
+            "tool-call-update TASK_STATE_WORKING executing",
+            "",
+            "tool-call-update TASK_STATE_WORKING success",
+            "state-change TASK_STATE_WORKING",
+            "text-content TASK_STATE_WORKING",
+            "state-change TASK_STATE_INPUT_REQUIRED may close",
         ]
     );
 }
@@ -979,6 +1005,13 @@ fn routes() {
         assert_eq!(ask(method, "/tasks/metadata"), Ok(Call::AllMetadata));
         let one = Call::Metadata { task: "t 1".into() };
         assert_eq!(ask(method, "/tasks/t 1/metadata"), Ok(one));
+        assert_eq!(ask(method, "/tasks"), Ok(Call::List(List::default())));
+        let one = Call::Get {
+            task: "t".into(),
+            history: None,
+        };
+        assert_eq!(ask(method, "/tasks/t"), Ok(one));
+        assert_eq!(ask(method, "/listCommands"), Ok(Call::Commands));
     }
     assert_eq!(ask(Post, "/tasks"), Ok(Call::Session));
     let refused = |allow: &str, envelope| {
@@ -986,7 +1019,12 @@ fn routes() {
         Err((FaultKind::MethodNotAllowed { allow }, envelope))
     };
     assert_eq!(ask(Get, "/"), refused("POST", Envelope::Rpc03));
-    assert_eq!(ask(Put, "/tasks"), refused("GET, POST", Envelope::Gemini));
+    assert_eq!(
+        ask(Put, "/tasks"),
+        refused("GET, HEAD, POST", Envelope::Gemini)
+    );
+    assert_eq!(ask(Head, "/ws"), refused("GET", Envelope::Gemini));
+    assert_eq!(ask(Options, "/"), refused("POST", Envelope::Rpc03));
     assert_eq!(ask(Post, "/health"), refused("GET, HEAD", Envelope::Gemini));
     assert_eq!(
         ask(Delete, "/tasks/t/metadata"),

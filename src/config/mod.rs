@@ -158,8 +158,8 @@ impl Config {
         Ok(Config {
             host: host(args.host.as_deref().unwrap_or("127.0.0.1"))?,
             port: match (&args.a2a_port, env("CODER_AGENT_PORT")) {
-                (Some(text), _) => number(text, "--a2a-port")?,
-                (None, Some(text)) => number(&text, "CODER_AGENT_PORT")?,
+                (Some(text), _) => port(text, "--a2a-port")?,
+                (None, Some(text)) => port(&text, "CODER_AGENT_PORT")?,
                 (None, None) => DEFAULT_PORT,
             },
             workspace,
@@ -242,9 +242,9 @@ impl Sources<'_> {
     }
 }
 
-fn number<N: std::str::FromStr>(text: &str, name: &str) -> Result<N, String> {
+fn port(text: &str, name: &str) -> Result<u16, String> {
     text.parse()
-        .map_err(|_| format!("{name} must be a number in range, not {text}"))
+        .map_err(|_| format!("{name} must be a number from 0 to 65535, not {text}"))
 }
 
 /// The window of every Gemini model.
@@ -253,7 +253,11 @@ const CONTEXT_TOKENS: f64 = 1_048_576.0;
 fn limits(args: &Args, settings: &Settings) -> Result<Limits, String> {
     let mut limits = Limits::default();
     if let Some(text) = &args.max_attempts {
-        limits.model_tries = number::<u32>(text, "--max-attempts")?.max(1);
+        limits.model_tries = text
+            .parse()
+            .ok()
+            .filter(|tries| *tries > 0)
+            .ok_or_else(|| format!("--max-attempts must be a number from 1 on, not {text}"))?;
     } else if let Some(attempts) = settings.max_attempts {
         limits.model_tries = attempts.min(MOST_ATTEMPTS);
     }

@@ -221,6 +221,35 @@ fn apply(root: &Node, layer: &Layer, settings: &mut Settings, messages: &mut Vec
             messages.push(wrong(layer, node, switch.key, &wants));
         }
     }
+    messages.extend(strange_switches(root, layer));
+}
+
+/// The section of the switches is ours alone, so a name in it that is none of them is a mistake that would go unnoticed.
+fn strange_switches(root: &Node, layer: &Layer) -> Vec<String> {
+    let section = root.get(SECTION).map(|section| &section.value);
+    let Some(Value::Map(members)) = section else {
+        return Vec::new();
+    };
+    if layer.origin == Origin::Workspace {
+        return Vec::new();
+    }
+    let names = || {
+        let keys = SWITCHES.iter().map(|switch| switch.key);
+        keys.filter_map(|key| key.strip_prefix(SECTION)?.strip_prefix('.'))
+    };
+    let strange = members
+        .iter()
+        .filter(|(name, _)| !names().any(|known| known == name));
+    let told = strange.map(|(name, node)| {
+        let near = names().find(|known| known.starts_with(name.as_str()) && name.len() > 3);
+        let next = match near {
+            Some(known) => format!("did you mean {known}?"),
+            None => "--help lists them.".into(),
+        };
+        let text = format!("{SECTION}.{name} is no switch and left out; {next}");
+        at(layer, node.line, &text)
+    });
+    told.collect()
 }
 
 /// The value of a key, if the layer has one and may have one.
@@ -281,6 +310,9 @@ struct Key {
     /// None when the value is not what it must be.
     set: fn(&mut Settings, &Node, &Layer) -> Option<()>,
 }
+
+/// Where the switches are.
+const SECTION: &str = "a2a";
 
 const SWITCH: &str = "true or false";
 const TEXTS: &str = "a list of texts";
@@ -768,6 +800,22 @@ mod tests {
         let (settings, messages) = load(&[layer(Origin::Workspace, text)], &|_| None);
         assert_eq!(settings.board, Board::default());
         assert_eq!(messages.len(), 3);
+    }
+
+    #[test]
+    fn a_name_among_the_switches_that_is_none_is_told() {
+        let text = "{\"a2a\": {\n\"pushAllowHost\": [\"h\"],\n\"allowedOrigin\": \"x\", \"push\": \"off\"}, \"b2b\": 1}";
+        let (settings, messages) = user(text);
+        let mut expected = Board::default();
+        expected.a2a.push = false;
+        assert_eq!(settings.board, expected);
+        assert_eq!(
+            messages,
+            [
+                "User, line 2: a2a.pushAllowHost is no switch and left out; did you mean pushAllowHosts?",
+                "User, line 3: a2a.allowedOrigin is no switch and left out; --help lists them.",
+            ]
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What the operator can switch about how the server behaves: one row per switch, with its flag, its setting and its values.
 //! The command line and the settings files read the same table, so neither can have a switch that the other lacks.
 //!
-//! A value is a word. A switch that is only on or off is a flag without a value, and `true` or `false` in a settings file.
+//! A value is a word. A switch that is only on or off is a flag without a value, and `true` or `false` in a settings file;
+//! `on` and `off` will do there too, as they do behind the flags that take them.
 //! What arguments say replaces what settings say; lists add up.
 
 use crate::a2a::{CardDefault, RestStatus, Switches};
@@ -108,6 +109,7 @@ impl Switch {
         let words = match (self.takes, &node.value) {
             (Takes::Nothing | Takes::OnOrOff, _) => {
                 let word = node.bool().map(|on| if on { "on" } else { "off" });
+                let word = word.or_else(|| node.text());
                 word.map(|word| vec![word.to_owned()])
             }
             (Takes::Uris | Takes::Hosts, Value::List(_)) => node.texts(),
@@ -686,7 +688,7 @@ mod tests {
             assert_eq!(argued(line), Err(error.to_owned()));
         }
         for (key, value, wants) in [
-            ("a2a.streaming", "\"off\"", "true or false"),
+            ("a2a.streaming", "\"maybe\"", "true or false"),
             ("a2a.strictVersion", "1", "true or false"),
             ("a2a.newTasks", "true", "own or session"),
             ("a2a.extendedCard", "{}", "a file's name"),

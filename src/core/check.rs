@@ -4,6 +4,7 @@
 //! Two kinds of promises: the parts agree with each other (a subscription is known to its task and its connection, sums are
 //! sums), and nothing that could go on was forgotten (it is listed, it waits for a timer, or for an answer from outside).
 
+use crate::base::slots::Key;
 use crate::core::Core;
 use crate::core::sub::{Kind, Sub};
 use crate::core::timers::Timer;
@@ -36,6 +37,7 @@ impl Core {
                 || (self.expiry_armed < u64::MAX && self.timers.has(&Timer::Expiry)),
             "nobody will look at tasks whose time is over"
         );
+        self.check_trouble();
         self.check_conns();
         self.check_tasks();
         for (key, sub) in self.subs.iter() {
@@ -142,6 +144,27 @@ impl Core {
         }
         let hot: usize = self.tasks.values().map(|cell| cell.hot_bytes).sum();
         assert_eq!(hot, self.hot_total, "the sum of what is hot");
+        self.check_pages();
+    }
+
+    /// Whoever waits for a page is in line or has one coming, and nobody else has one.
+    fn check_pages(&self) {
+        let (held, line) = (self.pages.held(), self.pages.line());
+        assert!(held.len() <= self.limits.pages, "too many pages are held");
+        let mut turns: Vec<Key> = line.chain(held.iter().copied()).collect();
+        turns.sort_unstable();
+        assert!(turns.is_sorted_by(|a, b| a < b), "a reader has two turns");
+        for (key, sub) in self.subs.iter() {
+            let reads = sub
+                .cold
+                .as_ref()
+                .is_some_and(|cold| cold.asked || cold.has_page());
+            let turn = turns.binary_search(&key).is_ok();
+            assert_eq!(reads, turn, "a reader of {} and its turn", sub.task);
+        }
+        for key in turns {
+            assert!(self.subs.get(key).is_some(), "the turn of one who is gone");
+        }
     }
 
     /// Whether a reader could be sent something right now.

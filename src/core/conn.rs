@@ -10,6 +10,7 @@ use crate::base::clock::Now;
 use crate::base::http::{Method, Request, Response, Version};
 use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
+use crate::core::guard::Page;
 use crate::core::tx::Tx;
 use crate::limits::Limits;
 use crate::task::call::Follow;
@@ -17,6 +18,7 @@ use crate::task::fault::{Fault, FaultKind};
 use crate::wire::http1::{self, Framing, Reader, Reject, Reply, Stage, Step};
 use crate::wire::sse;
 use crate::wire::ws::{self, Codec};
+use std::borrow::Cow;
 
 /// What is known about the process at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +56,8 @@ pub struct Conn {
     pub calls: usize,
     /// What agrees to becoming a socket, once that can be said.
     pub accept: Option<String>,
+    /// The page of another origin that the request being served is from.
+    pub page: Option<Page>,
 }
 
 enum Talk {
@@ -119,6 +123,7 @@ impl Conn {
             subs: Vec::new(),
             calls: 0,
             accept: None,
+            page: None,
         }
     }
 
@@ -182,6 +187,7 @@ impl Conn {
                 Ok(Step::Request(request)) => {
                     self.served = true;
                     self.begun = false;
+                    self.page = None;
                     self.talk = Talk::Answering(Reply {
                         version: request.version,
                         method: request.method,
@@ -251,6 +257,7 @@ impl Conn {
             method: Method::Get,
             keep_alive: false,
         };
+        self.page = None;
         self.head_and_body(&response, reply, now);
         // The peer has its time to take the answer, however long it had for its request.
         self.since = now.mono_ms;
@@ -280,8 +287,16 @@ impl Conn {
 
     fn head_and_body(&mut self, response: &Response, reply: Reply, now: Now) {
         let mut body = None;
+        let response = match &self.page {
+            Some(page) => {
+                let mut told = response.clone();
+                told.headers.extend(page.headers());
+                Cow::Owned(told)
+            }
+            None => Cow::Borrowed(response),
+        };
         self.tx
-            .write(|out| body = http1::write_head(out, response, reply, now.unix_ms));
+            .write(|out| body = http1::write_head(out, &response, reply, now.unix_ms));
         if let Some(body) = body {
             self.tx.push(&body);
         }
@@ -297,7 +312,9 @@ impl Conn {
             ("Cache-Control", "no-cache"),
             ("X-Accel-Buffering", "no"),
         ];
-        let more = more.iter().map(|(name, value)| (*name, value.as_str()));
+        let page = self.page.iter().flat_map(Page::headers).collect::<Vec<_>>();
+        let more = more.iter().chain(&page);
+        let more = more.map(|(name, value)| (*name, value.as_str()));
         let headers: Vec<(&str, &str)> = HEADERS.into_iter().chain(more).collect();
         let mut framing = Framing::Chunked;
         self.tx.write(|out| {

@@ -21,9 +21,10 @@ impl Core {
             Call::List(list) if a2a::lists_briefs(&request.form) => {
                 let mut all = self.matching(list, &request);
                 all.sort_unstable_by(newest_first);
-                // This dialect has no pages: whoever wants more than the newest takes one that has.
+                // This dialect has no pages: who sees that there are more than the newest takes one that has.
+                let total = all.len();
                 all.truncate(self.limits.list_briefs);
-                a2a::briefs(&request.form, all)
+                a2a::briefs(&request.form, all, total)
             }
             Call::List(list) => {
                 let (page, next, total) = self.page(list, &request);

@@ -35,6 +35,8 @@ impl Core {
         // What became due while no server ran is looked at as soon as somebody knows how late it is.
         self.expiry_armed = 0;
         self.timers.arm(0, Timer::Expiry);
+        // A disk may have been full before this server began.
+        self.arm_trial(0);
     }
 
     /// A task was read from its journal, or could not be.

@@ -17,6 +17,7 @@ pub mod guard;
 pub mod hooks;
 mod list;
 mod memory;
+mod pages;
 mod perform;
 mod readers;
 mod register;
@@ -29,6 +30,7 @@ pub mod store;
 mod sub;
 mod tasks;
 mod timers;
+mod trouble;
 mod tx;
 
 use crate::a2a::{self, Card, Switches, Tools};
@@ -40,10 +42,12 @@ use crate::core::cell::Cell;
 use crate::core::conn::{Conn, Overdue, Peer, Want};
 use crate::core::guard::Door;
 use crate::core::hooks::{Delivery, Registrations};
+use crate::core::pages::Pages;
 use crate::core::register::Register;
 pub use crate::core::setup::{Approval, Choose, Resolve, Setup, Site};
 use crate::core::sub::Sub;
 use crate::core::timers::{Timer, Timers};
+use crate::core::trouble::Trouble;
 use crate::limits::Limits;
 use crate::model::script::Script;
 use crate::task::call::{Call, Manners};
@@ -142,10 +146,10 @@ pub struct Core {
     timers: Timers,
     registrations: Registrations,
     hot_total: usize,
+    pages: Pages,
     /// When the next look at tasks whose time is over is armed, in monotonic milliseconds.
     expiry_armed: u64,
-    /// When the log was last told that journals cannot be written, in monotonic milliseconds.
-    trouble_told: Option<u64>,
+    trouble: Trouble,
     /// Tasks that were loaded only to be closed.
     visitors: Vec<TaskId>,
 
@@ -204,8 +208,9 @@ impl Core {
             timers: Timers::default(),
             registrations: Registrations::default(),
             hot_total: 0,
+            pages: Pages::default(),
             expiry_armed: u64::MAX,
-            trouble_told: None,
+            trouble: Trouble::default(),
             visitors: Vec::new(),
             out: Vec::new(),
             to_write: Vec::new(),
@@ -367,6 +372,15 @@ impl Core {
             let form = a2a::Form::at(&request.path);
             return self.answer(key, &a2a::fault(&form, &fault), now);
         }
+        if let Some(page) = self.door.page(&request) {
+            let preflight = page.preflight(&request);
+            if let Some(conn) = self.conns.get_mut(key) {
+                conn.page = Some(page);
+            }
+            if let Some(leave) = preflight {
+                return self.answer(key, &leave, now);
+            }
+        }
         match a2a::decode(&request, &self.switches) {
             Ok((Call::Card, _)) => {
                 let response = self.card.answer(&request);
@@ -434,6 +448,7 @@ impl Core {
                 Timer::Limit(task) => self.check_limit(&task, now),
                 Timer::Expiry => self.expire(now),
                 Timer::Store(task) => self.retry_append(&task),
+                Timer::Trial => self.try_store(),
                 Timer::Load(task) => self.out.push(Out::Load { task }),
                 Timer::Waiting(sub) => self.stop_waiting(sub),
                 Timer::Hook { task, .. } => self.to_release.push(task),

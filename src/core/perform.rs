@@ -164,7 +164,8 @@ impl Core {
                 let active = self.tasks.values().filter(|cell| cell.is_open()).count();
                 let uptime = now.mono_ms - self.started.mono_ms;
                 let hooks = self.hook_census();
-                let health = a2a::health(uptime, active, self.known.len(), hooks);
+                let total = self.known.len();
+                let health = a2a::health(self.problem(), uptime, active, total, hooks);
                 self.answer(conn, &health, now);
                 Ok(())
             }
@@ -352,19 +353,25 @@ impl Core {
         } else {
             state.seq.next()
         };
-        let body = match (position, begins) {
-            (Some(_), _) | (None, Begins::Outcome | Begins::NextEvent) => None,
-            (None, Begins::Snapshot | Begins::SnapshotIfBorn) => {
-                Some(a2a::snapshot_frame(view, state, Wanted::ALL).into())
-            }
-        };
-        let nothing_left = resting && !unseen;
-        let first = (body.is_some() || nothing_left).then_some(First {
-            seq: state.seq,
-            body,
-            last: resting,
-        });
         let cursor = position.unwrap_or(state.seq);
+        let nothing_left = resting && !unseen;
+        let (seq, body) = match (position, begins) {
+            // Events that belong to no call follow an answer that does; what is on disk of them need not wait for the rest.
+            (Some(_), _) if records => {
+                let seq = if nothing_left { state.seq } else { cursor };
+                (seq, Some(a2a::watching(form, task, cursor)))
+            }
+            (Some(_), _) | (None, Begins::Outcome | Begins::NextEvent) => (state.seq, None),
+            (None, Begins::Snapshot | Begins::SnapshotIfBorn) => (
+                state.seq,
+                Some(a2a::snapshot_frame(view, state, Wanted::ALL)),
+            ),
+        };
+        let first = (body.is_some() || nothing_left).then_some(First {
+            seq,
+            body: body.map(Into::into),
+            last: nothing_left,
+        });
         let until = Until { turn, floor, ends };
         let mut sub = self.sub(conn, task, form, cursor, until);
         sub.first = first;

@@ -37,6 +37,9 @@ impl Core {
 
     pub(super) fn unsubscribe(&mut self, key: Key) -> Option<Sub> {
         let sub = self.subs.remove(key)?;
+        if sub.cold.is_some() {
+            self.pages.let_go(key);
+        }
         if let Some(conn) = self.conns.get_mut(sub.conn) {
             conn.subs.retain(|known| *known != key);
             if sub.role == Role::Call {
@@ -115,7 +118,9 @@ impl Core {
             let next = sub.cursor.next();
             if sub.first.is_none() && next > cell.written {
                 // What comes is encoded for all who watch; the state that was folded to get here may be a long conversation.
-                sub.cold.take_if(|cold| !cold.asked);
+                if sub.cold.take_if(|cold| !cold.asked).is_some() {
+                    self.pages.let_go(key);
+                }
                 // What is decided and not on disk yet is still to come.
                 let seen_all = cell.written == cell.state.seq && !cell.is_open();
                 return match sub.role {
@@ -141,7 +146,9 @@ impl Core {
                 continue;
             }
             if let Found::Hot(body, mark) = cell.find(next, sub.view) {
-                sub.cold = None;
+                if sub.cold.take_if(|cold| !cold.asked).is_some() {
+                    self.pages.let_go(key);
+                }
                 sub.cursor = next;
                 let last = sub.until.ends(next, mark);
                 if let Some(body) = body {
@@ -159,12 +166,7 @@ impl Core {
             match cold.next() {
                 None => {
                     cold.asked = true;
-                    let (task, offset) = (sub.task.clone(), cold.offset);
-                    self.out.push(Out::Page {
-                        task,
-                        sub: key,
-                        offset,
-                    });
+                    self.pages.wait(key);
                     return false;
                 }
                 Some(Err(message)) => {
@@ -186,6 +188,47 @@ impl Core {
                     }
                 }
             }
+        }
+    }
+
+    /// Has pages read for those whose turn it is.
+    pub(super) fn turn_pages(&mut self) {
+        let most = self.limits.pages;
+        while self.pages.is_waited_for() {
+            let next = self.pages.call(most);
+            let Some(key) = next else {
+                match self.stuck() {
+                    Some(holder) => self.take_back(holder),
+                    None => return,
+                }
+                continue;
+            };
+            let sub = self.subs.get(key).expect("who leaves also leaves the line");
+            let cold = sub.cold.as_ref().expect("only who is behind waits");
+            self.out.push(Out::Page {
+                task: sub.task.clone(),
+                sub: key,
+                offset: cold.offset,
+            });
+        }
+    }
+
+    /// One who has a page and whose peer takes nothing.
+    fn stuck(&self) -> Option<Key> {
+        let mut held = self.pages.held().iter().copied();
+        held.find(|key| {
+            self.subs.get(*key).is_some_and(|sub| {
+                let idle = sub.cold.as_ref().is_some_and(|cold| !cold.asked);
+                idle && self.conns.get(sub.conn).is_some_and(|conn| conn.starved)
+            })
+        })
+    }
+
+    fn take_back(&mut self, holder: Key) {
+        self.pages.let_go(holder);
+        let sub = self.subs.get_mut(holder);
+        if let Some(cold) = sub.and_then(|sub| sub.cold.as_mut()) {
+            cold.put_back();
         }
     }
 
@@ -330,10 +373,10 @@ mod tests {
     use crate::a2a::Switches;
     use crate::core::Setup;
     use crate::core::conn::Peer;
-    use crate::core::store::MemoryStore;
+    use crate::core::store::{MemoryStore, Store};
     use crate::limits::Limits;
     use crate::task::job::{Note, NoteBody};
-    use std::collections::HashSet;
+    use std::collections::{HashMap, HashSet};
 
     const NOW: Now = Now {
         mono_ms: 1_000_000,
@@ -397,5 +440,108 @@ mod tests {
             bodies.insert(body);
         }
         assert_eq!(bodies.len(), 1, "all of them were given the same memory");
+    }
+
+    /// Everything that waits for a connection, which takes it.
+    fn drain(core: &mut Core, key: Key) -> Vec<u8> {
+        let slices = core.slices(key);
+        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+        core.sent(key, bytes.len(), NOW);
+        bytes
+    }
+
+    /// A task that has said a lot and that nobody watches any more.
+    fn long_task(core: &mut Core, store: &mut MemoryStore) -> TaskId {
+        let key = core.opened(Peer::SameUser, NOW);
+        core.received(key, UPGRADE, NOW);
+        core.hear(key, PROMPT, NOW);
+        let started = turn(core, store).into_iter().find_map(|out| {
+            let Out::Start(job) = out else { return None };
+            Some(job.id)
+        });
+        let job = started.expect("a prompt sets the model to work");
+        for n in 0..100 {
+            let text: String = (0..20).map(|m| format!("{n}.{m} ")).collect();
+            let (job, body) = (job.clone(), NoteBody::Text(text));
+            core.note(Note { job, body }, NOW);
+        }
+        core.broke(key);
+        turn(core, store);
+        job.task
+    }
+
+    #[test]
+    fn pages_are_read_for_a_few_at_a_time_and_who_takes_nothing_gives_way() {
+        let limits = Limits {
+            pages: 2,
+            page_bytes: 1_000,
+            tx_bytes: 2_000,
+            ..Limits::default()
+        };
+        let mut core = Core::new(Setup::alone(limits.clone(), Switches::default(), NOW));
+        let mut store = MemoryStore::default();
+        let task = long_task(&mut core, &mut store);
+        let written = core.tasks[&task].written;
+        let target =
+            format!("GET /v1/tasks/{task}:subscribe?after=0 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let late: Vec<Key> = (0..20)
+            .map(|_| {
+                let key = core.opened(Peer::SameUser, NOW);
+                core.received(key, target.as_bytes(), NOW);
+                key
+            })
+            .collect();
+        let (slow, quick) = late.split_at(10);
+        let mut seen: HashMap<Key, Vec<u8>> = HashMap::new();
+        let mut reads = 0;
+        // First half of them take what they get, and then all do.
+        for takers in [quick, &late[..]] {
+            let is_behind = |core: &Core, key: &Key| {
+                let sub = core.conns.get(*key).expect("it stays").subs[0];
+                core.subs.get(sub).expect("it goes on").cursor < written
+            };
+            while takers.iter().any(|key| is_behind(&core, key)) {
+                for out in turn(&mut core, &mut store) {
+                    let Out::Page { task, sub, offset } = out else {
+                        continue;
+                    };
+                    reads += 1;
+                    assert!(reads < 10_000, "somebody never gets there");
+                    let log = store.file(&task).expect("a log");
+                    core.paged(sub, log.page(offset, limits.page_bytes), NOW);
+                }
+                for key in takers {
+                    let bytes = drain(&mut core, *key);
+                    seen.entry(*key).or_default().extend(bytes);
+                }
+            }
+            let left = slow.iter().all(|key| is_behind(&core, key));
+            assert_eq!(
+                left,
+                takers.len() == quick.len(),
+                "nobody waits for the slow"
+            );
+        }
+        let whole = &seen[&late[0]];
+        assert!(whole.len() > 20_000 && whole.ends_with(b"\r\n"));
+        assert!(late.iter().all(|key| seen[key] == *whole));
+    }
+
+    #[test]
+    fn a_late_reader_keeps_no_conversation() {
+        let mut core = Core::new(Setup::alone(Limits::default(), Switches::default(), NOW));
+        let mut store = MemoryStore::default();
+        let task = long_task(&mut core, &mut store);
+        let mut cold = Cold::default();
+        let log = store.file(&task).expect("a log");
+        cold.take_page(log.page(0, usize::MAX).expect("a page"));
+        let mut kept = 0;
+        while let Some(record) = cold.next() {
+            record.expect("a line of ours");
+            let state = cold.state.as_ref().expect("it was born");
+            kept = kept.max(state.utterance.text.len() + 1_000 * state.history.len());
+        }
+        let whole = core.tasks[&task].state.utterance.text.len();
+        assert!(kept < 2_000 && whole > 10_000, "{kept} of {whole}");
     }
 }

@@ -38,7 +38,19 @@ pub trait Store {
 
     /// The task leaves memory: its lock and descriptor go as soon as the last [`LogFile`] of it does.
     fn close(&mut self, task: &TaskId);
+
+    /// Whether a log could be written now: tries it, and leaves nothing behind.
+    fn probe(&mut self) -> Result<(), StoreError>;
+
+    /// Housekeeping that has come up since the last call, to be done beside the loop because it waits for the disk. That it
+    /// fails, or is never done, costs space and time and nothing else.
+    fn chore(&mut self) -> Option<Chore> {
+        None
+    }
 }
+
+/// Something to be done beside the loop.
+pub type Chore = Box<dyn FnOnce() -> Result<(), StoreError> + Send>;
 
 /// One log, shared between threads.
 pub trait LogFile: Send + Sync {
@@ -84,6 +96,8 @@ pub enum Openness {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
     pub message: String,
+    /// What is wrong and what to do, in words that anybody may read: without the names of files and tasks.
+    pub hint: Option<String>,
     /// Somebody else has it right now: it may work in a moment.
     pub busy: bool,
 }
@@ -92,6 +106,7 @@ impl StoreError {
     pub fn new(message: impl Into<String>) -> StoreError {
         StoreError {
             message: message.into(),
+            hint: None,
             busy: false,
         }
     }
@@ -348,6 +363,13 @@ impl Store for MemoryStore {
     }
 
     fn close(&mut self, _: &TaskId) {}
+
+    fn probe(&mut self) -> Result<(), StoreError> {
+        match self.disk().next_failure() {
+            Some(_) => Err(StoreError::new("the disk is told to fail")),
+            None => Ok(()),
+        }
+    }
 }
 
 struct MemoryLog {

@@ -105,7 +105,8 @@ impl Until {
     }
 }
 
-/// A reader that is behind what memory holds: it folds the journal from its first line, silently up to its cursor.
+/// A reader that is behind what memory holds: it folds the journal from its first line, silently up to its cursor. There may be
+/// many of them, so each keeps only what the next event is shown by, and not the conversation.
 #[derive(Default)]
 pub struct Cold {
     pub state: Option<State>,
@@ -113,7 +114,7 @@ pub struct Cold {
     pub offset: u64,
     page: Vec<u8>,
     taken: usize,
-    /// A page is being read.
+    /// A page is waited for or being read.
     pub asked: bool,
 }
 
@@ -122,6 +123,17 @@ impl Cold {
         self.asked = false;
         self.offset += page.len() as u64;
         self.page = page;
+        self.taken = 0;
+    }
+
+    pub fn has_page(&self) -> bool {
+        !self.page.is_empty()
+    }
+
+    /// Gives back what is left of the page; it is read again when it can be used.
+    pub fn put_back(&mut self) {
+        self.offset -= (self.page.len() - self.taken) as u64;
+        self.page = Vec::new();
         self.taken = 0;
     }
 
@@ -138,6 +150,9 @@ impl Cold {
             Err(bad) => return Some(Err(format!("the journal is damaged: {bad:?}"))),
         };
         self.taken += end + 1;
+        if let Some(state) = &mut self.state {
+            state.forget_past();
+        }
         if State::advance(&mut self.state, &record).is_none() {
             return Some(Err("the journal does not begin with its task".into()));
         }

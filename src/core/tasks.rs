@@ -190,20 +190,7 @@ impl Core {
                 }
             }
         }
-    }
-
-    /// Clients that wait are told nothing before their events are on disk, so whoever runs the server has to hear of it.
-    fn tell_trouble(&mut self, error: &StoreError, now: Now) {
-        let pause = self.limits.store_tell_ms;
-        if self
-            .trouble_told
-            .is_some_and(|told| now.mono_ms < told + pause)
-        {
-            return;
-        }
-        self.trouble_told = Some(now.mono_ms);
-        let text = format!("{error}; until then nothing new begins and what was begun waits");
-        self.out.push(Out::Trouble { text });
+        self.undergo_trial(store, now);
     }
 
     /// The time has come to try a journal again that could not be written.
@@ -244,6 +231,7 @@ impl Core {
         for task in read {
             self.trim(&task);
         }
+        self.turn_pages();
         if self.ended {
             let fault = Fault::new(
                 FaultKind::Overloaded { retry_after_s: 5 },

@@ -17,6 +17,8 @@ pub enum Timer {
     Expiry,
     /// A journal could not be written; try again.
     Store(TaskId),
+    /// The store was in trouble; see whether it still is.
+    Trial,
     /// A journal was somebody else's; ask for it again.
     Load(TaskId),
     /// A call has waited for its turn as long as it may.

@@ -8,6 +8,7 @@
 //! mistake in the message, because a script with a typing error in it would otherwise test nothing.
 
 use crate::base::id::CallId;
+use crate::base::json;
 use crate::limits::Limits;
 use crate::model::error::{self, Refusal};
 use crate::model::glob;
@@ -43,7 +44,7 @@ impl Script {
     /// Reads a file. The error names the rule and step it is in, counted from 1.
     pub fn parse(text: &str) -> Result<Script, String> {
         let value: Value =
-            serde_json::from_str(text).map_err(|e| format!("The script is not JSON: {e}."))?;
+            json::read(text.as_bytes()).map_err(|e| format!("The script is not JSON: {e}."))?;
         let mut file = Members::of(&value, "the script")?;
         let rules = file.list("rules")?;
         let default = file.list("default")?;

@@ -6,6 +6,7 @@
 //! is judged once, in [`Decoder::finish`]: a stream may end cleanly and still say nothing.
 
 use crate::base::id::CallId;
+use crate::base::json;
 use crate::model::error::{self, Refusal};
 use crate::task::event::{Answer, Request};
 use crate::task::job::{ModelError, ModelErrorKind, NoteBody};
@@ -168,7 +169,7 @@ impl Decoder {
         out: &mut Vec<NoteBody>,
     ) -> Result<(), ModelError> {
         let malformed = || bad("The model API sent a part of an answer that cannot be read");
-        let part: Part = serde_json::from_str(raw.get()).map_err(|_| malformed())?;
+        let part: Part = json::read(raw.get().as_bytes()).map_err(|_| malformed())?;
         let text = part.text.as_ref().map_or("", |Str(text)| text);
         if part.thought == Some(true) {
             self.thought = true;

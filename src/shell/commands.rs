@@ -1,24 +1,26 @@
 //! What slash commands do: a table from paths to functions, run by a worker. A command reads and writes files as a tool does, but
 //! nobody is asked first: the user typed it.
 //!
-//! A function serves its command and all sub-commands below it that have none of their own. Others can be added:
+//! A function serves its command and all sub-commands below it that have none of their own. Others can be added, by a program
+//! that is this one with more commands:
 //!
-//! ```
+//! ```no_run
 //! use gemini_a2a::shell::commands::{Asked, Commands};
-//! use gemini_a2a::task::slash::{Commanded, Spec, Typed, Args};
+//! use gemini_a2a::shell::program;
+//! use gemini_a2a::task::slash::{Commanded, Spec};
 //! use serde_json::json;
+//! use std::process::ExitCode;
 //!
-//! let mut commands = Commands::built_in();
-//! let about = Spec::new("about", "Says where it works.");
-//! let run = |asked: &Asked| {
-//!     let text = format!("{} in {}", asked.command.facts.model, asked.command.workspace);
-//!     Ok(Commanded::Done { data: json!({ "about": text }), text })
-//! };
-//! commands.register(about, Box::new(run)).expect("no other command is called so");
-//!
-//! let typed = Typed { phrase: "about".into(), args: Args::Line(String::new()) };
-//! let (invocation, _) = commands.registry().invoke(&typed).expect("it is there now");
-//! assert_eq!(invocation.line(), "/about");
+//! fn main() -> ExitCode {
+//!     let mut commands = Commands::built_in();
+//!     let about = Spec::new("about", "Says where it works.");
+//!     let run = |asked: &Asked| {
+//!         let text = format!("{} in {}", asked.command.facts.model, asked.command.workspace);
+//!         Ok(Commanded::Done { data: json!({ "about": text }), text })
+//!     };
+//!     commands.register(about, Box::new(run)).expect("no other command is called so");
+//!     program::run(commands)
+//! }
 //! ```
 
 mod extensions;

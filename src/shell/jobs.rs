@@ -5,7 +5,7 @@ use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::Loaded;
 use crate::core::hooks::{Delivery, DeliveryError, Retry};
-use crate::core::store::{LogFile, Store, StoreError, fold};
+use crate::core::store::{Chore, LogFile, Store, StoreError, fold};
 use crate::limits::Limits;
 use crate::model::error;
 use crate::model::script::Script;
@@ -295,6 +295,20 @@ impl Jobs {
             self.own
                 .push(trouble("too much is waiting for the disk".into()));
         }
+    }
+
+    /// Keeps the store in order. Nobody waits for it.
+    pub fn tidy(&mut self, chore: Chore) {
+        let trouble = |text: String| Mail::Trouble(format!("{text}; it is tried again later"));
+        let work = move |post: &Post<Mail>, _: &Cancel| {
+            if let Err(error) = chore() {
+                post.send(trouble(error.message));
+            }
+        };
+        // A lane that is full has better things to do; the next chore makes up for this one.
+        let _ = self
+            .lanes
+            .start(Lane::Disk, Cancel::default(), work, trouble);
     }
 
     fn disk(

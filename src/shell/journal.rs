@@ -4,48 +4,54 @@
 //! tasks/<task>.jsonl      the log, appended to, locked (flock) by the one server that has the task loaded
 //! open/<task>             an empty file while the task has an unfinished turn or an open question
 //! index.jsonl             {"task","at","brief"} per task and rest, so that a start need not open every log
+//! index.<id>.new          the index that the server with this id is writing anew
+//! trial.<id>              there for a moment, when a server tries whether it can write
 //! instances/<id>          locked by the living server that marks its child processes with this id
 //! ```
 //!
-//! Several servers may share the directory. A log has one writer because of its lock. The index has many, so it is only a
-//! hint: lines are added by single appends and never changed, what cannot be read in it is passed over, and a log that it does
-//! not name is added from the log itself. The last line of a task counts. An instance id belongs to whoever holds its lock, so a
-//! server that starts can take over the ids of dead ones, and end what they left running, without touching the children of a
-//! living one.
+//! Several servers may share the directory. A log has one writer because of its lock. The index has many and is only a hint: a
+//! log that it does not name is added from the log itself. An instance id belongs to whoever holds its lock, so a server that
+//! starts can take over the ids of dead ones, and end what they left running, without touching the children of a living one.
 //!
 //! A marker in `open` is made before the append that opens a task and removed after the one that settles it. A crash in
 //! between leaves one marker too many, which costs a look at the next start, and never one too few.
 
 mod file;
+mod index;
 mod instances;
 #[cfg(test)]
 mod tests;
 
 use crate::base::id::{ContextId, Entropy, TaskId};
-use crate::base::json;
-use crate::core::store::{Known, LogFile, Openness, Store, StoreError};
+use crate::core::store::{Chore, Known, LogFile, Openness, Store, StoreError};
+use crate::limits::Limits;
 use crate::shell::sys;
 use crate::task::brief::Brief;
 use crate::task::event::Event;
 use crate::task::record::Record;
 use crate::task::state::{State, TaskState};
 use file::FileLog;
+use index::{Entry, Index, Places};
 use instances::Instances;
-use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 /// What is longer is no line of ours: a request body is the most that one event holds.
 const LINE_BYTES: u64 = 64 << 20;
 
+/// What a trial writes: more than a log could find room for in a block that it has already.
+const TRIAL_BYTES: usize = 8 * 1024;
+
 pub struct Journal {
-    tasks: PathBuf,
+    places: Places,
     markers: PathBuf,
-    index: File,
+    /// Written, and removed, to see whether anything can be.
+    trial: PathBuf,
+    index: Index,
     instances: Instances,
     loaded: HashMap<TaskId, Loaded>,
     /// Logs that are closed here while the disk lane still reads them, and so still locked.
@@ -59,33 +65,31 @@ struct Loaded {
     unlisted: Option<Brief>,
 }
 
-/// A line of the index.
-#[derive(Serialize, Deserialize)]
-struct Entry {
-    task: TaskId,
-    /// When the task began, in Unix milliseconds.
-    at: u64,
-    /// Lines of the first version have none.
-    #[serde(default)]
-    brief: Option<Brief>,
-}
-
 impl Journal {
     /// Opens the state directory, making it if need be: for its owner only, before anything is in it.
-    pub fn open(dir: &Path, entropy: &mut Entropy) -> Result<Journal, StoreError> {
+    pub fn open(dir: &Path, limits: &Limits, entropy: &mut Entropy) -> Result<Journal, StoreError> {
         let (tasks, markers) = (dir.join("tasks"), dir.join("open"));
         let instances = dir.join("instances");
         for path in [dir, &tasks, &markers, &instances] {
             private_dir(path)?;
         }
-        let path = dir.join("index.jsonl");
-        let index = private_file(&path, OpenOptions::new().read(true).create(true))
-            .map_err(|e| failed("open", &path, &e))?;
-        Ok(Journal {
+        let instances = Instances::take(&instances, entropy)?;
+        let fresh = |id: &str| dir.join(format!("index.{id}.new"));
+        for id in instances.all() {
+            // What a server left that died while it wrote; most have left nothing.
+            let _ = fs::remove_file(fresh(id));
+        }
+        let places = Places {
+            index: dir.join("index.jsonl"),
+            fresh: fresh(instances.own()),
             tasks,
+        };
+        Ok(Journal {
+            index: Index::open(places.clone(), limits.index_spent)?,
+            places,
             markers,
-            index,
-            instances: Instances::take(&instances, entropy)?,
+            trial: dir.join(format!("trial.{}", instances.own())),
+            instances,
             loaded: HashMap::new(),
             leaving: HashMap::new(),
         })
@@ -130,59 +134,21 @@ impl Journal {
                 "{id:?} cannot be the id of a task: use 1 to 128 letters, digits, - and _"
             )));
         }
-        let path = self.tasks.join(format!("{id}.jsonl"));
-        Ok((path, self.markers.join(id)))
+        Ok((self.places.log(id), self.markers.join(id)))
     }
-
-    /// What the index says, and whether its last line is whole.
-    fn read_index(&self) -> (Vec<Entry>, Tail) {
-        let mut bytes = Vec::new();
-        // An index that cannot be read is as good as an empty one.
-        if let Ok(metadata) = self.index.metadata() {
-            bytes.resize(metadata.len() as usize, 0);
-            if self.index.read_exact_at(&mut bytes, 0).is_err() {
-                bytes.clear();
-            }
-        }
-        let tail = match bytes.last() {
-            None | Some(b'\n') => Tail::Whole,
-            Some(_) => Tail::Torn,
-        };
-        let entries = bytes
-            .split(|byte| *byte == b'\n')
-            .filter_map(|line| serde_json::from_slice(line).ok());
-        (entries.collect(), tail)
-    }
-
-    /// One write, which O_APPEND keeps whole among several servers. A failure is no error: the next start finds the task by
-    /// its log.
-    fn add_to_index(&self, lines: &[u8]) {
-        if !lines.is_empty() {
-            let _ = (&self.index).write(lines);
-        }
-    }
-}
-
-/// How the index ends.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Tail {
-    Whole,
-    Torn,
 }
 
 impl Store for Journal {
     fn known(&mut self) -> Vec<Known> {
-        let mut unlisted: HashSet<String> = names(&self.tasks)
+        let mut unlisted: HashSet<String> = names(&self.places.tasks)
             .filter_map(|name| Some(name.strip_suffix(".jsonl")?.to_owned()))
             .filter(|id| is_file_name(id))
             .collect();
-        let (mut entries, tail) = self.read_index();
-        entries.retain(|entry| entry.brief.is_some());
-        let mut entries = latest(entries);
+        let mut entries = self.index.read();
         entries.retain(|entry| unlisted.remove(entry.task.as_str()));
         let (mut found, mut damaged) = (Vec::new(), Vec::new());
         for id in unlisted {
-            match opening(&self.tasks.join(format!("{id}.jsonl")), &id) {
+            match opening(&self.places.log(&id), &id) {
                 Opening::Listed(entry) => found.push(entry),
                 // Named all the same, so that whoever asks for it is told what is wrong with it.
                 Opening::Damaged => damaged.push(Entry {
@@ -194,15 +160,11 @@ impl Store for Journal {
             }
         }
         found.sort_by(|a, b| (a.at, &a.task).cmp(&(b.at, &b.task)));
-        let mut lines = Vec::new();
-        if tail == Tail::Torn {
-            // Ended rather than cut: another server may be appending.
-            lines.push(b'\n');
+        self.index.add_all(&found);
+        if let Some(chore) = self.index.chore() {
+            // Nobody waits for this server yet. An index that stays as long as it is costs the next start the same again.
+            let _ = chore();
         }
-        for entry in &found {
-            write_entry(&mut lines, entry);
-        }
-        self.add_to_index(&lines);
         entries.append(&mut damaged);
         entries.append(&mut found);
         entries.sort_by_key(|entry| entry.at);
@@ -241,20 +203,13 @@ impl Store for Journal {
             loaded.open = Openness::Settled;
         }
         if let Some(brief) = loaded.unlisted.take_if(|_| !lines.is_empty()) {
-            self.note(task, &brief);
+            self.index.add(entry(task, brief));
         }
         Ok(())
     }
 
     fn note(&mut self, task: &TaskId, brief: &Brief) {
-        let mut line = Vec::new();
-        let entry = Entry {
-            task: task.clone(),
-            at: sys::unix_ms(),
-            brief: Some(brief.clone()),
-        };
-        write_entry(&mut line, &entry);
-        self.add_to_index(&line);
+        self.index.update(entry(task, brief.clone()));
     }
 
     fn file(&mut self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
@@ -271,6 +226,7 @@ impl Store for Journal {
         };
         log.delete()?;
         self.loaded.remove(task);
+        self.index.strike(task);
         Ok(())
     }
 
@@ -281,11 +237,28 @@ impl Store for Journal {
                 .insert(task.clone(), Arc::downgrade(&loaded.log));
         }
     }
+
+    fn probe(&mut self) -> Result<(), StoreError> {
+        let path = &self.trial;
+        let written = private_file(path, OpenOptions::new().create(true))
+            .and_then(|file| file::write_whole(&file, &[b'\n'; TRIAL_BYTES]));
+        // Also what an earlier trial could not take away.
+        let _ = fs::remove_file(path);
+        written.map_err(|e| failed("write", path, &e))
+    }
+
+    fn chore(&mut self) -> Option<Chore> {
+        self.index.chore()
+    }
 }
 
-fn write_entry(out: &mut Vec<u8>, entry: &Entry) {
-    json::write(out, entry);
-    out.push(b'\n');
+/// What the index is told of a task now.
+fn entry(task: &TaskId, brief: Brief) -> Entry {
+    Entry {
+        task: task.clone(),
+        at: sys::unix_ms(),
+        brief: Some(brief),
+    }
 }
 
 /// What a log says of itself.
@@ -341,22 +314,6 @@ fn unreadable() -> Brief {
     }
 }
 
-/// The last word about each task, in the order and with the time of the first.
-fn latest(entries: Vec<Entry>) -> Vec<Entry> {
-    let mut places: HashMap<TaskId, usize> = HashMap::new();
-    let mut kept: Vec<Entry> = Vec::new();
-    for entry in entries {
-        match places.get(&entry.task) {
-            Some(place) => kept[*place].brief = entry.brief,
-            None => {
-                places.insert(entry.task.clone(), kept.len());
-                kept.push(entry);
-            }
-        }
-    }
-    kept
-}
-
 fn is_file_name(id: &str) -> bool {
     (1..=128).contains(&id.len())
         && id
@@ -408,10 +365,11 @@ fn failed(what: &str, path: &Path, error: &io::Error) -> StoreError {
         }
         _ => "check the disk",
     };
-    StoreError::new(format!(
-        "could not {what} {}: {error}; {advice}",
-        path.display()
-    ))
+    let hint = format!("{error}; {advice}");
+    StoreError {
+        hint: Some(hint.clone()),
+        ..StoreError::new(format!("could not {what} {}: {hint}", path.display()))
+    }
 }
 
 fn exists(task: &TaskId) -> StoreError {

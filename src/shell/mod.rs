@@ -12,6 +12,7 @@ pub mod memory;
 pub mod outline;
 pub mod peer;
 pub mod place;
+pub mod program;
 pub mod replay;
 pub mod saved;
 pub mod scenery;

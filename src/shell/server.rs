@@ -155,6 +155,9 @@ impl Server {
         self.core.tick(now);
         // 5: what was decided goes to disk …
         self.core.append(self.store.as_mut(), now);
+        if let Some(chore) = self.store.chore() {
+            self.jobs.tidy(chore);
+        }
         // 6: … and what is there is shown and started.
         self.core.release(now);
         self.perform();
@@ -373,7 +376,8 @@ impl Server {
         for signal in self.signals.take() {
             let wait = self.limits.shutdown_ms / 1000;
             self.log.info(format_args!(
-                "ending on {signal:?}: what runs has {wait} s, the next signal does not wait"
+                "ending on {}: what runs has {wait} s, the next signal does not wait",
+                signal.name()
             ));
             self.signal.get_or_insert(signal);
             self.core.shut_down(now);

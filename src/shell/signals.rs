@@ -29,6 +29,15 @@ impl Signal {
         128 + self.number()
     }
 
+    /// As people and manuals call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Signal::Interrupt => "SIGINT",
+            Signal::Terminate => "SIGTERM",
+            Signal::Hangup => "SIGHUP",
+        }
+    }
+
     fn number(self) -> i32 {
         match self {
             Signal::Interrupt => SIGINT,

@@ -51,7 +51,7 @@ pub fn configure(args: Args, env: Env) -> Result<(Config, Places), String> {
 }
 
 /// Serves until a signal ends it; gives the exit status.
-pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
+pub fn serve((config, places): (Config, Places), commands: Commands) -> Result<u8, String> {
     let log = Log::new(config.log_level, Redacted::new(secrets(&config)))
         .map_err(|e| format!("standard error cannot be written: {e}"))?;
     let saved = places.paths().saved_rules();
@@ -60,7 +60,8 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
     let workspace = directory(&config.workspace)?;
     let mut entropy = sys::entropy();
     let signals = Signals::new().map_err(|e| format!("signals cannot be watched: {e}"))?;
-    let store = Journal::open(&config.state_dir, &mut entropy).map_err(|e| e.message)?;
+    let store =
+        Journal::open(&config.state_dir, &config.limits, &mut entropy).map_err(|e| e.message)?;
     let children = children(&store, &config.limits)?;
     let (listener, port) = listen(SocketAddr::new(config.host, config.port))?;
     let name = if config.host.is_ipv4() {
@@ -91,7 +92,6 @@ pub fn serve((config, places): (Config, Places)) -> Result<u8, String> {
     if let Some(file) = &config.board.extended_card {
         card.extend(&more_of_card(file)?);
     }
-    let commands = Commands::built_in();
     let core = Core::new(Setup {
         limits: config.limits.clone(),
         door: Door {

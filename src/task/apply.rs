@@ -40,6 +40,7 @@ impl State {
             suspended: false,
             questioned: false,
             utterance: Utterance::default(),
+            spoken: Vec::new(),
             thoughts: Vec::new(),
             history: Vec::new(),
             summary: None,
@@ -304,6 +305,7 @@ impl State {
         self.history
             .push(Arc::new(Item::Said(queued.message.clone())));
         self.prompt = Some(queued.message);
+        self.spoken.clear();
         self.marks.clear();
         self.strikes = 0;
         self.tried.clear();
@@ -321,6 +323,8 @@ impl State {
     fn take_answer(&mut self, answer: &Arc<Answer>, record: &Record) {
         self.history.push(Arc::new(Item::Answered(answer.clone())));
         self.utterance = Utterance::default();
+        let text = answer.text();
+        self.spoken.extend((!text.is_empty()).then_some(text));
         self.round += 1;
         self.tries = Default::default();
         self.usage = answer.usage.or(self.usage);

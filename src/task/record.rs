@@ -90,6 +90,10 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::JSON_DEPTH;
+    use crate::task::event::{Answer, Request};
+    use crate::task::message::{Artifact, Message, Part, Role, Source};
+    use serde_json::json;
 
     fn line() -> Vec<u8> {
         let mut out = Vec::new();
@@ -127,6 +131,71 @@ mod tests {
             flipped[i] ^= 1;
             assert!(Record::read(&flipped).is_err(), "flipped byte {i}");
             assert!(Record::read(&whole[..i]).is_err(), "cut at {i}");
+        }
+    }
+
+    /// Whatever others may send is read again: where it stands deepest in a line there is still room.
+    #[test]
+    fn the_deepest_values_come_back() {
+        let deep = (1..JSON_DEPTH).fold(json!({}), |inner, _| json!({ "a": inner }));
+        let metadata = deep.as_object().cloned();
+        let part = Part {
+            metadata: metadata.clone(),
+            ..Part::data(deep.clone())
+        };
+        let artifact = Artifact {
+            id: "a".into(),
+            name: None,
+            description: None,
+            parts: vec![part.clone()],
+        };
+        let message = Message {
+            id: "m".into(),
+            role: Role::User,
+            parts: vec![part],
+            metadata,
+            extensions: Vec::new(),
+            references: Vec::new(),
+        };
+        let answer = Answer {
+            parts: vec![json!({ "functionCall": { "args": deep } })],
+            calls: vec![Request {
+                call: "c".into(),
+                name: "n".into(),
+                args: deep,
+                api_id: None,
+            }],
+            finish: "STOP".into(),
+            usage: None,
+            trace: None,
+            model: None,
+            said_at: None,
+            verdict: None,
+        };
+        for event in [
+            Event::Prompted {
+                message: message.into(),
+                by: Source::clock(),
+                turn: 1,
+            },
+            Event::Produced {
+                artifact: artifact.into(),
+                append: false,
+                last: true,
+            },
+            Event::Answered {
+                answer: answer.into(),
+            },
+        ] {
+            let record = Record {
+                seq: Seq(1),
+                at: 0,
+                event,
+            };
+            let mut line = Vec::new();
+            record.write(&mut line);
+            line.pop();
+            assert_eq!(Record::read(&line), Ok(record));
         }
     }
 }

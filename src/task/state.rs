@@ -307,6 +307,8 @@ pub struct State {
     /// The last turn ended with a question of the agent.
     pub questioned: bool,
     pub utterance: Utterance,
+    /// What it has said in this turn before that, one answer of the model each.
+    pub spoken: Vec<String>,
     /// What the model thought about on the way to its answer, a line each; until it is asked again.
     pub thoughts: Vec<String>,
     pub history: Vec<Arc<Item>>,
@@ -373,6 +375,15 @@ impl State {
                 .calls
                 .iter()
                 .all(|call| call.stage == Stage::Asked || call.is_over())
+    }
+
+    /// Forgets the conversation and what came of it. Events are folded and shown as before, since no view looks further back
+    /// than to the present turn; but the task cannot be shown as a whole any more, and no model be asked to go on with it.
+    pub fn forget_past(&mut self) {
+        self.history.clear();
+        self.artifacts.clear();
+        self.prompt = None;
+        self.utterance.text.clear();
     }
 
     /// The id of the message that an event at `seq` is sent in.

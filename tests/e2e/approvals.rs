@@ -54,6 +54,26 @@ fn of_two_answers_at_once_exactly_one_counts() {
 }
 
 #[test]
+fn who_sees_only_the_task_finds_its_question_there() {
+    let house = House::new();
+    let mut client = house.client();
+    let asked = client.call("message/send", prompt("SHELL echo ran >> only.txt"));
+    assert_eq!(asked["status"]["state"], "input-required");
+    let task = asked["id"].as_str().expect("a task");
+    let question = &asked["status"]["message"]["parts"][0]["data"];
+    assert_eq!(question["status"], "awaiting_approval");
+    let command = &question["confirmationDetails"]["command"];
+    assert_eq!(*command, "echo ran >> only.txt");
+    let looked = client.call("tasks/get", json!({ "id": task }));
+    assert_eq!(looked["status"], asked["status"]);
+
+    let call = question["request"]["callId"].as_str().expect("a call");
+    let done = client.call("message/send", approval(task, call, "proceed_once"));
+    assert_eq!(house.file("only.txt").as_deref(), Some("ran\n"));
+    assert_eq!(done["status"].get("message"), None);
+}
+
+#[test]
 fn an_edit_of_a_file_that_has_changed_is_asked_about_again() {
     let house = House::new();
     let path = house.server.workspace().join("notes.txt");

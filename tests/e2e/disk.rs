@@ -90,7 +90,30 @@ fn a_full_disk_is_told_reading_goes_on_and_so_does_the_rest_when_there_is_space(
     let stream = say("TEXT new");
     let error = &stream.last().expect("an answer").json["error"];
     assert_eq!(error["code"], -32603, "{stream:?}");
-    assert_eq!(client().get("/health").json()["totalTasks"], 2);
+    let health = client().get("/health");
+    assert_eq!(health.status(), 200, "it is alive");
+    let health = health.json();
+    assert_eq!(
+        (&health["status"], &health["totalTasks"]),
+        (&json!("degraded"), &json!(2))
+    );
+    let problem = health["problem"].as_str().unwrap_or("");
+    assert!(problem.contains("free some space"), "{health}");
+    assert!(
+        !problem.contains("/"),
+        "it is for anybody to read: {problem}"
+    );
+
+    // It gets well by itself: nothing is written, and nobody asks for anything that would be.
+    let healthy = || {
+        while client().get("/health").json()["status"] != "healthy" {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    };
+    disk.free();
+    healthy();
+    disk.fill();
+    assert_eq!(client().get("/health").json()["status"], "healthy");
 
     // A prompt to a task that is there waits, since it can neither be kept nor forgotten; from then on the task says why
     // it takes nothing.
@@ -135,6 +158,7 @@ fn a_full_disk_is_told_reading_goes_on_and_so_does_the_rest_when_there_is_space(
         "{done:?}"
     );
     assert!(done.last().is_some_and(Event::is_final));
+    healthy();
     let again = client().call("message/send", prompt("TEXT again"));
     assert_eq!(state_of(&again), Some("input-required"));
 }

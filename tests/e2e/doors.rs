@@ -210,6 +210,47 @@ fn an_origin_that_is_allowed_may_come_in() {
 }
 
 #[test]
+fn a_page_that_is_allowed_may_read_what_it_gets() {
+    let house = House::with(|setup| setup.arg("--allowed-origin").arg("https://console.example"));
+    let mut client = house.client();
+    let page = ("Origin", "https://console.example");
+    let asks = [
+        page,
+        ("Sec-Fetch-Site", "cross-site"),
+        ("Access-Control-Request-Method", "POST"),
+        ("Access-Control-Request-Headers", "a2a-version,content-type"),
+    ];
+    let leave = client.request("OPTIONS", "/message:stream", &asks, b"");
+    assert_eq!(leave.status(), 204);
+    let told = |name: &str| leave.head.field(name);
+    assert_eq!(told("access-control-allow-origin"), Some(page.1));
+    assert_eq!(told("access-control-allow-methods"), Some("POST"));
+    assert_eq!(
+        told("access-control-allow-headers"),
+        Some("a2a-version,content-type")
+    );
+
+    let json = ("Content-Type", "application/json");
+    let body = json!({ "message": "TEXT hi" }).to_string();
+    let stream = client.events("POST", "/message/stream", &[page, json], body.as_bytes());
+    let reads = stream.head().field("access-control-allow-origin");
+    assert_eq!(reads, Some(page.1));
+    for (path, status) in [("/health", 200), ("/tasks/none", 404)] {
+        let answer = client.request("GET", path, &[page], b"");
+        assert_eq!(answer.status(), status, "{path}");
+        let reads = answer.head.field("access-control-allow-origin");
+        assert_eq!(reads, Some(page.1), "{path}");
+        // On the same connection, for somebody who is no page.
+        let answer = client.request("GET", path, &[], b"");
+        assert_eq!(answer.head.field("access-control-allow-origin"), None);
+    }
+    let other = [("Origin", "https://evil.test"), asks[2]];
+    let refused = client.request("OPTIONS", "/message:stream", &other, b"");
+    assert_eq!(refused.status(), 403);
+    assert_eq!(refused.head.field("access-control-allow-origin"), None);
+}
+
+#[test]
 fn another_user_sees_that_we_are_here_and_nothing_else() {
     if !is_root() {
         eprintln!("skipped: becoming another user takes root");

@@ -289,7 +289,8 @@ fn known_paths_name_their_methods_and_unknown_ones_are_not_found() {
     for (method, path, allow) in [
         ("GET", "/", "POST"),
         ("DELETE", "/", "POST"),
-        ("PUT", "/tasks", "GET, POST"),
+        ("PUT", "/tasks", "GET, HEAD, POST"),
+        ("OPTIONS", "/", "POST"),
         ("POST", "/health", "GET, HEAD"),
         ("POST", "/tasks/metadata", "GET, HEAD"),
         ("PATCH", "/.well-known/agent-card.json", "GET, HEAD"),

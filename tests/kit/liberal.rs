@@ -6,6 +6,7 @@ use crate::problem::Fault;
 use crate::shape;
 use crate::support::client::Client;
 use crate::support::http::Side;
+use crate::switches::EXTENDED;
 use serde_json::{Value, json};
 
 fn wire(method: &'static str, path: &str, body: Value) -> Wire {
@@ -238,12 +239,69 @@ fn a_watcher_of_rest_may_use_get_or_post() {
     }
 }
 
+/// Whatever can be read can be asked for by its head alone, which is the same as with its body.
+#[test]
+fn a_head_comes_without_its_body() {
+    let mut desk = Desk::with(Binding::Rest10, &[&["--extended-card", EXTENDED]]);
+    let task = desk.task(Note::new("tck-complete-task"));
+    let mut client = Client::new(&desk.server.url());
+    let one = |path: &str| path.replace("{task}", &task.id);
+    let hook = json!({"id": "h", "url": "https://client.example/a2a"}).to_string();
+    let hooks = one("/tasks/{task}/pushNotificationConfigs");
+    let set = client.request("POST", &hooks, &[("A2A-Version", "1.0")], hook.as_bytes());
+    assert_eq!(set.status(), 200, "{}", set.text());
+    for (path, version) in [
+        ("/.well-known/agent-card.json", ""),
+        ("/.well-known/agent.json", ""),
+        ("/listCommands", ""),
+        ("/tasks", ""),
+        ("/tasks/{task}", ""),
+        ("/tasks/metadata", ""),
+        ("/tasks/{task}/metadata", ""),
+        ("/tasks/nobody", ""),
+        ("/v1/tasks", ""),
+        ("/v1/tasks/{task}", ""),
+        ("/v1/tasks/{task}/pushNotificationConfigs", ""),
+        ("/v1/tasks/{task}/pushNotificationConfigs/h", ""),
+        ("/v1/card", ""),
+        ("/agent/authenticatedExtendedCard", ""),
+        ("/tasks", "1.0"),
+        ("/tasks/{task}", "1.0"),
+        ("/tasks/{task}?historyLength=1", "1.0"),
+        ("/tasks/nobody", "1.0"),
+        ("/tasks/{task}/pushNotificationConfigs", "1.0"),
+        ("/tasks/{task}/pushNotificationConfigs/h", "1.0"),
+        ("/extendedAgentCard", "1.0"),
+        ("/acme/tasks", "1.0"),
+    ] {
+        let path = one(path);
+        let fields = [("A2A-Version", version)];
+        let get = client.request("GET", &path, &fields, b"");
+        let head = client.request("HEAD", &path, &fields, b"");
+        assert_eq!(head.status(), get.status(), "{path}: {}", get.text());
+        assert_eq!(head.body, b"", "{path}");
+        for name in ["content-type", "content-length", "etag"] {
+            assert_eq!(
+                head.head.field(name),
+                get.head.field(name),
+                "{name} of {path}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_wrong_method_is_told_the_right_ones() {
     let mut desk = Desk::with(Binding::Rest10, &[]);
     let task = desk.task(Note::new("tck-complete-task"));
     for (method, path, right) in [
         ("GET", "/".to_owned(), "POST"),
+        ("OPTIONS", "/".into(), "POST"),
+        ("OPTIONS", "/tasks".into(), "GET, HEAD, POST"),
+        ("HEAD", format!("/tasks/{}:subscribe", task.id), "GET, POST"),
+        ("HEAD", "/ws".into(), "GET"),
+        ("GET", "/executeCommand".into(), "POST"),
+        ("GET", "/message/stream".into(), "POST"),
         ("GET", "/v1/message:send".into(), "POST"),
         ("GET", "/message:send".into(), "POST"),
         ("DELETE", format!("/v1/tasks/{}", task.id), "GET"),

@@ -3,7 +3,7 @@
 use crate::binding::{Binding, File, Frame, Note, Op, Piece, Version, Wait};
 use crate::desk::Desk;
 use crate::problem::Fault;
-use crate::shape::is_terminal;
+use crate::shape::{Said, is_terminal};
 use crate::support::eventually;
 use serde_json::{Value, json};
 
@@ -291,12 +291,21 @@ fn a_repeated_message_counts_again(desk: &mut Desk) {
         ..Note::new("")
     }
     .to(&asked.id);
-    desk.task(again.clone());
-    let task = desk.task(again);
-    assert_eq!(
-        task.asked()[1..],
-        ["tck-input-required-again", "tck-input-required-again"]
-    );
+    for words in ["the first", "the second", "the second"] {
+        desk.task(again.clone().saying(vec![Piece::Text(words.into())]));
+    }
+    desk.task(Note::new("tck-complete-task").to(&asked.id));
+
+    // Under the same id also other words are kept, in the order they were said.
+    let task = desk.get(&asked.id);
+    let repeated: Vec<String> = task
+        .history()
+        .iter()
+        .filter(|said| said.id == again.id)
+        .map(Said::text)
+        .collect();
+    assert_eq!(repeated, ["the first", "the second", "the second"]);
+    assert_eq!(task.asked()[1..4], [again.id.as_str(); 3]);
 }
 
 fn no_more_history_than_asked_for(desk: &mut Desk) {

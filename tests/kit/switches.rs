@@ -16,7 +16,7 @@ duties! {
     a_limit_to_waiting_does_not_touch_what_is_quick [&["--blocking-timeout", "5s"]],
 }
 
-const EXTENDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kit/extended-card.json");
+pub const EXTENDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kit/extended-card.json");
 const REQUIRED: &str = "urn:a2a:tck:required-extension";
 
 fn capability(desk: &Desk, name: &str) -> Value {

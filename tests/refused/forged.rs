@@ -1,6 +1,7 @@
 //! Answers to questions about tool calls that must not count, in each of the five spellings, wherever a dialect has a place for
 //! them: to a call that does not exist, that was answered already, that waits in another task, in somebody else's, or with an
-//! option that is not on offer.
+//! option that is not on offer. And objects that are meant as answers but cannot be read as such: taken for prompts they would
+//! set the agent to work.
 
 use crate::corpus::{Expected, Made};
 use crate::send::Door;
@@ -25,6 +26,44 @@ impl Spelling {
         Spelling::Session,
         Spelling::Kebab,
     ];
+
+    /// The members that name the call and the decision.
+    fn members(self) -> (&'static str, &'static str) {
+        match self {
+            Spelling::Devtool | Spelling::Session => ("tool_call_id", "selected_option_id"),
+            Spelling::DevtoolCamel => ("toolCallId", "selectedOptionId"),
+            Spelling::Coder => ("callId", "outcome"),
+            Spelling::Kebab => ("toolCallId", "approved"),
+        }
+    }
+
+    /// An answer of which one member is of another type, and that member.
+    fn malformed(self) -> Vec<(Value, &'static str)> {
+        let (call, decision) = self.members();
+        let mut wrong = vec![
+            (decision, json!(7)),
+            (decision, json!(["proceed_once"])),
+            (decision, json!({"id": "proceed_once"})),
+            (call, json!(7)),
+            (call, json!(["$waiting_call"])),
+        ];
+        match self {
+            Spelling::Devtool | Spelling::Session => {
+                wrong.push(("file_details", json!("forged")));
+                wrong.push((decision, json!(true)));
+                wrong.push((decision, json!(null)));
+            }
+            Spelling::DevtoolCamel => wrong.push(("fileDetails", json!(["forged"]))),
+            Spelling::Coder => wrong.push(("newContent", json!({"text": "forged"}))),
+            Spelling::Kebab => wrong.push((decision, json!("yes"))),
+        }
+        let make = |(member, value): (&'static str, Value)| {
+            let mut answer = self.write("$waiting_call", "proceed_once");
+            answer[member] = value;
+            (answer, member)
+        };
+        wrong.into_iter().map(make).collect()
+    }
 
     fn write(self, call: &str, option: &str) -> Value {
         match self {
@@ -57,10 +96,11 @@ enum Place {
     SocketRpc03,
     SocketRpc10,
     SocketOwn,
+    SocketOwnAnswer,
 }
 
 impl Place {
-    const ALL: [Place; 14] = [
+    const ALL: [Place; 15] = [
         Place::Rpc03,
         Place::Rpc03Metadata,
         Place::Rpc10,
@@ -75,6 +115,7 @@ impl Place {
         Place::SocketRpc03,
         Place::SocketRpc10,
         Place::SocketOwn,
+        Place::SocketOwnAnswer,
     ];
 
     fn door(self) -> Door {
@@ -82,7 +123,7 @@ impl Place {
             Place::SocketSession | Place::SocketBare => Door::Session,
             Place::SocketRpc03 => Door::Rpc03,
             Place::SocketRpc10 => Door::Rpc10,
-            Place::SocketOwn => Door::Own,
+            Place::SocketOwn | Place::SocketOwnAnswer => Door::Own,
             _ => Door::Http,
         }
     }
@@ -98,7 +139,7 @@ impl Place {
             Place::Rest03 | Place::Rest03Kind => Family::Rest03,
             Place::Rest10 => Family::Rest10,
             Place::Kebab | Place::Snake | Place::SessionSse => Family::Gemini,
-            Place::SocketOwn => Family::Own,
+            Place::SocketOwn | Place::SocketOwnAnswer => Family::Own,
         }
     }
 
@@ -172,6 +213,12 @@ impl Place {
                 rpc("SendMessage", proto("parts", json!({"data": answer}))),
             ),
             Place::SocketOwn => {
+                let message =
+                    json!({"id": "m", "role": "user", "parts": [{"content": {"data": answer}}]});
+                let say = json!({"task": task, "message": message});
+                post("/", json!({"id": "q", "call": {"say": say}}))
+            }
+            Place::SocketOwnAnswer => {
                 let answer = json!({"task": task, "call": answer["tool_call_id"],
                     "option": answer["selected_option_id"]});
                 post("/", json!({"id": "q", "call": {"answer": answer}}))
@@ -251,8 +298,8 @@ pub fn requests() -> Vec<(Door, Made)> {
     let mut made = Vec::new();
     for place in Place::ALL {
         for spelling in Spelling::ALL {
-            // Our own dialect has one spelling.
-            if matches!(place, Place::SocketOwn) && spelling != Spelling::Devtool {
+            // That call of our own dialect has one spelling.
+            if matches!(place, Place::SocketOwnAnswer) && spelling != Spelling::Devtool {
                 continue;
             }
             for (name, task, call, option, fault) in FORGERIES {
@@ -260,41 +307,60 @@ pub fn requests() -> Vec<(Door, Made)> {
                 if fault == Fault::UnknownOption && spelling == Spelling::Kebab {
                     continue;
                 }
-                let (send, headers, body) = place.write(task, spelling.write(call, option));
-                let id = match place.family() {
-                    Family::Rpc03 | Family::Rpc10 | Family::Own => json!("q"),
-                    Family::Rest03 | Family::Rest10 | Family::Gemini => Value::Null,
-                };
-                made.push((
-                    place.door(),
-                    Made {
-                        name: format!("an answer {name}, {spelling:?} in {place:?}"),
-                        send,
-                        headers,
-                        body: Some(body.to_string().into_bytes()),
-                        expected: Expected::Refusal {
-                            family: place.family(),
-                            fault,
-                            id,
-                            member: None,
-                            framed: false,
-                        },
-                    },
+                made.push(place.made(
+                    format!("an answer {name}, {spelling:?} in {place:?}"),
+                    task,
+                    spelling.write(call, option),
+                    place.refusal(fault, None),
                 ));
             }
-            let (send, headers, body) =
-                place.write("$waiting", spelling.write("$waiting_call", "proceed_once"));
-            made.push((
-                place.door(),
-                Made {
-                    name: format!("an honest answer, {spelling:?} in {place:?}"),
-                    send,
-                    headers,
-                    body: Some(body.to_string().into_bytes()),
-                    expected: Expected::Success,
-                },
+            for (answer, member) in spelling.malformed() {
+                // There the members have other names; tests/corpus/requests/own.json has them.
+                if matches!(place, Place::SocketOwnAnswer) {
+                    continue;
+                }
+                made.push(place.made(
+                    format!("an answer that is none, {answer} in {place:?}"),
+                    "$waiting",
+                    answer,
+                    place.refusal(Fault::Params, Some(member)),
+                ));
+            }
+            made.push(place.made(
+                format!("an honest answer, {spelling:?} in {place:?}"),
+                "$waiting",
+                spelling.write("$waiting_call", "proceed_once"),
+                Expected::Success,
             ));
         }
     }
     made
+}
+
+impl Place {
+    fn made(self, name: String, task: &str, answer: Value, expected: Expected) -> (Door, Made) {
+        let (send, headers, body) = self.write(task, answer);
+        let made = Made {
+            name,
+            send,
+            headers,
+            body: Some(body.to_string().into_bytes()),
+            expected,
+        };
+        (self.door(), made)
+    }
+
+    fn refusal(self, fault: Fault, member: Option<&str>) -> Expected {
+        let id = match self.family() {
+            Family::Rpc03 | Family::Rpc10 | Family::Own => json!("q"),
+            Family::Rest03 | Family::Rest10 | Family::Gemini => Value::Null,
+        };
+        Expected::Refusal {
+            family: self.family(),
+            fault,
+            id,
+            member: member.map(str::to_owned),
+            framed: false,
+        }
+    }
 }

@@ -48,7 +48,7 @@ impl Court<'_> {
                 assert!(matches!(status, 200 | 404 | 405), "{status} for nonsense");
                 assert!(status != 200 || json(body).get("error").is_some());
             }
-            What::Health => assert_eq!((status, &json(body)["status"]), (200, &"healthy".into())),
+            What::Health => self.health(status, &json(body)),
             What::Card => assert_eq!(
                 (status, &json(body)["protocolVersion"]),
                 (200, &"0.3.0".into())
@@ -93,6 +93,20 @@ impl Court<'_> {
                     None => self.refusal(ask, status, body),
                 }
             }
+        }
+    }
+
+    /// It is alive, and unwell only where the disk is.
+    fn health(&mut self, status: u16, health: &Value) {
+        assert_eq!(status, 200);
+        let problem = health.get("problem").and_then(Value::as_str);
+        match (health["status"].as_str(), problem) {
+            (Some("healthy"), None) => {}
+            (Some("degraded"), Some(problem)) if self.troubled => {
+                assert!(problem.contains("cannot be written"), "{problem}");
+                self.tally.count("was unwell");
+            }
+            other => panic!("{other:?} is no health"),
         }
     }
 

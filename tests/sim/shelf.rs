@@ -74,4 +74,8 @@ impl Store for Shelf {
     fn close(&mut self, task: &TaskId) {
         self.store.close(task);
     }
+
+    fn probe(&mut self) -> Result<(), StoreError> {
+        self.store.probe()
+    }
 }

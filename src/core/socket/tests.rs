@@ -319,6 +319,39 @@ fn any_number_of_tasks_is_watched_over_one_socket_each_once() {
 }
 
 #[test]
+fn who_watches_is_answered_before_the_events() {
+    let mut rig = Rig::new();
+    let task = begin(&mut rig);
+    let socket = join(&mut rig, "", OWN);
+    seen(&mut rig, socket);
+    let watch = |rig: &mut Rig, after: Value| {
+        let watch = json!({ "watch": { "task": task, "after": after } });
+        send(rig, socket, &[own(watch)]);
+        let seen = seen(rig, socket);
+        (seen[0].clone(), positions(&seen, &task))
+    };
+    let ok = |after: u64| json!({"id": 1, "ok": {"taskId": task, "after": after}});
+    let upto = rig.state(&task).seq.0;
+    for (after, begins) in [
+        (json!(null), 0),
+        (json!(1), 1),
+        (json!(upto), upto),
+        (json!(upto + 1), 0),
+    ] {
+        let behind: Vec<u64> = (begins + 1..=upto).collect();
+        assert_eq!(watch(&mut rig, after), (ok(begins), behind));
+    }
+    rig.cancel(&task);
+    seen(&mut rig, socket);
+    let upto = rig.state(&task).seq.0;
+    assert_eq!(
+        watch(&mut rig, json!(upto)),
+        (ok(upto), vec![]),
+        "it is over"
+    );
+}
+
+#[test]
 fn a_position_from_the_future_is_answered_with_the_present() {
     let mut rig = Rig::new();
     let first = join(&mut rig, "", "");
@@ -414,6 +447,7 @@ fn a_session_that_cannot_be_read_is_followed_by_another() {
 fn a_list_without_pages_shows_the_newest_and_no_more() {
     let mut rig = small(Limits {
         list_briefs: 2,
+        list_page: 2,
         ..Limits::default()
     });
     for _ in 0..3 {
@@ -422,6 +456,16 @@ fn a_list_without_pages_shows_the_newest_and_no_more() {
     let list: Value =
         serde_json::from_str(&http(&mut rig, "GET /tasks", &Value::Null)).expect("JSON");
     assert_eq!(list["tasks"].as_array().map(Vec::len), Some(2));
+    assert_eq!(list["totalSize"], 3, "who is shown a part is told so");
+    let key = rig.core.opened(Peer::SameUser, rig.now);
+    let ask = b"GET /v1/tasks HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    rig.core.received(key, ask, rig.now);
+    rig.turns();
+    let answer = String::from_utf8(taken(&mut rig, key)).expect("UTF-8");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let list: Value = serde_json::from_str(body).expect("JSON");
+    assert_eq!(list.as_array().map(Vec::len), Some(2));
+    assert!(head.contains("\r\nX-Total-Count: 3\r\n"), "{head}");
 }
 
 #[test]

@@ -97,12 +97,11 @@ impl FileLog {
         if lines.is_empty() {
             return Ok(());
         }
-        let error = match write_once(&self.file, lines) {
-            Ok(written) if written == lines.len() => {
-                self.end.fetch_add(written as u64, Ordering::AcqRel);
+        let error = match write_whole(&self.file, lines) {
+            Ok(()) => {
+                self.end.fetch_add(lines.len() as u64, Ordering::AcqRel);
                 return Ok(());
             }
-            Ok(_) => io::Error::from(io::ErrorKind::StorageFull),
             Err(error) => error,
         };
         self.torn.store(true, Ordering::Release);
@@ -304,6 +303,14 @@ impl LogFile for FileLog {
     }
 }
 
+/// All of it in one write, or an error.
+pub fn write_whole(file: &File, bytes: &[u8]) -> io::Result<()> {
+    match write_once(file, bytes)? {
+        written if written == bytes.len() => Ok(()),
+        _ => Err(io::ErrorKind::StorageFull.into()),
+    }
+}
+
 /// One write(2). A signal that arrives before anything was written is no reason to fail.
 fn write_once(mut file: &File, bytes: &[u8]) -> io::Result<usize> {
     loop {
@@ -315,7 +322,7 @@ fn write_once(mut file: &File, bytes: &[u8]) -> io::Result<usize> {
 }
 
 /// Flushes the directory that names `path`.
-fn sync_entry(path: &Path) -> io::Result<()> {
+pub fn sync_entry(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(dir) => File::open(dir)?.sync_all(),
         None => Ok(()),

@@ -1,0 +1,289 @@
+use super::*;
+use crate::core::store::{Openness, Store};
+use crate::limits::Limits;
+use crate::shell::journal::Journal;
+use crate::shell::journal::tests::{Scratch, alone, created, lines as records};
+use crate::task::state::TaskState;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Where a test's index is.
+fn index(scratch: &Scratch) -> PathBuf {
+    scratch.0.join("index.jsonl")
+}
+
+fn journal(scratch: &Scratch, most_spent: usize) -> Journal {
+    scratch.open_with(&Limits {
+        index_spent: most_spent,
+        ..Limits::default()
+    })
+}
+
+fn begin(journal: &mut Journal, task: &str) {
+    let brief = Brief::bare("c".into());
+    journal.create(&task.into(), &brief).unwrap();
+    let first = records(&[created(task, "c")]);
+    journal
+        .append(&task.into(), &first, Openness::Settled)
+        .unwrap();
+}
+
+/// The task comes to rest for the `n`th time.
+fn rest(journal: &mut Journal, task: &str, n: u64) {
+    let brief = Brief {
+        at: n,
+        state: TaskState::InputRequired,
+        ..Brief::bare("c".into())
+    };
+    journal.note(&task.into(), &brief);
+}
+
+/// Each task with its last rest, as a start learns of them.
+fn rests(journal: &mut Journal) -> Vec<(String, u64)> {
+    let known = journal.known().into_iter();
+    known
+        .map(|known| (known.task.to_string(), known.brief.at))
+        .collect()
+}
+
+fn line_count(scratch: &Scratch) -> usize {
+    let bytes = fs::read(index(scratch)).unwrap();
+    assert!(matches!(bytes.last(), None | Some(b'\n')));
+    lines(&bytes).count()
+}
+
+/// Drafts that are lying about.
+fn drafts(scratch: &Scratch) -> usize {
+    let names = fs::read_dir(&scratch.0).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.ends_with(".new")).count()
+}
+
+fn one(task: &str, n: u64) -> Vec<(String, u64)> {
+    vec![(task.into(), n)]
+}
+
+#[test]
+fn a_start_writes_it_anew_when_more_lines_are_spent_than_may_be() {
+    for (spent, left) in [(3, 4), (4, 1)] {
+        let scratch = Scratch::new();
+        let mut before = journal(&scratch, 100);
+        begin(&mut before, "t");
+        for n in 1..=spent {
+            rest(&mut before, "t", n);
+        }
+        drop(before);
+        assert_eq!(rests(&mut journal(&scratch, 3)), one("t", spent));
+        assert_eq!(line_count(&scratch), left, "{spent} are spent");
+        assert_eq!(rests(&mut journal(&scratch, 3)), one("t", spent));
+        assert_eq!(drafts(&scratch), 0);
+    }
+}
+
+#[test]
+fn a_long_one_is_written_anew_only_when_half_of_it_is_spent() {
+    let scratch = Scratch::new();
+    let mut before = journal(&scratch, 100);
+    for task in ["a", "b", "c"] {
+        begin(&mut before, task);
+        rest(&mut before, task, 1);
+    }
+    assert_eq!(journal(&scratch, 0).known().len(), 3);
+    assert_eq!(line_count(&scratch), 6);
+    rest(&mut before, "b", 2);
+    let expected: Vec<_> = [("a", 1), ("b", 2), ("c", 1)]
+        .map(|(task, n)| (task.to_owned(), n))
+        .into();
+    assert_eq!(rests(&mut journal(&scratch, 0)), expected);
+    assert_eq!(line_count(&scratch), 3);
+    // Order and times of the beginnings survive it.
+    assert_eq!(rests(&mut journal(&scratch, 0)), expected);
+}
+
+#[test]
+fn a_running_server_has_it_done_beside_the_loop_and_goes_on_in_the_new_one() {
+    let scratch = Scratch::new();
+    let (mut ours, mut other) = (journal(&scratch, 3), journal(&scratch, 100));
+    begin(&mut ours, "t");
+    begin(&mut other, "o");
+    for n in 1..=3 {
+        rest(&mut ours, "t", n);
+        assert!(ours.chore().is_none(), "{n} are not too many");
+    }
+    rest(&mut ours, "t", 4);
+    let chore = ours.chore().expect("now there are too many");
+    for n in 5..=9 {
+        rest(&mut ours, "t", n);
+    }
+    assert!(ours.chore().is_none(), "one at a time");
+    chore().unwrap();
+    assert_eq!(line_count(&scratch), 2);
+    // Both still hold the old file, and neither writes to it.
+    rest(&mut ours, "t", 10);
+    rest(&mut other, "o", 11);
+    assert_eq!(line_count(&scratch), 4);
+    let expected = [one("t", 10), one("o", 11)].concat();
+    assert_eq!(rests(&mut scratch.open()), expected);
+    assert!(ours.chore().is_some(), "six more are spent");
+    rest(&mut ours, "t", 12);
+    assert!(
+        ours.chore().is_none(),
+        "a chore that is not done comes up again later"
+    );
+}
+
+#[test]
+fn what_is_added_meanwhile_comes_along_whole_or_torn() {
+    let scratch = Scratch::new();
+    let mut ours = journal(&scratch, 100);
+    begin(&mut ours, "t");
+    rest(&mut ours, "t", 1);
+    let places = ours.places.clone();
+    let whole = fs::read(index(&scratch)).unwrap();
+    for cut in 0..=whole.len() {
+        fs::write(index(&scratch), &whole[..cut]).unwrap();
+        let old = open(&places.index).unwrap();
+        let draft = draft(&old, &places).unwrap();
+        // Whoever was writing that line finishes it, and another one follows.
+        write_whole(&old, &whole[cut..]).unwrap();
+        rest(&mut ours, "t", 2);
+        install(&old, &draft, &places).unwrap();
+        assert_eq!(rests(&mut scratch.open()), one("t", 2), "cut at {cut}");
+        rest(&mut ours, "t", 3);
+        assert_eq!(rests(&mut scratch.open()), one("t", 3), "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_crash_at_any_step_leaves_the_old_one_or_the_new_one() {
+    /// How far it came.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Step {
+        HalfWritten,
+        Drafted,
+        Renamed,
+    }
+    for step in [Step::HalfWritten, Step::Drafted, Step::Renamed] {
+        let scratch = Scratch::new();
+        let mut ours = journal(&scratch, 100);
+        begin(&mut ours, "t");
+        rest(&mut ours, "t", 1);
+        let places = ours.places.clone();
+        let old = open(&places.index).unwrap();
+        let draft = draft(&old, &places).unwrap();
+        match step {
+            Step::HalfWritten => draft.file.set_len(20).unwrap(),
+            Step::Drafted => rest(&mut ours, "t", 2),
+            Step::Renamed => fs::rename(&places.fresh, &places.index).unwrap(),
+        }
+        drop(ours);
+        let (expected, left) = match step {
+            Step::HalfWritten => (1, 2),
+            Step::Drafted => (2, 3),
+            Step::Renamed => (1, 1),
+        };
+        let mut next = journal(&scratch, 100);
+        assert_eq!(drafts(&scratch), 0, "{step:?}: what is useless is gone");
+        assert_eq!(rests(&mut next), one("t", expected), "{step:?}");
+        assert_eq!(line_count(&scratch), left, "{step:?}");
+        rest(&mut next, "t", 9);
+        rewrite(&next.places).unwrap();
+        assert_eq!(line_count(&scratch), 1, "{step:?}");
+        assert_eq!(rests(&mut next), one("t", 9), "{step:?}");
+    }
+}
+
+#[test]
+fn of_two_servers_that_write_it_anew_the_slower_gives_up() {
+    let scratch = Scratch::new();
+    let (mut ours, mut other) = (journal(&scratch, 100), journal(&scratch, 100));
+    begin(&mut ours, "t");
+    rest(&mut ours, "t", 1);
+    let places = [ours.places.clone(), other.places.clone()];
+    let old = open(&places[0].index).unwrap();
+    let slow = draft(&old, &places[0]).unwrap();
+    rewrite(&places[1]).unwrap();
+    rest(&mut other, "t", 2);
+    install(&old, &slow, &places[0]).unwrap();
+    assert_eq!((line_count(&scratch), drafts(&scratch)), (2, 0));
+    assert_eq!(rests(&mut ours), one("t", 2));
+}
+
+#[test]
+fn tasks_that_were_removed_take_their_lines_with_them() {
+    let scratch = Scratch::new();
+    let mut ours = journal(&scratch, 3);
+    for task in ["a", "b", "c", "d", "e"] {
+        begin(&mut ours, task);
+    }
+    for task in ["a", "b", "c"] {
+        ours.remove(&task.into()).unwrap();
+        assert!(ours.chore().is_none());
+    }
+    ours.remove(&"d".into()).unwrap();
+    ours.chore().expect("four lines are about nothing")().unwrap();
+    assert_eq!(line_count(&scratch), 1);
+    assert_eq!(rests(&mut ours), one("e", 0));
+    ours.remove(&"e".into()).unwrap();
+    rewrite(&ours.places).unwrap();
+    assert_eq!(fs::read(index(&scratch)).unwrap(), b"");
+    assert_eq!(rests(&mut scratch.open()), []);
+}
+
+#[test]
+fn who_cannot_have_the_lock_does_not_wait_and_adds_its_lines_later() {
+    let scratch = Scratch::new();
+    let mut ours = journal(&scratch, 100);
+    begin(&mut ours, "t");
+    let theirs = open(&index(&scratch)).unwrap();
+    let held = lock(&theirs, FlockOperation::LockExclusive).unwrap();
+    begin(&mut ours, "u");
+    rest(&mut ours, "t", 1);
+    rest(&mut ours, "t", 2);
+    assert_eq!(line_count(&scratch), 1);
+    drop(held);
+    assert!(ours.chore().is_none());
+    assert_eq!(line_count(&scratch), 3, "only the last word was owed");
+    assert_eq!(
+        rests(&mut scratch.open()),
+        [one("t", 2), one("u", 0)].concat()
+    );
+}
+
+/// A limit on the size of files makes the system write a part and stop, as a full disk does.
+#[test]
+fn a_full_disk_costs_neither_the_old_one_nor_what_was_to_be_added() {
+    if !alone(
+        "shell::journal::index::tests::a_full_disk_costs_neither_the_old_one_nor_what_was_to_be_added",
+    ) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mut ours = journal(&scratch, 100);
+    begin(&mut ours, "t");
+    rest(&mut ours, "t", 1);
+    rest(&mut ours, "t", 2);
+    let before = getrlimit(Resource::Fsize);
+    let most = |bytes: usize| {
+        let limit = Rlimit {
+            current: Some(bytes as u64),
+            maximum: before.maximum,
+        };
+        setrlimit(Resource::Fsize, limit).unwrap();
+    };
+    let whole = fs::read(index(&scratch)).unwrap();
+    most(20);
+    let error = rewrite(&ours.places).unwrap_err();
+    assert!(error.message.contains("free some space"), "{error}");
+    assert_eq!(fs::read(index(&scratch)).unwrap(), whole);
+    assert_eq!(drafts(&scratch), 0);
+    most(whole.len() + 20);
+    rest(&mut ours, "t", 3);
+    assert_eq!(fs::read(index(&scratch)).unwrap().len(), whole.len() + 20);
+    setrlimit(Resource::Fsize, before).unwrap();
+    assert_eq!(rests(&mut scratch.open()), one("t", 2));
+    assert!(ours.chore().is_none());
+    assert_eq!(rests(&mut scratch.open()), one("t", 3));
+    rewrite(&ours.places).unwrap();
+    assert_eq!(line_count(&scratch), 1);
+    assert_eq!(rests(&mut scratch.open()), one("t", 3));
+}

@@ -1,0 +1,47 @@
+//! The program on one page: arguments, configuration, server, exit status. It is here and not in `main.rs` so that a program of
+//! somebody else's can be the same one with further commands.
+
+use crate::args::{self, Mode};
+use crate::shell::commands::Commands;
+use crate::shell::{children, replay, start};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Does what the command line says, which may take until a signal comes. To be called first thing in `main`: tools start
+/// their programs through the same binary, and what was printed or opened before would happen again in each of them.
+pub fn run(commands: Commands) -> ExitCode {
+    if let Some(code) = children::child_main(std::env::args_os()) {
+        return code;
+    }
+    let args = match args::parse(std::env::args().skip(1)) {
+        Ok(args) => args,
+        Err(message) => return fail(&message),
+    };
+    match &args.mode {
+        Mode::Help => {
+            print!("{}", args::help());
+            ExitCode::SUCCESS
+        }
+        Mode::Version => {
+            println!("gemini-a2a {}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+        Mode::Replay(replay) => match replay::run(replay, std::io::stdout().lock()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(message) => fail(&message),
+        },
+        Mode::Serve => {
+            let env = Arc::new(|name: &str| std::env::var(name).ok());
+            let ready = start::configure(args, env);
+            match ready.and_then(|ready| start::serve(ready, commands)) {
+                Ok(status) => ExitCode::from(status),
+                Err(message) => fail(&message),
+            }
+        }
+    }
+}
+
+fn fail(message: &str) -> ExitCode {
+    eprintln!("gemini-a2a: {message}");
+    ExitCode::from(2)
+}
