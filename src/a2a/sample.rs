@@ -8,7 +8,8 @@ use crate::task::message::{Message, Part, Role, Source};
 use crate::task::policy::Mode;
 use crate::task::record::Record;
 use crate::task::spec::{
-    Choice, Display, Ending, Keeping, Kind, Plan, Question, ToolSpec, Verdict,
+    Choice, Display, Ending, Inquiry, InquiryKind, InquiryOption, Keeping, Kind, Plan, Question,
+    ToolSpec, Verdict,
 };
 use crate::task::state::{CallState, Stage, State, TaskState};
 use serde_json::{Value, json};
@@ -76,13 +77,13 @@ pub fn record(event: Event) -> Record {
 }
 
 pub fn call(name: &str, args: Value, question: Option<Question>) -> CallState {
+    let request = event::Request {
+        call: "call-1".into(),
+        name: name.into(),
+        args,
+        api_id: None,
+    };
     CallState {
-        request: event::Request {
-            call: "call-1".into(),
-            name: name.into(),
-            args,
-            api_id: None,
-        },
         stage: Stage::Planned,
         plan: question.map(|question| {
             Arc::new(Plan {
@@ -91,16 +92,22 @@ pub fn call(name: &str, args: Value, question: Option<Question>) -> CallState {
                 base: None,
             })
         }),
-        choice: None,
-        answered_by: None,
-        edited: None,
-        answers: None,
-        keeping: Keeping::Session,
-        asked_at: 0,
-        outputs: 0,
-        live: None,
-        ending: None,
-        stale: 0,
+        ..CallState::named(request)
+    }
+}
+
+pub fn inquiry(kind: InquiryKind, options: &[&str]) -> Inquiry {
+    let option = |label: &&str| InquiryOption {
+        label: (*label).into(),
+        description: String::new(),
+    };
+    Inquiry {
+        question: "Which one?".into(),
+        header: "Which".into(),
+        kind,
+        options: options.iter().map(option).collect(),
+        multi_select: false,
+        placeholder: None,
     }
 }
 
