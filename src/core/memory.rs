@@ -1,17 +1,20 @@
 //! Which tasks are in memory. All of them are known; those that were left open are brought back at the start, the others when somebody
-//! asks for them, and whichever rest unwatched make room. One of which nothing could be written has never been.
+//! asks for them, whose request waits meanwhile, and whichever rest unwatched make room. One of which nothing could be written has
+//! never been.
 
 use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
 use crate::core::cell::Cell;
+use crate::core::perform::{continues, joins};
 use crate::core::store::{Store, StoreError};
 use crate::core::sub::Role;
 use crate::core::timers::Timer;
-use crate::core::{Core, Loaded, Out};
+use crate::core::{Core, Loaded, Out, Parked};
 use crate::task::brief::Brief;
 use crate::task::call::Call;
 use crate::task::decide::Input;
 use crate::task::fault::{Fault, FaultKind};
+use std::collections::hash_map::Entry;
 
 impl Core {
     /// Learns which tasks there are, and brings back those that were left open.
@@ -166,5 +169,56 @@ impl Core {
             self.contexts.remove(&place);
         }
         left
+    }
+
+    /// Waits until the task is in memory.
+    pub(super) fn park(&mut self, task: TaskId, request: Parked) {
+        self.set_by(&request);
+        self.fetch(&task);
+        self.parked.entry(task).or_default().push(request);
+    }
+
+    /// Sees to it that a task comes into memory.
+    pub(super) fn fetch(&mut self, task: &TaskId) {
+        if let Entry::Vacant(none) = self.parked.entry(task.clone()) {
+            none.insert(Vec::new());
+            self.out.push(Out::Load { task: task.clone() });
+        }
+    }
+
+    /// A request that has to wait is one of those that its socket has under way.
+    pub(super) fn set_by(&mut self, request: &Parked) {
+        if let Some(conn) = self.conns.get_mut(request.conn) {
+            conn.calls += 1;
+        }
+    }
+
+    /// Its wait is over.
+    pub(super) fn take_up(&mut self, request: &Parked) {
+        if let Some(conn) = self.conns.get_mut(request.conn) {
+            conn.calls = conn.calls.saturating_sub(1);
+        }
+    }
+
+    /// A request whose task could not be loaded. A new task begins its context anew if it cannot be continued, a new session
+    /// takes the place of one that is lost, and a list has the others.
+    fn perform_without(&mut self, task: &TaskId, mut request: Parked, fault: &Fault, now: Now) {
+        if let Call::List(_) = request.call {
+            request.without.push(task.clone());
+            return self.list_later(request);
+        }
+        let Parked {
+            conn,
+            call,
+            form,
+            by,
+            ..
+        } = request;
+        if let Some(context) = continues(&call).cloned() {
+            self.contexts.remove(&(form.tenant.clone(), context));
+        } else if !joins(&call) {
+            return self.refuse(conn, &form, fault, now);
+        }
+        self.perform(conn, call, form, by, now);
     }
 }

@@ -10,14 +10,13 @@ use crate::base::slots::Key;
 use crate::core::conn::Line;
 use crate::core::say::Born;
 use crate::core::sub::{First, Kind, Reply, Role, Sub, Until};
-use crate::core::{Core, Out, Parked};
+use crate::core::{Core, Parked};
 use crate::task::call::{Call, Follow, Join, NewTasks};
 use crate::task::decide::{Input, Refusal};
 use crate::task::event::Protocol;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::Source;
 use crate::task::state::TaskState;
-use std::collections::hash_map::Entry;
 
 impl Core {
     pub(super) fn perform(&mut self, conn: Key, mut call: Call, form: Form, by: Source, now: Now) {
@@ -179,34 +178,6 @@ impl Core {
         }
     }
 
-    /// A request whose task could not be loaded. A new task begins its context anew if it cannot be continued, a new session
-    /// takes the place of one that is lost, and a list has the others.
-    pub(super) fn perform_without(
-        &mut self,
-        task: &TaskId,
-        mut request: Parked,
-        fault: &Fault,
-        now: Now,
-    ) {
-        if let Call::List(_) = request.call {
-            request.without.push(task.clone());
-            return self.list_later(request);
-        }
-        let Parked {
-            conn,
-            call,
-            form,
-            by,
-            ..
-        } = request;
-        if let Some(context) = continues(&call).cloned() {
-            self.contexts.remove(&(form.tenant.clone(), context));
-        } else if !joins(&call) {
-            return self.refuse(conn, &form, fault, now);
-        }
-        self.perform(conn, call, form, by, now);
-    }
-
     pub(super) fn latest(&self, tenant: &Tenant, context: &ContextId) -> Option<&TaskId> {
         let place = (tenant.clone(), context.clone());
         self.contexts.get(&place)?.last()
@@ -216,35 +187,6 @@ impl Core {
     fn sees(&self, form: &Form, task: &TaskId) -> bool {
         let known = self.known.get(task);
         known.is_some_and(|brief| brief.tenant == form.tenant)
-    }
-
-    /// Waits until the task is in memory.
-    pub(super) fn park(&mut self, task: TaskId, request: Parked) {
-        self.set_by(&request);
-        self.fetch(&task);
-        self.parked.entry(task).or_default().push(request);
-    }
-
-    /// Sees to it that a task comes into memory.
-    pub(super) fn fetch(&mut self, task: &TaskId) {
-        if let Entry::Vacant(none) = self.parked.entry(task.clone()) {
-            none.insert(Vec::new());
-            self.out.push(Out::Load { task: task.clone() });
-        }
-    }
-
-    /// A request that has to wait is one of those that its socket has under way.
-    fn set_by(&mut self, request: &Parked) {
-        if let Some(conn) = self.conns.get_mut(request.conn) {
-            conn.calls += 1;
-        }
-    }
-
-    /// Its wait is over.
-    pub(super) fn take_up(&mut self, request: &Parked) {
-        if let Some(conn) = self.conns.get_mut(request.conn) {
-            conn.calls = conn.calls.saturating_sub(1);
-        }
     }
 
     /// A list is made when everything is on disk.
@@ -492,14 +434,14 @@ impl Core {
 }
 
 /// Whether any live session will do.
-fn joins(call: &Call) -> bool {
+pub(super) fn joins(call: &Call) -> bool {
     let session = Follow::Session;
     matches!(call, Call::Session)
         || matches!(call, Call::Join(Join { follow, .. }) if *follow == session)
 }
 
 /// The context that a new task is to be in.
-fn continues(call: &Call) -> Option<&ContextId> {
+pub(super) fn continues(call: &Call) -> Option<&ContextId> {
     match call {
         Call::Say(say) if say.task.is_none() => say.context.as_ref(),
         Call::Create(create) => create.context.as_ref(),
