@@ -838,6 +838,39 @@ fn a_call_that_policy_forbids_is_not_asked_about() {
         .next(&[Event::ResultsSent], &[think(7)]);
 }
 
+/// A client may do without tools, and the operator's word still counts for the others.
+#[test]
+fn a_call_that_the_client_does_without_is_not_asked_about() {
+    let (r, e, f) = (call(READ, "r"), edit(), call(FORBIDDEN, "f"));
+    let all = [r.clone(), e.clone(), f.clone()];
+    let events = [prompted(1, "go"), began(1), answered(&all)];
+    let case = given(log(vec![created_with(&[READ, FORBIDDEN])], &events));
+    let asked = job(&case.state, &think(3), &case.limits).expect("a job");
+    let Work::Think(asked) = asked.work else {
+        panic!("{asked:?}");
+    };
+    assert_eq!(
+        asked.tools,
+        Some(vec![READ.to_owned(), FORBIDDEN.to_owned()])
+    );
+    let denied = |reason: &str| failure(ErrorKind::PolicyViolation, reason);
+    let edit_is = format!(
+        "This call of {EDIT} is not allowed here: whoever began this task wants other tools used only."
+    );
+    let disk_is = "This call of format_disk is not allowed here: the default of format_disk.";
+    case.when(note(4, prepared(&all))).then(
+        &[
+            planned(&r),
+            planned(&e),
+            planned(&f),
+            ready(&r),
+            ended(&e, denied(&edit_is)),
+            ended(&f, denied(disk_is)),
+        ],
+        &[],
+    );
+}
+
 #[test]
 fn calls_beyond_the_limit_are_answered_with_an_error() {
     let (a, b) = (call(READ, "a"), call(READ, "b"));

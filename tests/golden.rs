@@ -154,6 +154,7 @@ fn created() -> Created {
         model: "gemini-2.5-pro".into(),
         mode: Mode::Default,
         auto_execute: false,
+        tools: None,
     }
 }
 
@@ -467,6 +468,7 @@ fn what_is_no_journal_is_one_line() {
         (whole[second..].to_vec(), None, "line 1 is out of place"),
         (Vec::new(), None, "no events"),
         (whole.clone(), Some("999"), "no event 999"),
+        (whole.clone(), Some("0"), "numbered from 1"),
     ] {
         scratch.write(&content);
         let mut args = vec![path, "--as", "own"];

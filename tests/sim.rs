@@ -1,14 +1,15 @@
 //! The whole core in a world of chance: clients that send in pieces, read slowly, leave and come back; workers that reorder,
-//! fail, die and talk after they were stopped; a disk that refuses, tears and loses; a clock that jumps; a server that is
-//! killed and started again. Everything follows from one number, so a failing run can be looked at again:
+//! fail, die and talk after they were stopped; webhooks that come and go and do not always answer; a disk that refuses, tears and
+//! loses; a clock that jumps; a server that is killed and started again. Everything follows from one number, so a failing run can be looked at again:
 //!
 //!     SIM_SEED=17 cargo test --test sim      one run, with its last steps
 //!     SIM_SEEDS=20000 cargo test --release --test sim
 //!
 //! After every step everything a client has seen is compared with what is on disk, folded anew: streams are gapless, in order
 //! and durable before they are visible; calls are answered once; what cannot be taken back starts once, and after its event
-//! is safe; buffers stay within their limits; and in the end nothing is left over. `ledger.rs` is the truth, `judge.rs` the
-//! comparison, `house.rs` the turn of the loop.
+//! is safe; buffers stay within their limits; webhooks hear everything in order, or the log says what was given up; and in the
+//! end nothing is left over. `ledger.rs` is the truth, `judge.rs` the comparison, `post.rs` that of webhooks, `house.rs` the
+//! turn of the loop.
 
 #[path = "sim/ask.rs"]
 mod ask;
@@ -25,6 +26,8 @@ mod http;
 mod judge;
 #[path = "sim/ledger.rs"]
 mod ledger;
+#[path = "sim/post.rs"]
+mod post;
 #[path = "sim/setting.rs"]
 mod setting;
 #[path = "sim/shelf.rs"]
@@ -109,7 +112,7 @@ fn every_promise_is_kept() {
 }
 
 /// What must have happened somewhere, or the runs show nothing.
-const EXPECTED: [&str; 26] = [
+const EXPECTED: [&str; 32] = [
     "answered at once while paused",
     "answered late",
     "answered wrongly",
@@ -136,6 +139,12 @@ const EXPECTED: [&str; 26] = [
     "waited for a turn",
     "was unwell",
     "failing syncs",
+    "set a webhook",
+    "dropped a webhook",
+    "had too many webhooks",
+    "told a webhook",
+    "failed to tell a webhook",
+    "told a webhook everything",
 ];
 
 #[test]
@@ -160,6 +169,7 @@ fn a_broken_promise_is_noticed() {
         (Sabotage::Amnesia, "is not found"),
         (Sabotage::LostFrame, "comes something else"),
         (Sabotage::LostNote, "something is left over"),
+        (Sabotage::DeafReceiver, "was never told"),
     ] {
         let noticed = (0..20).any(|seed| match run(seed, sabotage) {
             Ok(_) => false,

@@ -155,7 +155,10 @@ impl House {
                 Out::Sync { task, upto } if self.stuck => self.syncs.push((task, upto)),
                 Out::Sync { task, upto } => self.core.synced(&task, upto, Ok(()), now),
                 Out::Stop(_) => self.stopped += 1,
-                Out::Over { .. } | Out::SaveRule { .. } | Out::Trouble { .. } => {}
+                Out::Over { .. }
+                | Out::SaveRule { .. }
+                | Out::Trouble { .. }
+                | Out::Notice { .. } => {}
                 Out::Page { .. } => panic!("nobody reads old events here"),
                 Out::Deliver(_) => panic!("nobody is told here"),
             }

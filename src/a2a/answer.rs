@@ -7,7 +7,7 @@
 use crate::a2a::object::{Object, flag, member, object, wrong};
 use crate::a2a::words::{CODER, EXT};
 use crate::task::event::Profile;
-use crate::task::fault::Fault;
+use crate::task::fault::{Fault, FaultKind};
 use crate::task::job::Pick;
 use crate::task::message::{Content, Message};
 use crate::task::spec::{Answers, Choice};
@@ -64,6 +64,35 @@ pub fn profile(message: &Message) -> Option<Profile> {
         spoken = Some(profile);
     }
     spoken
+}
+
+/// Names the member that a message decides about a call with, to one who is told that it cannot be decided so.
+pub fn blame(message: &Message, fault: Fault) -> Fault {
+    let FaultKind::UnknownOption(call) = &fault.kind else {
+        return fault;
+    };
+    let parts = message.parts.iter().filter_map(|part| match &part.content {
+        Content::Data(data) => data.as_object(),
+        Content::Text(_) | Content::Bytes(_) | Content::Uri(_) => None,
+    });
+    let metadata = message.metadata.iter().flat_map(|all| all.values());
+    let about = |data: &&Object| {
+        let named = SPELLINGS.iter().find_map(|(name, _)| data.get(*name));
+        named.and_then(Value::as_str) == Some(call.as_str())
+    };
+    let mut answers = parts
+        .chain(metadata.filter_map(Value::as_object))
+        .filter(about);
+    let answer = answers.next();
+    let decided = SPELLINGS.iter().map(|(_, decision)| *decision);
+    let mut decided =
+        decided.filter(|name| answer.is_some_and(|answer| answer.contains_key(*name)));
+    let member = decided.next().unwrap_or("option");
+    Fault {
+        field: Some(member.to_owned()),
+        message: format!("{member}: {}", fault.message),
+        kind: fault.kind,
+    }
 }
 
 /// The answer in an object, if it is meant as one; `at` is where the object is.

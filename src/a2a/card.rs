@@ -58,12 +58,15 @@ impl Card {
     /// The answer to a request for the card; 304 when the client has this edition.
     pub fn answer(&self, request: &Request) -> Response {
         let edition = self.edition(request);
-        let known = request
-            .headers
-            .all("if-none-match")
-            .flat_map(|list| list.split(','))
-            .map(|tag| tag.trim())
-            .any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == edition.etag);
+        let headers = &request.headers;
+        let known = match headers.get("if-none-match") {
+            Some(_) => headers
+                .all("if-none-match")
+                .flat_map(|list| list.split(','))
+                .map(|tag| tag.trim())
+                .any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == edition.etag),
+            None => headers.get("if-modified-since") == Some(&self.last_modified),
+        };
         let response = if known {
             Response::empty(304)
         } else {
@@ -415,6 +418,18 @@ mod tests {
                 let answer = card.answer(&request);
                 assert_eq!(answer.status, status, "{tag}");
                 assert_eq!(answer.body.is_empty(), status == 304);
+            }
+            for (time, tag, status) in [
+                ("Sun, 06 Nov 1994 08:49:37 GMT", None, 304),
+                ("Sun, 06 Nov 1994 08:49:36 GMT", None, 200),
+                ("Sun, 06 Nov 1994 08:49:37 GMT", Some("\"x\""), 200),
+            ] {
+                let mut request = get(version);
+                request.headers.push("If-Modified-Since", time);
+                if let Some(tag) = tag {
+                    request.headers.push("If-None-Match", tag);
+                }
+                assert_eq!(card.answer(&request).status, status, "{time} {tag:?}");
             }
         }
         let other = Identity {

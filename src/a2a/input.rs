@@ -129,7 +129,13 @@ fn role(sent: &Object, gaps: Gaps) -> Result<Role, Fault> {
             _ => None,
         },
     };
-    role.ok_or_else(|| wrong(AT, "role", "must be user or agent."))
+    role.ok_or_else(|| {
+        wrong(
+            AT,
+            "role",
+            "must be user or agent; in 1.0 ROLE_USER or ROLE_AGENT.",
+        )
+    })
 }
 
 fn parts(list: &[Value], name: &str) -> Result<Vec<Part>, Fault> {
@@ -417,12 +423,12 @@ mod tests {
             (
                 "role",
                 Some(json!(3)),
-                "message.role must be user or agent.",
+                "message.role must be user or agent; in 1.0 ROLE_USER or ROLE_AGENT.",
             ),
             (
                 "role",
                 Some(json!("system")),
-                "message.role must be user or agent.",
+                "message.role must be user or agent; in 1.0 ROLE_USER or ROLE_AGENT.",
             ),
             ("parts", None, "message.parts is required."),
             ("parts", Some(json!([])), "message.parts is required."),

@@ -47,6 +47,7 @@ mod value;
 mod version;
 mod words;
 
+pub use answer::blame;
 pub use card::{Card, Identity, card};
 pub use fault::{fault, fault_frame, in_stream};
 pub use form::{
@@ -56,6 +57,7 @@ pub use form::{
 };
 pub use gemini::{all_metadata, created, health, metadata, session_id};
 pub use list::{Page, briefs, list, lists_briefs, shown_state};
+pub use operation::accepts_stream;
 pub use own::watching;
 pub use push_rules::{Place, PushRules};
 pub use route::decode;

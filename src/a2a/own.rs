@@ -12,7 +12,7 @@
 //!
 //! | call | members | answer |
 //! |---|---|---|
-//! | `say` | `text` or `message`; `task`, `context`, `settings`: `{workspace, model, auto_execute}` | `{taskId, accepted}` |
+//! | `say` | `text` or `message`; `task`, `context`, `settings`: `{workspace, model, auto_execute, tools}` | `{taskId, accepted}` |
 //! | `answer` | `task`, `call`, `option`; `edited`: the file as the user wants it; `answers` to questions, by number | the same |
 //! | `create` | `context`, `settings` | the task's id |
 //! | `cancel` | `task` | the task |
@@ -139,6 +139,7 @@ impl Asked {
             workspace: wishes.wish("workspace")?,
             model: wishes.wish("model")?,
             auto_execute: wishes.wish("auto_execute")?,
+            tools: wishes.wish("tools")?,
         })
     }
 

@@ -51,6 +51,7 @@ pub fn state() -> State {
         model: "gemini-x".into(),
         mode: Mode::Default,
         auto_execute: false,
+        tools: None,
         command: None,
     });
     let mut state = State::born(created.clone(), &record(Event::Created(created)));

@@ -1,7 +1,7 @@
 //! What a client may wish for: settings of a new task, and the profile it wants to be answered in.
 
 use crate::a2a::answer;
-use crate::a2a::object::{Object, flag, text};
+use crate::a2a::object::{Object, flag, member, text, texts};
 use crate::a2a::version;
 use crate::a2a::words::{CODER, EXT, read_profile};
 use crate::base::http::Headers;
@@ -10,6 +10,8 @@ use crate::task::event::{Profile, Protocol};
 use crate::task::fault::Fault;
 use crate::task::message::Message;
 use serde_json::Value;
+
+const TOOLS: &[&str] = &["allowed_tools", "allowedTools"];
 
 /// The settings in a message's metadata, then those in its request's; the first that says something wins.
 pub fn of_message(message: &Message, params: Option<&Object>) -> Result<Settings, Fault> {
@@ -30,6 +32,7 @@ pub fn first(one: Settings, other: Settings) -> Settings {
         workspace: one.workspace.or(other.workspace),
         model: one.model.or(other.model),
         auto_execute: one.auto_execute.or(other.auto_execute),
+        tools: one.tools.or(other.tools),
     }
 }
 
@@ -46,6 +49,10 @@ pub fn read(wishes: &Object, at: &str) -> Result<Settings, Fault> {
         workspace: text(wishes, workspace, at)?.map(str::to_owned),
         model: text(wishes, &["model"], at)?.map(str::to_owned),
         auto_execute: flag(wishes, &["autoExecute", "auto_execute"], at)?,
+        tools: match member(wishes, TOOLS) {
+            Some(_) => Some(texts(wishes, TOOLS, at)?),
+            None => None,
+        },
     })
 }
 
@@ -107,11 +114,12 @@ mod tests {
             workspace: Some("/w".into()),
             model: Some("gemini-x".into()),
             auto_execute: Some(true),
+            tools: Some(vec!["glob".into()]),
         };
         for spelling in ["workspace_path", "workspacePath", "workspaceRoot"] {
             for key in [EXT, CODER] {
                 let metadata = json!({key: {"kind": "agent-settings", spelling: "/w", "model": "gemini-x",
-                    "autoExecute": true, "isTrusted": true}});
+                    "autoExecute": true, "isTrusted": true, "allowedTools": ["glob"]}});
                 let in_message = of_message(&message(metadata.clone()), None);
                 assert_eq!(in_message.unwrap(), expected, "{spelling} {key}");
                 let in_params = of_message(&message(json!(null)), metadata.as_object());
@@ -124,13 +132,17 @@ mod tests {
     fn the_message_comes_before_the_request() {
         let params =
             json!({CODER: {"workspacePath": "/params", "model": "m", "autoExecute": true}});
-        let message = message(json!({CODER: {"workspacePath": "/message", "auto_execute": false}}));
+        let message = message(
+            json!({CODER: {"workspacePath": "/message", "auto_execute": false,
+            "allowed_tools": []}}),
+        );
         assert_eq!(
             of_message(&message, params.as_object()).unwrap(),
             Settings {
                 workspace: Some("/message".into()),
                 model: Some("m".into()),
                 auto_execute: Some(false),
+                tools: Some(Vec::new()),
             }
         );
     }
@@ -141,6 +153,7 @@ mod tests {
             json!({"workspacePath": 1}),
             json!({"apiKey": "secret"}),
             json!({"autoExecute": "yes"}),
+            json!({"allowedTools": "glob"}),
         ] {
             let metadata = json!({ CODER: wishes });
             assert!(of_message(&message(metadata), None).is_err(), "{wishes}");

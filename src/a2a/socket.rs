@@ -7,15 +7,16 @@ use crate::a2a::form::{Envelope, Form};
 use crate::a2a::gemini;
 use crate::a2a::input::Gaps;
 use crate::a2a::object::Object;
-use crate::a2a::operation::{self, Ask, Operation, position};
+use crate::a2a::operation::{self, Ask, Operation, last_seen};
 use crate::a2a::own;
 use crate::a2a::rpc;
 use crate::a2a::settings;
 use crate::a2a::switches::Switches;
 use crate::a2a::version;
 use crate::base::http::{Headers, Request};
+use crate::base::id::Seq;
 use crate::base::json;
-use crate::task::call::{Call, Follow, Join, Mode, Say};
+use crate::task::call::{Call, Follow, Join, Mode, Place, Say};
 use crate::task::fault::{Fault, FaultKind};
 use serde_json::Value;
 
@@ -59,19 +60,46 @@ fn joined(request: &Request, form: &mut Form, switches: &Switches) -> Result<Joi
             after: None,
         });
     }
-    let after = position(headers, query)?;
-    let follow = match request.query("taskId").filter(|task| !task.is_empty()) {
-        None => Follow::Session,
-        Some("*") if after.is_some() => {
-            return Err(Fault::field(
-                "after",
-                "is a place in one task; leave it out, or name the task.",
-            ));
+    let after = last_seen(headers, query).map(place).transpose()?;
+    let wrong = |why| Err(Fault::field("after", why));
+    let follow = match (request.query("taskId"), &after) {
+        (None | Some(""), Some(Place { task: None, seq })) if *seq > Seq(0) => {
+            return wrong(
+                "is a place in one task, and the session may be another one by now; write it as taskId:seq, as in the last \
+                 event you have, or give the taskId too.",
+            );
         }
-        Some("*") => Follow::All,
-        Some(task) => Follow::Task(task.into()),
+        (None | Some(""), _) => Follow::Session,
+        (Some("*"), Some(_)) => {
+            return wrong("is a place in one task; leave it out, or name the task.");
+        }
+        (Some("*"), None) => Follow::All,
+        (
+            Some(task),
+            Some(Place {
+                task: Some(other), ..
+            }),
+        ) if task != other.as_str() => {
+            return wrong("is a place in another task than taskId; leave one of them out.");
+        }
+        (Some(task), _) => Follow::Task(task.into()),
     };
     Ok(Join { follow, after })
+}
+
+/// `7`, or `t:7` for one in the task `t`.
+fn place(given: &str) -> Result<Place, Fault> {
+    let (task, seq) = match given.rsplit_once(':') {
+        Some((task, seq)) => (Some(task.into()), seq),
+        None => (None, given),
+    };
+    let seq = seq.parse().map(Seq).map_err(|_| {
+        Fault::field(
+            "after",
+            "(or Last-Event-ID) must be taskId:seq, as in the last event you have; leave it out to begin with the present.",
+        )
+    })?;
+    Ok(Place { task, seq })
 }
 
 /// One message on a socket: what it asks for, and how it wants its answer. `joined` is the form the socket joined with.
@@ -202,26 +230,53 @@ mod tests {
 
     #[test]
     fn what_a_socket_follows() {
-        let join = |follow, after: Option<u64>| Join {
-            follow,
-            after: after.map(Seq),
+        let live = |follow, after| Ok((Join { follow, after }, Envelope::Session));
+        let place = |task: Option<&str>, seq| {
+            let task = task.map(Into::into);
+            Some(Place {
+                task,
+                seq: Seq(seq),
+            })
         };
-        let live = |follow, after| Ok((join(follow, after), Envelope::Session));
+        let task = || Follow::Task("t".into());
         assert_eq!(joins(&[], &[]), live(Follow::Session, None));
         assert_eq!(
-            joins(&[("after", "7")], &[]),
-            live(Follow::Session, Some(7))
+            joins(&[("after", "0")], &[]),
+            live(Follow::Session, place(None, 0)),
+            "the whole of it, whichever it is"
+        );
+        assert_eq!(
+            joins(&[("taskId", ""), ("after", "t:7")], &[]),
+            live(Follow::Session, place(Some("t"), 7))
         );
         assert_eq!(
             joins(&[("taskId", "t")], &[("Last-Event-ID", "41")]),
-            live(Follow::Task("t".into()), Some(41))
+            live(task(), place(None, 41))
+        );
+        assert_eq!(
+            joins(&[("taskId", "t")], &[("Last-Event-ID", "t:41")]),
+            live(task(), place(Some("t"), 41))
         );
         assert_eq!(joins(&[("taskId", "*")], &[]), live(Follow::All, None));
-        assert_eq!(
-            joins(&[("taskId", "*"), ("after", "1")], &[]),
-            Err(FaultKind::InvalidParams)
-        );
-        assert_eq!(joins(&[("after", "x")], &[]), Err(FaultKind::InvalidParams));
+    }
+
+    #[test]
+    fn places_that_could_be_mistaken() {
+        for query in [
+            &[("after", "7")][..],
+            &[("after", "x")],
+            &[("after", "t:")],
+            &[("after", "t:-1")],
+            &[("taskId", "*"), ("after", "1")],
+            &[("taskId", "*"), ("after", "t:1")],
+            &[("taskId", "t"), ("after", "u:1")],
+        ] {
+            assert_eq!(
+                joins(query, &[]),
+                Err(FaultKind::InvalidParams),
+                "{query:?}"
+            );
+        }
     }
 
     #[test]

@@ -112,6 +112,7 @@ impl Core {
                 (mode, _) => mode,
             },
             auto_execute: settings.auto_execute.unwrap_or(false),
+            tools: settings.tools.clone(),
             command,
         });
         let event = Event::Created(created.clone());

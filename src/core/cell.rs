@@ -8,6 +8,7 @@ use crate::a2a::{self, Body, Tools, View};
 use crate::base::id::Seq;
 use crate::base::slots::Key;
 use crate::core::hooks::Courier;
+use crate::core::store::Openness;
 use crate::limits::Limits;
 use crate::task::brief::Brief;
 use crate::task::decide::Gate;
@@ -45,8 +46,9 @@ pub struct Cell {
     pub hot_bytes: usize,
     /// It is in the core's list of tasks to append.
     pub listed: bool,
-    /// What the store was last told for its lists.
+    /// What the store was last told for its lists, and for the next start.
     pub noted: Option<Brief>,
+    pub marked: Option<Openness>,
 }
 
 struct Hot {
@@ -70,7 +72,7 @@ pub enum Mark {
 pub enum Rest {
     /// The next prompt.
     Done,
-    /// What the agent asked for.
+    /// What the agent asked for, or whether to go on where it was cut off.
     Asked,
     /// A credential.
     Auth,
@@ -82,13 +84,9 @@ impl Mark {
             Event::TurnEnded { turn, end } => Mark::TurnEnd {
                 turn: *turn,
                 rest: match end {
-                    End::Asked(_) => Rest::Asked,
+                    End::Asked(_) | End::Interrupted(_) => Rest::Asked,
                     End::NeedsAuth(_) => Rest::Auth,
-                    End::Done
-                    | End::Nothing
-                    | End::Refused
-                    | End::Failed(_)
-                    | End::Interrupted(_) => Rest::Done,
+                    End::Done | End::Nothing | End::Refused | End::Failed(_) => Rest::Done,
                 },
             },
             Event::Paused | Event::Interrupted { .. } => Mark::Pause,
@@ -136,6 +134,7 @@ impl Cell {
             hot_bytes: 0,
             listed: false,
             noted: None,
+            marked: None,
         }
     }
 
@@ -245,14 +244,10 @@ impl Cell {
         );
     }
 
-    /// Whether nothing is lost when it leaves memory: it rests, all of it is on disk, and nobody waits for it.
+    /// Whether nothing is lost when it leaves memory: it rests, all of it is on disk, nobody waits for it, and every webhook has
+    /// been told.
     pub fn can_leave(&self) -> bool {
-        self.is_still() && !self.owes()
-    }
-
-    /// Whether nothing goes on with it right now. What a webhook has not been told yet may still be owed.
-    pub fn is_still(&self) -> bool {
-        !self.is_open()
+        self.openness() == Openness::Settled
             && self.pending.is_empty()
             && self.subs.is_empty()
             && self.gated.is_empty()
@@ -264,6 +259,14 @@ impl Cell {
     /// Whether a webhook is still to be told something: then a restart has to go on with that.
     pub fn owes(&self) -> bool {
         self.state.hooks.iter().any(|hook| !hook.due.is_empty())
+    }
+
+    /// What the next start is to know of it.
+    pub fn openness(&self) -> Openness {
+        match self.is_open() || self.owes() {
+            true => Openness::Open,
+            false => Openness::Settled,
+        }
     }
 
     /// Whether somebody is away with a delivery.

@@ -46,6 +46,8 @@ pub struct Conn {
     /// Whether the present head or body has begun, and whether any request has been served.
     begun: bool,
     served: bool,
+    /// Whether the request being answered asked for a stream.
+    hopes: bool,
     /// It is in the core's list of connections to write.
     pub listed: bool,
     /// Its subscription has more to say than the output buffer could take.
@@ -118,6 +120,7 @@ impl Conn {
             ended: false,
             begun: false,
             served: false,
+            hopes: false,
             listed: false,
             starved: false,
             subs: Vec::new(),
@@ -188,6 +191,7 @@ impl Conn {
                     self.served = true;
                     self.begun = false;
                     self.page = None;
+                    self.hopes = a2a::accepts_stream(&request.headers);
                     self.talk = Talk::Answering(Reply {
                         version: request.version,
                         method: request.method,
@@ -264,10 +268,13 @@ impl Conn {
         self.close();
     }
 
-    /// Sends the answer to the request being served. On a socket the body is all there is of it.
+    /// Sends the answer to the request being served. On a socket the body is all there is of it. A client gives a stream a
+    /// connection of its own; when it is refused the stream, nobody is left to ask for anything else there, and clients that
+    /// take such a connection for a usable one stumble over it. So it is closed.
     pub fn answer(&mut self, response: &Response, now: Now) {
         match self.talk {
-            Talk::Answering(reply) => {
+            Talk::Answering(mut reply) => {
+                reply.keep_alive &= !(self.hopes && response.status >= 400);
                 self.head_and_body(response, reply, now);
                 self.done(reply.keep_alive, now);
             }

@@ -1,15 +1,16 @@
 //! Tasks whose time is over. Those at rest for too long are closed by their own `decide`, and for that they have to be in memory;
 //! those that have been over for long enough are forgotten and their logs deleted, without being loaded.
 //!
-//! A task that later ones of its context continue is part of what those remember. It stays as long as they do.
+//! A task that later ones of its context continue is part of what those remember. It stays as long as they do. And what its
+//! webhooks are still to be told is not forgotten with it: a task goes when everything was delivered or given up, which
+//! takes minutes where retention takes hours, and comes to an end whatever the receivers do.
 
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
+use crate::core::Core;
 use crate::core::store::Store;
 use crate::core::timers::Timer;
-use crate::core::{Core, Out};
 use crate::task::decide::{self, Input};
-use std::collections::hash_map::Entry;
 
 impl Core {
     /// Sees to it that somebody looks at the time when a turn may have lasted too long.
@@ -78,10 +79,9 @@ impl Core {
                 self.retire(task, now);
             } else if self.tasks.contains_key(&task) {
                 self.tell_time(&task, now);
-            } else if let Entry::Vacant(none) = self.parked.entry(task.clone()) {
-                none.insert(Vec::new());
+            } else if !self.parked.contains_key(&task) {
                 self.visitors.push(task.clone());
-                self.out.push(Out::Load { task });
+                self.fetch(&task);
             }
         }
         self.arm_expiry(now);
@@ -92,9 +92,8 @@ impl Core {
         if self.is_continued(&task) {
             return;
         }
-        // What its webhooks have not taken by now they never will.
         let cell = self.tasks.get(&task);
-        if self.parked.contains_key(&task) || cell.is_some_and(|cell| !cell.is_still()) {
+        if self.parked.contains_key(&task) || cell.is_some_and(|cell| !cell.can_leave()) {
             self.put_off(task, now);
         } else {
             self.to_purge.push(task);
@@ -104,6 +103,13 @@ impl Core {
     /// Deletes the logs of those that are to go. What cannot be deleted is still there, and tried again later.
     pub(super) fn purge(&mut self, store: &mut dyn Store, now: Now) {
         for task in std::mem::take(&mut self.to_purge) {
+            if !self.tasks.contains_key(&task) && store.is_open(&task) {
+                // Left by a server that died before it had told its webhooks.
+                self.visitors.push(task.clone());
+                self.fetch(&task);
+                self.put_off(task, now);
+                continue;
+            }
             if store.remove(&task).is_err() {
                 self.put_off(task, now);
                 continue;

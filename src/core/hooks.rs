@@ -19,9 +19,10 @@ use crate::limits::Limits;
 use crate::task::call::Push;
 use crate::task::decide::{Decision, HookInput, Input};
 use crate::task::fault::{Fault, FaultKind};
-use crate::task::push::{Census, Health, Target, Wish};
+use crate::task::push::{Census, Health, Hook, Target, Wish};
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 
 /// Something to send; answered by [`Core::delivered`] with the same task, hook and event.
 #[derive(Clone, PartialEq, Eq)]
@@ -61,17 +62,21 @@ pub enum Retry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Courier {
     id: ConfigId,
-    /// How often what is due first was tried in vain.
+    /// Where to. A webhook that is set again is another place, and has to be told itself.
+    target: Arc<Target>,
+    /// The event that is carried, and how often that was in vain.
+    seq: Seq,
     tries: u32,
     place: Whereabouts,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whereabouts {
-    /// With the delivery of this event.
-    Away { seq: Seq },
+    Away,
     /// Not to leave before this time, in monotonic milliseconds; for ever when the server is to end.
-    Resting { until: u64 },
+    Resting {
+        until: u64,
+    },
 }
 
 impl Core {
@@ -181,14 +186,20 @@ impl Core {
                 continue;
             };
             let seq = due.seq();
-            let place = Whereabouts::Away { seq };
+            let sent = Courier {
+                id: target.id.clone(),
+                target: target.clone(),
+                seq,
+                // What took the place of something that failed has its own tries.
+                tries: match &courier {
+                    Some(courier) if courier.seq == seq => courier.tries,
+                    Some(_) | None => 0,
+                },
+                place: Whereabouts::Away,
+            };
             match courier {
-                Some(courier) => courier.place = place,
-                None => cell.couriers.push(Courier {
-                    id: target.id.clone(),
-                    tries: 0,
-                    place,
-                }),
+                Some(courier) => *courier = sent,
+                None => cell.couriers.push(sent),
             }
             self.out.push(Out::Deliver(Delivery {
                 task: task.clone(),
@@ -213,22 +224,21 @@ impl Core {
         result: Result<(), DeliveryError>,
         now: Now,
     ) {
-        let away = Whereabouts::Away { seq };
         let Some(cell) = self.tasks.get_mut(task) else {
             return;
         };
         let couriers = &mut cell.couriers;
-        let Some(at) = couriers.iter().position(|c| c.id == *id && c.place == away) else {
+        let is_back = |c: &Courier| c.id == *id && c.seq == seq && c.is_away();
+        let Some(at) = couriers.iter().position(is_back) else {
             return;
         };
         // It may have been away for a webhook that is gone, or has been set anew meanwhile: then others may be waiting for it.
         self.to_release.push(task.clone());
-        let hooks = &cell.state.hooks;
-        let Some(hook) = hooks.iter().find(|hook| hook.target.id == *id) else {
+        let courier = &mut couriers[at];
+        let Some(hook) = cell.state.hooks.iter().find(|hook| courier.serves(hook)) else {
             couriers.remove(at);
             return;
         };
-        let courier = &mut couriers[at];
         let health = match result {
             Ok(()) => hook.health.after_success(),
             Err(DeliveryError {
@@ -251,7 +261,10 @@ impl Core {
                 return;
             }
             Err(DeliveryError { message, .. }) => {
-                hook.health.after_failure(&message, self.limits.hook_streak)
+                let health = hook.health.after_failure(&message, self.limits.hook_streak);
+                let text = notice(task, id, &health);
+                self.out.extend(text.map(|text| Out::Notice { text }));
+                health
             }
         };
         couriers.remove(at);
@@ -284,14 +297,17 @@ impl Core {
         for hook in &cell.state.hooks {
             let id = &hook.target.id;
             let courier = cell.couriers.iter().find(|courier| courier.id == *id);
+            let timer = || Timer::Hook {
+                task: task.clone(),
+                id: id.clone(),
+            };
+            // When the disk has taken what was decided, everything is looked at again.
+            let waits = !cell.pending.is_empty() || self.ended;
             let seen_to = match courier.map(|courier| courier.place) {
-                Some(Whereabouts::Away { .. }) => true,
+                Some(Whereabouts::Away) => true,
                 Some(Whereabouts::Resting { until: u64::MAX }) => self.ending,
-                Some(Whereabouts::Resting { .. }) => self.timers.has(&Timer::Hook {
-                    task: task.clone(),
-                    id: id.clone(),
-                }),
-                None => hook.due.is_empty() || !cell.pending.is_empty() || self.ended,
+                Some(Whereabouts::Resting { .. }) => waits || self.timers.has(&timer()),
+                None => waits || hook.due.is_empty(),
             };
             assert!(seen_to, "what is due to {id} of {task} was forgotten");
         }
@@ -301,26 +317,45 @@ impl Core {
 impl Courier {
     pub(super) fn is_away(&self) -> bool {
         match self.place {
-            Whereabouts::Away { .. } => true,
+            Whereabouts::Away => true,
             Whereabouts::Resting { .. } => false,
         }
     }
 
+    fn serves(&self, hook: &Hook) -> bool {
+        Arc::ptr_eq(&self.target, &hook.target)
+    }
+
     fn is_free(&self, now: Now) -> bool {
         match self.place {
-            Whereabouts::Away { .. } => false,
+            Whereabouts::Away => false,
             Whereabouts::Resting { until } => until <= now.mono_ms,
         }
     }
 }
 
-/// Lets those go who have nothing to carry any more: their webhook is gone or was suspended.
+/// Lets those go who have nothing to carry any more: their webhook is gone, was set again or suspended.
 fn dismiss_idle(cell: &mut Cell) {
     let hooks = &cell.state.hooks;
     cell.couriers.retain(|courier| {
-        let mut own = hooks.iter().filter(|hook| hook.target.id == courier.id);
+        let mut own = hooks.iter().filter(|hook| courier.serves(hook));
         courier.is_away() || own.any(|hook| !hook.due.is_empty())
     });
+}
+
+/// What the operator is told of a webhook that fails: that it began, and that it is given up. How it stands between the two
+/// is in `/health`.
+fn notice(task: &TaskId, id: &ConfigId, health: &Health) -> Option<String> {
+    let why = health.error.as_deref().unwrap_or_default();
+    match health.streak {
+        events if health.suspended => Some(format!(
+            "webhook {id} of task {task} is left alone until it is set again: {events} events in a row were not delivered; the last: {why}"
+        )),
+        1 => Some(format!(
+            "webhook {id} of task {task} was not told of an event: {why}"
+        )),
+        _ => None,
+    }
 }
 
 /// How long to wait after so many failures, `jitter` being per cent.

@@ -30,16 +30,32 @@ impl Core {
                 self.session = Some(known.task.clone());
             }
             self.known.insert(known.task.clone(), brief);
-            if known.open && self.tasks.len() + self.parked.len() < self.limits.tasks {
-                self.parked.insert(known.task.clone(), Vec::new());
-                self.out.push(Out::Load { task: known.task });
+            if known.open {
+                self.unrestored.push_back(known.task);
             }
         }
+        self.restore();
         // What became due while no server ran is looked at as soon as somebody knows how late it is.
         self.expiry_armed = 0;
         self.timers.arm(0, Timer::Expiry);
         // A disk may have been full before this server began.
         self.arm_trial(0);
+    }
+
+    /// Brings back tasks that were left open, as many as there is room for now: their turns were cut off, or somebody is still to
+    /// be told of their end.
+    pub(super) fn restore(&mut self) {
+        while !self.ending
+            && let Some(task) = self.unrestored.pop_front()
+        {
+            self.make_room();
+            if self.tasks.len() + self.parked.len() >= self.limits.tasks {
+                return self.unrestored.push_front(task);
+            }
+            if !self.tasks.contains_key(&task) {
+                self.fetch(&task);
+            }
+        }
     }
 
     /// A task was read from its journal, or could not be.
@@ -59,8 +75,12 @@ impl Core {
                 cell.written = seq;
                 cell.synced = Seq(0);
                 self.make_room();
-                self.known.insert(task.clone(), Brief::of(&cell.state));
+                let brief = Brief::of(&cell.state);
+                cell.noted =
+                    Some(brief.clone()).filter(|brief| self.known.get(task) == Some(brief));
+                self.known.insert(task.clone(), brief);
                 self.tasks.insert(task.clone(), cell);
+                self.list_append(task);
                 // Its webhooks may have something coming from before.
                 self.to_release.push(task.clone());
                 let _ = self.drive(task, Input::Restored, now);

@@ -58,7 +58,7 @@ use crate::task::policy::Rule;
 use crate::task::slash::Registry;
 use crate::task::spec::ToolSpec;
 use crate::task::state::{Item, State};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
 
@@ -94,6 +94,10 @@ pub enum Out {
     },
     /// Something is wrong that only whoever runs the server can put right.
     Trouble {
+        text: String,
+    },
+    /// Something that whoever runs the server may want to look into.
+    Notice {
         text: String,
     },
 }
@@ -142,6 +146,8 @@ pub struct Core {
     /// Sockets that follow every task.
     followers: Vec<Key>,
     parked: HashMap<TaskId, Vec<Parked>>,
+    /// Tasks that were left open and are not brought back yet, for lack of room.
+    unrestored: VecDeque<TaskId>,
     /// How often a log was asked for that somebody else had.
     busy: HashMap<TaskId, u32>,
     timers: Timers,
@@ -205,6 +211,7 @@ impl Core {
             session: None,
             followers: Vec::new(),
             parked: HashMap::new(),
+            unrestored: VecDeque::new(),
             busy: HashMap::new(),
             timers: Timers::default(),
             registrations: Registrations::default(),

@@ -478,7 +478,10 @@ pub(super) fn explain(task: &TaskId, refusal: Refusal) -> Fault {
             Fault::new(FaultKind::NotPending(call), message)
         }
         Refusal::UnknownOption { call, offered } => {
-            let message = format!("Unknown option; choose one of: {}.", offered.join(", "));
+            let message = format!(
+                "this is not on offer; choose one of {}.",
+                offered.join(", ")
+            );
             Fault::new(FaultKind::UnknownOption(call), message)
         }
         Refusal::QueueFull => {

@@ -24,6 +24,8 @@ pub struct Rig {
     pub limits: Limits,
     /// What was handed out and not answered.
     pub sent: Vec<Delivery>,
+    /// What the operator was told.
+    pub notices: Vec<String>,
     pub jobs: Vec<JobId>,
     pub loads: Vec<TaskId>,
     /// Tasks that cannot be loaded.
@@ -48,6 +50,7 @@ impl Rig {
             now,
             limits,
             sent: Vec::new(),
+            notices: Vec::new(),
             jobs: Vec::new(),
             loads: Vec::new(),
             lost: Vec::new(),
@@ -89,6 +92,7 @@ impl Rig {
             match out {
                 Out::Start(job) => self.jobs.push(job.id),
                 Out::Deliver(delivery) => self.sent.push(delivery),
+                Out::Notice { text } => self.notices.push(text),
                 Out::Load { task } => self.loads.push(task),
                 Out::Page { task, sub, offset } => {
                     let file = self.store.file(&task).expect("a log");

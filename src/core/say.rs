@@ -85,7 +85,7 @@ impl Core {
                 if born {
                     self.unmake(&task);
                 }
-                return Err(fault);
+                return Err(a2a::blame(&say.said.message, fault));
             }
         };
         let state = &self.tasks[&task].state;
@@ -140,9 +140,8 @@ impl Core {
             let state = &self.tasks[&task].state;
             let context = &state.created.context;
             if say.context.as_ref().is_some_and(|given| given != context) {
-                let message =
-                    "contextId does not belong to this task; leave it out or use the task's own";
-                return Err(Fault::params(message));
+                let what = "does not belong to this task; leave it out or use the task's own.";
+                return Err(Fault::field("message.contextId", what));
             }
             if a2a::view(form, Some(&state.created)).answers_in_words() {
                 say.said = spoken::heard(state, say.said.clone());

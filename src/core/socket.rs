@@ -12,12 +12,33 @@ use crate::core::birth::Newborn;
 use crate::core::cell::Cell;
 use crate::core::conn::Opening;
 use crate::core::sub::{First, Role, Until};
-use crate::task::call::{Birth, Call, Follow, Join, Settings};
+use crate::task::call::{Birth, Call, Follow, Join, Place, Settings};
 use crate::task::event::{Lifecycle, Profile, Protocol};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::Source;
 use crate::wire::ws;
 use std::collections::HashSet;
+
+/// Where somebody begins to read.
+#[derive(Clone, Copy)]
+enum Start {
+    Now,
+    After(Seq),
+    /// Behind a place that is not in this log.
+    Elsewhere,
+}
+
+impl Start {
+    fn place(place: Option<Place>, task: &TaskId) -> Start {
+        match place {
+            None => Start::Now,
+            Some(place) if place.task.as_ref().is_none_or(|named| named == task) => {
+                Start::After(place.seq)
+            }
+            Some(_) => Start::Elsewhere,
+        }
+    }
+}
 
 impl Core {
     /// Checks what a request says about becoming a socket, and keeps what is needed to agree to it.
@@ -71,7 +92,8 @@ impl Core {
         match join.follow {
             Follow::Session | Follow::Task(_) => {
                 let task = task.expect("these follow a task");
-                self.follow(key, &task, join.after, Role::Follow, now);
+                let from = Start::place(join.after, &task);
+                self.follow(key, &task, from, Role::Follow, now);
             }
             Follow::All => {
                 self.followers.push(key);
@@ -82,7 +104,7 @@ impl Core {
                 let mut open: Vec<TaskId> = open.map(|(task, _)| task.clone()).collect();
                 open.sort_unstable();
                 for task in open {
-                    self.follow(key, &task, None, Role::FollowAll, now);
+                    self.follow(key, &task, Start::Now, Role::FollowAll, now);
                 }
             }
             Follow::Nothing => {}
@@ -91,9 +113,9 @@ impl Core {
         Ok(())
     }
 
-    /// Lets a socket follow a task: on from a position, else from now on. Who comes to a task that is at work or waits for
-    /// somebody is told how it stands first, and so is who names a position that this log never gave out.
-    fn follow(&mut self, key: Key, task: &TaskId, after: Option<Seq>, role: Role, now: Now) {
+    /// Lets a socket follow a task. Who comes anew to a task that is at work or waits for somebody is told how it stands first,
+    /// and so is who names a place that this log never gave out.
+    fn follow(&mut self, key: Key, task: &TaskId, from: Start, role: Role, now: Now) {
         if self.room_for_sub(Some(task)).is_err() {
             // One who is not shown a task that it follows has to know.
             return self.turn_away(key, "too much is watched already: connect again later", now);
@@ -111,12 +133,21 @@ impl Core {
             floor: Seq(0),
             ends: Ends::Never,
         };
-        let position = after.filter(|after| *after <= state.seq);
-        let from_the_start = a2a::begins_at_the_start(&form).then_some(Seq(0));
-        let cursor = position.or(from_the_start).unwrap_or(state.seq);
-        let told = position.is_none() && from_the_start.is_none();
+        let from = match from {
+            Start::After(seq) if seq > state.seq => Start::Elsewhere,
+            from => from,
+        };
+        let start = a2a::begins_at_the_start(&form).then_some(Seq(0));
+        let (cursor, told) = match from {
+            Start::After(seq) => (seq, false),
+            Start::Now => (
+                start.unwrap_or(state.seq),
+                start.is_none() && cell.is_open(),
+            ),
+            Start::Elsewhere => (start.unwrap_or(state.seq), start.is_none()),
+        };
         let view = a2a::view(&form, Some(&state.created));
-        let first = (told && (after.is_some() || cell.is_open())).then(|| First {
+        let first = told.then(|| First {
             seq: state.seq,
             body: Some(a2a::snapshot_frame(view, state, Wanted::ALL).into()),
             last: false,
@@ -163,10 +194,12 @@ impl Core {
         let missing = missing.filter(|key| !following.contains(key) && sees(key));
         let missing: Vec<Key> = missing.collect();
         // Of a task that rested, whoever was there has seen all.
-        let rested = !cell.is_open() && cell.state.seq > Seq(1);
-        let after = rested.then_some(cell.state.seq);
+        let from = match !cell.is_open() && cell.state.seq > Seq(1) {
+            true => Start::After(cell.state.seq),
+            false => Start::Now,
+        };
         for key in missing {
-            self.follow(key, task, after, Role::FollowAll, now);
+            self.follow(key, task, from, Role::FollowAll, now);
         }
     }
 
@@ -288,7 +321,7 @@ impl Core {
                 self.to_pump.push(key);
             }
         }
-        self.follow(key, task, None, Role::Follow, now);
+        self.follow(key, task, Start::Now, Role::Follow, now);
     }
 
     /// Answers with the id of the live session.
@@ -304,14 +337,19 @@ impl Core {
         let Some(conn) = self.conns.get(key) else {
             return;
         };
-        let follows = conn.subs.iter().filter_map(|sub| self.subs.get(*sub));
-        let position = follows
-            .filter(|sub| sub.role == Role::Follow)
-            .map(|sub| sub.cursor)
-            .max();
-        let reason = match position {
-            Some(position) => format!("too slow: connect again with ?after={position}"),
-            None => "too slow: connect again".to_owned(),
+        let mut follows = conn.subs.iter().filter_map(|sub| self.subs.get(*sub));
+        let place = follows
+            .find(|sub| sub.role == Role::Follow)
+            .map(|sub| (&sub.task, sub.cursor));
+        let follow = conn.socket().map(|socket| &socket.follow);
+        let reason = match (follow, place) {
+            (Some(Follow::Session), Some((task, seq))) => {
+                format!("too slow: connect again with ?after={task}:{seq}")
+            }
+            (Some(Follow::Task(_)), Some((_, seq))) => {
+                format!("too slow: connect again with the same taskId and after={seq}")
+            }
+            (Some(_) | None, _) => "too slow: connect again".to_owned(),
         };
         self.turn_away(key, &reason, now);
     }

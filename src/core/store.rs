@@ -33,6 +33,9 @@ pub trait Store {
     /// does no harm, because tasks that did not rest are loaded again.
     fn note(&mut self, task: &TaskId, brief: &Brief);
 
+    /// Whether a task was left open, and nobody has settled it since.
+    fn is_open(&mut self, task: &TaskId) -> bool;
+
     /// Deletes a log for good; one that is not there is as good as deleted. Not while another server has it.
     fn remove(&mut self, task: &TaskId) -> Result<(), StoreError>;
 
@@ -353,6 +356,12 @@ impl Store for MemoryStore {
             task: task.clone(),
             store: self.clone(),
         }))
+    }
+
+    fn is_open(&mut self, task: &TaskId) -> bool {
+        let disk = self.disk();
+        let log = disk.logs.get(task);
+        log.is_some_and(|log| log.open == Openness::Open)
     }
 
     fn remove(&mut self, task: &TaskId) -> Result<(), StoreError> {

@@ -3,7 +3,7 @@
 use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
 use crate::core::cell::{Cell, Mark};
-use crate::core::store::{Openness, Store, StoreError};
+use crate::core::store::{Store, StoreError};
 use crate::core::timers::Timer;
 use crate::core::{Core, Out, readers};
 use crate::task::brief::Brief;
@@ -231,6 +231,7 @@ impl Core {
         for task in read {
             self.trim(&task);
         }
+        self.restore();
         self.turn_pages();
         if self.ended {
             let fault = Fault::new(
@@ -321,19 +322,17 @@ fn is_work(effect: &Effect) -> bool {
 }
 
 fn append_one(cell: &mut Cell, store: &mut dyn Store) -> Result<(), StoreError> {
-    if cell.pending.is_empty() {
+    let open = cell.openness();
+    // One that was loaded because it had been left open may turn out to be settled: then the next start need not look at it.
+    if cell.pending.is_empty() && cell.marked == Some(open) {
         return Ok(());
     }
     let created = &cell.state.created;
     if cell.written == Seq(0) {
         store.create(&created.task, &Brief::of(&cell.state))?;
     }
-    let open = if cell.is_open() || cell.owes() {
-        Openness::Open
-    } else {
-        Openness::Settled
-    };
     store.append(&created.task, &cell.pending, open)?;
+    cell.marked = Some(open);
     cell.written = cell.state.seq;
     cell.pending = Vec::new();
     Ok(())

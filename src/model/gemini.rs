@@ -274,14 +274,17 @@ pub fn body(
         memory: &surroundings.memory.project,
     };
     let system = memory::instruct(SYSTEM, &surroundings.memory.system);
-    let declarations: Vec<Declaration> = tools.iter().map(Declaration::of).collect();
+    let wanted = tools
+        .iter()
+        .filter(|spec| spec.is_among(think.tools.as_deref()));
+    let declarations: Vec<Declaration> = wanted.map(Declaration::of).collect();
     let body = Body {
         contents: history::contents(&think.history, &scene),
         system_instruction: Instruction {
             role: "user",
             parts: [Text { text: &system }],
         },
-        tools: (!tools.is_empty()).then_some([Tools {
+        tools: (!declarations.is_empty()).then_some([Tools {
             function_declarations: declarations,
         }]),
         generation_config: Generation {
@@ -400,6 +403,7 @@ mod tests {
         Think {
             workspace: "/w".into(),
             model: model.into(),
+            tools: None,
             given: 0,
             history: Vec::new(),
             prompt: "m".into(),
@@ -549,9 +553,17 @@ mod tests {
             output_is_markdown: false,
             has_live_output: false,
         };
+        let other = ToolSpec {
+            name: "replace".into(),
+            ..tool.clone()
+        };
+        let think = Think {
+            tools: Some(vec!["glob".into(), "unknown".into()]),
+            ..think("pro")
+        };
         let bytes = body(
-            &think("pro"),
-            &[tool],
+            &think,
+            &[other, tool],
             &Surroundings::default(),
             1_772_357_400_125,
         )

@@ -557,6 +557,7 @@ mod tests {
         Think {
             workspace: "/w".into(),
             model: "m".into(),
+            tools: None,
             given: 0,
             history: Vec::new(),
             prompt: "id-1".into(),

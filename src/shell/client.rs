@@ -460,6 +460,7 @@ mod tests {
         Think {
             workspace: "/w".into(),
             model: "flash".into(),
+            tools: None,
             given: 0,
             history: Vec::new(),
             prompt: "m".into(),

@@ -216,6 +216,10 @@ impl Store for Journal {
         Ok(self.load(task)?.log.clone())
     }
 
+    fn is_open(&mut self, task: &TaskId) -> bool {
+        self.paths(task).is_ok_and(|(_, marker)| marker.exists())
+    }
+
     fn remove(&mut self, task: &TaskId) -> Result<(), StoreError> {
         let (path, _) = self.paths(task)?;
         // Under its lock, so that nobody is writing to it.

@@ -59,19 +59,17 @@ pub fn snapshot(journal: &[u8], view: View, at: Seq, out: &mut impl Write) -> Re
     let mut shown = false;
     fold(journal, |state, record| {
         end = record.seq;
-        if record.seq < at {
+        if record.seq != at {
             return Ok(Onward::Go);
         }
-        shown = record.seq == at;
-        if shown {
-            line(out, at, &a2a::snapshot(view, state, Wanted::ALL))?;
-        }
+        shown = true;
+        line(out, at, &a2a::snapshot(view, state, Wanted::ALL))?;
         Ok(Onward::Halt)
     })?;
     match shown {
         true => Ok(()),
         false => Err(Stop::Journal(format!(
-            "there is no event {at}; the last one looked at is {end}"
+            "there is no event {at}; they are numbered from 1, and {end} is the last"
         ))),
     }
 }

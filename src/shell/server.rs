@@ -310,6 +310,7 @@ impl Server {
                 Out::SaveRule { rule } => self.jobs.save(rule),
                 Out::Deliver(delivery) => self.jobs.deliver(delivery),
                 Out::Trouble { text } => self.log.error(text),
+                Out::Notice { text } => self.log.warn(text),
             }
         }
     }

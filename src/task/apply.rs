@@ -357,7 +357,7 @@ impl State {
         self.turn = turn;
         self.phase = Phase::Idle;
         self.suspended = false;
-        self.questioned = matches!(end, End::Asked(_));
+        self.questioned = matches!(end, End::Asked(_) | End::Interrupted(_));
         self.utterance = Utterance::default();
         self.tries = Default::default();
         let (state, text) = match end {

@@ -80,7 +80,16 @@ pub struct Mark {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Join {
     pub follow: Follow,
-    pub after: Option<Seq>,
+    /// Where it was when it last looked.
+    pub after: Option<Place>,
+}
+
+/// A place in a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// None: whichever task is followed. Only where that cannot be a mistake: the session of yesterday may not be today's.
+    pub task: Option<TaskId>,
+    pub seq: Seq,
 }
 
 /// What a socket follows.
@@ -148,6 +157,8 @@ pub struct Settings {
     pub model: Option<String>,
     /// To be asked nothing: a wish that the operator must have granted.
     pub auto_execute: Option<bool>,
+    /// The only tools to be used, of those that the operator has.
+    pub tools: Option<Vec<String>>,
 }
 
 /// How requests are treated where the protocols leave it open.

@@ -249,6 +249,7 @@ fn think(state: &State) -> Think {
     Think {
         workspace: state.workspace.clone(),
         model: state.asks.clone(),
+        tools: state.created.tools.clone(),
         history,
         given: state.summary.iter().count(),
         prompt: prompt.id.clone(),

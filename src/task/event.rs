@@ -329,6 +329,9 @@ pub struct Created {
     /// The client wishes to be asked nothing. Whether that is granted is the operator's to say, each time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub auto_execute: bool,
+    /// The only tools that the client wants used. It can take from what the operator allows, and add nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
     /// The command that the first turn runs, instead of asking the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Invocation>,

@@ -47,6 +47,8 @@ pub enum Work {
 pub struct Think {
     pub workspace: Arc<str>,
     pub model: Arc<str>,
+    /// The only tools that the model is to be told of.
+    pub tools: Option<Vec<String>>,
     /// The conversation so far, oldest first.
     pub history: Vec<Arc<Item>>,
     /// How many of its first entries are not the task's own: a summary, or what it inherited.

@@ -100,7 +100,7 @@ pub struct Ruling {
 }
 
 impl Ruling {
-    fn new(verdict: Verdict, reason: impl Into<String>) -> Ruling {
+    pub(super) fn new(verdict: Verdict, reason: impl Into<String>) -> Ruling {
         Ruling {
             verdict,
             reason: reason.into(),

@@ -37,6 +37,11 @@ impl ToolSpec {
         };
         std::iter::once(self.name.as_str()).chain(former)
     }
+
+    /// Whether it is one of the only tools that somebody wants used.
+    pub fn is_among(&self, only: Option<&[String]>) -> bool {
+        only.is_none_or(|only| self.names().any(|name| only.iter().any(|one| one == name)))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -116,6 +116,7 @@ mod tests {
             model: "m".into(),
             mode: Mode::Default,
             auto_execute: false,
+            tools: None,
         });
         let mut state = State::born(created.clone(), &record(1, Event::Created(created)));
         let ids = ["a", "b"].into_iter().map(CallId::from);

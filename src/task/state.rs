@@ -304,7 +304,7 @@ pub struct State {
     pub paused: bool,
     /// After a restart in the middle of a turn: nothing starts until the user speaks.
     pub suspended: bool,
-    /// The last turn ended with a question of the agent.
+    /// The last turn left something open that only the user can settle: the agent asked, or was cut off.
     pub questioned: bool,
     pub utterance: Utterance,
     /// What it has said in this turn before that, one answer of the model each.
@@ -353,7 +353,7 @@ impl State {
         self.phase == Phase::Idle && self.queue.is_empty()
     }
 
-    /// The last turn ended, and not with a question; the next one is the user's, or queued.
+    /// The last turn came to its end, not to a question or a restart; the next one is the user's, or queued.
     pub fn turn_is_over(&self) -> bool {
         self.phase == Phase::Idle && !self.questioned
     }

@@ -9,7 +9,7 @@ pub enum Held {
 
 use Held::{Covered, Elsewhere};
 
-const COMMANDS: &str = "slash commands are work of their own that has not begun; the card declares none and their routes are not found";
+const WORKSPACE: &str = "a server always has a workspace, so that no command can lack one; tests/e2e/commands.rs runs them in it";
 const CHECKPOINTS: &str = "checkpoints are work of their own that has not begun; no setting of ours claims to switch them on";
 const SUBAGENTS: &str = "there are no subagents yet";
 const ONLY_THE_CLOUD: &str = "belongs to the cloud edition of the reference server; we talk to the model with a key or a token";
@@ -183,18 +183,39 @@ pub const CHECKLIST: &[Line] = &[
         "tests/checklist.rs::a_call_that_nobody_is_asked_about_shows_each_status_once",
     ])),
     (46, "words and thoughts carry the trace id", Covered(&["tests/scenarios.rs::the_shape_of_every_kind_of_frame"])),
-    (47, "the list of commands", Elsewhere(COMMANDS)),
-    (48, "commands that contain each other", Elsewhere(COMMANDS)),
-    (49, "a command is run by name", Elsewhere(COMMANDS)),
-    (50, "an unknown command is not found", Elsewhere(COMMANDS)),
-    (51, "a request without a command is wrong", Elsewhere(COMMANDS)),
-    (52, "arguments of a command are a list", Elsewhere(COMMANDS)),
-    (53, "a command that needs no workspace", Elsewhere(COMMANDS)),
-    (54, "a command that needs one and has none", Elsewhere(COMMANDS)),
-    (55, "a command that needs one and has it", Elsewhere(COMMANDS)),
-    (56, "a command can start a turn", Elsewhere(COMMANDS)),
-    (57, "a command that streams", Elsewhere(COMMANDS)),
-    (58, "a command that answers at once", Elsewhere(COMMANDS)),
+    (47, "the list of commands", Covered(&[
+        "tests/e2e/commands.rs::both_surfaces_list_what_there_is",
+        "src/a2a/commands.rs::both_lists",
+    ])),
+    (48, "commands that contain each other",
+        Elsewhere("commands are registered by their phrases, so that none can contain itself; src/task/slash.rs::no_phrase_means_two_things holds that")),
+    (49, "a command is run by name", Covered(&[
+        "tests/e2e/commands.rs::results_come_with_the_answer",
+        "src/task/slash.rs::commands_by_their_words",
+    ])),
+    (50, "an unknown command is not found", Covered(&[
+        "tests/e2e/commands.rs::what_cannot_be_run_is_refused",
+    ])),
+    (51, "a request without a command is wrong", Covered(&[
+        "tests/e2e/commands.rs::what_cannot_be_run_is_refused",
+        "src/a2a/commands.rs::bodies_of_an_execution",
+    ])),
+    (52, "arguments of a command are a list", Covered(&[
+        "tests/e2e/commands.rs::what_cannot_be_run_is_refused",
+        "src/a2a/commands.rs::bodies_of_an_execution",
+    ])),
+    (53, "a command that needs no workspace", Elsewhere(WORKSPACE)),
+    (54, "a command that needs one and has none", Elsewhere(WORKSPACE)),
+    (55, "a command that needs one and has it", Elsewhere(WORKSPACE)),
+    (56, "a command can start a turn", Covered(&[
+        "tests/e2e/commands.rs::init_sets_the_model_to_work_once",
+    ])),
+    (57, "a command that streams", Covered(&[
+        "tests/e2e/commands.rs::init_sets_the_model_to_work_once",
+    ])),
+    (58, "a command that answers at once", Covered(&[
+        "tests/e2e/commands.rs::results_come_with_the_answer",
+    ])),
     (59, "only this machine can connect", Covered(&[
         "tests/checklist.rs::nobody_outside_this_machine_can_connect",
         "src/config/mod.rs::wrong_values_are_named",
@@ -266,10 +287,20 @@ pub const CHECKLIST: &[Line] = &[
     (81, "signing in with an account", Elsewhere(ONLY_THE_CLOUD)),
 
     // Commands, and tasks in a bucket.
-    (82, "the command for extensions", Elsewhere(COMMANDS)),
-    (83, "the command for memory", Elsewhere(COMMANDS)),
-    (84, "the command that describes a project", Elsewhere(COMMANDS)),
-    (85, "the register of commands", Elsewhere(COMMANDS)),
+    (82, "the command for extensions", Covered(&[
+        "src/shell/commands/tests.rs::extensions_that_there_are",
+    ])),
+    (83, "the command for memory", Covered(&[
+        "src/shell/commands/tests.rs::memory_from_nothing_to_something",
+        "src/shell/commands/tests.rs::memory_goes_to_the_file_that_is_read",
+    ])),
+    (84, "the command that describes a project", Covered(&[
+        "src/shell/commands/tests.rs::init_makes_a_file_once_and_asks_the_model_to_fill_it",
+    ])),
+    (85, "the register of commands", Covered(&[
+        "src/task/slash.rs::no_phrase_means_two_things",
+        "src/shell/commands/tests.rs::commands_of_others_run_like_our_own",
+    ])),
     (86, "the command that restores a checkpoint", Elsewhere(CHECKPOINTS)),
     (87, "tasks kept in a cloud bucket",
         Elsewhere("tasks are kept in journals on the local disk, which src/shell/journal/tests.rs holds; ids that are no plain file names are refused there too")),

@@ -6,9 +6,13 @@ use crate::support::eventually;
 use crate::support::message::{
     approval, call_of, call_status_of, kind_of, prompt, prompt_in, state_of, text_of,
 };
+use crate::support::socket::Socket;
 use serde_json::{Value, json};
 use std::thread;
 use std::time::Duration;
+
+const EXTENSION: &str =
+    "https://github.com/google-gemini/gemini-cli/blob/main/docs/a2a/developer-profile/v0/spec.md";
 
 /// Numbers that look random and are the same in every run.
 struct Dice(u64);
@@ -21,6 +25,59 @@ impl Dice {
             .wrapping_add(0x1405_7b7e_f767_814f);
         (self.0 >> 33) % limit
     }
+}
+
+/// What a socket of the live session is shown until somebody else has the next word.
+fn shown(socket: &mut Socket) -> Vec<Value> {
+    let mut shown = vec![];
+    loop {
+        let event = socket.read();
+        if event.get("kind").is_some() {
+            shown.push(event);
+        }
+        if shown.last().is_some_and(|event| event["final"] == true) {
+            return shown;
+        }
+    }
+}
+
+#[test]
+fn a_session_goes_on_behind_the_crash_and_is_not_taken_for_another_ones() {
+    let mut house = House::new();
+    let say = |socket: &mut Socket, script: &str| {
+        socket.send(&json!({
+            "jsonrpc": "2.0", "method": "message/stream", "params": prompt(script),
+        }));
+    };
+    let mut socket = Socket::open(&house.server.url(), "/ws", None);
+    say(&mut socket, "STREAM 5");
+    let all = shown(&mut socket);
+    let (task, seq) = (all[1]["taskId"].as_str().expect("a task"), &all[1]["seq"]);
+    let place = format!("/ws?after={task}:{seq}");
+    house.server.kill9();
+    house.server.restart();
+    let mut again = Socket::open(&house.server.url(), &place, None);
+    assert_eq!(shown(&mut again), all[2..]);
+
+    // A server that never had that session shows its own, and all that comes.
+    let other = House::new();
+    let mut first = Socket::open(&other.server.url(), "/ws", None);
+    say(&mut first, "STREAM 5 ++ TEXT more");
+    let before = shown(&mut first);
+    let mut stranger = Socket::open(&other.server.url(), &place, None);
+    let told = shown(&mut stranger);
+    assert_eq!(told.len(), 1, "{told:#?}");
+    assert_eq!(
+        (&told[0]["kind"], &told[0]["taskId"], &told[0]["seq"]),
+        (
+            &json!("STATE_CHANGE"),
+            &before[0]["taskId"],
+            &before[before.len() - 1]["seq"]
+        )
+    );
+    assert_ne!(told[0]["taskId"], task);
+    say(&mut first, "TEXT then");
+    assert_eq!(shown(&mut stranger), shown(&mut first));
 }
 
 #[test]
@@ -209,6 +266,16 @@ fn a_command_that_runs_dies_with_the_server_and_its_call_says_so() {
     assert!(
         end.is_final() && state_of(end.result()) == Some("input-required"),
         "{end:?}"
+    );
+    // Also for those to whom a turn that came to its end is a completed task.
+    let told = house
+        .client()
+        .field("A2A-Extensions", EXTENSION)
+        .call("tasks/get", json!({ "id": task }));
+    assert_eq!(state_of(&told), Some("input-required"));
+    assert_eq!(
+        told["status"]["message"]["parts"],
+        end.result()["status"]["message"]["parts"]
     );
 
     let next: Vec<Event> = house

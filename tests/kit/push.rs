@@ -16,9 +16,11 @@ duties! {
     a_webhook_that_fails_is_called_again [super::PRIVATE],
     a_webhook_hears_of_every_change_in_order [super::PRIVATE],
     a_webhook_may_come_with_a_stream [super::PRIVATE],
+    a_webhook_hears_once_of_work_that_goes_on [super::IMPATIENT],
 }
 
 const PRIVATE: &[&str] = &["--push-allow-private"];
+const IMPATIENT: &[&str] = &["--push-allow-private", "--blocking-timeout", "500ms"];
 
 fn example(id: &str) -> Hook {
     Hook {
@@ -316,6 +318,26 @@ fn a_webhook_may_come_with_a_stream(desk: &mut Desk) {
     receiver.wait("the end of the task", |delivery| {
         shown(desk.binding, delivery) == (id.as_str(), "completed")
     });
+}
+
+/// A kit has one receiver for several tasks, each with credentials of its own, and looks at the first delivery it gets for each. So
+/// the script must not have another one under way when the next task begins.
+fn a_webhook_hears_once_of_work_that_goes_on(desk: &mut Desk) {
+    let receiver = Receiver::open();
+    let task = desk.task(Note::new("test-push-delivery-").wait(Wait::Whole));
+    assert_eq!(task.state(), "input-required");
+    desk.set_hook(&task.id, &Hook::at(&receiver.url()).named("kit"));
+    let task = desk.task(
+        Note::new("test-push-trigger-")
+            .to(&task.id)
+            .wait(Wait::Whole),
+    );
+    assert_eq!(task.state(), "working");
+    let told = receiver.wait("what the waiting call was answered with", |delivery| {
+        shown(desk.binding, delivery).1 == "working"
+    });
+    assert_eq!(shown(desk.binding, &told).0, task.id);
+    assert_eq!(receiver.all().len(), 1, "{:?}", receiver.all());
 }
 
 /// The task and the state a delivery tells of; what it looks like is checked by the version it was asked for in.

@@ -28,6 +28,7 @@ duties! {
     a_credential_that_is_missing,
     a_long_task_can_be_watched_twice,
     no_stream_of_what_cannot_be_read,
+    a_refused_stream_leaves_no_connection_behind,
 }
 
 /// What each update of an artifact brought: its parts, whether they are added, whether it is the last.
@@ -402,4 +403,24 @@ fn no_stream_of_what_cannot_be_read(desk: &mut Desk) {
         (Err(refusal), _) => refusal.check(desk.binding, Fault::InvalidParams),
         (Ok(watch), _) => panic!("{:?}", watch.collect::<Vec<_>>()),
     }
+}
+
+/// A kit keeps the connection of a refused stream in a pool and stumbles over it in its next test, unless it is told to drop it.
+fn a_refused_stream_leaves_no_connection_behind(desk: &mut Desk) {
+    let wire = desk
+        .binding
+        .wire(&Op::Subscribe("nobody-made-this".into()), &json!(1));
+    let answers = [
+        desk.put(&wire, &[("Accept", "text/event-stream")]),
+        desk.put(&wire, &[]),
+    ];
+    let kept = match desk.binding {
+        // A refusal that is not one to HTTP costs nobody a connection.
+        Binding::Rpc03 | Binding::Rpc10 => [(200, false), (200, false)],
+        Binding::Rest03 | Binding::Rest10 => [(404, true), (404, false)],
+    };
+    assert_eq!(
+        answers.map(|answer| (answer.head.status(), answer.head.closes())),
+        kept
+    );
 }

@@ -281,10 +281,13 @@ impl Maker<'_> {
             };
             // There the task decides, because clients make contexts up.
             let tolerated = self.family == Family::Rest03;
-            let expected = match tolerated {
+            let mut expected = match tolerated {
                 true => Expected::Success,
                 false => self.refusal(Fault::Params),
             };
+            if let Expected::Refusal { member, .. } = &mut expected {
+                *member = Some("context".into());
+            }
             made.push(self.made("the context of another", &base, expected));
         }
     }

@@ -307,11 +307,16 @@ pub fn requests() -> Vec<(Door, Made)> {
                 if fault == Fault::UnknownOption && spelling == Spelling::Kebab {
                     continue;
                 }
+                let decision = match place {
+                    Place::SocketOwnAnswer => "option",
+                    _ => spelling.members().1,
+                };
+                let member = (fault == Fault::UnknownOption).then_some(decision);
                 made.push(place.made(
                     format!("an answer {name}, {spelling:?} in {place:?}"),
                     task,
                     spelling.write(call, option),
-                    place.refusal(fault, None),
+                    place.refusal(fault, member),
                 ));
             }
             for (answer, member) in spelling.malformed() {

@@ -290,7 +290,11 @@ impl House {
                 let page = file.and_then(|file| file.page(offset, 1 << 20));
                 self.core.paged(sub, page, now);
             }
-            Out::Stop(_) | Out::Over { .. } | Out::SaveRule { .. } | Out::Trouble { .. } => {}
+            Out::Stop(_)
+            | Out::Over { .. }
+            | Out::SaveRule { .. }
+            | Out::Trouble { .. }
+            | Out::Notice { .. } => {}
             Out::Load { task } => panic!("{task} left memory"),
         }
     }

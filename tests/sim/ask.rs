@@ -42,6 +42,11 @@ pub enum What {
     AllMetadata,
     Health,
     Card,
+    SetHook {
+        task: TaskId,
+        url: String,
+    },
+    DropHook(TaskId),
     /// Understood as HTTP and as nothing else.
     Nonsense,
     /// Not HTTP, or too much of it: refused, and the connection with it.
@@ -77,6 +82,8 @@ impl Ask {
             What::Get { task, .. }
             | What::Cancel(task)
             | What::Watch { task, .. }
+            | What::SetHook { task, .. }
+            | What::DropHook(task)
             | What::Metadata(task) => Some(task),
             What::Create
             | What::AllMetadata
@@ -118,6 +125,8 @@ impl Composer {
             (2, Kind::AllMetadata),
             (2, Kind::Health),
             (1, Kind::Card),
+            (if tasks.is_empty() { 0 } else { 5 }, Kind::SetHook),
+            (if tasks.is_empty() { 0 } else { 1 }, Kind::DropHook),
             (1, Kind::Nonsense),
             (1, Kind::Garbage),
         ]);
@@ -176,6 +185,24 @@ impl Composer {
                 let line = "GET /.well-known/agent-card.json";
                 self.plain(chance, ledger, line, "", What::Card)
             }
+            Kind::SetHook => {
+                let task = any(chance);
+                self.set_hook(chance, ledger, task)
+            }
+            Kind::DropHook => {
+                let task = any(chance);
+                let (method, params) = match chance.percent(50) {
+                    true => (
+                        "tasks/pushNotificationConfig/delete",
+                        json!({"id": task, "pushNotificationConfigId": hook_id(chance)}),
+                    ),
+                    false => (
+                        "DeleteTaskPushNotificationConfig",
+                        json!({"taskId": task, "id": hook_id(chance)}),
+                    ),
+                };
+                self.rpc(chance, ledger, method, params, What::DropHook(task))
+            }
             Kind::Nonsense => {
                 let (line, body) = match chance.below(4) {
                     0 => ("GET /nothing/here", ""),
@@ -209,6 +236,28 @@ impl Composer {
     pub fn cancel(&mut self, chance: &mut Chance, ledger: &Ledger, task: TaskId) -> (Ask, Vec<u8>) {
         let params = json!({ "id": task });
         self.rpc(chance, ledger, "tasks/cancel", params, What::Cancel(task))
+    }
+
+    /// Of either version: in 0.3 a webhook is told how things are, in 1.0 what happened.
+    fn set_hook(&mut self, chance: &mut Chance, ledger: &Ledger, task: TaskId) -> (Ask, Vec<u8>) {
+        let url = self.address();
+        let (method, params) = match chance.percent(30) {
+            true => (
+                "tasks/pushNotificationConfig/set",
+                json!({"taskId": task, "pushNotificationConfig": {"id": hook_id(chance), "url": url}}),
+            ),
+            false => (
+                "CreateTaskPushNotificationConfig",
+                json!({"taskId": task, "id": hook_id(chance), "url": url}),
+            ),
+        };
+        let what = What::SetHook { task, url };
+        self.rpc(chance, ledger, method, params, what)
+    }
+
+    /// Where nobody else is told anything.
+    fn address(&self) -> String {
+        format!("https://r{}.example/", self.next)
     }
 
     fn birth(&mut self, chance: &mut Chance, ledger: &Ledger) -> (Ask, Vec<u8>) {
@@ -265,10 +314,11 @@ impl Composer {
         let mode = chance.weighted(&[(6, Mode::Stream), (2, Mode::Wait), (2, Mode::Now)]);
         let history = [None, Some(0), Some(1)][chance.below(3)];
         let blocking = mode != Mode::Now;
-        let params = json!({
-            "message": message,
-            "configuration": {"blocking": blocking, "historyLength": history},
-        });
+        let mut configuration = json!({"blocking": blocking, "historyLength": history});
+        if chance.percent(15) {
+            configuration["pushNotificationConfig"] = json!({"url": self.address()});
+        }
+        let params = json!({"message": message, "configuration": configuration});
         let method = match mode {
             Mode::Stream => "message/stream",
             Mode::Wait | Mode::Now => "message/send",
@@ -395,8 +445,14 @@ enum Kind {
     AllMetadata,
     Health,
     Card,
+    SetHook,
+    DropHook,
     Nonsense,
     Garbage,
+}
+
+fn hook_id(chance: &mut Chance) -> String {
+    format!("h{}", chance.below(3))
 }
 
 fn context(chance: &mut Chance) -> String {

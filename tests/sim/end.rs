@@ -2,6 +2,7 @@
 
 use super::House;
 use crate::client::{Link, Pace};
+use crate::post::Post;
 use gemini_a2a::base::id::TaskId;
 use gemini_a2a::core::check::Census;
 use gemini_a2a::core::conn::Peer;
@@ -31,7 +32,9 @@ impl House {
             self.turn();
             let owed: usize = self.links().map(|link| link.owed()).sum();
             let unsent: usize = self.links().map(|link| link.unsent().len()).sum();
-            let quiet = self.workers.is_empty() && self.chores.is_empty() && !self.core.has_more();
+            let idle = self.workers.is_empty() && self.post.errands.is_empty();
+            let quiet =
+                idle && self.chores.is_empty() && !self.core.has_more() && self.is_settled();
             if open.is_empty() && owed == 0 && unsent == 0 && quiet {
                 return;
             }
@@ -45,6 +48,22 @@ impl House {
             "it never comes to rest; unanswered: {left:#?}; {:?}",
             self.core.check()
         );
+    }
+
+    /// Whether no webhook is still to be told something.
+    fn is_settled(&self) -> bool {
+        let tasks = self.ledger.tasks().into_iter();
+        let mut logs = tasks.filter_map(|task| self.ledger.log(&task));
+        logs.all(Post::is_settled)
+    }
+
+    /// Whoever was to be told something has heard of it, or the log says why not.
+    pub(super) fn ask_receivers(&mut self) {
+        self.ledger.refresh();
+        let well = self.post.audit(&self.ledger, self.limits.hook_retries);
+        for _ in 0..well {
+            self.tally.count("told a webhook everything");
+        }
     }
 
     fn links(&self) -> impl Iterator<Item = &Link> {

@@ -10,12 +10,14 @@ use crate::chance::Chance;
 use crate::client::{Client, Ending, Pace, Sending};
 use crate::judge::{Court, Tally};
 use crate::ledger::Ledger;
+use crate::post::{Fate, Post};
 use crate::setting;
 use crate::shelf::{Sabotage, Shelf};
 use crate::workers::{Chore, Worker, tools};
 use gemini_a2a::base::clock::Now;
 use gemini_a2a::base::id::{ContextId, Seq, TaskId};
 use gemini_a2a::base::slots::Key;
+use gemini_a2a::core::hooks::Delivery;
 use gemini_a2a::core::store::{Store, StoreError, fold};
 use gemini_a2a::core::{Core, Loaded, Out};
 use gemini_a2a::limits::Limits;
@@ -44,6 +46,7 @@ pub struct House {
     composer: Composer,
     clients: Vec<Client>,
     workers: Vec<Worker>,
+    post: Post,
     /// Disk jobs, and when they are done.
     chores: Vec<(u64, Chore)>,
     /// Connections whose socket was full: nothing but the client's reading brings them back.
@@ -88,6 +91,7 @@ impl House {
             composer: Composer::new(),
             clients: (0..CLIENTS).map(|_| Client::default()).collect(),
             workers: Vec::new(),
+            post: Post::default(),
             chores: Vec::new(),
             blocked: HashSet::new(),
             started: BTreeSet::new(),
@@ -115,6 +119,7 @@ impl House {
         }
         self.settle();
         self.leave();
+        self.ask_receivers();
         self.lose_power();
     }
 
@@ -203,6 +208,18 @@ impl House {
         for (_, chore) in done {
             self.do_chore(chore);
         }
+        let deaf = self.shelf.sabotage == Sabotage::DeafReceiver;
+        while let Some((delivery, result)) = self.post.done(now.mono_ms, deaf) {
+            let Delivery {
+                task, hook, seq, ..
+            } = &delivery;
+            self.tally.count(match &result {
+                Ok(()) => "told a webhook",
+                Err(_) => "failed to tell a webhook",
+            });
+            self.say(|| format!("{delivery:?}: {result:?}"));
+            self.core.delivered(task, hook, *seq, result, now);
+        }
     }
 
     fn do_chore(&mut self, chore: Chore) {
@@ -278,8 +295,20 @@ impl House {
             let at = self.now.mono_ms + self.chance.within(0, delay);
             match out {
                 // Background processes, rules on disk and a log are nothing the simulation has.
-                Out::Over { .. } | Out::SaveRule { .. } | Out::Trouble { .. } => {}
-                Out::Deliver(delivery) => panic!("nobody set a webhook: {delivery:?}"),
+                Out::Over { .. }
+                | Out::SaveRule { .. }
+                | Out::Trouble { .. }
+                | Out::Notice { .. } => {}
+                Out::Deliver(delivery) => {
+                    let fate = match self.turn < TURNS {
+                        true => Fate::any(&mut self.chance),
+                        false => Fate::Arrives,
+                    };
+                    self.say(|| format!("{delivery:?} {fate:?}"));
+                    let history = self.limits.hook_history;
+                    self.post
+                        .take(delivery, at, fate, &mut self.ledger, history);
+                }
                 Out::Start(job) => self.start(job),
                 Out::Stop(job) => {
                     self.say(|| format!("stop {} {}", job.task, job.at));

@@ -84,6 +84,10 @@ impl Court<'_> {
                     other => panic!("{ask:?} was answered with {other:?}"),
                 }
             }
+            What::SetHook { .. } | What::DropHook(_) => match unwrap(ask, body) {
+                Some(_) => self.hooked(ask, status),
+                None => self.refusal(ask, status, body),
+            },
             What::Say { .. } | What::Get { .. } | What::Cancel(_) | What::Watch { .. } => {
                 match unwrap(ask, body) {
                     Some(result) => {
@@ -108,6 +112,23 @@ impl Court<'_> {
             }
             other => panic!("{other:?} is no health"),
         }
+    }
+
+    /// A webhook that was set is on disk.
+    fn hooked(&mut self, ask: &Ask, status: u16) {
+        assert_eq!(status, 200);
+        let What::SetHook { task, url } = &ask.what else {
+            return self.tally.count("dropped a webhook");
+        };
+        let mut log = self
+            .ledger
+            .log(task)
+            .into_iter()
+            .flat_map(|log| &log.records);
+        let found = log
+            .any(|record| matches!(&record.event, Event::HookSet { target } if target.url == *url));
+        assert!(found, "{ask:?} was acknowledged before it was on disk");
+        self.tally.count("set a webhook");
     }
 
     /// The answer is a task: it must be the task as it stood at some time since the request, with nothing in it that is not
@@ -196,6 +217,9 @@ impl Court<'_> {
                 "not cancelable"
             ),
             -32600 => assert!(over && says, "{ask:?}: {error}"),
+            -32602 if matches!(ask.what, What::SetHook { .. }) => {
+                self.tally.count("had too many webhooks");
+            }
             -32602 => {
                 assert!(says, "{ask:?}: {error}");
                 self.tally.count(match reason {

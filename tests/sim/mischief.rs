@@ -61,6 +61,7 @@ impl House {
         self.births += 1 << 20;
         self.core = setting::core(&self.limits, self.now, self.births);
         self.workers.clear();
+        self.post.lose(&mut self.chance);
         self.chores.clear();
         self.blocked.clear();
         self.ending = None;

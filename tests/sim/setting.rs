@@ -38,6 +38,13 @@ pub fn limits(chance: &mut Chance) -> Limits {
         backoff_longest_ms: 300,
         rebreak_ms: 30,
         store_retry_ms: 100,
+        hooks: 2,
+        hooks_per_minute: 30,
+        hook_retry_ms: 40,
+        hook_retries: 2,
+        hook_longest_ms: 300,
+        hook_streak: 3,
+        hook_history: 2,
         shutdown_ms: 2_000,
         times: Times {
             answer_ms: [None, Some(300), Some(2_000)][chance.below(3)],

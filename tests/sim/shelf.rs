@@ -20,6 +20,8 @@ pub enum Sabotage {
     LostFrame,
     /// A worker ends without a word.
     LostNote,
+    /// What is delivered to a webhook is not heard there.
+    DeafReceiver,
 }
 
 pub struct Shelf {
@@ -65,6 +67,10 @@ impl Store for Shelf {
 
     fn file(&mut self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
         self.store.file(task)
+    }
+
+    fn is_open(&mut self, task: &TaskId) -> bool {
+        self.store.is_open(task)
     }
 
     fn remove(&mut self, task: &TaskId) -> Result<(), StoreError> {

@@ -365,6 +365,7 @@ pub fn created(lifecycle: Lifecycle) -> Event {
         model: "m".into(),
         mode: Mode::Default,
         auto_execute: false,
+        tools: None,
         command: None,
     }))
 }
@@ -377,6 +378,17 @@ pub fn created_as(mode: Mode, auto_execute: bool) -> Event {
     Event::Created(Arc::new(Created {
         mode,
         auto_execute,
+        ..Created::clone(&created)
+    }))
+}
+
+/// The first event of a task whose client wants only these tools used.
+pub fn created_with(tools: &[&str]) -> Event {
+    let Event::Created(created) = created(Lifecycle::Conversational) else {
+        unreachable!("it says so");
+    };
+    Event::Created(Arc::new(Created {
+        tools: Some(tools.iter().map(|name| (*name).to_owned()).collect()),
         ..Created::clone(&created)
     }))
 }

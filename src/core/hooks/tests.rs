@@ -1,7 +1,8 @@
 use super::*;
 use crate::a2a::{Envelope, Switches};
 use crate::core::rig::Rig;
-use crate::core::store::Failure;
+use crate::core::store::{Failure, Openness, Store};
+use crate::limits::Times;
 use crate::task::call::Call;
 use crate::task::job::NoteBody;
 use crate::task::message::{Artifact, Part};
@@ -29,6 +30,14 @@ impl Rig {
 
     fn health(&self, task: &TaskId) -> &Health {
         &self.state(task).hooks[0].health
+    }
+
+    /// Delivers everything there is, to whomever.
+    fn drain_all(&mut self) {
+        while !self.sent.is_empty() {
+            let delivery = self.sent.remove(0);
+            self.answer(&delivery, Ok(()));
+        }
     }
 
     /// Delivers everything there is; gives the states and artifacts that were told, with their events.
@@ -185,6 +194,29 @@ fn tries_are_spaced_and_end() {
 }
 
 #[test]
+fn what_takes_the_place_of_something_that_failed_has_its_own_tries() {
+    let mut rig = Rig::new();
+    let task = rig.begin(Envelope::Rpc03, Some(wish(None)));
+    for _ in 1..rig.limits.hook_retries {
+        let delivery = rig.taken();
+        rig.answer(&delivery, Err(again()));
+        rig.later(20_000);
+    }
+    let delivery = rig.taken();
+    rig.answer(&delivery, Err(again()));
+    // One try is left when the task comes to its end.
+    rig.cancel(&task);
+    rig.later(20_000);
+    for _ in 0..=rig.limits.hook_retries {
+        let delivery = rig.taken();
+        assert_eq!(gist(&delivery), "task canceled");
+        rig.answer(&delivery, Err(again()));
+        rig.later(20_000);
+    }
+    assert_eq!(rig.sent, []);
+}
+
+#[test]
 fn a_receiver_that_asks_for_patience_gets_some() {
     let mut rig = Rig::new();
     let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
@@ -224,6 +256,15 @@ fn a_dead_receiver_is_left_alone_until_it_is_set_again() {
     }
     assert!(rig.health(&task).suspended);
     assert_eq!(rig.core.hook_census().suspended, 1);
+    assert_eq!(
+        rig.notices,
+        [
+            format!("webhook h of task {task} was not told of an event: status 404"),
+            format!(
+                "webhook h of task {task} is left alone until it is set again: 3 events in a row were not delivered; the last: status 404"
+            ),
+        ]
+    );
     rig.say(&task);
     rig.end_turn();
     assert_eq!(rig.sent, []);
@@ -297,6 +338,37 @@ fn a_webhook_that_went_while_it_was_told_is_gone() {
     assert_eq!(rig.sent, []);
     rig.answer(&old, Ok(()));
     assert_eq!(gist(&rig.taken()), "TASK_STATE_CANCELED");
+}
+
+#[test]
+fn a_webhook_that_moved_while_it_was_told_is_told_at_its_new_place() {
+    let mut rig = Rig::new();
+    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    let first = rig.taken();
+    let moved = |n: u32| Wish {
+        url: format!("https://client.example/{n}"),
+        ..wish(Some("h"))
+    };
+    rig.push(&task, Push::Set(moved(1)));
+    assert_eq!(rig.sent, [], "one at a time");
+    rig.answer(&first, Ok(()));
+    let second = rig.taken();
+    assert_eq!(
+        (second.seq, second.url.as_str()),
+        (first.seq, "https://client.example/1")
+    );
+    // One that waits after a failure does not wait for the new place, which has all its tries.
+    rig.answer(&second, Err(again()));
+    assert_eq!(rig.sent, []);
+    rig.push(&task, Push::Set(moved(2)));
+    for _ in 0..=rig.limits.hook_retries {
+        let delivery = rig.taken();
+        assert_eq!(delivery.url, "https://client.example/2");
+        assert_eq!(rig.health(&task).failed, 0);
+        rig.answer(&delivery, Err(again()));
+        rig.later(60_000);
+    }
+    assert_eq!(rig.health(&task).failed, 1);
 }
 
 #[test]
@@ -393,4 +465,123 @@ fn ending_waits_for_what_is_on_its_way_and_tries_nothing_twice() {
     // The next server tells it.
     rig.restart();
     assert_eq!(rig.taken(), last);
+}
+
+/// A second after a task is over it may be forgotten.
+fn forgetful() -> Rig {
+    let times = Times {
+        retention_ms: Some(1_000),
+        ..Times::default()
+    };
+    let limits = Limits {
+        times,
+        expiry_retry_ms: 5_000,
+        ..Limits::default()
+    };
+    Rig::with(limits, Switches::default())
+}
+
+impl Rig {
+    /// Whether the task is there, in the lists and on disk.
+    fn remembers(&self, task: &TaskId) -> bool {
+        let known = self.core.known.contains_key(task);
+        assert_eq!(known, !self.store.bytes(task).is_empty());
+        known
+    }
+}
+
+#[test]
+fn a_task_is_not_forgotten_before_its_webhooks_know() {
+    let mut rig = forgetful();
+    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    rig.drain();
+    rig.cancel(&task);
+    rig.note(NoteBody::Died("stopped".into()));
+    let mut last = rig.taken();
+    // On its way for longer than the task is kept, and tried again after that.
+    rig.later(20_000);
+    rig.answer(&last, Err(again()));
+    rig.later(2_000);
+    last = rig.taken();
+    assert!(rig.remembers(&task));
+    rig.answer(&last, Ok(()));
+    assert!(rig.remembers(&task), "until the next look");
+    rig.later(5_000);
+    assert!(!rig.remembers(&task));
+    assert_eq!(rig.sent, []);
+}
+
+#[test]
+fn a_receiver_that_never_answers_keeps_a_task_for_its_tries_and_no_longer() {
+    let mut rig = forgetful();
+    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    rig.drain();
+    rig.cancel(&task);
+    rig.note(NoteBody::Died("stopped".into()));
+    for _ in 0..=rig.limits.hook_retries {
+        let delivery = rig.taken();
+        assert!(rig.remembers(&task));
+        rig.answer(&delivery, Err(again()));
+        rig.later(60_000);
+    }
+    assert!(!rig.remembers(&task));
+    assert_eq!(rig.sent, []);
+}
+
+#[test]
+fn what_was_owed_when_the_server_died_is_owed_although_its_time_is_over() {
+    let mut rig = forgetful();
+    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    rig.drain();
+    rig.cancel(&task);
+    let last = rig.taken();
+    rig.now.unix_ms += 1_000_000;
+    rig.now.mono_ms += 1_000_000;
+    rig.restart();
+    assert_eq!(rig.taken(), last);
+    rig.answer(&last, Ok(()));
+    rig.later(5_000);
+    assert!(!rig.remembers(&task));
+}
+
+#[test]
+fn a_task_that_another_server_left_open_is_looked_at_before_it_is_forgotten() {
+    let mut rig = forgetful();
+    let task = rig.begin(Envelope::Rest10, None);
+    rig.cancel(&task);
+    rig.restart();
+    assert!(!rig.core.tasks.contains_key(&task));
+    // Another server has had it since, and died.
+    rig.store
+        .append(&task, b"", Openness::Open)
+        .expect("a disk");
+    rig.later(2_000);
+    assert!(
+        rig.core.tasks.contains_key(&task),
+        "it owes nothing after all"
+    );
+    assert!(!rig.store.is_open(&task), "and that was written down");
+    rig.later(5_000);
+    assert!(!rig.remembers(&task));
+}
+
+#[test]
+fn a_full_house_restores_what_was_left_open_one_after_the_other() {
+    let mut rig = Rig::new();
+    let tasks: Vec<TaskId> = (0..3)
+        .map(|_| rig.begin(Envelope::Rest10, Some(wish(Some("h")))))
+        .collect();
+    rig.drain_all();
+    for task in &tasks {
+        rig.cancel(task);
+    }
+    rig.limits.tasks = 1;
+    rig.restart();
+    let mut told: Vec<TaskId> = Vec::new();
+    while !rig.sent.is_empty() {
+        let delivery = rig.taken();
+        told.push(delivery.task.clone());
+        rig.answer(&delivery, Ok(()));
+    }
+    assert_eq!(told, tasks);
 }

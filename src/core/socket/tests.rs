@@ -352,19 +352,184 @@ fn who_watches_is_answered_before_the_events() {
 }
 
 #[test]
+fn a_client_is_called_what_it_calls_itself() {
+    for (query, head, name) in [
+        ("?client=alice", "User-Agent: curl/8.1 (linux)\r\n", "alice"),
+        ("", "User-Agent: curl/8.1 (linux)\r\n", "curl/8.1"),
+        ("", "", "a client"),
+    ] {
+        let mut rig = Rig::new();
+        let socket = join(&mut rig, query, head);
+        send(&mut rig, socket, &[prompt(1, "message/stream", "hi")]);
+        let seen = seen(&mut rig, socket);
+        let said: Vec<&Value> = seen
+            .iter()
+            .filter(|seen| text(seen, "kind") == "USER_MESSAGE")
+            .map(|seen| &seen["source"])
+            .collect();
+        assert_eq!(said, [&json!({"client": name, "via": "session"})]);
+    }
+}
+
+#[test]
+fn one_that_was_too_slow_goes_on_where_it_was_told_to() {
+    let mut rig = Rig::new();
+    let socket = join(&mut rig, "", "");
+    let session = rig.core.session.clone().expect("a session");
+    taken(&mut rig, socket);
+    rig.say(&session);
+    let shown = rig.state(&session).seq;
+    rig.later(rig.limits.stall_ms + 1);
+    let place = format!("?after={session}:{shown}");
+    let reason = format!("too slow: connect again with {place}");
+    let mut close = 1013u16.to_be_bytes().to_vec();
+    close.extend(reason.as_bytes());
+    let bytes = taken(&mut rig, socket);
+    assert!(
+        bytes.ends_with(&close),
+        "{}",
+        String::from_utf8_lossy(&bytes)
+    );
+    let behind = join(&mut rig, &place, "");
+    rig.end_turn();
+    rig.turns();
+    let upto = rig.state(&session).seq.0;
+    let seen = seen(&mut rig, behind);
+    let shown_now: Vec<u64> = seen
+        .iter()
+        .filter_map(|seen| seen["seq"].as_u64())
+        .collect();
+    assert!(shown_now.iter().all(|seq| *seq > shown.0), "{shown_now:?}");
+    assert_eq!(shown_now.last(), Some(&upto));
+}
+
+#[test]
+fn a_quiet_socket_is_asked_whether_anybody_is_there() {
+    const PING: [u8; 2] = [0x89, 0];
+    const PONG: [u8; 6] = [0x8a, 0x80, 0, 0, 0, 0];
+    let mut rig = Rig::new();
+    let socket = join(&mut rig, "", "");
+    taken(&mut rig, socket);
+    for _ in 0..5 {
+        rig.later(rig.limits.socket_ping_ms);
+        assert_eq!(taken(&mut rig, socket), PING);
+        rig.core.received(socket, &PONG, rig.now);
+    }
+    for _ in 0..3 {
+        rig.later(rig.limits.socket_ping_ms);
+        assert_eq!(taken(&mut rig, socket), PING, "it is not given up at once");
+    }
+    rig.later(rig.limits.socket_ping_ms);
+    assert!(rig.core.conns.get(socket).is_none(), "nobody is there");
+}
+
+#[test]
 fn a_position_from_the_future_is_answered_with_the_present() {
     let mut rig = Rig::new();
     let first = join(&mut rig, "", "");
     let session = rig.core.session.clone().expect("a session");
     seen(&mut rig, first);
-    let socket = join(&mut rig, "?after=999999999999", "");
+    let socket = join(&mut rig, &format!("?after={session}:999999999999"), "");
     let seen = seen(&mut rig, socket);
-    let told: Vec<(&str, &str)> = seen
-        .iter()
-        .map(|seen| (text(seen, "kind"), text(seen, "taskId")))
-        .collect();
-    assert_eq!(told, [("STATE_CHANGE", session.as_str())]);
+    assert_eq!(kinds(&seen), [("STATE_CHANGE", session.as_str(), 1)]);
     assert_eq!(rig.state(&session).seq, Seq(1), "and it rests");
+}
+
+/// What a socket of the session was shown, in short.
+fn kinds(seen: &[Value]) -> Vec<(&str, &str, u64)> {
+    let seen = seen.iter();
+    seen.map(|seen| {
+        let seq = seen["seq"].as_u64().unwrap_or_default();
+        (text(seen, "kind"), text(seen, "taskId"), seq)
+    })
+    .collect()
+}
+
+#[test]
+fn a_place_in_the_session_is_gone_on_from_and_one_in_a_former_session_is_not_taken_for_it() {
+    let mut rig = Rig::new();
+    let ann = join(&mut rig, "", "");
+    send(&mut rig, ann, &[prompt(1, "message/stream", "go")]);
+    rig.end_turn();
+    let first = rig.core.session.clone().expect("a session");
+    let all = seen(&mut rig, ann);
+    let all: Vec<Value> = all
+        .into_iter()
+        .filter(|seen| seen["kind"] != Value::Null)
+        .collect();
+    let half = all[0]["seq"].as_u64().expect("a place");
+    let bob = join(&mut rig, &format!("?after={first}:{half}"), "");
+    assert_eq!(seen(&mut rig, bob), all[1..]);
+
+    // Another session takes its place, and comes further than the first one.
+    rig.cancel(&first);
+    send(&mut rig, ann, &[prompt(2, "message/stream", "anew")]);
+    rig.end_turn();
+    rig.say(&rig.core.session.clone().expect("a session"));
+    let second = rig.core.session.clone().expect("a session");
+    let now = rig.state(&second).seq;
+    assert!(first != second && now > Seq(half));
+    let carl = join(&mut rig, &format!("?after={first}:{half}"), "");
+    let told = seen(&mut rig, carl);
+    assert_eq!(kinds(&told), [("STATE_CHANGE", second.as_str(), now.0)]);
+    // What happens from now on is seen by all alike.
+    for socket in [ann, bob] {
+        seen(&mut rig, socket);
+    }
+    rig.end_turn();
+    let news = seen(&mut rig, ann);
+    assert!(!news.is_empty());
+    for socket in [bob, carl] {
+        assert_eq!(seen(&mut rig, socket), news);
+    }
+    // The former one can still be read to its end.
+    let dora = join(&mut rig, &format!("?taskId={first}&after={half}"), "");
+    let rest = seen(&mut rig, dora);
+    assert_eq!(rest[..all.len() - 1], all[1..]);
+    assert_eq!(text(rest.last().expect("its end"), "state"), "canceled");
+}
+
+#[test]
+fn a_place_in_a_task_that_nobody_remembers_is_answered_with_the_present() {
+    let mut rig = Rig::new();
+    for (sub_protocol, told) in [("", "STATE_CHANGE"), (OWN, "")] {
+        let socket = join(&mut rig, "?after=former:7", sub_protocol);
+        let session = rig.core.session.clone().expect("a session");
+        let seen = seen(&mut rig, socket);
+        match told {
+            // Records begin with the first one.
+            "" => assert_eq!(positions(&seen, &session), [1]),
+            told => assert_eq!(kinds(&seen), [(told, session.as_str(), 1)]),
+        }
+    }
+}
+
+#[test]
+fn a_socket_that_takes_nothing_is_told_where_to_go_on() {
+    let mut rig = Rig::new();
+    let task = begin(&mut rig);
+    rig.end_turn();
+    let session = join(&mut rig, "", "");
+    let one = join(&mut rig, &format!("?taskId={task}"), "");
+    let every = join(&mut rig, "?taskId=*", "");
+    let live = rig.core.session.clone().expect("a session");
+    send(&mut rig, session, &[prompt(1, "message/stream", "go")]);
+    let (at_live, at_task) = (rig.state(&live).seq, rig.state(&task).seq);
+    for (socket, reason) in [
+        (session, format!("?after={live}:{at_live}")),
+        (one, format!("the same taskId and after={at_task}")),
+        (every, String::new()),
+    ] {
+        rig.core.hang_up(socket, rig.now);
+        let seen = seen(&mut rig, socket);
+        let last = text_of_last(&seen);
+        let with = if reason.is_empty() { "" } else { " with " };
+        assert_eq!(last, format!("too slow: connect again{with}{reason}"));
+    }
+}
+
+fn text_of_last(seen: &[Value]) -> &str {
+    seen.last().and_then(Value::as_str).unwrap_or_default()
 }
 
 #[test]

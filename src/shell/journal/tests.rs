@@ -75,6 +75,7 @@ pub(super) fn created(task: &str, context: &str) -> Record {
             model: "m".into(),
             mode: Mode::Default,
             auto_execute: false,
+            tools: None,
             command: None,
         })),
     )

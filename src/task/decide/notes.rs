@@ -312,6 +312,11 @@ impl Deciding<'_> {
     fn ruling(&self, call: &CallState, plan: &Plan) -> Ruling {
         let state = self.state;
         let spec = self.rules.tools.get(&call.request.name);
+        let only = state.created.tools.as_deref();
+        if spec.map_or(only.is_some(), |spec| !spec.is_among(only)) {
+            let reason = "whoever began this task wants other tools used only";
+            return Ruling::new(Verdict::Deny, reason);
+        }
         // A file that keeps changing under an edit is the user's to look at, whatever was allowed before.
         let session = match call.stale {
             0 => state.always.as_slice(),
