@@ -1,4 +1,5 @@
-//! Every cap in one place, with its reason and what happens at it. Tests shrink these; nothing else changes them.
+//! Every cap in one place, with its reason and what happens at it. Tests shrink these, and so does
+//! a system that lets us open few files ([`Limits::within`]); nothing else changes them.
 
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -20,6 +21,8 @@ pub struct Limits {
     pub ws_buffer_bytes: usize,
     /// Open connections. Beyond it new ones wait in the kernel's backlog until one closes.
     pub connections: usize,
+    /// The backlog is looked at again after this time when a connection could not be accepted.
+    pub accept_retry_ms: u64,
     /// A new connection must have sent a whole head within this time, else 408 and close.
     pub head_ms: u64,
     /// Time for a body, from its head on: else 408 and close.
@@ -36,8 +39,15 @@ pub struct Limits {
     pub socket_calls: usize,
     /// Output queued for one connection before its cursor stops advancing.
     pub tx_bytes: usize,
+    /// Output queued for all connections together; an answer may be longer than what a connection queues otherwise. Beyond it calls
+    /// with long answers are refused with 503 and Retry-After, and peers are cut off that have taken nothing for this time.
+    pub tx_total_bytes: usize,
+    pub crowd_stall_ms: u64,
     /// Bytes read from or written to one connection in one turn of the loop, so that none starves the others.
     pub turn_bytes: usize,
+    /// Time for taking requests in one turn of the loop. Who is left comes first in the next one: some answers take long to make,
+    /// and signals, timers and streams do not wait for all of them.
+    pub turn_ms: u64,
     /// Connections accepted, and worker notes taken, in one turn of the loop.
     pub turn_accepts: usize,
     pub turn_notes: usize,
@@ -46,6 +56,9 @@ pub struct Limits {
     /// Tasks in memory. Beyond it those that rest unwatched leave; while none can, new ones are refused with 503 and
     /// Retry-After.
     pub tasks: usize,
+    /// How long the logs of the tasks in memory may be together: about half of what they take there. Beyond it those that rest
+    /// unwatched leave too.
+    pub task_total_bytes: usize,
     /// Subscriptions of one task, and of all. Beyond it: 503 and Retry-After.
     pub task_subs: usize,
     pub subs: usize,
@@ -262,6 +275,7 @@ impl Default for Limits {
             ws_message_bytes: 10 * MIB,
             ws_buffer_bytes: KIB,
             connections: 20_000,
+            accept_retry_ms: 500,
             head_ms: 10_000,
             body_ms: 30_000,
             idle_ms: 75_000,
@@ -270,11 +284,15 @@ impl Default for Limits {
             socket_ping_ms: 20_000,
             socket_calls: 64,
             tx_bytes: 64 * KIB,
+            tx_total_bytes: 256 * MIB,
+            crowd_stall_ms: 1_000,
             turn_bytes: 256 * KIB,
+            turn_ms: 20,
             turn_accepts: 128,
             turn_notes: 1024,
             notes: 8192,
             tasks: 20_000,
+            task_total_bytes: 128 * MIB,
             task_subs: 4096,
             subs: 20_000,
             load_tries: 20,
@@ -376,6 +394,19 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Fits them to how many files may be open; None is any number. Every connection is one and so is every task in memory. Where
+    /// there are not enough, these share them, and a quarter is left for workers and their connections.
+    pub fn within(self, files: Option<u64>) -> Limits {
+        let share = files.map_or(usize::MAX, |files| (files / 8 * 3) as usize);
+        Limits {
+            connections: self.connections.min(share),
+            tasks: self.tasks.min(share),
+            ..self
+        }
+    }
+}
+
 /// Lists and objects inside of each other in what clients, models and scripts send; deeper ones are refused. A journal's line is read
 /// 128 deep, and has some ten of its own around what it holds.
 pub const JSON_DEPTH: usize = 100;
@@ -409,3 +440,19 @@ pub const PATTERN_BYTES: usize = 4 << 20;
 /// Tasks on a page of a list: what a client gets that does not say, and what it may ask for, as A2A 1.0 has it.
 pub const PAGE_TASKS: usize = 50;
 pub const PAGE_TASKS_MOST: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_and_tasks_share_the_files_there_are() {
+        let caps = |files| {
+            let limits = Limits::default().within(files);
+            (limits.connections, limits.tasks)
+        };
+        assert_eq!(caps(None), (20_000, 20_000));
+        assert_eq!(caps(Some(1 << 20)), (20_000, 20_000));
+        assert_eq!(caps(Some(1_024)), (384, 384));
+    }
+}

@@ -148,6 +148,7 @@ impl House {
                     let loaded = Loaded {
                         state: self.state(&task),
                         inherited: vec![],
+                        bytes: self.store.bytes(&task).len(),
                     };
                     self.loads.push(task.clone());
                     self.core.loaded(&task, Ok(loaded), now);

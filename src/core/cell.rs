@@ -25,6 +25,8 @@ pub struct Cell {
     pub inherited: Vec<Arc<Item>>,
     /// Journal lines that are not on disk yet.
     pub pending: Vec<u8>,
+    /// How long its log is, and so about how much of memory it takes; with those it was loaded together with.
+    pub log_bytes: usize,
     /// Up to here the log survives the death of the process.
     pub written: Seq,
     /// Up to here it survives the death of the machine.
@@ -120,6 +122,7 @@ impl Cell {
             state,
             inherited,
             pending: Vec::new(),
+            log_bytes: 0,
             written: Seq(0),
             synced: Seq(0),
             syncing: false,

@@ -56,6 +56,8 @@ pub struct Conn {
     pub subs: Vec<Key>,
     /// How many calls are under way: those that are answered by one of them, and those that wait for a task or a list.
     pub calls: usize,
+    /// What waited for it when it was last looked at.
+    pub counted: usize,
     /// What agrees to becoming a socket, once that can be said.
     pub accept: Option<String>,
     /// The page of another origin that the request being served is from.
@@ -125,6 +127,7 @@ impl Conn {
             starved: false,
             subs: Vec::new(),
             calls: 0,
+            counted: 0,
             accept: None,
             page: None,
         }
@@ -456,6 +459,11 @@ impl Conn {
     pub fn sent(&mut self, n: usize, now: Now) {
         self.tx.advance(n);
         self.since = now.mono_ms;
+    }
+
+    /// Whether its peer has taken nothing of what waits for so long.
+    pub fn has_stalled(&self, ms: u64, now: Now) -> bool {
+        !self.tx.is_empty() && now.mono_ms >= self.since + ms
     }
 
     /// When this connection has to be looked at, if nothing happens until then.

@@ -114,9 +114,7 @@ impl Core {
                 self.put_off(task, now);
                 continue;
             }
-            if let Some(cell) = self.tasks.remove(&task) {
-                self.hot_total -= cell.hot_bytes;
-            }
+            drop(self.take_out(&task));
             // Those it continued may go now, if their time is over too.
             for before in self.strike(&task) {
                 self.known.put_off(before, now.unix_ms);

@@ -74,7 +74,9 @@ impl Core {
                 let mut cell = Cell::new(loaded.state, loaded.inherited);
                 cell.written = seq;
                 cell.synced = Seq(0);
+                cell.log_bytes = loaded.bytes;
                 self.make_room();
+                self.log_bytes += loaded.bytes;
                 let brief = Brief::of(&cell.state);
                 cell.noted =
                     Some(brief.clone()).filter(|brief| self.known.get(task) == Some(brief));
@@ -139,37 +141,60 @@ impl Core {
         }
     }
 
-    /// When memory holds as many tasks as it may, those that rest unwatched leave it, the longest untouched first. They are
-    /// loaded again when somebody asks for them.
+    /// When memory holds as many tasks as it may, those that rest unwatched leave it. They are loaded again when somebody asks for
+    /// them.
     pub(super) fn make_room(&mut self) {
-        if self.tasks.len() < self.limits.tasks {
-            return;
+        let most = self.limits.tasks;
+        if self.tasks.len() >= most {
+            // Several at once, so that a full house does not look through all of them for every newcomer.
+            let few = most - most.div_ceil(16);
+            self.send_away(|core| core.tasks.len() <= few);
         }
+    }
+
+    /// The same when they are too long together. Not while somebody waits for tasks to be loaded: a list needs all of its own at
+    /// once, and they would leave as they come.
+    pub(super) fn lighten(&mut self) {
+        let most = self.limits.task_total_bytes;
+        if self.log_bytes > most && self.parked.is_empty() && self.to_list.is_empty() {
+            let few = most / 16 * 15;
+            self.send_away(|core| core.log_bytes <= few);
+        }
+    }
+
+    /// Lets tasks leave that can, the longest untouched first, until it is enough.
+    fn send_away(&mut self, enough: impl Fn(&Core) -> bool) {
         let resting = self.tasks.iter().filter(|(_, cell)| cell.can_leave());
         let mut resting: Vec<(u64, TaskId)> = resting
             .map(|(task, cell)| (cell.state.at, task.clone()))
             .collect();
         resting.sort_unstable();
-        // Several at once, so that a full house does not look through all of them for every newcomer.
-        resting.truncate(self.limits.tasks.div_ceil(16));
         for (_, task) in resting {
+            if enough(self) {
+                return;
+            }
             self.leave(task);
         }
     }
 
     /// Takes a task out of memory.
     pub(super) fn leave(&mut self, task: TaskId) {
-        if let Some(cell) = self.tasks.remove(&task) {
-            self.hot_total -= cell.hot_bytes;
+        if self.take_out(&task).is_some() {
             self.to_forget.push(task);
         }
     }
 
     /// Forgets a task of which nothing was written: its context goes on from the task before it.
     pub(super) fn unmake(&mut self, task: &TaskId) -> Option<Cell> {
+        let cell = self.take_out(task)?;
+        self.strike(task);
+        Some(cell)
+    }
+
+    pub(super) fn take_out(&mut self, task: &TaskId) -> Option<Cell> {
         let cell = self.tasks.remove(task)?;
         self.hot_total -= cell.hot_bytes;
-        self.strike(task);
+        self.log_bytes -= cell.log_bytes;
         Some(cell)
     }
 
@@ -240,5 +265,48 @@ impl Core {
             return self.refuse(conn, &form, fault, now);
         }
         self.perform(conn, call, form, by, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::a2a::{Envelope, Switches};
+    use crate::core::rig::Rig;
+    use crate::limits::Limits;
+    use crate::task::call::List;
+    use crate::task::job::NoteBody;
+
+    #[test]
+    fn long_tasks_leave_memory_when_they_rest_and_come_back_when_asked_for() {
+        let limits = Limits {
+            task_total_bytes: 30_000,
+            ..Limits::default()
+        };
+        let mut rig = Rig::with(limits, Switches::default());
+        let tasks: Vec<TaskId> = (0..10)
+            .map(|n| {
+                let task = rig.begin(Envelope::Rest10, None);
+                let text: String = (0..1_000).map(|m| format!("{n}.{m} ")).collect();
+                rig.note(NoteBody::Text(text));
+                rig.end_turn();
+                task
+            })
+            .collect();
+        let few =
+            |rig: &Rig| rig.core.log_bytes <= 30_000 && rig.core.tasks.len() < tasks.len() / 2;
+        assert!(few(&rig), "{} bytes", rig.core.log_bytes);
+        for task in &tasks {
+            let ask = Call::Get {
+                task: task.clone(),
+                history: None,
+            };
+            assert_eq!(rig.ask(Envelope::Rest10, ask)["id"], task.as_str());
+            assert!(few(&rig), "{} bytes", rig.core.log_bytes);
+        }
+        // A list needs more of them at once than there is room for, and gets them.
+        let all = rig.ask(Envelope::Rest10, Call::List(List::default()));
+        assert_eq!(all["tasks"].as_array().map(Vec::len), Some(tasks.len()));
+        assert!(few(&rig), "{} bytes", rig.core.log_bytes);
     }
 }

@@ -11,6 +11,7 @@ mod cell;
 pub mod check;
 mod commands;
 pub mod conn;
+mod crowd;
 mod end;
 mod expiry;
 mod facts;
@@ -41,6 +42,7 @@ use crate::base::id::{ContextId, Entropy, Seq, TaskId, Tenant};
 use crate::base::slots::{Key, Slots};
 use crate::core::cell::Cell;
 use crate::core::conn::{Conn, Overdue, Peer, Want};
+use crate::core::crowd::Crowd;
 use crate::core::guard::Door;
 use crate::core::hooks::{Delivery, Registrations};
 use crate::core::pages::Pages;
@@ -106,6 +108,8 @@ pub enum Out {
 pub struct Loaded {
     pub state: State,
     pub inherited: Vec<Arc<Item>>,
+    /// How long the logs are that this was read from.
+    pub bytes: usize,
 }
 
 /// A request that waits for its task to be loaded.
@@ -153,7 +157,10 @@ pub struct Core {
     timers: Timers,
     registrations: Registrations,
     hot_total: usize,
+    /// How long the logs of the tasks in memory are.
+    log_bytes: usize,
     pages: Pages,
+    crowd: Crowd,
     /// When the next look at tasks whose time is over is armed, in monotonic milliseconds.
     expiry_armed: u64,
     trouble: Trouble,
@@ -216,7 +223,9 @@ impl Core {
             timers: Timers::default(),
             registrations: Registrations::default(),
             hot_total: 0,
+            log_bytes: 0,
             pages: Pages::default(),
+            crowd: Crowd::default(),
             expiry_armed: u64::MAX,
             trouble: Trouble::default(),
             visitors: Vec::new(),
@@ -326,6 +335,7 @@ impl Core {
 
     /// Looks at a connection after anything happened to it.
     fn after_io(&mut self, key: Key) {
+        self.count_waiting(key);
         let Some(conn) = self.conns.get_mut(key) else {
             return;
         };
@@ -355,6 +365,7 @@ impl Core {
         let Some(conn) = self.conns.remove(key) else {
             return;
         };
+        self.crowd.bytes -= conn.counted;
         self.to_close.push(key);
         self.followers.retain(|follower| *follower != key);
         self.abort_own(&conn.subs);
@@ -460,6 +471,7 @@ impl Core {
                 Timer::Load(task) => self.out.push(Out::Load { task }),
                 Timer::Waiting(sub) => self.stop_waiting(sub),
                 Timer::Hook { task, .. } => self.to_release.push(task),
+                Timer::Crowd => self.thin_out(now),
                 Timer::Shutdown => self.give_up(now),
             }
         }

@@ -63,6 +63,9 @@ impl Core {
                 message,
             ));
         }
+        if let Some(fault) = self.too_crowded(call) {
+            return Err(fault);
+        }
         let Call::Say(say) = call else {
             return Ok(());
         };

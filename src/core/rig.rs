@@ -81,6 +81,7 @@ impl Rig {
                 Ok(Loaded {
                     state: fold(&*file, None).expect("a whole log"),
                     inherited: Vec::new(),
+                    bytes: file.len() as usize,
                 })
             };
             self.core.loaded(&task, loaded, self.now);

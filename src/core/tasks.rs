@@ -166,8 +166,11 @@ impl Core {
                 continue;
             };
             cell.listed = false;
+            let added = cell.pending.len();
             match append_one(cell, store) {
                 Ok(()) => {
+                    cell.log_bytes += added;
+                    self.log_bytes += added;
                     if !cell.is_open() {
                         let brief = Brief::of(&cell.state);
                         if cell.noted.as_ref() != Some(&brief) {
@@ -233,6 +236,8 @@ impl Core {
         }
         self.restore();
         self.turn_pages();
+        self.watch_crowd(now);
+        self.lighten();
         if self.ended {
             let fault = Fault::new(
                 FaultKind::Overloaded { retry_after_s: 5 },

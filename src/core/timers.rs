@@ -25,6 +25,8 @@ pub enum Timer {
     Waiting(Key),
     /// A delivery failed; try again.
     Hook { task: TaskId, id: ConfigId },
+    /// Too much waits for peers that may not be reading.
+    Crowd,
     /// The time for a clean end is over.
     Shutdown,
 }

@@ -487,5 +487,10 @@ fn load(files: &Ancestry) -> Result<Loaded, StoreError> {
         .first()
         .expect("an ancestry begins with the task itself");
     let state = fold(file.as_ref(), None)?;
-    Ok(Loaded { state, inherited })
+    let bytes = files.iter().map(|(file, _)| file.len() as usize).sum();
+    Ok(Loaded {
+        state,
+        inherited,
+        bytes,
+    })
 }

@@ -237,6 +237,10 @@ impl Store for Journal {
     fn close(&mut self, task: &TaskId) {
         self.leaving.retain(|_, log| log.strong_count() > 0);
         if let Some(loaded) = self.loaded.remove(task) {
+            if loaded.log.is_empty() {
+                // Made, and never written to: there was no such task, and nobody looks for what it leaves.
+                let _ = loaded.log.delete();
+            }
             self.leaving
                 .insert(task.clone(), Arc::downgrade(&loaded.log));
         }

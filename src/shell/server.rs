@@ -47,8 +47,9 @@ pub struct Server {
     sockets: HashMap<Key, Socket>,
     /// Connections to go on with although no event will say so.
     again: Vec<Key>,
-    /// The listener has more to accept.
+    /// The listener has more to accept; or may have, from this time on.
     backlog: bool,
+    accept_at: Option<u64>,
     lingering: VecDeque<(u64, TcpStream)>,
     /// What ended us.
     signal: Option<Signal>,
@@ -93,6 +94,7 @@ impl Server {
             sockets: HashMap::new(),
             again: Vec::new(),
             backlog: true,
+            accept_at: None,
             lingering: VecDeque::new(),
             signal: None,
         })
@@ -126,7 +128,8 @@ impl Server {
         // 2: one time for everything in this turn.
         let now = self.clock.now();
         // 3: everything that happened goes into the core.
-        let mut work = std::mem::take(&mut self.again);
+        let mut left = std::mem::take(&mut self.again);
+        let mut fresh = Vec::new();
         for event in events.iter() {
             match event.token() {
                 LISTEN => self.backlog = true,
@@ -140,17 +143,19 @@ impl Server {
                         if event.is_error() || event.is_write_closed() {
                             self.core.broke(key);
                         } else {
-                            work.push(key);
+                            fresh.push(key);
                         }
                     }
                 }
             }
         }
         self.accept(now);
-        for key in &work {
-            self.read(*key, scratch, now);
-        }
-        let left = self.take_mail(now);
+        // Who was left over from the last turn comes behind those who have just come, but one in each turn does not: a light
+        // request waits for one heavy one at most, and nobody for ever.
+        let others = left.split_off(left.len().min(1));
+        let work = [left, fresh, others].concat();
+        self.take_requests(&work, scratch, now);
+        let mail = self.take_mail(now);
         // 4: what is due.
         self.core.tick(now);
         // 5: what was decided goes to disk …
@@ -169,7 +174,7 @@ impl Server {
         }
         // 8: goodbyes.
         self.close(now);
-        if left == Left::Mail {
+        if mail == Left::Mail {
             self.jobs.more();
         }
         Ok(())
@@ -182,13 +187,17 @@ impl Server {
             return Some(Duration::ZERO);
         }
         let linger = self.lingering.front().map(|(at, _)| *at);
-        let due = [self.core.deadline(), linger].into_iter().flatten().min()?;
+        let due = [self.core.deadline(), linger, self.accept_at];
+        let due = due.into_iter().flatten().min()?;
         Some(Duration::from_millis(
             due.saturating_sub(self.clock.now().mono_ms),
         ))
     }
 
     fn accept(&mut self, now: Now) {
+        if self.accept_at.take_if(|at| *at <= now.mono_ms).is_some() {
+            self.backlog = true;
+        }
         let mut budget = self.limits.turn_accepts;
         while self.backlog && budget > 0 && self.core.has_room() {
             budget -= 1;
@@ -197,10 +206,11 @@ impl Server {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.backlog = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    // Out of descriptors, most likely: the backlog waits until a connection has gone.
+                    // Out of descriptors, most likely: the backlog waits until a connection has gone, or a worker's file.
                     self.log
                         .warn(format_args!("could not accept a connection: {error}"));
                     self.backlog = false;
+                    self.accept_at = Some(now.mono_ms + self.limits.accept_retry_ms);
                 }
             }
         }
@@ -238,6 +248,16 @@ impl Server {
                     .warn(format_args!("could not watch a connection: {error}"));
                 self.core.broke(key);
             }
+        }
+    }
+
+    fn take_requests(&mut self, from: &[Key], scratch: &mut [u8], now: Now) {
+        let end = now.mono_ms + self.limits.turn_ms;
+        for (at, key) in from.iter().enumerate() {
+            if self.clock.now().mono_ms > end {
+                return self.again.extend_from_slice(&from[at..]);
+            }
+            self.read(*key, scratch, now);
         }
     }
 

@@ -51,12 +51,12 @@ pub fn configure(args: Args, env: Env) -> Result<(Config, Places), String> {
 }
 
 /// Serves until a signal ends it; gives the exit status.
-pub fn serve((config, places): (Config, Places), commands: Commands) -> Result<u8, String> {
+pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Result<u8, String> {
+    config.limits = config.limits.within(sys::raise_file_limit().raised);
     let log = Log::new(config.log_level, Redacted::new(secrets(&config)))
         .map_err(|e| format!("standard error cannot be written: {e}"))?;
     let saved = places.paths().saved_rules();
     let scenery = Scenery::new(places.clone(), log.clone(), config.limits.clone());
-    sys::raise_file_limit();
     let workspace = directory(&config.workspace)?;
     let mut entropy = sys::entropy();
     let signals = Signals::new().map_err(|e| format!("signals cannot be watched: {e}"))?;

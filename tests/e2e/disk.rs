@@ -1,4 +1,5 @@
-//! The disk is full. A small file system of its own is the only honest way to try that, so this takes root.
+//! The disk is full, or few files may be open. For the former a small file system of its own is the only honest way to try that,
+//! so it takes root.
 
 use crate::drive::{has, is_root, task_in};
 use crate::support::TempDir;
@@ -161,4 +162,33 @@ fn a_full_disk_is_told_reading_goes_on_and_so_does_the_rest_when_there_is_space(
     healthy();
     let again = client().call("message/send", prompt("TEXT again"));
     assert_eq!(state_of(&again), Some("input-required"));
+}
+
+/// Every task in memory holds its log open. Those that rest make room where few files may be open.
+#[test]
+fn more_tasks_than_files_may_be_open() {
+    let fake = FakeGemini::start();
+    let script = format!(
+        "ulimit -n 64; exec {} serve \"$@\"",
+        env!("CARGO_BIN_EXE_gemini-a2a")
+    );
+    let server = Setup::of("/bin/sh".as_ref())
+        .arg("-c")
+        .arg(script)
+        .arg("server")
+        .env("GEMINI_API_KEY", "fake")
+        .env("GOOGLE_GEMINI_BASE_URL", fake.url())
+        .start();
+    let client = || Client::new(&server.url());
+    let tasks: Vec<String> = (0..80)
+        .map(|n| {
+            let told = client().call("message/send", prompt(&format!("TEXT {n}")));
+            assert_eq!(state_of(&told), Some("input-required"), "{told}");
+            told["id"].as_str().expect("an id").to_owned()
+        })
+        .collect();
+    for (n, task) in tasks.iter().enumerate() {
+        let told = client().call("tasks/get", json!({ "id": task }));
+        assert!(told.to_string().contains(&format!("\"{n}\"")), "{told}");
+    }
 }

@@ -283,7 +283,12 @@ impl House {
             inherited.splice(0..0, state.history.iter().cloned());
             parent = state.created.parent.clone();
         }
-        Ok(Loaded { state, inherited })
+        let bytes = file.len() as usize;
+        Ok(Loaded {
+            state,
+            inherited,
+            bytes,
+        })
     }
 
     fn perform(&mut self) {

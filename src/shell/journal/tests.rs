@@ -525,3 +525,16 @@ fn a_short_write_is_cut_back_and_can_be_given_again() {
     journal.append(&task, &more, Openness::Settled).unwrap();
     assert_eq!(load(&mut journal, "t").unwrap(), three("t"));
 }
+
+#[test]
+fn a_log_that_was_never_written_leaves_nothing() {
+    let scratch = Scratch::new();
+    let mut journal = scratch.open();
+    let task: TaskId = "t".into();
+    journal.create(&task, &Brief::bare("c".into())).unwrap();
+    journal.append(&task, b"", Openness::Open).unwrap();
+    assert!(scratch.marked("t"));
+    journal.close(&task);
+    assert_eq!(scratch.tasks(), [""; 0]);
+    assert!(!scratch.marked("t"));
+}
