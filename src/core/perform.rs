@@ -10,45 +10,84 @@ use crate::base::slots::Key;
 use crate::core::conn::Line;
 use crate::core::say::Born;
 use crate::core::sub::{First, Kind, Reply, Role, Sub, Until};
-use crate::core::{Core, Out, Parked};
+use crate::core::{Core, Parked};
 use crate::task::call::{Call, Follow, Join, NewTasks};
 use crate::task::decide::{Input, Refusal};
 use crate::task::event::Protocol;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::Source;
 use crate::task::state::{State, TaskState};
-use std::collections::hash_map::Entry;
 
 impl Core {
     pub(super) fn perform(&mut self, conn: Key, mut call: Call, form: Form, by: Source, now: Now) {
+        if let Err(fault) = self.address(&mut call, &form, now) {
+            return self.refuse(conn, &form, &fault, now);
+        }
+        let task = self.subject(&call).cloned();
+        if let Some(task) = &task
+            && !self.sees(&form, task)
+        {
+            return self.refuse(conn, &form, &Fault::no_task(task), now);
+        }
+        if let Some(absent) = self.absent(task.as_ref(), &call, &form).cloned() {
+            let request = Parked {
+                conn,
+                call,
+                form,
+                by,
+                without: Vec::new(),
+            };
+            return self.park(absent, request);
+        }
+        if let Some(fault) = task.as_ref().and_then(|task| self.broken(task, &call)) {
+            return self.refuse(conn, &form, &fault, now);
+        }
+        if let Err(fault) = self.carry_out(conn, call, &form, by, now) {
+            match task {
+                // Why it is refused may be news itself: that the task is over, that somebody else has answered.
+                Some(task) => {
+                    self.reply_after(conn, &task, &form, Reply::Refusal(fault));
+                }
+                None => self.refuse(conn, &form, &fault, now),
+            }
+        }
+    }
+
+    /// Finds out which task is meant by words that name none, and begins nothing when the server is to end.
+    fn address(&mut self, call: &mut Call, form: &Form, now: Now) -> Result<(), Fault> {
         if self.ending && matches!(call, Call::Say(_) | Call::Create(_) | Call::Execute(_)) {
             let message =
                 "The server is about to end and begins nothing new; try again when it is back.";
-            let fault = Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message);
-            return self.refuse(conn, &form, &fault, now);
+            return Err(Fault::new(
+                FaultKind::Overloaded { retry_after_s: 10 },
+                message,
+            ));
         }
-        if let Some(fault) = self.too_crowded(&call) {
-            return self.refuse(conn, &form, &fault, now);
+        if let Some(fault) = self.too_crowded(call) {
+            return Err(fault);
         }
-        if let Call::Say(say) = &mut call
-            && say.task.is_none()
-            && a2a::finds_questions(&form)
+        let Call::Say(say) = call else {
+            return Ok(());
+        };
+        if say.task.is_none()
+            && a2a::finds_questions(form)
             && let Some(answer) = say.said.answers.first()
         {
             say.task = self.asker(&answer.call, None);
         }
-        if let Call::Say(say) = &mut call
-            && say.task.is_none()
+        if say.task.is_none()
             && say.context.is_none()
             && self.manners.new_tasks == NewTasks::Session
             && form.tenant.is_default()
         {
-            match self.session(now) {
-                Ok(session) => say.task = Some(session),
-                Err(fault) => return self.refuse(conn, &form, &fault, now),
-            }
+            say.task = Some(self.session(now)?);
         }
-        let task = match &call {
+        Ok(())
+    }
+
+    /// The task that a call is about.
+    fn subject<'a>(&'a self, call: &'a Call) -> Option<&'a TaskId> {
+        match call {
             Call::Say(say) => say.task.as_ref(),
             Call::Session
             | Call::Join(Join {
@@ -76,56 +115,41 @@ impl Core {
                 follow: Follow::All | Follow::Nothing,
                 ..
             }) => None,
-        };
-        if let Some(task) = task {
-            if !self.sees(&form, task) {
-                return self.refuse(conn, &form, &Fault::no_task(task), now);
-            }
-            if !self.tasks.contains_key(task) {
-                return self.park(
-                    task.clone(),
-                    Parked {
-                        conn,
-                        call,
-                        form,
-                        by,
-                        without: Vec::new(),
-                    },
-                );
-            }
-            if let Some(fault) = self.broken(task, &call) {
-                return self.refuse(conn, &form, &fault, now);
-            }
         }
-        // A new task continues the latest one of its context, so that one has to be in memory too.
-        if let Some(latest) =
-            continues(&call).and_then(|context| self.latest(&form.tenant, context))
-            && !self.tasks.contains_key(latest)
-        {
-            return self.park(
-                latest.clone(),
-                Parked {
-                    conn,
-                    call,
-                    form,
-                    by,
-                    without: Vec::new(),
-                },
-            );
-        }
-        let task = task.cloned();
-        let result = match call {
-            Call::Say(say) => self.say(conn, say, Born::default(), &form, by, now),
+    }
+
+    /// The task that has to be in memory for a call and is not: the one it is about, or the latest of its context, which a new one
+    /// continues.
+    fn absent<'a>(
+        &'a self,
+        task: Option<&'a TaskId>,
+        call: &Call,
+        form: &Form,
+    ) -> Option<&'a TaskId> {
+        let needed = task.or_else(|| self.latest(&form.tenant, continues(call)?))?;
+        (!self.tasks.contains_key(needed)).then_some(needed)
+    }
+
+    fn carry_out(
+        &mut self,
+        conn: Key,
+        call: Call,
+        form: &Form,
+        by: Source,
+        now: Now,
+    ) -> Result<(), Fault> {
+        match call {
+            Call::Say(say) => self.say(conn, say, Born::default(), form, by, now),
             Call::Commands => {
-                self.list_commands(conn, &form, now);
+                self.list_commands(conn, form, now);
                 Ok(())
             }
-            Call::Execute(execute) => self.execute(conn, execute, &form, by, now),
-            Call::Create(create) => self.create(conn, create, &form, now),
-            Call::Get { task, history } => self.get(conn, &task, history, &form),
-            Call::Cancel { task } => self.cancel(conn, &task, &form, now),
-            Call::Subscribe { task, after } => self.watch(conn, &task, after, &form, now),
-            Call::Metadata { task } => self.metadata(conn, &task, &form),
+            Call::Execute(execute) => self.execute(conn, execute, form, by, now),
+            Call::Create(create) => self.create(conn, create, form, now),
+            Call::Get { task, history } => self.get(conn, &task, history, form),
+            Call::Cancel { task } => self.cancel(conn, &task, form, now),
+            Call::Subscribe { task, after } => self.watch(conn, &task, after, form, now),
+            Call::Metadata { task } => self.metadata(conn, &task, form),
             Call::AllMetadata | Call::List(_) => {
                 self.list_later(Parked {
                     conn,
@@ -136,8 +160,8 @@ impl Core {
                 });
                 Ok(())
             }
-            Call::Session => self.tell_session(conn, &form, now),
-            Call::Join(join) => self.join(conn, join, &form, by, now),
+            Call::Session => self.tell_session(conn, form, now),
+            Call::Join(join) => self.join(conn, join, form, by, now),
             Call::Health => {
                 let active = self.tasks.values().filter(|cell| cell.is_open()).count();
                 let uptime = now.mono_ms - self.started.mono_ms;
@@ -148,50 +172,13 @@ impl Core {
                 Ok(())
             }
             Call::ExtendedCard => {
-                let response = self.card.extended(&form);
+                let response = self.card.extended(form);
                 self.answer(conn, &response, now);
                 Ok(())
             }
-            Call::Push { task, ask } => self.push(conn, &task, ask, &form, now),
+            Call::Push { task, ask } => self.push(conn, &task, ask, form, now),
             Call::Card => unreachable!("the card is answered with its request in hand"),
-        };
-        if let Err(fault) = result {
-            match task {
-                // Why it is refused may be news itself: that the task is over, that somebody else has answered.
-                Some(task) => {
-                    self.reply_after(conn, &task, &form, Reply::Refusal(fault));
-                }
-                None => self.refuse(conn, &form, &fault, now),
-            }
         }
-    }
-
-    /// A request whose task could not be loaded. A new task begins its context anew if it cannot be continued, a new session
-    /// takes the place of one that is lost, and a list has the others.
-    pub(super) fn perform_without(
-        &mut self,
-        task: &TaskId,
-        mut request: Parked,
-        fault: &Fault,
-        now: Now,
-    ) {
-        if let Call::List(_) = request.call {
-            request.without.push(task.clone());
-            return self.list_later(request);
-        }
-        let Parked {
-            conn,
-            call,
-            form,
-            by,
-            ..
-        } = request;
-        if let Some(context) = continues(&call).cloned() {
-            self.contexts.remove(&(form.tenant.clone(), context));
-        } else if !joins(&call) {
-            return self.refuse(conn, &form, fault, now);
-        }
-        self.perform(conn, call, form, by, now);
     }
 
     pub(super) fn latest(&self, tenant: &Tenant, context: &ContextId) -> Option<&TaskId> {
@@ -203,35 +190,6 @@ impl Core {
     fn sees(&self, form: &Form, task: &TaskId) -> bool {
         let known = self.known.get(task);
         known.is_some_and(|brief| brief.tenant == form.tenant)
-    }
-
-    /// Waits until the task is in memory.
-    pub(super) fn park(&mut self, task: TaskId, request: Parked) {
-        self.set_by(&request);
-        self.fetch(&task);
-        self.parked.entry(task).or_default().push(request);
-    }
-
-    /// Sees to it that a task comes into memory.
-    pub(super) fn fetch(&mut self, task: &TaskId) {
-        if let Entry::Vacant(none) = self.parked.entry(task.clone()) {
-            none.insert(Vec::new());
-            self.out.push(Out::Load { task: task.clone() });
-        }
-    }
-
-    /// A request that has to wait is one of those that its socket has under way.
-    fn set_by(&mut self, request: &Parked) {
-        if let Some(conn) = self.conns.get_mut(request.conn) {
-            conn.calls += 1;
-        }
-    }
-
-    /// Its wait is over.
-    pub(super) fn take_up(&mut self, request: &Parked) {
-        if let Some(conn) = self.conns.get_mut(request.conn) {
-            conn.calls = conn.calls.saturating_sub(1);
-        }
     }
 
     /// A list is made when everything is on disk.
@@ -495,14 +453,14 @@ fn rests(state: &State, ends: Ends) -> bool {
 }
 
 /// Whether any live session will do.
-fn joins(call: &Call) -> bool {
+pub(super) fn joins(call: &Call) -> bool {
     let session = Follow::Session;
     matches!(call, Call::Session)
         || matches!(call, Call::Join(Join { follow, .. }) if *follow == session)
 }
 
 /// The context that a new task is to be in.
-fn continues(call: &Call) -> Option<&ContextId> {
+pub(super) fn continues(call: &Call) -> Option<&ContextId> {
     match call {
         Call::Say(say) if say.task.is_none() => say.context.as_ref(),
         Call::Create(create) => create.context.as_ref(),

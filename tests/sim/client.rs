@@ -161,7 +161,9 @@ impl Link {
                 None => {}
             }
             if !half {
-                assert_eq!(ask.closes, head.closes(), "{ask:?} and its connection");
+                // Who is refused a stream has no other use for the connection.
+                let closes = ask.closes || (ask.streams() && head.status() >= 400);
+                assert_eq!(closes, head.closes(), "{ask:?} and its connection");
             }
             self.reader
                 .restart(Side::Response, &mut self.body)
