@@ -407,6 +407,10 @@ impl Limits {
     }
 }
 
+/// A page of a list that is longer ends with the task it stands at: with their messages and artifacts, a hundred tasks may be
+/// hundreds of megabytes.
+pub const LIST_BYTES: usize = 8 << 20;
+
 /// Lists and objects inside of each other in what clients, models and scripts send; deeper ones are refused. A journal's line is read
 /// 128 deep, and has some ten of its own around what it holds.
 pub const JSON_DEPTH: usize = 100;

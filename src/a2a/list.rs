@@ -9,6 +9,7 @@ use crate::base::crc::crc32;
 use crate::base::http::Response;
 use crate::base::id::TaskId;
 use crate::base::json;
+use crate::limits::LIST_BYTES;
 use crate::task::brief::Brief;
 use crate::task::call::{List, Mark};
 use crate::task::event::Protocol;
@@ -65,29 +66,39 @@ pub fn briefs<'a>(
     result(form, &json::bytes(&list))
 }
 
-/// A page of whole tasks.
+/// A page of whole tasks. Where there are pages, one that gets too long ends early: the next one goes on behind it.
 pub fn list(form: &Form, page: &Page<'_>, wanted: Wanted, asked: &List) -> Response {
     let mut out = Vec::new();
-    let array = |out: &mut Vec<u8>| {
-        out.push(b'[');
-        for (i, state) in page.tasks.iter().enumerate() {
-            if i > 0 {
-                out.push(b',');
+    let array = |out: &mut Vec<u8>, most: usize| {
+        let mut last = None;
+        for state in &page.tasks {
+            if out.len() > most {
+                break;
             }
+            out.push(if last.is_none() { b'[' } else { b',' });
             out.extend(snapshot(view(form, Some(&state.created)), state, wanted));
+            last = Some(*state);
         }
-        out.push(b']');
+        out.extend_from_slice(if last.is_none() { b"[]" } else { b"]" });
+        last
     };
     match form.envelope.tongue() {
         Tongue::A2a(Protocol::V03) | Tongue::Gemini => {
-            array(&mut out);
+            array(&mut out, usize::MAX);
             // An array has no room for it, and whoever is shown a part has to know.
             return result(form, &out).with("X-Total-Count", page.total.to_string());
         }
         Tongue::A2a(Protocol::V10) | Tongue::Session | Tongue::Own => {
             out.extend_from_slice(br#"{"tasks":"#);
-            array(&mut out);
-            let token = page.next.as_ref().map(|mark| token(mark, asked));
+            let last = array(&mut out, LIST_BYTES);
+            let end = page.tasks.last().map(|state| &state.created.task);
+            let cut = last.filter(|state| Some(&state.created.task) != end);
+            let next = cut.map(|state| Mark {
+                at: Brief::of(state).at,
+                task: state.created.task.clone(),
+            });
+            let next = next.or(page.next.clone());
+            let token = next.map(|mark| token(&mark, asked));
             let rest = json!({
                 "nextPageToken": token.unwrap_or_default(),
                 "pageSize": page.size,
@@ -122,4 +133,66 @@ pub fn read_token(text: &str, asked: &List) -> Option<Mark> {
 fn filter(asked: &List) -> u32 {
     let about = (&asked.context, asked.state, asked.since);
     crc32(format!("{about:?}").as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::a2a::Envelope;
+    use crate::a2a::sample;
+    use crate::task::message::{Artifact, Part};
+
+    #[test]
+    fn a_page_that_gets_too_long_ends_early_and_says_where_to_go_on() {
+        let long = |n: u64| {
+            let mut state = sample::state();
+            let mut created = state.created.as_ref().clone();
+            created.task = format!("t-{n}").as_str().into();
+            state.created = created.into();
+            state.status.at += n;
+            state.artifacts = vec![Artifact {
+                id: "a".into(),
+                name: None,
+                description: None,
+                parts: vec![Part::text("x".repeat(LIST_BYTES * 2 / 3))],
+            }];
+            state
+        };
+        let states: Vec<State> = (1..=4).map(long).collect();
+        let asked = List {
+            artifacts: true,
+            ..List::default()
+        };
+        let shown = |envelope, from: usize| {
+            let page = Page {
+                tasks: states[from..].iter().collect(),
+                next: None,
+                size: 50,
+                total: 4,
+            };
+            let wanted = Wanted::listed(0, true);
+            let response = list(&Form::of(envelope), &page, wanted, &asked);
+            serde_json::from_slice::<Value>(&response.body).expect("JSON")
+        };
+        let ids = |tasks: &Value| -> Vec<String> {
+            let tasks = tasks.as_array().expect("a list").iter();
+            tasks
+                .map(|task| task["id"].as_str().unwrap_or_default().to_owned())
+                .collect()
+        };
+        let first = shown(Envelope::Rest10, 0);
+        assert_eq!(ids(&first["tasks"]), ["t-1", "t-2"]);
+        let place = Mark {
+            at: states[1].status.at,
+            task: "t-2".into(),
+        };
+        let token = first["nextPageToken"].as_str().unwrap_or_default();
+        assert_eq!(read_token(token, &asked), Some(place));
+        let second = shown(Envelope::Rest10, 2);
+        assert_eq!(ids(&second["tasks"]), ["t-3", "t-4"]);
+        assert_eq!(second["nextPageToken"], "", "it was the last");
+        // Where there are no pages, nothing could be asked for.
+        let all = shown(Envelope::Rest03Json, 0);
+        assert_eq!(ids(&all).len(), 4);
+    }
 }

@@ -23,8 +23,11 @@ impl Pages {
 
     /// The reader needs none any more.
     pub fn let_go(&mut self, reader: Key) {
-        self.held.retain(|holder| *holder != reader);
-        self.line.retain(|waiting| *waiting != reader);
+        match self.held.iter().position(|holder| *holder == reader) {
+            Some(at) => drop(self.held.swap_remove(at)),
+            // Who has none may stand in line, and that may be long.
+            None => self.line.retain(|waiting| *waiting != reader),
+        }
     }
 
     /// The next one in line, which has a page from now on; if there are fewer than `most`.

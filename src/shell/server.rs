@@ -57,6 +57,8 @@ pub struct Server {
 
 struct Socket {
     stream: TcpStream,
+    /// It is in the list of those to go on with, which names each once.
+    again: bool,
     /// Reading, and writing, has not met `WouldBlock` since the last event.
     readable: bool,
     writable: bool,
@@ -128,7 +130,7 @@ impl Server {
         // 2: one time for everything in this turn.
         let now = self.clock.now();
         // 3: everything that happened goes into the core.
-        let mut left = std::mem::take(&mut self.again);
+        let mut left = self.take_again();
         let mut fresh = Vec::new();
         for event in events.iter() {
             match event.token() {
@@ -238,6 +240,7 @@ impl Server {
             Ok(()) => {
                 let socket = Socket {
                     stream,
+                    again: false,
                     readable: true,
                     writable: true,
                 };
@@ -255,10 +258,31 @@ impl Server {
         let end = now.mono_ms + self.limits.turn_ms;
         for (at, key) in from.iter().enumerate() {
             if self.clock.now().mono_ms > end {
-                return self.again.extend_from_slice(&from[at..]);
+                from[at..].iter().for_each(|key| self.go_on(*key));
+                return;
             }
             self.read(*key, scratch, now);
         }
+    }
+
+    /// Remembers a connection that no event will come for.
+    fn go_on(&mut self, key: Key) {
+        if let Some(socket) = self.sockets.get_mut(&key)
+            && !socket.again
+        {
+            socket.again = true;
+            self.again.push(key);
+        }
+    }
+
+    fn take_again(&mut self) -> Vec<Key> {
+        let keys = std::mem::take(&mut self.again);
+        for key in &keys {
+            if let Some(socket) = self.sockets.get_mut(key) {
+                socket.again = false;
+            }
+        }
+        keys
     }
 
     fn read(&mut self, key: Key, scratch: &mut [u8], now: Now) {
@@ -272,8 +296,7 @@ impl Server {
                 return;
             }
             if budget == 0 {
-                self.again.push(key);
-                return;
+                return self.go_on(key);
             }
             let most = room.min(budget);
             match socket.stream.read(&mut scratch[..most]) {
@@ -349,8 +372,7 @@ impl Server {
                 return;
             }
             if budget == 0 {
-                self.again.push(key);
-                return;
+                return self.go_on(key);
             }
             match socket.stream.write_vectored(&slices) {
                 Ok(0) => return self.core.broke(key),
@@ -368,7 +390,7 @@ impl Server {
         }
         // The answer is out: what the peer sent behind its request may be read now.
         if socket.readable && self.core.room(key) > 0 {
-            self.again.push(key);
+            self.go_on(key);
         }
     }
 

@@ -1,7 +1,7 @@
 //! HTTP at its edges, over real sockets: what is allowed but rare, and what is refused.
 
 use crate::drive::House;
-use crate::support::client::{Conn, Response};
+use crate::support::client::{Client, Conn, Response};
 use crate::support::http::Side;
 use crate::support::message::prompt;
 use serde_json::{Value, json};
@@ -340,4 +340,24 @@ fn only_json_is_read() {
     }
     let text = client.request("POST", "/tasks", &[("Content-Type", "text/plain")], b"{}");
     assert_eq!(text.status(), 400);
+}
+
+/// More comes in than one turn of the loop takes, on many connections and again and again: all are gone on with, and none twice.
+#[test]
+fn large_requests_at_once_are_all_answered() {
+    let house = House::new();
+    let url = house.server.url();
+    let clients: Vec<_> = (0..32)
+        .map(|_| {
+            let url = url.clone();
+            std::thread::spawn(move || {
+                let padding = "x".repeat(4 << 20);
+                let params = json!({ "id": "nobody", "padding": padding });
+                Client::new(&url).fault("tasks/get", params)
+            })
+        })
+        .collect();
+    for client in clients {
+        assert_eq!(client.join().expect("it is answered"), -32001);
+    }
 }
