@@ -60,7 +60,8 @@ fn joined(request: &Request, form: &mut Form, switches: &Switches) -> Result<Joi
             after: None,
         });
     }
-    let after = last_seen(headers, query).map(place).transpose()?;
+    let given = last_seen(headers, query).map(|(_, given)| given);
+    let after = given.map(place).transpose()?;
     let wrong = |why| Err(Fault::field("after", why));
     let follow = match (request.query("taskId"), &after) {
         (None | Some(""), Some(Place { task: None, seq })) if *seq > Seq(0) => {

@@ -162,6 +162,7 @@ impl Link {
                 None => {}
             }
             if !half {
+                // Who is refused a stream has no other use for the connection.
                 let forsaken = ask.hopes && head.status() >= 400;
                 let closes = ask.closes || forsaken;
                 assert_eq!(closes, head.closes(), "{ask:?} and its connection");
