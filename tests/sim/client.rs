@@ -161,9 +161,12 @@ impl Link {
                 None => {}
             }
             if !half {
-                // Who is refused a stream has no other use for the connection.
-                let closes = ask.closes || (ask.streams() && head.status() >= 400);
+                // Who asks for events and is refused them has no other use for the connection: what was sent behind it stays
+                // unanswered.
+                let refused = ask.streams() && head.status() >= 400;
+                let closes = ask.closes || (refused && head.closes());
                 assert_eq!(closes, head.closes(), "{ask:?} and its connection");
+                self.refused |= refused && head.closes();
             }
             self.reader
                 .restart(Side::Response, &mut self.body)
