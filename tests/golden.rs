@@ -159,14 +159,11 @@ fn created() -> Created {
 }
 
 fn prompt() -> Message {
-    Message {
-        id: "m-1".into(),
-        role: Role::User,
-        parts: vec![Part::text("write notes.txt and build")],
-        metadata: None,
-        extensions: Vec::new(),
-        references: Vec::new(),
-    }
+    Message::new(
+        "m-1",
+        Role::User,
+        vec![Part::text("write notes.txt and build")],
+    )
 }
 
 fn by(client: &str) -> Source {
@@ -201,9 +198,6 @@ fn calls() -> Vec<Request> {
 fn answered(text: &str, said_at: u64, calls: Vec<Request>, trace: &str) -> Event {
     Event::Answered {
         answer: Arc::new(Answer {
-            parts: vec![json!({ "text": text })],
-            calls,
-            finish: "STOP".into(),
             usage: Some(Usage {
                 prompt_token_count: 120,
                 candidates_token_count: 30,
@@ -213,7 +207,7 @@ fn answered(text: &str, said_at: u64, calls: Vec<Request>, trace: &str) -> Event
             trace: Some(trace.into()),
             model: Some("gemini-2.5-pro".into()),
             said_at: Some(Seq(said_at)),
-            verdict: None,
+            ..Answer::new(vec![json!({ "text": text })], calls)
         }),
     }
 }

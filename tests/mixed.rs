@@ -12,6 +12,8 @@
 mod chance;
 #[path = "mixed/client.rs"]
 mod client;
+#[path = "support/frame.rs"]
+mod frame;
 #[path = "support/http.rs"]
 #[allow(dead_code)] // Clients need only the half of it that reads answers.
 mod http;

@@ -18,6 +18,8 @@ mod chaos;
 mod corpus;
 #[path = "refused/forged.rs"]
 mod forged;
+#[path = "support/frame.rs"]
+mod frame;
 #[path = "refused/house.rs"]
 mod house;
 #[path = "support/http.rs"]
@@ -114,6 +116,10 @@ fn what_is_wrong_is_refused_and_changes_nothing() {
     assert_eq!((left.conns, left.subs), (0, 0), "something stayed open");
     println!("{count} requests were refused");
     assert!(count >= 300, "only {count}");
+    none_failed(count, &failures);
+}
+
+fn none_failed(count: u32, failures: &[String]) {
     assert!(
         failures.is_empty(),
         "{} of {count}:\n{}",
@@ -138,12 +144,7 @@ fn what_only_looks_wrong_is_taken() {
     }
     println!("{count} requests were taken");
     assert!(count >= 100, "only {count}");
-    assert!(
-        failures.is_empty(),
-        "{} of {count}:\n{}",
-        failures.len(),
-        failures.join("\n")
-    );
+    none_failed(count, &failures);
 }
 
 /// Lists name no task, so nothing in them is refused; what is not to be seen is just not there.
@@ -183,12 +184,12 @@ fn sockets_are_closed_with_the_word_for_what_was_wrong() {
     for door in [Door::Session, Door::Rpc03, Door::Rpc10, Door::Own] {
         let large = vec![b'x'; house::LARGEST + 1];
         for (name, frame, code) in [
-            ("binary", line::masked(2, b"{}"), 1003),
-            ("no UTF-8", line::masked(1, b"\xff\xfe"), 1007),
-            ("too large", line::masked(1, &large), 1009),
+            ("binary", frame::masked(2, b"{}"), 1003),
+            ("no UTF-8", frame::masked(1, b"\xff\xfe"), 1007),
+            ("too large", frame::masked(1, &large), 1009),
             ("not masked", b"\x81\x02{}".to_vec(), 1002),
-            ("an unknown kind", line::masked(3, b"{}"), 1002),
-            ("the end of nothing", line::masked(0, b"{}"), 1002),
+            ("an unknown kind", frame::masked(3, b"{}"), 1002),
+            ("the end of nothing", frame::masked(0, b"{}"), 1002),
         ] {
             let closed = send::closed(&mut house, door, &frame);
             assert_eq!(closed, Ok(code), "{door:?} {name}");
@@ -217,7 +218,10 @@ fn chance_finds_nothing_that_breaks_the_server() {
     }
     println!("{many} requests that chance has bitten into: {tally:?}");
     if many >= 5_000 {
-        for what in [Sent::Refused, Sent::Taken, Sent::Closed, Sent::Waits] {
+        // One in some thousands still makes sense and waits: too few to be sure of one here.
+        let rare = (many >= 100_000).then_some(Sent::Waits);
+        let often = [Sent::Refused, Sent::Taken, Sent::Closed];
+        for what in often.into_iter().chain(rare) {
             assert!(tally.contains_key(&what), "never {what:?}: {tally:?}");
         }
     }

@@ -6,7 +6,7 @@ mod corpus;
 
 use corpus::{Corpus, Dice};
 use gemini_a2a::base::buf::Buf;
-use gemini_a2a::base::http::{Method, Request, Version};
+use gemini_a2a::base::http::{Request, Version};
 use gemini_a2a::base::id::Seq;
 use gemini_a2a::limits::Limits;
 use gemini_a2a::wire::http1::{Reader, Reject, Stage, Step};
@@ -115,17 +115,7 @@ impl Client {
 }
 
 fn notation(request: &Request) -> String {
-    let mut out = match request.method {
-        Method::Get => "GET",
-        Method::Head => "HEAD",
-        Method::Post => "POST",
-        Method::Put => "PUT",
-        Method::Delete => "DELETE",
-        Method::Options => "OPTIONS",
-        Method::Patch => "PATCH",
-        Method::Other => "OTHER",
-    }
-    .to_owned();
+    let mut out = request.method.name().to_owned();
     write!(out, " {}", request.path).unwrap();
     for (name, value) in &request.query {
         write!(out, " ?{name}={value}").unwrap();

@@ -207,12 +207,8 @@ mod tests {
 
     fn message(parts: Vec<Part>, metadata: Value) -> Message {
         Message {
-            id: "m".into(),
-            role: Role::User,
-            parts,
             metadata: metadata.as_object().cloned(),
-            extensions: Vec::new(),
-            references: Vec::new(),
+            ..Message::new("m", Role::User, parts)
         }
     }
 

@@ -284,7 +284,7 @@ mod tests {
     use crate::a2a::sample;
     use crate::base::id::Seq;
     use crate::task::record::Record;
-    use crate::task::spec::{CallError, ErrorKind, InquiryOption, Keeping, TodoStatus};
+    use crate::task::spec::{CallError, ErrorKind, Keeping, TodoStatus};
     use crate::task::state::Live;
     use serde_json::json;
     use std::sync::Arc;
@@ -392,26 +392,12 @@ mod tests {
 
     #[test]
     fn questions_of_the_agents_own() {
-        let inquiry = |kind, options: &[&str]| Inquiry {
-            question: "Which one?".into(),
-            header: "Which".into(),
-            kind,
-            options: options
-                .iter()
-                .map(|label| InquiryOption {
-                    label: (*label).into(),
-                    description: String::new(),
-                })
-                .collect(),
-            multi_select: false,
-            placeholder: None,
-        };
         let question = Question::AskUser {
             title: "Questions".into(),
             questions: vec![
-                inquiry(InquiryKind::Choice, &["A", "B"]),
-                inquiry(InquiryKind::YesNo, &[]),
-                inquiry(InquiryKind::Text, &[]),
+                sample::inquiry(InquiryKind::Choice, &["A", "B"]),
+                sample::inquiry(InquiryKind::YesNo, &[]),
+                sample::inquiry(InquiryKind::Text, &[]),
             ],
         };
         assert_eq!(

@@ -237,7 +237,7 @@ fn row(kind: &FaultKind, protocol: Protocol) -> Row<'_> {
         InvalidRequest => invalid("INVALID_REQUEST", http(400)),
         MethodNotFound => nowhere(http(404)),
         InvalidParams => params("INVALID_PARAMS", http(400)),
-        Internal | Storage => internal("INTERNAL", "INTERNAL_ERROR", http(500)),
+        Storage => internal("INTERNAL", "INTERNAL_ERROR", http(500)),
         TaskNotFound(task) => Row {
             task: Some(task.as_str()),
             ..plain(
@@ -367,7 +367,6 @@ mod tests {
             (InvalidRequest, -32600, [200, 400, 400, 400]),
             (MethodNotFound, -32601, [200, 404, 404, 404]),
             (InvalidParams, -32602, [200, 400, 400, 400]),
-            (Internal, -32603, [200, 500, 500, 500]),
             (TaskNotFound("t".into()), -32001, [200, 404, 404, 404]),
             (TaskNotCancelable("t".into()), -32002, [200, 400, 409, 409]),
             (PushNotSupported, -32003, [200, 400, 400, 400]),

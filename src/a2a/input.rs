@@ -89,14 +89,7 @@ pub fn message(sent: &Object, gaps: Gaps) -> Result<Received, Fault> {
 
 /// A user's message of one part, from whoever sends nothing around it.
 pub fn brief(part: Part) -> Message {
-    Message {
-        id: id_of(&part),
-        role: Role::User,
-        parts: vec![part],
-        metadata: None,
-        extensions: Vec::new(),
-        references: Vec::new(),
-    }
+    Message::new(id_of(&part), Role::User, vec![part])
 }
 
 /// A context id a client chose: short and printable, because it is shown to people and is a key of ours.

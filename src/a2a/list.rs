@@ -138,7 +138,8 @@ fn filter(asked: &List) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::a2a::{Envelope, sample};
+    use crate::a2a::Envelope;
+    use crate::a2a::sample;
     use crate::task::message::{Artifact, Part};
 
     #[test]

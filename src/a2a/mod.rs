@@ -1,4 +1,4 @@
-//! Dialects: requests into [`Call`]s, events and states into JSON. No dialect sees a socket, and none changes anything.
+//! Dialects: requests into [`Call`](crate::task::call::Call)s, events and states into JSON. No dialect sees a socket, and none changes anything.
 //!
 //! A request becomes a call and a [`Form`], which is all the core keeps of its dialect. A [`View`] says what an event looks like
 //! to it; an event is encoded once per view, and the form's prefix and suffix go around the shared bytes. Inside, a view is
@@ -51,9 +51,9 @@ pub use answer::blame;
 pub use card::{Card, Identity, card};
 pub use fault::{fault, fault_frame, in_stream};
 pub use form::{
-    Begins, BirthNote, DIALECTS, Ends, Envelope, Form, Shows, View, begins_at_the_start,
-    finds_questions, frame_prefix, frame_suffix, hook_view, joins_session, prefix, prompt_stream,
-    sub_protocol, suffix, view, watch_stream,
+    Begins, DIALECTS, Ends, Envelope, Form, Shows, View, begins_at_the_start, finds_questions,
+    frame_prefix, frame_suffix, joins_session, prefix, prompt_stream, sub_protocol, suffix, view,
+    watch_stream,
 };
 pub use gemini::{all_metadata, created, health, metadata, session_id};
 pub use list::{Page, briefs, list, lists_briefs, shown_state};

@@ -247,24 +247,25 @@ fn history(object: &Object, at: &str) -> Result<Option<usize>, Fault> {
 /// Where a stream goes on. Only a number of ours can be a position: with anything else the client would miss events and
 /// never know.
 fn position(headers: &Headers, query: &[(String, String)]) -> Result<Option<Seq>, Fault> {
-    let Some(given) = last_seen(headers, query) else {
+    let Some((name, given)) = last_seen(headers, query) else {
         return Ok(None);
     };
-    let seq = given.parse().map_err(|_| {
-        Fault::params(
-            "Last-Event-ID (or after) must be the number of an event; leave it out to start with a snapshot.",
-        )
-    })?;
+    let what = "must be the number of an event; leave it out to start with a snapshot.";
+    let seq = given.parse().map_err(|_| Fault::field(name, what))?;
     Ok(Some(Seq(seq)))
 }
 
-/// What a client says it has seen last.
-pub fn last_seen<'a>(headers: &'a Headers, query: &'a [(String, String)]) -> Option<&'a str> {
-    let in_query = || query.iter().find(|(name, _)| name == "after");
+/// What a client says it has seen last, and where it says so.
+pub fn last_seen<'a>(
+    headers: &'a Headers,
+    query: &'a [(String, String)],
+) -> Option<(&'static str, &'a str)> {
     let header = headers.get("last-event-id");
+    let header = header.filter(|value| !value.is_empty());
+    let in_query = || query.iter().find(|(name, _)| name == "after");
     header
-        .filter(|value| !value.is_empty())
-        .or_else(|| in_query().map(|(_, value)| value.as_str()))
+        .map(|value| ("Last-Event-ID", value))
+        .or_else(|| in_query().map(|(_, value)| ("after", value.as_str())))
 }
 
 /// The same for a call that may have come over a socket, where there is neither a header nor a query: the params say it then.

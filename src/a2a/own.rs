@@ -225,13 +225,12 @@ fn asked(text: &str, form: &mut Form) -> Result<Asked, Fault> {
 
 /// `frame` is what was sent as a whole: messages without an id of their own get theirs from it.
 fn call(mut asked: Asked, frame: &str) -> Result<Call, Fault> {
-    let own_message = |part: Part| Message {
-        id: format!("own-{:08x}", crc32(frame.as_bytes())).into(),
-        role: Role::User,
-        parts: vec![part],
-        metadata: None,
-        extensions: Vec::new(),
-        references: Vec::new(),
+    let own_message = |part: Part| {
+        Message::new(
+            format!("own-{:08x}", crc32(frame.as_bytes())),
+            Role::User,
+            vec![part],
+        )
     };
     Ok(match asked.name.as_str() {
         "say" => Call::Say(Say {

@@ -115,23 +115,10 @@ pub fn not_found(path: &str) -> Fault {
 }
 
 pub fn not_allowed(request: &Request, methods: impl Iterator<Item = Method>) -> Fault {
-    let names: Vec<&str> = methods.map(name).collect();
+    let names: Vec<&str> = methods.map(Method::name).collect();
     let allow = names.join(", ");
     let message = format!("{} takes {allow} only.", request.path);
     Fault::new(FaultKind::MethodNotAllowed { allow }, message)
-}
-
-fn name(method: Method) -> &'static str {
-    match method {
-        Method::Get => "GET",
-        Method::Head => "HEAD",
-        Method::Post => "POST",
-        Method::Put => "PUT",
-        Method::Delete => "DELETE",
-        Method::Options => "OPTIONS",
-        Method::Patch => "PATCH",
-        Method::Other => "OTHER",
-    }
 }
 
 fn find(path: &str) -> Option<(Rows<Route>, Ids<'_>)> {

@@ -964,16 +964,17 @@ mod tests {
             match decode(&request) {
                 Ok((Call::Subscribe { after, .. }, _)) => Ok(after.map(|seq| seq.0)),
                 Ok((other, _)) => panic!("{other:?}"),
-                Err((fault, _)) => Err(fault.kind),
+                Err((fault, _)) => Err((fault.kind, fault.field.expect("a name"))),
             }
         };
+        let wrong = |name: &str| Err((FaultKind::InvalidParams, name.to_owned()));
         assert_eq!(ask(None, None), Ok(None));
         assert_eq!(ask(Some("41"), None), Ok(Some(41)));
         assert_eq!(ask(None, Some("0")), Ok(Some(0)));
         assert_eq!(ask(Some("41"), Some("7")), Ok(Some(41)));
         assert_eq!(ask(Some(""), Some("7")), Ok(Some(7)));
-        assert_eq!(ask(Some("x-41"), None), Err(FaultKind::InvalidParams));
-        assert_eq!(ask(None, Some("-1")), Err(FaultKind::InvalidParams));
+        assert_eq!(ask(Some("x-41"), None), wrong("Last-Event-ID"));
+        assert_eq!(ask(None, Some("-1")), wrong("after"));
     }
 
     #[test]

@@ -8,7 +8,8 @@ use crate::task::message::{Message, Part, Role, Source};
 use crate::task::policy::Mode;
 use crate::task::record::Record;
 use crate::task::spec::{
-    Choice, Display, Ending, Keeping, Kind, Plan, Question, ToolSpec, Verdict,
+    Choice, Display, Ending, Inquiry, InquiryKind, InquiryOption, Keeping, Kind, Plan, Question,
+    ToolSpec, Verdict,
 };
 use crate::task::state::{CallState, Stage, State, TaskState};
 use serde_json::{Value, json};
@@ -32,14 +33,7 @@ pub fn post(path: &str, body: &str) -> Request {
 }
 
 pub fn prompt(id: &str, text: &str) -> Message {
-    Message {
-        id: id.into(),
-        role: Role::User,
-        parts: vec![Part::text(text)],
-        metadata: None,
-        extensions: Vec::new(),
-        references: Vec::new(),
-    }
+    Message::new(id, Role::User, vec![Part::text(text)])
 }
 
 /// Task `t-1` in context `c-1`, at work in its first turn, event 9 being the last.
@@ -84,13 +78,13 @@ pub fn record(event: Event) -> Record {
 }
 
 pub fn call(name: &str, args: Value, question: Option<Question>) -> CallState {
+    let request = event::Request {
+        call: "call-1".into(),
+        name: name.into(),
+        args,
+        api_id: None,
+    };
     CallState {
-        request: event::Request {
-            call: "call-1".into(),
-            name: name.into(),
-            args,
-            api_id: None,
-        },
         stage: Stage::Planned,
         plan: question.map(|question| {
             Arc::new(Plan {
@@ -99,16 +93,22 @@ pub fn call(name: &str, args: Value, question: Option<Question>) -> CallState {
                 base: None,
             })
         }),
-        choice: None,
-        answered_by: None,
-        edited: None,
-        answers: None,
-        keeping: Keeping::Session,
-        asked_at: 0,
-        outputs: 0,
-        live: None,
-        ending: None,
-        stale: 0,
+        ..CallState::named(request)
+    }
+}
+
+pub fn inquiry(kind: InquiryKind, options: &[&str]) -> Inquiry {
+    let option = |label: &&str| InquiryOption {
+        label: (*label).into(),
+        description: String::new(),
+    };
+    Inquiry {
+        question: "Which one?".into(),
+        header: "Which".into(),
+        kind,
+        options: options.iter().map(option).collect(),
+        multi_select: false,
+        placeholder: None,
     }
 }
 
@@ -184,16 +184,7 @@ pub fn says(text: &str) -> Event {
 
 pub fn answers(text: &str, calls: Vec<event::Request>) -> Event {
     Event::Answered {
-        answer: Arc::new(Answer {
-            parts: vec![json!({ "text": text })],
-            calls,
-            finish: "STOP".into(),
-            usage: None,
-            trace: None,
-            model: None,
-            said_at: None,
-            verdict: None,
-        }),
+        answer: Arc::new(Answer::new(vec![json!({ "text": text })], calls)),
     }
 }
 

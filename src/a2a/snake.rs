@@ -159,16 +159,7 @@ mod tests {
         assert_eq!(shown(&state, thought("", "")), None);
 
         let answered = || Event::Answered {
-            answer: Arc::new(Answer {
-                parts: Vec::new(),
-                calls: Vec::new(),
-                finish: "STOP".into(),
-                usage: None,
-                trace: None,
-                model: None,
-                said_at: None,
-                verdict: None,
-            }),
+            answer: Arc::new(Answer::new(Vec::new(), Vec::new())),
         };
         assert_eq!(shown(&state, answered()), None, "nothing was thought");
         state.apply(&sample::record(thought("Plan", "Look first.")));

@@ -151,14 +151,7 @@ fn messages(state: &State) -> Vec<Cow<'_, Message>> {
 }
 
 fn agent(state: &State, since: Seq, text: String) -> Message {
-    Message {
-        id: state.message_id(since),
-        role: Role::Agent,
-        parts: vec![Part::text(text)],
-        metadata: None,
-        extensions: Vec::new(),
-        references: Vec::new(),
-    }
+    Message::new(state.message_id(since), Role::Agent, vec![Part::text(text)])
 }
 
 /// One answer per turn that said something, then what the agent produced.

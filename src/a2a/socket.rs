@@ -60,15 +60,10 @@ fn joined(request: &Request, form: &mut Form, switches: &Switches) -> Result<Joi
             after: None,
         });
     }
-    let after = last_seen(headers, query).map(place).transpose()?;
+    let given = last_seen(headers, query).map(|(_, given)| given);
+    let after = given.map(place).transpose()?;
     let wrong = |why| Err(Fault::field("after", why));
     let follow = match (request.query("taskId"), &after) {
-        (None | Some(""), Some(Place { task: None, seq })) if *seq > Seq(0) => {
-            return wrong(
-                "is a place in one task, and the session may be another one by now; write it as taskId:seq, as in the last \
-                 event you have, or give the taskId too.",
-            );
-        }
         (None | Some(""), _) => Follow::Session,
         (Some("*"), Some(_)) => {
             return wrong("is a place in one task; leave it out, or name the task.");
@@ -87,7 +82,7 @@ fn joined(request: &Request, form: &mut Form, switches: &Switches) -> Result<Joi
     Ok(Join { follow, after })
 }
 
-/// `7`, or `t:7` for one in the task `t`.
+/// `7`, or `t:7` for one in the task `t`. Who follows the session should say which: the one of yesterday may not be today's.
 fn place(given: &str) -> Result<Place, Fault> {
     let (task, seq) = match given.rsplit_once(':') {
         Some((task, seq)) => (Some(task.into()), seq),
@@ -96,7 +91,7 @@ fn place(given: &str) -> Result<Place, Fault> {
     let seq = seq.parse().map(Seq).map_err(|_| {
         Fault::field(
             "after",
-            "(or Last-Event-ID) must be taskId:seq, as in the last event you have; leave it out to begin with the present.",
+            "(or Last-Event-ID) must be taskId:seq or seq, as in the last event you have; leave it out to begin with the present.",
         )
     })?;
     Ok(Place { task, seq })
@@ -246,6 +241,11 @@ mod tests {
             "the whole of it, whichever it is"
         );
         assert_eq!(
+            joins(&[("after", "7")], &[]),
+            live(Follow::Session, place(None, 7)),
+            "a place in the present one"
+        );
+        assert_eq!(
             joins(&[("taskId", ""), ("after", "t:7")], &[]),
             live(Follow::Session, place(Some("t"), 7))
         );
@@ -263,8 +263,7 @@ mod tests {
     #[test]
     fn places_that_could_be_mistaken() {
         for query in [
-            &[("after", "7")][..],
-            &[("after", "x")],
+            &[("after", "x")][..],
             &[("after", "t:")],
             &[("after", "t:-1")],
             &[("taskId", "*"), ("after", "1")],

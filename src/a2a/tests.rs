@@ -9,8 +9,7 @@ use crate::task::event::{Answer, End, Event, Final};
 use crate::task::fault::FaultKind;
 use crate::task::message::{Artifact, Content, Part, Role, Source};
 use crate::task::spec::{
-    CallError, Choice, Display, Ending, ErrorKind, Inquiry, InquiryKind, InquiryOption, Keeping,
-    Question, Todo, TodoStatus,
+    CallError, Choice, Display, Ending, ErrorKind, InquiryKind, Keeping, Question, Todo, TodoStatus,
 };
 use crate::task::state::{CallResult, CallState, Item, Queued, Stage, TaskState};
 use serde_json::{Value, json};
@@ -52,14 +51,8 @@ fn agent_message(id: &str, part: Value) -> Value {
 
 fn answered(text: &str, calls: Vec<crate::task::event::Request>) -> Answer {
     Answer {
-        parts: vec![json!({ "text": text })],
-        calls,
-        finish: "STOP".into(),
-        usage: None,
-        trace: None,
-        model: None,
         said_at: Some(Seq(4)),
-        verdict: None,
+        ..Answer::new(vec![json!({ "text": text })], calls)
     }
 }
 
@@ -384,25 +377,11 @@ fn a_question_of_another_kind() {
 
 #[test]
 fn a_question_of_the_agents_own() {
-    let inquiry = |kind, options: &[&str]| Inquiry {
-        question: "Which one?".into(),
-        header: "Which".into(),
-        kind,
-        options: options
-            .iter()
-            .map(|label| InquiryOption {
-                label: (*label).into(),
-                description: String::new(),
-            })
-            .collect(),
-        multi_select: false,
-        placeholder: None,
-    };
     let question = Question::AskUser {
         title: "Questions".into(),
         questions: vec![
-            inquiry(InquiryKind::Choice, &["A"]),
-            inquiry(InquiryKind::YesNo, &[]),
+            sample::inquiry(InquiryKind::Choice, &["A"]),
+            sample::inquiry(InquiryKind::YesNo, &[]),
         ],
     };
     let call = sample::call("run_shell_command", json!({}), Some(question));

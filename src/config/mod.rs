@@ -2,8 +2,8 @@
 //! files are handed in as values, so nothing here depends on the process it runs in.
 //!
 //! [`settings`] is what settings files say, written as [`jsonc`] or [`yaml`] and held as a [`tree`]; [`switches`] are shared by
-//! them and the command line; [`dotenv`] reads files of variables; [`trust`] decides whether a workspace's own files count; [`paths`] says where the operator's are; [`proxy`]
-//! chooses the way to the model. `shell/place.rs` does the reading.
+//! them and the command line; [`dotenv`] reads files of variables; [`trust`] decides whether a workspace's own files count;
+//! [`paths`] says where the operator's are; [`proxy`] chooses the way to the model. `shell/place.rs` does the reading.
 
 pub mod dotenv;
 pub mod jsonc;

@@ -28,6 +28,14 @@ pub(super) struct Newborn<'a> {
     pub birth: Birth,
 }
 
+/// Where a task works and which model it asks.
+struct Chosen {
+    site: Site,
+    model: String,
+    /// Why it cannot do so.
+    problem: Option<String>,
+}
+
 impl Core {
     pub(super) fn create(
         &mut self,
@@ -82,24 +90,11 @@ impl Core {
                 message,
             ));
         }
-        let (site, problem) = match (self.resolve)(settings.workspace.as_deref()) {
-            Ok(site) => (site, None),
-            Err(problem) => {
-                let path = settings.workspace.clone().unwrap_or_default();
-                (
-                    Site {
-                        path,
-                        trusted: false,
-                    },
-                    Some(problem),
-                )
-            }
-        };
-        let (model, refused) = match (self.choose)(settings.model.as_deref()) {
-            Ok(model) => (model, None),
-            Err(refused) => (settings.model.clone().unwrap_or_default(), Some(refused)),
-        };
-        let problem = problem.or(refused);
+        let Chosen {
+            site,
+            model,
+            problem,
+        } = self.chosen(settings);
         let task = id.unwrap_or_else(|| self.entropy.uuid().into());
         let created = Arc::new(Created {
             task: task.clone(),
@@ -135,5 +130,26 @@ impl Core {
         self.arm_expiry(now);
         self.list_append(&task);
         Ok((task, problem))
+    }
+
+    /// What a client's wishes come to.
+    fn chosen(&self, wishes: &Settings) -> Chosen {
+        let (site, unusable) = match (self.resolve)(wishes.workspace.as_deref()) {
+            Ok(site) => (site, None),
+            Err(why) => {
+                let path = wishes.workspace.clone().unwrap_or_default();
+                let trusted = false;
+                (Site { path, trusted }, Some(why))
+            }
+        };
+        let (model, refused) = match (self.choose)(wishes.model.as_deref()) {
+            Ok(model) => (model, None),
+            Err(why) => (wishes.model.clone().unwrap_or_default(), Some(why)),
+        };
+        Chosen {
+            site,
+            model,
+            problem: unusable.or(refused),
+        }
     }
 }

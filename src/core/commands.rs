@@ -59,14 +59,11 @@ impl Core {
 
     /// The prompt of its task: what a person would have typed.
     fn typed(&mut self, execute: Execute, command: &Invocation) -> Say {
-        let message = Message {
-            id: self.entropy.uuid().into(),
-            role: Role::User,
-            parts: vec![Part::text(command.line())],
-            metadata: None,
-            extensions: Vec::new(),
-            references: Vec::new(),
-        };
+        let message = Message::new(
+            self.entropy.uuid(),
+            Role::User,
+            vec![Part::text(command.line())],
+        );
         Say {
             said: Said {
                 message: Arc::new(message),

@@ -81,7 +81,7 @@ impl Core {
                 self.tell_time(&task, now);
             } else if !self.parked.contains_key(&task) {
                 self.visitors.push(task.clone());
-                self.bring_back(task);
+                self.fetch(&task);
             }
         }
         self.arm_expiry(now);
@@ -106,7 +106,7 @@ impl Core {
             if !self.tasks.contains_key(&task) && store.is_open(&task) {
                 // Left by a server that died before it had told its webhooks.
                 self.visitors.push(task.clone());
-                self.bring_back(task.clone());
+                self.fetch(&task);
                 self.put_off(task, now);
                 continue;
             }

@@ -12,11 +12,13 @@ pub mod check;
 mod commands;
 pub mod conn;
 mod crowd;
+mod end;
 mod expiry;
 mod facts;
 pub mod guard;
 pub mod hooks;
 mod list;
+mod memory;
 mod pages;
 mod perform;
 mod readers;
@@ -494,72 +496,6 @@ impl Core {
             }
         }
         self.after_io(key);
-    }
-
-    // The end.
-
-    /// Begins to end: no new connections, resting ones go, turns have `limits.shutdown_ms` to finish.
-    pub fn shut_down(&mut self, now: Now) {
-        if self.ending {
-            return;
-        }
-        self.ending = true;
-        let resting: Vec<Key> = self
-            .conns
-            .iter()
-            .filter(|(_, c)| c.is_resting())
-            .map(|(k, _)| k)
-            .collect();
-        for key in resting {
-            self.drop_conn(key);
-        }
-        self.timers
-            .arm(now.mono_ms + self.limits.shutdown_ms, Timer::Shutdown);
-    }
-
-    /// Whether the server may end now: those who watch have been told.
-    pub fn is_over(&self) -> bool {
-        self.ended
-    }
-
-    /// Whether nothing is left to wait for before the end: nothing runs and everything said has gone out.
-    fn can_end(&self) -> bool {
-        let quiet = || {
-            self.tasks
-                .values()
-                .all(|cell| cell.running.is_empty() && cell.gated.is_empty() && !cell.tells())
-                && self.conns.iter().all(|(_, conn)| conn.tx.is_empty())
-                && self.to_append.is_empty()
-        };
-        self.ending && !self.ended && quiet()
-    }
-
-    /// The time is over, or nothing is left to wait for: what runs is stopped, and those who watch are told.
-    fn give_up(&mut self, now: Now) {
-        let mut open: Vec<TaskId> = self
-            .tasks
-            .iter()
-            .filter(|(_, c)| c.is_open())
-            .map(|(id, _)| id.clone())
-            .collect();
-        open.sort_unstable();
-        for task in open {
-            let Some(cell) = self.tasks.get_mut(&task) else {
-                continue;
-            };
-            cell.gated.clear();
-            for at in std::mem::take(&mut cell.running) {
-                self.out.push(Out::Stop(JobId {
-                    task: task.clone(),
-                    at,
-                }));
-            }
-            let decided = self.decide(&task, crate::task::decide::Input::Restored);
-            if let Ok(decision) = decided {
-                self.commit(&task, decision, now);
-            }
-        }
-        self.ended = true;
     }
 
     /// What is to be done outside, in order.

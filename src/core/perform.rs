@@ -1,7 +1,7 @@
 //! Calls, performed: what each one does to tasks and how it is answered. Every answer that depends on a task waits until
 //! the log is written up to what it shows.
 
-use crate::a2a::{self, Begins, Ends, Form, Wanted};
+use crate::a2a::{self, Begins, Ends, Form, View, Wanted};
 use crate::base::Shared;
 use crate::base::clock::Now;
 use crate::base::http::Response;
@@ -10,45 +10,84 @@ use crate::base::slots::Key;
 use crate::core::conn::Line;
 use crate::core::say::Born;
 use crate::core::sub::{First, Kind, Reply, Role, Sub, Until};
-use crate::core::{Core, Out, Parked};
+use crate::core::{Core, Parked};
 use crate::task::call::{Call, Follow, Join, NewTasks};
 use crate::task::decide::{Input, Refusal};
 use crate::task::event::Protocol;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::Source;
-use crate::task::state::TaskState;
-use std::collections::hash_map::Entry;
+use crate::task::state::{State, TaskState};
 
 impl Core {
     pub(super) fn perform(&mut self, conn: Key, mut call: Call, form: Form, by: Source, now: Now) {
+        if let Err(fault) = self.address(&mut call, &form, now) {
+            return self.refuse(conn, &form, &fault, now);
+        }
+        let task = self.subject(&call).cloned();
+        if let Some(task) = &task
+            && !self.sees(&form, task)
+        {
+            return self.refuse(conn, &form, &Fault::no_task(task), now);
+        }
+        if let Some(absent) = self.absent(task.as_ref(), &call, &form).cloned() {
+            let request = Parked {
+                conn,
+                call,
+                form,
+                by,
+                without: Vec::new(),
+            };
+            return self.park(absent, request);
+        }
+        if let Some(fault) = task.as_ref().and_then(|task| self.broken(task, &call)) {
+            return self.refuse(conn, &form, &fault, now);
+        }
+        if let Err(fault) = self.carry_out(conn, call, &form, by, now) {
+            match task {
+                // Why it is refused may be news itself: that the task is over, that somebody else has answered.
+                Some(task) => {
+                    self.reply_after(conn, &task, &form, Reply::Refusal(fault));
+                }
+                None => self.refuse(conn, &form, &fault, now),
+            }
+        }
+    }
+
+    /// Finds out which task is meant by words that name none, and begins nothing when the server is to end.
+    fn address(&mut self, call: &mut Call, form: &Form, now: Now) -> Result<(), Fault> {
         if self.ending && matches!(call, Call::Say(_) | Call::Create(_) | Call::Execute(_)) {
             let message =
                 "The server is about to end and begins nothing new; try again when it is back.";
-            let fault = Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message);
-            return self.refuse(conn, &form, &fault, now);
+            return Err(Fault::new(
+                FaultKind::Overloaded { retry_after_s: 10 },
+                message,
+            ));
         }
-        if let Some(fault) = self.too_crowded(&call) {
-            return self.refuse(conn, &form, &fault, now);
+        if let Some(fault) = self.too_crowded(call) {
+            return Err(fault);
         }
-        if let Call::Say(say) = &mut call
-            && say.task.is_none()
-            && a2a::finds_questions(&form)
+        let Call::Say(say) = call else {
+            return Ok(());
+        };
+        if say.task.is_none()
+            && a2a::finds_questions(form)
             && let Some(answer) = say.said.answers.first()
         {
             say.task = self.asker(&answer.call, None);
         }
-        if let Call::Say(say) = &mut call
-            && say.task.is_none()
+        if say.task.is_none()
             && say.context.is_none()
             && self.manners.new_tasks == NewTasks::Session
             && form.tenant.is_default()
         {
-            match self.session(now) {
-                Ok(session) => say.task = Some(session),
-                Err(fault) => return self.refuse(conn, &form, &fault, now),
-            }
+            say.task = Some(self.session(now)?);
         }
-        let task = match &call {
+        Ok(())
+    }
+
+    /// The task that a call is about.
+    fn subject<'a>(&'a self, call: &'a Call) -> Option<&'a TaskId> {
+        match call {
             Call::Say(say) => say.task.as_ref(),
             Call::Session
             | Call::Join(Join {
@@ -76,56 +115,41 @@ impl Core {
                 follow: Follow::All | Follow::Nothing,
                 ..
             }) => None,
-        };
-        if let Some(task) = task {
-            if !self.sees(&form, task) {
-                return self.refuse(conn, &form, &Fault::no_task(task), now);
-            }
-            if !self.tasks.contains_key(task) {
-                return self.park(
-                    task.clone(),
-                    Parked {
-                        conn,
-                        call,
-                        form,
-                        by,
-                        without: Vec::new(),
-                    },
-                );
-            }
-            if let Some(fault) = self.broken(task, &call) {
-                return self.refuse(conn, &form, &fault, now);
-            }
         }
-        // A new task continues the latest one of its context, so that one has to be in memory too.
-        if let Some(latest) =
-            continues(&call).and_then(|context| self.latest(&form.tenant, context))
-            && !self.tasks.contains_key(latest)
-        {
-            return self.park(
-                latest.clone(),
-                Parked {
-                    conn,
-                    call,
-                    form,
-                    by,
-                    without: Vec::new(),
-                },
-            );
-        }
-        let task = task.cloned();
-        let result = match call {
-            Call::Say(say) => self.say(conn, say, Born::default(), &form, by, now),
+    }
+
+    /// The task that has to be in memory for a call and is not: the one it is about, or the latest of its context, which a new one
+    /// continues.
+    fn absent<'a>(
+        &'a self,
+        task: Option<&'a TaskId>,
+        call: &Call,
+        form: &Form,
+    ) -> Option<&'a TaskId> {
+        let needed = task.or_else(|| self.latest(&form.tenant, continues(call)?))?;
+        (!self.tasks.contains_key(needed)).then_some(needed)
+    }
+
+    fn carry_out(
+        &mut self,
+        conn: Key,
+        call: Call,
+        form: &Form,
+        by: Source,
+        now: Now,
+    ) -> Result<(), Fault> {
+        match call {
+            Call::Say(say) => self.say(conn, say, Born::default(), form, by, now),
             Call::Commands => {
-                self.list_commands(conn, &form, now);
+                self.list_commands(conn, form, now);
                 Ok(())
             }
-            Call::Execute(execute) => self.execute(conn, execute, &form, by, now),
-            Call::Create(create) => self.create(conn, create, &form, now),
-            Call::Get { task, history } => self.get(conn, &task, history, &form),
-            Call::Cancel { task } => self.cancel(conn, &task, &form, now),
-            Call::Subscribe { task, after } => self.watch(conn, &task, after, &form, now),
-            Call::Metadata { task } => self.metadata(conn, &task, &form),
+            Call::Execute(execute) => self.execute(conn, execute, form, by, now),
+            Call::Create(create) => self.create(conn, create, form, now),
+            Call::Get { task, history } => self.get(conn, &task, history, form),
+            Call::Cancel { task } => self.cancel(conn, &task, form, now),
+            Call::Subscribe { task, after } => self.watch(conn, &task, after, form, now),
+            Call::Metadata { task } => self.metadata(conn, &task, form),
             Call::AllMetadata | Call::List(_) => {
                 self.list_later(Parked {
                     conn,
@@ -136,8 +160,8 @@ impl Core {
                 });
                 Ok(())
             }
-            Call::Session => self.tell_session(conn, &form, now),
-            Call::Join(join) => self.join(conn, join, &form, by, now),
+            Call::Session => self.tell_session(conn, form, now),
+            Call::Join(join) => self.join(conn, join, form, by, now),
             Call::Health => {
                 let active = self.tasks.values().filter(|cell| cell.is_open()).count();
                 let uptime = now.mono_ms - self.started.mono_ms;
@@ -148,50 +172,13 @@ impl Core {
                 Ok(())
             }
             Call::ExtendedCard => {
-                let response = self.card.extended(&form);
+                let response = self.card.extended(form);
                 self.answer(conn, &response, now);
                 Ok(())
             }
-            Call::Push { task, ask } => self.push(conn, &task, ask, &form, now),
+            Call::Push { task, ask } => self.push(conn, &task, ask, form, now),
             Call::Card => unreachable!("the card is answered with its request in hand"),
-        };
-        if let Err(fault) = result {
-            match task {
-                // Why it is refused may be news itself: that the task is over, that somebody else has answered.
-                Some(task) => {
-                    self.reply_after(conn, &task, &form, Reply::Refusal(fault));
-                }
-                None => self.refuse(conn, &form, &fault, now),
-            }
         }
-    }
-
-    /// A request whose task could not be loaded. A new task begins its context anew if it cannot be continued, a new session
-    /// takes the place of one that is lost, and a list has the others.
-    pub(super) fn perform_without(
-        &mut self,
-        task: &TaskId,
-        mut request: Parked,
-        fault: &Fault,
-        now: Now,
-    ) {
-        if let Call::List(_) = request.call {
-            request.without.push(task.clone());
-            return self.list_later(request);
-        }
-        let Parked {
-            conn,
-            call,
-            form,
-            by,
-            ..
-        } = request;
-        if let Some(context) = continues(&call).cloned() {
-            self.contexts.remove(&(form.tenant.clone(), context));
-        } else if !joins(&call) {
-            return self.refuse(conn, &form, fault, now);
-        }
-        self.perform(conn, call, form, by, now);
     }
 
     pub(super) fn latest(&self, tenant: &Tenant, context: &ContextId) -> Option<&TaskId> {
@@ -203,35 +190,6 @@ impl Core {
     fn sees(&self, form: &Form, task: &TaskId) -> bool {
         let known = self.known.get(task);
         known.is_some_and(|brief| brief.tenant == form.tenant)
-    }
-
-    /// Waits until the task is in memory.
-    pub(super) fn park(&mut self, task: TaskId, request: Parked) {
-        self.set_by(&request);
-        self.fetch(&task);
-        self.parked.entry(task).or_default().push(request);
-    }
-
-    /// Sees to it that a task comes into memory.
-    pub(super) fn fetch(&mut self, task: &TaskId) {
-        if let Entry::Vacant(none) = self.parked.entry(task.clone()) {
-            none.insert(Vec::new());
-            self.out.push(Out::Load { task: task.clone() });
-        }
-    }
-
-    /// A request that has to wait is one of those that its socket has under way.
-    fn set_by(&mut self, request: &Parked) {
-        if let Some(conn) = self.conns.get_mut(request.conn) {
-            conn.calls += 1;
-        }
-    }
-
-    /// Its wait is over.
-    pub(super) fn take_up(&mut self, request: &Parked) {
-        if let Some(conn) = self.conns.get_mut(request.conn) {
-            conn.calls = conn.calls.saturating_sub(1);
-        }
     }
 
     /// A list is made when everything is on disk.
@@ -310,28 +268,20 @@ impl Core {
         now: Now,
     ) -> Result<(), Fault> {
         self.room_for_sub(Some(task))?;
-        let from_the_start = a2a::begins_at_the_start(form).then_some(Seq(0));
-        let after = after.or(from_the_start);
+        let records = a2a::begins_at_the_start(form);
+        let after = after.or(records.then_some(Seq(0)));
         let state = &self.tasks[task].state;
         let view = a2a::view(form, Some(&state.created));
-        let (begins, ends) = a2a::watch_stream(form, view);
-        let resting = match ends {
-            Ends::WithTurn | Ends::WithTurnButAuth | Ends::WithTurnButQuestions => {
-                state.is_idle() || state.is_over()
-            }
-            Ends::WhenShownOver => state.is_over() || (state.is_idle() && state.turn_is_over()),
-            Ends::WithTask => state.is_over(),
-            Ends::Never => false,
-        };
+        let position = after.filter(|after| *after <= state.seq);
+        let position = position.or(records.then_some(Seq(0)));
+        let (begins, ends) = watching(form, view, state, position);
+        let resting = rests(state, ends);
         if resting && after.is_none() && form.envelope.protocol() == Protocol::V10 {
             let message =
                 format!("Task {task} is over: there is nothing to wait for; read it with GetTask.");
             return Err(Fault::new(FaultKind::Unsupported, message));
         }
         let turn = state.queue.back().map_or(state.turn, |queued| queued.turn);
-        let records = a2a::begins_at_the_start(form);
-        let position = after.filter(|after| *after <= state.seq);
-        let position = position.or(records.then_some(Seq(0)));
         let held = resting || state.paused || state.suspended;
         // The birth of a task is no event that is shown, and no stream ends with it.
         let unseen = position.is_some_and(|after| after.max(Seq(1)) < state.status.seq);
@@ -478,15 +428,39 @@ impl Core {
     }
 }
 
+/// How the stream of one who watches begins, and what it ends with. Who goes on from a position wants what was missed: where the
+/// next word is the user's there is an end to that, also for those who would stay for the next turn otherwise.
+fn watching(form: &Form, view: View, state: &State, position: Option<Seq>) -> (Begins, Ends) {
+    let asks = state.is_idle() && state.status.state == TaskState::InputRequired;
+    match (a2a::watch_stream(form, view), form.envelope.protocol()) {
+        ((begins, _), Protocol::V10) if asks && position.is_some() => {
+            (begins, Ends::WithTurnButAuth)
+        }
+        (usual, Protocol::V03 | Protocol::V10) => usual,
+    }
+}
+
+/// Whether a stream that ends so has nothing to wait for.
+fn rests(state: &State, ends: Ends) -> bool {
+    match ends {
+        Ends::WithTurn | Ends::WithTurnButAuth | Ends::WithTurnButQuestions => {
+            state.is_idle() || state.is_over()
+        }
+        Ends::WhenShownOver => state.is_over() || (state.is_idle() && state.turn_is_over()),
+        Ends::WithTask => state.is_over(),
+        Ends::Never => false,
+    }
+}
+
 /// Whether any live session will do.
-fn joins(call: &Call) -> bool {
+pub(super) fn joins(call: &Call) -> bool {
     let session = Follow::Session;
     matches!(call, Call::Session)
         || matches!(call, Call::Join(Join { follow, .. }) if *follow == session)
 }
 
 /// The context that a new task is to be in.
-fn continues(call: &Call) -> Option<&ContextId> {
+pub(super) fn continues(call: &Call) -> Option<&ContextId> {
     match call {
         Call::Say(say) if say.task.is_none() => say.context.as_ref(),
         Call::Create(create) => create.context.as_ref(),

@@ -173,16 +173,10 @@ impl Rig {
     }
 
     pub fn end_turn(&mut self) {
-        self.note(NoteBody::Answered(Ok(Answer {
-            parts: vec![json!({"text": "Done."})],
-            calls: Vec::new(),
-            finish: "STOP".into(),
-            usage: None,
-            trace: None,
-            model: None,
-            said_at: None,
-            verdict: None,
-        })));
+        self.note(NoteBody::Answered(Ok(Answer::new(
+            vec![json!({"text": "Done."})],
+            Vec::new(),
+        ))));
     }
 
     pub fn cancel(&mut self, task: &TaskId) {
@@ -196,14 +190,7 @@ impl Rig {
 }
 
 fn say(text: &str, protocol: Protocol) -> Say {
-    let message = Message {
-        id: "m".into(),
-        role: Role::User,
-        parts: vec![Part::text(text)],
-        metadata: None,
-        extensions: Vec::new(),
-        references: Vec::new(),
-    };
+    let message = Message::new("m", Role::User, vec![Part::text(text)]);
     Say {
         said: Said {
             message: Arc::new(message),

@@ -275,14 +275,11 @@ impl Core {
         now: Now,
     ) -> Result<(), Fault> {
         let context = context.unwrap_or_else(|| self.entropy.uuid().into());
-        let message = Message {
-            id: self.entropy.uuid().into(),
-            role: message::Role::Agent,
-            parts: vec![Part::text(text)],
-            metadata: None,
-            extensions: Vec::new(),
-            references: Vec::new(),
-        };
+        let message = Message::new(
+            self.entropy.uuid(),
+            message::Role::Agent,
+            vec![Part::text(text)],
+        );
         let body = a2a::message(a2a::view(form, None), &message, &context);
         if *mode == Mode::Stream {
             self.stream_once(conn, form, &a2a::prefix(form), &body.into(), now);

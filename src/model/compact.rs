@@ -79,14 +79,11 @@ mod tests {
     use crate::task::message::{Message, Part, Role};
 
     fn said(text: &str) -> Arc<Item> {
-        Arc::new(Item::Said(Arc::new(Message {
-            id: "m".into(),
-            role: Role::User,
-            parts: vec![Part::text(text)],
-            metadata: None,
-            extensions: Vec::new(),
-            references: Vec::new(),
-        })))
+        Arc::new(Item::Said(Arc::new(Message::new(
+            "m",
+            Role::User,
+            vec![Part::text(text)],
+        ))))
     }
 
     fn answered(text: &str) -> Arc<Item> {
@@ -94,16 +91,7 @@ mod tests {
     }
 
     fn answer(text: &str) -> Answer {
-        Answer {
-            parts: vec![json!({ "text": text })],
-            calls: Vec::new(),
-            finish: "STOP".into(),
-            usage: None,
-            trace: None,
-            model: None,
-            said_at: None,
-            verdict: None,
-        }
+        Answer::new(vec![json!({ "text": text })], Vec::new())
     }
 
     #[test]

@@ -322,14 +322,7 @@ mod tests {
     }
 
     fn by(role: Role, parts: Vec<Part>) -> Arc<Item> {
-        let message = Message {
-            id: "m".into(),
-            role,
-            parts,
-            metadata: None,
-            extensions: Vec::new(),
-            references: Vec::new(),
-        };
+        let message = Message::new("m", role, parts);
         Arc::new(Item::Said(Arc::new(message)))
     }
 
@@ -347,16 +340,10 @@ mod tests {
     }
 
     fn answered(parts: Value, calls: Vec<Request>) -> Arc<Item> {
-        Arc::new(Item::Answered(Arc::new(Answer {
-            parts: parts.as_array().unwrap().clone(),
+        Arc::new(Item::Answered(Arc::new(Answer::new(
+            parts.as_array().unwrap().clone(),
             calls,
-            finish: "STOP".into(),
-            usage: None,
-            trace: None,
-            model: None,
-            said_at: None,
-            verdict: None,
-        })))
+        ))))
     }
 
     fn results(results: Vec<(Request, Ending)>) -> Arc<Item> {

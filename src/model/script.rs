@@ -190,16 +190,7 @@ impl Stage<'_> {
         Stage {
             think,
             beats: Vec::new(),
-            answer: Answer {
-                parts: Vec::new(),
-                calls: Vec::new(),
-                finish: "STOP".into(),
-                usage: None,
-                trace: None,
-                model: None,
-                said_at: None,
-                verdict: None,
-            },
+            answer: Answer::new(Vec::new(), Vec::new()),
             failures: 0,
         }
     }
@@ -866,14 +857,7 @@ mod tests {
                 {"when": {"messageId": "late-*"}, "steps": [{"text": "a"}, {"message": "b"}]},
             ],
         }));
-        let message = |id: &str| Message {
-            id: id.into(),
-            role: Role::User,
-            parts: vec![Part::text("hi")],
-            metadata: None,
-            extensions: Vec::new(),
-            references: Vec::new(),
-        };
+        let message = |id: &str| Message::new(id, Role::User, vec![Part::text("hi")]);
         let bare = script.bare_reply(&message("bare-1"));
         assert_eq!(bare.as_deref(), Some("no task needed"));
         assert_eq!(script.bare_reply(&message("late-1")), None);

@@ -9,7 +9,7 @@
 //! as long as [`Children`], starts them all.
 //!
 //! Killing the group is not enough: a child can leave it. Every child therefore carries a marker in its environment, which its
-//! descendants inherit. [`Process::finish`] looks through all processes for the marker, the session and the parentage, and
+//! descendants inherit. `Process::finish` looks through all processes for the marker, the session and the parentage, and
 //! ends what it finds; [`sweep`] does the same for whatever an earlier run of the server left behind. What hides from all three
 //! (empties its environment, leaves the session and outlives its parent) escapes; only a sandbox could hold it.
 //!

@@ -852,16 +852,7 @@ mod tests {
 
     #[test]
     fn a_play_tells_its_notes_and_a_cancel_ends_its_longest_wait() {
-        let end = Answer {
-            parts: Vec::new(),
-            calls: Vec::new(),
-            finish: "STOP".into(),
-            usage: None,
-            trace: None,
-            model: None,
-            said_at: None,
-            verdict: None,
-        };
+        let end = Answer::new(Vec::new(), Vec::new());
         let end = NoteBody::Answered(Ok(end));
         let hour = Beat::Wait { ms: 3_600_000 };
         let mut notes = Vec::new();

@@ -186,11 +186,13 @@ impl<M: Send + 'static> Lanes<M> {
     }
 
     /// Jobs of a lane that wait for a thread.
+    #[cfg(test)]
     pub fn queued(&self, lane: Lane) -> usize {
         self.queues[lane as usize].state().jobs.len()
     }
 
     /// Jobs of all lanes that are running.
+    #[cfg(test)]
     pub fn busy(&self) -> usize {
         self.queues.iter().map(|queue| queue.state().busy).sum()
     }

@@ -1,4 +1,4 @@
-//! The loop. One thread, one poll, eight steps; read [`Server::turn`] first.
+//! The loop. One thread, one poll, eight steps; read `Server::turn` first.
 //!
 //! The order is the promise: what clients see and what workers start (6, 7) comes after the journal is written (5). All
 //! decisions are the core's; here are only sockets, jobs and the order of things. Readiness is edge-triggered, so whatever

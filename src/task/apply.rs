@@ -338,7 +338,7 @@ impl State {
         if !answer.calls.is_empty() {
             self.marks.push(answer.mark());
         }
-        self.calls = answer.calls.iter().map(CallState::named).collect();
+        self.calls = answer.calls.iter().cloned().map(CallState::named).collect();
         if self.calls.is_empty() {
             self.phase = Phase::Tools;
         } else {
@@ -479,9 +479,10 @@ impl Utterance {
 }
 
 impl CallState {
-    fn named(request: &Request) -> CallState {
+    /// A call of which nothing is known but what the model asked for.
+    pub fn named(request: Request) -> CallState {
         CallState {
-            request: request.clone(),
+            request,
             stage: Stage::Named,
             plan: None,
             choice: None,

@@ -87,7 +87,7 @@ pub struct Join {
 /// A place in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// None: whichever task is followed. Only where that cannot be a mistake: the session of yesterday may not be today's.
+    /// None: whichever task is followed.
     pub task: Option<TaskId>,
     pub seq: Seq,
 }

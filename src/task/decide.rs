@@ -5,9 +5,9 @@
 //! start, results go back to the model) is decided by [`Input::Advance`], which the core gives after every input until it
 //! yields nothing: one rule for "what now", whatever led here.
 //!
-//! [`clients`] holds what can be said to a task, [`notes`] what workers report, [`command`] what a task does that is a command,
-//! [`context`] how a conversation is kept within bounds, [`hooks`] who is told without asking, [`restart`] what becomes of a turn
-//! that was cut off, [`time`] what has lasted too long.
+//! `clients` holds what can be said to a task, `notes` what workers report, `command` what a task does that is a command,
+//! `context` how a conversation is kept within bounds, `hooks` who is told without asking, `restart` what becomes of a turn
+//! that was cut off, `time` what has lasted too long.
 
 mod clients;
 mod command;

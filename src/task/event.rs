@@ -1,8 +1,8 @@
 //! Facts about a task, in the past tense. The log of them is the task; nothing else is stored.
 //!
 //! An event gives at most one frame in any dialect, which is why answering, becoming ready and starting are three events.
-//! Events that only the model needs (`Answered`, `ResultsSent`) are in the log too, so sequence numbers that clients see
-//! have gaps. Old lines are never rewritten: members are only added, with a default.
+//! Events that next to no dialect shows (`Attached`, `Traced`) are in the log too, so sequence numbers that clients see have
+//! gaps. Old lines are never rewritten: members are only added, with a default.
 //!
 //! Whoever reads events names every one of them, so that a new one cannot be overlooked. Those that mostly go together have a name
 //! as a group, which is a pattern: `errands`, `speech`, `detours`, `calls`, `hooks`.
@@ -389,6 +389,20 @@ pub struct Answer {
 impl Answer {
     /// The finish of an answer that was stopped in mid-sentence. The API has no such word.
     pub const CUT_OFF: &str = "LOOP";
+
+    /// One that ends as answers do, of which nothing else is known.
+    pub fn new(parts: Vec<Value>, calls: Vec<Request>) -> Answer {
+        Answer {
+            parts,
+            calls,
+            finish: "STOP".into(),
+            usage: None,
+            trace: None,
+            model: None,
+            said_at: None,
+            verdict: None,
+        }
+    }
 
     /// The visible text, joined.
     pub fn text(&self) -> String {

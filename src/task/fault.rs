@@ -17,7 +17,6 @@ pub enum FaultKind {
     InvalidRequest,
     MethodNotFound,
     InvalidParams,
-    Internal,
     TaskNotFound(TaskId),
     TaskNotCancelable(TaskId),
     /// The task is over; nothing can be sent to it.

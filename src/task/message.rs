@@ -25,6 +25,18 @@ pub struct Message {
 }
 
 impl Message {
+    /// A message with nothing around it.
+    pub fn new(id: impl Into<MessageId>, role: Role, parts: Vec<Part>) -> Message {
+        Message {
+            id: id.into(),
+            role,
+            parts,
+            metadata: None,
+            extensions: Vec::new(),
+            references: Vec::new(),
+        }
+    }
+
     /// All text parts, one line break between two of them.
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self

@@ -18,7 +18,7 @@ mod rule;
 mod safe;
 mod settings;
 
-pub use always::{SAVED_PRIORITY, always, kept};
+pub use always::{always, kept};
 pub use rule::{Names, Rule, Tier};
 pub use settings::ToolSettings;
 
@@ -55,16 +55,6 @@ impl Mode {
             Mode::AutoEdit => "auto_edit",
             Mode::Yolo => "yolo",
         }
-    }
-
-    /// Knows both spellings of `auto_edit`.
-    pub fn from_word(word: &str) -> Option<Mode> {
-        let word = if word == "autoEdit" {
-            "auto_edit"
-        } else {
-            word
-        };
-        Mode::ALL.into_iter().find(|mode| mode.word() == word)
     }
 
     /// This one and every more permissive one.

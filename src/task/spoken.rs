@@ -127,16 +127,7 @@ mod tests {
             args: json!({}),
             api_id: None,
         });
-        let answer = event::Answer {
-            parts: vec![],
-            calls: calls.collect(),
-            finish: "STOP".into(),
-            usage: None,
-            trace: None,
-            model: None,
-            said_at: None,
-            verdict: None,
-        };
+        let answer = event::Answer::new(vec![], calls.collect());
         state.status.state = crate::task::state::TaskState::Working;
         let answer = Arc::new(answer);
         state.apply(&record(2, Event::Answered { answer }));
@@ -213,14 +204,7 @@ mod tests {
     #[test]
     fn what_answers_is_no_prompt_any_more() {
         let state = waiting(&[permission()]);
-        let message = |parts: &[Part]| Message {
-            id: "m".into(),
-            role: Role::User,
-            parts: parts.to_vec(),
-            metadata: None,
-            extensions: vec![],
-            references: vec![],
-        };
+        let message = |parts: &[Part]| Message::new("m", Role::User, parts.to_vec());
         let said = |parts: &[Part], answers: &[Pick]| Said {
             message: Arc::new(message(parts)),
             answers: answers.to_vec(),
@@ -276,14 +260,7 @@ mod tests {
     fn words_that_answer_are_no_prompt() {
         let state = waiting(&[permission()]);
         let said = |parts: Vec<Part>| Said {
-            message: Arc::new(Message {
-                id: "m".into(),
-                role: Role::User,
-                parts,
-                metadata: None,
-                extensions: vec![],
-                references: vec![],
-            }),
+            message: Arc::new(Message::new("m", Role::User, parts)),
             answers: vec![],
         };
         let answer = heard(&state, said(vec![Part::text("yes")]));

@@ -1,6 +1,6 @@
 //! `grep_search`: lines of files that match a regular expression.
 //!
-//! In process: our own walk, [`lines`] on whole files, no program to find or to trust. Which matches are shown does not depend
+//! In process: our own walk, `lines` on whole files, no program to find or to trust. Which matches are shown does not depend
 //! on which thread was faster: they are the first in the order of paths. Once enough are found, whatever comes behind the last of
 //! them is not looked at any more, so a common word costs little.
 //!

@@ -1,7 +1,7 @@
 //! `read_file`: a text file, or some lines of it.
 //!
-//! Images, sound and documents would be worth showing to a model that can see them. Until the model layer carries inline data,
-//! they are answered like any other binary file: with a sentence that says what it is.
+//! The result of a call is text. Images, sound and documents, which some models could see, are therefore answered like any other
+//! binary file: with a sentence that says what it is.
 
 use crate::task::job::{Run, RunEnd};
 use crate::task::spec::{

@@ -1,6 +1,6 @@
 //! `replace`: one piece of a file, told by its old text.
 //!
-//! The old text is searched for as [`matching`] describes; what is found becomes edits of the file's own bytes, so that all that
+//! The old text is searched for as `matching` describes; what is found becomes edits of the file's own bytes, so that all that
 //! was not matched stays as it is, to the last carriage return. The new text is taken literally. When the edit cannot be made,
 //! the call fails while it is planned: nobody is asked about a change that would not happen.
 //!

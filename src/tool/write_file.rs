@@ -1,4 +1,4 @@
-//! `write_file`: the whole new content of a file. How it gets there is in [`crate::tool::edit`].
+//! `write_file`: the whole new content of a file. How it gets there is in `edit.rs`.
 
 use crate::task::job::{Run, RunEnd};
 use crate::task::spec::{CallError, Kind, Plan, ToolSpec, Verdict};

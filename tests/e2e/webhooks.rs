@@ -10,6 +10,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
+use std::time::Duration;
 
 /// What a receiver does with a delivery; afterwards it accepts everything.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -223,6 +224,33 @@ fn a_receiver_that_fails_at_first_is_told_everything_in_order() {
         json!({ "active": 1, "suspended": 0, "pending": 0, "failed": 0 })
     );
     assert!(!house.server.output().contains("s3cret"));
+}
+
+#[test]
+fn a_task_whose_time_was_over_while_no_server_ran_is_told_of_first() {
+    let mut house = House::with(|setup| {
+        let setup = setup.arg("--push-allow-private");
+        setup.arg("--retention").arg("1s")
+    });
+    let receiver = Receiver::start([Answer::Status(200), Answer::Silence]);
+    let task = prompt_with(&house, "TEXT Hello.", receiver.config());
+    let log = house.server.state_dir().join(format!("tasks/{task}.jsonl"));
+    receiver.told_until("the answer", |told| told.gist() == "answer-1");
+    // Its webhook is still to be told, so it can be asked for as long as that takes.
+    eventually("the end of the turn", || {
+        let task = new_client(&house).call("GetTask", json!({ "id": task }));
+        (task["status"]["state"] == "TASK_STATE_COMPLETED").then_some(())
+    });
+    house.server.kill9();
+    eventually("the end of its time", || {
+        let changed = std::fs::metadata(&log).and_then(|log| log.modified());
+        let age = changed.expect("a time").elapsed().unwrap_or_default();
+        (age > Duration::from_millis(1_200)).then_some(())
+    });
+    house.server.restart();
+    let told = receiver.told_until("the end", |told| told.gist() == "TASK_STATE_COMPLETED");
+    let gists: Vec<String> = told[1..].iter().map(Told::gist).collect();
+    assert_eq!(gists, ["answer-1", "answer-1", "TASK_STATE_COMPLETED"]);
 }
 
 #[test]

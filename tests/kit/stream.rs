@@ -289,21 +289,24 @@ fn watching_nothing(desk: &mut Desk) {
     );
 }
 
+/// To the end of the task, or to where the next word is the user's.
 fn a_stream_goes_on_where_it_was(desk: &mut Desk) {
-    let whole = desk.stream(Note::new("tck-stream-text")).whole();
-    let id = whole[0].update.task_id().to_owned();
-    let subscribe = Op::Subscribe(id);
-    for (i, at) in whole.iter().enumerate() {
-        let position = at.seq.to_string();
-        let rest = &whole[i + 1..];
-        let by_header = desk.watch_with(&subscribe, &[("Last-Event-ID", &position)]);
-        let by_header: Vec<Seen> = by_header.expect("a stream").collect();
-        assert_eq!(by_header, rest, "behind {position}");
-        let call = json!(2);
-        let mut wire = desk.binding.wire(&subscribe, &call);
-        wire.path.push_str(&format!("?after={position}"));
-        let by_query: Vec<Seen> = desk.open(&wire, call, &[]).expect("a stream").collect();
-        assert_eq!(by_query, rest, "behind {position}");
+    for note in ["tck-stream-text", "tck-input-required"] {
+        let whole = desk.stream(Note::new(note)).whole();
+        let id = whole[0].update.task_id().to_owned();
+        let subscribe = Op::Subscribe(id);
+        for (i, at) in whole.iter().enumerate() {
+            let position = at.seq.to_string();
+            let rest = &whole[i + 1..];
+            let by_header = desk.watch_with(&subscribe, &[("Last-Event-ID", &position)]);
+            let by_header: Vec<Seen> = by_header.expect("a stream").collect();
+            assert_eq!(by_header, rest, "behind {position}");
+            let call = json!(2);
+            let mut wire = desk.binding.wire(&subscribe, &call);
+            wire.path.push_str(&format!("?after={position}"));
+            let by_query: Vec<Seen> = desk.open(&wire, call, &[]).expect("a stream").collect();
+            assert_eq!(by_query, rest, "behind {position}");
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! One client: what it sends in its dialect, and what it was shown, as frames with their positions. It knows nothing of the
 //! server but its bytes.
 
+use crate::frame;
 use crate::http::{Message, Side};
 use crate::sse::Sse;
 use gemini_a2a::a2a::{self, Envelope, Form, View};
@@ -307,18 +308,7 @@ fn rpc_body(target: &str, headers: &str, body: Value) -> Vec<u8> {
 
 /// A message as a client frames it: masked, in one piece.
 pub fn masked(text: &str) -> Vec<u8> {
-    let mut out = vec![0x81];
-    match text.len() {
-        n @ 0..=125 => out.push(0x80 | n as u8),
-        n => {
-            out.push(0x80 | 126);
-            out.extend_from_slice(&u16::try_from(n).expect("short").to_be_bytes());
-        }
-    }
-    let mask = [1, 2, 3, 4];
-    out.extend_from_slice(&mask);
-    out.extend(text.bytes().zip(mask.iter().cycle()).map(|(b, m)| b ^ m));
-    out
+    frame::masked(1, text.as_bytes())
 }
 
 /// What a connection was shown.
@@ -422,10 +412,14 @@ impl Link {
             unreachable!("looked at by the caller")
         };
         let mut shown = Vec::new();
-        while let Some((opcode, payload, taken)) = frame(rx) {
-            rx.drain(..taken);
+        while let Some((opcode, place)) = frame::front(rx) {
+            let payload = rx[place.clone()].to_vec();
+            rx.drain(..place.end);
             match opcode {
-                1 => shown.push(message(self.dialect, &payload)),
+                1 => {
+                    let text = String::from_utf8(payload).expect("UTF-8");
+                    shown.push(message(self.dialect, &text));
+                }
                 9 | 10 => {}
                 8 => shown.push(Shown::End),
                 other => panic!("opcode {other}"),
@@ -433,29 +427,6 @@ impl Link {
         }
         shown
     }
-}
-
-/// A whole frame at the front, and its length.
-fn frame(rx: &[u8]) -> Option<(u8, String, usize)> {
-    let (first, second) = (*rx.first()?, *rx.get(1)?);
-    assert_eq!(second & 0x80, 0, "a server does not mask");
-    let (len, head) = match second {
-        126 => (
-            u16::from_be_bytes(rx.get(2..4)?.try_into().ok()?) as usize,
-            4,
-        ),
-        127 => (
-            u64::from_be_bytes(rx.get(2..10)?.try_into().ok()?) as usize,
-            10,
-        ),
-        n => (n as usize, 2),
-    };
-    let payload = rx.get(head..head + len)?;
-    let text = match first & 0x0f {
-        8 => String::new(),
-        _ => String::from_utf8(payload.to_vec()).expect("UTF-8"),
-    };
-    Some((first & 0x0f, text, head + len))
 }
 
 /// A message of a socket is an event, or the answer to a call.

@@ -589,16 +589,10 @@ fn work(job: &Job, chance: &mut Chance) -> Vec<NoteBody> {
                 api_id: None,
             };
             let said: String = (0..chunks).map(|n| format!("chunk {n} ")).collect();
-            notes.push(NoteBody::Answered(Ok(Answer {
-                parts: vec![json!({ "text": said })],
-                calls: (0..calls).map(call).collect(),
-                finish: "STOP".into(),
-                usage: None,
-                trace: None,
-                model: None,
-                said_at: None,
-                verdict: None,
-            })));
+            notes.push(NoteBody::Answered(Ok(Answer::new(
+                vec![json!({ "text": said })],
+                (0..calls).map(call).collect(),
+            ))));
             notes
         }
         Work::Prepare { calls, .. } => {

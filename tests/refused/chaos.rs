@@ -4,8 +4,9 @@
 
 use crate::chance::Chance;
 use crate::corpus::Made;
+use crate::frame::masked;
 use crate::house::House;
-use crate::line::{Heard, masked};
+use crate::line::Heard;
 use crate::send::{self, Door, Sent};
 use crate::verdict::{Family, is_of, is_rpc};
 use serde_json::{Value, json};

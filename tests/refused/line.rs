@@ -1,5 +1,6 @@
 //! One connection as its client has it: bytes from the server become answers, events and messages.
 
+use crate::frame;
 use crate::http::{Head, Message, Side};
 use crate::sse::Sse;
 use gemini_a2a::base::slots::Key;
@@ -91,8 +92,9 @@ impl Line {
 
 fn messages(rx: &mut Vec<u8>) -> Vec<Heard> {
     let mut heard = Vec::new();
-    while let Some((opcode, payload, taken)) = frame(rx) {
-        rx.drain(..taken);
+    while let Some((opcode, place)) = frame::front(rx) {
+        let payload = rx[place.clone()].to_vec();
+        rx.drain(..place.end);
         match opcode {
             1 => heard.push(Heard::Text(String::from_utf8(payload).expect("UTF-8"))),
             8 => {
@@ -104,43 +106,4 @@ fn messages(rx: &mut Vec<u8>) -> Vec<Heard> {
         }
     }
     heard
-}
-
-/// The frame at the front, if it is whole: its kind, what it carries, its length.
-fn frame(rx: &[u8]) -> Option<(u8, Vec<u8>, usize)> {
-    let (first, second) = (*rx.first()?, *rx.get(1)?);
-    assert_eq!(second & 0x80, 0, "a server does not mask");
-    let (len, head) = match second {
-        126 => (
-            u16::from_be_bytes(rx.get(2..4)?.try_into().ok()?) as usize,
-            4,
-        ),
-        127 => (
-            u64::from_be_bytes(rx.get(2..10)?.try_into().ok()?) as usize,
-            10,
-        ),
-        n => (usize::from(n), 2),
-    };
-    let payload = rx.get(head..head + len)?.to_vec();
-    Some((first & 0x0f, payload, head + len))
-}
-
-/// A frame as clients send them: whole and masked. 1 is text, 2 is binary.
-pub fn masked(opcode: u8, payload: &[u8]) -> Vec<u8> {
-    let mut out = vec![0x80 | opcode];
-    match payload.len() {
-        n @ 0..=125 => out.push(0x80 | n as u8),
-        n @ 126..=0xffff => {
-            out.push(0x80 | 126);
-            out.extend_from_slice(&(n as u16).to_be_bytes());
-        }
-        n => {
-            out.push(0x80 | 127);
-            out.extend_from_slice(&(n as u64).to_be_bytes());
-        }
-    }
-    let mask = [1, 2, 3, 4];
-    out.extend_from_slice(&mask);
-    out.extend(payload.iter().zip(mask.iter().cycle()).map(|(b, m)| b ^ m));
-    out
 }

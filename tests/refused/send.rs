@@ -1,8 +1,9 @@
 //! How a request gets to the house, and what is looked at when its answer comes.
 
 use crate::corpus::{Expected, Made};
+use crate::frame::masked;
 use crate::house::{House, request};
-use crate::line::{Heard, Line, masked};
+use crate::line::{Heard, Line};
 use crate::verdict::{self, Family, Fault};
 use serde_json::{Value, json};
 

@@ -16,6 +16,8 @@ pub struct Ask {
     pub known: Seq,
     /// The connection is over after the answer.
     pub closes: bool,
+    /// It says that it can take a stream: a connection that is refused one is over.
+    pub hopes: bool,
     /// Where in the connection's output the request begins and ends.
     pub start: u64,
     pub end: u64,
@@ -356,7 +358,7 @@ impl Composer {
             1 => ("1.1", "Connection: close\r\n"),
             _ => ("1.1", ""),
         };
-        let ask = self.ask(what, ledger, version == "1.0" || !connection.is_empty());
+        let mut ask = self.ask(what, ledger, version == "1.0" || !connection.is_empty());
         let mut line = line.to_owned();
         let mut fields = format!(
             "Host: localhost\r\nUser-Agent: {} sim\r\n{connection}",
@@ -364,6 +366,7 @@ impl Composer {
         );
         if ask.streams() && chance.percent(70) {
             fields += "Accept: text/event-stream\r\n";
+            ask.hopes = true;
         }
         if let What::Watch {
             after: Some(after), ..
@@ -424,6 +427,7 @@ impl Composer {
             what,
             known: Seq(0),
             closes,
+            hopes: false,
             start: 0,
             end: 0,
         };

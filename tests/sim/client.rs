@@ -32,7 +32,8 @@ pub struct Link {
     pub side: Sending,
     /// The server said that it will close.
     pub last: bool,
-    /// A request was refused while its end had not been sent; the client may send it all the same.
+    /// A request was refused and the connection with it, perhaps before the end of the request was sent. The client may send
+    /// that and more all the same.
     pub refused: bool,
     /// Sabotage: the next frame is lost on the way.
     pub lose_frame: bool,
@@ -161,7 +162,11 @@ impl Link {
                 None => {}
             }
             if !half {
-                assert_eq!(ask.closes, head.closes(), "{ask:?} and its connection");
+                // Who is refused a stream has no other use for the connection.
+                let forsaken = ask.hopes && head.status() >= 400;
+                let closes = ask.closes || forsaken;
+                assert_eq!(closes, head.closes(), "{ask:?} and its connection");
+                self.refused |= forsaken;
             }
             self.reader
                 .restart(Side::Response, &mut self.body)

@@ -421,14 +421,11 @@ pub fn message(text: &str) -> Arc<Message> {
     } else {
         vec![Part::text(text)]
     };
-    Arc::new(Message {
-        id: format!("id of {text}").as_str().into(),
-        role: Role::User,
+    Arc::new(Message::new(
+        format!("id of {text}").as_str(),
+        Role::User,
         parts,
-        metadata: None,
-        extensions: vec![],
-        references: vec![],
-    })
+    ))
 }
 
 pub fn ann() -> Source {
@@ -466,16 +463,7 @@ pub fn text(text: &str) -> Event {
 }
 
 pub fn answer(calls: &[Request]) -> Answer {
-    Answer {
-        parts: vec![json!({"text": "hm"})],
-        calls: calls.to_vec(),
-        finish: "STOP".into(),
-        usage: None,
-        trace: None,
-        model: None,
-        said_at: None,
-        verdict: None,
-    }
+    Answer::new(vec![json!({"text": "hm"})], calls.to_vec())
 }
 
 pub fn answered(calls: &[Request]) -> Event {

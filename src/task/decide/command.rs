@@ -59,14 +59,9 @@ impl Deciding<'_> {
         let said_at = self.push(Event::Text { text: text.clone() });
         self.push(Event::Answered {
             answer: Arc::new(Answer {
-                parts: vec![json!({ "text": text })],
-                calls: Vec::new(),
                 finish: "COMMAND".into(),
-                usage: None,
-                trace: None,
-                model: None,
                 said_at: Some(said_at),
-                verdict: None,
+                ..Answer::new(vec![json!({ "text": text })], Vec::new())
             }),
         });
     }

@@ -110,14 +110,9 @@ impl Deciding<'_> {
             return self.end_turn(End::Failed(given_up("the model keeps repeating itself")));
         }
         let answer = Answer {
-            parts: vec![json!({ "text": whole })],
-            calls: Vec::new(),
             finish: Answer::CUT_OFF.into(),
-            usage: None,
-            trace: None,
-            model: None,
             said_at: self.state.utterance.since.or(Some(seq)),
-            verdict: None,
+            ..Answer::new(vec![json!({ "text": whole })], Vec::new())
         };
         self.push(Event::Answered {
             answer: Arc::new(answer),

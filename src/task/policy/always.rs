@@ -10,7 +10,7 @@ use crate::task::spec::{Plan, Question, Verdict};
 use serde_json::Value;
 
 /// Below what the settings say in words (`tools.core` and up), so that a written line outvotes an old answer.
-pub const SAVED_PRIORITY: u16 = 200;
+const SAVED_PRIORITY: u16 = 200;
 
 /// What a yes to this call would allow from now on; nothing if it can be allowed only once.
 pub fn always(tool: &str, plan: &Plan, mode: Mode, workspace: &str) -> Vec<Rule> {
