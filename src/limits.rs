@@ -39,9 +39,10 @@ pub struct Limits {
     pub socket_calls: usize,
     /// Output queued for one connection before its cursor stops advancing.
     pub tx_bytes: usize,
-    /// Output queued for all connections together; an answer may be longer than what a connection queues otherwise. Beyond it calls
-    /// with long answers are refused with 503 and Retry-After, and peers are cut off that have taken nothing for this time.
-    pub tx_total_bytes: usize,
+    /// Output queued for all connections together, an answer may be longer than what a connection queues otherwise, and requests that
+    /// are not whole yet. Beyond it calls with long answers are refused with 503 and Retry-After, long requests are turned back, and
+    /// peers are cut off that have taken nothing for this time.
+    pub crowd_bytes: usize,
     pub crowd_stall_ms: u64,
     /// Bytes read from or written to one connection in one turn of the loop, so that none starves the others.
     pub turn_bytes: usize,
@@ -284,7 +285,7 @@ impl Default for Limits {
             socket_ping_ms: 20_000,
             socket_calls: 64,
             tx_bytes: 64 * KIB,
-            tx_total_bytes: 256 * MIB,
+            crowd_bytes: 256 * MIB,
             crowd_stall_ms: 1_000,
             turn_bytes: 256 * KIB,
             turn_ms: 20,

@@ -146,8 +146,15 @@ impl Core {
         assert_eq!(hot, self.hot_total, "the sum of what is hot");
         let logs: usize = self.tasks.values().map(|cell| cell.log_bytes).sum();
         assert_eq!(logs, self.log_bytes, "the sum of the logs");
-        let waits: usize = self.conns.iter().map(|(_, conn)| conn.tx.len()).sum();
-        assert_eq!(waits, self.crowd.bytes, "the sum of what waits for peers");
+        let waits: usize = self
+            .conns
+            .iter()
+            .map(|(_, conn)| conn.tx.len() + conn.held())
+            .sum();
+        assert_eq!(
+            waits, self.crowd.bytes,
+            "the sum of what waits for peers, and of them"
+        );
         self.check_pages();
     }
 

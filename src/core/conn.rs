@@ -56,8 +56,10 @@ pub struct Conn {
     pub subs: Vec<Key>,
     /// How many calls are under way: those that are answered by one of them, and those that wait for a task or a list.
     pub calls: usize,
-    /// What waited for it when it was last looked at.
+    /// What waited for it, and was held of it, when it was last looked at.
     pub counted: usize,
+    /// How much was taken of a message on a socket that is not whole yet.
+    amid: usize,
     /// What agrees to becoming a socket, once that can be said.
     pub accept: Option<String>,
     /// The page of another origin that the request being served is from.
@@ -128,6 +130,7 @@ impl Conn {
             subs: Vec::new(),
             calls: 0,
             counted: 0,
+            amid: 0,
             accept: None,
             page: None,
         }
@@ -219,11 +222,16 @@ impl Conn {
             && !self.rx.is_empty()
         {
             let mut step = ws::Step::More;
+            let before = self.rx.len();
             if self.tx.is_empty() {
                 self.since = now.mono_ms;
             }
             self.tx
                 .write(|out| step = socket.codec.read(&mut self.rx, out));
+            self.amid = match socket.codec.is_amid() {
+                true => self.amid + (before - self.rx.len()),
+                false => 0,
+            };
             match step {
                 ws::Step::More => break,
                 ws::Step::Text(text) => return Want::Hear(text),
@@ -461,6 +469,27 @@ impl Conn {
         self.since = now.mono_ms;
     }
 
+    /// How much is here of a request or a message that is not whole yet.
+    pub fn held(&self) -> usize {
+        match self.talk {
+            Talk::Reading | Talk::Socket(_) => self.reader.held() + self.amid + self.rx.len(),
+            Talk::Answering(_) | Talk::Streaming { .. } | Talk::Closing => 0,
+        }
+    }
+
+    /// Lets go of a request that is not whole yet, and refuses it. Sockets are hung up on.
+    pub fn turn_back(&mut self, now: Now) {
+        if let Talk::Reading = self.talk {
+            self.rx.consume(self.rx.len());
+            self.reader = Reader::default();
+            let reject = Reject {
+                status: 503,
+                message: "Too much is under way; send it again in a moment.",
+            };
+            self.reject(reject, now);
+        }
+    }
+
     /// Whether its peer has taken nothing of what waits for so long.
     pub fn has_stalled(&self, ms: u64, now: Now) -> bool {
         !self.tx.is_empty() && now.mono_ms >= self.since + ms
@@ -492,6 +521,7 @@ impl Conn {
     pub fn hang_up(&mut self, code: u16, reason: &str, now: Now) {
         if let Talk::Socket(socket) = &mut self.talk {
             self.tx.write(|out| socket.codec.close(out, code, reason));
+            self.rx.consume(self.rx.len());
             self.since = now.mono_ms;
             self.close();
         }

@@ -1,9 +1,10 @@
-//! What waits for all peers together. Each connection has its own bound, but an answer is as long as it is: a long conversation
-//! may be some megabytes, and whoever asks for it a thousand times and reads none of the answers would have us keep all of them.
+//! What waits for all peers together, and what is here of requests that are not whole yet. Each connection has its own bounds, but an
+//! answer is as long as it is: a long conversation may be some megabytes, and whoever asks for it a thousand times and reads none of
+//! the answers would have us keep all of them. So would a thousand who send the first megabytes of a prompt and never the last.
 //!
 //! So when too much waits, nobody is told of a whole task any more, and those who have taken nothing for a moment are cut off, the
-//! greatest burden first. They lose nothing: streams are gone on with where they were, and answers are asked for again. Whoever reads
-//! is served all the while.
+//! greatest burden first. They lose nothing: streams are gone on with where they were, and answers are asked for again. Nor is anything
+//! long taken in. Whoever reads, and has little to say, is served all the while.
 
 use crate::base::clock::Now;
 use crate::base::slots::Key;
@@ -20,17 +21,17 @@ pub(super) struct Crowd {
 }
 
 impl Core {
-    /// Takes note of what waits for a connection now.
+    /// Takes note of what waits for a connection now, and is held of it.
     pub(super) fn count_waiting(&mut self, key: Key) {
         if let Some(conn) = self.conns.get_mut(key) {
-            let waits = conn.tx.len();
+            let waits = conn.tx.len() + conn.held();
             self.crowd.bytes = self.crowd.bytes - conn.counted + waits;
             conn.counted = waits;
         }
     }
 
     fn is_crowded(&self) -> bool {
-        self.crowd.bytes > self.limits.tx_total_bytes
+        self.crowd.bytes > self.limits.crowd_bytes
     }
 
     /// Why a call that may have a long answer has to come later.
@@ -46,6 +47,19 @@ impl Core {
         })
     }
 
+    /// Turns back who sends something long while it is crowded.
+    pub(super) fn turn_back(&mut self, key: Key, now: Now) {
+        let crowded = self.is_crowded();
+        let most = self.limits.head_bytes;
+        if let Some(conn) = self.conns.get_mut(key)
+            && crowded
+            && conn.held() > most
+        {
+            conn.turn_back(now);
+            self.turn_away(key, "too busy: connect and send it again", now);
+        }
+    }
+
     /// Sees to it that a crowd is looked at.
     pub(super) fn watch_crowd(&mut self, now: Now) {
         if self.is_crowded() && !self.crowd.armed {
@@ -55,19 +69,20 @@ impl Core {
         }
     }
 
-    /// Cuts off those who take nothing, until there is room again.
+    /// Cuts off those who take nothing, or are not done with something long, until there is room again.
     pub(super) fn thin_out(&mut self, now: Now) {
         self.crowd.armed = false;
         let pause = self.limits.crowd_stall_ms;
-        let stalled = self
+        let most = self.limits.head_bytes;
+        let burdens = self
             .conns
             .iter()
-            .filter(|(_, conn)| conn.has_stalled(pause, now));
-        let mut stalled: Vec<(usize, Key)> =
-            stalled.map(|(key, conn)| (conn.tx.len(), key)).collect();
-        stalled.sort_unstable();
+            .filter(|(_, conn)| conn.has_stalled(pause, now) || conn.held() > most);
+        let mut burdens: Vec<(usize, Key)> =
+            burdens.map(|(key, conn)| (conn.counted, key)).collect();
+        burdens.sort_unstable();
         while self.is_crowded()
-            && let Some((_, key)) = stalled.pop()
+            && let Some((_, key)) = burdens.pop()
         {
             self.drop_conn(key);
         }
@@ -102,16 +117,14 @@ mod tests {
         let key = core.opened(Peer::SameUser, now);
         core.received(key, request.as_bytes(), now);
         turn(core, store, now);
-        let slices = core.slices(key);
-        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
-        let text = String::from_utf8_lossy(&bytes);
+        let text = told(core, key);
         (key, text.lines().next().unwrap_or_default().to_owned())
     }
 
     #[test]
     fn answers_nobody_reads_are_bounded_and_who_reads_is_served() {
         let limits = Limits {
-            tx_total_bytes: 100_000,
+            crowd_bytes: 100_000,
             ..Limits::default()
         };
         let mut core = Core::new(Setup::alone(limits.clone(), Switches::default(), NOW));
@@ -154,5 +167,76 @@ mod tests {
         assert!(there.contains(&reader) && there.contains(&again));
         let held = asked[..3].iter().filter(|(key, _)| there.contains(key));
         assert_eq!(held.count(), 2, "no more are cut off than need be");
+    }
+
+    /// The bytes that wait for a connection, from the first line on.
+    fn told(core: &Core, key: Key) -> String {
+        let slices = core.slices(key);
+        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The peer takes what waits for it.
+    fn read(core: &mut Core, key: Key) {
+        let taken = core.slices(key).iter().map(|slice| slice.len()).sum();
+        core.sent(key, taken, NOW);
+    }
+
+    #[test]
+    fn requests_that_are_never_whole_are_bounded() {
+        const CHUNK: usize = 50_000;
+        let limits = Limits {
+            head_bytes: CHUNK - 1,
+            // Each fragment has a head of eight bytes.
+            crowd_bytes: 4 * CHUNK + 16,
+            ..Limits::default()
+        };
+        let mut core = Core::new(Setup::alone(limits.clone(), Switches::default(), NOW));
+        let mut store = MemoryStore::default();
+        let chunk = [b'x'; CHUNK];
+        let post = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n";
+        let upgrade = "GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+            Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+        // A fragment that is whole, of a message that is not.
+        let mut fragment = vec![0x01, 0x80 | 126];
+        fragment.extend((CHUNK as u16).to_be_bytes());
+        fragment.extend([0; 4]);
+        fragment.extend(chunk);
+
+        let mut held = Vec::new();
+        for n in 0..4 {
+            let (key, _) = ask(
+                &mut core,
+                &mut store,
+                if n < 2 { post } else { upgrade },
+                NOW,
+            );
+            read(&mut core, key);
+            core.received(key, if n < 2 { &chunk } else { &fragment }, NOW);
+            turn(&mut core, &mut store, NOW);
+            held.push(key);
+        }
+        for key in &held {
+            assert_eq!(told(&core, *key), "", "there is room for them");
+        }
+
+        // It is full. Who goes on is turned back, with its burden; that makes room for the others.
+        core.received(held[2], &[0x00, 0x80 | 1, 0, 0, 0, 0, b'x'], NOW);
+        let hung_up = told(&core, held[2]);
+        assert!(
+            hung_up.ends_with("\u{3}\u{fffd}too busy: connect and send it again"),
+            "{hung_up:?}"
+        );
+        read(&mut core, held[2]);
+        let (late, _) = ask(&mut core, &mut store, post, NOW);
+        core.received(late, &chunk, NOW);
+        core.received(held[0], &[b'x'; 9], NOW);
+        let refused = told(&core, held[0]);
+        assert!(
+            refused.starts_with("HTTP/1.1 503 ") && refused.contains("send it again in a moment"),
+            "{refused:?}"
+        );
+        assert_eq!(told(&core, late), "");
+        core.check();
     }
 }

@@ -268,6 +268,7 @@ impl Core {
         if let Some(conn) = self.conns.get_mut(key) {
             conn.take(bytes, now);
             self.read_on(key, now);
+            self.turn_back(key, now);
         }
     }
 

@@ -355,7 +355,7 @@ impl Core {
     }
 
     /// Closes a socket that may come back later.
-    fn turn_away(&mut self, key: Key, reason: &str, now: Now) {
+    pub(super) fn turn_away(&mut self, key: Key, reason: &str, now: Now) {
         let Some(conn) = self.conns.get_mut(key) else {
             return;
         };

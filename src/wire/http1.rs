@@ -84,6 +84,14 @@ impl Reader {
         }
     }
 
+    /// How much of a body it holds that is not whole yet.
+    pub fn held(&self) -> usize {
+        match &self.state {
+            State::Body(request, _) => request.body.len(),
+            State::Head(_) | State::Ended | State::Refused(_) => 0,
+        }
+    }
+
     pub fn stage(&self) -> Stage {
         match self.state {
             State::Head(_) | State::Ended | State::Refused(_) => Stage::Head,

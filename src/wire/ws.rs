@@ -93,6 +93,14 @@ impl Codec {
         }
     }
 
+    /// Whether a message has begun whose end is not there yet.
+    pub fn is_amid(&self) -> bool {
+        match self.phase {
+            Phase::Amid(_) => true,
+            Phase::Idle | Phase::Closing | Phase::Closed => false,
+        }
+    }
+
     /// Asks for a sign of life; the answer is [`Step::Pong`].
     pub fn ping(&mut self, out: &mut Vec<u8>) {
         if self.is_open() {
