@@ -397,12 +397,16 @@ impl Default for Limits {
 
 impl Limits {
     /// Fits them to how many files may be open; None is any number. Every connection is one and so is every task in memory. Where
-    /// there are not enough, these share them, and a quarter is left for workers and their connections.
+    /// there are not enough, these share them: two thirds are for connections, because tasks that rest can leave. Some are left for
+    /// the server itself, an eighth for workers and their connections.
     pub fn within(self, files: Option<u64>) -> Limits {
-        let share = files.map_or(usize::MAX, |files| (files / 8 * 3) as usize);
+        let third = files.map_or(usize::MAX / 2, |files| {
+            let left = (files - files / 8).saturating_sub(32);
+            (left as usize / 3).max(1)
+        });
         Limits {
-            connections: self.connections.min(share),
-            tasks: self.tasks.min(share),
+            connections: self.connections.min(2 * third),
+            tasks: self.tasks.min(third),
             ..self
         }
     }
@@ -458,6 +462,9 @@ mod tests {
         };
         assert_eq!(caps(None), (20_000, 20_000));
         assert_eq!(caps(Some(1 << 20)), (20_000, 20_000));
-        assert_eq!(caps(Some(1_024)), (384, 384));
+        assert_eq!(caps(Some(20_000)), (11_644, 5_822));
+        assert_eq!(caps(Some(1_024)), (576, 288));
+        assert_eq!(caps(Some(64)), (16, 8));
+        assert_eq!(caps(Some(16)), (2, 1));
     }
 }
