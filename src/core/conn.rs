@@ -58,8 +58,6 @@ pub struct Conn {
     pub calls: usize,
     /// What waited for it, and was held of it, when it was last looked at.
     pub counted: usize,
-    /// How much was taken of a message on a socket that is not whole yet.
-    amid: usize,
     /// What agrees to becoming a socket, once that can be said.
     pub accept: Option<String>,
     /// The page of another origin that the request being served is from.
@@ -130,7 +128,6 @@ impl Conn {
             subs: Vec::new(),
             calls: 0,
             counted: 0,
-            amid: 0,
             accept: None,
             page: None,
         }
@@ -222,16 +219,11 @@ impl Conn {
             && !self.rx.is_empty()
         {
             let mut step = ws::Step::More;
-            let before = self.rx.len();
             if self.tx.is_empty() {
                 self.since = now.mono_ms;
             }
             self.tx
                 .write(|out| step = socket.codec.read(&mut self.rx, out));
-            self.amid = match socket.codec.is_amid() {
-                true => self.amid + (before - self.rx.len()),
-                false => 0,
-            };
             match step {
                 ws::Step::More => break,
                 ws::Step::Text(text) => return Want::Hear(text),
@@ -447,9 +439,10 @@ impl Conn {
         }
     }
 
-    /// Closes as soon as the output is gone.
+    /// Closes as soon as the output is gone. What came in counts for nothing from now on, and is not kept until then.
     pub fn close(&mut self) {
         self.rx = Buf::default();
+        self.reader = Reader::default();
         self.talk = Talk::Closing;
     }
 
@@ -471,8 +464,9 @@ impl Conn {
 
     /// How much is here of a request or a message that is not whole yet.
     pub fn held(&self) -> usize {
-        match self.talk {
-            Talk::Reading | Talk::Socket(_) => self.reader.held() + self.amid + self.rx.len(),
+        match &self.talk {
+            Talk::Reading => self.reader.held() + self.rx.len(),
+            Talk::Socket(socket) => socket.codec.held() + self.rx.len(),
             Talk::Answering(_) | Talk::Streaming { .. } | Talk::Closing => 0,
         }
     }
@@ -480,8 +474,6 @@ impl Conn {
     /// Lets go of a request that is not whole yet, and refuses it. Sockets are hung up on.
     pub fn turn_back(&mut self, now: Now) {
         if let Talk::Reading = self.talk {
-            self.rx.consume(self.rx.len());
-            self.reader = Reader::default();
             let reject = Reject {
                 status: 503,
                 message: "Too much is under way; send it again in a moment.",
@@ -521,7 +513,6 @@ impl Conn {
     pub fn hang_up(&mut self, code: u16, reason: &str, now: Now) {
         if let Talk::Socket(socket) = &mut self.talk {
             self.tx.write(|out| socket.codec.close(out, code, reason));
-            self.rx.consume(self.rx.len());
             self.since = now.mono_ms;
             self.close();
         }

@@ -93,11 +93,11 @@ impl Codec {
         }
     }
 
-    /// Whether a message has begun whose end is not there yet.
-    pub fn is_amid(&self) -> bool {
-        match self.phase {
-            Phase::Amid(_) => true,
-            Phase::Idle | Phase::Closing | Phase::Closed => false,
+    /// How much it holds of a message whose end is not there yet.
+    pub fn held(&self) -> usize {
+        match &self.phase {
+            Phase::Amid(partial) => partial.held,
+            Phase::Idle | Phase::Closing | Phase::Closed => 0,
         }
     }
 
@@ -162,15 +162,16 @@ impl Codec {
         frame: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<Option<Step>, Violation> {
-        let (mut reader, amid) = match mem::take(&mut self.phase) {
-            Phase::Idle => (Box::new(self.reader()), false),
-            Phase::Amid(reader) => (reader, true),
+        let (mut partial, amid) = match mem::take(&mut self.phase) {
+            Phase::Idle => (Box::new(self.partial()), false),
+            Phase::Amid(partial) => (partial, true),
             phase @ (Phase::Closing | Phase::Closed) => {
                 let answer = header.opcode == OpCode::Control(Control::Close);
                 self.phase = if answer { Phase::Closed } else { phase };
                 return Ok(None);
             }
         };
+        let reader = &mut partial.reader;
         let mut stream = Stream { frame, out };
         let step = match reader.read(&mut stream) {
             Ok(Message::Text(text)) => Some(Step::Text(text.as_str().to_owned())),
@@ -191,22 +192,28 @@ impl Codec {
             Err(error) => return Err(error.into()),
         };
         let goes_on = match header.opcode {
-            OpCode::Data(_) => !header.is_final,
+            OpCode::Data(_) => {
+                partial.held += frame.len();
+                !header.is_final
+            }
             OpCode::Control(_) => amid,
         };
         if goes_on {
-            self.phase = Phase::Amid(reader);
+            self.phase = Phase::Amid(partial);
         }
         Ok(step)
     }
 
-    fn reader(&self) -> WebSocketContext {
+    fn partial(&self) -> Partial {
         let config = WebSocketConfig::default()
             .read_buffer_size(self.buffer_bytes)
             .write_buffer_size(0)
             .max_message_size(Some(self.message_bytes))
             .max_frame_size(Some(self.message_bytes.max(CONTROL_BYTES)));
-        WebSocketContext::new(Role::Server, Some(config))
+        Partial {
+            reader: WebSocketContext::new(Role::Server, Some(config)),
+            held: 0,
+        }
     }
 }
 
@@ -223,11 +230,19 @@ enum Phase {
     /// Between messages.
     #[default]
     Idle,
-    /// A message has begun and not ended: its reader holds what came of it.
-    Amid(Box<WebSocketContext>),
+    /// A message has begun and not ended.
+    Amid(Box<Partial>),
     /// We said that we close; only the client's answer still counts.
     Closing,
     Closed,
+}
+
+/// The first frames of a message: the reader holds them.
+#[derive(Debug)]
+struct Partial {
+    reader: WebSocketContext,
+    /// How long they are. Control frames in between are not among them.
+    held: usize,
 }
 
 /// What a client did against the rules, as it is told when the connection closes.
@@ -354,6 +369,11 @@ mod tests {
             assert!(matches!(codec.phase, Phase::Idle));
         }
         assert_eq!(read(&mut codec, &frame(0x01, &large)).0, Step::More);
+        let held = frame(0x01, &large).len();
+        for _ in 0..3 {
+            assert_eq!(codec.held(), held, "pings are answered and not kept");
+            assert_eq!(read(&mut codec, &frame(0x89, b"there?")).0, Step::Ping);
+        }
         assert_eq!(read(&mut codec, &frame(0x89, b"")).0, Step::Ping);
         assert!(matches!(codec.phase, Phase::Amid(_)));
         assert!(matches!(
