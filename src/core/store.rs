@@ -29,6 +29,12 @@ pub trait Store {
     /// The log for the disk lane, loaded and locked if it was not already.
     fn file(&mut self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError>;
 
+    /// A log that is only read, by whoever loads a task that continues it: it is not loaded by that, and goes with the last
+    /// [`LogFile`] of it.
+    fn lend(&mut self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
+        self.file(task)
+    }
+
     /// What lists are to say of a task that is not in memory. It is told when a task comes to rest; that it is lost with a crash
     /// does no harm, because tasks that did not rest are loaded again.
     fn note(&mut self, task: &TaskId, brief: &Brief);
@@ -84,11 +90,12 @@ pub trait LogFile: Send + Sync {
 pub struct Known {
     pub task: TaskId,
     pub brief: Brief,
-    /// It was left with an unfinished turn or an open question.
+    /// It was left with an unfinished turn, an open question, or something that a webhook is still to be told.
     pub open: bool,
 }
 
-/// Whether a task has an unfinished turn or an open question. Open ones are looked at when the server starts.
+/// Whether a task has an unfinished turn, an open question, or something that a webhook is still to be told. Open ones are looked
+/// at when the server starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Openness {
     Open,

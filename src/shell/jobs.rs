@@ -458,7 +458,7 @@ fn ancestry(store: &mut dyn Store, task: &TaskId) -> Result<Ancestry, StoreError
             break;
         };
         // A parent that cannot be read (retired, damaged, loaded by another server) ends what is remembered.
-        match store.file(&parent) {
+        match store.lend(&parent) {
             Ok(file) => files.push((file, Some(upto))),
             Err(_) => break,
         }

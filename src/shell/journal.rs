@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! tasks/<task>.jsonl      the log, appended to, locked (flock) by the one server that has the task loaded
-//! open/<task>             an empty file while the task has an unfinished turn or an open question
+//! open/<task>             an empty file while the task has an unfinished turn, an open question or news for a webhook
 //! index.jsonl             {"task","at","brief"} per task and rest, so that a start need not open every log
 //! index.<id>.new          the index that the server with this id is writing anew
 //! trial.<id>              there for a moment, when a server tries whether it can write
@@ -27,7 +27,6 @@ use crate::core::store::{Chore, Known, LogFile, Openness, Store, StoreError};
 use crate::limits::Limits;
 use crate::shell::sys;
 use crate::task::brief::Brief;
-use crate::task::event::Event;
 use crate::task::record::Record;
 use crate::task::state::{State, TaskState};
 use file::FileLog;
@@ -54,7 +53,7 @@ pub struct Journal {
     index: Index,
     instances: Instances,
     loaded: HashMap<TaskId, Loaded>,
-    /// Logs that are closed here while the disk lane still reads them, and so still locked.
+    /// Logs that are not loaded, or no longer, while the disk lane still reads them, and so still locked.
     leaving: HashMap<TaskId, Weak<FileLog>>,
 }
 
@@ -108,12 +107,7 @@ impl Journal {
 
     fn load(&mut self, task: &TaskId) -> Result<&mut Loaded, StoreError> {
         if !self.loaded.contains_key(task) {
-            let (path, marker) = self.paths(task)?;
-            let leaving = self.leaving.remove(task).and_then(|log| log.upgrade());
-            let log = match leaving {
-                Some(log) => log,
-                None => Arc::new(FileLog::open(path, marker)?),
-            };
+            let log = self.unloaded(task)?;
             // Looked at under the lock: now nobody else changes it.
             let open = log.openness();
             let loaded = Loaded {
@@ -124,6 +118,21 @@ impl Journal {
             self.loaded.insert(task.clone(), loaded);
         }
         Ok(self.loaded.get_mut(task).expect("it was just put there"))
+    }
+
+    /// The log of a task that is not loaded; the disk lane may still have it.
+    fn unloaded(&mut self, task: &TaskId) -> Result<Arc<FileLog>, StoreError> {
+        let (path, marker) = self.paths(task)?;
+        match self.leaving.remove(task).and_then(|log| log.upgrade()) {
+            Some(log) => Ok(log),
+            None => Ok(Arc::new(FileLog::open(path, marker)?)),
+        }
+    }
+
+    /// Remembers a log that is not loaded, or no longer, for as long as somebody has it.
+    fn lets_go(&mut self, task: &TaskId, log: &Arc<FileLog>) {
+        self.leaving.retain(|_, log| log.strong_count() > 0);
+        self.leaving.insert(task.clone(), Arc::downgrade(log));
     }
 
     /// The log and the marker of a task. An id that is no plain file name has neither.
@@ -216,6 +225,15 @@ impl Store for Journal {
         Ok(self.load(task)?.log.clone())
     }
 
+    fn lend(&mut self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
+        if let Some(loaded) = self.loaded.get(task) {
+            return Ok(loaded.log.clone());
+        }
+        let log = self.unloaded(task)?;
+        self.lets_go(task, &log);
+        Ok(log)
+    }
+
     fn is_open(&mut self, task: &TaskId) -> bool {
         self.paths(task).is_ok_and(|(_, marker)| marker.exists())
     }
@@ -235,14 +253,12 @@ impl Store for Journal {
     }
 
     fn close(&mut self, task: &TaskId) {
-        self.leaving.retain(|_, log| log.strong_count() > 0);
         if let Some(loaded) = self.loaded.remove(task) {
             if loaded.log.is_empty() {
                 // Made, and never written to: there was no such task, and nobody looks for what it leaves.
                 let _ = loaded.log.delete();
             }
-            self.leaving
-                .insert(task.clone(), Arc::downgrade(&loaded.log));
+            self.lets_go(task, &loaded.log);
         }
     }
 
@@ -285,7 +301,8 @@ fn opening(path: &Path, id: &str) -> Opening {
         return Opening::Damaged;
     };
     let mut lines = BufReader::new(file);
-    let mut begun: Option<(u64, State)> = None;
+    let mut began = 0;
+    let mut state: Option<State> = None;
     loop {
         let mut line = Vec::new();
         let read = (&mut lines).take(LINE_BYTES).read_until(b'\n', &mut line);
@@ -296,19 +313,19 @@ fn opening(path: &Path, id: &str) -> Opening {
         let Ok(record) = Record::read(line) else {
             return Opening::Damaged;
         };
-        match (&mut begun, &record.event) {
-            (Some((_, state)), _) => state.apply(&record),
-            (None, Event::Created(created)) if created.task.as_str() == id => {
-                begun = Some((record.at, State::born(created.clone(), &record)));
-            }
-            (None, _) => return Opening::Damaged,
+        if state.is_none() {
+            began = record.at;
+        }
+        match State::advance(&mut state, &record) {
+            Some(state) if state.created.task.as_str() == id => {}
+            Some(_) | None => return Opening::Damaged,
         }
     }
-    match begun {
+    match state {
         None => Opening::Unbegun,
-        Some((at, state)) => Opening::Listed(Entry {
+        Some(state) => Opening::Listed(Entry {
             task: state.created.task.clone(),
-            at,
+            at: began,
             brief: Some(Brief::of(&state)),
         }),
     }

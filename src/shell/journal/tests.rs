@@ -1,7 +1,7 @@
 use super::*;
 use crate::base::id::Seq;
 use crate::core::store::read_all;
-use crate::task::event::{Created, Lifecycle, Profile, Protocol};
+use crate::task::event::{Created, Event, Lifecycle, Profile, Protocol};
 use crate::task::policy::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::unix::fs::PermissionsExt;
@@ -319,6 +319,23 @@ fn a_task_has_one_server_at_a_time() {
     first.close(&"t".into());
     drop(reading);
     assert_eq!(load(&mut second, "t").unwrap(), three("t"));
+}
+
+#[test]
+fn a_log_that_was_lent_is_anybodys_when_it_was_read() {
+    let scratch = Scratch::new();
+    for task in ["lent", "loaded"] {
+        written(&scratch, task);
+    }
+    let (mut ours, mut theirs) = (scratch.open(), scratch.open());
+    let [lent, loaded] = ["lent", "loaded"].map(TaskId::from);
+    ours.file(&loaded).expect("nobody has it");
+    let read = [&lent, &loaded].map(|task| ours.lend(task).expect("a log"));
+    assert!(theirs.file(&lent).is_err_and(|error| error.busy));
+    assert!(ours.lend(&lent).is_ok() && ours.file(&loaded).is_ok());
+    drop(read);
+    assert!(theirs.file(&lent).is_ok(), "it was only read");
+    assert!(theirs.file(&loaded).is_err_and(|error| error.busy));
 }
 
 #[test]
