@@ -115,10 +115,7 @@ impl Core {
                 continue;
             }
             drop(self.take_out(&task));
-            // Those it continued may go now, if their time is over too.
-            for before in self.strike(&task) {
-                self.known.put_off(before, now.unix_ms);
-            }
+            self.strike(&task, now);
         }
         self.arm_expiry(now);
     }

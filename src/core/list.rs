@@ -35,7 +35,7 @@ impl Core {
                     for task in &absent {
                         self.fetch(task);
                     }
-                    return self.park(last.clone(), request);
+                    return self.park(last.clone(), Parked { page, ..request });
                 }
                 let page = Page {
                     tasks: page.iter().map(|task| &self.tasks[task].state).collect(),

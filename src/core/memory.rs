@@ -14,6 +14,7 @@ use crate::task::brief::Brief;
 use crate::task::call::Call;
 use crate::task::decide::Input;
 use crate::task::fault::{Fault, FaultKind};
+use std::collections::HashSet;
 use std::collections::hash_map::Entry;
 
 impl Core {
@@ -43,13 +44,16 @@ impl Core {
     }
 
     /// Brings back tasks that were left open, as many as there is room for now: their turns were cut off, or somebody is still to
-    /// be told of their end.
+    /// be told of their end. Nor are more of them read at once than half of what the disk's lane takes: it refuses what is too
+    /// much, and others have something to ask for too.
     pub(super) fn restore(&mut self) {
         while !self.ending
             && let Some(task) = self.unrestored.pop_front()
         {
             self.make_room();
-            if self.tasks.len() + self.parked.len() >= self.limits.tasks {
+            if self.tasks.len() + self.parked.len() >= self.limits.tasks
+                || self.parked.len() >= self.limits.lane_jobs.div_ceil(2)
+            {
                 return self.unrestored.push_front(task);
             }
             if !self.tasks.contains_key(&task) {
@@ -67,6 +71,8 @@ impl Core {
             return;
         }
         self.busy.remove(task);
+        // Before anything else, while it is known who waits for which tasks.
+        self.make_room();
         let parked = self.parked.remove(task).unwrap_or_default();
         match result {
             Ok(loaded) => {
@@ -75,7 +81,6 @@ impl Core {
                 cell.written = seq;
                 cell.synced = Seq(0);
                 cell.log_bytes = loaded.bytes;
-                self.make_room();
                 self.log_bytes += loaded.bytes;
                 let brief = Brief::of(&cell.state);
                 cell.noted =
@@ -128,7 +133,7 @@ impl Core {
 
     /// A task whose very first lines cannot be kept has never been: whoever asked for it is told why.
     pub(super) fn abandon(&mut self, task: &TaskId, error: StoreError, now: Now) {
-        let Some(cell) = self.unmake(task) else {
+        let Some(cell) = self.unmake(task, now) else {
             return;
         };
         let fault = Fault::new(FaultKind::Storage, error.message);
@@ -152,19 +157,24 @@ impl Core {
         }
     }
 
-    /// The same when they are too long together. Not while somebody waits for tasks to be loaded: a list needs all of its own at
-    /// once, and they would leave as they come.
+    /// The same when they are too long together.
     pub(super) fn lighten(&mut self) {
         let most = self.limits.task_total_bytes;
-        if self.log_bytes > most && self.parked.is_empty() && self.to_list.is_empty() {
+        if self.log_bytes > most {
             let few = most / 16 * 15;
             self.send_away(|core| core.log_bytes <= few);
         }
     }
 
-    /// Lets tasks leave that can, the longest untouched first, until it is enough.
+    /// Lets tasks leave that can, the longest untouched first, until it is enough. Those on the page of a list that waits stay: it
+    /// needs all of them at once, and they would leave as they come.
     fn send_away(&mut self, enough: impl Fn(&Core) -> bool) {
-        let resting = self.tasks.iter().filter(|(_, cell)| cell.can_leave());
+        let waiting = self.parked.values().flatten().chain(&self.to_list);
+        let awaited: HashSet<&TaskId> = waiting.flat_map(|request| &request.page).collect();
+        let resting = self
+            .tasks
+            .iter()
+            .filter(|(task, cell)| cell.can_leave() && !awaited.contains(task));
         let mut resting: Vec<(u64, TaskId)> = resting
             .map(|(task, cell)| (cell.state.at, task.clone()))
             .collect();
@@ -185,9 +195,9 @@ impl Core {
     }
 
     /// Forgets a task of which nothing was written: its context goes on from the task before it.
-    pub(super) fn unmake(&mut self, task: &TaskId) -> Option<Cell> {
+    pub(super) fn unmake(&mut self, task: &TaskId, now: Now) -> Option<Cell> {
         let cell = self.take_out(task)?;
-        self.strike(task);
+        self.strike(task, now);
         Some(cell)
     }
 
@@ -198,22 +208,25 @@ impl Core {
         Some(cell)
     }
 
-    /// Strikes a task off every list; gives those that are left in its context.
-    pub(super) fn strike(&mut self, task: &TaskId) -> Vec<TaskId> {
+    /// Strikes a task off every list.
+    pub(super) fn strike(&mut self, task: &TaskId, now: Now) {
         self.session.take_if(|session| session == task);
         let Some(brief) = self.known.remove(task) else {
-            return Vec::new();
+            return;
         };
         let place = (brief.tenant, brief.context);
         let Some(tasks) = self.contexts.get_mut(&place) else {
-            return Vec::new();
+            return;
         };
         tasks.retain(|known| known != task);
-        let left = tasks.clone();
-        if left.is_empty() {
+        // Those it continued may go now, if their time is over: they were kept for its sake.
+        for before in tasks.iter() {
+            self.known.put_off(before.clone(), now.unix_ms);
+        }
+        if tasks.is_empty() {
             self.contexts.remove(&place);
         }
-        left
+        self.arm_expiry(now);
     }
 
     /// Waits until the task is in memory.
@@ -272,9 +285,12 @@ impl Core {
 mod tests {
     use super::*;
     use crate::a2a::{Envelope, Switches};
+    use crate::core::Setup;
     use crate::core::rig::Rig;
+    use crate::core::store::Failure;
     use crate::limits::Limits;
-    use crate::task::call::List;
+    use crate::task::call::{Birth, Create, List};
+    use crate::task::event::{Lifecycle, Profile, Protocol};
     use crate::task::job::NoteBody;
 
     #[test]
@@ -308,5 +324,73 @@ mod tests {
         let all = rig.ask(Envelope::Rest10, Call::List(List::default()));
         assert_eq!(all["tasks"].as_array().map(Vec::len), Some(tasks.len()));
         assert!(few(&rig), "{} bytes", rig.core.log_bytes);
+    }
+
+    #[test]
+    fn a_list_gets_its_tasks_where_there_is_room_for_fewer() {
+        let limits = Limits {
+            tasks: 3,
+            ..Limits::default()
+        };
+        let mut rig = Rig::with(limits, Switches::default());
+        for _ in 0..5 {
+            rig.begin(Envelope::Rest10, None);
+            rig.end_turn();
+        }
+        assert!(rig.core.tasks.len() <= 3);
+        let all = rig.ask(Envelope::Rest10, Call::List(List::default()));
+        assert_eq!(all["tasks"].as_array().map(Vec::len), Some(5));
+        rig.begin(Envelope::Rest10, None);
+        assert!(rig.core.tasks.len() <= 3, "they have left again");
+    }
+
+    #[test]
+    fn tasks_are_brought_back_no_faster_than_the_disk_takes_them() {
+        let limits = Limits {
+            lane_jobs: 4,
+            ..Limits::default()
+        };
+        let mut rig = Rig::with(limits.clone(), Switches::default());
+        for _ in 0..9 {
+            rig.begin(Envelope::Rest10, None);
+        }
+        rig.core = Core::new(Setup::alone(limits, Switches::default(), rig.now));
+        rig.core.remember(&mut rig.store);
+        for back in [0, 0, 2, 4, 6, 8, 9] {
+            assert_eq!(rig.core.tasks.len(), back);
+            assert!(rig.core.parked.len() <= 2);
+            rig.turn();
+        }
+    }
+
+    #[test]
+    fn a_task_that_has_never_been_keeps_no_other() {
+        let mut rig = Rig::new();
+        let old = rig.begin(Envelope::Rpc03, None);
+        rig.end_turn();
+        rig.cancel(&old);
+        let kept_ms = rig
+            .limits
+            .times
+            .retention_ms
+            .expect("tasks are not kept for ever");
+        // Each status is a little later than the one before.
+        rig.now.mono_ms += kept_ms + 1_000;
+        rig.now.unix_ms += kept_ms + 1_000;
+        // The old one is due while a new one is about to continue it.
+        rig.store.fail(Failure::Refused, 1);
+        let create = Create {
+            context: Some(rig.state(&old).created.context.clone()),
+            settings: Default::default(),
+            birth: Birth {
+                lifecycle: Lifecycle::Conversational,
+                protocol: Protocol::V03,
+                profile: Profile::Coder,
+            },
+        };
+        let refused = rig.ask(Envelope::Rpc03, Call::Create(create)).to_string();
+        assert!(refused.contains("the disk is told to refuse"), "{refused}");
+        rig.later(rig.limits.expiry_pause_ms);
+        assert_eq!(rig.core.known.len(), 0);
     }
 }

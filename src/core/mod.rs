@@ -120,6 +120,8 @@ struct Parked {
     by: Source,
     /// Tasks that a list has to do without: they cannot be read.
     without: Vec<TaskId>,
+    /// Those that are on its page, and all have to be in memory at once.
+    page: Vec<TaskId>,
 }
 
 pub struct Core {

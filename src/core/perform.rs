@@ -36,6 +36,7 @@ impl Core {
                 form,
                 by,
                 without: Vec::new(),
+                page: Vec::new(),
             };
             return self.park(absent, request);
         }
@@ -157,6 +158,7 @@ impl Core {
                     form: form.clone(),
                     by,
                     without: Vec::new(),
+                    page: Vec::new(),
                 });
                 Ok(())
             }

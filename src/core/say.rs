@@ -83,7 +83,7 @@ impl Core {
             Ok(decision) => decision,
             Err(fault) => {
                 if born {
-                    self.unmake(&task);
+                    self.unmake(&task, now);
                 }
                 return Err(a2a::blame(&say.said.message, fault));
             }

@@ -284,7 +284,7 @@ impl Core {
         };
         let (task, problem) = self.give_birth(newborn, now)?;
         if let Some(problem) = problem {
-            self.unmake(&task);
+            self.unmake(&task, now);
             return Err(Fault::params(problem));
         }
         self.session = Some(task.clone());
