@@ -170,9 +170,8 @@ impl Core {
                     return false;
                 }
                 Some(Err(message)) => {
-                    let fault = Fault::new(FaultKind::Storage, message);
-                    send_error(conn, &a2a::fault_frame(&sub.form, &fault).into(), now);
-                    return true;
+                    self.dismiss(key, &Fault::new(FaultKind::Storage, message), now);
+                    return false;
                 }
                 Some(Ok(record)) if record.seq <= sub.cursor => continue,
                 Some(Ok(record)) => {

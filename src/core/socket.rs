@@ -361,6 +361,7 @@ impl Core {
         };
         let subs = std::mem::take(&mut conn.subs);
         conn.hang_up(1013, reason, now);
+        self.abort_own(&subs);
         for sub in subs {
             self.unsubscribe(sub);
         }

@@ -5,6 +5,7 @@ use crate::core::conn::Peer;
 use crate::core::rig::Rig;
 use crate::core::store::Failure;
 use crate::limits::Limits;
+use crate::task::call::Disconnect;
 use serde_json::{Value, json};
 
 const OWN: &str = "Sec-WebSocket-Protocol: gemini-a2a.v1\r\n";
@@ -505,6 +506,43 @@ fn a_place_in_a_task_that_nobody_remembers_is_answered_with_the_present() {
             told => assert_eq!(kinds(&seen), [(told, session.as_str(), 1)]),
         }
     }
+}
+
+#[test]
+fn a_socket_that_is_turned_away_takes_its_own_turn_along() {
+    let mut rig = Rig::new();
+    rig.core.manners.disconnect = Disconnect::Aborts;
+    let socket = join(&mut rig, "", A2A_03);
+    send(&mut rig, socket, &[prompt(1, "message/stream", "go")]);
+    let job = rig.jobs.last().expect("the model is at work").clone();
+    assert!(rig.core.tasks[&job.task].is_open());
+    rig.core.turn_away(socket, "connect again later", rig.now);
+    rig.turns();
+    assert!(!rig.core.tasks[&job.task].is_open());
+}
+
+#[test]
+fn a_socket_whose_log_is_damaged_is_told_and_closed() {
+    let mut rig = Rig::new();
+    let task = begin(&mut rig);
+    rig.end_turn();
+    let socket = join(&mut rig, &format!("?taskId={task}"), "");
+    taken(&mut rig, socket);
+    let sub = rig.core.conns.get(socket).expect("it is there").subs[0];
+    let reader = rig.core.subs.get_mut(sub).expect("it follows");
+    reader.cursor = Seq(0);
+    rig.core.to_pump.push(sub);
+    rig.core.release(rig.now);
+    rig.core.outs();
+    rig.core
+        .paged(sub, Ok(b"no line of ours\n".to_vec()), rig.now);
+    rig.turns();
+    let seen = seen(&mut rig, socket);
+    assert!(
+        text_of_last(&seen).starts_with("the journal is damaged"),
+        "{seen:?}"
+    );
+    assert!(rig.core.conns.get(socket).is_none());
 }
 
 #[test]
