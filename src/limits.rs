@@ -1,5 +1,5 @@
-//! Every cap in one place, with its reason and what happens at it. Tests shrink these, and so does
-//! a system that lets us open few files ([`Limits::within`]); nothing else changes them.
+//! Every cap in one place, with its reason and what happens at it. Tests shrink these, and so does a system that lets us open few
+//! files ([`Limits::within`]); a few are the operator's to set. Nothing else changes them.
 
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -46,8 +46,8 @@ pub struct Limits {
     pub crowd_stall_ms: u64,
     /// Bytes read from or written to one connection in one turn of the loop, so that none starves the others.
     pub turn_bytes: usize,
-    /// Time for taking requests in one turn of the loop. Who is left comes first in the next one: some answers take long to make,
-    /// and signals, timers and streams do not wait for all of them.
+    /// Time for taking requests in one turn of the loop; who is left is gone on with in the next one. Some answers take long to
+    /// make, and signals, timers and streams do not wait for all of them.
     pub turn_ms: u64,
     /// Connections accepted, and worker notes taken, in one turn of the loop.
     pub turn_accepts: usize,

@@ -219,6 +219,10 @@ impl Server {
     }
 
     fn welcome(&mut self, mut stream: TcpStream, address: std::net::SocketAddr, now: Now) {
+        // Those who linger have files open too, which are among those that connections may have.
+        if self.sockets.len() + self.lingering.len() >= self.limits.connections {
+            self.lingering.pop_front();
+        }
         let children = match self.jobs.marker() {
             Some(marker) => Children::Running { marker },
             None => Children::None,
@@ -255,7 +259,8 @@ impl Server {
     }
 
     fn take_requests(&mut self, from: &[Key], scratch: &mut [u8], now: Now) {
-        let end = now.mono_ms + self.limits.turn_ms;
+        // Counted from here: many newcomers must not leave those who are here without their share.
+        let end = self.clock.now().mono_ms + self.limits.turn_ms;
         for (at, key) in from.iter().enumerate() {
             if self.clock.now().mono_ms > end {
                 from[at..].iter().for_each(|key| self.go_on(*key));
