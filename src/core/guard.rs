@@ -15,6 +15,10 @@ const REMEMBERED_S: u32 = 600;
 /// What pages may read of our answers beside what every page may.
 const EXPOSED: &str = "A2A-Extensions, X-A2A-Extensions, ETag";
 
+/// Answers differ by the page they are for.
+const VARY: &str = "Vary";
+const ORIGIN: &str = "Origin";
+
 /// The names this server answers to.
 #[derive(Clone, Debug, Default)]
 pub struct Door {
@@ -71,6 +75,13 @@ impl Door {
         Some(Page(known.as_str().into()))
     }
 
+    /// What an answer that browsers may keep has to say when it is for no such page: otherwise they would give what they kept to
+    /// one, which would look in vain for its leave.
+    pub fn caution(&self, request: &Request) -> Option<(&'static str, String)> {
+        let told = self.origins.is_empty() || self.page(request).is_some();
+        (!told).then(|| (VARY, ORIGIN.to_owned()))
+    }
+
     fn knows(&self, name: &str) -> bool {
         matches!(name, "localhost" | "127.0.0.1" | "::1")
             || self.hosts.iter().any(|host| host == name)
@@ -99,7 +110,7 @@ impl Page {
         [
             ("Access-Control-Allow-Origin", self.0.as_ref().to_owned()),
             ("Access-Control-Expose-Headers", EXPOSED.to_owned()),
-            ("Vary", "Origin".to_owned()),
+            (VARY, ORIGIN.to_owned()),
         ]
     }
 
@@ -174,6 +185,16 @@ mod tests {
         for stranger in ["http://localhost:41242", "https://evil.example", "null", ""] {
             assert_eq!(page(stranger), None, "{stranger}");
         }
+        // What a browser keeps of an answer to nobody in particular is not for a page that is let in.
+        let caution = |door: &Door, fields| door.caution(&request(Method::Get, "/", fields));
+        let vary = Some(("Vary", "Origin".to_owned()));
+        assert_eq!(caution(&door, &[]), vary);
+        assert_eq!(
+            caution(&door, &[("Origin", "http://localhost:41242")]),
+            vary
+        );
+        assert_eq!(caution(&door, &[("Origin", "http://localhost:5173")]), None);
+        assert_eq!(caution(&Door::default(), &[]), None);
         let page = page("http://localhost:5173").expect("it is allowed");
         assert_eq!(
             page.headers()

@@ -405,7 +405,8 @@ impl Core {
         }
         match a2a::decode(&request, &self.switches) {
             Ok((Call::Card, _)) => {
-                let response = self.card.answer(&request);
+                let mut response = self.card.answer(&request);
+                response.headers.extend(self.door.caution(&request));
                 self.answer(key, &response, now);
             }
             Ok((call, form)) => {

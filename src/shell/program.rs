@@ -4,6 +4,7 @@
 use crate::args::{self, Mode};
 use crate::shell::commands::Commands;
 use crate::shell::{children, replay, start};
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -13,7 +14,12 @@ pub fn run(commands: Commands) -> ExitCode {
     if let Some(code) = children::child_main(std::env::args_os()) {
         return code;
     }
-    let args = match args::parse(std::env::args().skip(1)) {
+    let words = std::env::args_os().skip(1).map(OsString::into_string);
+    let words: Vec<String> = match words.collect() {
+        Ok(words) => words,
+        Err(word) => return fail(&format!("the argument {word:?} is not UTF-8")),
+    };
+    let args = match args::parse(words) {
         Ok(args) => args,
         Err(message) => return fail(&message),
     };
