@@ -84,12 +84,12 @@ impl Core {
                 conn.armed <= conn.deadline(&self.limits),
                 "no timer would look at a connection in time"
             );
+            let mut owed = 0;
             for sub in &conn.subs {
-                assert!(
-                    self.subs.get(*sub).is_some(),
-                    "a connection's reader is gone"
-                );
+                let sub = self.subs.get(*sub);
+                owed += sub.expect("a connection's readers are there").opening();
             }
+            assert_eq!(owed, conn.owed, "the sum of what readers begin with");
         }
     }
 
@@ -146,11 +146,7 @@ impl Core {
         assert_eq!(hot, self.hot_total, "the sum of what is hot");
         let logs: usize = self.tasks.values().map(|cell| cell.log_bytes).sum();
         assert_eq!(logs, self.log_bytes, "the sum of the logs");
-        let waits: usize = self
-            .conns
-            .iter()
-            .map(|(_, conn)| conn.tx.len() + conn.held())
-            .sum();
+        let waits: usize = self.conns.iter().map(|(_, conn)| conn.burden()).sum();
         assert_eq!(
             waits, self.crowd.bytes,
             "the sum of what waits for peers, and of them"

@@ -56,7 +56,9 @@ pub struct Conn {
     pub subs: Vec<Key>,
     /// How many calls are under way: those that are answered by one of them, and those that wait for a task or a list.
     pub calls: usize,
-    /// What waited for it, and was held of it, when it was last looked at.
+    /// What its readers begin with and could not be queued yet.
+    pub owed: usize,
+    /// Its burden when it was last looked at.
     pub counted: usize,
     /// What agrees to becoming a socket, once that can be said.
     pub accept: Option<String>,
@@ -127,6 +129,7 @@ impl Conn {
             starved: false,
             subs: Vec::new(),
             calls: 0,
+            owed: 0,
             counted: 0,
             accept: None,
             page: None,
@@ -460,6 +463,11 @@ impl Conn {
     pub fn sent(&mut self, n: usize, now: Now) {
         self.tx.advance(n);
         self.since = now.mono_ms;
+    }
+
+    /// How much memory it takes: what waits for its peer, and what is here of it.
+    pub fn burden(&self) -> usize {
+        self.tx.len() + self.owed + self.held()
     }
 
     /// How much is here of a request or a message that is not whole yet.

@@ -24,9 +24,9 @@ impl Core {
     /// Takes note of what waits for a connection now, and is held of it.
     pub(super) fn count_waiting(&mut self, key: Key) {
         if let Some(conn) = self.conns.get_mut(key) {
-            let waits = conn.tx.len() + conn.held();
-            self.crowd.bytes = self.crowd.bytes - conn.counted + waits;
-            conn.counted = waits;
+            let burden = conn.burden();
+            self.crowd.bytes = self.crowd.bytes - conn.counted + burden;
+            conn.counted = burden;
         }
     }
 
@@ -36,10 +36,22 @@ impl Core {
 
     /// Why a call that may have a long answer has to come later.
     pub(super) fn too_crowded(&self, call: &Call) -> Option<Fault> {
-        let long = matches!(
-            call,
-            Call::Get { .. } | Call::List(_) | Call::AllMetadata | Call::Subscribe { .. }
-        );
+        let long = match call {
+            Call::Get { .. } | Call::List(_) | Call::AllMetadata | Call::Subscribe { .. } => true,
+            Call::Say(_)
+            | Call::Create(_)
+            | Call::Commands
+            | Call::Execute(_)
+            | Call::Cancel { .. }
+            | Call::Metadata { .. }
+            | Call::Session
+            | Call::Push { .. }
+            | Call::Health
+            | Call::Card
+            | Call::ExtendedCard
+            // Whoever follows a task is told what it does, and not all that was said.
+            | Call::Join(_) => false,
+        };
         (long && self.is_crowded()).then(|| {
             let message =
                 "Too many answers wait for clients that do not read them; try again in a moment.";
@@ -167,6 +179,44 @@ mod tests {
         assert!(there.contains(&reader) && there.contains(&again));
         let held = asked[..3].iter().filter(|(key, _)| there.contains(key));
         assert_eq!(held.count(), 2, "no more are cut off than need be");
+    }
+
+    #[test]
+    fn what_readers_begin_with_counts_before_it_is_queued() {
+        let limits = Limits {
+            tx_bytes: 1_000,
+            crowd_bytes: 100_000,
+            ..Limits::default()
+        };
+        let mut core = Core::new(Setup::alone(limits, Switches::default(), NOW));
+        let mut store = MemoryStore::default();
+        let body = serde_json::json!({"message": {"role": "ROLE_USER", "messageId": "m",
+            "parts": [{"text": "x".repeat(30_000)}]}});
+        let body = body.to_string();
+        let prompt = format!(
+            "POST /message:send HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        ask(&mut core, &mut store, &prompt, NOW);
+        let task = core.tasks.keys().next().expect("a task").clone();
+        let join = "GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+            Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+            Sec-WebSocket-Protocol: a2a.v1.0\r\n\r\n";
+        let (socket, _) = ask(&mut core, &mut store, join, NOW);
+        let watch = serde_json::json!({"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task}});
+        for _ in 0..4 {
+            core.hear(socket, &watch.to_string(), NOW);
+        }
+        turn(&mut core, &mut store, NOW);
+        let queued = told(&core, socket).len();
+        assert!(
+            queued < 40_000 && core.crowd.bytes > 120_000,
+            "{queued} of {}",
+            core.crowd.bytes
+        );
+        core.broke(socket);
+        turn(&mut core, &mut store, NOW);
+        assert!(core.crowd.bytes < 10_000);
     }
 
     /// The bytes that wait for a connection, from the first line on.

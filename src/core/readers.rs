@@ -20,6 +20,7 @@ impl Core {
         let conn = self.conns.get_mut(sub.conn)?;
         let stream = matches!(sub.kind, Kind::Stream);
         let (task, view, role) = (sub.task.clone(), sub.view, sub.role);
+        conn.owed += sub.opening();
         let key = self.subs.insert(sub);
         conn.subs.push(key);
         if role == Role::Call {
@@ -42,6 +43,7 @@ impl Core {
         }
         if let Some(conn) = self.conns.get_mut(sub.conn) {
             conn.subs.retain(|known| *known != key);
+            conn.owed -= sub.opening();
             if sub.role == Role::Call {
                 conn.calls = conn.calls.saturating_sub(1);
             }
@@ -136,6 +138,7 @@ impl Core {
                 if cell.written < first.seq {
                     return false;
                 }
+                conn.owed -= sub.opening();
                 let first = sub.first.take().expect("looked at above");
                 if let Some(body) = &first.body {
                     send(conn, sub, first.seq, None, body, now);

@@ -254,6 +254,9 @@ impl Core {
             body: body.map(Into::into),
             last,
         });
+        if let Some(conn) = self.conns.get_mut(sub.conn) {
+            conn.owed += sub.opening();
+        }
     }
 
     /// Holds an acknowledgement back until what it acknowledges is as safe as the operator wants it.

@@ -33,6 +33,14 @@ pub struct Sub {
     pub cold: Option<Cold>,
 }
 
+impl Sub {
+    /// How long what goes out before any event is, if it has not gone yet.
+    pub fn opening(&self) -> usize {
+        let body = self.first.as_ref().and_then(|first| first.body.as_ref());
+        body.map_or(0, |body| body.len())
+    }
+}
+
 pub struct First {
     pub seq: Seq,
     /// None: there is nothing to show, and only that has to be true on disk too.
