@@ -340,8 +340,13 @@ mod tests {
         assert!(rig.core.tasks.len() <= 3);
         let all = rig.ask(Envelope::Rest10, Call::List(List::default()));
         assert_eq!(all["tasks"].as_array().map(Vec::len), Some(5));
-        rig.begin(Envelope::Rest10, None);
+        rig.core.writable();
+        assert!(!rig.core.has_more());
+        rig.core.make_room();
         assert!(rig.core.tasks.len() <= 3, "they have left again");
+        assert!(rig.core.has_more(), "their logs are let go of at once");
+        rig.turn();
+        assert!(!rig.core.has_more());
     }
 
     #[test]

@@ -450,6 +450,7 @@ impl Core {
     pub fn has_more(&self) -> bool {
         !self.to_pump.is_empty()
             || !self.to_append.is_empty()
+            || !self.to_forget.is_empty()
             || !self.to_list.is_empty()
             || !self.to_abort.is_empty()
             || !self.to_write.is_empty()
