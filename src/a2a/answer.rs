@@ -21,6 +21,8 @@ const SPELLINGS: [(&str, &str); 3] = [
     ("toolCallId", "selectedOptionId"),
     ("callId", "outcome"),
 ];
+/// What holds the answer where the object itself only says that there is one.
+const HOLDERS: [&str; 5] = ["content", "parts", "message", "userMessage", "confirmation"];
 /// A decision in one word for all spellings: yes or no.
 const APPROVED: &str = "approved";
 
@@ -34,7 +36,10 @@ pub fn picks(message: &Message, at: impl Fn(usize) -> String) -> Result<Vec<Pick
     }
     for key in [EXT, CODER] {
         let metadata = message.metadata.as_ref().and_then(|all| all.get(key));
-        if let Some(Value::Object(data)) = metadata {
+        // Beside an answer, metadata that decides nothing is a label: its kind says what the message is.
+        if let Some(Value::Object(data)) = metadata
+            && (picks.is_empty() || decides(data))
+        {
             picks.extend(read(data, &format!("message.metadata.{key}"))?);
         }
     }
@@ -96,7 +101,7 @@ pub fn blame(message: &Message, fault: Fault) -> Fault {
 }
 
 /// The answer in an object, if it is meant as one; `at` is where the object is.
-pub fn read(data: &Object, at: &str) -> Result<Option<Pick>, Fault> {
+fn read(data: &Object, at: &str) -> Result<Option<Pick>, Fault> {
     match is_meant(data) {
         true => demand(data, at).map(Some),
         false => Ok(None),
@@ -107,15 +112,28 @@ pub fn read(data: &Object, at: &str) -> Result<Option<Pick>, Fault> {
 /// be one instead. Any other object is some other data.
 pub fn is_meant(data: &Object) -> bool {
     let has = |name: &str| data.contains_key(name);
-    let decides = || SPELLINGS.iter().any(|(_, decision)| has(decision)) || has(APPROVED);
-    (SPELLINGS.iter().any(|(call, _)| has(call)) && decides())
-        || (says_so(data) && !has("content") && !has("parts"))
+    (SPELLINGS.iter().any(|(call, _)| has(call)) && decides(data))
+        || (says_so(data) && !HOLDERS.iter().any(|name| has(name)))
+}
+
+fn decides(data: &Object) -> bool {
+    let has = |name: &str| data.contains_key(name);
+    SPELLINGS.iter().any(|(_, decision)| has(decision)) || has(APPROVED)
 }
 
 /// Whether an object says that it is an answer, or holds one.
 pub fn says_so(data: &Object) -> bool {
     let kind = data.get("kind").and_then(Value::as_str);
     kind.is_some_and(|kind| KINDS.contains(&kind))
+}
+
+/// Refuses an object that says it holds an answer and has none.
+pub fn hold_to_kind(data: &Object, answers: &[Pick], at: &str) -> Result<(), Fault> {
+    if answers.is_empty() && says_so(data) {
+        let what = "says that this is an answer to a question, but there is none in it.";
+        return Err(wrong(at, "kind", what));
+    }
+    Ok(())
 }
 
 /// The answer in an object that can be nothing else.
@@ -383,6 +401,18 @@ mod tests {
             let fault = super::picks(&beside, at).unwrap_err();
             let place = format!("message.metadata.{CODER}.{member}");
             assert_eq!(fault.field, Some(place), "{sent}");
+        }
+    }
+
+    #[test]
+    fn metadata_may_say_what_the_message_is() {
+        let sent = json!({"tool_call_id": "c-1", "selected_option_id": "cancel"});
+        for label in [
+            json!({EXT: {"kind": "TOOL_CALL_CONFIRMATION"}}),
+            json!({CODER: {"kind": "tool-call-confirmation", "callId": "c-1"}}),
+        ] {
+            let message = message(vec![Part::data(sent.clone())], label);
+            assert_eq!(picks(&message), [pick("cancel", None)]);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::a2a::prompt;
 use crate::a2a::rest::query_params;
 use crate::a2a::settings;
 use crate::a2a::switches::Switches;
-use crate::a2a::tools::Tools;
+use crate::a2a::tools::{Detail, Tools};
 use crate::a2a::words;
 use crate::a2a::{Form, Wanted, respond, snapshot};
 use crate::base::clock::rfc3339;
@@ -140,18 +140,18 @@ pub fn task(view: View, state: &State, wanted: Wanted) -> Response {
 /// The answer to `GET /tasks/{id}/metadata`.
 pub fn metadata(state: &State, tools: &Tools) -> Response {
     let mut out = br#"{"metadata":"#.to_vec();
-    write_metadata(&mut out, state, &tools.available);
+    write_metadata(&mut out, state, tools, Detail::Whole);
     out.push(b'}');
     Response::json(200, out)
 }
 
-/// The answer to `GET /tasks/metadata`. Tools come without their schemas here: they are the same for every task, and there may
-/// be thousands of tasks.
+/// The answer to `GET /tasks/metadata`. Tools come without their schemas here: there may be thousands of tasks, and next to all
+/// of them have the same.
 pub fn all_metadata<'a>(states: impl IntoIterator<Item = &'a State>, tools: &Tools) -> Response {
     let mut out = Vec::new();
     for state in states {
         out.push(if out.is_empty() { b'[' } else { b',' });
-        write_metadata(&mut out, state, &tools.available_brief);
+        write_metadata(&mut out, state, tools, Detail::Brief);
     }
     if out.is_empty() {
         return Response::empty(204);
@@ -182,7 +182,7 @@ pub fn health(
     Response::json(200, json::bytes(&health))
 }
 
-fn write_metadata(out: &mut Vec<u8>, state: &State, tools: &[u8]) {
+fn write_metadata(out: &mut Vec<u8>, state: &State, tools: &Tools, told: Detail) {
     let known = json!({
         "id": state.created.task,
         "contextId": state.created.context,
@@ -194,7 +194,7 @@ fn write_metadata(out: &mut Vec<u8>, state: &State, tools: &[u8]) {
     json::write(out, &known);
     out.pop();
     out.extend_from_slice(br#","availableTools":"#);
-    out.extend_from_slice(tools);
+    tools.write_available(out, state.created.tools.as_deref(), told);
     out.push(b'}');
 }
 
@@ -422,6 +422,16 @@ mod tests {
             json!([brief, brief])
         );
         assert_eq!(all_metadata([], &tools), Response::empty(204));
+        let mut narrow = state.created.as_ref().clone();
+        narrow.tools = Some(Vec::new());
+        let narrow = State {
+            created: narrow.into(),
+            ..state
+        };
+        assert_eq!(
+            value(&metadata(&narrow, &tools))["metadata"]["availableTools"],
+            json!([])
+        );
     }
 
     #[test]

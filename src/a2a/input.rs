@@ -72,13 +72,7 @@ pub fn message(sent: &Object, gaps: Gaps) -> Result<Received, Fault> {
         Place::List(name) => format!("{AT}.{name}[{i}]"),
         Place::Alone => format!("{AT}.content"),
     })?;
-    if answers.is_empty() && answer::says_so(sent) {
-        return Err(wrong(
-            AT,
-            "kind",
-            "says that this is an answer to a question, but there is none in it.",
-        ));
-    }
+    answer::hold_to_kind(sent, &answers, AT)?;
     Ok(Received {
         message,
         answers,

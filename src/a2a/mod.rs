@@ -1,4 +1,5 @@
-//! Dialects: requests into [`Call`](crate::task::call::Call)s, events and states into JSON. No dialect sees a socket, and none changes anything.
+//! Dialects: requests into [`Call`](crate::task::call::Call)s, events and states into JSON. No dialect sees a socket, and none
+//! changes anything.
 //!
 //! A request becomes a call and a [`Form`], which is all the core keeps of its dialect. A [`View`] says what an event looks like
 //! to it; an event is encoded once per view, and the form's prefix and suffix go around the shared bytes. Inside, a view is

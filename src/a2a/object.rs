@@ -18,7 +18,7 @@ pub fn body(request: &Request) -> Result<Option<Value>, Fault> {
         Ok(value) => Ok(Some(value)),
         Err(error) => Err(Fault::new(
             FaultKind::ParseError,
-            format!("The body is not JSON: {error}."),
+            format!("The body cannot be read as JSON: {error}."),
         )),
     }
 }

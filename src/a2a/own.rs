@@ -197,7 +197,7 @@ fn asked(text: &str, form: &mut Form) -> Result<Asked, Fault> {
     let mut sent: Value = json::read(text.as_bytes()).map_err(|error| {
         Fault::new(
             FaultKind::ParseError,
-            format!("The frame is not JSON: {error}."),
+            format!("The frame cannot be read as JSON: {error}."),
         )
     })?;
     match sent.get("id") {
@@ -444,7 +444,7 @@ mod tests {
     fn what_is_wrong_is_said() {
         use FaultKind::*;
         for (frame, kind, words) in [
-            ("{", ParseError, "not JSON"),
+            ("{", ParseError, "cannot be read as JSON"),
             ("[]", InvalidRequest, "A frame is"),
             (
                 r#"{"id":[],"call":{"session":{}}}"#,

@@ -49,6 +49,7 @@ fn read_object(sent: &Object, at: &str) -> Result<Received, Fault> {
     } else {
         return Err(nothing());
     };
+    answer::hold_to_kind(sent, &received.answers, at)?;
     if received.task.is_none() {
         received.task = text(sent, &["taskId", "task_id"], "")?.map(TaskId::from);
     }
@@ -61,7 +62,12 @@ fn read_object(sent: &Object, at: &str) -> Result<Received, Fault> {
 /// What is sent as a confirmation is one, or nothing at all: taken for a prompt it would set the agent to work.
 fn confirmed(around: &Object, sent: &Value) -> Result<Received, Fault> {
     let refused = |what| Err(wrong("", "confirmation", what));
-    if member(around, MESSAGE).is_some() {
+    // The empty string is no message: some clients send every member they know.
+    let is_said = |name: &&str| {
+        let message = member(around, &[name]);
+        message.is_some_and(|(_, value)| value != "")
+    };
+    if MESSAGE.iter().any(is_said) {
         return refused("stands alone; send the message after it.");
     }
     match sent {
@@ -136,7 +142,12 @@ mod tests {
         for (sent, data) in [
             (rfc.clone(), rfc.clone()),
             (json!({ "confirmation": rfc }), rfc.clone()),
+            (json!({"confirmation": rfc, "message": ""}), rfc.clone()),
             (json!({"message": {"content": {"data": rfc}}}), rfc.clone()),
+            (
+                json!({"kind": "TOOL_CALL_CONFIRMATION", "message": {"content": {"data": rfc}}}),
+                rfc.clone(),
+            ),
             (
                 json!({"userMessage": {"kind": "tool-call-confirmation", "toolCallId": "c", "approved": true}}),
                 json!({"kind": "tool-call-confirmation", "toolCallId": "c", "approved": true}),
@@ -188,6 +199,10 @@ mod tests {
             (
                 json!({"kind": "TOOL_CALL_CONFIRMATION", "content": {"data": {"tool_call_id": "c"}}}),
                 "message.kind",
+            ),
+            (
+                json!({"kind": "TOOL_CALL_CONFIRMATION", "message": "yes"}),
+                "kind",
             ),
         ] {
             let refused = read(&sent)

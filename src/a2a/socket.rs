@@ -121,7 +121,7 @@ pub fn heard(
 
 fn call(text: &str, joined: &Form, form: &mut Form, switches: &Switches) -> Result<Call, Fault> {
     let sent: Value = json::read(text.as_bytes()).map_err(|error| {
-        let message = format!("The message is not JSON: {error}.");
+        let message = format!("The message cannot be read as JSON: {error}.");
         Fault::new(FaultKind::ParseError, message)
     })?;
     if let Value::Object(envelope) = &sent {

@@ -10,10 +10,22 @@ use std::collections::BTreeMap;
 
 pub struct Tools {
     by_name: BTreeMap<String, Tool>,
-    /// The `availableTools` of a task's metadata, as JSON.
-    pub(super) available: Vec<u8>,
-    /// The same without schemas, for lists of many tasks.
-    pub(super) available_brief: Vec<u8>,
+    available: Vec<Offer>,
+}
+
+/// A tool in the `availableTools` of a task's metadata, as JSON.
+struct Offer {
+    spec: ToolSpec,
+    whole: Vec<u8>,
+    brief: Vec<u8>,
+}
+
+/// How much is told of each tool.
+#[derive(Clone, Copy)]
+pub(super) enum Detail {
+    Whole,
+    /// Without its schema, for lists of many tasks.
+    Brief,
 }
 
 pub(super) struct Tool {
@@ -28,19 +40,20 @@ impl Tools {
         let by_name = specs
             .iter()
             .flat_map(|spec| spec.names().map(|name| (name.to_owned(), Tool::of(spec))));
-        let full: Vec<Available> = specs.iter().map(Available::of).collect();
-        let brief: Vec<Available> = specs
-            .iter()
-            .map(|spec| Available {
-                parameter_schema: None,
-                ..Available::of(spec)
-            })
-            .collect();
         Tools {
             by_name: by_name.collect(),
-            available: json::bytes(&full),
-            available_brief: json::bytes(&brief),
+            available: specs.iter().map(Offer::of).collect(),
         }
+    }
+
+    /// Those of a task, or of them the only ones that somebody wants used, as a JSON array.
+    pub(super) fn write_available(&self, out: &mut Vec<u8>, only: Option<&[String]>, told: Detail) {
+        let offers = self.available.iter();
+        let wanted = offers.filter(|offer| offer.spec.is_among(only));
+        let texts: Vec<&[u8]> = wanted.map(|offer| offer.told(told)).collect();
+        out.push(b'[');
+        out.extend(texts.join(&b','));
+        out.push(b']');
     }
 
     /// None for a name the model made up.
@@ -69,6 +82,27 @@ impl Tool {
             display_name: spec.display_name.clone(),
             description: spec.description.clone(),
             shown: to_raw_value(&shown).expect("a declaration is strings and JSON"),
+        }
+    }
+}
+
+impl Offer {
+    fn of(spec: &ToolSpec) -> Offer {
+        let brief = Available {
+            parameter_schema: None,
+            ..Available::of(spec)
+        };
+        Offer {
+            spec: spec.clone(),
+            whole: json::bytes(&Available::of(spec)),
+            brief: json::bytes(&brief),
+        }
+    }
+
+    fn told(&self, told: Detail) -> &[u8] {
+        match told {
+            Detail::Whole => &self.whole,
+            Detail::Brief => &self.brief,
         }
     }
 }
@@ -130,18 +164,29 @@ mod tests {
         assert!(tools.get("no_such_tool").is_none());
     }
 
+    fn available(only: Option<&[String]>, told: Detail) -> Value {
+        let mut out = Vec::new();
+        sample::tools().write_available(&mut out, only, told);
+        serde_json::from_slice(&out).expect("JSON")
+    }
+
     #[test]
     fn lists_of_tasks_leave_the_schemas_out() {
-        let tools = sample::tools();
-        let brief: Value = serde_json::from_slice(&tools.available_brief).unwrap();
         assert_eq!(
-            brief[0],
+            available(None, Detail::Brief)[0],
             json!({"name": "write_file", "description": "Writes a file."})
         );
-        let full: Value = serde_json::from_slice(&tools.available).unwrap();
         assert_eq!(
-            full[0]["parameterSchema"],
+            available(None, Detail::Whole)[0]["parameterSchema"],
             json!({"type": "object", "required": ["file_path"]})
         );
+    }
+
+    #[test]
+    fn a_task_has_the_tools_that_were_wished_for_and_no_others() {
+        let shell = json!([{"name": "run_shell_command", "description": "Runs a command."}]);
+        let only = ["run_shell_command".to_owned(), "unknown".to_owned()];
+        assert_eq!(available(Some(&only), Detail::Brief), shell);
+        assert_eq!(available(Some(&[]), Detail::Whole), json!([]));
     }
 }

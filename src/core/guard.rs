@@ -13,7 +13,7 @@ use crate::wire::uri::{self, Origin};
 const REMEMBERED_S: u32 = 600;
 
 /// What pages may read of our answers beside what every page may.
-const EXPOSED: &str = "A2A-Extensions, X-A2A-Extensions, ETag";
+const EXPOSED: &str = "A2A-Extensions, X-A2A-Extensions, X-Total-Count, ETag";
 
 /// Answers differ by the page they are for.
 const VARY: &str = "Vary";
@@ -201,7 +201,7 @@ mod tests {
                 .map(|(name, value)| format!("{name}: {value}")),
             [
                 "Access-Control-Allow-Origin: http://localhost:5173",
-                "Access-Control-Expose-Headers: A2A-Extensions, X-A2A-Extensions, ETag",
+                "Access-Control-Expose-Headers: A2A-Extensions, X-A2A-Extensions, X-Total-Count, ETag",
                 "Vary: Origin",
             ]
         );

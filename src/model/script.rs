@@ -43,8 +43,8 @@ pub struct Script {
 impl Script {
     /// Reads a file. The error names the rule and step it is in, counted from 1.
     pub fn parse(text: &str) -> Result<Script, String> {
-        let value: Value =
-            json::read(text.as_bytes()).map_err(|e| format!("The script is not JSON: {e}."))?;
+        let value: Value = json::read(text.as_bytes())
+            .map_err(|e| format!("The script cannot be read as JSON: {e}."))?;
         let mut file = Members::of(&value, "the script")?;
         let rules = file.list("rules")?;
         let default = file.list("default")?;
@@ -954,7 +954,7 @@ mod tests {
         assert!(
             Script::parse("{")
                 .unwrap_err()
-                .starts_with("The script is not JSON: ")
+                .starts_with("The script cannot be read as JSON: ")
         );
     }
 
