@@ -150,28 +150,17 @@ mod tests {
             parts: vec![part.clone()],
         };
         let message = Message {
-            id: "m".into(),
-            role: Role::User,
-            parts: vec![part],
             metadata,
-            extensions: Vec::new(),
-            references: Vec::new(),
+            ..Message::new("m", Role::User, vec![part])
         };
-        let answer = Answer {
-            parts: vec![json!({ "functionCall": { "args": deep } })],
-            calls: vec![Request {
-                call: "c".into(),
-                name: "n".into(),
-                args: deep,
-                api_id: None,
-            }],
-            finish: "STOP".into(),
-            usage: None,
-            trace: None,
-            model: None,
-            said_at: None,
-            verdict: None,
+        let parts = vec![json!({ "functionCall": { "args": deep } })];
+        let call = Request {
+            call: "c".into(),
+            name: "n".into(),
+            args: deep,
+            api_id: None,
         };
+        let answer = Answer::new(parts, vec![call]);
         for event in [
             Event::Prompted {
                 message: message.into(),

@@ -18,6 +18,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../support/frame.rs"]
+mod frame;
+
 mod frames;
 mod measure;
 mod process;

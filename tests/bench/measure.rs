@@ -380,16 +380,10 @@ fn fan_out(server: &Running, model: &Model, burst: Burst) -> io::Result<Fan> {
         swarm.send(line, &post("/", &body));
     }
     swarm.run(|line| line.events > 0 || line.is_over())?;
-    let before = usage(server.pid())?;
-    let begin = Instant::now();
-    model.release();
-    swarm.run(Line::is_over)?;
-    let after = usage(server.pid())?;
-    let told = Told {
-        before,
-        after,
-        seconds: begin.elapsed().as_secs_f64(),
-    };
+    let told = Told::of(server, || {
+        model.release();
+        swarm.run(Line::is_over)
+    })?;
     Ok(told.fan(Link::Stream, Pace::Full, &swarm, burst))
 }
 
@@ -405,19 +399,11 @@ fn broadcast(server: &Running, burst: Burst, pace: Pace) -> io::Result<Fan> {
         Pace::Full => format!("STREAM {}", burst.chunks),
         Pace::Single => format!("STREAM {} {SINGLE_US}", burst.chunks),
     };
-    let before = usage(server.pid())?;
-    let begin = Instant::now();
-    swarm.say(
-        0,
-        &envelope(fresh(), "message/stream", prompt(&script)).to_string(),
-    );
-    swarm.run(Line::is_over)?;
-    let after = usage(server.pid())?;
-    let told = Told {
-        before,
-        after,
-        seconds: begin.elapsed().as_secs_f64(),
-    };
+    let words = envelope(fresh(), "message/stream", prompt(&script)).to_string();
+    let told = Told::of(server, || {
+        swarm.say(0, &words);
+        swarm.run(Line::is_over)
+    })?;
     Ok(told.fan(Link::Socket, pace, &swarm, burst))
 }
 
@@ -432,6 +418,18 @@ struct Told {
 }
 
 impl Told {
+    /// What the server spends while `all` is done.
+    fn of(server: &Running, all: impl FnOnce() -> io::Result<()>) -> io::Result<Told> {
+        let before = usage(server.pid())?;
+        let begin = Instant::now();
+        all()?;
+        Ok(Told {
+            before,
+            after: usage(server.pid())?,
+            seconds: begin.elapsed().as_secs_f64(),
+        })
+    }
+
     fn fan(&self, link: Link, pace: Pace, swarm: &Swarm, burst: Burst) -> Fan {
         let complete = swarm
             .lines()

@@ -3,7 +3,8 @@
 //! Events of streamed text are not parsed, only searched for their stamps: the generator must stay cheaper than what it
 //! measures. A chunk counts only if it is the next one of its stream, so a lost, repeated or reordered chunk shows.
 
-use crate::frames::{Frames, masked};
+use crate::frame;
+use crate::frames::Frames;
 use crate::support::http::{Message, Side};
 use crate::support::sse::Sse;
 use crate::support::stamp;
@@ -197,7 +198,7 @@ impl Swarm {
     /// Says something on a socket.
     pub fn say(&mut self, line: usize, text: &str) {
         let line = &mut self.lines[line];
-        if let Err(error) = line.write(&masked(text)) {
+        if let Err(error) = line.write(&frame::masked(1, text.as_bytes())) {
             line.broken = Some(error.to_string());
         }
     }

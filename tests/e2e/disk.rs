@@ -6,7 +6,7 @@ use crate::support::TempDir;
 use crate::support::client::{Client, Event};
 use crate::support::fake::FakeGemini;
 use crate::support::message::{prompt, prompt_in, state_of, text_of};
-use crate::support::server::Setup;
+use crate::support::server::{Server, Setup};
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
@@ -58,6 +58,17 @@ impl Drop for SmallDisk {
     }
 }
 
+/// The server as a shell starts it, which gives it `"$@"`.
+fn by_shell(script: String, fake: &FakeGemini) -> Server {
+    Setup::of("/bin/sh".as_ref())
+        .arg("-c")
+        .arg(script)
+        .arg("server")
+        .env("GEMINI_API_KEY", "fake")
+        .env("GOOGLE_GEMINI_BASE_URL", fake.url())
+        .start()
+}
+
 #[test]
 fn a_full_disk_is_told_reading_goes_on_and_so_does_the_rest_when_there_is_space() {
     let Some(disk) = SmallDisk::new() else { return };
@@ -68,13 +79,7 @@ fn a_full_disk_is_told_reading_goes_on_and_so_does_the_rest_when_there_is_space(
         env!("CARGO_BIN_EXE_gemini-a2a"),
         disk.path.join("state").display()
     );
-    let server = Setup::of("/bin/sh".as_ref())
-        .arg("-c")
-        .arg(script)
-        .arg("server")
-        .env("GEMINI_API_KEY", "fake")
-        .env("GOOGLE_GEMINI_BASE_URL", fake.url())
-        .start();
+    let server = by_shell(script, &fake);
     let client = || Client::new(&server.url());
     let say = |script: &str| -> Vec<Event> {
         client().stream("message/stream", prompt(script)).collect()
@@ -172,13 +177,7 @@ fn more_tasks_than_files_may_be_open() {
         "ulimit -n 64; exec {} serve \"$@\"",
         env!("CARGO_BIN_EXE_gemini-a2a")
     );
-    let server = Setup::of("/bin/sh".as_ref())
-        .arg("-c")
-        .arg(script)
-        .arg("server")
-        .env("GEMINI_API_KEY", "fake")
-        .env("GOOGLE_GEMINI_BASE_URL", fake.url())
-        .start();
+    let server = by_shell(script, &fake);
     let client = || Client::new(&server.url());
     let tasks: Vec<String> = (0..80)
         .map(|n| {

@@ -148,14 +148,8 @@ fn answer(said: String, chance: &mut Chance) -> Answer {
         _ => None,
     };
     Answer {
-        parts: vec![json!({ "text": said })],
         verdict: verdict.filter(|_| calls.is_empty()),
-        calls,
-        finish: "STOP".into(),
-        usage: None,
-        trace: None,
-        model: None,
-        said_at: None,
+        ..Answer::new(vec![json!({ "text": said })], calls)
     }
 }
 
