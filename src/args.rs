@@ -199,10 +199,7 @@ pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Args, String> {
 }
 
 fn only(mode: Mode) -> Args {
-    Args {
-        mode,
-        ..Args::default()
-    }
+    Args { mode, ..Args::default() }
 }
 
 /// What stands behind the verb `replay`.
@@ -233,26 +230,14 @@ fn replay(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
     let dialect = dialect.ok_or_else(|| format!("--as is missing; one of {}", known()))?;
     let view = DIALECTS.iter().find(|(name, _)| *name == dialect);
     let (_, view) = view.ok_or_else(|| format!("unknown dialect {dialect}; one of {}", known()))?;
-    let number = |at: String| {
-        at.parse()
-            .map(Seq)
-            .map_err(|_| format!("--at must be the number of an event, not {at}"))
-    };
-    Ok(only(Mode::Replay(Replay {
-        file,
-        at: at.map(number).transpose()?,
-        view: *view,
-    })))
+    let number = |at: String| at.parse().map(Seq).map_err(|_| format!("--at must be the number of an event, not {at}"));
+    Ok(only(Mode::Replay(Replay { file, at: at.map(number).transpose()?, view: *view })))
 }
 
 /// Every flag with what its value is called and its help.
 fn rows() -> impl Iterator<Item = (&'static str, Cow<'static, str>, &'static str)> {
-    let flags = FLAGS
-        .iter()
-        .map(|flag| (flag.name, flag.value.into(), flag.help));
-    let switches = SWITCHES
-        .iter()
-        .map(|switch| (switch.flag, switch.takes.value(), switch.help));
+    let flags = FLAGS.iter().map(|flag| (flag.name, flag.value.into(), flag.help));
+    let switches = SWITCHES.iter().map(|switch| (switch.flag, switch.takes.value(), switch.help));
     flags.chain(switches)
 }
 
@@ -366,18 +351,9 @@ mod tests {
 
     #[test]
     fn mistakes_get_one_clear_line() {
-        assert_eq!(
-            parse("--wat").unwrap_err(),
-            "unknown argument --wat; try --help."
-        );
-        assert_eq!(
-            parse("--work x").unwrap_err(),
-            "unknown argument --work; did you mean --workspace? Try --help."
-        );
-        assert_eq!(
-            parse("--card-default").unwrap_err(),
-            "--card-default needs a value: --card-default hybrid|v1"
-        );
+        assert_eq!(parse("--wat").unwrap_err(), "unknown argument --wat; try --help.");
+        assert_eq!(parse("--work x").unwrap_err(), "unknown argument --work; did you mean --workspace? Try --help.");
+        assert_eq!(parse("--card-default").unwrap_err(), "--card-default needs a value: --card-default hybrid|v1");
         assert!(parse("serve serve").is_err());
         assert_eq!(parse("--a2a-port 1 --help").unwrap().mode, Mode::Help);
         assert_eq!(parse("-V").unwrap().mode, Mode::Version);
@@ -387,18 +363,9 @@ mod tests {
     fn a_replay_needs_a_journal_and_a_dialect() {
         let asked = |line: &str| parse(line).map(|args| args.mode);
         for (name, view) in DIALECTS {
-            let expected = |at| {
-                Ok(Mode::Replay(Replay {
-                    file: "f".into(),
-                    at,
-                    view,
-                }))
-            };
+            let expected = |at| Ok(Mode::Replay(Replay { file: "f".into(), at, view }));
             assert_eq!(asked(&format!("replay f --as {name}")), expected(None));
-            assert_eq!(
-                asked(&format!("replay --at=7 --as={name} f")),
-                expected(Some(Seq(7)))
-            );
+            assert_eq!(asked(&format!("replay --at=7 --as={name} f")), expected(Some(Seq(7))));
             assert!(help().contains(name));
         }
         assert_eq!(asked("replay --help"), Ok(Mode::Help));

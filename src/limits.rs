@@ -254,12 +254,7 @@ pub struct Times {
 impl Default for Times {
     fn default() -> Times {
         const DAY_MS: u64 = 86_400_000;
-        Times {
-            answer_ms: None,
-            turn_ms: None,
-            idle_ms: Some(DAY_MS),
-            retention_ms: Some(DAY_MS),
-        }
+        Times { answer_ms: None, turn_ms: None, idle_ms: Some(DAY_MS), retention_ms: Some(DAY_MS) }
     }
 }
 
@@ -404,11 +399,7 @@ impl Limits {
             let left = (files - files / 8).saturating_sub(32);
             (left as usize / 3).max(1)
         });
-        Limits {
-            connections: self.connections.min(2 * third),
-            tasks: self.tasks.min(third),
-            ..self
-        }
+        Limits { connections: self.connections.min(2 * third), tasks: self.tasks.min(third), ..self }
     }
 }
 

@@ -43,8 +43,7 @@ fn every_test_that_is_named_exists() {
             let (file, test) = name.split_once("::").expect("a file and a test");
             let text = texts.entry(file).or_insert_with(|| {
                 let path = root.join(file);
-                std::fs::read_to_string(&path)
-                    .unwrap_or_else(|error| panic!("({number}) {}: {error}", path.display()))
+                std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("({number}) {}: {error}", path.display()))
             });
             if !is_test(text, test) {
                 missing.push(format!("({number}) {name}"));
@@ -62,9 +61,7 @@ fn is_test(text: &str, name: &str) -> bool {
         return false;
     };
     let above = lines[..at].iter().rev();
-    above
-        .take_while(|line| line.starts_with("#["))
-        .any(|line| *line == "#[test]")
+    above.take_while(|line| line.starts_with("#[")).any(|line| *line == "#[test]")
 }
 
 #[test]
@@ -88,11 +85,7 @@ impl Scene {
 
     /// A server that asks nobody.
     fn without_questions() -> Scene {
-        Scene::new(|setup| {
-            setup
-                .arg("--trust-workspace")
-                .env("GEMINI_YOLO_MODE", "true")
-        })
+        Scene::new(|setup| setup.arg("--trust-workspace").env("GEMINI_YOLO_MODE", "true"))
     }
 
     fn stream(&self, params: Value) -> Vec<Event> {
@@ -141,15 +134,7 @@ fn outline(events: &[Event]) -> Vec<String> {
 #[test]
 fn a_reply_in_words_is_four_frames() {
     let scene = Scene::new(|setup| setup);
-    assert_eq!(
-        scene.turn("TEXT Hello."),
-        [
-            "task submitted",
-            "working",
-            "text-content",
-            "input-required final"
-        ]
-    );
+    assert_eq!(scene.turn("TEXT Hello."), ["task submitted", "working", "text-content", "input-required final"]);
 }
 
 /// Between the beginning and the first call stands one more "working": the model has answered, and its calls are looked at.
@@ -209,17 +194,11 @@ fn two_calls_that_nobody_is_asked_about_run_through() {
     let frames = scene.turn("PARALLEL ;; TEXT Both.");
     for call in ["1", "2"] {
         let prefix = format!("tool-call-update {call} ");
-        let statuses: Vec<&str> = frames
-            .iter()
-            .filter_map(|line| line.strip_prefix(&prefix))
-            .collect();
+        let statuses: Vec<&str> = frames.iter().filter_map(|line| line.strip_prefix(&prefix)).collect();
         assert_eq!(statuses, ["scheduled", "executing", "success"], "{call}");
     }
     assert!(!frames.iter().any(|line| line.contains("confirmation")));
-    assert_eq!(
-        &frames[frames.len() - 3..],
-        ["working", "text-content", "input-required final"]
-    );
+    assert_eq!(&frames[frames.len() - 3..], ["working", "text-content", "input-required final"]);
     let ends = frames.iter().filter(|line| line.ends_with("final"));
     assert_eq!(ends.count(), 1);
 }
@@ -229,11 +208,7 @@ fn two_calls_that_nobody_is_asked_about_run_through() {
 fn a_call_goes_back_to_the_model_as_it_was_made() {
     let scene = Scene::new(|setup| setup);
     let asked = scene.stream(prompt("WRITE a.txt model"));
-    let question = asked
-        .iter()
-        .map(Event::result)
-        .find(|result| asked_of(result).is_some())
-        .expect("a question");
+    let question = asked.iter().map(Event::result).find(|result| asked_of(result).is_some()).expect("a question");
     let task = task_of(question).expect("a task");
     let call = asked_of(question).expect("a call");
     let mut answer = approval(task, call, "proceed_once");
@@ -272,22 +247,14 @@ fn nobody_outside_this_machine_can_connect() {
     }
     let loopback = ["0100007F", "00000000000000000000000001000000"];
     assert!(!listening.is_empty());
-    assert!(
-        listening
-            .iter()
-            .all(|address| loopback.contains(&address.as_str())),
-        "{listening:?}"
-    );
+    assert!(listening.iter().all(|address| loopback.contains(&address.as_str())), "{listening:?}");
 }
 
 /// A tool that the user's settings rule out is not declared; called all the same it does not run, nobody is asked about it,
 /// and the model hears why.
 #[test]
 fn a_tool_that_settings_rule_out_does_not_run() {
-    for tools in [
-        json!({"exclude": ["write_file"]}),
-        json!({"core": ["read_file"]}),
-    ] {
+    for tools in [json!({"exclude": ["write_file"]}), json!({"core": ["read_file"]})] {
         let home = TempDir::new("home");
         let file = home.folder(".gemini").join("settings.json");
         std::fs::write(file, json!({ "tools": tools }).to_string()).expect("a file");
@@ -310,10 +277,7 @@ fn a_tool_that_settings_rule_out_does_not_run() {
         let turns = scene.fake.turns();
         let body = &turns.last().expect("a turn").body;
         let told = body["contents"].to_string();
-        assert!(
-            told.contains("This call of write_file is not allowed here"),
-            "{told}"
-        );
+        assert!(told.contains("This call of write_file is not allowed here"), "{told}");
         let declared = body["tools"].to_string();
         assert!(declared.contains("\"read_file\""), "{declared}");
         assert!(!declared.contains("\"write_file\""), "{declared}");
@@ -327,27 +291,14 @@ fn further_ignore_files_come_from_settings_and_a_variable() {
     let file = home.folder(".gemini").join("settings.json");
     let settings = json!({ "fileFiltering": { "customIgnoreFilePaths": [".one"] } });
     std::fs::write(file, settings.to_string()).expect("a file");
-    let scene = Scene::new(|setup| {
-        setup
-            .env("HOME", home.path())
-            .env("CUSTOM_IGNORE_FILE_PATHS", ".two")
-    });
+    let scene = Scene::new(|setup| setup.env("HOME", home.path()).env("CUSTOM_IGNORE_FILE_PATHS", ".two"));
     let workspace = scene.server.workspace();
-    for (name, text) in [
-        (".one", "a.txt\n"),
-        (".two", "b.txt\n"),
-        ("a.txt", "a"),
-        ("b.txt", "b"),
-        ("c.txt", "c"),
-    ] {
+    for (name, text) in [(".one", "a.txt\n"), (".two", "b.txt\n"), ("a.txt", "a"), ("b.txt", "b"), ("c.txt", "c")] {
         std::fs::write(workspace.join(name), text).expect("the workspace is ours");
     }
     scene.turn("CALL glob {\"pattern\":\"*.txt\"} ;; TEXT Well.");
     let turns = scene.fake.turns();
     let told = turns.last().expect("a turn").body["contents"].to_string();
     assert!(told.contains("/c.txt"), "{told}");
-    assert!(
-        !told.contains("/a.txt") && !told.contains("/b.txt"),
-        "{told}"
-    );
+    assert!(!told.contains("/a.txt") && !told.contains("/b.txt"), "{told}");
 }

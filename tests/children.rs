@@ -31,10 +31,7 @@ struct Place {
 
 impl Place {
     fn new() -> Place {
-        Place::with(vec![(
-            "PATH".into(),
-            std::env::var_os("PATH").expect("a PATH"),
-        )])
+        Place::with(vec![("PATH".into(), std::env::var_os("PATH").expect("a PATH"))])
     }
 
     fn with(env: Vec<(OsString, OsString)>) -> Place {
@@ -48,11 +45,7 @@ impl Place {
     }
 
     fn at(dir: PathBuf, instance: &str, env: Vec<(OsString, OsString)>) -> Place {
-        let limits = Limits {
-            shell_silence_ms: 30_000,
-            kill_ms: 300,
-            ..Limits::default()
-        };
+        let limits = Limits { shell_silence_ms: 30_000, kill_ms: 300, ..Limits::default() };
         let exe = PathBuf::from(env!("CARGO_BIN_EXE_gemini-a2a"));
         Place {
             dir,
@@ -127,9 +120,7 @@ fn pid_in(path: &Path) -> Option<u32> {
 fn success(output: &str, display: &str) -> Ending {
     Ending::Success {
         output: format!("<untrusted_context>\n{output}\n</untrusted_context>"),
-        display: Display::Text {
-            text: display.into(),
-        },
+        display: Display::Text { text: display.into() },
     }
 }
 
@@ -153,10 +144,7 @@ fn both_outputs_come_in_order_and_there_is_no_input() {
     let place = Place::new();
     assert_eq!(
         place.run("echo a; echo b >&2; echo c; cat; pwd"),
-        success(
-            &format!("Output: a\nb\nc\n{}\n", place.dir.display()),
-            &format!("a\nb\nc\n{}\n", place.dir.display())
-        )
+        success(&format!("Output: a\nb\nc\n{}\n", place.dir.display()), &format!("a\nb\nc\n{}\n", place.dir.display()))
     );
     assert_eq!(place.run("true"), success("Output: (empty)", ""));
 }
@@ -164,14 +152,8 @@ fn both_outputs_come_in_order_and_there_is_no_input() {
 #[test]
 fn exits_and_signals_are_results() {
     let place = Place::new();
-    assert_eq!(
-        place.run("exit 3"),
-        success("Output: (empty)\nExit Code: 3", "Exit Code: 3")
-    );
-    assert_eq!(
-        place.run("printf x; kill -9 $$"),
-        success("Output: x\nSignal: 9", "x")
-    );
+    assert_eq!(place.run("exit 3"), success("Output: (empty)\nExit Code: 3", "Exit Code: 3"));
+    assert_eq!(place.run("printf x; kill -9 $$"), success("Output: x\nSignal: 9", "x"));
     assert_eq!(
         place.run("no-such-program-here 2>/dev/null"),
         success("Output: (empty)\nExit Code: 127", "Exit Code: 127")
@@ -218,10 +200,7 @@ fn cancel_ends_what_ignores_it_and_what_left_the_group() {
     let ending = place.run_and_watch(command, |_| place.cancel.set());
     assert_eq!(
         ending,
-        Ending::Cancelled {
-            reason: "The command was cancelled and ended.".into(),
-            output: "ready\n".into(),
-        }
+        Ending::Cancelled { reason: "The command was cancelled and ended.".into(), output: "ready\n".into() }
     );
     for name in ["shell", "stubborn", "daemon", "hidden"] {
         wait_until(name, || !runs(place.pid(name)));
@@ -235,10 +214,7 @@ fn a_command_may_clean_up_after_a_cancel() {
     let ending = place.run_and_watch(command, |_| place.cancel.set());
     assert_eq!(
         ending,
-        Ending::Cancelled {
-            reason: "The command was cancelled and ended.".into(),
-            output: "ready\ncleaned\n".into(),
-        }
+        Ending::Cancelled { reason: "The command was cancelled and ended.".into(), output: "ready\ncleaned\n".into() }
     );
 }
 
@@ -250,10 +226,7 @@ fn what_a_command_leaves_behind_ends_with_it() {
     wait_until("its end", || !runs(pid));
     assert_eq!(
         ending,
-        success(
-            &format!("Output: {pid}\n\nBackground PIDs: {pid} (ended with the command)"),
-            &format!("{pid}\n")
-        )
+        success(&format!("Output: {pid}\n\nBackground PIDs: {pid} (ended with the command)"), &format!("{pid}\n"))
     );
 }
 
@@ -263,10 +236,7 @@ fn a_silent_command_is_ended() {
     place.limits.shell_silence_ms = 300;
     assert_eq!(
         place.run("echo a; echo $$ > pid; sleep 1000"),
-        success(
-            "Output: a\n\nThe command was ended because it printed nothing for 0.3 seconds.\nSignal: 15",
-            "a\n"
-        )
+        success("Output: a\n\nThe command was ended because it printed nothing for 0.3 seconds.\nSignal: 15", "a\n")
     );
     wait_until("its end", || !runs(place.pid("pid")));
 }
@@ -284,10 +254,7 @@ fn endless_output_is_capped() {
     let first = "[the first 99000000 bytes of output were not kept]\n";
     let head = format!("{first}{}", "x".repeat(8_000 - first.len()));
     let left_out = 1_000_000 + first.len() - 40_000;
-    let text = format!(
-        "{head}\n[... {left_out} characters left out ...]\n{}",
-        "x".repeat(32_000)
-    );
+    let text = format!("{head}\n[... {left_out} characters left out ...]\n{}", "x".repeat(32_000));
     assert_eq!(ending, success(&format!("Output: {text}"), &text));
 }
 
@@ -304,8 +271,7 @@ fn binary_output_is_not_streamed() {
 #[test]
 fn no_secret_reaches_a_command() {
     let path = std::env::var_os("PATH").expect("a PATH");
-    let mut env: Vec<(OsString, OsString)> =
-        vec![("PATH".into(), path), ("HOME".into(), "/h".into())];
+    let mut env: Vec<(OsString, OsString)> = vec![("PATH".into(), path), ("HOME".into(), "/h".into())];
     for name in [
         "GEMINI_API_KEY",
         "GOOGLE_API_KEY",
@@ -323,11 +289,7 @@ fn no_secret_reaches_a_command() {
         env.push((name.into(), "canary-5417".into()));
     }
     let place = Place::with(env);
-    let Ending::Success {
-        display: Display::Text { text },
-        ..
-    } = place.run("env")
-    else {
+    let Ending::Success { display: Display::Text { text }, .. } = place.run("env") else {
         panic!("env runs everywhere");
     };
     assert!(!text.contains("canary-5417"), "{text}");
@@ -394,10 +356,7 @@ fn a_program_that_is_not_there_is_an_error() {
         panic!("no shell can be found");
     };
     assert_eq!(error.kind.word(), "shell_execute_error");
-    assert_eq!(
-        error.message,
-        "The command could not be started: No such file or directory (os error 2)"
-    );
+    assert_eq!(error.message, "The command could not be started: No such file or directory (os error 2)");
 }
 
 /// Killed with `kill -9` when dropped, also by a test that fails.
@@ -441,15 +400,10 @@ fn nothing_outlives_a_killed_server() {
         .map(Victim)
         .expect("bash");
     let files = ["shell", "background", "daemon"].map(|name| place.dir.join(name));
-    wait_until("the command has started", || {
-        files.iter().all(|file| pid_in(file).is_some())
-    });
+    wait_until("the command has started", || files.iter().all(|file| pid_in(file).is_some()));
     let pids = files.map(|file| pid_in(&file).expect("it was there"));
     let read = |name: &str| std::fs::read_to_string(place.dir.join(name)).expect("it was written");
-    assert_eq!(
-        (read("fds").as_str(), read("key").as_str()),
-        ("0\n1\n2\n", "none\n")
-    );
+    assert_eq!((read("fds").as_str(), read("key").as_str()), ("0\n1\n2\n", "none\n"));
     let stolen = std::fs::read(place.dir.join("stolen")).expect("it was written");
     if rustix::process::geteuid().is_root() {
         eprintln!("skipped: root may read every process's environment");
@@ -473,12 +427,8 @@ fn nothing_outlives_a_killed_server() {
 /// Starts a command in the background and gives its number.
 fn start_in_background(place: &Place, task: &TaskId, command: &str) -> u32 {
     let args = json!({"command": command, "is_background": true, "delay_ms": 1});
-    let told = place
-        .told(task, "run_shell_command", args)
-        .expect("it starts");
-    let (_, rest) = told
-        .split_once("Background PID: ")
-        .unwrap_or_else(|| panic!("no number in {told}"));
+    let told = place.told(task, "run_shell_command", args).expect("it starts");
+    let (_, rest) = told.split_once("Background PID: ").unwrap_or_else(|| panic!("no number in {told}"));
     let pid = rest.lines().next().and_then(|pid| pid.parse().ok());
     pid.unwrap_or_else(|| panic!("no number in {told}"))
 }
@@ -497,21 +447,14 @@ fn a_background_command_goes_on_and_can_be_read() {
         place.told(&mine, "read_background_output", args)
     };
     let shown = |status: &str, lines: &str, text: &str| {
-        Ok(format!(
-            "Process {pid} [{status}], last {lines} lines:\n<untrusted_context>\n{text}\n</untrusted_context>"
-        ))
+        Ok(format!("Process {pid} [{status}], last {lines} lines:\n<untrusted_context>\n{text}\n</untrusted_context>"))
     };
-    wait_until("its first lines", || {
-        read(9, 0) == shown("running", "2 of 2", "one\ntwo")
-    });
+    wait_until("its first lines", || read(9, 0) == shown("running", "2 of 2", "one\ntwo"));
     assert_eq!(read(1, 0), shown("running", "1 of 2", "two"));
     let list = |task: &TaskId| place.told(task, "list_background_processes", json!({}));
     assert!(list(&mine).is_ok_and(|list| list.starts_with(&format!("{pid} [running] echo one;"))));
     // Another task neither sees it nor may it ask.
-    assert_eq!(
-        list(&other),
-        Ok("No commands were started in the background.".into())
-    );
+    assert_eq!(list(&other), Ok("No commands were started in the background.".into()));
     assert_eq!(
         place.told(&other, "read_background_output", json!({"pid": pid})),
         Err(format!(
@@ -520,10 +463,7 @@ fn a_background_command_goes_on_and_can_be_read() {
     );
     std::fs::write(place.dir.join("go"), "").expect("mine");
     // The wait ends with the command, long before its time.
-    assert_eq!(
-        read(9, 60_000),
-        shown("Exit Code: 3", "3 of 3", "one\ntwo\nthree")
-    );
+    assert_eq!(read(9, 60_000), shown("Exit Code: 3", "3 of 3", "one\ntwo\nthree"));
     wait_until("its end", || !runs(pid));
 }
 
@@ -549,9 +489,7 @@ fn background_commands_end_with_their_task() {
     let stubborn = "trap '' TERM; setsid sleep 1000 & echo $! > inner; while :; do sleep 1; done";
     let pid = start_in_background(&place, &mine, stubborn);
     let theirs = start_in_background(&place, &other, "sleep 1000");
-    wait_until("the inner one", || {
-        pid_in(&place.dir.join("inner")).is_some()
-    });
+    wait_until("the inner one", || pid_in(&place.dir.join("inner")).is_some());
     let inner = place.pid("inner");
     place.background.end_task(&mine);
     wait_until("their end", || !runs(pid) && !runs(inner));

@@ -34,16 +34,11 @@ impl Ground {
     }
 
     fn call(&self, name: &str, args: Value) -> Ending {
-        let end = self.run(name, args, |run, ctx| {
-            self.toolbox.run(run, ctx, &mut |_| {})
-        });
+        let end = self.run(name, args, |run, ctx| self.toolbox.run(run, ctx, &mut |_| {}));
         match end {
             RunEnd::Ended(ending) => ending,
             // Without a base only a race makes a write stale; to us that is a refusal.
-            RunEnd::Stale => Ending::Cancelled {
-                reason: "stale".into(),
-                output: String::new(),
-            },
+            RunEnd::Stale => Ending::Cancelled { reason: "stale".into(), output: String::new() },
         }
     }
 
@@ -52,10 +47,7 @@ impl Ground {
     }
 
     fn write(&self, path: &str) -> Ending {
-        self.call(
-            "write_file",
-            json!({"file_path": path, "content": "written"}),
-        )
+        self.call("write_file", json!({"file_path": path, "content": "written"}))
     }
 
     /// Everything that is not in the workspace: names and contents.
@@ -72,11 +64,8 @@ impl Ground {
                 if kind.is_dir() {
                     waiting.push(path.clone());
                 }
-                let content = if kind.is_file() {
-                    fs::read_to_string(&path).expect("ours")
-                } else {
-                    format!("{kind:?}")
-                };
+                let content =
+                    if kind.is_file() { fs::read_to_string(&path).expect("ours") } else { format!("{kind:?}") };
                 found.insert(path, content);
             }
         }
@@ -109,14 +98,8 @@ fn lay_traps(ground: &Ground) {
     ground.link("/", "root");
     ground.link("/proc/self/root", "magic_root");
     ground.link("/proc/self/cwd", "magic_cwd");
-    ground.link(
-        format!("{}/../outside", ground.ws().display()),
-        "through_ws",
-    );
-    ground.link(
-        format!("{}/./../secret", ground.ws().display()),
-        "through_dot",
-    );
+    ground.link(format!("{}/../outside", ground.ws().display()), "through_ws");
+    ground.link(format!("{}/./../secret", ground.ws().display()), "through_dot");
     ground.link("../ws-evil", "sibling");
     ground.link("../../outside", "d/rel");
     ground.link("../../../outside/f", "deep/er/leaf");
@@ -225,10 +208,7 @@ fn every_trick_is_refused_or_stays_inside() {
         assert_eq!(ground.outside(), before, "{path:?}");
         if *expected == outside {
             let ws = ground.ws().display().to_string();
-            assert!(
-                format!("{read:?}").contains(&ws),
-                "it names the workspace: {read:?}"
-            );
+            assert!(format!("{read:?}").contains(&ws), "it names the workspace: {read:?}");
         }
     }
 }
@@ -310,8 +290,5 @@ fn swapping_links_under_us_leads_nowhere() {
     });
     assert_eq!(leaks, []);
     assert_eq!(ground.outside(), before);
-    assert!(
-        inside > 0 && refused > 0,
-        "{inside} inside, {refused} refused: no race took place"
-    );
+    assert!(inside > 0 && refused > 0, "{inside} inside, {refused} refused: no race took place");
 }

@@ -17,54 +17,34 @@ fn thinking(model: &str) -> Vec<Event> {
     let Event::Created(plain) = created(Lifecycle::Conversational) else {
         panic!("it says so");
     };
-    let created = Created {
-        model: model.into(),
-        ..Created::clone(&plain)
-    };
-    vec![
-        Event::Created(Arc::new(created)),
-        prompted(1, "go"),
-        began(1),
-    ]
+    let created = Created { model: model.into(), ..Created::clone(&plain) };
+    vec![Event::Created(Arc::new(created)), prompted(1, "go"), began(1)]
 }
 
 fn fell_back(model: &str) -> Event {
-    Event::FellBack {
-        model: model.into(),
-        reason: "no luck".into(),
-    }
+    Event::FellBack { model: model.into(), reason: "no luck".into() }
 }
 
 fn failed(turn: u32, text: &str) -> Event {
-    Event::TurnEnded {
-        turn,
-        end: End::Failed(text.into()),
-    }
+    Event::TurnEnded { turn, end: End::Failed(text.into()) }
 }
 
 #[test]
 fn a_model_that_cannot_be_had_is_replaced_once_and_then_the_turn_fails() {
     let unusable = || model_fails(ModelErrorKind::Unusable);
-    let case = given(thinking("gemini-2.5-pro"))
-        .when(note(3, unusable()))
-        .then(&[fell_back("gemini-2.5-flash")], &[think(4)]);
+    let case =
+        given(thinking("gemini-2.5-pro")).when(note(3, unusable())).then(&[fell_back("gemini-2.5-flash")], &[think(4)]);
     let asked = job(&case.state, &think(4), &case.limits).expect("a job");
     assert!(matches!(asked.work, Work::Think(think) if &*think.model == "gemini-2.5-flash"));
-    case.when(note(4, unusable()))
-        .then(&[failed(1, "no luck")], &[]);
-    given(thinking("gemma-4-31b-it"))
-        .when(note(3, unusable()))
-        .then(&[failed(1, "no luck")], &[]);
+    case.when(note(4, unusable())).then(&[failed(1, "no luck")], &[]);
+    given(thinking("gemma-4-31b-it")).when(note(3, unusable())).then(&[failed(1, "no luck")], &[]);
 }
 
 #[test]
 fn tries_that_are_used_up_lead_to_the_other_model_too() {
     given(thinking("gemini-2.5-pro"))
         .limited(|limits| limits.model_tries = 1)
-        .when(note(
-            3,
-            model_fails(ModelErrorKind::Busy { after_ms: None }),
-        ))
+        .when(note(3, model_fails(ModelErrorKind::Busy { after_ms: None })))
         .then(&[fell_back("gemini-2.5-flash")], &[think(4)]);
 }
 
@@ -76,21 +56,12 @@ fn a_task_may_ask_the_model_so_often_and_no_more() {
         .when(note(3, model_answers(&[])))
         .then(&[answered(&[])], &[])
         .settle();
-    case.when(say("again"))
-        .then(&[prompted(2, "again")], &[])
-        .next(&[failed(2, worn)], &[])
-        .rests();
+    case.when(say("again")).then(&[prompted(2, "again")], &[]).next(&[failed(2, worn)], &[]).rests();
 }
 
 fn grown(tokens: u64) -> NoteBody {
-    let usage = Usage {
-        prompt_token_count: tokens,
-        ..Usage::default()
-    };
-    NoteBody::Answered(Ok(Answer {
-        usage: Some(usage),
-        ..answer(&[])
-    }))
+    let usage = Usage { prompt_token_count: tokens, ..Usage::default() };
+    NoteBody::Answered(Ok(Answer { usage: Some(usage), ..answer(&[]) }))
 }
 
 #[test]
@@ -99,57 +70,27 @@ fn a_conversation_that_has_grown_too_long_is_summarised_before_the_model_is_aske
         let mut case = given(thinking("m")).limited(|limits| limits.compress_tokens = 1_000);
         let said = case.decide(note(3, grown(tokens))).expect("an answer");
         said.events.into_iter().for_each(|event| case.record(event));
-        case.settle()
-            .when(say("more"))
-            .then(&[prompted(2, "more")], &[])
+        case.settle().when(say("more")).then(&[prompted(2, "more")], &[])
     };
     start(999).next(&[began(2)], &[think(7)]);
 
     let compact = Effect::Compact { job: Seq(8) };
-    let compacting = || {
-        start(1_000).next(
-            &[began(2), Event::CompactionBegan],
-            std::slice::from_ref(&compact),
-        )
-    };
-    let done = Compaction {
-        summary: "short".into(),
-        items: 2,
-    };
+    let compacting = || start(1_000).next(&[began(2), Event::CompactionBegan], std::slice::from_ref(&compact));
+    let done = Compaction { summary: "short".into(), items: 2 };
     let case = compacting()
         .when(note(8, NoteBody::Compacted(Ok(done))))
-        .then(
-            &[Event::Compacted {
-                summary: "short".into(),
-                items: 2,
-            }],
-            &[think(9)],
-        );
+        .then(&[Event::Compacted { summary: "short".into(), items: 2 }], &[think(9)]);
     let asked = job(&case.state, &think(9), &case.limits).expect("a job");
-    let Work::Think(think_of) = asked.work else {
-        panic!("a request")
-    };
+    let Work::Think(think_of) = asked.work else { panic!("a request") };
     assert_eq!(think_of.given, 1);
     assert!(matches!(&*think_of.history[0], Item::Summary(text) if &**text == "short"));
-    assert_eq!(
-        think_of.history.len(),
-        2,
-        "the summary, and the prompt it does not cover"
-    );
+    assert_eq!(think_of.history.len(), 2, "the summary, and the prompt it does not cover");
     assert_eq!(case.state.history.len(), 3, "clients still see everything");
 
-    let error = ModelError {
-        kind: ModelErrorKind::Fatal,
-        message: "no".into(),
-    };
+    let error = ModelError { kind: ModelErrorKind::Fatal, message: "no".into() };
     let gone_on = compacting()
         .when(note(8, NoteBody::Compacted(Err(error))))
-        .then(
-            &[Event::CompactionFailed {
-                reason: "no".into(),
-            }],
-            &[think(9)],
-        );
+        .then(&[Event::CompactionFailed { reason: "no".into() }], &[think(9)]);
     assert!(gone_on.state.incompressible, "it is not tried again");
     compacting().when(note(7, grown(1))).ignored();
 }
@@ -159,21 +100,11 @@ fn a_summary_under_way_is_stopped_by_a_cancel_and_by_a_restart() {
     let mut case = given(thinking("m")).limited(|limits| limits.compress_tokens = 1);
     let said = case.decide(note(3, grown(5))).expect("an answer");
     said.events.into_iter().for_each(|event| case.record(event));
-    let case = case
-        .settle()
-        .when(say("more"))
-        .then(&[prompted(2, "more")], &[])
-        .settle();
+    let case = case.settle().when(say("more")).then(&[prompted(2, "more")], &[]).settle();
     let decision = case.decide(Input::Cancel).expect("it can be");
     assert_eq!(decision.effects, [stop(8)]);
     let restarted = case.decide(Input::Restored).expect("never refused");
-    assert!(matches!(
-        &restarted.events[..],
-        [Event::TurnEnded {
-            turn: 2,
-            end: End::Interrupted(_)
-        }]
-    ));
+    assert!(matches!(&restarted.events[..], [Event::TurnEnded { turn: 2, end: End::Interrupted(_) }]));
 }
 
 #[test]
@@ -183,20 +114,11 @@ fn the_same_calls_again_and_again_are_not_run_and_then_end_the_turn() {
     let mut circles = 0;
     for _ in 0..20 {
         let at = case.state.seq.0;
-        let decision = case
-            .decide(note(at, model_answers(std::slice::from_ref(&request))))
-            .expect("an answer");
+        let decision = case.decide(note(at, model_answers(std::slice::from_ref(&request)))).expect("an answer");
         let looped = decision.events.contains(&Event::Looped);
         let over = matches!(decision.events.last(), Some(Event::TurnEnded { .. }));
-        assert_eq!(
-            looped,
-            decision.effects.is_empty(),
-            "a call that repeats is not prepared"
-        );
-        decision
-            .events
-            .into_iter()
-            .for_each(|event| case.record(event));
+        assert_eq!(looped, decision.effects.is_empty(), "a call that repeats is not prepared");
+        decision.events.into_iter().for_each(|event| case.record(event));
         circles += u32::from(looped);
         if over {
             assert_eq!(circles, 2);
@@ -225,9 +147,7 @@ fn the_same_words_again_and_again_are_cut_off_and_then_end_the_turn() {
             gemini_a2a::task::state::Phase::Thinking { job } => job.0,
             ref other => panic!("{other:?} after {n} sentences, request {at}"),
         };
-        let decision = case
-            .decide(note(job, NoteBody::Text(sentence.into())))
-            .expect("words");
+        let decision = case.decide(note(job, NoteBody::Text(sentence.into()))).expect("words");
         for event in &decision.events {
             nudged += u32::from(matches!(event, Event::Nudged { .. }));
         }
@@ -235,10 +155,7 @@ fn the_same_words_again_and_again_are_cut_off_and_then_end_the_turn() {
         if over || decision.events.len() > 1 {
             assert_eq!(decision.effects[0], stop(job), "the model is stopped");
         }
-        decision
-            .events
-            .into_iter()
-            .for_each(|event| case.record(event));
+        decision.events.into_iter().for_each(|event| case.record(event));
         if over {
             assert_eq!(nudged, 1);
             return;
@@ -254,14 +171,9 @@ fn inside_of_code_nobody_looks_for_circles() {
     let line = "let value = compute_the_value_of_something(argument);\n";
     let open = ["Look:\n``", "`rust\n"].into_iter();
     for piece in open.chain(std::iter::repeat_n(line, 200)) {
-        let decision = case
-            .decide(note(3, NoteBody::Text(piece.into())))
-            .expect("words");
+        let decision = case.decide(note(3, NoteBody::Text(piece.into()))).expect("words");
         assert_eq!(decision.events.len(), 1);
-        decision
-            .events
-            .into_iter()
-            .for_each(|event| case.record(event));
+        decision.events.into_iter().for_each(|event| case.record(event));
     }
     assert_eq!(case.state.utterance.fences, 1);
 }
@@ -273,10 +185,7 @@ fn switched_off_nobody_looks_for_circles() {
         let text = NoteBody::Text("The same sentence, said for the hundredth time now. ".into());
         let decision = case.decide(note(3, text)).expect("words");
         assert_eq!(decision.events.len(), 1);
-        decision
-            .events
-            .into_iter()
-            .for_each(|event| case.record(event));
+        decision.events.into_iter().for_each(|event| case.record(event));
     }
     let parts = json!(case.state.utterance.text.len());
     assert!(parts.as_u64() > Some(4_000));
@@ -285,36 +194,18 @@ fn switched_off_nobody_looks_for_circles() {
 #[test]
 fn what_a_prompt_names_is_read_before_the_model_is_asked() {
     let start = || {
-        given(vec![
-            created(Lifecycle::Conversational),
-            prompted(1, "look at @a.txt"),
-        ])
-        .next(
-            &[began(1), Event::AttachmentsWanted],
-            &[Effect::Attach { job: Seq(4) }],
-        )
+        given(vec![created(Lifecycle::Conversational), prompted(1, "look at @a.txt")])
+            .next(&[began(1), Event::AttachmentsWanted], &[Effect::Attach { job: Seq(4) }])
     };
     let case = start();
     let wanted = job(&case.state, &Effect::Attach { job: Seq(4) }, &case.limits).expect("a job");
     assert!(matches!(wanted.work, Work::Attach { prompt, .. } if prompt == "look at @a.txt"));
     let case = case
         .when(note(4, NoteBody::Attached(Some("its text".into()))))
-        .then(
-            &[Event::Attached {
-                text: "its text".into(),
-            }],
-            &[think(5)],
-        );
-    assert!(
-        matches!(&**case.state.history.last().expect("items"), Item::Nudge(text) if text == "its text")
-    );
+        .then(&[Event::Attached { text: "its text".into() }], &[think(5)]);
+    assert!(matches!(&**case.state.history.last().expect("items"), Item::Nudge(text) if text == "its text"));
     for nothing in [NoteBody::Attached(None), NoteBody::Died("x".into())] {
-        let case = start().when(note(4, nothing)).then(
-            &[Event::Attached {
-                text: String::new(),
-            }],
-            &[think(5)],
-        );
+        let case = start().when(note(4, nothing)).then(&[Event::Attached { text: String::new() }], &[think(5)]);
         assert_eq!(case.state.history.len(), 1, "the prompt stands alone");
     }
     let decision = start().decide(Input::Cancel).expect("it can be");

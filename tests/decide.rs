@@ -15,9 +15,7 @@ use gemini_a2a::task::message::{Artifact, Part, Source};
 use gemini_a2a::task::policy::{Grant, Mode, Tier};
 use gemini_a2a::task::record::Record;
 use gemini_a2a::task::slash::{Command, Invocation};
-use gemini_a2a::task::spec::{
-    Answers, CallError, Choice, Ending, ErrorKind, Keeping, Plan, Question, Verdict,
-};
+use gemini_a2a::task::spec::{Answers, CallError, Choice, Ending, ErrorKind, Keeping, Plan, Question, Verdict};
 use gemini_a2a::task::state::{CallResult, Item, Phase, Stage, TaskState};
 use serde_json::json;
 use std::sync::Arc;
@@ -43,12 +41,7 @@ fn thinking() -> Vec<Event> {
 
 /// 4: the task is a command, which runs as job 4.
 fn commanding() -> Vec<Event> {
-    vec![
-        created_to_run("memory show"),
-        prompted(1, "/memory show x"),
-        began(1),
-        Event::CommandBegan,
-    ]
+    vec![created_to_run("memory show"), prompted(1, "/memory show x"), began(1), Event::CommandBegan]
 }
 
 /// 4: the model was busy, timer 4.
@@ -64,16 +57,7 @@ fn preparing() -> Vec<Event> {
 /// 9: both are asked about and the pause is announced.
 fn waiting() -> Vec<Event> {
     let (e, s) = (edit(), shell());
-    log(
-        preparing(),
-        &[
-            planned(&e),
-            planned(&s),
-            asked(&e),
-            asked(&s),
-            Event::Paused,
-        ],
-    )
+    log(preparing(), &[planned(&e), planned(&s), asked(&e), asked(&s), Event::Paused])
 }
 
 /// 12: the edit runs as job 12, the command is still asked about.
@@ -91,16 +75,7 @@ fn replanning() -> Vec<Event> {
 /// 12: the edit was allowed and a restart came before it began; the command is still asked about.
 fn suspended() -> Vec<Event> {
     let e = edit();
-    log(
-        waiting(),
-        &[
-            chosen(&e, Choice::ProceedOnce),
-            ready(&e),
-            Event::Interrupted {
-                text: RESTARTED.into(),
-            },
-        ],
-    )
+    log(waiting(), &[chosen(&e, Choice::ProceedOnce), ready(&e), Event::Interrupted { text: RESTARTED.into() }])
 }
 
 /// 5: the first turn is over.
@@ -111,13 +86,7 @@ fn idle() -> Vec<Event> {
 /// 5: the first turn ended for want of a credential.
 fn unauthorized() -> Vec<Event> {
     let auth = || "Who are you?".to_owned();
-    log(
-        thinking(),
-        &[
-            concluded(Outcome::Auth(auth())),
-            turn_ended(1, End::NeedsAuth(auth())),
-        ],
-    )
+    log(thinking(), &[concluded(Outcome::Auth(auth())), turn_ended(1, End::NeedsAuth(auth()))])
 }
 
 /// 4: canceled while thinking.
@@ -155,34 +124,16 @@ fn every_phase() -> [(&'static str, Vec<Event>); 12] {
 
 #[test]
 fn a_prompt_begins_a_turn_on_a_fresh_idle_or_unauthorized_task() {
-    given(fresh())
-        .when(say("go"))
-        .then(&[prompted(1, "go")], &[])
-        .next(&[began(1)], &[think(3)])
-        .rests();
+    given(fresh()).when(say("go")).then(&[prompted(1, "go")], &[]).next(&[began(1)], &[think(3)]).rests();
     for start in [idle(), unauthorized()] {
-        given(start)
-            .when(say("more"))
-            .then(&[prompted(2, "more")], &[])
-            .next(&[began(2)], &[think(7)])
-            .rests();
+        given(start).when(say("more")).then(&[prompted(2, "more")], &[]).next(&[began(2)], &[think(7)]).rests();
     }
 }
 
 #[test]
 fn a_prompt_to_a_busy_or_waiting_task_is_queued() {
-    for start in [
-        thinking(),
-        backing_off(),
-        preparing(),
-        waiting(),
-        editing(),
-        replanning(),
-    ] {
-        given(start)
-            .when(say("more"))
-            .then(&[prompted(2, "more")], &[])
-            .rests();
+    for start in [thinking(), backing_off(), preparing(), waiting(), editing(), replanning()] {
+        given(start).when(say("more")).then(&[prompted(2, "more")], &[]).rests();
     }
 }
 
@@ -206,16 +157,12 @@ fn queued_prompts_have_their_turns_in_order() {
 
 #[test]
 fn the_queue_has_a_limit_and_answers_do_not_count_against_it() {
-    let full = given(log(waiting(), &[prompted(2, "b"), prompted(3, "c")]))
-        .limited(|limits| limits.queued_prompts = 2);
+    let full = given(log(waiting(), &[prompted(2, "b"), prompted(3, "c")])).limited(|limits| limits.queued_prompts = 2);
     let e = edit();
     full.clone().when(say("d")).refused(Refusal::QueueFull);
     // Nothing of a refused message happens, its answer neither.
-    full.clone()
-        .when(say_and_pick("d", &[(&e, "proceed_once")]))
-        .refused(Refusal::QueueFull);
-    full.when(pick(&e, "cancel"))
-        .then(&[chosen(&e, Choice::Cancel), ended(&e, refused())], &[]);
+    full.clone().when(say_and_pick("d", &[(&e, "proceed_once")])).refused(Refusal::QueueFull);
+    full.when(pick(&e, "cancel")).then(&[chosen(&e, Choice::Cancel), ended(&e, refused())], &[]);
     given(log(waiting(), &[prompted(2, "b")]))
         .limited(|limits| limits.queued_prompts = 2)
         .when(say("c"))
@@ -224,17 +171,10 @@ fn the_queue_has_a_limit_and_answers_do_not_count_against_it() {
 
 #[test]
 fn a_prompt_with_nothing_in_it_ends_its_turn_unbegun() {
-    let case = given(fresh())
-        .when(say(""))
-        .then(&[prompted(1, "")], &[])
-        .next(&[turn_ended(1, End::Nothing)], &[])
-        .rests();
+    let case =
+        given(fresh()).when(say("")).then(&[prompted(1, "")], &[]).next(&[turn_ended(1, End::Nothing)], &[]).rests();
     assert_eq!(case.state.status.state, TaskState::InputRequired);
-    assert_eq!(
-        case.state.history,
-        [Arc::new(Item::Dropped(message("")))],
-        "clients see it, the model does not"
-    );
+    assert_eq!(case.state.history, [Arc::new(Item::Dropped(message("")))], "clients see it, the model does not");
     // Between two prompts, and on a task that has only one turn, it changes nothing else.
     given(log(one_shot(fresh()), &[prompted(1, ""), prompted(2, "b")]))
         .next(&[turn_ended(1, End::Nothing)], &[])
@@ -244,39 +184,22 @@ fn a_prompt_with_nothing_in_it_ends_its_turn_unbegun() {
 #[test]
 fn a_message_to_an_interrupted_turn_lets_it_go_on() {
     let (e, s) = (edit(), shell());
-    let case = given(suspended())
-        .rests()
-        .when(say("go on"))
-        .then(&[Event::Resumed, prompted(2, "go on")], &[]);
+    let case = given(suspended()).rests().when(say("go on")).then(&[Event::Resumed, prompted(2, "go on")], &[]);
     assert_eq!(case.state.status.state, TaskState::Working);
-    case.next(&[started(&e)], &[run(15, &e, Gate::Synced)])
-        .rests();
+    case.next(&[started(&e)], &[run(15, &e, Gate::Synced)]).rests();
     given(suspended())
         .when(pick(&s, "cancel"))
-        .then(
-            &[
-                Event::Resumed,
-                chosen(&s, Choice::Cancel),
-                ended(&s, refused()),
-            ],
-            &[],
-        )
+        .then(&[Event::Resumed, chosen(&s, Choice::Cancel), ended(&s, refused())], &[])
         .next(&[started(&e)], &[run(16, &e, Gate::Synced)]);
-    given(suspended())
-        .when(pick(&e, "proceed_once"))
-        .refused(Refusal::NotPending(e.call));
+    given(suspended()).when(pick(&e, "proceed_once")).refused(Refusal::NotPending(e.call));
 }
 
 #[test]
 fn nothing_can_be_said_to_a_task_that_is_over() {
     given(over()).when(say("more")).refused(Refusal::Over);
-    given(over())
-        .when(pick(&edit(), "cancel"))
-        .refused(Refusal::Over);
+    given(over()).when(pick(&edit(), "cancel")).refused(Refusal::Over);
     given(over()).when(Input::Cancel).refused(Refusal::Over);
-    given(over())
-        .when(Input::Fail("x".into()))
-        .refused(Refusal::Over);
+    given(over()).when(Input::Fail("x".into())).refused(Refusal::Over);
     given(over()).rests();
 }
 
@@ -284,60 +207,26 @@ fn nothing_can_be_said_to_a_task_that_is_over() {
 
 #[test]
 fn what_the_model_says_is_recorded_and_what_says_nothing_is_not() {
-    let artifact = Artifact {
-        id: "a".into(),
-        name: None,
-        description: None,
-        parts: vec![Part::text("x")],
-    };
+    let artifact = Artifact { id: "a".into(), name: None, description: None, parts: vec![Part::text("x")] };
     let thought = |subject: &str, description: &str| NoteBody::Thought {
         subject: subject.into(),
         description: description.into(),
     };
     let case = given(thinking())
         .when(note(3, thought("Plan", "")))
-        .then(
-            &[Event::Thought {
-                subject: "Plan".into(),
-                description: String::new(),
-            }],
-            &[],
-        )
+        .then(&[Event::Thought { subject: "Plan".into(), description: String::new() }], &[])
         .when(note(3, NoteBody::Text("Hel".into())))
         .then(&[text("Hel")], &[])
         .when(note(3, NoteBody::Text("lo".into())))
         .then(&[text("lo")], &[])
         .when(note(3, NoteBody::Cited("[1] b".into())))
-        .then(
-            &[Event::Cited {
-                text: "[1] b".into(),
-            }],
-            &[],
-        )
-        .when(note(
-            3,
-            NoteBody::Produced {
-                artifact: artifact.clone(),
-                append: false,
-                last: true,
-            },
-        ))
-        .then(
-            &[Event::Produced {
-                artifact: Arc::new(artifact.clone()),
-                append: false,
-                last: true,
-            }],
-            &[],
-        );
+        .then(&[Event::Cited { text: "[1] b".into() }], &[])
+        .when(note(3, NoteBody::Produced { artifact: artifact.clone(), append: false, last: true }))
+        .then(&[Event::Produced { artifact: Arc::new(artifact.clone()), append: false, last: true }], &[]);
     assert_eq!(case.state.utterance.since, Some(Seq(5)));
     assert_eq!(case.state.utterance.text, "Hello");
     assert_eq!(case.state.artifacts, [artifact]);
-    for nothing in [
-        thought("", ""),
-        NoteBody::Text(String::new()),
-        NoteBody::Cited(" \n".into()),
-    ] {
+    for nothing in [thought("", ""), NoteBody::Text(String::new()), NoteBody::Cited(" \n".into())] {
         given(thinking()).when(note(3, nothing)).ignored();
     }
 }
@@ -345,23 +234,10 @@ fn what_the_model_says_is_recorded_and_what_says_nothing_is_not() {
 /// (11) (23) (24) (26) (46)
 #[test]
 fn an_answer_is_kept_whole_with_the_place_of_its_text() {
-    let usage = Usage {
-        prompt_token_count: 7,
-        total_token_count: 9,
-        ..Usage::default()
-    };
-    let from_worker = Answer {
-        usage: Some(usage),
-        trace: Some("trace".into()),
-        model: Some("m-2".into()),
-        ..answer(&[])
-    };
-    let recorded = Event::Answered {
-        answer: Arc::new(Answer {
-            said_at: Some(Seq(4)),
-            ..from_worker.clone()
-        }),
-    };
+    let usage = Usage { prompt_token_count: 7, total_token_count: 9, ..Usage::default() };
+    let from_worker =
+        Answer { usage: Some(usage), trace: Some("trace".into()), model: Some("m-2".into()), ..answer(&[]) };
+    let recorded = Event::Answered { answer: Arc::new(Answer { said_at: Some(Seq(4)), ..from_worker.clone() }) };
     let case = given(log(thinking(), &[text("hm"), text("!")]))
         .when(note(3, NoteBody::Answered(Ok(from_worker))))
         .then(&[recorded], &[])
@@ -371,10 +247,7 @@ fn an_answer_is_kept_whole_with_the_place_of_its_text() {
     assert_eq!((state.usage, state.total), (Some(usage), usage));
     assert_eq!(state.trace.as_deref(), Some("trace"));
     assert_eq!(&*state.model, "m-2");
-    assert_eq!(
-        state.created.model, "m",
-        "what is asked for does not change"
-    );
+    assert_eq!(state.created.model, "m", "what is asked for does not change");
     assert_eq!(state.status.state, TaskState::InputRequired);
     // A tool round is the same turn and the same prompt; its text is another message.
     let e = edit();
@@ -412,14 +285,7 @@ fn waits(limit: impl FnOnce(&mut gemini_a2a::limits::Limits), kind: ModelErrorKi
         let failed = case.decide(note(job.0, model_fails(kind)));
         let decision = failed.expect("a worker is not refused");
         match (&decision.events[..], &decision.effects[..]) {
-            (
-                [Event::BackedOff { delay_ms, .. }],
-                [
-                    Effect::Arm {
-                        delay_ms: armed, ..
-                    },
-                ],
-            ) => {
+            ([Event::BackedOff { delay_ms, .. }], [Effect::Arm { delay_ms: armed, .. }]) => {
                 assert_eq!(delay_ms, armed);
                 waits.push(*delay_ms);
             }
@@ -433,10 +299,7 @@ fn waits(limit: impl FnOnce(&mut gemini_a2a::limits::Limits), kind: ModelErrorKi
         let Phase::Backoff { job, .. } = case.state.phase else {
             panic!("in {:?}", case.state.phase);
         };
-        case = case
-            .rests()
-            .when(Input::Due { job })
-            .then(&[Event::Retried], &[think(job.0 + 1)]);
+        case = case.rests().when(Input::Due { job }).then(&[Event::Retried], &[think(job.0 + 1)]);
     }
 }
 
@@ -448,9 +311,7 @@ fn about(wait: u64, least: u64) -> bool {
 #[test]
 fn a_busy_model_is_tried_again_with_doubled_waits_up_to_the_cap() {
     let waits = waits(|_| {}, ModelErrorKind::Busy { after_ms: None });
-    let least = [
-        5_000, 10_000, 20_000, 30_000, 30_000, 30_000, 30_000, 30_000, 30_000,
-    ];
+    let least = [5_000, 10_000, 20_000, 30_000, 30_000, 30_000, 30_000, 30_000, 30_000];
     assert_eq!(waits.len(), least.len(), "ten tries in all");
     for (wait, least) in waits.iter().zip(least) {
         assert!(about(*wait, least), "{waits:?}");
@@ -459,31 +320,18 @@ fn a_busy_model_is_tried_again_with_doubled_waits_up_to_the_cap() {
 
 #[test]
 fn a_servers_own_delay_is_kept_when_longer_and_not_waited_for_when_too_long() {
-    let busy = |after_ms| ModelErrorKind::Busy {
-        after_ms: Some(after_ms),
-    };
+    let busy = |after_ms| ModelErrorKind::Busy { after_ms: Some(after_ms) };
     let once = |limits: &mut gemini_a2a::limits::Limits| limits.model_tries = 2;
-    for (asked, least) in [
-        (0, 5_000),
-        (4_000, 5_000),
-        (60_000, 60_000),
-        (300_000, 300_000),
-    ] {
+    for (asked, least) in [(0, 5_000), (4_000, 5_000), (60_000, 60_000), (300_000, 300_000)] {
         let waits = waits(once, busy(asked));
-        assert!(
-            waits.len() == 1 && about(waits[0], least),
-            "{asked}: {waits:?}"
-        );
+        assert!(waits.len() == 1 && about(waits[0], least), "{asked}: {waits:?}");
     }
     assert_eq!(waits(once, busy(300_001)), [0; 0]);
 }
 
 #[test]
 fn a_broken_stream_is_tried_again_a_few_times() {
-    assert_eq!(
-        waits(|_| {}, ModelErrorKind::BadStream),
-        [1_000, 2_000, 4_000]
-    );
+    assert_eq!(waits(|_| {}, ModelErrorKind::BadStream), [1_000, 2_000, 4_000]);
 }
 
 #[test]
@@ -511,12 +359,7 @@ fn a_failure_after_results_keeps_them() {
     let (e, s) = (edit(), shell());
     let case = given(log(
         waiting(),
-        &[
-            chosen(&e, Choice::Cancel),
-            ended(&e, refused()),
-            ended(&s, success()),
-            Event::ResultsSent,
-        ],
+        &[chosen(&e, Choice::Cancel), ended(&e, refused()), ended(&s, success()), Event::ResultsSent],
     ))
     .when(note(13, model_fails(ModelErrorKind::Fatal)))
     .then(&[turn_ended(1, End::Failed("no luck".into()))], &[]);
@@ -527,9 +370,7 @@ fn a_failure_after_results_keeps_them() {
 /// (25)
 #[test]
 fn what_was_said_is_taken_back_only_if_something_was_said() {
-    let retracted = Event::Retracted {
-        reason: "no luck".into(),
-    };
+    let retracted = Event::Retracted { reason: "no luck".into() };
     let case = given(log(thinking(), &[text("Hel")]))
         .when(note(3, model_fails(ModelErrorKind::BadStream)))
         .then(&[retracted, backed_off(0, 1, 1_000)], &[arm(6, 1_000)]);
@@ -544,20 +385,14 @@ fn what_was_said_is_taken_back_only_if_something_was_said() {
 fn tries_are_counted_by_kind_and_anew_for_every_request() {
     let start = log(thinking(), &[backed_off(2, 1, 1), Event::Retried]);
     let case = given(start.clone());
-    let Some(Work::Think(again)) = job(&case.state, &think(5), &case.limits).map(|job| job.work)
-    else {
+    let Some(Work::Think(again)) = job(&case.state, &think(5), &case.limits).map(|job| job.work) else {
         panic!("a think job");
     };
     assert_eq!(again.attempt, 4);
-    case.when(note(5, model_fails(ModelErrorKind::BadStream)))
-        .then(&[backed_off(2, 2, 2_000)], &[arm(6, 2_000)]);
-    let case = given(log(
-        start,
-        &[answered(&[edit()]), ended(&edit(), success())],
-    ))
-    .next(&[Event::ResultsSent], &[think(8)]);
-    case.when(note(8, model_fails(ModelErrorKind::BadStream)))
-        .then(&[backed_off(0, 1, 1_000)], &[arm(9, 1_000)]);
+    case.when(note(5, model_fails(ModelErrorKind::BadStream))).then(&[backed_off(2, 2, 2_000)], &[arm(6, 2_000)]);
+    let case =
+        given(log(start, &[answered(&[edit()]), ended(&edit(), success())])).next(&[Event::ResultsSent], &[think(8)]);
+    case.when(note(8, model_fails(ModelErrorKind::BadStream))).then(&[backed_off(0, 1, 1_000)], &[arm(9, 1_000)]);
 }
 
 #[test]
@@ -601,41 +436,11 @@ fn a_note_of_a_job_that_nobody_waits_for_is_dropped() {
 fn a_note_that_does_not_fit_its_job_is_dropped() {
     // For each job, which of the notes below mean something to it.
     let cases: [(Vec<Event>, u64, [bool; 11]); 5] = [
-        (
-            commanding(),
-            4,
-            [
-                false, false, false, false, false, false, false, false, false, true, true,
-            ],
-        ),
-        (
-            thinking(),
-            3,
-            [
-                true, true, true, true, true, true, false, false, false, false, true,
-            ],
-        ),
-        (
-            preparing(),
-            4,
-            [
-                false, false, false, false, false, false, true, false, false, false, true,
-            ],
-        ),
-        (
-            editing(),
-            12,
-            [
-                false, false, false, false, false, false, false, true, true, false, true,
-            ],
-        ),
-        (
-            replanning(),
-            13,
-            [
-                false, false, false, false, false, false, true, false, false, false, true,
-            ],
-        ),
+        (commanding(), 4, [false, false, false, false, false, false, false, false, false, true, true]),
+        (thinking(), 3, [true, true, true, true, true, true, false, false, false, false, true]),
+        (preparing(), 4, [false, false, false, false, false, false, true, false, false, false, true]),
+        (editing(), 12, [false, false, false, false, false, false, false, true, true, false, true]),
+        (replanning(), 13, [false, false, false, false, false, false, true, false, false, false, true]),
     ];
     for (start, job, means_something) in cases {
         let case = given(start);
@@ -648,19 +453,11 @@ fn a_note_that_does_not_fit_its_job_is_dropped() {
 
 fn every_note() -> [NoteBody; 11] {
     [
-        NoteBody::Thought {
-            subject: "s".into(),
-            description: "d".into(),
-        },
+        NoteBody::Thought { subject: "s".into(), description: "d".into() },
         NoteBody::Text("t".into()),
         NoteBody::Cited("c".into()),
         NoteBody::Produced {
-            artifact: Artifact {
-                id: "a".into(),
-                name: None,
-                description: None,
-                parts: vec![],
-            },
+            artifact: Artifact { id: "a".into(), name: None, description: None, parts: vec![] },
             append: false,
             last: true,
         },
@@ -685,14 +482,7 @@ fn calls_are_named_after_the_apis_ids_and_no_two_are_alike() {
         api_id: api_id.map(str::to_owned),
     };
     let earlier = call(READ, "1");
-    let start = log(
-        thinking(),
-        &[
-            answered(&[earlier]),
-            ended(&call(READ, "1"), success()),
-            Event::ResultsSent,
-        ],
-    );
+    let start = log(thinking(), &[answered(&[earlier]), ended(&call(READ, "1"), success()), Event::ResultsSent]);
     let decision = given(start)
         .decide(note(
             6,
@@ -710,22 +500,9 @@ fn calls_are_named_after_the_apis_ids_and_no_two_are_alike() {
     };
     let names: Vec<&str> = answer.calls.iter().map(|call| call.call.as_str()).collect();
     let own = format!("read_file__read_file_{}_7_4", NOON + 3);
-    assert_eq!(
-        names,
-        [
-            "read_file__1_2",
-            "read_file__2_2",
-            "read_file__2",
-            "read_file__2_3",
-            own.as_str()
-        ]
-    );
+    assert_eq!(names, ["read_file__1_2", "read_file__2_2", "read_file__2", "read_file__2_3", own.as_str()]);
     let api_ids: Vec<Option<&str>> = answer.calls.iter().map(|c| c.api_id.as_deref()).collect();
-    assert_eq!(
-        api_ids,
-        [Some("1"), Some("2_2"), Some("2"), Some("2"), None],
-        "the API gets its own ids back"
-    );
+    assert_eq!(api_ids, [Some("1"), Some("2_2"), Some("2"), Some("2"), None], "the API gets its own ids back");
     let calls = answer.calls.iter().map(|call| call.call.clone()).collect();
     assert_eq!(decision.effects, [Effect::Prepare { job: Seq(7), calls }]);
 }
@@ -736,10 +513,7 @@ fn calls_that_need_an_answer_are_asked_about_and_the_task_waits() {
     let (e, s) = (edit(), shell());
     let case = given(thinking())
         .when(note(3, model_answers(&[e.clone(), s.clone()])))
-        .then(
-            &[answered(&[e.clone(), s.clone()])],
-            &[prepare(4, &[e.clone(), s.clone()])],
-        )
+        .then(&[answered(&[e.clone(), s.clone()])], &[prepare(4, &[e.clone(), s.clone()])])
         .rests()
         .when(note(4, prepared(&[e.clone(), s.clone()])))
         .then(&[planned(&e), planned(&s), asked(&e), asked(&s)], &[]);
@@ -757,19 +531,10 @@ fn calls_that_are_allowed_run_without_a_question() {
         .by_default(SHELL, Verdict::Allow)
         .when(note(4, prepared(&both)))
         .then(&[planned(&r), planned(&s), ready(&r), ready(&s)], &[])
-        .next(
-            &[started(&r), started(&s)],
-            &[run(9, &r, Gate::Written), run(10, &s, Gate::Synced)],
-        )
+        .next(&[started(&r), started(&s)], &[run(9, &r, Gate::Written), run(10, &s, Gate::Synced)])
         .rests()
         .when(note(10, NoteBody::Output("x".into())))
-        .then(
-            &[Event::CallOutput {
-                call: s.call.clone(),
-                text: "x".into(),
-            }],
-            &[],
-        )
+        .then(&[Event::CallOutput { call: s.call.clone(), text: "x".into() }], &[])
         .when(note(10, NoteBody::Output(String::new())))
         .ignored()
         .when(note(10, run_ends(success())))
@@ -792,32 +557,19 @@ fn the_task_waits_only_when_everything_waits() {
         .next(&[started(&r)], &[run(9, &r, Gate::Written)])
         .rests();
     assert_eq!(case.state.status.state, TaskState::Working);
-    let case = case
-        .when(note(9, run_ends(success())))
-        .then(&[ended(&r, success())], &[])
-        .next(&[Event::Paused], &[])
-        .rests();
+    let case =
+        case.when(note(9, run_ends(success()))).then(&[ended(&r, success())], &[]).next(&[Event::Paused], &[]).rests();
     assert_eq!(case.state.status.state, TaskState::InputRequired);
 }
 
 #[test]
 fn a_call_that_cannot_be_made_is_answered_with_its_error() {
     let (e, unknown) = (edit(), call("no_such_tool", "x"));
-    let error = CallError::new(
-        ErrorKind::ToolNotRegistered,
-        "There is no tool of that name.",
-    );
+    let error = CallError::new(ErrorKind::ToolNotRegistered, "There is no tool of that name.");
     let results = vec![Err(error.clone()), Ok(plan(&e))];
     given(log(thinking(), &[answered(&[unknown.clone(), e.clone()])]))
         .when(note(4, NoteBody::Prepared(results)))
-        .then(
-            &[
-                ended(&unknown, Ending::Error { error }),
-                planned(&e),
-                asked(&e),
-            ],
-            &[],
-        )
+        .then(&[ended(&unknown, Ending::Error { error }), planned(&e), asked(&e)], &[])
         .next(&[Event::Paused], &[]);
     // A tool without a declaration that could be planned all the same is asked about.
     given(log(thinking(), &[answered(std::slice::from_ref(&unknown))]))
@@ -849,24 +601,13 @@ fn a_call_that_the_client_does_without_is_not_asked_about() {
     let Work::Think(asked) = asked.work else {
         panic!("{asked:?}");
     };
-    assert_eq!(
-        asked.tools,
-        Some(vec![READ.to_owned(), FORBIDDEN.to_owned()])
-    );
+    assert_eq!(asked.tools, Some(vec![READ.to_owned(), FORBIDDEN.to_owned()]));
     let denied = |reason: &str| failure(ErrorKind::PolicyViolation, reason);
-    let edit_is = format!(
-        "This call of {EDIT} is not allowed here: whoever began this task wants other tools used only."
-    );
+    let edit_is =
+        format!("This call of {EDIT} is not allowed here: whoever began this task wants other tools used only.");
     let disk_is = "This call of format_disk is not allowed here: the default of format_disk.";
     case.when(note(4, prepared(&all))).then(
-        &[
-            planned(&r),
-            planned(&e),
-            planned(&f),
-            ready(&r),
-            ended(&e, denied(&edit_is)),
-            ended(&f, denied(disk_is)),
-        ],
+        &[planned(&r), planned(&e), planned(&f), ready(&r), ended(&e, denied(&edit_is)), ended(&f, denied(disk_is))],
         &[],
     );
 }
@@ -881,48 +622,25 @@ fn calls_beyond_the_limit_are_answered_with_an_error() {
         panic!("{job:?}");
     };
     assert_eq!(calls, both[..1], "the worker sees only what may run");
-    let too_many = failure(
-        ErrorKind::InvalidToolParams,
-        "Too many calls in one answer; at most 1 are run.",
-    );
-    case.when(note(4, prepared(&calls)))
-        .then(&[planned(&a), ended(&b, too_many), ready(&a)], &[]);
+    let too_many = failure(ErrorKind::InvalidToolParams, "Too many calls in one answer; at most 1 are run.");
+    case.when(note(4, prepared(&calls))).then(&[planned(&a), ended(&b, too_many), ready(&a)], &[]);
 }
 
 #[test]
 fn a_worker_that_dies_fails_its_calls_and_the_model_hears_of_it() {
     let (e, s) = (edit(), shell());
-    let died = || {
-        failure(
-            ErrorKind::UnhandledException,
-            "The tool ended unexpectedly: oom",
-        )
-    };
+    let died = || failure(ErrorKind::UnhandledException, "The tool ended unexpectedly: oom");
     let oom = || NoteBody::Died("oom".into());
     given(preparing())
         .when(note(4, oom()))
         .then(&[ended(&e, died()), ended(&s, died())], &[])
         .next(&[Event::ResultsSent], &[think(7)]);
-    given(editing())
-        .when(note(12, oom()))
-        .then(&[ended(&e, died())], &[])
-        .next(&[Event::Paused], &[]);
-    given(replanning())
-        .when(note(13, oom()))
-        .then(&[ended(&e, died())], &[])
-        .next(&[Event::Paused], &[]);
-    given(replanning())
-        .when(note(13, NoteBody::Prepared(vec![])))
-        .then(
-            &[ended(
-                &e,
-                failure(
-                    ErrorKind::UnhandledException,
-                    "The tool ended unexpectedly: it was not looked at",
-                ),
-            )],
-            &[],
-        );
+    given(editing()).when(note(12, oom())).then(&[ended(&e, died())], &[]).next(&[Event::Paused], &[]);
+    given(replanning()).when(note(13, oom())).then(&[ended(&e, died())], &[]).next(&[Event::Paused], &[]);
+    given(replanning()).when(note(13, NoteBody::Prepared(vec![]))).then(
+        &[ended(&e, failure(ErrorKind::UnhandledException, "The tool ended unexpectedly: it was not looked at"))],
+        &[],
+    );
 }
 
 // Answers.
@@ -931,22 +649,15 @@ fn a_worker_that_dies_fails_its_calls_and_the_model_hears_of_it() {
 #[test]
 fn a_yes_starts_the_call_and_the_task_works_again() {
     let (e, s) = (edit(), shell());
-    let case = given(waiting())
-        .when(pick(&e, "proceed_once"))
-        .then(&[chosen(&e, Choice::ProceedOnce), ready(&e)], &[]);
+    let case = given(waiting()).when(pick(&e, "proceed_once")).then(&[chosen(&e, Choice::ProceedOnce), ready(&e)], &[]);
     assert_eq!(case.state.status.state, TaskState::Working);
     assert_eq!(case.state.status.seq, Seq(10));
-    let case = case
-        .next(&[started(&e)], &[run(12, &e, Gate::Synced)])
-        .rests();
+    let case = case.next(&[started(&e)], &[run(12, &e, Gate::Synced)]).rests();
     let call = case.state.call(&e.call).expect("a call of the batch");
     assert_eq!(call.choice, Some(Choice::ProceedOnce));
     assert_eq!(call.answered_by, Some(ann()));
     assert_eq!(call.stage, Stage::Running { job: Seq(12) });
-    assert_eq!(
-        case.state.asked().map(|call| call.id()).collect::<Vec<_>>(),
-        [&s.call]
-    );
+    assert_eq!(case.state.asked().map(|call| call.id()).collect::<Vec<_>>(), [&s.call]);
 }
 
 /// (6) A no is not a cancel of the task; (12) the other question stays open, and the pause is announced again.
@@ -990,10 +701,7 @@ fn two_questions_are_answered_one_after_the_other() {
 fn two_questions_are_answered_differently_in_one_message_with_a_prompt() {
     let (e, s) = (edit(), shell());
     given(waiting())
-        .when(say_and_pick(
-            "and hurry",
-            &[(&s, "proceed_once"), (&e, "cancel")],
-        ))
+        .when(say_and_pick("and hurry", &[(&s, "proceed_once"), (&e, "cancel")]))
         .then(
             &[
                 chosen(&s, Choice::ProceedOnce),
@@ -1015,21 +723,13 @@ fn a_turn_whose_every_call_was_refused_is_over() {
     let case = given(waiting())
         .when(say_and_pick("", &[(&e, "cancel"), (&s, "cancel")]))
         .then(
-            &[
-                chosen(&e, Choice::Cancel),
-                ended(&e, refused()),
-                chosen(&s, Choice::Cancel),
-                ended(&s, refused()),
-            ],
+            &[chosen(&e, Choice::Cancel), ended(&e, refused()), chosen(&s, Choice::Cancel), ended(&s, refused())],
             &[],
         )
         .next(&[turn_ended(1, End::Refused)], &[])
         .rests();
     assert_eq!(case.state.status.state, TaskState::InputRequired);
-    let result = |request: Request| CallResult {
-        request,
-        ending: Arc::new(refused()),
-    };
+    let result = |request: Request| CallResult { request, ending: Arc::new(refused()) };
     assert_eq!(
         case.state.history.last().map(|item| (**item).clone()),
         Some(Item::Results(vec![result(e), result(s)])),
@@ -1041,9 +741,7 @@ fn a_turn_whose_every_call_was_refused_is_over() {
 fn the_first_of_two_answers_counts_also_within_one_message() {
     let e = edit();
     let twice = [(&e, "cancel"), (&e, "proceed_once")];
-    given(waiting())
-        .when(say_and_pick("", &twice))
-        .then(&[chosen(&e, Choice::Cancel), ended(&e, refused())], &[]);
+    given(waiting()).when(say_and_pick("", &twice)).then(&[chosen(&e, Choice::Cancel), ended(&e, refused())], &[]);
 }
 
 /// (16) Alone it is refused, beside something else it is passed over.
@@ -1051,14 +749,7 @@ fn the_first_of_two_answers_counts_also_within_one_message() {
 fn an_answer_that_comes_too_late_or_to_nothing() {
     let (e, s, unknown) = (edit(), shell(), call(EDIT, "x"));
     let not_pending = |request: &Request| Refusal::NotPending(request.call.clone());
-    for start in [
-        fresh(),
-        thinking(),
-        preparing(),
-        editing(),
-        replanning(),
-        idle(),
-    ] {
+    for start in [fresh(), thinking(), preparing(), editing(), replanning(), idle()] {
         let case = given(start);
         for request in [&e, &unknown] {
             let late = pick(request, "proceed_once");
@@ -1068,9 +759,7 @@ fn an_answer_that_comes_too_late_or_to_nothing() {
             case.clone().when(odd).refused(not_pending(request));
         }
     }
-    given(editing())
-        .when(say_and_pick("more", &[(&e, "cancel")]))
-        .then(&[prompted(2, "more")], &[]);
+    given(editing()).when(say_and_pick("more", &[(&e, "cancel")])).then(&[prompted(2, "more")], &[]);
     given(editing())
         .when(say_and_pick("", &[(&e, "cancel"), (&s, "cancel")]))
         .then(&[chosen(&s, Choice::Cancel), ended(&s, refused())], &[])
@@ -1080,15 +769,11 @@ fn an_answer_that_comes_too_late_or_to_nothing() {
 #[test]
 fn an_option_that_is_not_on_offer_refuses_the_whole_message() {
     let (e, s) = (edit(), shell());
-    let unknown = Refusal::UnknownOption {
-        call: s.call.clone(),
-        offered: vec!["proceed_once", "proceed_always", "cancel"],
-    };
+    let unknown =
+        Refusal::UnknownOption { call: s.call.clone(), offered: vec!["proceed_once", "proceed_always", "cancel"] };
     for words in ["", "more"] {
         let picks = [(&e, "proceed_once"), (&s, "modify_with_editor")];
-        given(waiting())
-            .when(say_and_pick(words, &picks))
-            .refused(unknown.clone());
+        given(waiting()).when(say_and_pick(words, &picks)).refused(unknown.clone());
     }
 }
 
@@ -1109,20 +794,14 @@ fn always_allows_the_next_equal_call_without_a_question() {
     let both = [next.clone(), other.clone()];
     given(log(start.clone(), &[answered(&both)]))
         .when(note(16, prepared(&both)))
-        .then(
-            &[planned(&next), planned(&other), ready(&next), asked(&other)],
-            &[],
-        );
+        .then(&[planned(&next), planned(&other), ready(&next), asked(&other)], &[]);
     // The rule is exactly what was shown: another file is asked about.
     let mut elsewhere = plan(&next);
     let Question::Edit { file_path, .. } = &mut elsewhere.question else {
         panic!("an edit");
     };
     *file_path = "/w/b.txt".into();
-    let planned = Event::CallPlanned {
-        call: next.call.clone(),
-        plan: Arc::new(elsewhere.clone()),
-    };
+    let planned = Event::CallPlanned { call: next.call.clone(), plan: Arc::new(elsewhere.clone()) };
     given(log(start, &[answered(std::slice::from_ref(&next))]))
         .when(note(16, NoteBody::Prepared(vec![Ok(elsewhere)])))
         .then(&[planned, asked(&next)], &[]);
@@ -1136,15 +815,9 @@ fn always_allows_the_next_equal_call_without_a_question() {
 fn always_is_recorded_as_the_rules_it_makes() {
     let (e, s) = (edit(), shell());
     let picks = [(&e, "proceed_always"), (&s, "proceed_always")];
-    let case = given(waiting()).when(say_and_pick("", &picks)).then(
-        &[
-            chosen(&e, Choice::ProceedAlways),
-            ready(&e),
-            chosen(&s, Choice::ProceedAlways),
-            ready(&s),
-        ],
-        &[],
-    );
+    let case = given(waiting())
+        .when(say_and_pick("", &picks))
+        .then(&[chosen(&e, Choice::ProceedAlways), ready(&e), chosen(&s, Choice::ProceedAlways), ready(&s)], &[]);
     assert_eq!(case.state.always, [rule(&e), rule(&s)]);
     // An answer from before there were rules allows its call and nothing more.
     let old = r#"{"call_answered":{"call":"write_file__e","choice":"proceed_always","by":{"client":"a","via":"b"}}}"#;
@@ -1196,8 +869,7 @@ fn always_for_a_command_covers_its_program_and_no_interpreter() {
         case.record(answered(std::slice::from_ref(&next)));
         let job = case.state.seq.0;
         let judged = if allowed { ready(&next) } else { asked(&next) };
-        case.when(note(job, looked(then)))
-            .then(&[seen(&next, then), judged], &[]);
+        case.when(note(job, looked(then))).then(&[seen(&next, then), judged], &[]);
     }
 }
 
@@ -1211,15 +883,8 @@ fn saving_a_rule_is_offered_only_where_the_operator_allows_it() {
         (true, true, Keeping::Disk),
     ];
     for (trusted, saving, keeping) in grants {
-        let grant = Grant {
-            saving,
-            auto_execute: false,
-        };
-        let log = if trusted {
-            preparing()
-        } else {
-            untrusted(preparing())
-        };
+        let grant = Grant { saving, auto_execute: false };
+        let log = if trusted { preparing() } else { untrusted(preparing()) };
         let asked = |request| asked_for(request, keeping);
         given(log)
             .granted(grant)
@@ -1232,17 +897,11 @@ fn saving_a_rule_is_offered_only_where_the_operator_allows_it() {
 fn a_rule_is_kept_only_where_that_was_offered() {
     let e = edit();
     let word = "proceed_always_and_save";
-    let saving = |saving| Grant {
-        saving,
-        auto_execute: true,
-    };
-    given(waiting())
-        .granted(saving(true))
-        .when(pick(&e, word))
-        .refused(Refusal::UnknownOption {
-            call: e.call.clone(),
-            offered: vec!["proceed_once", "proceed_always", "cancel"],
-        });
+    let saving = |saving| Grant { saving, auto_execute: true };
+    given(waiting()).granted(saving(true)).when(pick(&e, word)).refused(Refusal::UnknownOption {
+        call: e.call.clone(),
+        offered: vec!["proceed_once", "proceed_always", "cancel"],
+    });
     let kept = || {
         let asked = [planned(&e), asked_for(&e, Keeping::Disk), Event::Paused];
         given(log(preparing(), &asked))
@@ -1268,10 +927,7 @@ fn a_mode_decides_what_is_asked() {
     let all = [edit(), shell(), read()];
     let denied = |request: &Request| {
         let reason = "only looking is allowed while planning";
-        let message = format!(
-            "This call of {} is not allowed here: {reason}.",
-            request.name
-        );
+        let message = format!("This call of {} is not allowed here: {reason}.", request.name);
         ended(request, failure(ErrorKind::PolicyViolation, &message))
     };
     let [e, s, r] = &all;
@@ -1284,9 +940,7 @@ fn a_mode_decides_what_is_asked() {
     for (mode, judged) in modes {
         let start = [created_as(mode, false), prompted(1, "go"), began(1)];
         let events = [vec![planned(e), planned(s), planned(r)], judged.to_vec()].concat();
-        given(log(start.to_vec(), &[answered(&all)]))
-            .when(note(4, prepared(&all)))
-            .then(&events, &[]);
+        given(log(start.to_vec(), &[answered(&all)])).when(note(4, prepared(&all))).then(&events, &[]);
     }
 }
 
@@ -1297,21 +951,13 @@ fn a_task_runs_without_questions_only_if_the_operator_allows_it() {
     let [e, s] = &all;
     let start = [created_as(Mode::Default, true), prompted(1, "go"), began(1)];
     let case = || given(log(start.to_vec(), &[answered(&all)]));
-    case()
-        .when(note(4, prepared(&all)))
-        .then(&[planned(e), planned(s), asked(e), asked(s)], &[]);
-    let grant = Grant {
-        auto_execute: true,
-        ..Grant::default()
-    };
+    case().when(note(4, prepared(&all))).then(&[planned(e), planned(s), asked(e), asked(s)], &[]);
+    let grant = Grant { auto_execute: true, ..Grant::default() };
     case()
         .granted(grant)
         .when(note(4, prepared(&all)))
         .then(&[planned(e), planned(s), ready(e), ready(s)], &[])
-        .next(
-            &[started(e), started(s)],
-            &[run(9, e, Gate::Synced), run(10, s, Gate::Synced)],
-        )
+        .next(&[started(e), started(s)], &[run(9, e, Gate::Synced), run(10, s, Gate::Synced)])
         .rests();
     let message = "This call of run_shell_command is not allowed here: not here.";
     let rules = json!([{"toolName": SHELL, "commandPrefix": "make", "decision": "deny", "denyMessage": "not here"}]);
@@ -1319,15 +965,7 @@ fn a_task_runs_without_questions_only_if_the_operator_allows_it() {
         .granted(grant)
         .ruled(|policy| assert_eq!(policy.add(Tier::User, &rules), Vec::<String>::new()))
         .when(note(4, prepared(&all)))
-        .then(
-            &[
-                planned(e),
-                planned(s),
-                ready(e),
-                ended(s, failure(ErrorKind::PolicyViolation, message)),
-            ],
-            &[],
-        );
+        .then(&[planned(e), planned(s), ready(e), ended(s, failure(ErrorKind::PolicyViolation, message))], &[]);
     // Where the client did not wish it, the operator's leave changes nothing.
     given(log(thinking(), &[answered(&all)]))
         .granted(grant)
@@ -1344,18 +982,11 @@ fn a_former_name_does_not_get_around_a_rule() {
     let mut spec = case.tools[READ].clone();
     spec.name = "grep_search".into();
     let names: Vec<String> = spec.names().map(String::from).collect();
-    case.tools
-        .extend(names.into_iter().map(|name| (name, spec.clone())));
+    case.tools.extend(names.into_iter().map(|name| (name, spec.clone())));
     let message = "This call of search_file_content is not allowed here: not here.";
     case.ruled(|policy| assert_eq!(policy.add(Tier::User, &rules), Vec::<String>::new()))
         .when(note(4, prepared(std::slice::from_ref(&call))))
-        .then(
-            &[
-                planned(&call),
-                ended(&call, failure(ErrorKind::PolicyViolation, message)),
-            ],
-            &[],
-        );
+        .then(&[planned(&call), ended(&call, failure(ErrorKind::PolicyViolation, message))], &[]);
 }
 
 /// What runs is what was asked about: the arguments the model named, and the file the diff was made from.
@@ -1402,9 +1033,7 @@ fn a_content_of_the_users_own_counts_for_edits_only() {
     assert_eq!(run.edited.as_deref(), Some("mine"));
     assert_eq!(run.base, plan(&e).base);
     assert_eq!((run.call, run.args), (e.call.clone(), e.args.clone()));
-    given(waiting())
-        .when(pick_edited(&s, "proceed_once", "mine"))
-        .then(&[answer(&s, None), ready(&s)], &[]);
+    given(waiting()).when(pick_edited(&s, "proceed_once", "mine")).then(&[answer(&s, None), ready(&s)], &[]);
 }
 
 #[test]
@@ -1435,24 +1064,16 @@ fn a_question_of_the_agent_is_always_asked_and_its_answers_reach_the_tool() {
     };
     assert_eq!(run.answers, Some(answers.clone()));
     // Other questions have no use for them.
-    asking
-        .clone()
-        .when(pick_answering(&s, "proceed_once", answers))
-        .then(&[answer(&s, None), ready(&s)], &[]);
+    asking.clone().when(pick_answering(&s, "proceed_once", answers)).then(&[answer(&s, None), ready(&s)], &[]);
     asking
         .clone()
         .when(pick(&a, "proceed_always"))
-        .refused(Refusal::UnknownOption {
-            call: a.call.clone(),
-            offered: vec!["proceed_once", "cancel"],
-        });
+        .refused(Refusal::UnknownOption { call: a.call.clone(), offered: vec!["proceed_once", "cancel"] });
     let dismissed = Ending::Cancelled {
         reason: "The user dismissed the questions without answering them.".into(),
         output: String::new(),
     };
-    asking
-        .when(pick(&a, "cancel"))
-        .then(&[chosen(&a, Choice::Cancel), ended(&a, dismissed)], &[]);
+    asking.when(pick(&a, "cancel")).then(&[chosen(&a, Choice::Cancel), ended(&a, dismissed)], &[]);
 }
 
 // Edits.
@@ -1465,21 +1086,8 @@ fn edits_run_one_at_a_time_and_a_command_beside_them() {
         .by_default(EDIT, Verdict::Allow)
         .by_default(SHELL, Verdict::Allow)
         .when(note(4, prepared(&all)))
-        .then(
-            &[
-                planned(&a),
-                planned(&b),
-                planned(&s),
-                ready(&a),
-                ready(&b),
-                ready(&s),
-            ],
-            &[],
-        )
-        .next(
-            &[started(&a), started(&s)],
-            &[run(11, &a, Gate::Synced), run(12, &s, Gate::Synced)],
-        )
+        .then(&[planned(&a), planned(&b), planned(&s), ready(&a), ready(&b), ready(&s)], &[])
+        .next(&[started(&a), started(&s)], &[run(11, &a, Gate::Synced), run(12, &s, Gate::Synced)])
         .rests()
         .when(note(11, run_ends(success())))
         .then(&[ended(&a, success())], &[])
@@ -1504,20 +1112,9 @@ fn an_edit_of_a_changed_file_is_asked_about_again() {
         .next(&[Event::Paused], &[])
         .rests();
     let call = case.state.call(&e.call).expect("a call of the batch");
-    assert_eq!(
-        (call.choice, &call.answered_by, call.stale),
-        (None, &None, 1)
-    );
+    assert_eq!((call.choice, &call.answered_by, call.stale), (None, &None, 1));
     case.when(say_and_pick("", &[(&e, "proceed_once"), (&s, "cancel")]))
-        .then(
-            &[
-                chosen(&e, Choice::ProceedOnce),
-                ready(&e),
-                chosen(&s, Choice::Cancel),
-                ended(&s, refused()),
-            ],
-            &[],
-        )
+        .then(&[chosen(&e, Choice::ProceedOnce), ready(&e), chosen(&s, Choice::Cancel), ended(&s, refused())], &[])
         .next(&[started(&e)], &[run(21, &e, Gate::Synced)]);
 }
 
@@ -1526,9 +1123,7 @@ fn a_rule_does_not_cover_a_file_that_changed_under_its_edit() {
     let e = edit();
     let always = chosen(&e, Choice::ProceedAlways);
     let start = log(waiting(), &[always, ready(&e), started(&e), stale(&e)]);
-    given(start.clone())
-        .when(note(13, prepared(std::slice::from_ref(&e))))
-        .then(&[planned(&e), asked(&e)], &[]);
+    given(start.clone()).when(note(13, prepared(std::slice::from_ref(&e)))).then(&[planned(&e), asked(&e)], &[]);
     // Where edits need no answer at all, this one needs none either.
     given(start)
         .by_default(EDIT, Verdict::Allow)
@@ -1552,71 +1147,35 @@ fn an_edit_that_no_longer_fits_the_changed_file_fails() {
 #[test]
 fn a_task_with_one_turn_is_over_after_it() {
     let (e, s) = (edit(), shell());
-    given(one_shot(log(thinking(), &[answered(&[])])))
-        .next(&[closed(Final::Completed, "")], &[])
-        .rests();
+    given(one_shot(log(thinking(), &[answered(&[])]))).next(&[closed(Final::Completed, "")], &[]).rests();
     given(one_shot(thinking()))
         .when(note(3, model_fails(ModelErrorKind::Fatal)))
         .then(&[closed(Final::Failed, "no luck")], &[])
         .rests();
     given(one_shot(log(
         waiting(),
-        &[
-            chosen(&e, Choice::Cancel),
-            ended(&e, refused()),
-            chosen(&s, Choice::Cancel),
-            ended(&s, refused()),
-        ],
+        &[chosen(&e, Choice::Cancel), ended(&e, refused()), chosen(&s, Choice::Cancel), ended(&s, refused())],
     )))
     .next(&[closed(Final::Completed, "")], &[]);
     // A question or a missing credential leaves it open for the answer.
-    given(one_shot(log(
-        thinking(),
-        &[concluded(Outcome::Ask("Which?".into()))],
-    )))
-    .next(&[turn_ended(1, End::Asked("Which?".into()))], &[])
-    .when(say("this"))
-    .then(&[prompted(2, "this")], &[])
-    .next(&[began(2)], &[think(7)]);
+    given(one_shot(log(thinking(), &[concluded(Outcome::Ask("Which?".into()))])))
+        .next(&[turn_ended(1, End::Asked("Which?".into()))], &[])
+        .when(say("this"))
+        .then(&[prompted(2, "this")], &[])
+        .next(&[began(2)], &[think(7)]);
     // So does a restart.
-    given(one_shot(thinking()))
-        .when(Input::Restored)
-        .then(&[turn_ended(1, End::Interrupted(RESTARTED.into()))], &[]);
+    given(one_shot(thinking())).when(Input::Restored).then(&[turn_ended(1, End::Interrupted(RESTARTED.into()))], &[]);
 }
 
 #[test]
 fn an_agent_may_say_how_its_turn_ends() {
     let ends = [
-        (
-            Outcome::Ask("Which?".into()),
-            turn_ended(1, End::Asked("Which?".into())),
-            TaskState::InputRequired,
-        ),
-        (
-            Outcome::Auth("Who?".into()),
-            turn_ended(1, End::NeedsAuth("Who?".into())),
-            TaskState::AuthRequired,
-        ),
-        (
-            Outcome::Complete("Done.".into()),
-            closed(Final::Completed, "Done."),
-            TaskState::Completed,
-        ),
-        (
-            Outcome::Complete(String::new()),
-            closed(Final::Completed, ""),
-            TaskState::Completed,
-        ),
-        (
-            Outcome::Fail("Broken.".into()),
-            closed(Final::Failed, "Broken."),
-            TaskState::Failed,
-        ),
-        (
-            Outcome::Reject("No.".into()),
-            closed(Final::Rejected, "No."),
-            TaskState::Rejected,
-        ),
+        (Outcome::Ask("Which?".into()), turn_ended(1, End::Asked("Which?".into())), TaskState::InputRequired),
+        (Outcome::Auth("Who?".into()), turn_ended(1, End::NeedsAuth("Who?".into())), TaskState::AuthRequired),
+        (Outcome::Complete("Done.".into()), closed(Final::Completed, "Done."), TaskState::Completed),
+        (Outcome::Complete(String::new()), closed(Final::Completed, ""), TaskState::Completed),
+        (Outcome::Fail("Broken.".into()), closed(Final::Failed, "Broken."), TaskState::Failed),
+        (Outcome::Reject("No.".into()), closed(Final::Rejected, "No."), TaskState::Rejected),
     ];
     for (verdict, event, state) in ends {
         let concluded = concluded(verdict);
@@ -1639,17 +1198,11 @@ fn an_agent_may_say_how_its_turn_ends() {
 fn a_command_runs_instead_of_the_model() {
     let start = [created_to_run("memory show"), prompted(1, "/memory @show")];
     let effect = Effect::Command { job: Seq(4) };
-    let case = given(start).next(
-        &[began(1), Event::CommandBegan],
-        std::slice::from_ref(&effect),
-    );
+    let case = given(start).next(&[began(1), Event::CommandBegan], std::slice::from_ref(&effect));
     let expected = Work::Command(Command {
         workspace: "/w".into(),
         trusted: true,
-        invocation: Invocation {
-            path: vec!["memory".into(), "show".into()],
-            args: vec!["x".into()],
-        },
+        invocation: Invocation { path: vec!["memory".into(), "show".into()], args: vec!["x".into()] },
         facts: Arc::default(),
     });
     let made = job(&case.state, &effect, &case.limits).expect("it is a job");
@@ -1666,22 +1219,14 @@ fn what_a_command_says_is_the_tasks_answer_and_result() {
             ..answer(&[])
         }),
     };
-    let produced = |said: &str| Event::Produced {
-        artifact: result(said),
-        append: false,
-        last: true,
-    };
+    let produced = |said: &str| Event::Produced { artifact: result(said), append: false, last: true };
     let case = given(commanding())
         .when(note(4, command_says("done")))
         .then(&[produced("done"), text("done"), spoken], &[])
         .next(&[closed(Final::Completed, "")], &[])
         .rests();
     assert_eq!(case.state.artifacts, [(*result("done")).clone()]);
-    assert_eq!(
-        case.state.history.len(),
-        2,
-        "what was typed, and the answer"
-    );
+    assert_eq!(case.state.history.len(), 2, "what was typed, and the answer");
     given(commanding())
         .when(note(4, command_says("")))
         .then(&[produced(""), closed(Final::Completed, "")], &[])
@@ -1690,46 +1235,27 @@ fn what_a_command_says_is_the_tasks_answer_and_result() {
 
 #[test]
 fn a_command_may_leave_the_rest_to_the_model() {
-    let told = || Event::CommandPrompted {
-        text: "Write it.".into(),
-    };
-    let case = given(commanding())
-        .when(note(4, command_asks("Write it.")))
-        .then(&[told()], &[think(5)])
-        .rests();
+    let told = || Event::CommandPrompted { text: "Write it.".into() };
+    let case = given(commanding()).when(note(4, command_asks("Write it."))).then(&[told()], &[think(5)]).rests();
     let last = case.state.history.last().map(|item| (**item).clone());
     assert_eq!(last, Some(Item::Nudge("Write it.".into())));
-    case.when(note(5, model_answers(&[])))
-        .then(&[answered(&[])], &[])
-        .next(&[closed(Final::Completed, "")], &[]);
+    case.when(note(5, model_answers(&[]))).then(&[answered(&[])], &[]).next(&[closed(Final::Completed, "")], &[]);
 }
 
 #[test]
 fn a_command_that_fails_fails_its_task() {
     for (body, text) in [
         (NoteBody::Commanded(Err("no luck".into())), "no luck"),
-        (
-            NoteBody::Died("killed".into()),
-            "The command ended unexpectedly: killed",
-        ),
+        (NoteBody::Died("killed".into()), "The command ended unexpectedly: killed"),
     ] {
-        given(commanding())
-            .when(note(4, body))
-            .then(&[closed(Final::Failed, text)], &[])
-            .rests();
+        given(commanding()).when(note(4, body)).then(&[closed(Final::Failed, text)], &[]).rests();
     }
 }
 
 /// A restart may come in the middle of a command. It does not run again by itself, and whoever goes on talks to the model.
 #[test]
 fn only_the_first_turn_is_a_command() {
-    let start = log(
-        commanding(),
-        &[
-            turn_ended(1, End::Interrupted(RESTARTED.into())),
-            prompted(2, "and now?"),
-        ],
-    );
+    let start = log(commanding(), &[turn_ended(1, End::Interrupted(RESTARTED.into())), prompted(2, "and now?")]);
     given(start).next(&[began(2)], &[think(7)]);
 }
 
@@ -1775,41 +1301,22 @@ fn a_task_that_cannot_run_fails_with_the_reason() {
     let failed = || closed(Final::Failed, "The workspace /w is gone.");
     given(fresh()).when(gone()).then(&[failed()], &[]);
     given(thinking()).when(gone()).then(&[failed()], &[stop(3)]);
-    let ending = Ending::Cancelled {
-        reason: "The task cannot go on.".into(),
-        output: String::new(),
-    };
-    given(editing()).when(gone()).then(
-        &[
-            ended(&edit(), ending.clone()),
-            ended(&shell(), ending),
-            failed(),
-        ],
-        &[stop(12)],
-    );
+    let ending = Ending::Cancelled { reason: "The task cannot go on.".into(), output: String::new() };
+    given(editing())
+        .when(gone())
+        .then(&[ended(&edit(), ending.clone()), ended(&shell(), ending), failed()], &[stop(12)]);
 }
 
 #[test]
 fn a_turn_whose_client_went_away_is_aborted_and_no_other() {
     let aborted = || turn_ended(1, End::Interrupted("Execution aborted by client.".into()));
-    let gone = Ending::Cancelled {
-        reason: "The client went away.".into(),
-        output: String::new(),
-    };
+    let gone = Ending::Cancelled { reason: "The client went away.".into(), output: String::new() };
     let abort = |turn| Input::Abort { turn };
-    let case = given(thinking())
-        .when(abort(1))
-        .then(&[aborted()], &[stop(3)])
-        .rests();
+    let case = given(thinking()).when(abort(1)).then(&[aborted()], &[stop(3)]).rests();
     assert_eq!(case.state.status.state, TaskState::InputRequired);
-    given(editing()).when(abort(1)).then(
-        &[
-            ended(&edit(), gone.clone()),
-            ended(&shell(), gone),
-            aborted(),
-        ],
-        &[stop(12)],
-    );
+    given(editing())
+        .when(abort(1))
+        .then(&[ended(&edit(), gone.clone()), ended(&shell(), gone), aborted()], &[stop(12)]);
     given(thinking()).when(abort(2)).ignored();
     given(idle()).when(abort(1)).ignored();
     given(over()).when(abort(1)).ignored();
@@ -1833,10 +1340,7 @@ fn timed_out(request: &Request) -> [Event; 2] {
         rules: vec![],
     };
     let reason = "Nobody answered the question in time, so the call was cancelled.";
-    let ending = Ending::Cancelled {
-        reason: reason.into(),
-        output: String::new(),
-    };
+    let ending = Ending::Cancelled { reason: reason.into(), output: String::new() };
     [no, ended(request, ending)]
 }
 
@@ -1855,8 +1359,7 @@ fn a_question_that_nobody_answers_in_time_is_answered_by_the_clock() {
     assert_eq!(late.state.status.state, TaskState::InputRequired);
     assert_eq!(deadline(&late.state, &late.limits.times), None);
     // Whoever comes now comes too late.
-    late.when(pick(&e, "proceed_once"))
-        .refused(Refusal::NotPending(e.call.clone()));
+    late.when(pick(&e, "proceed_once")).refused(Refusal::NotPending(e.call.clone()));
     // By itself nobody is hurried.
     given(waiting()).when(Input::Time(u64::MAX)).ignored();
 }
@@ -1864,10 +1367,7 @@ fn a_question_that_nobody_answers_in_time_is_answered_by_the_clock() {
 #[test]
 fn the_clock_answers_only_what_is_asked_and_what_runs_goes_on() {
     let case = hurried(editing(), |times| times.answer_ms = Some(SECOND));
-    let case = case
-        .when(Input::Time(NOON + SECOND * 9))
-        .then(&timed_out(&shell()), &[])
-        .rests();
+    let case = case.when(Input::Time(NOON + SECOND * 9)).then(&timed_out(&shell()), &[]).rests();
     assert_eq!(case.state.status.state, TaskState::Working);
     case.when(note(12, run_ends(success())))
         .then(&[ended(&edit(), success())], &[])
@@ -1876,16 +1376,11 @@ fn the_clock_answers_only_what_is_asked_and_what_runs_goes_on() {
 
 #[test]
 fn what_a_restart_left_waits_for_the_user_also_after_the_clocks_answer() {
-    let interrupted = Event::Interrupted {
-        text: RESTARTED.into(),
-    };
+    let interrupted = Event::Interrupted { text: RESTARTED.into() };
     let late = || Input::Time(NOON + SECOND * 9);
     let mut events = timed_out(&shell()).to_vec();
     events.push(interrupted);
-    let case = hurried(suspended(), |times| times.answer_ms = Some(SECOND))
-        .when(late())
-        .then(&events, &[])
-        .rests();
+    let case = hurried(suspended(), |times| times.answer_ms = Some(SECOND)).when(late()).then(&events, &[]).rests();
     assert_eq!(case.state.status.state, TaskState::InputRequired);
     case.when(late()).ignored();
     // Nothing is left to wait for: the turn is over.
@@ -1896,32 +1391,19 @@ fn what_a_restart_left_waits_for_the_user_also_after_the_clocks_answer() {
         ready(&e),
         started(&e),
         cut_off,
-        Event::Interrupted {
-            text: RESTARTED.into(),
-        },
+        Event::Interrupted { text: RESTARTED.into() },
     ];
     let mut events = timed_out(&shell()).to_vec();
     events.push(turn_ended(1, End::Interrupted(RESTARTED.into())));
-    hurried(log(waiting(), &start), |times| {
-        times.answer_ms = Some(SECOND)
-    })
-    .when(late())
-    .then(&events, &[])
-    .rests();
+    hurried(log(waiting(), &start), |times| times.answer_ms = Some(SECOND)).when(late()).then(&events, &[]).rests();
 }
 
 #[test]
 fn a_restart_tells_the_clocks_answer_from_a_persons() {
     let [no, cancelled] = timed_out(&edit());
-    given(log(waiting(), &[no])).when(Input::Restored).then(
-        &[
-            cancelled,
-            Event::Interrupted {
-                text: RESTARTED.into(),
-            },
-        ],
-        &[],
-    );
+    given(log(waiting(), &[no]))
+        .when(Input::Restored)
+        .then(&[cancelled, Event::Interrupted { text: RESTARTED.into() }], &[]);
 }
 
 #[test]
@@ -1929,10 +1411,7 @@ fn a_turn_that_takes_too_long_is_stopped_in_every_phase() {
     let text = "The turn took longer than 1s and was stopped.";
     let over = || turn_ended(1, End::Failed(text.into()));
     let reason = "The turn took too long.".to_owned();
-    let cut = Ending::Cancelled {
-        reason,
-        output: String::new(),
-    };
+    let cut = Ending::Cancelled { reason, output: String::new() };
     let (e, s) = (edit(), shell());
     let both = || vec![ended(&e, cut.clone()), ended(&s, cut.clone()), over()];
     let ends: [(Vec<Event>, &[Effect]); 12] = [
@@ -1956,13 +1435,8 @@ fn a_turn_that_takes_too_long_is_stopped_in_every_phase() {
         let due = deadline(&due.state, &due.limits.times);
         assert_eq!(due.is_some(), !events.is_empty(), "{phase}");
         let at = due.unwrap_or(NOON + SECOND);
-        hurried(start.clone(), limit)
-            .when(Input::Time(at - 1))
-            .ignored();
-        let case = hurried(start, limit)
-            .when(Input::Time(at))
-            .then(&events, effects)
-            .rests();
+        hurried(start.clone(), limit).when(Input::Time(at - 1)).ignored();
+        let case = hurried(start, limit).when(Input::Time(at)).then(&events, effects).rests();
         assert!(!case.state.paused && !case.state.suspended, "{phase}");
     }
     hurried(one_shot(thinking()), |times| times.turn_ms = Some(SECOND))
@@ -1974,13 +1448,8 @@ fn a_turn_that_takes_too_long_is_stopped_in_every_phase() {
 fn a_task_that_nobody_goes_on_with_is_closed() {
     let text = "Nobody went on with this task for 24h.";
     let day = 24 * 3_600 * SECOND;
-    let asked = log(
-        thinking(),
-        &[
-            concluded(Outcome::Ask("Which?".into())),
-            turn_ended(1, End::Asked("Which?".into())),
-        ],
-    );
+    let asked =
+        log(thinking(), &[concluded(Outcome::Ask("Which?".into())), turn_ended(1, End::Asked("Which?".into()))]);
     for (start, state) in [
         (fresh(), Final::Canceled),
         (idle(), Final::Completed),
@@ -1989,19 +1458,14 @@ fn a_task_that_nobody_goes_on_with_is_closed() {
     ] {
         let at = given(start.clone()).state.status.at + day;
         given(start.clone()).when(Input::Time(at - 1)).ignored();
-        let case = given(start)
-            .when(Input::Time(at))
-            .then(&[closed(state, text)], &[])
-            .rests();
+        let case = given(start).when(Input::Time(at)).then(&[closed(state, text)], &[]).rests();
         case.when(Input::Time(u64::MAX)).ignored();
     }
     // A prompt that waits for its turn is somebody going on.
     let mut queued = given(idle());
     queued.record(prompted(2, "and?"));
     queued.when(Input::Time(u64::MAX)).ignored();
-    hurried(idle(), |times| times.idle_ms = None)
-        .when(Input::Time(u64::MAX))
-        .ignored();
+    hurried(idle(), |times| times.idle_ms = None).when(Input::Time(u64::MAX)).ignored();
 }
 
 // After a restart.
@@ -2009,9 +1473,7 @@ fn a_task_that_nobody_goes_on_with_is_closed() {
 #[test]
 fn a_restart_in_every_phase() {
     let interrupted = || turn_ended(1, End::Interrupted(RESTARTED.into()));
-    let paused = || Event::Interrupted {
-        text: RESTARTED.into(),
-    };
+    let paused = || Event::Interrupted { text: RESTARTED.into() };
     let ran = "The server was stopped while this call was running. It may have had effects; look \
                before you run it again.";
     let had_not = "The server was stopped before this call had begun. Nothing was changed; it can \
@@ -2049,33 +1511,17 @@ fn a_restart_keeps_what_had_finished() {
     let yes = |request: &Request| chosen(request, Choice::ProceedOnce);
     let start = [yes(&e), ready(&e), started(&e), ended(&e, success())];
     // Every call had ended, but the model had not been told.
-    let case = given(log(
-        log(waiting(), &start),
-        &[yes(&s), ready(&s), started(&s), ended(&s, success())],
-    ))
-    .when(Input::Restored)
-    .then(&[turn_ended(1, End::Interrupted(RESTARTED.into()))], &[])
-    .rests();
-    let result = |request: Request| CallResult {
-        request,
-        ending: Arc::new(success()),
-    };
-    assert_eq!(
-        case.state.history.last().map(|item| (**item).clone()),
-        Some(Item::Results(vec![result(e), result(s)]))
-    );
-    // The model had answered with words only: the turn ends as it would have.
-    given(log(thinking(), &[answered(&[])]))
+    let case = given(log(log(waiting(), &start), &[yes(&s), ready(&s), started(&s), ended(&s, success())]))
         .when(Input::Restored)
-        .ignored()
-        .next(&[turn_ended(1, End::Done)], &[]);
+        .then(&[turn_ended(1, End::Interrupted(RESTARTED.into()))], &[])
+        .rests();
+    let result = |request: Request| CallResult { request, ending: Arc::new(success()) };
+    assert_eq!(case.state.history.last().map(|item| (**item).clone()), Some(Item::Results(vec![result(e), result(s)])));
+    // The model had answered with words only: the turn ends as it would have.
+    given(log(thinking(), &[answered(&[])])).when(Input::Restored).ignored().next(&[turn_ended(1, End::Done)], &[]);
     // A pause that was not announced yet is.
     let unannounced = waiting()[..8].to_vec();
-    given(unannounced)
-        .when(Input::Restored)
-        .ignored()
-        .next(&[Event::Paused], &[])
-        .rests();
+    given(unannounced).when(Input::Restored).ignored().next(&[Event::Paused], &[]).rests();
     // A queued prompt has its turn after the one that was cut off.
     given(log(thinking(), &[prompted(2, "b")]))
         .when(Input::Restored)
@@ -2089,30 +1535,18 @@ fn a_restart_finishes_what_a_torn_write_left_half_said() {
     let had_not = "The server was stopped before this call had begun. Nothing was changed; it can \
                    be made again.";
     let cut_off = |request: &Request| ended(request, failure(ErrorKind::Interrupted, had_not));
-    let interrupted = Event::Interrupted {
-        text: RESTARTED.into(),
-    };
+    let interrupted = Event::Interrupted { text: RESTARTED.into() };
     // After the first plan of two, and after the first question of two.
     given(waiting()[..5].to_vec())
         .when(Input::Restored)
-        .then(
-            &[
-                cut_off(&e),
-                cut_off(&s),
-                turn_ended(1, End::Interrupted(RESTARTED.into())),
-            ],
-            &[],
-        )
+        .then(&[cut_off(&e), cut_off(&s), turn_ended(1, End::Interrupted(RESTARTED.into()))], &[])
         .rests();
     given(waiting()[..7].to_vec())
         .when(Input::Restored)
         .then(&[cut_off(&s), interrupted.clone()], &[])
         .rests()
         .when(pick(&e, "proceed_once"))
-        .then(
-            &[Event::Resumed, chosen(&e, Choice::ProceedOnce), ready(&e)],
-            &[],
-        )
+        .then(&[Event::Resumed, chosen(&e, Choice::ProceedOnce), ready(&e)], &[])
         .next(&[started(&e)], &[run(13, &e, Gate::Synced)]);
     // After an answer, before what follows from it.
     given(log(waiting(), &[chosen(&e, Choice::ProceedOnce)]))
@@ -2161,10 +1595,7 @@ fn every_status_is_later_than_the_one_before() {
     let mut state = born(&case.log[0]);
     let mut seen = vec![state.status.at];
     for record in &case.log[1..] {
-        let early = Record {
-            at: state.stamp(&record.event, NOON - 60_000),
-            ..record.clone()
-        };
+        let early = Record { at: state.stamp(&record.event, NOON - 60_000), ..record.clone() };
         assert!(early.at >= state.at, "{early:?}");
         state.apply(&early);
         if state.status.seq == early.seq {

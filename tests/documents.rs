@@ -14,8 +14,7 @@ use support::client::{Client, Event, Events};
 use support::server::{Server, Setup};
 use support::socket::Socket;
 
-const EXTENSION: &str =
-    "https://github.com/google-gemini/gemini-cli/blob/main/docs/a2a/developer-profile/v0/spec.md";
+const EXTENSION: &str = "https://github.com/google-gemini/gemini-cli/blob/main/docs/a2a/developer-profile/v0/spec.md";
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
 /// The examples that are not met as written: document, row, and the number of the clash, or of the rule that settles it.
@@ -47,12 +46,8 @@ fn book(name: &str) -> Book {
 /// operator allows.
 fn server() -> Server {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/documents/script.json");
-    let server = Setup::without_model()
-        .arg("--script")
-        .arg(script)
-        .arg("--allowed-model")
-        .arg("gemini-2.0-flash-exp")
-        .start();
+    let server =
+        Setup::without_model().arg("--script").arg(script).arg("--allowed-model").arg("gemini-2.0-flash-exp").start();
     std::fs::write(server.workspace().join("build.sh"), "echo cc a.c\n").expect("a file of ours");
     server
 }
@@ -105,9 +100,7 @@ impl Developer {
     }
 
     fn say(&self, message: Value) -> Vec<Value> {
-        let events = self
-            .client
-            .stream("message/stream", json!({ "message": message }));
+        let events = self.client.stream("message/stream", json!({ "message": message }));
         events.map(|event| event.result().clone()).collect()
     }
 }
@@ -134,9 +127,7 @@ fn data(event: &Value) -> &Value {
     &event["status"]["message"]["parts"][0]["data"]
 }
 
-fn unnamed<'a>(
-    values: impl IntoIterator<Item = &'a Value>,
-) -> impl Iterator<Item = (Option<&'a str>, &'a Value)> {
+fn unnamed<'a>(values: impl IntoIterator<Item = &'a Value>) -> impl Iterator<Item = (Option<&'a str>, &'a Value)> {
     values.into_iter().map(|value| (None, value))
 }
 
@@ -182,17 +173,10 @@ fn an_edit(book: &Book, developer: &Developer, server: &Server) {
     book.received("3.2 tool call, pending, file", data(&told[4]));
 
     let call = data(&told[3])["tool_call_id"].clone();
-    let answer = book.sent(
-        "3.2 confirmation with modified file",
-        &[("/tool_call_id", call)],
-    );
+    let answer = book.sent("3.2 confirmation with modified file", &[("/tool_call_id", call)]);
     let done = developer.answer(&told, answer);
-    let expected = [
-        "TOOL_CALL_UPDATE EXECUTING",
-        "TOOL_CALL_UPDATE SUCCEEDED",
-        "TEXT_CONTENT",
-        "STATE_CHANGE completed final",
-    ];
+    let expected =
+        ["TOOL_CALL_UPDATE EXECUTING", "TOOL_CALL_UPDATE SUCCEEDED", "TEXT_CONTENT", "STATE_CHANGE completed final"];
     assert_eq!(outlines(&done), expected);
     book.received("3.2 tool call, succeeded, diff", data(&done[1]));
     assert_eq!(file(server, "notes.txt").as_deref(), Some("mine\n"));
@@ -201,11 +185,7 @@ fn an_edit(book: &Book, developer: &Developer, server: &Server) {
     let more = json!({ "kind": "message", "role": "user", "messageId": "m-3", "taskId": done[0]["taskId"],
         "parts": [{ "kind": "text", "text": "anything" }] });
     let more = developer.say(more);
-    let expected = [
-        "STATE_CHANGE working",
-        "TEXT_CONTENT",
-        "STATE_CHANGE completed final",
-    ];
+    let expected = ["STATE_CHANGE working", "TEXT_CONTENT", "STATE_CHANGE completed final"];
     assert_eq!(outlines(&more), expected);
 }
 
@@ -214,10 +194,7 @@ fn a_command(book: &Book, developer: &Developer) {
     let asked = told.iter().rev().nth(1).expect("a call");
     book.received("3.2 tool call, pending, command", data(asked));
     let call = data(asked)["tool_call_id"].clone();
-    let done = developer.answer(
-        &told,
-        book.sent("A.6 confirmation", &[("/tool_call_id", call)]),
-    );
+    let done = developer.answer(&told, book.sent("A.6 confirmation", &[("/tool_call_id", call)]));
     let calls = || unnamed(done.iter().map(data));
     let live = book.among("3.2 tool call, executing, live", calls());
     let end = book.among("3.2 tool call, succeeded, text", calls());
@@ -302,9 +279,7 @@ fn the_session_endpoint() {
 }
 
 fn names(events: &[Event]) -> impl Iterator<Item = (Option<&str>, &Value)> {
-    events
-        .iter()
-        .map(|event| (event.name.as_deref(), &event.json))
+    events.iter().map(|event| (event.name.as_deref(), &event.json))
 }
 
 #[test]
@@ -313,10 +288,7 @@ fn the_task_server() {
     let server = server();
     let mut client = Client::new(&server.url());
     let place = json!(server.workspace());
-    let wish = book.sent(
-        "POST /tasks, request",
-        &[("/agentSettings/workspaceRoot", place)],
-    );
+    let wish = book.sent("POST /tasks, request", &[("/agentSettings/workspaceRoot", place)]);
     let created = client.post("/tasks", &wish);
     assert_eq!(created.status(), 201);
     book.received("POST /tasks, response", &created.json());
@@ -351,10 +323,7 @@ fn the_task_server() {
 
 fn until_asked(events: &mut Events) -> Vec<Event> {
     let mut told = Vec::new();
-    while !told
-        .last()
-        .is_some_and(|event: &Event| event.json["confirmationRequest"].is_object())
-    {
+    while !told.last().is_some_and(|event: &Event| event.json["confirmationRequest"].is_object()) {
         told.push(events.next().expect("a question"));
     }
     told
@@ -372,10 +341,7 @@ fn what_is_known(book: &Book, server: &Server, client: &mut Client, task: &str) 
     let manifest = json!({ "name": "my-extension", "version": "1.0.0" });
     let manifest_file = extension.join("gemini-extension.json");
     std::fs::write(manifest_file, manifest.to_string()).expect("a file of ours");
-    let listed = client.post(
-        "/executeCommand",
-        &json!({ "command": "list-extensions", "args": [] }),
-    );
+    let listed = client.post("/executeCommand", &json!({ "command": "list-extensions", "args": [] }));
     // The document shows what the command gives; the endpoint says beside it which command that was.
     book.received("list-extensions", &listed.json()["data"]);
 }
@@ -387,11 +353,7 @@ fn the_requirements_of_the_session_endpoint() {
     let mut client = Client::new(&server.url());
     let card = client.get("/.well-known/agent-card.json");
     assert_eq!(card.status(), 200);
-    assert_eq!(
-        client.get("/ws").status(),
-        426,
-        "a socket, and nothing else"
-    );
+    assert_eq!(client.get("/ws").status(), 426, "a socket, and nothing else");
 
     let mut one = Socket::open(&server.url(), "/ws", None);
     let mut two = Socket::open(&server.url(), "/ws", None);
@@ -408,10 +370,7 @@ fn the_requirements_of_the_session_endpoint() {
     book.received("5.1 pending tool call", &asked);
 
     let call = asked["tool_call_id"].clone();
-    let refusal = book.sent(
-        "5.2 confirmation as a message of its own",
-        &[("/tool_call_id", call.clone())],
-    );
+    let refusal = book.sent("5.2 confirmation as a message of its own", &[("/tool_call_id", call.clone())]);
     two.send(&refusal);
     for line in [&mut one, &mut two] {
         let ended = line.until(|frame| frame["status"] == "CANCELLED");
@@ -448,10 +407,7 @@ fn the_kebab_dialect() {
     let mut client = Client::new(&server.url());
     let card = client.get("/.well-known/agent-card.json").json();
     book.received("agent card", &card);
-    assert_eq!(
-        card["url"],
-        format!("http://localhost:{}/", server.port()).as_str()
-    );
+    assert_eq!(card["url"], format!("http://localhost:{}/", server.port()).as_str());
 
     let place = json!(server.workspace());
     let settings = book.sent("agent settings", &[("/workspacePath", place)]);

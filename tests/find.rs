@@ -48,10 +48,7 @@ impl Ground {
         [
             ("list_directory", json!({"dir_path": path})),
             ("glob", json!({"pattern": "**/*", "dir_path": path})),
-            (
-                "grep_search",
-                json!({"pattern": "c[a]nary|inside", "dir_path": path, "no_ignore": true}),
-            ),
+            ("grep_search", json!({"pattern": "c[a]nary|inside", "dir_path": path, "no_ignore": true})),
             ("read_many_files", json!({"include": [path]})),
         ]
     }
@@ -90,31 +87,16 @@ fn no_path_and_no_link_leads_out() {
             assert!(!text.contains(SECRET), "{tool} {path}: {text}");
             // `~` is a name like any other here, and as a pattern it finds nothing.
             let nothing = text.contains("No files matching the criteria");
-            assert!(
-                matches!(ending, Ending::Error { .. }) || nothing,
-                "{tool} {path}: {text}"
-            );
+            assert!(matches!(ending, Ending::Error { .. }) || nothing, "{tool} {path}: {text}");
         }
     }
     // From the top, links are seen and not followed.
     for (tool, args) in Ground::calls(".") {
         let ending = ground.call(tool, args);
-        assert!(
-            matches!(ending, Ending::Success { .. }),
-            "{tool}: {ending:?}"
-        );
-        assert!(
-            !format!("{ending:?}").contains(SECRET),
-            "{tool}: {ending:?}"
-        );
+        assert!(matches!(ending, Ending::Success { .. }), "{tool}: {ending:?}");
+        assert!(!format!("{ending:?}").contains(SECRET), "{tool}: {ending:?}");
     }
-    for pattern in [
-        "out/**",
-        "absolute/*",
-        "**/canary*",
-        "d/../../outside/*",
-        "{d,out}/**",
-    ] {
+    for pattern in ["out/**", "absolute/*", "**/canary*", "d/../../outside/*", "{d,out}/**"] {
         let text = format!("{:?}", ground.call("glob", json!({"pattern": pattern})));
         assert!(!text.contains(SECRET), "{pattern}: {text}");
     }
@@ -154,8 +136,5 @@ fn swapping_links_under_a_search_leads_nowhere() {
         over.store(true, Ordering::Relaxed);
     });
     assert_eq!(leaks, []);
-    assert!(
-        whole > 0 && gone > 0,
-        "{whole} answered, {gone} refused: no race took place"
-    );
+    assert!(whole > 0 && gone > 0, "{whole} answered, {gone} refused: no race took place");
 }

@@ -6,9 +6,7 @@
 use gemini_a2a::a2a::{self, DIALECTS, Tools, View};
 use gemini_a2a::base::id::{CallId, Seq};
 use gemini_a2a::shell::replay;
-use gemini_a2a::task::event::{
-    Answer, Created, End, Event, Lifecycle, Profile, Protocol, Request, Usage,
-};
+use gemini_a2a::task::event::{Answer, Created, End, Event, Lifecycle, Profile, Protocol, Request, Usage};
 use gemini_a2a::task::message::{Message, Part, Role, Source};
 use gemini_a2a::task::policy::Mode;
 use gemini_a2a::task::record::Record;
@@ -27,19 +25,10 @@ const BEGIN: u64 = 1_772_357_400_000;
 fn story() -> Vec<Event> {
     let mut story = vec![
         Event::Created(Arc::new(created())),
-        Event::Prompted {
-            message: Arc::new(prompt()),
-            by: by("cli"),
-            turn: 1,
-        },
+        Event::Prompted { message: Arc::new(prompt()), by: by("cli"), turn: 1 },
         Event::TurnBegan { turn: 1 },
-        Event::Traced {
-            trace: "trace-1".into(),
-        },
-        Event::Thought {
-            subject: "Planning".into(),
-            description: "The notes come first, then the build.".into(),
-        },
+        Event::Traced { trace: "trace-1".into() },
+        Event::Thought { subject: "Planning".into(), description: "The notes come first, then the build.".into() },
         text("I will write "),
         text("the notes.\n"),
         answered("I will write the notes.\n", 6, calls(), "trace-1"),
@@ -50,15 +39,10 @@ fn story() -> Vec<Event> {
     story.extend([
         Event::ResultsSent,
         text("The build "),
-        Event::Cited {
-            text: "[1] https://example.org/make".into(),
-        },
+        Event::Cited { text: "[1] https://example.org/make".into() },
         text("is \"done\"."),
         answered("The build is \"done\".", 30, Vec::new(), "trace-2"),
-        Event::TurnEnded {
-            turn: 1,
-            end: End::Done,
-        },
+        Event::TurnEnded { turn: 1, end: End::Done },
     ]);
     story
 }
@@ -71,18 +55,9 @@ fn questions() -> Vec<Event> {
         planned("call-2", "make", command_question()),
         asked("call-2"),
         planned("call-3", "Read gone.txt", read_question()),
-        Event::CallReady {
-            call: "call-3".into(),
-        },
-        Event::CallStarted {
-            call: "call-3".into(),
-        },
-        ended(
-            "call-3",
-            Ending::Error {
-                error: CallError::new(ErrorKind::FileNotFound, "There is no file gone.txt."),
-            },
-        ),
+        Event::CallReady { call: "call-3".into() },
+        Event::CallStarted { call: "call-3".into() },
+        ended("call-3", Ending::Error { error: CallError::new(ErrorKind::FileNotFound, "There is no file gone.txt.") }),
         Event::Paused,
     ]
 }
@@ -116,10 +91,7 @@ fn edit() -> Vec<Event> {
 
 fn build() -> Vec<Event> {
     let call = || CallId::from("call-2");
-    let output = |text: &str| Event::CallOutput {
-        call: call(),
-        text: text.into(),
-    };
+    let output = |text: &str| Event::CallOutput { call: call(), text: text.into() };
     let mut build = vec![answered_call("call-2", None)];
     build.extend([
         Event::CallReady { call: call() },
@@ -130,9 +102,7 @@ fn build() -> Vec<Event> {
             "call-2",
             Ending::Success {
                 output: "cc a.c\ncc b.c\nExit Code: 0".into(),
-                display: Display::Text {
-                    text: "cc a.c\ncc b.c\n".into(),
-                },
+                display: Display::Text { text: "cc a.c\ncc b.c\n".into() },
             },
         ),
     ]);
@@ -159,18 +129,11 @@ fn created() -> Created {
 }
 
 fn prompt() -> Message {
-    Message::new(
-        "m-1",
-        Role::User,
-        vec![Part::text("write notes.txt and build")],
-    )
+    Message::new("m-1", Role::User, vec![Part::text("write notes.txt and build")])
 }
 
 fn by(client: &str) -> Source {
-    Source {
-        client: client.into(),
-        via: "a2a-0.3".into(),
-    }
+    Source { client: client.into(), via: "a2a-0.3".into() }
 }
 
 fn text(text: &str) -> Event {
@@ -178,18 +141,9 @@ fn text(text: &str) -> Event {
 }
 
 fn calls() -> Vec<Request> {
-    let call = |id: &str, name: &str, args: Value| Request {
-        call: id.into(),
-        name: name.into(),
-        args,
-        api_id: None,
-    };
+    let call = |id: &str, name: &str, args: Value| Request { call: id.into(), name: name.into(), args, api_id: None };
     vec![
-        call(
-            "call-1",
-            "write_file",
-            json!({"file_path": "notes.txt", "content": "notes\n"}),
-        ),
+        call("call-1", "write_file", json!({"file_path": "notes.txt", "content": "notes\n"})),
         call("call-2", "run_shell_command", json!({"command": "make"})),
         call("call-3", "read_file", json!({"file_path": "gone.txt"})),
     ]
@@ -213,21 +167,11 @@ fn answered(text: &str, said_at: u64, calls: Vec<Request>, trace: &str) -> Event
 }
 
 fn planned(call: &str, title: &str, question: Question) -> Event {
-    Event::CallPlanned {
-        call: call.into(),
-        plan: Arc::new(Plan {
-            title: title.into(),
-            question,
-            base: None,
-        }),
-    }
+    Event::CallPlanned { call: call.into(), plan: Arc::new(Plan { title: title.into(), question, base: None }) }
 }
 
 fn asked(call: &str) -> Event {
-    Event::CallAsked {
-        call: call.into(),
-        keeping: Keeping::Session,
-    }
+    Event::CallAsked { call: call.into(), keeping: Keeping::Session }
 }
 
 fn answered_call(call: &str, edited: Option<&str>) -> Event {
@@ -242,10 +186,7 @@ fn answered_call(call: &str, edited: Option<&str>) -> Event {
 }
 
 fn ended(call: &str, ending: Ending) -> Event {
-    Event::CallEnded {
-        call: call.into(),
-        ending: Arc::new(ending),
-    }
+    Event::CallEnded { call: call.into(), ending: Arc::new(ending) }
 }
 
 fn edit_question() -> Question {
@@ -270,11 +211,7 @@ fn command_question() -> Question {
 }
 
 fn read_question() -> Question {
-    Question::Info {
-        title: "Confirm Read".into(),
-        prompt: "Read gone.txt".into(),
-        urls: Vec::new(),
-    }
+    Question::Info { title: "Confirm Read".into(), prompt: "Read gone.txt".into(), urls: Vec::new() }
 }
 
 /// Small ones: some dialects repeat a tool's whole declaration with every update of a call.
@@ -326,9 +263,7 @@ fn transcript(name: &str, view: View) -> String {
 }
 
 fn golden(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden")
-        .join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
 /// Compares line by line, so that a failure shows the one line and not the file.
@@ -395,17 +330,9 @@ fn a_state_that_forgets_shows_the_same() {
 }
 
 fn program(args: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_gemini-a2a"))
-        .arg("replay")
-        .args(args)
-        .output()
-        .expect("the program");
+    let output = Command::new(env!("CARGO_BIN_EXE_gemini-a2a")).arg("replay").args(args).output().expect("the program");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (
-        output.status.code(),
-        text(&output.stdout),
-        text(&output.stderr),
-    )
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
 /// A file of its own for a test, gone with it.

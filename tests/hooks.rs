@@ -11,9 +11,7 @@ use gemini_a2a::task::push::{Due, Health, Hook, Target};
 use gemini_a2a::task::record::Record;
 use gemini_a2a::task::state::{State, TaskState};
 use std::sync::Arc;
-use task::{
-    asked, began, chosen, created, edit, given, hook_moved, hook_set, planned, prompted, target,
-};
+use task::{asked, began, chosen, created, edit, given, hook_moved, hook_set, planned, prompted, target};
 
 fn set(id: &str) -> Input {
     Input::Hook(HookInput::Set(target(id)))
@@ -24,29 +22,16 @@ fn drop_hook(id: &str) -> Input {
 }
 
 fn moved(id: &str, upto: u64) -> Input {
-    Input::Hook(HookInput::Moved {
-        id: id.into(),
-        upto: Seq(upto),
-        health: Health::default().after_success(),
-    })
+    Input::Hook(HookInput::Moved { id: id.into(), upto: Seq(upto), health: Health::default().after_success() })
 }
 
 fn v03(id: &str) -> Target {
-    Target {
-        protocol: Protocol::V03,
-        profile: Profile::Coder,
-        ..target(id)
-    }
+    Target { protocol: Protocol::V03, profile: Profile::Coder, ..target(id) }
 }
 
 fn produced(id: &str, last: bool) -> Event {
     Event::Produced {
-        artifact: Arc::new(Artifact {
-            id: id.into(),
-            name: None,
-            description: None,
-            parts: vec![Part::text("x")],
-        }),
+        artifact: Arc::new(Artifact { id: id.into(), name: None, description: None, parts: vec![Part::text("x")] }),
         append: false,
         last,
     }
@@ -61,13 +46,8 @@ fn due(state: &State) -> Vec<(u64, String)> {
         Due::Artifact { id, .. } => format!("artifact {id}"),
         Due::Answer { turn, .. } => format!("answer {turn}"),
     };
-    let [hook] = &state.hooks[..] else {
-        panic!("one webhook, not {:?}", state.hooks)
-    };
-    hook.due
-        .iter()
-        .map(|due| (due.seq().0, said(due)))
-        .collect()
+    let [hook] = &state.hooks[..] else { panic!("one webhook, not {:?}", state.hooks) };
+    hook.due.iter().map(|due| (due.seq().0, said(due))).collect()
 }
 
 fn is_due(state: &State, expected: &[(u64, &str)]) {
@@ -95,15 +75,10 @@ fn a_webhook_comes_and_goes_and_nothing_else_happens() {
 #[test]
 fn a_task_that_is_over_has_webhooks_too() {
     let over = [task::closed(Final::Failed, "")];
-    let case = given(over)
-        .when(set("a"))
-        .then(&[hook_set(&target("a"))], &[])
-        .rests();
+    let case = given(over).when(set("a")).then(&[hook_set(&target("a"))], &[]).rests();
     is_due(&case.state, &[]);
     assert!(case.state.is_over());
-    let case = case
-        .when(drop_hook("a"))
-        .then(&[Event::HookDropped { id: "a".into() }], &[]);
+    let case = case.when(drop_hook("a")).then(&[Event::HookDropped { id: "a".into() }], &[]);
     assert_eq!(case.state.hooks, []);
 }
 
@@ -162,32 +137,17 @@ fn only_plain_deliveries_hold_answers_and_0_3_ones_only_the_present() {
         ])
         .state
     };
-    let coder = Target {
-        profile: Profile::Coder,
-        ..target("h")
-    };
-    is_due(
-        &events(&coder),
-        &[
-            (4, "Working"),
-            (5, "artifact a"),
-            (7, "InputRequired at rest"),
-        ],
-    );
+    let coder = Target { profile: Profile::Coder, ..target("h") };
+    is_due(&events(&coder), &[(4, "Working"), (5, "artifact a"), (7, "InputRequired at rest")]);
     is_due(&events(&v03("h")), &[(7, "InputRequired at rest")]);
 }
 
 #[test]
 fn what_was_delivered_is_no_longer_due() {
-    let case = given([
-        hook_set(&target("h")),
-        prompted(1, "go"),
-        began(1),
-        task::canceled(),
-    ])
-    .when(moved("h", 4))
-    .then(&[hook_moved("h", 4)], &[])
-    .rests();
+    let case = given([hook_set(&target("h")), prompted(1, "go"), began(1), task::canceled()])
+        .when(moved("h", 4))
+        .then(&[hook_moved("h", 4)], &[])
+        .rests();
     is_due(&case.state, &[(5, "Canceled")]);
     // Late and foreign reports change nothing.
     let case = case
@@ -210,11 +170,7 @@ fn a_suspended_webhook_is_told_nothing_until_it_is_set_again() {
         prompted(1, "go"),
         began(1),
         task::turn_ended(1, End::Done),
-        Event::HookMoved {
-            id: "h".into(),
-            upto: Seq(4),
-            health: health.clone(),
-        },
+        Event::HookMoved { id: "h".into(), upto: Seq(4), health: health.clone() },
         prompted(2, "more"),
         began(2),
     ]);
@@ -231,19 +187,12 @@ fn a_suspended_webhook_is_told_nothing_until_it_is_set_again() {
 #[test]
 fn what_is_due_goes_to_the_new_place_if_it_looks_the_same_there() {
     let before = [hook_set(&target("h")), prompted(1, "go"), began(1)];
-    let moved = Target {
-        url: "https://elsewhere.example/".into(),
-        ..target("h")
-    };
+    let moved = Target { url: "https://elsewhere.example/".into(), ..target("h") };
     let case = given(before.clone().into_iter().chain([hook_set(&moved)]));
     is_due(&case.state, &[(4, "Working")]);
     assert_eq!(case.state.hooks[0].target.url, moved.url);
     let case = given(before.into_iter().chain([hook_set(&v03("h"))]));
-    assert_eq!(
-        case.state.hooks,
-        [Hook::new(Arc::new(v03("h")), Seq(5))],
-        "it is told of what comes"
-    );
+    assert_eq!(case.state.hooks, [Hook::new(Arc::new(v03("h")), Seq(5))], "it is told of what comes");
 }
 
 #[test]
@@ -258,34 +207,20 @@ fn lines_of_the_journal_stay_readable() {
             }),
             r#"{"hook_set":{"target":{"id":"h","url":"https://client.example/a2a","token":"t","schemes":["Bearer"],"credentials":"s","protocol":"1.0","profile":"plain"}}}"#,
         ),
+        (Event::HookDropped { id: "h".into() }, r#"{"hook_dropped":{"id":"h"}}"#),
         (
-            Event::HookDropped { id: "h".into() },
-            r#"{"hook_dropped":{"id":"h"}}"#,
-        ),
-        (
-            Event::HookMoved {
-                id: "h".into(),
-                upto: Seq(7),
-                health: Health::default().after_failure("no", 9),
-            },
+            Event::HookMoved { id: "h".into(), upto: Seq(7), health: Health::default().after_failure("no", 9) },
             r#"{"hook_moved":{"id":"h","upto":7,"health":{"delivered":0,"failed":1,"streak":1,"suspended":false,"error":"no"}}}"#,
         ),
     ] {
         assert_eq!(serde_json::to_string(&event).unwrap(), line);
         assert_eq!(serde_json::from_str::<Event>(line).unwrap(), event);
         let mut journal = Vec::new();
-        let record = Record {
-            seq: Seq(1),
-            at: 1,
-            event: event.clone(),
-        };
+        let record = Record { seq: Seq(1), at: 1, event: event.clone() };
         record.write(&mut journal);
         assert_eq!(Record::read(journal.trim_ascii_end()).unwrap(), record);
         let shown = serde_json::to_string(&event.without_secrets()).unwrap();
-        assert!(
-            !shown.contains(r#":"t""#) && !shown.contains(r#":"s""#),
-            "{shown}"
-        );
+        assert!(!shown.contains(r#":"t""#) && !shown.contains(r#":"s""#), "{shown}");
     }
     let other = created(gemini_a2a::task::event::Lifecycle::OneShot);
     assert_eq!(other.without_secrets().into_owned(), other);

@@ -18,18 +18,15 @@ const TREES: u64 = 40;
 const ROUNDS: u64 = 50;
 
 const NAMES: [&str; 22] = [
-    "a", "b", "ab", "abc", "a.c", "b.c", "foo", "foo.bar", "Foo", "b c", "a ", "#a", "!a", "[a]",
-    "a*b", "a\\b", "-", "ä", "_", "x1", "x2", "]",
+    "a", "b", "ab", "abc", "a.c", "b.c", "foo", "foo.bar", "Foo", "b c", "a ", "#a", "!a", "[a]", "a*b", "a\\b", "-",
+    "ä", "_", "x1", "x2", "]",
 ];
 
 struct Dice(u64);
 
 impl Dice {
     fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) as usize % sides
     }
 
@@ -81,9 +78,7 @@ fn segment(dice: &mut Dice) -> String {
     ];
     match dice.roll(3) {
         0 => dice.pick(&NAMES).to_string(),
-        1 => dice
-            .pick(&["*", "**", "*.c", "a*", "foo", "ab", "***", "a**", "foo**"])
-            .to_string(),
+        1 => dice.pick(&["*", "**", "*.c", "a*", "foo", "ab", "***", "a**", "foo**"]).to_string(),
         _ => (0..1 + dice.roll(4)).map(|_| dice.pick(&PIECES)).collect(),
     }
 }
@@ -96,9 +91,7 @@ fn pattern(dice: &mut Dice) -> String {
     if dice.chance(4) {
         text.push('/');
     }
-    let segments: Vec<String> = (0..1 + dice.roll(3) * dice.roll(2))
-        .map(|_| segment(dice))
-        .collect();
+    let segments: Vec<String> = (0..1 + dice.roll(3) * dice.roll(2)).map(|_| segment(dice)).collect();
     text += &segments.join("/");
     if dice.chance(4) {
         text.push('/');
@@ -108,9 +101,7 @@ fn pattern(dice: &mut Dice) -> String {
 }
 
 fn ignore_file(dice: &mut Dice) -> String {
-    let mut text = dice
-        .pick(&["", "", "", "\u{feff}", "# a comment\n", "\n"])
-        .to_string();
+    let mut text = dice.pick(&["", "", "", "\u{feff}", "# a comment\n", "\n"]).to_string();
     for _ in 0..1 + dice.roll(5) {
         text += &pattern(dice);
         text += dice.pick(&["\n", "\n", "\n", "\r\n", "\n\n"]);
@@ -150,11 +141,7 @@ fn grow(dice: &mut Dice, root: &Path, dir: &Path, depth: usize, grown: &mut Grow
 /// Gives the trees new rules: always at their top, sometimes below.
 fn rule(dice: &mut Dice, root: &Path, grown: &Grown) -> String {
     for path in &grown.ignore {
-        let text = if path.components().count() == 2 || dice.chance(3) {
-            ignore_file(dice)
-        } else {
-            String::new()
-        };
+        let text = if path.components().count() == 2 || dice.chance(3) { ignore_file(dice) } else { String::new() };
         overwrite(&root.join(path), &text);
     }
     let exclude: String = (0..dice.roll(3)).map(|_| pattern(dice) + "\n").collect();
@@ -165,12 +152,7 @@ fn rule(dice: &mut Dice, root: &Path, grown: &Grown) -> String {
 /// Without emptying the file first, on which some file systems wait for the disk.
 fn overwrite(path: &Path, text: &str) {
     let mut options = fs::OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)
-        .expect("it is ours");
+    let mut file = options.write(true).create(true).truncate(false).open(path).expect("it is ours");
     file.write_all(text.as_bytes()).expect("it is ours");
     file.set_len(text.len() as u64).expect("it is ours");
 }
@@ -194,11 +176,7 @@ fn shown(workspace: &Workspace) -> BTreeSet<PathBuf> {
     let (cancel, limits) = (Cancel::default(), Limits::default());
     let walk = Walk::new(&cancel, &limits, &[".git"]);
     let top = fs::File::open(workspace.path()).expect("it opens");
-    let start = Start {
-        dir: top.as_fd(),
-        path: Path::new(""),
-        rules: Rules::around(workspace, Wanted::ALL, &limits),
-    };
+    let start = Start { dir: top.as_fd(), path: Path::new(""), rules: Rules::around(workspace, Wanted::ALL, &limits) };
     let survey = walk.run(start, || Shown(BTreeSet::new()));
     assert_eq!((survey.unread, survey.stopped), (0, None));
     survey.visitors.into_iter().flat_map(|one| one.0).collect()
@@ -224,21 +202,12 @@ fn ignored_by_git(dir: &Path, paths: &[PathBuf]) -> BTreeSet<PathBuf> {
         .spawn()
         .expect("git was there a moment ago");
     let mut input = child.stdin.take().expect("it is piped");
-    let list: Vec<u8> = paths
-        .iter()
-        .flat_map(|path| [path.to_str().expect("text").as_bytes(), b"\0"].concat())
-        .collect();
+    let list: Vec<u8> =
+        paths.iter().flat_map(|path| [path.to_str().expect("text").as_bytes(), b"\0"].concat()).collect();
     let writer = std::thread::spawn(move || input.write_all(&list));
     let output = child.wait_with_output().expect("git ends");
-    writer
-        .join()
-        .expect("it does not panic")
-        .expect("git reads everything");
-    assert!(
-        matches!(output.status.code(), Some(0 | 1)),
-        "{:?}",
-        output.status
-    );
+    writer.join().expect("it does not panic").expect("git reads everything");
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{:?}", output.status);
     let text = String::from_utf8(output.stdout).expect("the names are text");
     text.split_terminator('\0').map(PathBuf::from).collect()
 }
@@ -255,8 +224,7 @@ struct Room(PathBuf);
 
 impl Room {
     fn new(name: &str) -> Room {
-        let path =
-            std::env::temp_dir().join(format!("gemini-a2a-ignore-{}-{name}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("gemini-a2a-ignore-{}-{name}", std::process::id()));
         fs::create_dir_all(&path).expect("the temporary directory is writable");
         Room(path.canonicalize().expect("it was just made"))
     }
@@ -310,10 +278,7 @@ fn random_trees_look_to_us_as_they_look_to_git() {
         hidden += ignored.len();
         all += grown.files.len();
     }
-    assert!(
-        hidden * 5 > all && hidden * 5 < all * 4,
-        "{hidden} of {all} hidden: too one-sided to tell anything"
-    );
+    assert!(hidden * 5 > all && hidden * 5 < all * 4, "{hidden} of {all} hidden: too one-sided to tell anything");
 }
 
 /// The ignore files on the way to a path.
@@ -345,17 +310,7 @@ fn a_workspace_inside_a_repository_obeys_what_is_above() {
         fs::write(root.join(path), text).expect("ours");
     }
     let mut files = Vec::new();
-    for path in [
-        "a.log",
-        "b.log",
-        "keep.log",
-        "out/x",
-        "gen/x",
-        "src/tmp/x",
-        "src/secret",
-        "src/x",
-        "out.txt",
-    ] {
+    for path in ["a.log", "b.log", "keep.log", "out/x", "gen/x", "src/tmp/x", "src/secret", "src/x", "out.txt"] {
         let full = root.join("pkg/web").join(path);
         fs::create_dir_all(full.parent().expect("it has one")).expect("ours");
         fs::write(full, "").expect("ours");
@@ -363,10 +318,7 @@ fn a_workspace_inside_a_repository_obeys_what_is_above() {
     }
     let dir = root.join("pkg/web");
     let ignored = ignored_by_git(&dir, &files);
-    let expected: BTreeSet<PathBuf> = files
-        .into_iter()
-        .filter(|path| !ignored.contains(path))
-        .collect();
+    let expected: BTreeSet<PathBuf> = files.into_iter().filter(|path| !ignored.contains(path)).collect();
     let mut ours = shown(&Workspace::open(&dir).expect("it opens"));
     ours.remove(Path::new(".gitignore"));
     assert_eq!(ours, expected);

@@ -43,9 +43,8 @@ fn the_story_through_every_entry_point() {
 /// What is wrong with the transcript of a dialect, if anything is.
 fn check(dialect: &Dialect) -> Option<String> {
     let lived = live(dialect);
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden/live")
-        .join(format!("{}.txt", dialect.name));
+    let path =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/live").join(format!("{}.txt", dialect.name));
     if std::env::var_os("GOLDEN").is_some_and(|word| word == "write") {
         std::fs::write(&path, lived).expect("the golden file can be written");
         return None;
@@ -54,10 +53,9 @@ fn check(dialect: &Dialect) -> Option<String> {
     let mut pairs = golden.lines().zip(lived.lines()).zip(1..);
     let differs = pairs.find(|((golden, lived), _)| golden != lived);
     match differs {
-        Some(((golden, lived), line)) => Some(format!(
-            "{}, line {line}:\n  {golden}\nis now\n  {lived}",
-            path.display()
-        )),
+        Some(((golden, lived), line)) => {
+            Some(format!("{}, line {line}:\n  {golden}\nis now\n  {lived}", path.display()))
+        }
         None if golden.lines().count() != lived.lines().count() => Some(format!(
             "{} has {} lines, and now there are {}",
             path.display(),
@@ -129,11 +127,7 @@ impl<'a> Story<'a> {
                 self.create(create);
                 self.open_stream(path);
             }
-            Line::Socket {
-                path,
-                protocol,
-                replies,
-            } => self.socket(path, protocol, replies),
+            Line::Socket { path, protocol, replies } => self.socket(path, protocol, replies),
         }
         self.script.text
     }
@@ -175,10 +169,8 @@ impl<'a> Story<'a> {
     fn socket(&mut self, path: &str, protocol: Option<&str>, replies: Replies) {
         let mut socket = Socket::open(&self.server.url(), path, protocol);
         let named = |protocol: Option<&str>| protocol.unwrap_or("no sub-protocol").to_owned();
-        self.script
-            .sent(&format!("GET {path} ({})", named(protocol)));
-        self.script
-            .heard(&format!("101 ({})", named(socket.protocol.as_deref())));
+        self.script.sent(&format!("GET {path} ({})", named(protocol)));
+        self.script.heard(&format!("101 ({})", named(socket.protocol.as_deref())));
         self.say(&mut socket, &(self.dialect.prompt)(PROMPT), replies);
         for reply in REPLIES {
             let answer = self.answer(reply);
@@ -214,9 +206,7 @@ impl<'a> Story<'a> {
         let body = body.replace("{workspace}", workspace.to_str().expect("a path of text"));
         self.script.sent(&format!("POST /tasks {body}"));
         let json = [("Content-Type", "application/json")];
-        let answer = self
-            .client
-            .request("POST", "/tasks", &json, body.as_bytes());
+        let answer = self.client.request("POST", "/tasks", &json, body.as_bytes());
         let shown = self.script.shown(&answer.json());
         self.script.heard(&format!("{} {shown}", answer.status()));
     }
@@ -230,14 +220,9 @@ impl<'a> Story<'a> {
         }
         let shown = self.script.shown(body);
         self.script.sent(&shown);
-        let mut fields = vec![
-            ("Content-Type", "application/json"),
-            ("Accept", "text/event-stream"),
-        ];
+        let mut fields = vec![("Content-Type", "application/json"), ("Accept", "text/event-stream")];
         fields.extend(self.dialect.fields);
-        let events = self
-            .client
-            .events("POST", &path, &fields, body.to_string().as_bytes());
+        let events = self.client.events("POST", &path, &fields, body.to_string().as_bytes());
         let head = events.head();
         let kind = head.field("content-type").unwrap_or_default();
         self.script.heard(&format!("{} {kind}", head.status()));

@@ -90,9 +90,7 @@ impl Case {
         for (command, expected, why) in table {
             let got = self.run(command);
             if got.verdict != *expected {
-                wrong.push(format!(
-                    "{command:?} must get {expected:?} ({why}), not {got:?}"
-                ));
+                wrong.push(format!("{command:?} must get {expected:?} ({why}), not {got:?}"));
             }
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -100,11 +98,7 @@ impl Case {
 }
 
 fn plan(question: Question) -> Plan {
-    Plan {
-        title: String::new(),
-        question,
-        base: None,
-    }
+    Plan { title: String::new(), question, base: None }
 }
 
 fn exec(command: &str) -> Plan {
@@ -129,11 +123,7 @@ fn edit(path: &str) -> Plan {
 }
 
 fn info() -> Plan {
-    plan(Question::Info {
-        title: String::new(),
-        prompt: String::new(),
-        urls: vec![],
-    })
+    plan(Question::Info { title: String::new(), prompt: String::new(), urls: vec![] })
 }
 
 use Verdict::{Allow, Ask as Asks, Deny};
@@ -366,16 +356,8 @@ fn every_line_gets_its_decision() {
 #[test]
 fn yolo_runs_the_whole_table_and_planning_nothing_of_it() {
     for (command, _, _) in LINES {
-        assert_eq!(
-            plain().mode(Mode::Yolo).run(command).verdict,
-            Allow,
-            "{command:?}"
-        );
-        assert_eq!(
-            plain().mode(Mode::Plan).run(command).verdict,
-            Deny,
-            "{command:?}"
-        );
+        assert_eq!(plain().mode(Mode::Yolo).run(command).verdict, Allow, "{command:?}");
+        assert_eq!(plain().mode(Mode::Plan).run(command).verdict, Deny, "{command:?}");
     }
 }
 
@@ -395,8 +377,7 @@ fn a_line_that_is_too_long_or_too_deep_asks() {
 
 #[test]
 fn a_denied_command_is_found_wherever_it_stands() {
-    let deny =
-        json!([{"toolName": SHELL, "commandPrefix": "rm", "decision": "deny", "priority": 100}]);
+    let deny = json!([{"toolName": SHELL, "commandPrefix": "rm", "decision": "deny", "priority": 100}]);
     #[rustfmt::skip]
     let table: &[(&str, Verdict, &str)] = &[
         ("ls", Allow, "another command"),
@@ -442,10 +423,7 @@ fn a_denied_command_is_found_wherever_it_stands() {
     let case = plain().mode(Mode::Yolo).rules(Tier::User, deny);
     case.holds(table);
     // Without anybody to ask, what may be denied is.
-    let alone = Case {
-        auto_execute: true,
-        ..case
-    };
+    let alone = Case { auto_execute: true, ..case };
     for (command, verdict, why) in table {
         let expected = if *verdict == Asks { Deny } else { *verdict };
         assert_eq!(alone.run(command).verdict, expected, "{command} {why}");
@@ -523,11 +501,7 @@ fn patterns_speak_about_single_commands() {
         ("npm test", Allow, "it"),
         ("npm test && npm run lint", Allow, "both"),
         ("npm test; rm x", Asks, "the pattern is for one command"),
-        (
-            "echo npm test; x npm test",
-            Asks,
-            "the pattern is for its start",
-        ),
+        ("echo npm test; x npm test", Asks, "the pattern is for its start"),
         ("npm test $x", Asks, "not certain"),
         ("curl -s http://evil", Deny, "it"),
         ("/usr/bin/curl evil", Deny, "by its path"),
@@ -543,24 +517,16 @@ fn patterns_speak_about_single_commands() {
 
 #[test]
 fn git_asks_where_nothing_is_trusted() {
-    let untrusted = Case {
-        trusted: false,
-        ..plain()
-    };
+    let untrusted = Case { trusted: false, ..plain() };
     untrusted.holds(&[
         ("git status", Asks, "its configuration may run something"),
         ("ls; git log", Asks, "in a list, too"),
         ("/usr/bin/git log", Asks, "by its path, too"),
         ("ls", Allow, "not git"),
     ]);
-    untrusted
-        .clone()
-        .mode(Mode::Yolo)
-        .holds(&[("git status", Asks, "even in yolo")]);
+    untrusted.clone().mode(Mode::Yolo).holds(&[("git status", Asks, "even in yolo")]);
     let allow = json!([{"toolName": SHELL, "commandPrefix": "git", "decision": "allow"}]);
-    untrusted
-        .rules(Tier::User, allow)
-        .holds(&[("git status", Asks, "whatever a rule says")]);
+    untrusted.rules(Tier::User, allow).holds(&[("git status", Asks, "whatever a rule says")]);
 }
 
 #[test]
@@ -597,10 +563,7 @@ fn modes_decide_about_the_other_tools() {
     assert_eq!(others("web_fetch", Kind::Fetch), [Asks, Asks, Allow, Allow]);
     assert_eq!(others("ask_user", Kind::Communicate), [Asks; 4]);
     assert_eq!(others("mcp_x_y", Kind::Other), [Deny, Asks, Asks, Allow]);
-    let alone = Case {
-        interactive: false,
-        ..plain()
-    };
+    let alone = Case { interactive: false, ..plain() };
     assert_eq!(alone.info("ask_user", Kind::Communicate), Deny);
     assert_eq!(alone.edit("write_file", "/w/a"), Deny);
     assert_eq!(alone.info("read_file", Kind::Read), Allow);
@@ -611,10 +574,7 @@ fn modes_decide_about_the_other_tools() {
 #[test]
 fn without_questions_everything_but_what_is_denied_runs() {
     let exclude = json!({"exclude": ["web_fetch", "run_shell_command(rm)"], "confirmationRequired": ["replace"]});
-    let case = Case {
-        auto_execute: true,
-        ..plain().tools(exclude)
-    };
+    let case = Case { auto_execute: true, ..plain().tools(exclude) };
     assert_eq!(case.edit("write_file", "/w/a"), Allow);
     assert_eq!(case.edit("replace", "/w/a"), Allow);
     assert_eq!(case.run("make > /etc/x").verdict, Allow);
@@ -627,16 +587,13 @@ fn without_questions_everything_but_what_is_denied_runs() {
 
 #[test]
 fn the_tier_and_then_the_priority_decide() {
-    let rule = |decision: &str, priority: u16| json!([{"toolName": "write_file", "decision": decision, "priority": priority}]);
-    let case = plain()
-        .rules(Tier::Workspace, rule("allow", 999))
-        .rules(Tier::User, rule("deny", 0));
+    let rule =
+        |decision: &str, priority: u16| json!([{"toolName": "write_file", "decision": decision, "priority": priority}]);
+    let case = plain().rules(Tier::Workspace, rule("allow", 999)).rules(Tier::User, rule("deny", 0));
     assert_eq!(case.edit("write_file", "/w/a"), Deny);
     let case = case.rules(Tier::Admin, rule("ask_user", 0));
     assert_eq!(case.edit("write_file", "/w/a"), Asks);
-    let case = plain()
-        .rules(Tier::User, rule("allow", 5))
-        .rules(Tier::User, rule("deny", 4));
+    let case = plain().rules(Tier::User, rule("allow", 5)).rules(Tier::User, rule("deny", 4));
     assert_eq!(case.edit("write_file", "/w/a"), Allow);
     // Among equals the careful one.
     let case = case.rules(Tier::User, rule("ask_user", 5));
@@ -654,16 +611,8 @@ fn names_may_be_lists_families_and_all() {
     assert_eq!(case.info("mcp_git_log", Kind::Other), Allow);
     assert_eq!(case.info("web_fetch", Kind::Fetch), Allow);
     let denied = case.judge("mcp_db_drop", Kind::Other, &json!({}), &info());
-    assert_eq!(
-        (denied.verdict, denied.reason.as_str()),
-        (Deny, "no servers here")
-    );
-    assert_eq!(
-        case.clone()
-            .mode(Mode::AutoEdit)
-            .info("read_file", Kind::Read),
-        Deny
-    );
+    assert_eq!((denied.verdict, denied.reason.as_str()), (Deny, "no servers here"));
+    assert_eq!(case.clone().mode(Mode::AutoEdit).info("read_file", Kind::Read), Deny);
     assert_eq!(case.info("read_file", Kind::Read), Allow);
 }
 
@@ -677,10 +626,7 @@ fn settings_become_rules() {
     assert_eq!(case.info("web_fetch", Kind::Fetch), Deny);
     assert_eq!(case.info("read_file", Kind::Read), Asks);
     assert_eq!(case.edit("write_file", "/w/a"), Allow);
-    assert_eq!(
-        case.clone().mode(Mode::Plan).edit("write_file", "/w/a"),
-        Deny
-    );
+    assert_eq!(case.clone().mode(Mode::Plan).edit("write_file", "/w/a"), Deny);
     case.holds(&[
         ("git commit -m x", Allow, "allowed"),
         ("npm ci", Allow, "allowed"),
@@ -694,8 +640,7 @@ fn settings_become_rules() {
 
 #[test]
 fn core_says_what_there_is_and_approves_nothing() {
-    let case =
-        plain().tools(json!({"core": ["read_file", "write_file", "run_shell_command(git)"]}));
+    let case = plain().tools(json!({"core": ["read_file", "write_file", "run_shell_command(git)"]}));
     assert_eq!(case.info("read_file", Kind::Read), Allow);
     assert_eq!(case.edit("write_file", "/w/a"), Asks);
     assert_eq!(case.edit("replace", "/w/a"), Deny);
@@ -709,10 +654,7 @@ fn core_says_what_there_is_and_approves_nothing() {
 
 #[test]
 fn reading_can_be_accepted_as_a_whole() {
-    let case = plain().rules(
-        Tier::Workspace,
-        json!([{"toolName": "list_things", "decision": "ask_user"}]),
-    );
+    let case = plain().rules(Tier::Workspace, json!([{"toolName": "list_things", "decision": "ask_user"}]));
     assert_eq!(case.info("list_things", Kind::Read), Asks);
     let case = case.tools(json!({"autoAccept": true}));
     assert_eq!(case.info("list_things", Kind::Read), Allow);
@@ -747,20 +689,13 @@ fn what_is_wrong_with_a_rule_is_said_and_the_rest_holds() {
     ];
     assert_eq!(problems.len(), expected.len(), "{problems:#?}");
     for (problem, (place, word)) in problems.iter().zip(expected) {
-        assert!(
-            problem.starts_with(place) && problem.contains(word),
-            "{problem}"
-        );
+        assert!(problem.starts_with(place) && problem.contains(word), "{problem}");
     }
     let case = Case { policy, ..plain() };
     assert_eq!(case.run("make").verdict, Allow);
     assert_eq!(Policy::built_in().add(Tier::User, &json!({})).len(), 1);
     let settings = ToolSettings {
-        allowed: vec![
-            "write_file(x)".into(),
-            "run_shell_command(x".into(),
-            "".into(),
-        ],
+        allowed: vec!["write_file(x)".into(), "run_shell_command(x".into(), "".into()],
         ..ToolSettings::default()
     };
     assert_eq!(Policy::built_in().configure(&settings).len(), 3);
@@ -772,11 +707,7 @@ fn prefixes(command: &str) -> Vec<String> {
     let rules = always(SHELL, &exec(command), Mode::Default, "/w");
     let prefix = |rule: &Rule| {
         let names = rule.command_prefix.as_ref().expect("a prefix");
-        names
-            .iter()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-            .join("+")
+        names.iter().map(str::to_owned).collect::<Vec<_>>().join("+")
     };
     rules.iter().map(prefix).collect()
 }
@@ -814,18 +745,12 @@ fn always_allows_what_was_shown_and_no_interpreter() {
 
 #[test]
 fn an_answer_holds_for_the_session_and_not_beyond_what_it_says() {
-    let said = |tool: &str, plan: &Plan| Case {
-        session: always(tool, plan, Mode::Default, "/w"),
-        ..plain()
-    };
+    let said = |tool: &str, plan: &Plan| Case { session: always(tool, plan, Mode::Default, "/w"), ..plain() };
     let edits = said("write_file", &edit("/w/a"));
     assert_eq!(edits.edit("write_file", "/w/a"), Allow);
     assert_eq!(edits.edit("replace", "/w/a"), Allow, "it is the same file");
     assert_eq!(edits.edit("write_file", "/w/b"), Asks);
-    assert_eq!(
-        edits.clone().mode(Mode::Plan).edit("write_file", "/w/a"),
-        Deny
-    );
+    assert_eq!(edits.clone().mode(Mode::Plan).edit("write_file", "/w/a"), Deny);
     let fetches = said("web_fetch", &info());
     assert_eq!(fetches.info("web_fetch", Kind::Fetch), Allow);
     assert_eq!(fetches.info("other", Kind::Fetch), Asks);
@@ -847,19 +772,9 @@ fn saved_rules_come_back() {
     rules.extend(always("write_file", &edit("/w/a"), Mode::AutoEdit, "/w"));
     let saved: Vec<Value> = rules.into_iter().map(kept).collect();
     let case = plain().rules(Tier::User, Value::from(saved));
-    case.holds(&[
-        ("git add x", Allow, "saved"),
-        ("git push", Asks, "not saved"),
-    ]);
-    assert_eq!(
-        case.edit("write_file", "/w/a"),
-        Asks,
-        "saved for a more permissive mode"
-    );
-    assert_eq!(
-        case.clone().mode(Mode::AutoEdit).edit("write_file", "/w/a"),
-        Allow
-    );
+    case.holds(&[("git add x", Allow, "saved"), ("git push", Asks, "not saved")]);
+    assert_eq!(case.edit("write_file", "/w/a"), Asks, "saved for a more permissive mode");
+    assert_eq!(case.clone().mode(Mode::AutoEdit).edit("write_file", "/w/a"), Allow);
     let excluded = case.tools(json!({"exclude": ["run_shell_command(git add)"]}));
     assert_eq!(excluded.run("git add x").verdict, Deny);
     let problems = Policy::built_in().add(Tier::User, &json!([1]));
@@ -908,9 +823,7 @@ fn no_line_makes_the_reader_panic() {
     }
     assert!(understood > 5_000, "only {understood} were lines at all");
     for _ in 0..5_000 {
-        let noise: String = (0..dice.roll(40))
-            .filter_map(|_| char::from_u32(dice.roll(0x300) as u32))
-            .collect();
+        let noise: String = (0..dice.roll(40)).filter_map(|_| char::from_u32(dice.roll(0x300) as u32)).collect();
         let _ = command::parse(&noise);
     }
 }
@@ -929,18 +842,11 @@ fn an_allowed_line_has_only_allowed_parts() {
         }
         allowed += 1;
         let parsed = command::parse(&line).expect("what is not understood is not allowed");
-        let Parsed {
-            commands,
-            substitutes,
-            defines,
-        } = parsed;
+        let Parsed { commands, substitutes, defines } = parsed;
         assert!(!substitutes && !defines && !commands.is_empty(), "{line:?}");
         for simple in commands {
             assert!(simple.assigns.is_empty(), "{line:?}");
-            assert!(
-                simple.redirects.iter().all(|redirect| redirect.is_idle()),
-                "{line:?}"
-            );
+            assert!(simple.redirects.iter().all(|redirect| redirect.is_idle()), "{line:?}");
             if simple.argv.is_empty() {
                 continue;
             }
@@ -962,10 +868,9 @@ fn an_allowed_line_has_only_allowed_parts() {
 #[test]
 fn reading_takes_time_in_proportion() {
     // Each of these is as long as a line may be; a reader that looks at anything twice would not come back.
-    for unit in [
-        "$(", "`", "\"$(", "${x:-", "$((", "(", "{ ", "if ", "a ", "a;", "'", "<<E ", "a=(",
-        "f() {", "!", "\\", "[[ ",
-    ] {
+    for unit in
+        ["$(", "`", "\"$(", "${x:-", "$((", "(", "{ ", "if ", "a ", "a;", "'", "<<E ", "a=(", "f() {", "!", "\\", "[[ "]
+    {
         let line = unit.repeat(60_000 / unit.len());
         let _ = command::parse(&line);
         let _ = command::warnings(&line);
@@ -989,10 +894,7 @@ fn bash_starts_nothing_that_was_not_read() {
             continue;
         };
         // Loops need not end, and files that lines have left here are not theirs to run.
-        let runs_files = parsed
-            .commands
-            .iter()
-            .any(|simple| simple.program() == Some("."));
+        let runs_files = parsed.commands.iter().any(|simple| simple.program() == Some("."));
         if line.contains("while") || line.contains("/etc") || runs_files {
             continue;
         }
@@ -1020,10 +922,7 @@ fn bash_starts_nothing_that_was_not_read() {
             started += 1;
             let argv: Vec<&str> = argv.split_terminator('\0').collect();
             let read = parsed.commands.iter().any(|simple| could_be(simple, &argv));
-            assert!(
-                read,
-                "{line:?} started {argv:?}, and was read as {parsed:?}"
-            );
+            assert!(read, "{line:?} started {argv:?}, and was read as {parsed:?}");
         }
     }
     assert!(started > lines / 4, "{started} commands in {lines} lines");
@@ -1032,10 +931,7 @@ fn bash_starts_nothing_that_was_not_read() {
 
 /// Whether these may be the words of a command that was read.
 fn could_be(simple: &Simple, argv: &[&str]) -> bool {
-    let certain = simple
-        .argv
-        .iter()
-        .take_while(|word| word.literal().is_some());
+    let certain = simple.argv.iter().take_while(|word| word.literal().is_some());
     let certain: Vec<&str> = certain.filter_map(|word| word.literal()).collect();
     match certain.len() == simple.argv.len() {
         true => argv == certain,

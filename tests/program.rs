@@ -27,11 +27,7 @@ fn main() -> ExitCode {
 
 fn commands() -> Commands {
     let mut greet = Spec::new("greet", "Greets somebody.");
-    greet.arguments.push(Argument {
-        name: "whom".into(),
-        description: "Who is greeted.".into(),
-        required: true,
-    });
+    greet.arguments.push(Argument { name: "whom".into(), description: "Who is greeted.".into(), required: true });
     let run = |asked: &Asked| {
         let text = format!("Hello {}!", asked.command.invocation.args.join(" "));
         let data = json!({ "greeting": text });
@@ -64,14 +60,8 @@ fn a_further_command_is_one_like_the_others() {
         let body = json!({ "command": "greet", "args": args });
         client.post("/executeCommand", &body).json()
     };
-    assert_eq!(
-        done(json!(["Ann"])),
-        json!({ "name": "greet", "data": { "greeting": "Hello Ann!" } })
-    );
-    assert_eq!(
-        done(json!([])),
-        json!({ "error": "greet needs <whom>: Who is greeted." })
-    );
+    assert_eq!(done(json!(["Ann"])), json!({ "name": "greet", "data": { "greeting": "Hello Ann!" } }));
+    assert_eq!(done(json!([])), json!({ "error": "greet needs <whom>: Who is greeted." }));
     let params = json!({ "command_path": ["greet"], "args": "Bob" });
     let receipt = client.call("command/execute", params);
     assert_eq!(receipt["status"], "STARTED");

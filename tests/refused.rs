@@ -44,25 +44,13 @@ use send::{Door, Sent};
 
 /// The files of the corpus, and the doors through which what they hold is sent.
 const FILES: [(&str, &[Door]); 8] = [
-    (
-        include_str!("corpus/requests/rpc-0.3.json"),
-        &[Door::Http, Door::Rpc03],
-    ),
-    (
-        include_str!("corpus/requests/rpc-1.0.json"),
-        &[Door::Http, Door::Rpc10],
-    ),
+    (include_str!("corpus/requests/rpc-0.3.json"), &[Door::Http, Door::Rpc03]),
+    (include_str!("corpus/requests/rpc-1.0.json"), &[Door::Http, Door::Rpc10]),
     (include_str!("corpus/requests/rest-0.3.json"), &[Door::Http]),
-    (
-        include_str!("corpus/requests/rest-0.3-kind.json"),
-        &[Door::Http],
-    ),
+    (include_str!("corpus/requests/rest-0.3-kind.json"), &[Door::Http]),
     (include_str!("corpus/requests/rest-1.0.json"), &[Door::Http]),
     (include_str!("corpus/requests/gemini.json"), &[Door::Http]),
-    (
-        include_str!("corpus/requests/session.json"),
-        &[Door::Session],
-    ),
+    (include_str!("corpus/requests/session.json"), &[Door::Session]),
     (include_str!("corpus/requests/own.json"), &[Door::Own]),
 ];
 
@@ -87,9 +75,7 @@ fn requests() -> Vec<(Door, Made)> {
 #[test]
 fn what_is_wrong_is_refused_and_changes_nothing() {
     let requests = requests();
-    let wrong = requests
-        .iter()
-        .filter(|(_, made)| matches!(made.expected, Expected::Refusal { .. }));
+    let wrong = requests.iter().filter(|(_, made)| matches!(made.expected, Expected::Refusal { .. }));
     let mut house = House::new();
     let before = house.journals();
     let census = house.census();
@@ -120,20 +106,13 @@ fn what_is_wrong_is_refused_and_changes_nothing() {
 }
 
 fn none_failed(count: u32, failures: &[String]) {
-    assert!(
-        failures.is_empty(),
-        "{} of {count}:\n{}",
-        failures.len(),
-        failures.join("\n")
-    );
+    assert!(failures.is_empty(), "{} of {count}:\n{}", failures.len(), failures.join("\n"));
 }
 
 #[test]
 fn what_only_looks_wrong_is_taken() {
     let requests = requests();
-    let right = requests
-        .iter()
-        .filter(|(_, made)| matches!(made.expected, Expected::Success));
+    let right = requests.iter().filter(|(_, made)| matches!(made.expected, Expected::Success));
     let (mut count, mut failures) = (0, Vec::new());
     for (door, made) in right {
         count += 1;
@@ -165,11 +144,7 @@ fn nobody_is_shown_the_tasks_of_another() {
         let shown = send::shown(&mut house, target, headers);
         for (name, expected) in [("$waiting", true), ("$foreign", false)] {
             let task = house.fill(name);
-            assert_eq!(
-                shown.contains(&task),
-                expected,
-                "{name} at {target}: {shown}"
-            );
+            assert_eq!(shown.contains(&task), expected, "{name} at {target}: {shown}");
         }
     }
     let shown = send::shown(&mut house, "/acme/tasks", "");
@@ -204,10 +179,8 @@ fn chance_finds_nothing_that_breaks_the_server() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
     let seed: u64 = number("REFUSED_SEED").unwrap_or(1);
     let many: u64 = number("REFUSED_MANY").unwrap_or(5_000);
-    let right: Vec<(Door, Made)> = requests()
-        .into_iter()
-        .filter(|(_, made)| matches!(made.expected, Expected::Success))
-        .collect();
+    let right: Vec<(Door, Made)> =
+        requests().into_iter().filter(|(_, made)| matches!(made.expected, Expected::Success)).collect();
     let mut chaos = Chaos::new(seed, right);
     let mut tally = std::collections::BTreeMap::new();
     for n in 0..many {

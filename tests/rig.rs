@@ -43,21 +43,15 @@ fn a_message_reads_the_same_in_any_pieces() {
             message.feed(piece, &mut body).expect("a good message");
         }
         assert!(message.is_done(), "in pieces of {size}");
-        assert_eq!(
-            String::from_utf8_lossy(&body),
-            "hello world",
-            "in pieces of {size}"
-        );
+        assert_eq!(String::from_utf8_lossy(&body), "hello world", "in pieces of {size}");
     }
 }
 
 #[test]
 fn events_read_the_same_in_any_pieces() {
     let wire = ": ping\n\nid: 7\ndata: one\n\nevent: error\r\ndata: two\r\ndata: lines\r\n\r\n";
-    let expected = [
-        (Some("7".to_string()), None, "one".to_string()),
-        (None, Some("error".to_string()), "two\nlines".to_string()),
-    ];
+    let expected =
+        [(Some("7".to_string()), None, "one".to_string()), (None, Some("error".to_string()), "two\nlines".to_string())];
     for size in 1..wire.len() {
         let mut sse = Sse::default();
         let mut seen = vec![];
@@ -88,41 +82,20 @@ fn the_newest_script_and_the_tool_results_after_it_pick_the_answer() {
     assert_eq!(due(&request), (line.to_string(), second));
 
     let first = Answer::Items(vec![
-        Item::Think {
-            subject: "a".into(),
-            description: "b".into(),
-        },
-        Item::Calls(vec![Call {
-            name: "look".into(),
-            args: json!({ "at": 1 }),
-            signature: None,
-        }]),
+        Item::Think { subject: "a".into(), description: "b".into() },
+        Item::Calls(vec![Call { name: "look".into(), args: json!({ "at": 1 }), signature: None }]),
     ]);
-    assert_eq!(
-        due(&json!({ "contents": [user(line)] })),
-        (line.to_string(), first)
-    );
+    assert_eq!(due(&json!({ "contents": [user(line)] })), (line.to_string(), first));
 }
 
 #[test]
 fn a_stream_is_stamped_in_order_and_counted() {
     let fake = FakeGemini::start();
     let seen = texts(ask(&fake, "STREAM 3 100 8"));
-    let stamps: Vec<u64> = seen
-        .iter()
-        .flat_map(|t| stamp::find(t))
-        .map(|s| s.index)
-        .collect();
+    let stamps: Vec<u64> = seen.iter().flat_map(|t| stamp::find(t)).map(|s| s.index).collect();
     assert_eq!(stamps, [0, 1, 2]);
-    let expected = Counters {
-        requests: 1,
-        open: 0,
-        finished: 1,
-        broken: 0,
-    };
-    eventually("the stream to be counted", || {
-        (fake.counters() == expected).then_some(())
-    });
+    let expected = Counters { requests: 1, open: 0, finished: 1, broken: 0 };
+    eventually("the stream to be counted", || (fake.counters() == expected).then_some(()));
     assert_eq!(fake.turns().len(), 1);
     assert_eq!(fake.requests()[0].roles(), ["user"]);
 }
@@ -151,9 +124,7 @@ fn a_caller_that_goes_away_breaks_its_stream() {
     let mut events = ask(&fake, "TEXT before ++ HOLD ++ TEXT after");
     events.next();
     drop(events);
-    eventually("the broken stream", || {
-        (fake.counters().broken == 1).then_some(())
-    });
+    eventually("the broken stream", || (fake.counters().broken == 1).then_some(()));
 }
 
 #[test]
@@ -162,10 +133,7 @@ fn a_connection_is_kept_and_a_request_recorded() {
     let mut client = Client::new(&fake.url()).field("x-goog-api-key", "secret");
     for _ in 0..2 {
         let answer = client.post("/v1beta/models/m:countTokens", &json!({ "a": "bcd" }));
-        assert_eq!(
-            (answer.status(), answer.json()),
-            (200, json!({ "totalTokens": 2 }))
-        );
+        assert_eq!((answer.status(), answer.json()), (200, json!({ "totalTokens": 2 })));
     }
     let recorded = &fake.requests()[1];
     assert_eq!(recorded.verb(), "countTokens");
@@ -177,34 +145,22 @@ fn a_connection_is_kept_and_a_request_recorded() {
 fn a_server_is_started_killed_and_started_again() {
     // A stand-in that says where it listens, counts its starts in its state and then waits.
     let script = r#"echo start >> "$6/starts"; echo "listening on http://localhost:${2/#0/4567}" >&2; exec sleep 600"#;
-    let setup = Setup::of(Path::new("/bin/bash"))
-        .arg("-c")
-        .arg(script)
-        .arg("stand-in");
+    let setup = Setup::of(Path::new("/bin/bash")).arg("-c").arg(script).arg("stand-in");
     let mut server = setup.start();
-    assert_eq!(
-        (server.url().as_str(), server.port()),
-        ("http://127.0.0.1:4567", 4567)
-    );
+    assert_eq!((server.url().as_str(), server.port()), ("http://127.0.0.1:4567", 4567));
     let first = server.pid();
     server.restart();
     assert_ne!(server.pid(), first);
     assert_eq!(server.port(), 4567);
     let starts = std::fs::read_to_string(server.state_dir().join("starts")).expect("its state");
     assert_eq!(starts, "start\nstart\n");
-    assert!(
-        !Path::new(&format!("/proc/{first}")).exists(),
-        "the first one is gone"
-    );
+    assert!(!Path::new(&format!("/proc/{first}")).exists(), "the first one is gone");
 }
 
 #[test]
 #[should_panic(expected = "no such model")]
 fn a_server_that_ends_at_once_shows_why() {
-    Setup::of(Path::new("/bin/sh"))
-        .arg("-c")
-        .arg("echo no such model; exit 3")
-        .start();
+    Setup::of(Path::new("/bin/sh")).arg("-c").arg("echo no such model; exit 3").start();
 }
 
 #[test]
@@ -212,38 +168,22 @@ fn a_turn_of_the_real_server_outlives_its_process() {
     let fake = FakeGemini::start();
     let mut server = Server::start(&fake);
     let client = Client::new(&server.url());
-    let events: Vec<_> = client
-        .stream("message/stream", prompt("TEXT one ++ TEXT two"))
-        .collect();
+    let events: Vec<_> = client.stream("message/stream", prompt("TEXT one ++ TEXT two")).collect();
     let said: String = events.iter().map(|event| text_of(event.result())).collect();
     assert_eq!(said, "onetwo");
-    assert!(
-        events.last().is_some_and(|event| event.is_final()),
-        "{events:#?}"
-    );
-    let task = task_of(events[0].result())
-        .expect("the first event is the task")
-        .to_string();
+    assert!(events.last().is_some_and(|event| event.is_final()), "{events:#?}");
+    let task = task_of(events[0].result()).expect("the first event is the task").to_string();
 
     server.kill9();
     server.restart();
     let mut client = Client::new(&server.url());
     let found = client.call("tasks/get", json!({ "id": task }));
-    assert_eq!(
-        (task_of(&found), state_of(&found)),
-        (Some(task.as_str()), Some("input-required"))
-    );
+    assert_eq!((task_of(&found), state_of(&found)), (Some(task.as_str()), Some("input-required")));
 
-    let place = events
-        .iter()
-        .position(|event| text_of(event.result()) == "one");
+    let place = events.iter().position(|event| text_of(event.result()) == "one");
     let place = place.expect("the first text is an event of its own");
     let last = events[place].id.as_deref().expect("every event has an id");
-    let rest: Vec<_> = client
-        .resume("tasks/resubscribe", json!({ "id": task }), last)
-        .collect();
-    let ids = |events: &[support::client::Event]| -> Vec<_> {
-        events.iter().map(|event| event.id.clone()).collect()
-    };
+    let rest: Vec<_> = client.resume("tasks/resubscribe", json!({ "id": task }), last).collect();
+    let ids = |events: &[support::client::Event]| -> Vec<_> { events.iter().map(|event| event.id.clone()).collect() };
     assert_eq!(ids(&rest), ids(&events[place + 1..]));
 }

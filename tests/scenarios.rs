@@ -13,9 +13,7 @@ mod play;
 use play::{Play, parts_in};
 use serde_json::{Value, json};
 use support::client::Event;
-use support::message::{
-    asked_of, call_of, call_status_of, kind_of, prompt, prompt_at, prompt_in, state_of, text_of,
-};
+use support::message::{asked_of, call_of, call_status_of, kind_of, prompt, prompt_at, prompt_in, state_of, text_of};
 
 /// A new task, and its turn begins.
 const BEGUN: &str = "
@@ -51,25 +49,13 @@ fn agent_card() {
     let play = Play::new();
     let card = play.http("GET", "/.well-known/agent-card.json", &[], "");
     let old = play.http("GET", "/.well-known/agent.json", &[], "");
-    play.http(
-        "OPTIONS",
-        "/.well-known/agent-card.json",
-        &[("Origin", "http://x.test")],
-        "",
-    );
+    play.http("OPTIONS", "/.well-known/agent-card.json", &[("Origin", "http://x.test")], "");
     assert_eq!(card, old);
     assert_eq!(card["protocolVersion"], "0.3.0");
     assert_eq!(card["preferredTransport"], "JSONRPC");
     assert_eq!(card["capabilities"]["streaming"], true);
-    assert_eq!(
-        card["url"],
-        format!("http://localhost:{}/", play.server.port())
-    );
-    assert_eq!(
-        card["securitySchemes"],
-        Value::Null,
-        "only what is enforced is declared"
-    );
+    assert_eq!(card["url"], format!("http://localhost:{}/", play.server.port()));
+    assert_eq!(card["securitySchemes"], Value::Null, "only what is enforced is declared");
     play.expect_but(
         "clients of earlier protocol versions look for the card at its old place; pages of other origins learn nothing",
         &["
@@ -133,13 +119,8 @@ fn create_then_stream() {
 fn stream_text() {
     let play = Play::new();
     let turn = play.say("STREAM 5 2000");
-    let said = turn
-        .events
-        .iter()
-        .filter(|e| kind_of(e.result()) == "text-content");
-    let ids: Vec<&Value> = said
-        .map(|event| &event.result()["status"]["message"]["messageId"])
-        .collect();
+    let said = turn.events.iter().filter(|e| kind_of(e.result()) == "text-content");
+    let ids: Vec<&Value> = said.map(|event| &event.result()["status"]["message"]["messageId"]).collect();
     assert_eq!(ids, [ids[0]; 5], "chunks of one utterance share its id");
     let state = play.state(turn.task());
     let history = state["history"].as_array().expect("a history");
@@ -159,16 +140,9 @@ fn stream_second_turn() {
     let play = Play::new();
     let first = play.say("TEXT First answer.");
     let second = play.say_in(first.task(), "TEXT Second answer.");
-    assert_eq!(
-        (first.text(), second.text()),
-        ("First answer.".into(), "Second answer.".into())
-    );
+    assert_eq!((first.text(), second.text()), ("First answer.".into(), "Second answer.".into()));
     assert_eq!(first.task(), second.task());
-    let roles: Vec<String> = play.fake.turns()[1]
-        .roles()
-        .iter()
-        .map(|r| r.to_string())
-        .collect();
+    let roles: Vec<String> = play.fake.turns()[1].roles().iter().map(|r| r.to_string()).collect();
     assert_eq!(&roles[roles.len() - 3..], ["user", "model", "user"]);
     play.state(first.task());
     play.expect(&[
@@ -201,22 +175,14 @@ fn stream_thought() {
             &json!({ "kind": "data", "data": { "subject": "Second thought", "description": "More." } }),
         ]
     );
-    play.expect(&[
-        &format!("> {script}"),
-        BEGUN,
-        "status working thought",
-        SAID,
-    ]);
+    play.expect(&[&format!("> {script}"), BEGUN, "status working thought", SAID]);
 }
 
 #[test]
 fn stream_citation() {
     let play = Play::new();
     let turn = play.say("CITE https://example.test/source");
-    let cited = turn
-        .events
-        .iter()
-        .find(|e| kind_of(e.result()) == "citation");
+    let cited = turn.events.iter().find(|e| kind_of(e.result()) == "citation");
     let cited = text_of(cited.expect("a citation").result());
     assert!(cited.contains("https://example.test/source"), "{cited}");
     play.expect_but(
@@ -235,8 +201,7 @@ fn stream_citation() {
 #[test]
 fn no_settings() {
     let play = Play::new();
-    play.open("no settings", "message/stream", prompt("TEXT Hello."))
-        .rest();
+    play.open("no settings", "message/stream", prompt("TEXT Hello.")).rest();
     play.expect(&["> no settings", BEGUN, SAID]);
 }
 
@@ -245,11 +210,7 @@ fn bad_workspace() {
     let play = Play::new();
     let params = prompt_at("/no/such/dir".as_ref(), "TEXT Hello.");
     let turn = play.open("bad workspace", "message/stream", params).rest();
-    assert!(
-        text_of(turn.last()).contains("/no/such/dir"),
-        "{}",
-        turn.last()
-    );
+    assert!(text_of(turn.last()).contains("/no/such/dir"), "{}", turn.last());
     play.expect_but(
         "an agent that works somewhere else than it was told is dangerous",
         &["
@@ -306,10 +267,7 @@ fn unknown_task() {
     let play = Play::new();
     let params = |id| prompt_in(id, "TEXT Hello.");
     play.say_in("11111111-1111-4111-8111-111111111111", "TEXT Hello.");
-    play.rpc(
-        "message/send",
-        params("22222222-2222-4222-8222-222222222222"),
-    );
+    play.rpc("message/send", params("22222222-2222-4222-8222-222222222222"));
     play.expect(&["
         > TEXT Hello.
         error -32001
@@ -328,18 +286,7 @@ fn metadata() {
     assert_eq!(all[0]["id"], turn.task());
     let known = one["metadata"].as_object().expect("metadata");
     let members: Vec<&str> = known.keys().map(String::as_str).collect();
-    assert_eq!(
-        members,
-        [
-            "availableTools",
-            "contextId",
-            "id",
-            "mcpServers",
-            "model",
-            "taskState",
-            "usage"
-        ]
-    );
+    assert_eq!(members, ["availableTools", "contextId", "id", "mcpServers", "model", "taskState", "usage"]);
     assert_eq!(known["taskState"], "input-required");
     play.expect(&[
         "> TEXT Hello.",
@@ -463,22 +410,12 @@ fn write_two_connections_and_slow_approval() {
     let mut live = play.begin("WRITE w13.txt x");
     let task = live.task();
     let asked = live.until("a question", |result| asked_of(result).is_some());
-    let call = asked_of(asked.result())
-        .expect("it was looked for")
-        .to_string();
+    let call = asked_of(asked.result()).expect("it was looked for").to_string();
     let turn = live.rest();
     play.answer(&task, "proceed_once", &[call]);
     assert_eq!(turn.asked().len(), 1);
     assert_eq!(play.file("w13.txt").as_deref(), Some("x"));
-    play.expect(&[
-        "> WRITE w13.txt x",
-        BEGUN,
-        ASKED,
-        "> proceed_once",
-        RUNS,
-        DONE,
-        SAID,
-    ]);
+    play.expect(&["> WRITE w13.txt x", BEGUN, ASKED, "> proceed_once", RUNS, DONE, SAID]);
 }
 
 #[test]
@@ -486,21 +423,13 @@ fn shell_live() {
     let play = Play::new();
     let turn = play.say("SHELL for i in 1 2 3; do echo line $i; sleep 0.2; done");
     let done = play.answer(turn.task(), "proceed_once", &turn.asked());
-    let pieces: Vec<&Value> = done
-        .events
-        .iter()
-        .map(Event::result)
-        .filter(|result| result["kind"] == "artifact-update")
-        .collect();
+    let pieces: Vec<&Value> =
+        done.events.iter().map(Event::result).filter(|result| result["kind"] == "artifact-update").collect();
     let mut shown = String::new();
     for (n, piece) in pieces.iter().enumerate() {
         assert_eq!(piece["append"], n > 0, "the first piece makes the artifact");
         assert_eq!(piece["lastChunk"], false);
-        shown.push_str(
-            piece["artifact"]["parts"][0]["text"]
-                .as_str()
-                .unwrap_or("?"),
-        );
+        shown.push_str(piece["artifact"]["parts"][0]["text"].as_str().unwrap_or("?"));
     }
     assert_eq!(shown, "line 1\nline 2\nline 3\n");
     play.expect(&[
@@ -522,20 +451,8 @@ fn shell_fails() {
     let done = play.answer(turn.task(), "proceed_once", &turn.asked());
     let output = &done.calls("success")[0]["response"]["responseParts"][0]["functionResponse"];
     let output = output["response"]["output"].as_str().unwrap_or("");
-    assert!(
-        output.contains("oops") && output.contains("Exit Code: 3"),
-        "{output}"
-    );
-    play.expect(&[
-        "> SHELL echo oops >&2; exit 3",
-        BEGUN,
-        ASKED,
-        "> proceed_once",
-        RUNS,
-        "artifact 1",
-        DONE,
-        SAID,
-    ]);
+    assert!(output.contains("oops") && output.contains("Exit Code: 3"), "{output}");
+    play.expect(&["> SHELL echo oops >&2; exit 3", BEGUN, ASKED, "> proceed_once", RUNS, "artifact 1", DONE, SAID]);
 }
 
 #[test]
@@ -583,9 +500,7 @@ fn parallel() {
     let (task, calls) = (turn.task(), turn.asked());
     // The command is allowed first and the file second, so that the order of the events is the order of the answers.
     let mut first = play.answering(task, "proceed_once", &calls[1..]);
-    first.until("the command's end", |result| {
-        call_status_of(result) == "success"
-    });
+    first.until("the command's end", |result| call_status_of(result) == "success");
     first.rest();
     let second = play.answer(task, "proceed_once", &calls[..1]);
     assert_eq!(second.text(), "Done.");
@@ -662,15 +577,8 @@ fn parallel_wait_for_final() {
     let events: Vec<Event> = play.client().stream("message/stream", params).collect();
     for call in &calls {
         let of_call = |event: &&Event| call_of(event.result())["request"]["callId"] == **call;
-        let words: Vec<&str> = events
-            .iter()
-            .filter(of_call)
-            .map(|e| call_status_of(e.result()))
-            .collect();
-        assert_eq!(
-            words,
-            ["awaiting_approval", "scheduled", "executing", "success"]
-        );
+        let words: Vec<&str> = events.iter().filter(of_call).map(|e| call_status_of(e.result())).collect();
+        assert_eq!(words, ["awaiting_approval", "scheduled", "executing", "success"]);
     }
     assert_eq!(events.iter().filter(|event| event.is_final()).count(), 1);
     play.expect_but(
@@ -683,10 +591,7 @@ fn parallel_wait_for_final() {
 fn tool_unknown() {
     let play = Play::new();
     let turn = play.say("CALL no_such_tool {\"a\":1}");
-    assert_eq!(
-        turn.calls("error")[0]["response"]["errorType"],
-        "tool_not_registered"
-    );
+    assert_eq!(turn.calls("error")[0]["response"]["errorType"], "tool_not_registered");
     play.expect(&["> CALL no_such_tool {\"a\":1}", BEGUN, WRONG, SAID]);
 }
 
@@ -694,10 +599,7 @@ fn tool_unknown() {
 fn tool_bad_args() {
     let play = Play::new();
     let turn = play.say("CALL write_file {\"content\":\"x\"}");
-    assert_eq!(
-        turn.calls("error")[0]["response"]["errorType"],
-        "invalid_tool_params"
-    );
+    assert_eq!(turn.calls("error")[0]["response"]["errorType"], "invalid_tool_params");
     play.expect(&["> CALL write_file {\"content\":\"x\"}", BEGUN, WRONG, SAID]);
 }
 
@@ -797,11 +699,7 @@ fn two_turns_at_once() {
     play.fake.release();
     let (first, second) = (first.rest(), second.rest());
     assert!(first.text().ends_with("end"), "{}", first.text());
-    assert!(
-        second.text().ends_with("Second at once."),
-        "{}",
-        second.text()
-    );
+    assert!(second.text().ends_with("Second at once."), "{}", second.text());
     play.state(&task);
     play.expect_but(
         "a prompt to a busy task is a turn of its own, and its stream shows the present turn and then its answer",
@@ -834,16 +732,9 @@ fn send_blocking() {
     let reply = play.rpc("message/send", params);
     let task = reply["result"]["id"].as_str().expect("a task").to_string();
     let state = play.state(&task);
-    assert_eq!(
-        reply["result"], state,
-        "the whole answer, not its first chunk"
-    );
-    let said = state["history"][1]["parts"][0]["text"]
-        .as_str()
-        .unwrap_or("");
-    let stamps: Vec<u64> = support::stamp::find(said)
-        .map(|stamp| stamp.index)
-        .collect();
+    assert_eq!(reply["result"], state, "the whole answer, not its first chunk");
+    let said = state["history"][1]["parts"][0]["text"].as_str().unwrap_or("");
+    let stamps: Vec<u64> = support::stamp::find(said).map(|stamp| stamp.index).collect();
     assert_eq!(stamps, [0, 1, 2]);
     play.expect(&["
         > message/send
@@ -861,15 +752,9 @@ fn send_non_blocking() {
     let task = reply["result"]["id"].as_str().expect("a task");
     let early = state_of(&reply["result"]).expect("a state");
     assert!(["submitted", "working"].contains(&early), "{early}");
-    support::eventually("the model at work", || {
-        (play.fake.held() == 1).then_some(())
-    });
+    support::eventually("the model at work", || (play.fake.held() == 1).then_some(()));
     play.state(task);
-    let watched = play.open(
-        "tasks/resubscribe",
-        "tasks/resubscribe",
-        json!({ "id": task }),
-    );
+    let watched = play.open("tasks/resubscribe", "tasks/resubscribe", json!({ "id": task }));
     play.fake.release();
     watched.rest();
     play.state(task);
@@ -887,10 +772,7 @@ fn send_non_blocking() {
 #[test]
 fn send_write() {
     let play = Play::new();
-    let reply = play.rpc(
-        "message/send",
-        prompt_at(&play.server.workspace(), "WRITE w9.txt x"),
-    );
+    let reply = play.rpc("message/send", prompt_at(&play.server.workspace(), "WRITE w9.txt x"));
     assert_eq!(play.file("w9.txt"), None);
     assert_eq!(reply["result"]["status"]["state"], "input-required");
     play.expect(&["
@@ -903,10 +785,7 @@ fn tasks_get() {
     let play = Play::new();
     let turn = play.say("STREAM 3");
     let whole = play.state(turn.task());
-    let short = play.rpc(
-        "tasks/get",
-        json!({ "id": turn.task(), "historyLength": 1 }),
-    );
+    let short = play.rpc("tasks/get", json!({ "id": turn.task(), "historyLength": 1 }));
     play.rpc("tasks/get", json!({ "id": "no-such-task" }));
     play.rpc("tasks/get", json!({}));
     assert_eq!(short["result"]["history"], json!([whole["history"][1]]));
@@ -936,11 +815,7 @@ fn resubscribe() {
     let mut first = play.begin("STREAM 3 ++ HOLD ++ TEXT end");
     let task = first.task();
     support::eventually("the hold", || (play.fake.held() == 1).then_some(()));
-    let second = play.open(
-        "tasks/resubscribe",
-        "tasks/resubscribe",
-        json!({ "id": task }),
-    );
+    let second = play.open("tasks/resubscribe", "tasks/resubscribe", json!({ "id": task }));
     play.fake.release();
     let (first, second) = (first.rest(), second.rest());
     let shared = second.events.len() - 1;
@@ -953,18 +828,8 @@ fn resubscribe() {
         results(&second.events[1..]),
         "behind the snapshot both see the same"
     );
-    play.open(
-        "tasks/resubscribe",
-        "tasks/resubscribe",
-        json!({ "id": task }),
-    )
-    .rest();
-    play.open(
-        "tasks/resubscribe",
-        "tasks/resubscribe",
-        json!({ "id": "no-such-task" }),
-    )
-    .rest();
+    play.open("tasks/resubscribe", "tasks/resubscribe", json!({ "id": task })).rest();
+    play.open("tasks/resubscribe", "tasks/resubscribe", json!({ "id": "no-such-task" })).rest();
     play.expect(&[
         "> STREAM 3 ++ HOLD ++ TEXT end",
         BEGUN,
@@ -1053,9 +918,7 @@ fn cancel_streaming() {
     play.rpc("tasks/cancel", json!({ "id": task }));
     let end = live.rest();
     assert_eq!(text_of(end.last()), "Task canceled by user request.");
-    support::eventually("the model's stream to be broken off", || {
-        (play.fake.counters().broken == 1).then_some(())
-    });
+    support::eventually("the model's stream to be broken off", || (play.fake.counters().broken == 1).then_some(()));
     play.state(&task);
     play.expect(&[
         "> TEXT a ++ HOLD ++ TEXT b",
@@ -1110,14 +973,10 @@ fn model_hang() {
     let play = Play::new();
     let mut live = play.begin("HANG");
     let task = live.task();
-    support::eventually("the model to be asked", || {
-        (play.fake.counters().open == 1).then_some(())
-    });
+    support::eventually("the model to be asked", || (play.fake.counters().open == 1).then_some(()));
     play.rpc("tasks/cancel", json!({ "id": task }));
     live.rest();
-    support::eventually("the request to be given up", || {
-        (play.fake.counters().open == 0).then_some(())
-    });
+    support::eventually("the request to be given up", || (play.fake.counters().open == 0).then_some(()));
     play.state(&task);
     play.expect(&[
         "> HANG",
@@ -1138,9 +997,7 @@ fn rpc_errors() {
     let play = Play::new();
     let json = [("Content-Type", "application/json")];
     let message = |message: &str| {
-        format!(
-            r#"{{"jsonrpc":"2.0","id":1,"method":"message/stream","params":{{"message":{message}}}}}"#
-        )
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"message/stream","params":{{"message":{message}}}}}"#)
     };
     let ids: Vec<Value> = [
         "{\"jsonrpc\":\"2.0\",",
@@ -1168,9 +1025,7 @@ fn rpc_errors() {
     .collect();
     assert_eq!(
         json!(ids),
-        json!([
-            null, null, null, null, null, 1, 1, 1, 1, 1, 1, 1, null, null, null, "s", null, 1, 1
-        ])
+        json!([null, null, null, null, null, 1, 1, 1, 1, 1, 1, 1, null, null, null, "s", null, 1, 1])
     );
     play.expect_but(
         "errors of JSON-RPC are in the body and HTTP says 200; JSON that is no request is an invalid request; the missing \
@@ -1229,19 +1084,13 @@ fn http_errors() {
     let play = Play::new();
     play.http("GET", "/", &[], "");
     play.http("GET", "/no/such/path", &[], "");
-    play.http(
-        "PUT",
-        "/tasks",
-        &[("Content-Type", "application/json")],
-        "{}",
-    );
+    play.http("PUT", "/tasks", &[("Content-Type", "application/json")], "{}");
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"x"}}"#;
     play.http("POST", "/", &[("Content-Type", "text/plain")], body);
     play.http("POST", "/", &[], body);
     let long = format!("TEXT ok\n{}", "x".repeat(200_000));
     let params = prompt_at(&play.server.workspace(), &long);
-    play.open("200,000 bytes of text", "message/stream", params)
-        .rest();
+    play.open("200,000 bytes of text", "message/stream", params).rest();
     play.expect_but(
         "known paths name the methods they take, errors are JSON, a body of another type is refused as that, one without \
          a type is read, and a prompt may be long",
@@ -1274,8 +1123,7 @@ fn http_errors() {
 
 // What is wrong with the model. The turn ends and says why; the task can go on.
 
-const TURN_NOT_TASK: &str =
-    "an error of the model ends the turn and not the task, and is said once";
+const TURN_NOT_TASK: &str = "an error of the model ends the turn and not the task, and is said once";
 
 #[test]
 fn model_err400() {
@@ -1284,16 +1132,9 @@ fn model_err400() {
     let error = turn.last()["metadata"]["error"].as_str().unwrap_or("");
     assert!(error.contains("error 400"), "{}", turn.last());
     assert!(text_of(turn.last()).contains("error 400"));
-    assert_eq!(
-        play.fake.turns().len(),
-        1,
-        "a bad request is not tried again"
-    );
+    assert_eq!(play.fake.turns().len(), 1, "a bad request is not tried again");
     play.state(turn.task());
-    assert_eq!(
-        play.say_in(turn.task(), "TEXT Still here.").text(),
-        "Still here."
-    );
+    assert_eq!(play.say_in(turn.task(), "TEXT Still here.").text(), "Still here.");
     play.expect_but(
         TURN_NOT_TASK,
         &[
@@ -1330,18 +1171,8 @@ fn model_errors_that_are_tried_again() {
         ("ERR500", Some(TURN_NOT_TASK), &[BEGUN, failed], 4),
         ("ERR503 1", None, &[BEGUN, SAID], 2),
         ("CUT 2", Some(TURN_NOT_TASK), &[BEGUN, cut], 4),
-        (
-            "TEXT Before. ++ GARBAGE",
-            Some(TURN_NOT_TASK),
-            &[BEGUN, cut],
-            4,
-        ),
-        (
-            "EMPTY",
-            None,
-            &[BEGUN, "status input-required state-change final"],
-            4,
-        ),
+        ("TEXT Before. ++ GARBAGE", Some(TURN_NOT_TASK), &[BEGUN, cut], 4),
+        ("EMPTY", None, &[BEGUN, "status input-required state-change final"], 4),
         ("FINISH MALFORMED_FUNCTION_CALL", None, &[BEGUN, SAID], 4),
     ];
     std::thread::scope(|scope| {
@@ -1380,11 +1211,7 @@ fn model_safety_and_max_tokens() {
 /// The names of an object's members, in their alphabetical order.
 fn members(value: &Value) -> Vec<&str> {
     let object = value.as_object();
-    object
-        .into_iter()
-        .flatten()
-        .map(|(name, _)| name.as_str())
-        .collect()
+    object.into_iter().flatten().map(|(name, _)| name.as_str()).collect()
 }
 
 #[test]
@@ -1393,37 +1220,15 @@ fn the_shape_of_every_kind_of_frame() {
     let turn = play.say("THINK a | b ++ TEXT words ++ CALL write_file {\"file_path\":\"w.txt\",\"content\":\"x\\n\"}");
     let task = turn.task().to_string();
     let done = play.answer(&task, "proceed_once", &turn.asked());
-    let results: Vec<&Value> = turn
-        .events
-        .iter()
-        .chain(&done.events)
-        .map(Event::result)
-        .collect();
+    let results: Vec<&Value> = turn.events.iter().chain(&done.events).map(Event::result).collect();
 
     let first = results[0];
-    assert_eq!(
-        members(first),
-        [
-            "artifacts",
-            "contextId",
-            "history",
-            "id",
-            "kind",
-            "metadata",
-            "status"
-        ]
-    );
+    assert_eq!(members(first), ["artifacts", "contextId", "history", "id", "kind", "metadata", "status"]);
     assert_eq!(members(&first["status"]), ["state", "timestamp"]);
     let context = &first["contextId"];
     for result in &results[1..] {
-        assert_eq!(
-            members(result),
-            ["contextId", "final", "kind", "metadata", "status", "taskId"]
-        );
-        assert_eq!(
-            (&result["taskId"], &result["contextId"]),
-            (&json!(task), context)
-        );
+        assert_eq!(members(result), ["contextId", "final", "kind", "metadata", "status", "taskId"]);
+        assert_eq!((&result["taskId"], &result["contextId"]), (&json!(task), context));
         let mut expected = vec!["coderAgent", "model"];
         if !call_of(result)["outcome"].is_null() {
             expected.insert(1, "gemini-a2a");
@@ -1436,28 +1241,17 @@ fn the_shape_of_every_kind_of_frame() {
         assert_eq!(members(&result["metadata"]), expected, "{result:#}");
         assert_eq!(members(&result["metadata"]["coderAgent"]), ["kind"]);
         if let Some(message) = result["status"].get("message") {
-            assert_eq!(
-                members(message),
-                ["contextId", "kind", "messageId", "parts", "role", "taskId"]
-            );
+            assert_eq!(members(message), ["contextId", "kind", "messageId", "parts", "role", "taskId"]);
             assert_eq!(message["parts"].as_array().map(Vec::len), Some(1));
         }
     }
     let usage = &turn.last()["metadata"]["usageMetadata"];
-    for member in [
-        "candidatesTokenCount",
-        "promptTokenCount",
-        "totalTokenCount",
-    ] {
+    for member in ["candidatesTokenCount", "promptTokenCount", "totalTokenCount"] {
         assert!(usage[member].is_u64(), "{usage}");
     }
     // Each answer of the model names its own response.
     let trace = |result: &&&Value| kind_of(result) == "text-content";
-    let traces: Vec<&Value> = results
-        .iter()
-        .filter(trace)
-        .map(|r| &r["metadata"]["traceId"])
-        .collect();
+    let traces: Vec<&Value> = results.iter().filter(trace).map(|r| &r["metadata"]["traceId"]).collect();
     assert_eq!(traces, ["fake-1", "fake-2"]);
 }
 
@@ -1470,16 +1264,7 @@ fn the_shape_of_a_call_in_every_status() {
     let shell = &second.asked()[1..];
     let third = play.answer(first.task(), "proceed_once", shell);
 
-    let request = [
-        "args",
-        "callId",
-        "display",
-        "isClientInitiated",
-        "name",
-        "prompt_id",
-        "schedulerId",
-        "traceId",
-    ];
+    let request = ["args", "callId", "display", "isClientInitiated", "name", "prompt_id", "schedulerId", "traceId"];
     let tool = [
         "canUpdateOutput",
         "description",
@@ -1500,61 +1285,18 @@ fn the_shape_of_a_call_in_every_status() {
     check(asked, &["confirmationDetails", "request", "status", "tool"]);
     assert_eq!(
         members(&asked["confirmationDetails"]),
-        [
-            "fileDiff",
-            "fileName",
-            "filePath",
-            "newContent",
-            "originalContent",
-            "title",
-            "type"
-        ]
+        ["fileDiff", "fileName", "filePath", "newContent", "originalContent", "title", "type"]
     );
-    check(
-        second.calls("awaiting_approval")[0],
-        &[
-            "confirmationDetails",
-            "outcome",
-            "request",
-            "status",
-            "tool",
-        ],
-    );
-    check(
-        second.calls("executing")[0],
-        &["outcome", "request", "status", "tool"],
-    );
+    check(second.calls("awaiting_approval")[0], &["confirmationDetails", "outcome", "request", "status", "tool"]);
+    check(second.calls("executing")[0], &["outcome", "request", "status", "tool"]);
     let success = second.calls("success")[0];
-    check(
-        success,
-        &["outcome", "request", "response", "status", "tool"],
-    );
+    check(success, &["outcome", "request", "response", "status", "tool"]);
     let response = &success["response"];
-    assert_eq!(
-        members(response),
-        [
-            "callId",
-            "contentLength",
-            "display",
-            "responseParts",
-            "resultDisplay"
-        ]
-    );
-    assert_eq!(
-        members(&response["responseParts"][0]["functionResponse"]),
-        ["id", "name", "response"]
-    );
+    assert_eq!(members(response), ["callId", "contentLength", "display", "responseParts", "resultDisplay"]);
+    assert_eq!(members(&response["responseParts"][0]["functionResponse"]), ["id", "name", "response"]);
     assert_eq!(
         members(&response["resultDisplay"]),
-        [
-            "diffStat",
-            "fileDiff",
-            "fileName",
-            "filePath",
-            "isNewFile",
-            "newContent",
-            "originalContent"
-        ]
+        ["diffStat", "fileDiff", "fileName", "filePath", "isNewFile", "newContent", "originalContent"]
     );
     let exec = second.calls("awaiting_approval");
     let exec = exec.last().expect("the command asks");
@@ -1564,8 +1306,5 @@ fn the_shape_of_a_call_in_every_status() {
             "rootCommand": "mkdir", "rootCommands": ["mkdir"] })
     );
     assert_eq!(third.calls("success")[0]["tool"]["kind"], "execute");
-    assert_eq!(
-        first.calls("scheduled")[0]["request"]["prompt_id"],
-        format!("{}########0", first.task())
-    );
+    assert_eq!(first.calls("scheduled")[0]["request"]["prompt_id"], format!("{}########0", first.task()));
 }

@@ -84,28 +84,15 @@ fn search_from(first: Event, machine: Machine, budget: Budget) -> Result<Extent,
     search_in(Times::default(), first, machine, budget)
 }
 
-fn search_in(
-    times: Times,
-    first: Event,
-    machine: Machine,
-    budget: Budget,
-) -> Result<Extent, Broken> {
+fn search_in(times: Times, first: Event, machine: Machine, budget: Budget) -> Result<Extent, Broken> {
     let keeps = budget.always > 0;
     let mut search = Search {
         scene: Scene {
             machine,
             tools: task::tools(),
-            limits: Limits {
-                model_tries: 3,
-                stream_tries: 3,
-                times,
-                ..Limits::default()
-            },
+            limits: Limits { model_tries: 3, stream_tries: 3, times, ..Limits::default() },
             policy: Policy::built_in(),
-            grant: Grant {
-                saving: keeps,
-                auto_execute: false,
-            },
+            grant: Grant { saving: keeps, auto_execute: false },
         },
         nodes: Vec::new(),
         seen: HashSet::new(),
@@ -125,23 +112,12 @@ impl Search {
     /// The root: a task with its first prompt, not begun yet.
     fn plant(&mut self, first: Event, budget: Budget) {
         let case = task::given([first]);
-        let mut world = World {
-            state: case.state,
-            workers: Vec::new(),
-            timers: Vec::new(),
-            facts: Facts::default(),
-            budget,
-        };
+        let mut world =
+            World { state: case.state, workers: Vec::new(), timers: Vec::new(), facts: Facts::default(), budget };
         let mut records = case.log;
         let first = world.take(task::say("go"), &self.scene);
         records.extend(first.expect("a first prompt is taken"));
-        self.nodes.push(Node {
-            parent: 0,
-            depth: 0,
-            step: None,
-            records,
-            world: Some(world),
-        });
+        self.nodes.push(Node { parent: 0, depth: 0, step: None, records, world: Some(world) });
     }
 
     fn visit(&mut self, at: usize) -> Result<(), Broken> {
@@ -152,10 +128,7 @@ impl Search {
         }
         for act in acts {
             let mut next = world.clone();
-            let step = Step {
-                act,
-                torn_after: None,
-            };
+            let step = Step { act, torn_after: None };
             let records = self.try_step(at, step, || {
                 let input = next.input(act);
                 next.take(input, &self.scene)
@@ -175,18 +148,8 @@ impl Search {
     }
 
     /// The same step, but the server died when only its first events were on disk, and was started again.
-    fn tear(
-        &mut self,
-        at: usize,
-        world: &World,
-        act: Act,
-        records: &[Record],
-        kept: usize,
-    ) -> Result<(), Broken> {
-        let step = Step {
-            act,
-            torn_after: Some(kept),
-        };
+    fn tear(&mut self, at: usize, world: &World, act: Act, records: &[Record], kept: usize) -> Result<(), Broken> {
+        let step = Step { act, torn_after: Some(kept) };
         let mut next = world.clone();
         let after = self.try_step(at, step, || {
             drop(next.input(act));
@@ -223,13 +186,7 @@ impl Search {
         self.extent.depth = self.extent.depth.max(depth);
         let kinds = records.iter().map(|record| discriminant(&record.event));
         self.extent.kinds.extend(kinds);
-        self.nodes.push(Node {
-            parent,
-            depth,
-            step: Some(step),
-            records,
-            world: Some(world),
-        });
+        self.nodes.push(Node { parent, depth, step: Some(step), records, world: Some(world) });
     }
 
     /// Reads the log back from the lines of its journal: the same events, without a gap, and the same state.
@@ -274,10 +231,7 @@ impl Search {
     fn broken(&self, at: usize, last: Option<Step>, promise: String) -> Broken {
         let steps = self.line(at).into_iter().map(|node| self.nodes[node].step);
         let path = steps.chain([last]).flatten().map(|step| step.to_string());
-        Broken {
-            promise,
-            path: path.collect(),
-        }
+        Broken { promise, path: path.collect() }
     }
 }
 
@@ -288,17 +242,8 @@ impl Broken {
 }
 
 /// Everything once.
-const ONCE: Budget = Budget {
-    prompts: 1,
-    cancels: 1,
-    crashes: 1,
-    stales: 1,
-    faults: 1,
-    always: 0,
-    hooks: 0,
-    aborts: 0,
-    lates: 0,
-};
+const ONCE: Budget =
+    Budget { prompts: 1, cancels: 1, crashes: 1, stales: 1, faults: 1, always: 0, hooks: 0, aborts: 0, lates: 0 };
 
 fn explored(budget: Budget) -> Extent {
     explored_from(task::created(Lifecycle::Conversational), budget)
@@ -311,13 +256,7 @@ fn explored_from(first: Event, budget: Budget) -> Extent {
 fn explored_in(times: Times, first: Event, budget: Budget) -> Extent {
     match search_in(times, first, decide, budget) {
         Ok(extent) => {
-            let Extent {
-                states,
-                steps,
-                depth,
-                replays,
-                ..
-            } = extent;
+            let Extent { states, steps, depth, replays, .. } = extent;
             println!("{states} states, {steps} steps, {depth} deep, {replays} journals replayed");
             extent
         }
@@ -334,9 +273,7 @@ fn no_order_of_events_breaks_a_promise() {
         task::began(1),
         task::turn_ended(1, End::Done),
         task::text(""),
-        Event::Retracted {
-            reason: String::new(),
-        },
+        Event::Retracted { reason: String::new() },
         task::backed_off(1, 0, 1),
         Event::Retried,
         task::answered(&[]),
@@ -349,15 +286,11 @@ fn no_order_of_events_breaks_a_promise() {
         task::stale(&edit),
         Event::Paused,
         Event::ResultsSent,
-        Event::Interrupted {
-            text: String::new(),
-        },
+        Event::Interrupted { text: String::new() },
         Event::Resumed,
         task::canceled(),
     ];
-    let missing = all
-        .iter()
-        .find(|event| !extent.kinds.contains(&discriminant(event)));
+    let missing = all.iter().find(|event| !extent.kinds.contains(&discriminant(event)));
     assert_eq!(missing, None, "the world is too kind for this to happen");
     assert!(extent.states > 40_000, "{} states", extent.states);
 }
@@ -418,34 +351,13 @@ fn webhooks_break_none_either() {
 /// The clock is one more who may answer, and it may end a turn or a task at any moment: also after a restart, and beside others.
 #[test]
 fn time_limits_break_none_either() {
-    let never = Times {
-        answer_ms: None,
-        turn_ms: None,
-        idle_ms: None,
-        retention_ms: None,
-    };
+    let never = Times { answer_ms: None, turn_ms: None, idle_ms: None, retention_ms: None };
     let limit = Some(1_000);
-    let budget = Budget {
-        faults: 0,
-        lates: 1,
-        ..ONCE
-    };
-    let answers = Times {
-        answer_ms: limit,
-        idle_ms: limit,
-        ..never
-    };
-    let turns = Times {
-        turn_ms: limit,
-        answer_ms: limit,
-        ..never
-    };
+    let budget = Budget { faults: 0, lates: 1, ..ONCE };
+    let answers = Times { answer_ms: limit, idle_ms: limit, ..never };
+    let turns = Times { turn_ms: limit, answer_ms: limit, ..never };
     for (times, aborts) in [(answers, 0), (turns, 1)] {
-        let budget = Budget {
-            aborts,
-            cancels: 1 - aborts,
-            ..budget
-        };
+        let budget = Budget { aborts, cancels: 1 - aborts, ..budget };
         let extent = explored_in(times, task::created(Lifecycle::Conversational), budget);
         assert!(extent.states > 20_000, "{} states", extent.states);
     }
@@ -461,10 +373,7 @@ fn a_clock_that_forgets_to_stop_the_work_is_caught() {
         }
         Ok(decision)
     }
-    let times = Times {
-        turn_ms: Some(1_000),
-        ..Times::default()
-    };
+    let times = Times { turn_ms: Some(1_000), ..Times::default() };
     let budget = Budget { lates: 1, ..ONCE };
     let first = task::created(Lifecycle::Conversational);
     let broken = search_in(times, first, hasty, budget).expect_err("a promise is broken");
@@ -475,28 +384,15 @@ fn a_clock_that_forgets_to_stop_the_work_is_caught() {
 /// A command runs once at most, whatever happens around it, and a model it set to work is held to everything a model is.
 #[test]
 fn a_task_that_is_a_command_breaks_none_either() {
-    let extent = explored_from(
-        task::created_to_run("memory show"),
-        Budget { stales: 0, ..ONCE },
-    );
+    let extent = explored_from(task::created_to_run("memory show"), Budget { stales: 0, ..ONCE });
     let all = [
-        Event::CommandPrompted {
-            text: String::new(),
-        },
-        Event::Produced {
-            artifact: task::result(""),
-            append: false,
-            last: true,
-        },
+        Event::CommandPrompted { text: String::new() },
+        Event::Produced { artifact: task::result(""), append: false, last: true },
         task::closed(Final::Completed, ""),
         task::started(&task::edit()),
-        Event::Interrupted {
-            text: String::new(),
-        },
+        Event::Interrupted { text: String::new() },
     ];
-    let missing = all
-        .iter()
-        .find(|event| !extent.kinds.contains(&discriminant(event)));
+    let missing = all.iter().find(|event| !extent.kinds.contains(&discriminant(event)));
     assert_eq!(missing, None, "the world is too kind for this to happen");
     assert!(extent.states > 10_000, "{} states", extent.states);
 }
@@ -505,10 +401,7 @@ fn a_task_that_is_a_command_breaks_none_either() {
 fn a_command_that_runs_again_after_a_restart_is_caught() {
     fn eager(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
         if let (Input::Restored, Phase::Commanding { job }) = (&input, &state.phase) {
-            return Ok(Decision {
-                events: vec![],
-                effects: vec![Effect::Command { job: *job }],
-            });
+            return Ok(Decision { events: vec![], effects: vec![Effect::Command { job: *job }] });
         }
         decide(state, input, rules)
     }
@@ -531,18 +424,9 @@ fn a_rule_that_covers_a_changed_file_is_caught() {
         }
         decide(&state, input, rules)
     }
-    let budget = Budget {
-        always: 1,
-        crashes: 0,
-        ..ONCE
-    };
+    let budget = Budget { always: 1, crashes: 0, ..ONCE };
     let broken = search(lax, budget).expect_err("a promise is broken");
-    assert_eq!(
-        broken.promise,
-        "write_file__e is ready and nobody allowed it",
-        "{}",
-        broken.report()
-    );
+    assert_eq!(broken.promise, "write_file__e is ready and nobody allowed it", "{}", broken.report());
 }
 
 /// The search finds what is wrong with a machine, and the shortest way there.
@@ -561,10 +445,7 @@ fn catches(machine: Machine, promise: &str, path: &[&str]) {
 fn a_second_answer_that_counts_is_caught() {
     fn gullible(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
         let late = match &input {
-            Input::Say { said, by } => said
-                .answers
-                .first()
-                .map(|pick| (pick.call.clone(), by.clone())),
+            Input::Say { said, by } => said.answers.first().map(|pick| (pick.call.clone(), by.clone())),
             _ => None,
         };
         match (decide(state, input, rules), late) {
@@ -572,14 +453,7 @@ fn a_second_answer_that_counts_is_caught() {
                 let (edited, answers) = (None, None);
                 let choice = Choice::ProceedOnce;
                 Ok(Decision {
-                    events: vec![Event::CallAnswered {
-                        call,
-                        choice,
-                        by,
-                        edited,
-                        answers,
-                        rules: vec![],
-                    }],
+                    events: vec![Event::CallAnswered { call, choice, by, edited, answers, rules: vec![] }],
                     effects: vec![],
                 })
             }
@@ -606,11 +480,7 @@ fn a_call_that_runs_again_after_a_restart_is_caught() {
             let call = call.id().clone();
             return Ok(Decision {
                 events: vec![Event::CallStarted { call: call.clone() }],
-                effects: vec![Effect::Run {
-                    job: state.seq.next(),
-                    call,
-                    gate: Gate::Synced,
-                }],
+                effects: vec![Effect::Run { job: state.seq.next(), call, gate: Gate::Synced }],
             });
         }
         decide(state, input, rules)
@@ -618,21 +488,14 @@ fn a_call_that_runs_again_after_a_restart_is_caught() {
     catches(
         eager,
         "write_file__e started and nobody allowed it",
-        &[
-            "job 3 reports Answer",
-            "job 4 reports Prepared",
-            "ann says proceed_once to the edit",
-            "crash",
-        ],
+        &["job 3 reports Answer", "job 4 reports Prepared", "ann says proceed_once to the edit", "crash"],
     );
 }
 
 #[test]
 fn a_late_note_that_counts_is_caught() {
     fn trusting(state: &State, mut input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
-        if let (Input::Note { job, .. }, Phase::Thinking { job: current }) =
-            (&mut input, &state.phase)
-        {
+        if let (Input::Note { job, .. }, Phase::Thinking { job: current }) = (&mut input, &state.phase) {
             *job = *current;
         }
         decide(state, input, rules)
@@ -651,27 +514,17 @@ fn a_forgotten_pause_is_caught() {
         decision.events.retain(|event| *event != Event::Paused);
         Ok(decision)
     }
-    catches(
-        silent,
-        "Working was announced in Tools",
-        &["job 3 reports Answer", "job 4 reports Prepared"],
-    );
+    catches(silent, "Working was announced in Tools", &["job 3 reports Answer", "job 4 reports Prepared"]);
 }
 
 #[test]
 fn a_job_that_outlives_its_task_is_caught() {
     fn careless(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
         let mut decision = decide(state, input, rules)?;
-        decision
-            .effects
-            .retain(|effect| !matches!(effect, Effect::Stop { .. }));
+        decision.effects.retain(|effect| !matches!(effect, Effect::Stop { .. }));
         Ok(decision)
     }
-    catches(
-        careless,
-        "jobs [Seq(3)] run, [] are waited for",
-        &["cancel"],
-    );
+    catches(careless, "jobs [Seq(3)] run, [] are waited for", &["cancel"]);
 }
 
 #[test]
@@ -685,11 +538,7 @@ fn a_call_that_nobody_was_asked_about_is_caught() {
         }
         Ok(decision)
     }
-    catches(
-        bold,
-        "write_file__e is ready and nobody allowed it",
-        &["job 3 reports Answer", "job 4 reports Prepared"],
-    );
+    catches(bold, "write_file__e is ready and nobody allowed it", &["job 3 reports Answer", "job 4 reports Prepared"]);
 }
 
 #[test]
@@ -700,9 +549,5 @@ fn a_turn_that_forgets_a_restart_is_caught() {
             input => decide(state, input, rules),
         }
     }
-    catches(
-        forgetful,
-        "jobs [] run, [Seq(3)] are waited for",
-        &["crash"],
-    );
+    catches(forgetful, "jobs [] run, [Seq(3)] are waited for", &["crash"]);
 }

@@ -95,15 +95,10 @@ fn every_promise_is_kept() {
     let results: Vec<Result<(), (u64, Broken)>> = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         let ended = workers.into_iter().map(|worker| worker.join());
-        ended
-            .map(|ended| ended.expect("runs catch their panics"))
-            .collect()
+        ended.map(|ended| ended.expect("runs catch their panics")).collect()
     });
     if let Some(Err((seed, Broken { why, trace }))) = results.into_iter().find(Result::is_err) {
-        panic!(
-            "SIM_SEED={seed} repeats this: {why}\nIts last steps:\n{}",
-            trace.join("\n")
-        );
+        panic!("SIM_SEED={seed} repeats this: {why}\nIts last steps:\n{}", trace.join("\n"));
     }
     let all = all.into_inner().expect("nobody panics here");
     println!("{all:#?}");
@@ -154,10 +149,7 @@ fn a_run_can_be_repeated() {
         let [Ok(one), Ok(two)] = runs else {
             panic!("seed {seed} breaks a promise");
         };
-        assert!(
-            one.trace().eq(two.trace()) && one.tally == two.tally,
-            "seed {seed}"
-        );
+        assert!(one.trace().eq(two.trace()) && one.tally == two.tally, "seed {seed}");
     }
 }
 

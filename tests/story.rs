@@ -48,12 +48,7 @@ impl Story {
         std::fs::write(server.workspace().join("add.sh"), BROKEN).expect("the workspace is ours");
         std::fs::write(server.workspace().join("test.sh"), TEST).expect("the workspace is ours");
         let client = Client::new(&server.url());
-        Story {
-            fake,
-            server,
-            client,
-            events: Vec::new(),
-        }
+        Story { fake, server, client, events: Vec::new() }
     }
 
     /// Sends the prompt and answers every question with what `reply` says about the call, until none is left.
@@ -65,18 +60,9 @@ impl Story {
                 .iter()
                 .filter(|event| call_status_of(event.result()) == "awaiting_approval")
                 .filter(|event| call_of(event.result())["outcome"].is_null())
-                .filter_map(|event| {
-                    Some((
-                        asked_of(event.result())?.to_owned(),
-                        call_of(event.result()).clone(),
-                    ))
-                })
+                .filter_map(|event| Some((asked_of(event.result())?.to_owned(), call_of(event.result()).clone())))
                 .collect();
-            let task = seen
-                .iter()
-                .find_map(|event| task_of(event.result()))
-                .expect("a task")
-                .to_owned();
+            let task = seen.iter().find_map(|event| task_of(event.result())).expect("a task").to_owned();
             self.events.extend(seen);
             let Some((call, data)) = asked.first() else {
                 return;
@@ -95,12 +81,10 @@ impl Story {
 
     /// Names and last words of the calls that were run, in order.
     fn calls(&self) -> Vec<(String, String)> {
-        let ended = self.events.iter().filter(|event| {
-            matches!(
-                call_status_of(event.result()),
-                "success" | "error" | "cancelled"
-            )
-        });
+        let ended = self
+            .events
+            .iter()
+            .filter(|event| matches!(call_status_of(event.result()), "success" | "error" | "cancelled"));
         ended
             .map(|event| {
                 let call = call_of(event.result());
@@ -118,24 +102,13 @@ impl Story {
 
     /// What the tests printed while they ran.
     fn live(&self) -> String {
-        let pieces = self
-            .events
-            .iter()
-            .map(Event::result)
-            .filter(|result| result["kind"] == "artifact-update");
-        pieces
-            .filter_map(|result| result["artifact"]["parts"][0]["text"].as_str())
-            .collect()
+        let pieces = self.events.iter().map(Event::result).filter(|result| result["kind"] == "artifact-update");
+        pieces.filter_map(|result| result["artifact"]["parts"][0]["text"].as_str()).collect()
     }
 
     fn said(&self) -> String {
-        let texts = self
-            .events
-            .iter()
-            .filter(|event| kind_of(event.result()) == "text-content");
-        texts
-            .map(|event| support::message::text_of(event.result()))
-            .collect()
+        let texts = self.events.iter().filter(|event| kind_of(event.result()) == "text-content");
+        texts.map(|event| support::message::text_of(event.result())).collect()
     }
 
     fn ends_well(&self) {
@@ -153,20 +126,13 @@ impl Story {
         // The two of one answer run beside each other and may end in either order.
         got[1..3].sort_unstable();
         assert_eq!(got, expected);
-        assert!(
-            names.iter().all(|(_, status)| status == "success"),
-            "{names:?}"
-        );
+        assert!(names.iter().all(|(_, status)| status == "success"), "{names:?}");
         assert_eq!(self.live(), "testing\ntesting\npassed\n");
         assert_eq!(self.said(), "It adds now.");
         assert!(self.events.last().expect("frames").is_final());
         let finals = self.events.iter().filter(|event| event.is_final()).count();
         assert_eq!(finals, self.questions() + 1, "each stream ends once");
-        let failing = self
-            .fake
-            .turns()
-            .iter()
-            .any(|turn| turn.body["contents"].to_string().contains("Exit Code: 1"));
+        let failing = self.fake.turns().iter().any(|turn| turn.body["contents"].to_string().contains("Exit Code: 1"));
         assert!(failing, "the model was told that the tests failed");
     }
 }
@@ -182,12 +148,7 @@ fn with_every_question_answered() {
 
 #[test]
 fn without_questions_in_a_trusted_workspace() {
-    let mut story = Story::begin(|setup| {
-        setup
-            .arg("--trust-workspace")
-            .arg("--approval-mode")
-            .arg("yolo")
-    });
+    let mut story = Story::begin(|setup| setup.arg("--trust-workspace").arg("--approval-mode").arg("yolo"));
     story.tell(|call| panic!("nobody should be asked about {call}"));
     story.ends_well();
     assert_eq!(story.questions(), 0);

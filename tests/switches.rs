@@ -23,12 +23,7 @@ use serde_json::{Value, json};
 
 const HOUR: u64 = 3_600_000;
 
-const TIMES: Times = Times {
-    answer_ms: None,
-    turn_ms: None,
-    idle_ms: Some(24 * HOUR),
-    retention_ms: Some(12 * HOUR),
-};
+const TIMES: Times = Times { answer_ms: None, turn_ms: None, idle_ms: Some(24 * HOUR), retention_ms: Some(12 * HOUR) };
 
 /// A server whose model says one word, or makes one call.
 struct House {
@@ -53,19 +48,9 @@ impl House {
     }
 
     fn with(times: Times, switches: Switches, manners: Manners) -> House {
-        let limits = Limits {
-            times,
-            expiries: 2,
-            ..Limits::default()
-        };
-        let now = Now {
-            mono_ms: 5_000,
-            unix_ms: task::NOON,
-        };
-        let setup = Setup {
-            manners,
-            ..setup(&limits, switches, now)
-        };
+        let limits = Limits { times, expiries: 2, ..Limits::default() };
+        let now = Now { mono_ms: 5_000, unix_ms: task::NOON };
+        let setup = Setup { manners, ..setup(&limits, switches, now) };
         House {
             core: Core::new(setup),
             store: MemoryStore::default(),
@@ -136,30 +121,22 @@ impl House {
                     let body = match job.work {
                         Work::Think(_) if self.calls => task::model_answers(&[task::edit()]),
                         Work::Think(_) => task::model_answers(&[]),
-                        Work::Prepare { .. } => {
-                            NoteBody::Prepared(vec![Ok(task::plan(&task::edit()))])
-                        }
+                        Work::Prepare { .. } => NoteBody::Prepared(vec![Ok(task::plan(&task::edit()))]),
                         other => panic!("nobody does {other:?} here"),
                     };
                     let note = Note { job: job.id, body };
                     self.core.note(note, now);
                 }
                 Out::Load { task } => {
-                    let loaded = Loaded {
-                        state: self.state(&task),
-                        inherited: vec![],
-                        bytes: self.store.bytes(&task).len(),
-                    };
+                    let loaded =
+                        Loaded { state: self.state(&task), inherited: vec![], bytes: self.store.bytes(&task).len() };
                     self.loads.push(task.clone());
                     self.core.loaded(&task, Ok(loaded), now);
                 }
                 Out::Sync { task, upto } if self.stuck => self.syncs.push((task, upto)),
                 Out::Sync { task, upto } => self.core.synced(&task, upto, Ok(()), now),
                 Out::Stop(_) => self.stopped += 1,
-                Out::Over { .. }
-                | Out::SaveRule { .. }
-                | Out::Trouble { .. }
-                | Out::Notice { .. } => {}
+                Out::Over { .. } | Out::SaveRule { .. } | Out::Trouble { .. } | Out::Notice { .. } => {}
                 Out::Page { .. } => panic!("nobody reads old events here"),
                 Out::Deliver(_) => panic!("nobody is told here"),
             }
@@ -205,8 +182,7 @@ impl House {
         }
         let answer = self.call("message/send", json!({ "message": message }));
         let id = answer["result"]["id"].as_str();
-        id.unwrap_or_else(|| panic!("no task in {answer}"))
-            .to_owned()
+        id.unwrap_or_else(|| panic!("no task in {answer}")).to_owned()
     }
 
     /// How a task is shown: its state, or the error's code.
@@ -236,10 +212,7 @@ fn prompt() -> Value {
 }
 
 fn setup(limits: &Limits, switches: Switches, now: Now) -> Setup {
-    Setup {
-        tools: task::tools().into_values().collect(),
-        ..Setup::alone(limits.clone(), switches, now)
-    }
+    Setup { tools: task::tools().into_values().collect(), ..Setup::alone(limits.clone(), switches, now) }
 }
 
 #[test]
@@ -324,10 +297,7 @@ fn a_task_that_was_continued_stays_as_long_as_its_context() {
 
 #[test]
 fn a_question_has_the_same_deadline_after_a_restart() {
-    let mut house = House::new(Times {
-        answer_ms: Some(HOUR),
-        ..TIMES
-    });
+    let mut house = House::new(Times { answer_ms: Some(HOUR), ..TIMES });
     house.calls = true;
     let task = house.say(json!({}));
     house.calls = false;
@@ -345,11 +315,7 @@ fn a_question_has_the_same_deadline_after_a_restart() {
 
 #[test]
 fn for_ever_means_for_ever() {
-    let mut house = House::new(Times {
-        idle_ms: None,
-        retention_ms: None,
-        ..TIMES
-    });
+    let mut house = House::new(Times { idle_ms: None, retention_ms: None, ..TIMES });
     let (idle, over) = (house.say(json!({})), house.say(json!({})));
     house.call("tasks/cancel", json!({ "id": over }));
     house.pass(10_000 * HOUR);
@@ -366,16 +332,10 @@ fn frames(heard: &str) -> Vec<Value> {
 
 #[test]
 fn a_strict_acknowledgement_waits_for_the_disk() {
-    let strict = Manners {
-        durability: Durability::Strict,
-        ..Manners::default()
-    };
-    for (method, strictly) in [
-        ("message/send", true),
-        ("message/stream", true),
-        ("message/send", false),
-        ("message/stream", false),
-    ] {
+    let strict = Manners { durability: Durability::Strict, ..Manners::default() };
+    for (method, strictly) in
+        [("message/send", true), ("message/stream", true), ("message/send", false), ("message/stream", false)]
+    {
         let manners = if strictly { strict } else { Manners::default() };
         let mut house = House::with(TIMES, Switches::default(), manners);
         house.stuck = true;
@@ -396,10 +356,7 @@ fn a_strict_acknowledgement_waits_for_the_disk() {
 
 #[test]
 fn what_cannot_be_made_safe_is_not_acknowledged() {
-    let manners = Manners {
-        durability: Durability::Strict,
-        ..Manners::default()
-    };
+    let manners = Manners { durability: Durability::Strict, ..Manners::default() };
     for method in ["message/send", "message/stream"] {
         let mut house = House::with(TIMES, Switches::default(), manners);
         house.stuck = true;
@@ -421,10 +378,7 @@ fn a_turn_outlives_its_client_unless_it_is_switched_to_abort() {
         (Disconnect::Aborts, "coder", true),
         (Disconnect::Aborts, "plain", false),
     ] {
-        let manners = Manners {
-            disconnect,
-            ..Manners::default()
-        };
+        let manners = Manners { disconnect, ..Manners::default() };
         let switches = Switches {
             default_profile_03: match profile {
                 "coder" => Profile::Coder,
@@ -449,10 +403,7 @@ fn a_turn_outlives_its_client_unless_it_is_switched_to_abort() {
 /// A client that only watches can go: the turn is another's.
 #[test]
 fn only_the_client_of_a_turn_aborts_it() {
-    let manners = Manners {
-        disconnect: Disconnect::Aborts,
-        ..Manners::default()
-    };
+    let manners = Manners { disconnect: Disconnect::Aborts, ..Manners::default() };
     let mut house = House::with(TIMES, Switches::default(), manners);
     house.silent = true;
     let conn = house.ask("message/stream", prompt());
@@ -480,10 +431,7 @@ fn the_reference_servers_own_state_is_shown_first_when_wanted() {
         },
     });
     for emits in [false, true] {
-        let switches = Switches {
-            emit_persisted_state: emits,
-            ..Switches::default()
-        };
+        let switches = Switches { emit_persisted_state: emits, ..Switches::default() };
         let mut house = House::with(TIMES, switches, Manners::default());
         let conn = house.ask("message/stream", prompt());
         let first = frames(&house.heard(conn)).remove(0)["result"].take();
@@ -498,10 +446,7 @@ fn the_reference_servers_own_state_is_shown_first_when_wanted() {
 
 #[test]
 fn an_extended_card_is_there_only_when_it_is_wanted() {
-    let switches = Switches {
-        extended_card: true,
-        ..Switches::default()
-    };
+    let switches = Switches { extended_card: true, ..Switches::default() };
     let mut house = House::with(TIMES, switches, Manners::default());
     let shown = house.call("agent/getAuthenticatedExtendedCard", json!({}));
     assert_eq!(shown["result"]["supportsAuthenticatedExtendedCard"], true);

@@ -29,11 +29,7 @@ impl Scene {
         let fake = FakeGemini::start();
         let server = Server::start(&fake);
         let client = Client::new(&server.url());
-        Scene {
-            fake,
-            server,
-            client,
-        }
+        Scene { fake, server, client }
     }
 
     /// Has the model make a call, and reads up to its question.
@@ -76,10 +72,7 @@ fn a_question_to_the_user_is_answered_over_the_wire() {
     let mut answer = approval(&waiting.task, &waiting.call, "proceed_once");
     answer["message"]["parts"][0]["data"]["answers"] = json!({"0": "blue"});
     scene.client.call("message/send", answer);
-    assert_eq!(
-        scene.result(),
-        json!({"output": r#"{"answers":{"0":"blue"}}"#})
-    );
+    assert_eq!(scene.result(), json!({"output": r#"{"answers":{"0":"blue"}}"#}));
 }
 
 #[test]
@@ -87,12 +80,10 @@ fn an_edit_shows_the_whole_file_and_changes_it() {
     let mut scene = Scene::new();
     let file = scene.server.workspace().join("a.txt");
     std::fs::write(&file, "one\r\n  two\r\nthree\r\n").expect("the workspace is ours");
-    let args = json!({"file_path": "a.txt", "instruction": "count on", "old_string": "two\nthree", "new_string": "2\n3"});
+    let args =
+        json!({"file_path": "a.txt", "instruction": "count on", "old_string": "two\nthree", "new_string": "2\n3"});
     let waiting = scene.asked("replace", &args);
-    assert_eq!(
-        waiting.data["request"]["args"]["newContent"],
-        "one\r\n  2\r\n3\r\n"
-    );
+    assert_eq!(waiting.data["request"]["args"]["newContent"], "one\r\n  2\r\n3\r\n");
     let approved = approval(&waiting.task, &waiting.call, "proceed_once");
     scene.client.call("message/send", approved);
     let written = std::fs::read_to_string(&file).expect("it is there");
@@ -103,8 +94,7 @@ fn an_edit_shows_the_whole_file_and_changes_it() {
 fn an_edit_that_cannot_be_made_asks_nobody() {
     let mut scene = Scene::new();
     std::fs::write(scene.server.workspace().join("a.txt"), "one\n").expect("ours");
-    let args =
-        json!({"file_path": "a.txt", "instruction": "x", "old_string": "two", "new_string": "2"});
+    let args = json!({"file_path": "a.txt", "instruction": "x", "old_string": "two", "new_string": "2"});
     scene.runs("replace", &args);
     let error = scene.result()["error"].to_string();
     assert!(error.contains("old_string is not in a.txt"), "{error}");
@@ -113,8 +103,7 @@ fn an_edit_that_cannot_be_made_asks_nobody() {
 #[test]
 fn a_background_command_ends_when_its_task_is_cancelled() {
     let mut scene = Scene::new();
-    let args =
-        json!({"command": "echo $$ > pid; exec sleep 1000", "is_background": true, "delay_ms": 1});
+    let args = json!({"command": "echo $$ > pid; exec sleep 1000", "is_background": true, "delay_ms": 1});
     let waiting = scene.asked("run_shell_command", &args);
     let approved = approval(&waiting.task, &waiting.call, "proceed_once");
     scene.client.call("message/send", approved);
@@ -126,12 +115,8 @@ fn a_background_command_ends_when_its_task_is_cancelled() {
     });
     let stat = move || std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
     assert!(stat().is_some_and(|stat| !stat.contains(") Z")));
-    scene
-        .client
-        .call("tasks/cancel", json!({ "id": waiting.task }));
-    eventually("its end", || {
-        stat().is_none_or(|stat| stat.contains(") Z")).then_some(())
-    });
+    scene.client.call("tasks/cancel", json!({ "id": waiting.task }));
+    eventually("its end", || stat().is_none_or(|stat| stat.contains(") Z")).then_some(()));
 }
 
 #[test]
@@ -151,10 +136,7 @@ fn the_web_is_searched_and_pages_are_read_by_the_model() {
     );
     let approved = approval(&waiting.task, &waiting.call, "proceed_once");
     scene.client.call("message/send", approved);
-    assert_eq!(
-        scene.result(),
-        json!({"output": "<untrusted_context>\nDone.\n</untrusted_context>"})
-    );
+    assert_eq!(scene.result(), json!({"output": "<untrusted_context>\nDone.\n</untrusted_context>"}));
     let utility: Vec<Value> = scene
         .fake
         .requests()
@@ -162,19 +144,14 @@ fn the_web_is_searched_and_pages_are_read_by_the_model() {
         .filter(|request| request.verb() == "generateContent")
         .map(|request| request.body["tools"].clone())
         .collect();
-    assert_eq!(
-        utility,
-        [json!([{"googleSearch": {}}]), json!([{"urlContext": {}}])]
-    );
+    assert_eq!(utility, [json!([{"googleSearch": {}}]), json!([{"urlContext": {}}])]);
 }
 
 #[test]
 fn what_a_prompt_names_goes_to_the_model_and_what_is_not_there_stays_text() {
     let mut scene = Scene::new();
     std::fs::write(scene.server.workspace().join("a.txt"), "the text of a\n").expect("ours");
-    scene
-        .client
-        .call("message/send", prompt("TEXT ok @a.txt and @none.txt"));
+    scene.client.call("message/send", prompt("TEXT ok @a.txt and @none.txt"));
     let turns = scene.fake.turns();
     let contents = turns.last().expect("a turn").body["contents"].to_string();
     assert!(contents.contains("the text of a"), "{contents}");
@@ -198,15 +175,9 @@ fn a_long_conversation_goes_on_from_its_summary() {
     let third = client.call("message/send", prompt_in(&task, "TEXT The third answer."));
     let turns = fake.turns();
     let contents = turns.last().expect("a turn").body["contents"].to_string();
-    assert!(
-        contents.contains("<state_snapshot>what was said before</state_snapshot>"),
-        "{contents}"
-    );
+    assert!(contents.contains("<state_snapshot>what was said before</state_snapshot>"), "{contents}");
     assert!(!contents.contains("The first answer."), "{contents}");
     assert!(contents.contains("TEXT The third answer."), "{contents}");
     let history = third["history"].to_string();
-    assert!(
-        history.contains("The first answer.") && history.contains("The third answer."),
-        "{history}"
-    );
+    assert!(history.contains("The first answer.") && history.contains("The third answer."), "{history}");
 }

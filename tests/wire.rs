@@ -70,13 +70,7 @@ struct Client {
 
 impl Client {
     fn new(limits: Limits) -> Client {
-        Client {
-            limits,
-            reader: Reader::new(),
-            rx: Buf::default(),
-            verdicts: Vec::new(),
-            refused: None,
-        }
+        Client { limits, reader: Reader::new(), rx: Buf::default(), verdicts: Vec::new(), refused: None }
     }
 
     fn receive(&mut self, bytes: &[u8]) {
@@ -105,8 +99,7 @@ impl Client {
                 }
                 Err(reject) => {
                     self.refused = Some(reject);
-                    self.verdicts
-                        .push(format!("{} {}", reject.status, reject.message));
+                    self.verdicts.push(format!("{} {}", reject.status, reject.message));
                     return;
                 }
             }
@@ -124,11 +117,7 @@ fn notation(request: &Request) -> String {
         Version::Http10 => " 1.0",
         Version::Http11 => " 1.1",
     });
-    out.push_str(if request.keep_alive {
-        " keep"
-    } else {
-        " close"
-    });
+    out.push_str(if request.keep_alive { " keep" } else { " close" });
     for (name, value) in request.headers.iter() {
         write!(out, " {name}={}", value.escape_debug()).unwrap();
     }
@@ -149,11 +138,7 @@ fn verdicts<'a>(limits: &Limits, pieces: impl IntoIterator<Item = &'a [u8]>) -> 
 #[test]
 fn the_corpus_gives_its_verdicts() {
     let corpus = corpus();
-    assert!(
-        corpus.cases.len() >= 200,
-        "only {} cases were read",
-        corpus.cases.len()
-    );
+    assert!(corpus.cases.len() >= 200, "only {} cases were read", corpus.cases.len());
     corpus.gives_its_verdicts();
 }
 
@@ -183,10 +168,7 @@ fn padded(before: &str, after: &str, len: usize) -> Vec<u8> {
 fn a_head_may_have_so_many_bytes() {
     let head = |len| padded("GET / HTTP/1.1\r\nHost: a\r\nX: ", "\r\n\r\n", len);
     let fill = "x".repeat(512 - head(32).len());
-    assert_eq!(
-        both_ways(&head(512)),
-        [format!("GET / 1.1 keep host=a x={fill}")]
-    );
+    assert_eq!(both_ways(&head(512)), [format!("GET / 1.1 keep host=a x={fill}")]);
     let too_large = ["431 the header fields are larger than this server takes"];
     assert_eq!(both_ways(&head(513)), too_large);
     // One that never ends is refused as soon as it cannot end in time.
@@ -198,45 +180,23 @@ fn a_head_may_have_so_many_bytes() {
 fn trailers_may_have_as_many_bytes_as_a_head() {
     const HEAD: &str = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
     let request = |len| [HEAD.as_bytes(), &padded("X: ", "\r\n\r\n", len)].concat();
-    assert_eq!(
-        both_ways(&request(512)),
-        ["POST / 1.1 keep host=a transfer-encoding=chunked"]
-    );
-    assert_eq!(
-        both_ways(&request(513)),
-        ["431 the header fields are larger than this server takes"]
-    );
+    assert_eq!(both_ways(&request(512)), ["POST / 1.1 keep host=a transfer-encoding=chunked"]);
+    assert_eq!(both_ways(&request(513)), ["431 the header fields are larger than this server takes"]);
 }
 
 #[test]
 fn the_line_of_a_chunk_may_have_so_many_bytes() {
     const HEAD: &str = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
-    let request = |len| {
-        [
-            HEAD.as_bytes(),
-            &padded("2;", "\r\n", len),
-            b"hi\r\n0\r\n\r\n",
-        ]
-        .concat()
-    };
-    assert_eq!(
-        both_ways(&request(48)),
-        ["POST / 1.1 keep host=a transfer-encoding=chunked \"hi\""]
-    );
-    assert_eq!(
-        both_ways(&request(49)),
-        ["400 the line of a chunk is too long"]
-    );
+    let request = |len| [HEAD.as_bytes(), &padded("2;", "\r\n", len), b"hi\r\n0\r\n\r\n"].concat();
+    assert_eq!(both_ways(&request(48)), ["POST / 1.1 keep host=a transfer-encoding=chunked \"hi\""]);
+    assert_eq!(both_ways(&request(49)), ["400 the line of a chunk is too long"]);
 }
 
 #[test]
 fn a_large_body_leaves_the_queue_as_it_comes() {
     let limits = Limits::default();
     let mut client = Client::new(limits.clone());
-    let head = format!(
-        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
-        limits.body_bytes
-    );
+    let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", limits.body_bytes);
     client.receive(head.as_bytes());
     assert_eq!(client.reader.stage(), Stage::Body);
     let piece = vec![b'x'; limits.turn_bytes];
@@ -254,16 +214,10 @@ fn the_default_limits_hold_for_bodies() {
     let limits = Limits::default();
     for (length, verdict) in [
         (limits.body_bytes, None),
-        (
-            limits.body_bytes + 1,
-            Some("413 the body is larger than this server takes".to_owned()),
-        ),
+        (limits.body_bytes + 1, Some("413 the body is larger than this server takes".to_owned())),
     ] {
         let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
-        assert_eq!(
-            verdicts(&limits, [head.as_bytes()]),
-            Vec::from_iter(verdict)
-        );
+        assert_eq!(verdicts(&limits, [head.as_bytes()]), Vec::from_iter(verdict));
     }
 }
 
@@ -301,9 +255,7 @@ fn event_streams_may_be_cut_anywhere() {
     ];
     for seed in 1..=3000 {
         let mut dice = Dice(seed * 0x9e37_79b9);
-        let text: String = (0..dice.below(24))
-            .map(|_| WORDS[dice.below(WORDS.len())])
-            .collect();
+        let text: String = (0..dice.below(24)).map(|_| WORDS[dice.below(WORDS.len())]).collect();
         let bytes = text.as_bytes();
         let expected = reference(12, bytes);
         assert_eq!(decode(12, [bytes]), expected, "whole: {text:?}");
@@ -368,14 +320,7 @@ fn reference(cap: usize, bytes: &[u8]) -> Events {
 
 #[test]
 fn what_we_write_as_events_reads_back() {
-    let payloads = [
-        "{}",
-        "",
-        " leading blank",
-        "{\"text\":\"data: \\n\"}",
-        "data: x",
-        "ünï€",
-    ];
+    let payloads = ["{}", "", " leading blank", "{\"text\":\"data: \\n\"}", "data: x", "ünï€"];
     let mut out = Vec::new();
     for (n, payload) in payloads.iter().enumerate() {
         let event = (n % 2 == 0).then_some("status");
@@ -385,11 +330,6 @@ fn what_we_write_as_events_reads_back() {
         out.extend_from_slice(sse::END);
         out.extend_from_slice(sse::PING);
     }
-    let expected = payloads
-        .iter()
-        .map(|payload| Ok(payload.as_bytes().to_vec()));
-    assert_eq!(
-        decode(1000, out.chunks(7)),
-        (expected.collect(), Finish::Clean)
-    );
+    let expected = payloads.iter().map(|payload| Ok(payload.as_bytes().to_vec()));
+    assert_eq!(decode(1000, out.chunks(7)), (expected.collect(), Finish::Clean));
 }

@@ -25,11 +25,7 @@ const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 
 /// Small, so that the corpus can reach them, and the buffer smaller than most frames.
 fn limits() -> Limits {
-    Limits {
-        ws_message_bytes: 300,
-        ws_buffer_bytes: 16,
-        ..Limits::default()
-    }
+    Limits { ws_message_bytes: 300, ws_buffer_bytes: 16, ..Limits::default() }
 }
 
 fn corpus() -> Corpus {
@@ -37,10 +33,7 @@ fn corpus() -> Corpus {
         cases: corpus::read(&FILES, described, repeated),
         judge: |pieces| steps(&limits(), pieces.iter().copied()),
         is_good: |steps| !steps.iter().any(|step| step.starts_with("closed")),
-        spice: &[
-            b"\x00", b"\x01", b"\x7e", b"\x7f", b"\x80", b"\x81", b"\x88", b"\x89", b"\xfe",
-            b"\xff",
-        ],
+        spice: &[b"\x00", b"\x01", b"\x7e", b"\x7f", b"\x80", b"\x81", b"\x88", b"\x89", b"\xfe", b"\xff"],
     }
 }
 
@@ -79,9 +72,7 @@ fn described(line: &str) -> Vec<u8> {
 }
 
 fn number(mark: &str, prefix: &str) -> u64 {
-    let digits = mark
-        .strip_prefix(prefix)
-        .unwrap_or_else(|| panic!("what is {mark}?"));
+    let digits = mark.strip_prefix(prefix).unwrap_or_else(|| panic!("what is {mark}?"));
     digits.parse().expect("a number")
 }
 
@@ -121,12 +112,7 @@ impl Frame {
         out.extend(&self.claim.to_be_bytes()[8 - self.length_bytes..]);
         out.extend(self.mask.iter().flatten());
         let mask = self.mask.unwrap_or_default();
-        out.extend(
-            self.payload
-                .iter()
-                .zip(mask.iter().cycle())
-                .map(|(b, m)| b ^ m),
-        );
+        out.extend(self.payload.iter().zip(mask.iter().cycle()).map(|(b, m)| b ^ m));
         out
     }
 }
@@ -177,13 +163,7 @@ struct Client {
 
 impl Client {
     fn new(limits: Limits) -> Client {
-        Client {
-            codec: Codec::new(&limits),
-            limits,
-            rx: Buf::default(),
-            steps: Vec::new(),
-            closed: false,
-        }
+        Client { codec: Codec::new(&limits), limits, rx: Buf::default(), steps: Vec::new(), closed: false }
     }
 
     fn receive(&mut self, bytes: &[u8]) {
@@ -256,11 +236,7 @@ fn steps<'a>(limits: &Limits, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec
 #[test]
 fn the_corpus_gives_its_steps() {
     let corpus = corpus();
-    assert!(
-        corpus.cases.len() >= 110,
-        "only {} cases were read",
-        corpus.cases.len()
-    );
+    assert!(corpus.cases.len() >= 110, "only {} cases were read", corpus.cases.len());
     corpus.gives_its_verdicts();
 }
 
@@ -276,10 +252,7 @@ fn mutations_of_the_corpus_are_judged_alike_however_they_arrive() {
 
 #[test]
 fn every_form_of_a_length_at_its_borders() {
-    let limits = Limits {
-        ws_message_bytes: 65_537,
-        ..Limits::default()
-    };
+    let limits = Limits { ws_message_bytes: 65_537, ..Limits::default() };
     let too_large = "closed <- close 1009 the message is larger than this server takes";
     let shortest = "closed <- close 1002 the length of a frame must be written the shortest way";
     for len in [0, 1, 125, 126, 127, 65_535, 65_536, 65_537, 65_538] {
@@ -296,11 +269,7 @@ fn every_form_of_a_length_at_its_borders() {
 
         for length_bytes in [2, 8] {
             if length_bytes > frame.length_bytes {
-                let bytes = Frame {
-                    length_bytes,
-                    ..Frame::new(0x81, frame.payload.clone())
-                }
-                .bytes();
+                let bytes = Frame { length_bytes, ..Frame::new(0x81, frame.payload.clone()) }.bytes();
                 assert_eq!(steps(&limits, [&bytes[..]]), [shortest], "{len}");
             }
         }
@@ -325,10 +294,7 @@ fn the_default_cap_holds() {
     client.receive(&Frame::new(0x00, "").bytes());
     assert_eq!(client.steps, [""; 0]);
     client.receive(&Frame::new(0x80, "x").bytes());
-    assert_eq!(
-        client.steps,
-        ["closed <- close 1009 the message is larger than this server takes"]
-    );
+    assert_eq!(client.steps, ["closed <- close 1009 the message is larger than this server takes"]);
 }
 
 #[test]
@@ -405,18 +371,12 @@ fn a_reason_is_cut_between_characters() {
         ("x".repeat(123), "x".repeat(123)),
         ("x".repeat(124), "x".repeat(123)),
         ("é".repeat(62), "é".repeat(61)),
-        (
-            format!("x{}", "é".repeat(61)),
-            format!("x{}", "é".repeat(61)),
-        ),
+        (format!("x{}", "é".repeat(61)), format!("x{}", "é".repeat(61))),
         ("😀".repeat(40), "😀".repeat(30)),
     ] {
         let mut out = Vec::new();
         Codec::new(&limits()).close(&mut out, 1000, &reason);
-        assert_eq!(
-            said(&out),
-            format!("close 1000 {}", escape(kept.as_bytes()))
-        );
+        assert_eq!(said(&out), format!("close 1000 {}", escape(kept.as_bytes())));
     }
 }
 
@@ -495,10 +455,7 @@ fn a_real_client_understands_us_and_we_it() {
     let Message::Close(Some(close)) = client.read().expect("a close") else {
         panic!("a close with a reason");
     };
-    assert_eq!(
-        (u16::from(close.code), close.reason.as_str()),
-        (1001, "the server stops")
-    );
+    assert_eq!((u16::from(close.code), close.reason.as_str()), (1001, "the server stops"));
     assert!(matches!(client.read(), Err(Error::Io(_))));
     rx.push(&client.get_mut().outgoing);
     assert_eq!(codec.read(&mut rx, &mut out), Step::Closed);

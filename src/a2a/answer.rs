@@ -16,11 +16,8 @@ use serde_json::Value;
 /// What an object says that is nothing but an answer.
 const KINDS: [&str; 2] = ["TOOL_CALL_CONFIRMATION", "tool-call-confirmation"];
 /// The member that names the call, and the one that decides about it, in each way of spelling.
-const SPELLINGS: [(&str, &str); 3] = [
-    ("tool_call_id", "selected_option_id"),
-    ("toolCallId", "selectedOptionId"),
-    ("callId", "outcome"),
-];
+const SPELLINGS: [(&str, &str); 3] =
+    [("tool_call_id", "selected_option_id"), ("toolCallId", "selectedOptionId"), ("callId", "outcome")];
 /// What holds the answer where the object itself only says that there is one.
 const HOLDERS: [&str; 5] = ["content", "parts", "message", "userMessage", "confirmation"];
 /// A decision in one word for all spellings: yes or no.
@@ -85,19 +82,12 @@ pub fn blame(message: &Message, fault: Fault) -> Fault {
         let named = SPELLINGS.iter().find_map(|(name, _)| data.get(*name));
         named.and_then(Value::as_str) == Some(call.as_str())
     };
-    let mut answers = parts
-        .chain(metadata.filter_map(Value::as_object))
-        .filter(about);
+    let mut answers = parts.chain(metadata.filter_map(Value::as_object)).filter(about);
     let answer = answers.next();
     let decided = SPELLINGS.iter().map(|(_, decision)| *decision);
-    let mut decided =
-        decided.filter(|name| answer.is_some_and(|answer| answer.contains_key(*name)));
+    let mut decided = decided.filter(|name| answer.is_some_and(|answer| answer.contains_key(*name)));
     let member = decided.next().unwrap_or("option");
-    Fault {
-        field: Some(member.to_owned()),
-        message: format!("{member}: {}", fault.message),
-        kind: fault.kind,
-    }
+    Fault { field: Some(member.to_owned()), message: format!("{member}: {}", fault.message), kind: fault.kind }
 }
 
 /// The answer in an object, if it is meant as one; `at` is where the object is.
@@ -138,10 +128,7 @@ pub fn hold_to_kind(data: &Object, answers: &[Pick], at: &str) -> Result<(), Fau
 
 /// The answer in an object that can be nothing else.
 pub fn demand(data: &Object, at: &str) -> Result<Pick, Fault> {
-    let (calls, decisions) = (
-        SPELLINGS.map(|(call, _)| call),
-        SPELLINGS.map(|(_, decision)| decision),
-    );
+    let (calls, decisions) = (SPELLINGS.map(|(call, _)| call), SPELLINGS.map(|(_, decision)| decision));
     let (spelled, call) = word(data, &calls, at)?.ok_or_else(|| missing(at, calls[0]))?;
     let chosen = word(data, &decisions, at)?.map(|(_, option)| option);
     let option = match (chosen, flag(data, &[APPROVED], at)?) {
@@ -168,11 +155,7 @@ fn missing(at: &str, name: &str) -> Fault {
 
 /// A string under the first of these names that is there, and the name. The empty one is one too: no call and no option has it,
 /// and whoever asked about them says so.
-fn word<'a>(
-    data: &'a Object,
-    names: &[&'a str],
-    at: &str,
-) -> Result<Option<(&'a str, &'a str)>, Fault> {
+fn word<'a>(data: &'a Object, names: &[&'a str], at: &str) -> Result<Option<(&'a str, &'a str)>, Fault> {
     match member(data, names) {
         None => Ok(None),
         Some((name, Value::String(word))) => Ok(Some((name, word))),
@@ -198,8 +181,7 @@ fn answers(data: &Object, at: &str) -> Result<Option<Answers>, Fault> {
     };
     let mut answers = Answers::new();
     for (number, value) in given.iter().filter(|(_, value)| !value.is_null()) {
-        let said = words(value)
-            .ok_or_else(|| wrong(at, &format!("answers.{number}"), "must be words."))?;
+        let said = words(value).ok_or_else(|| wrong(at, &format!("answers.{number}"), "must be words."))?;
         answers.insert(number.clone(), said);
     }
     Ok(Some(answers))
@@ -224,10 +206,7 @@ mod tests {
     use serde_json::json;
 
     fn message(parts: Vec<Part>, metadata: Value) -> Message {
-        Message {
-            metadata: metadata.as_object().cloned(),
-            ..Message::new("m", Role::User, parts)
-        }
+        Message { metadata: metadata.as_object().cloned(), ..Message::new("m", Role::User, parts) }
     }
 
     fn at(i: usize) -> String {
@@ -239,23 +218,14 @@ mod tests {
     }
 
     fn pick(option: &str, edited: Option<&str>) -> Pick {
-        Pick {
-            call: "c-1".into(),
-            option: option.into(),
-            edited: edited.map(Into::into),
-            answers: None,
-        }
+        Pick { call: "c-1".into(), option: option.into(), edited: edited.map(Into::into), answers: None }
     }
 
     #[test]
     fn every_spelling_of_an_answer() {
         let once = "proceed_once";
         for (sent, expected, profile_spoken) in [
-            (
-                json!({"tool_call_id": "c-1", "selected_option_id": once}),
-                pick(once, None),
-                Some(Profile::Devtool),
-            ),
+            (json!({"tool_call_id": "c-1", "selected_option_id": once}), pick(once, None), Some(Profile::Devtool)),
             (
                 json!({"tool_call_id": "c-1", "selected_option_id": once, "file_details": {"new_content": "x"}}),
                 pick(once, Some("x")),
@@ -272,26 +242,10 @@ mod tests {
                 pick("cancel", Some("x")),
                 None,
             ),
-            (
-                json!({"callId": "c-1", "outcome": "proceed_always"}),
-                pick("proceed_always", None),
-                Some(Profile::Coder),
-            ),
-            (
-                json!({"callId": "c-1", "outcome": once, "newContent": ""}),
-                pick(once, Some("")),
-                Some(Profile::Coder),
-            ),
-            (
-                json!({"kind": "tool-call-confirmation", "toolCallId": "c-1", "approved": true}),
-                pick(once, None),
-                None,
-            ),
-            (
-                json!({"toolCallId": "c-1", "approved": false}),
-                pick("cancel", None),
-                None,
-            ),
+            (json!({"callId": "c-1", "outcome": "proceed_always"}), pick("proceed_always", None), Some(Profile::Coder)),
+            (json!({"callId": "c-1", "outcome": once, "newContent": ""}), pick(once, Some("")), Some(Profile::Coder)),
+            (json!({"kind": "tool-call-confirmation", "toolCallId": "c-1", "approved": true}), pick(once, None), None),
+            (json!({"toolCallId": "c-1", "approved": false}), pick("cancel", None), None),
             (
                 json!({"kind": "TOOL_CALL_CONFIRMATION", "tool_call_id": "c-1", "selected_option_id": "no such"}),
                 pick("no such", None),
@@ -314,10 +268,7 @@ mod tests {
         let expected: Answers = [("0", "Rust"), ("1", "a, b"), ("2", "true"), ("3", "7")]
             .map(|(number, words)| (number.to_owned(), words.to_owned()))
             .into();
-        assert_eq!(
-            said(json!({"0": "Rust", "1": ["a", "b"], "2": true, "3": 7, "4": null})),
-            Some(expected.into())
-        );
+        assert_eq!(said(json!({"0": "Rust", "1": ["a", "b"], "2": true, "3": 7, "4": null})), Some(expected.into()));
         assert_eq!(said(json!({})), Some(Answers::new().into()));
         assert_eq!(said(json!(null)), None);
     }
@@ -342,55 +293,22 @@ mod tests {
     fn what_is_meant_as_an_answer_and_is_none_is_named() {
         let once = "proceed_once";
         for (sent, member) in [
-            (
-                json!({"tool_call_id": "c-1", "selected_option_id": 7}),
-                "selected_option_id",
-            ),
-            (
-                json!({"tool_call_id": "c-1", "selected_option_id": null}),
-                "selected_option_id",
-            ),
-            (
-                json!({"toolCallId": "c-1", "selectedOptionId": [once]}),
-                "selectedOptionId",
-            ),
+            (json!({"tool_call_id": "c-1", "selected_option_id": 7}), "selected_option_id"),
+            (json!({"tool_call_id": "c-1", "selected_option_id": null}), "selected_option_id"),
+            (json!({"toolCallId": "c-1", "selectedOptionId": [once]}), "selectedOptionId"),
             (json!({"callId": "c-1", "outcome": {"id": once}}), "outcome"),
             (json!({"callId": 1, "outcome": once}), "callId"),
             (json!({"callId": null, "outcome": once}), "tool_call_id"),
             (json!({"toolCallId": "c-1", "approved": "true"}), "approved"),
-            (
-                json!({"toolCallId": "c-1", "approved": null}),
-                "selectedOptionId",
-            ),
-            (
-                json!({"tool_call_id": "c-1", "selected_option_id": once, "approved": 1}),
-                "approved",
-            ),
+            (json!({"toolCallId": "c-1", "approved": null}), "selectedOptionId"),
+            (json!({"tool_call_id": "c-1", "selected_option_id": once, "approved": 1}), "approved"),
             (json!({"kind": "TOOL_CALL_CONFIRMATION"}), "tool_call_id"),
-            (
-                json!({"kind": "TOOL_CALL_CONFIRMATION", "tool_call_id": "c-1"}),
-                "selected_option_id",
-            ),
-            (
-                json!({"kind": "tool-call-confirmation", "toolCallId": "c-1"}),
-                "selectedOptionId",
-            ),
-            (
-                json!({"callId": "c-1", "outcome": once, "newContent": 7}),
-                "newContent",
-            ),
-            (
-                json!({"callId": "c-1", "outcome": once, "answers": ["Rust"]}),
-                "answers",
-            ),
-            (
-                json!({"callId": "c-1", "outcome": once, "answers": {"0": {"x": 1}}}),
-                "answers.0",
-            ),
-            (
-                json!({"tool_call_id": "c-1", "selected_option_id": once, "file_details": "x"}),
-                "file_details",
-            ),
+            (json!({"kind": "TOOL_CALL_CONFIRMATION", "tool_call_id": "c-1"}), "selected_option_id"),
+            (json!({"kind": "tool-call-confirmation", "toolCallId": "c-1"}), "selectedOptionId"),
+            (json!({"callId": "c-1", "outcome": once, "newContent": 7}), "newContent"),
+            (json!({"callId": "c-1", "outcome": once, "answers": ["Rust"]}), "answers"),
+            (json!({"callId": "c-1", "outcome": once, "answers": {"0": {"x": 1}}}), "answers.0"),
+            (json!({"tool_call_id": "c-1", "selected_option_id": once, "file_details": "x"}), "file_details"),
         ] {
             let parts = vec![Part::text("and"), Part::data(sent.clone())];
             let fault = super::picks(&message(parts, json!(null)), at).unwrap_err();
@@ -426,10 +344,7 @@ mod tests {
         let metadata = json!({EXT: {"tool_call_id": "c", "selected_option_id": "cancel"},
             CODER: {"callId": "d", "outcome": "cancel"}});
         let message = message(parts, metadata);
-        let calls: Vec<String> = picks(&message)
-            .iter()
-            .map(|pick| pick.call.to_string())
-            .collect();
+        let calls: Vec<String> = picks(&message).iter().map(|pick| pick.call.to_string()).collect();
         assert_eq!(calls, ["a", "b", "c", "d"]);
         assert_eq!(profile(&message), None);
     }

@@ -128,10 +128,7 @@ impl Card {
 impl Edition {
     fn of(card: &Value) -> Edition {
         let body = json::bytes(card);
-        Edition {
-            etag: format!("\"{:08x}\"", crc32(&body)),
-            body: body.into(),
-        }
+        Edition { etag: format!("\"{:08x}\"", crc32(&body)), body: body.into() }
     }
 }
 
@@ -139,7 +136,8 @@ impl Edition {
 fn pure(identity: &Identity<'_>, switches: &Switches) -> Value {
     let rest = identity.base_url.trim_end_matches('/');
     let rpc = format!("{rest}/");
-    let interface = |url: &str, binding, version| json!({ "url": url, "protocolBinding": binding, "protocolVersion": version });
+    let interface =
+        |url: &str, binding, version| json!({ "url": url, "protocolBinding": binding, "protocolVersion": version });
     json!({
         "name": "Gemini SDLC Agent",
         "description": "Writes and edits code and runs commands in a workspace, asking before it changes anything.",
@@ -186,19 +184,15 @@ fn hybrid(mut card: Value, identity: &Identity<'_>, switches: &Switches) -> Valu
 /// Ours, which nobody needs, and what the operator insists on.
 fn extensions(required: &[String]) -> Vec<Value> {
     let ours = [
-        (
-            EXT,
-            "Tool calls, confirmations, thoughts and slash commands for development tools.",
-        ),
+        (EXT, "Tool calls, confirmations, thoughts and slash commands for development tools."),
         (
             RESUME,
             "Every streamed event has an id; a subscription with Last-Event-ID, ?after= or params.after continues behind it.",
         ),
     ];
     let is_required = |uri: &str| required.iter().any(|one| one == uri);
-    let declared = ours.map(|(uri, description)| {
-        json!({ "uri": uri, "description": description, "required": is_required(uri) })
-    });
+    let declared =
+        ours.map(|(uri, description)| json!({ "uri": uri, "description": description, "required": is_required(uri) }));
     let others = required
         .iter()
         .filter(|uri| ours.iter().all(|(known, _)| known != uri))
@@ -213,11 +207,8 @@ mod tests {
     use crate::a2a::sample;
     use crate::base::http::Method;
 
-    const HERE: Identity<'static> = Identity {
-        base_url: "http://localhost:41242",
-        version: "0.1.0",
-        unix_ms: 784_111_777_000,
-    };
+    const HERE: Identity<'static> =
+        Identity { base_url: "http://localhost:41242", version: "0.1.0", unix_ms: 784_111_777_000 };
 
     fn ours() -> Card {
         card(&HERE, &Switches::default())
@@ -268,12 +259,8 @@ mod tests {
             capabilities,
             json!({"streaming": true, "pushNotifications": true, "extendedAgentCard": false, "extensions": null})
         );
-        let named: Vec<(&Value, &Value)> = extensions
-            .as_array()
-            .expect("a list")
-            .iter()
-            .map(|one| (&one["uri"], &one["required"]))
-            .collect();
+        let named: Vec<(&Value, &Value)> =
+            extensions.as_array().expect("a list").iter().map(|one| (&one["uri"], &one["required"])).collect();
         let no = json!(false);
         assert_eq!(named, [(&json!(EXT), &no), (&json!(RESUME), &no)]);
     }
@@ -291,10 +278,7 @@ mod tests {
         expected["supportsAuthenticatedExtendedCard"] = false.into();
         expected["capabilities"]["stateTransitionHistory"] = true.into();
         assert_eq!(hybrid, expected);
-        let trailing = Identity {
-            base_url: "http://localhost:41242/",
-            ..HERE
-        };
+        let trailing = Identity { base_url: "http://localhost:41242/", ..HERE };
         let trailing = card(&trailing, &Switches::default());
         assert_eq!(trailing.hybrid.body, ours().hybrid.body);
     }
@@ -314,29 +298,16 @@ mod tests {
         assert_eq!(capabilities["streaming"], false);
         assert_eq!(capabilities["pushNotifications"], false);
         assert_eq!(capabilities["extendedAgentCard"], true);
-        let required: Vec<&Value> = capabilities["extensions"]
-            .as_array()
-            .expect("a list")
-            .iter()
-            .map(|one| &one["required"])
-            .collect();
+        let required: Vec<&Value> =
+            capabilities["extensions"].as_array().expect("a list").iter().map(|one| &one["required"]).collect();
         assert_eq!(required, [false, true, true]);
-        assert_eq!(
-            capabilities["extensions"][2],
-            json!({"uri": "urn:theirs", "required": true})
-        );
+        assert_eq!(capabilities["extensions"][2], json!({"uri": "urn:theirs", "required": true}));
     }
 
     #[test]
     fn a_named_version_gets_its_edition() {
         let hybrid_first = ours();
-        let pure_first = card(
-            &HERE,
-            &Switches {
-                card_default: CardDefault::V1,
-                ..Switches::default()
-            },
-        );
+        let pure_first = card(&HERE, &Switches { card_default: CardDefault::V1, ..Switches::default() });
         for (version, by_default, with_v1) in [
             (Some("1.0"), "pure", "pure"),
             (Some("1"), "pure", "pure"),
@@ -369,19 +340,12 @@ mod tests {
     #[test]
     fn those_who_are_known_get_it_by_a_call() {
         let card = ours();
-        for (envelope, edition) in [
-            (Envelope::Rest03Proto, &card.hybrid),
-            (Envelope::Rest10, &card.pure),
-        ] {
+        for (envelope, edition) in [(Envelope::Rest03Proto, &card.hybrid), (Envelope::Rest10, &card.pure)] {
             let response = card.extended(&Form::of(envelope));
             assert_eq!((response.status, &response.body), (200, &edition.body));
         }
         let mut more = ours();
-        more.extend(
-            json!({"description": "More."})
-                .as_object()
-                .expect("it is one"),
-        );
+        more.extend(json!({"description": "More."}).as_object().expect("it is one"));
         let response = more.extended(&Form::of(Envelope::Rest10));
         let mut expected = value(&card.pure);
         expected["description"] = "More.".into();
@@ -432,10 +396,7 @@ mod tests {
                 assert_eq!(card.answer(&request).status, status, "{time} {tag:?}");
             }
         }
-        let other = Identity {
-            base_url: "http://localhost:1",
-            ..HERE
-        };
+        let other = Identity { base_url: "http://localhost:1", ..HERE };
         let other = super::card(&other, &Switches::default());
         assert_ne!(card.pure.etag, other.pure.etag);
     }

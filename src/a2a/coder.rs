@@ -19,12 +19,7 @@ use serde_json::json;
 use std::borrow::Cow;
 
 /// `state` is the state right after `record`. None: clients are not shown the event.
-pub fn frame<'a>(
-    state: &'a State,
-    record: &'a Record,
-    tools: &Tools,
-    protocol: Protocol,
-) -> Option<Frame<'a>> {
+pub fn frame<'a>(state: &'a State, record: &'a Record, tools: &Tools, protocol: Protocol) -> Option<Frame<'a>> {
     let shown = Shown {
         state,
         record,
@@ -35,27 +30,19 @@ pub fn frame<'a>(
         },
     };
     match &record.event {
-        Event::TurnBegan { .. } | Event::ResultsSent | Event::Resumed => {
-            Some(Frame::Status(shown.passing()))
+        Event::TurnBegan { .. } | Event::ResultsSent | Event::Resumed => Some(Frame::Status(shown.passing())),
+        Event::Answered { answer } => (!answer.calls.is_empty()).then(|| Frame::Status(shown.passing())),
+        Event::Paused | Event::TurnEnded { .. } | Event::Interrupted { .. } | Event::Closed { .. } => {
+            Some(Frame::Status(announced(state, std::iter::empty())))
         }
-        Event::Answered { answer } => {
-            (!answer.calls.is_empty()).then(|| Frame::Status(shown.passing()))
-        }
-        Event::Paused
-        | Event::TurnEnded { .. }
-        | Event::Interrupted { .. }
-        | Event::Closed { .. } => Some(Frame::Status(announced(state, std::iter::empty()))),
-        Event::Thought {
-            subject,
-            description,
-        } => shown.thought(subject, description),
+        Event::Thought { subject, description } => shown.thought(subject, description),
         Event::Text { text } => {
             let since = state.utterance.since.unwrap_or(record.seq);
-            (!text.is_empty())
-                .then(|| shown.said(CoderKind::TextContent, since, Piece::Text(text.into())))
+            (!text.is_empty()).then(|| shown.said(CoderKind::TextContent, since, Piece::Text(text.into())))
         }
-        Event::Cited { text } => (!text.trim().is_empty())
-            .then(|| shown.said(CoderKind::Citation, record.seq, Piece::Text(text.into()))),
+        Event::Cited { text } => {
+            (!text.trim().is_empty()).then(|| shown.said(CoderKind::Citation, record.seq, Piece::Text(text.into())))
+        }
         Event::CallPlanned { call, .. } => shown.call(call, CallStatus::Scheduled),
         Event::CallAsked { call, .. } | Event::CallAnswered { call, .. } => {
             shown.call(call, CallStatus::AwaitingApproval)
@@ -68,15 +55,9 @@ pub fn frame<'a>(
         Event::CallStarted { call } => shown.call(call, CallStatus::Executing),
         Event::CallOutput { call, text } => output(state, call, text),
         Event::CallEnded { call, ending } => shown.call(call, CallStatus::of(ending)),
-        Event::Produced {
-            artifact,
-            append,
-            last,
-        } => Some(Frame::Artifact(ArtifactUpdate {
-            artifact: Cow::Borrowed(artifact),
-            append: *append,
-            last: *last,
-        })),
+        Event::Produced { artifact, append, last } => {
+            Some(Frame::Artifact(ArtifactUpdate { artifact: Cow::Borrowed(artifact), append: *append, last: *last }))
+        }
         Event::Created(_)
         | Event::Prompted { .. }
         | Event::Retracted { .. }
@@ -117,19 +98,12 @@ fn announced<'a>(state: &'a State, more: impl Iterator<Item = Piece<'a>>) -> Sta
     let error = match status.state {
         TaskState::Failed => status.text.as_deref(),
         TaskState::Completed | TaskState::Canceled | TaskState::Rejected => None,
-        TaskState::Submitted
-        | TaskState::Working
-        | TaskState::InputRequired
-        | TaskState::AuthRequired => state.error.as_deref(),
+        TaskState::Submitted | TaskState::Working | TaskState::InputRequired | TaskState::AuthRequired => {
+            state.error.as_deref()
+        }
     };
-    let open = Metadata {
-        error,
-        ..Metadata::of(CoderKind::StateChange, state)
-    };
-    let closing = Metadata {
-        usage: state.usage.as_ref(),
-        ..open
-    };
+    let open = Metadata { error, ..Metadata::of(CoderKind::StateChange, state) };
+    let closing = Metadata { usage: state.usage.as_ref(), ..open };
     StatusUpdate {
         state: status.state,
         at: status.at,
@@ -170,10 +144,7 @@ impl<'a> Shown<'a, '_> {
     }
 
     fn said(&self, kind: CoderKind, since: Seq, piece: Piece<'a>) -> Frame<'a> {
-        let metadata = Metadata {
-            trace: self.state.trace.as_deref(),
-            ..Metadata::of(kind, self.state)
-        };
+        let metadata = Metadata { trace: self.state.trace.as_deref(), ..Metadata::of(kind, self.state) };
         self.status(since, piece, metadata)
     }
 
@@ -188,10 +159,7 @@ impl<'a> Shown<'a, '_> {
             | CallStatus::Cancelled => CoderKind::ToolCallUpdate,
         };
         let data = tool_call::encode(self.state, call, status, self.tools);
-        let metadata = Metadata {
-            answered_by: call.decided_by(),
-            ..Metadata::of(kind, self.state)
-        };
+        let metadata = Metadata { answered_by: call.decided_by(), ..Metadata::of(kind, self.state) };
         Some(self.status(self.record.seq, Piece::Data(data), metadata))
     }
 
@@ -241,14 +209,7 @@ struct Metadata<'a> {
 
 impl<'a> Metadata<'a> {
     fn of(kind: CoderKind, state: &'a State) -> Metadata<'a> {
-        Metadata {
-            kind,
-            model: &state.model,
-            trace: None,
-            error: None,
-            usage: None,
-            answered_by: None,
-        }
+        Metadata { kind, model: &state.model, trace: None, error: None, usage: None, answered_by: None }
     }
 
     /// By hand: every chunk of text has one.

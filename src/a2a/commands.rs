@@ -61,20 +61,13 @@ pub fn execute(params: &Object, mode: Mode, form: &mut Form) -> Result<Call, Fau
 }
 
 fn birth(protocol: Protocol, profile: Profile) -> Birth {
-    Birth {
-        lifecycle: Lifecycle::OneShot,
-        protocol,
-        profile,
-    }
+    Birth { lifecycle: Lifecycle::OneShot, protocol, profile }
 }
 
 /// The form for the stream of a command that was asked for at an address of the reference server: frames of JSON-RPC with the
 /// task's id for the request's.
 pub fn stream(task: &TaskId) -> Form {
-    Form {
-        id: json::bytes(task).into(),
-        ..Form::of(Envelope::Rpc03)
-    }
+    Form { id: json::bytes(task).into(), ..Form::of(Envelope::Rpc03) }
 }
 
 /// The answer to `GET /listCommands`. Its clients expect one JSON object from whatever is listed, so commands that answer with
@@ -112,18 +105,14 @@ fn typed(request: &Request) -> Result<Typed, Fault> {
         }
         Some(_) | None => Vec::new(),
     };
-    Ok(Typed {
-        phrase: phrase.clone(),
-        args: Args::Words(words),
-    })
+    Ok(Typed { phrase: phrase.clone(), args: Args::Words(words) })
 }
 
 /// The parameters of `command/execute`.
 fn typed_in(params: &Object) -> Result<Typed, Fault> {
     let names = ["command_path", "commandPath"];
     if member(params, &names).is_none() {
-        let message =
-            "params.command_path is missing: the command's words, e.g. [\"memory\", \"show\"].";
+        let message = "params.command_path is missing: the command's words, e.g. [\"memory\", \"show\"].";
         return Err(Fault::params(message));
     }
     let path = texts(params, &names, "params")?;
@@ -133,24 +122,15 @@ fn typed_in(params: &Object) -> Result<Typed, Fault> {
         Some((_, Value::Array(_))) => Args::Words(texts(params, &["args"], "params")?),
         Some(_) => return Err(Fault::params("params.args must be a string.")),
     };
-    Ok(Typed {
-        phrase: path.join(" "),
-        args,
-    })
+    Ok(Typed { phrase: path.join(" "), args })
 }
 
 /// Why something typed cannot be run.
 pub fn unrunnable(why: &Unrunnable) -> Fault {
     match why {
-        Unrunnable::Unknown { phrase } => {
-            Fault::new(FaultKind::NotFound, format!("Command not found: {phrase}"))
-        }
+        Unrunnable::Unknown { phrase } => Fault::new(FaultKind::NotFound, format!("Command not found: {phrase}")),
         Unrunnable::Incomplete { name, argument } => {
-            let Argument {
-                name: missing,
-                description,
-                ..
-            } = argument;
+            let Argument { name: missing, description, .. } = argument;
             Fault::params(format!("{name} needs <{missing}>: {description}"))
         }
     }
@@ -169,14 +149,9 @@ pub fn executed(state: &State) -> Response {
         }
         TaskState::Failed | TaskState::Rejected => failed(text.unwrap_or("The command failed.")),
         TaskState::Canceled => failed("The command was canceled."),
-        TaskState::Submitted
-        | TaskState::Working
-        | TaskState::InputRequired
-        | TaskState::AuthRequired => {
+        TaskState::Submitted | TaskState::Working | TaskState::InputRequired | TaskState::AuthRequired => {
             let task = &state.created.task;
-            let message = format!(
-                "The command is not done. It goes on as the task {task}; watch or answer it there."
-            );
+            let message = format!("The command is not done. It goes on as the task {task}; watch or answer it there.");
             failed(&message)
         }
     }
@@ -209,11 +184,7 @@ fn execution(id: &str, status: &str, message: Option<&str>) -> Vec<u8> {
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<&'a str>,
     }
-    json::bytes(&Execution {
-        execution_id: id,
-        status,
-        message,
-    })
+    json::bytes(&Execution { execution_id: id, status, message })
 }
 
 /// What the command left for programs. A command that set the model to work left nothing.
@@ -285,12 +256,7 @@ impl<'a> Phrase<'a> {
             is_required: argument.required,
         });
         let subs = spec.subs.iter().map(|sub| Phrase::of(sub, &name));
-        Phrase {
-            description: &spec.description,
-            arguments: arguments.collect(),
-            sub_commands: subs.collect(),
-            name,
-        }
+        Phrase { description: &spec.description, arguments: arguments.collect(), sub_commands: subs.collect(), name }
     }
 }
 
@@ -339,24 +305,13 @@ mod tests {
         let mut registry = Registry::default();
         let add = Spec {
             arguments: vec![
-                Argument {
-                    name: "text".into(),
-                    description: "What.".into(),
-                    required: true,
-                },
-                Argument {
-                    name: "where".into(),
-                    description: "Where.".into(),
-                    required: false,
-                },
+                Argument { name: "text".into(), description: "What.".into(), required: true },
+                Argument { name: "where".into(), description: "Where.".into(), required: false },
             ],
             ..Spec::new("add", "Adds.")
         };
         let memory = Spec::group("memory", "Memory.", vec![Spec::new("show", "Shows."), add]);
-        let init = Spec {
-            answers: Answers::Streaming,
-            ..Spec::new("init", "Begins.")
-        };
+        let init = Spec { answers: Answers::Streaming, ..Spec::new("init", "Begins.") };
         for spec in [memory, init] {
             registry.register(spec).expect("names of their own");
         }
@@ -406,16 +361,10 @@ mod tests {
             (r#"{"command":"a","args":""}"#, "a", &[]),
             (r#"{"command":"a","args":0}"#, "a", &[]),
             (r#"{"command":"a","args":false}"#, "a", &[]),
-            (
-                r#"{"command":"a","args":["b c","",7,null,{"d":1}]}"#,
-                "a",
-                &["b c", "", "7", "null", r#"{"d":1}"#],
-            ),
+            (r#"{"command":"a","args":["b c","",7,null,{"d":1}]}"#, "a", &["b c", "", "7", "null", r#"{"d":1}"#]),
         ] {
-            let expected = Typed {
-                phrase: phrase.into(),
-                args: Args::Words(words.iter().map(|word| word.to_string()).collect()),
-            };
+            let expected =
+                Typed { phrase: phrase.into(), args: Args::Words(words.iter().map(|word| word.to_string()).collect()) };
             assert_eq!(read(body), Ok(expected), "{body}");
         }
         let command = "Invalid \"command\" field.";
@@ -446,45 +395,19 @@ mod tests {
             };
             typed_in(&params).map_err(|fault| (fault.kind, fault.message))
         };
-        let line = |phrase: &str, line: &str| {
-            Ok(Typed {
-                phrase: phrase.into(),
-                args: Args::Line(line.into()),
-            })
-        };
-        assert_eq!(
-            read(json!({"command_path": ["memory", "show"], "args": "a b"})),
-            line("memory show", "a b")
-        );
+        let line = |phrase: &str, line: &str| Ok(Typed { phrase: phrase.into(), args: Args::Line(line.into()) });
+        assert_eq!(read(json!({"command_path": ["memory", "show"], "args": "a b"})), line("memory show", "a b"));
         assert_eq!(read(json!({"commandPath": ["memory"]})), line("memory", ""));
-        assert_eq!(
-            read(json!({"command_path": [], "args": null})),
-            line("", "")
-        );
+        assert_eq!(read(json!({"command_path": [], "args": null})), line("", ""));
         assert_eq!(
             read(json!({"command_path": ["a"], "args": ["b c"]})),
-            Ok(Typed {
-                phrase: "a".into(),
-                args: Args::Words(vec!["b c".into()]),
-            })
+            Ok(Typed { phrase: "a".into(), args: Args::Words(vec!["b c".into()]) })
         );
         for (params, message) in [
-            (
-                json!({}),
-                "params.command_path is missing: the command's words, e.g. [\"memory\", \"show\"].",
-            ),
-            (
-                json!({"command_path": "memory show"}),
-                "params.command_path must be a list of strings.",
-            ),
-            (
-                json!({"command_path": [7]}),
-                "params.command_path must be a list of strings.",
-            ),
-            (
-                json!({"command_path": ["a"], "args": 7}),
-                "params.args must be a string.",
-            ),
+            (json!({}), "params.command_path is missing: the command's words, e.g. [\"memory\", \"show\"]."),
+            (json!({"command_path": "memory show"}), "params.command_path must be a list of strings."),
+            (json!({"command_path": [7]}), "params.command_path must be a list of strings."),
+            (json!({"command_path": ["a"], "args": 7}), "params.args must be a string."),
         ] {
             let expected = Err((FaultKind::InvalidParams, message.to_owned()));
             assert_eq!(read(params.clone()), expected, "{params}");
@@ -495,29 +418,18 @@ mod tests {
     fn what_cannot_be_run_is_told_in_the_reference_servers_words() {
         let registry = registry();
         let refused = |phrase: &str| {
-            let typed = Typed {
-                phrase: phrase.into(),
-                args: Args::Words(vec![]),
-            };
+            let typed = Typed { phrase: phrase.into(), args: Args::Words(vec![]) };
             unrunnable(&registry.invoke(&typed).expect_err("it cannot be run"))
         };
-        assert_eq!(
-            refused("memory forget"),
-            Fault::new(FaultKind::NotFound, "Command not found: memory forget")
-        );
-        assert_eq!(
-            refused("memory add"),
-            Fault::params("memory add needs <text>: What.")
-        );
+        assert_eq!(refused("memory forget"), Fault::new(FaultKind::NotFound, "Command not found: memory forget"));
+        assert_eq!(refused("memory add"), Fault::params("memory add needs <text>: What."));
     }
 
     /// A task of `memory show` in this state, with a result.
     fn state(status: TaskState, text: Option<&str>, data: Option<Value>) -> State {
         let mut state = sample::state();
-        Arc::make_mut(&mut state.created).command = Some(Invocation {
-            path: vec!["memory".into(), "show".into()],
-            args: vec![],
-        });
+        Arc::make_mut(&mut state.created).command =
+            Some(Invocation { path: vec!["memory".into(), "show".into()], args: vec![] });
         state.status.state = status;
         state.status.text = text.map(str::to_owned);
         state.artifacts.extend(data.map(|data| Artifact {
@@ -542,34 +454,21 @@ mod tests {
                 (200, json!({"name": "memory show", "data": data}))
             );
         }
-        assert_eq!(
-            answer(&state(Completed, Some("said"), None)),
-            (200, json!({"name": "memory show", "data": null}))
-        );
+        assert_eq!(answer(&state(Completed, Some("said"), None)), (200, json!({"name": "memory show", "data": null})));
         for (status, text, error) in [
             (Failed, Some("no luck"), "no luck"),
             (Failed, None, "The command failed."),
             (Canceled, Some("x"), "The command was canceled."),
-            (
-                InputRequired,
-                None,
-                "The command is not done. It goes on as the task t-1; watch or answer it there.",
-            ),
+            (InputRequired, None, "The command is not done. It goes on as the task t-1; watch or answer it there."),
         ] {
-            assert_eq!(
-                answer(&state(status, text, Some(json!(1)))),
-                (500, json!({ "error": error }))
-            );
+            assert_eq!(answer(&state(status, text, Some(json!(1)))), (500, json!({ "error": error })));
         }
     }
 
     #[test]
     fn what_became_of_an_execution() {
         let mut state = state(TaskState::Working, None, None);
-        assert_eq!(
-            value(&started(&state)),
-            json!({"execution_id": "t-1", "status": "STARTED"})
-        );
+        assert_eq!(value(&started(&state)), json!({"execution_id": "t-1", "status": "STARTED"}));
         let exec = Question::Exec {
             title: "Confirm".into(),
             command: "ls".into(),
@@ -577,17 +476,13 @@ mod tests {
             dir: None,
             warnings: vec![],
         };
-        for (question, status) in [
-            (exec, "AWAITING_SHELL_CONFIRMATION"),
-            (sample::edit(), "AWAITING_ACTION_CONFIRMATION"),
-        ] {
+        for (question, status) in
+            [(exec, "AWAITING_SHELL_CONFIRMATION"), (sample::edit(), "AWAITING_ACTION_CONFIRMATION")]
+        {
             let mut call = sample::call("write_file", json!({}), Some(question));
             call.stage = Stage::Asked;
             state.calls = vec![call];
-            assert_eq!(
-                value(&started(&state)),
-                json!({"execution_id": "t-1", "status": status})
-            );
+            assert_eq!(value(&started(&state)), json!({"execution_id": "t-1", "status": status}));
         }
         assert_eq!(
             value(&not_started("why")),

@@ -53,11 +53,7 @@ impl<'a> ToolCall<'a> {
             tool_name: &call.request.name,
             description: plan.map(|plan| plan.title.as_str()),
             input_parameters: &call.request.args,
-            live_content: call
-                .live
-                .as_ref()
-                .filter(|_| status == CallStatus::Executing)
-                .map(|live| live.tail.as_str()),
+            live_content: call.live.as_ref().filter(|_| status == CallStatus::Executing).map(|live| live.tail.as_str()),
             output: ending.and_then(Output::of),
             error: ending.and_then(Failure::of),
             confirmation_request: plan
@@ -95,15 +91,7 @@ impl<'a> Output<'a> {
         };
         Some(match display {
             Display::Text { text } => Output::Text(text),
-            Display::Diff {
-                file_name,
-                file_path,
-                diff,
-                old,
-                new,
-                added: _,
-                removed: _,
-            } => Output::Diff(FileDiff {
+            Display::Diff { file_name, file_path, diff, old, new, added: _, removed: _ } => Output::Diff(FileDiff {
                 file_name,
                 file_path,
                 old_content: old.as_deref(),
@@ -126,14 +114,8 @@ impl<'a> Failure<'a> {
     fn of(ending: &'a Ending) -> Option<Failure<'a>> {
         match ending {
             Ending::Success { .. } => None,
-            Ending::Error { error } => Some(Failure {
-                message: &error.message,
-                kind: error.kind.word(),
-            }),
-            Ending::Cancelled { reason, output: _ } => Some(Failure {
-                message: reason,
-                kind: "cancelled",
-            }),
+            Ending::Error { error } => Some(Failure { message: &error.message, kind: error.kind.word() }),
+            Ending::Cancelled { reason, output: _ } => Some(Failure { message: reason, kind: "cancelled" }),
         }
     }
 }
@@ -161,11 +143,7 @@ impl<'a> Confirmation<'a> {
     fn of(call: &CallState, question: &'a Question, details: Details) -> Confirmation<'a> {
         let about = About::of(question);
         match details {
-            Details::Direct => Confirmation {
-                options: offers(call),
-                about,
-                details: None,
-            },
+            Details::Direct => Confirmation { options: offers(call), about, details: None },
             Details::Twice => Confirmation {
                 options: offers(call).into_iter().map(Offer::in_session).collect(),
                 about,
@@ -177,10 +155,7 @@ impl<'a> Confirmation<'a> {
 
 /// What may be answered about a call that waits.
 pub fn offers(call: &CallState) -> Vec<Offer> {
-    let asks = call
-        .plan
-        .as_ref()
-        .is_some_and(|plan| plan.question.asks_the_user());
+    let asks = call.plan.as_ref().is_some_and(|plan| plan.question.asks_the_user());
     let offer = |choice: &Choice| match asks {
         true => Offer::reply(*choice),
         false => Offer::permission(*choice),
@@ -214,48 +189,22 @@ enum About<'a> {
 impl<'a> About<'a> {
     fn of(question: &'a Question) -> About<'a> {
         match question {
-            Question::Exec {
-                title: _,
-                command,
-                programs: _,
-                dir,
-                warnings,
-            } => About::Execute {
-                command,
-                working_directory: dir.as_deref(),
-                warnings,
-            },
-            Question::Edit {
-                title: _,
-                file_name,
-                file_path,
-                diff,
-                old,
-                new,
-            } => About::FileEdit(FileDiff {
+            Question::Exec { title: _, command, programs: _, dir, warnings } => {
+                About::Execute { command, working_directory: dir.as_deref(), warnings }
+            }
+            Question::Edit { title: _, file_name, file_path, diff, old, new } => About::FileEdit(FileDiff {
                 file_name,
                 file_path,
                 old_content: old.as_deref(),
                 new_content: new,
                 formatted_diff: diff,
             }),
-            Question::Info {
-                title: _,
-                prompt,
-                urls,
-            } => About::Generic {
-                description: prompt.into(),
-                urls,
-                questions: &[],
-            },
-            Question::AskUser {
-                title: _,
-                questions,
-            } => About::Generic {
-                description: listed(questions).into(),
-                urls: &[],
-                questions,
-            },
+            Question::Info { title: _, prompt, urls } => {
+                About::Generic { description: prompt.into(), urls, questions: &[] }
+            }
+            Question::AskUser { title: _, questions } => {
+                About::Generic { description: listed(questions).into(), urls: &[], questions }
+            }
         }
     }
 }
@@ -294,11 +243,7 @@ mod tests {
     }
 
     fn running(question: Question) -> CallState {
-        sample::call(
-            "run_shell_command",
-            json!({"command": "make"}),
-            Some(question),
-        )
+        sample::call("run_shell_command", json!({"command": "make"}), Some(question))
     }
 
     fn command() -> Question {
@@ -317,10 +262,8 @@ mod tests {
             json!({"id": "proceed_always", "name": "Always Allow"}),
         ];
         if keeping == Keeping::Disk {
-            all.push(
-                json!({"id": "proceed_always_and_save", "name": "Always Allow and Save",
-                "description": "Also in later sessions in this workspace."}),
-            );
+            all.push(json!({"id": "proceed_always_and_save", "name": "Always Allow and Save",
+                "description": "Also in later sessions in this workspace."}));
         }
         all.push(json!({"id": "cancel", "name": "Reject"}));
         json!(all)
@@ -346,10 +289,7 @@ mod tests {
     #[test]
     fn every_kind_of_question() {
         let with = |name: &str, details: Value| json!({"options": options(Keeping::Session), name: details});
-        assert_eq!(
-            asked(command()),
-            with("execute_details", json!({"command": "make"}))
-        );
+        assert_eq!(asked(command()), with("execute_details", json!({"command": "make"})));
         let warned = Question::Exec {
             title: "Confirm".into(),
             command: "make".into(),
@@ -372,21 +312,11 @@ mod tests {
                     "new_content": "newer\n", "formatted_diff": sample::DIFF})
             )
         );
-        let info = |urls| Question::Info {
-            title: "Confirm Fetch".into(),
-            prompt: "Fetch it?".into(),
-            urls,
-        };
-        assert_eq!(
-            asked(info(vec![])),
-            with("generic_details", json!({"description": "Fetch it?"}))
-        );
+        let info = |urls| Question::Info { title: "Confirm Fetch".into(), prompt: "Fetch it?".into(), urls };
+        assert_eq!(asked(info(vec![])), with("generic_details", json!({"description": "Fetch it?"})));
         assert_eq!(
             asked(info(vec!["https://x.test".into()])),
-            with(
-                "generic_details",
-                json!({"description": "Fetch it?", "urls": ["https://x.test"]})
-            )
+            with("generic_details", json!({"description": "Fetch it?", "urls": ["https://x.test"]}))
         );
     }
 
@@ -441,14 +371,8 @@ mod tests {
     #[test]
     fn output_is_shown_while_it_runs() {
         let mut call = running(command());
-        assert_eq!(
-            shown(&call, CallStatus::Executing).get("live_content"),
-            None
-        );
-        let record = Record {
-            seq: Seq(9),
-            ..sample::record(crate::task::event::Event::Retried)
-        };
+        assert_eq!(shown(&call, CallStatus::Executing).get("live_content"), None);
+        let record = Record { seq: Seq(9), ..sample::record(crate::task::event::Event::Retried) };
         call.live = Some(Live::begin("so far", &record));
         assert_eq!(
             shown(&call, CallStatus::Executing),
@@ -464,23 +388,13 @@ mod tests {
             let status = CallStatus::of(&ending);
             call.ending = Some(Arc::new(ending));
             let mut shown = shown(&call, status);
-            let [status, output, error] = ["status", "output", "error"].map(|name| {
-                shown
-                    .as_object_mut()
-                    .and_then(|shown| shown.remove(name))
-                    .unwrap_or_default()
-            });
+            let [status, output, error] = ["status", "output", "error"]
+                .map(|name| shown.as_object_mut().and_then(|shown| shown.remove(name)).unwrap_or_default());
             (status, output, error)
         };
-        let success = |display| Ending::Success {
-            output: "for the model".into(),
-            display,
-        };
+        let success = |display| Ending::Success { output: "for the model".into(), display };
         let text = Display::Text { text: "1".into() };
-        assert_eq!(
-            ended(success(text)),
-            (json!("SUCCEEDED"), json!({"text": "1"}), Value::Null)
-        );
+        assert_eq!(ended(success(text)), (json!("SUCCEEDED"), json!({"text": "1"}), Value::Null));
         let diff = |old: Option<&str>| Display::Diff {
             file_name: "a.txt".into(),
             file_path: "/w/a.txt".into(),
@@ -492,19 +406,10 @@ mod tests {
         };
         let mut file = json!({"file_name": "a.txt", "file_path": "/w/a.txt", "new_content": "newer\n",
             "formatted_diff": sample::DIFF});
-        assert_eq!(
-            ended(success(diff(None))),
-            (json!("SUCCEEDED"), json!({ "diff": file }), Value::Null)
-        );
+        assert_eq!(ended(success(diff(None))), (json!("SUCCEEDED"), json!({ "diff": file }), Value::Null));
         file["old_content"] = json!("old\n");
-        assert_eq!(
-            ended(success(diff(Some("old\n")))).1,
-            json!({ "diff": file })
-        );
-        let todos = vec![Todo {
-            description: "x".into(),
-            status: TodoStatus::Pending,
-        }];
+        assert_eq!(ended(success(diff(Some("old\n")))).1, json!({ "diff": file }));
+        let todos = vec![Todo { description: "x".into(), status: TodoStatus::Pending }];
         assert_eq!(
             ended(success(Display::Todos { todos })).1,
             json!({"structured_data": {"todos": [{"description": "x", "status": "pending"}]}})
@@ -512,23 +417,12 @@ mod tests {
         let error = CallError::new(ErrorKind::ReadContentFailure, "It is gone.");
         assert_eq!(
             ended(Ending::Error { error }),
-            (
-                json!("FAILED"),
-                Value::Null,
-                json!({"message": "It is gone.", "type": "read_content_failure"})
-            )
+            (json!("FAILED"), Value::Null, json!({"message": "It is gone.", "type": "read_content_failure"}))
         );
-        let cancelled = Ending::Cancelled {
-            reason: "Not now.".into(),
-            output: "half".into(),
-        };
+        let cancelled = Ending::Cancelled { reason: "Not now.".into(), output: "half".into() };
         assert_eq!(
             ended(cancelled),
-            (
-                json!("CANCELLED"),
-                Value::Null,
-                json!({"message": "Not now.", "type": "cancelled"})
-            )
+            (json!("CANCELLED"), Value::Null, json!({"message": "Not now.", "type": "cancelled"}))
         );
     }
 }

@@ -24,19 +24,15 @@ pub fn frame<'a>(state: &'a State, record: &'a Record) -> Option<Frame<'a>> {
     let shown = Shown { state, record };
     match &record.event {
         Event::TurnBegan { .. } | Event::Resumed => Some(Frame::Status(passing(state))),
-        Event::Paused
-        | Event::TurnEnded { .. }
-        | Event::Interrupted { .. }
-        | Event::Closed { .. } => Some(Frame::Status(present(state))),
+        Event::Paused | Event::TurnEnded { .. } | Event::Interrupted { .. } | Event::Closed { .. } => {
+            Some(Frame::Status(present(state)))
+        }
         Event::Text { text } => {
             let since = state.utterance.since.unwrap_or(record.seq);
             (!text.is_empty()).then(|| shown.text(since, text))
         }
         Event::Cited { text } => (!text.trim().is_empty()).then(|| shown.text(record.seq, text)),
-        Event::Thought {
-            subject,
-            description,
-        } => shown.thought(subject, description),
+        Event::Thought { subject, description } => shown.thought(subject, description),
         Event::CallAsked { call, .. } => shown.call(call, CallStatus::AwaitingApproval),
         // Of a call that was asked about, the next news is that it runs.
         Event::CallReady { call } => match state.call(call)?.choice {
@@ -49,15 +45,9 @@ pub fn frame<'a>(state: &'a State, record: &'a Record) -> Option<Frame<'a>> {
             due.then(|| shown.call(call, CallStatus::Executing))?
         }
         Event::CallEnded { call, ending } => shown.call(call, CallStatus::of(ending)),
-        Event::Produced {
-            artifact,
-            append,
-            last,
-        } => Some(Frame::Artifact(ArtifactUpdate {
-            artifact: Cow::Borrowed(artifact),
-            append: *append,
-            last: *last,
-        })),
+        Event::Produced { artifact, append, last } => {
+            Some(Frame::Artifact(ArtifactUpdate { artifact: Cow::Borrowed(artifact), append: *append, last: *last }))
+        }
         Event::Created(_)
         | Event::Prompted { .. }
         | Event::Retracted { .. }
@@ -78,31 +68,20 @@ pub fn present(state: &State) -> StatusUpdate<'_> {
     let error = match status.state {
         TaskState::Failed => status.text.as_deref(),
         TaskState::Completed | TaskState::Canceled | TaskState::Rejected => None,
-        TaskState::Submitted
-        | TaskState::Working
-        | TaskState::InputRequired
-        | TaskState::AuthRequired => state.error.as_deref(),
+        TaskState::Submitted | TaskState::Working | TaskState::InputRequired | TaskState::AuthRequired => {
+            state.error.as_deref()
+        }
     };
-    let metadata = Metadata {
-        error,
-        ..Metadata::of(DevKind::StateChange, state)
-    };
+    let metadata = Metadata { error, ..Metadata::of(DevKind::StateChange, state) };
     let metadata = metadata.encode();
-    StatusUpdate {
-        message: message(state),
-        closing: Some(metadata.clone()),
-        metadata,
-        ..passing(state)
-    }
+    StatusUpdate { message: message(state), closing: Some(metadata.clone()), metadata, ..passing(state) }
 }
 
 /// What there is to say about the present status: its text, and every call that waits for an answer, whole.
 pub fn message(state: &State) -> Option<AgentMessage<'_>> {
     let text = state.status.text.as_deref();
     let text = text.into_iter().map(|text| Piece::Text(text.into()));
-    let open = state
-        .asked()
-        .map(|call| data(call, CallStatus::AwaitingApproval));
+    let open = state.asked().map(|call| data(call, CallStatus::AwaitingApproval));
     let message = AgentMessage::of(state.status.seq, text.chain(open))?;
     Some(match state.asked().next() {
         Some(_) => message.carrying(EXT),
@@ -151,10 +130,7 @@ impl<'a> Shown<'a> {
     fn call(&self, call: &CallId, status: CallStatus) -> Option<Frame<'a>> {
         let call = self.state.call(call)?;
         let message = AgentMessage::new(self.record.seq, data(call, status));
-        let metadata = Metadata {
-            answered_by: call.decided_by(),
-            ..Metadata::of(DevKind::ToolCallUpdate, self.state)
-        };
+        let metadata = Metadata { answered_by: call.decided_by(), ..Metadata::of(DevKind::ToolCallUpdate, self.state) };
         Some(self.said(message.carrying(EXT), metadata))
     }
 
@@ -178,12 +154,7 @@ struct Metadata<'a> {
 
 impl<'a> Metadata<'a> {
     fn of(kind: DevKind, state: &'a State) -> Metadata<'a> {
-        Metadata {
-            kind,
-            model: &state.model,
-            error: None,
-            answered_by: None,
-        }
+        Metadata { kind, model: &state.model, error: None, answered_by: None }
     }
 
     /// By hand: every chunk of text has one.
@@ -273,27 +244,16 @@ mod tests {
         let mut state = sample::state();
         state.utterance.since = Some(Seq(5));
         assert_eq!(
-            frame(
-                &state,
-                Event::Text {
-                    text: "é\n".into()
-                }
-            ),
+            frame(&state, Event::Text { text: "é\n".into() }),
             around("TEXT_CONTENT", "working", plain("t-1-5", "é\n"))
         );
         assert_eq!(
             frame(&state, Event::Cited { text: "[1]".into() }),
             around("TEXT_CONTENT", "working", plain("t-1-9", "[1]"))
         );
-        let thought = Event::Thought {
-            subject: "Plan".into(),
-            description: "Look.".into(),
-        };
+        let thought = Event::Thought { subject: "Plan".into(), description: "Look.".into() };
         let data = json!({"subject": "Plan", "description": "Look."});
-        assert_eq!(
-            frame(&state, thought),
-            around("THOUGHT", "working", object(data))
-        );
+        assert_eq!(frame(&state, thought), around("THOUGHT", "working", object(data)));
     }
 
     fn command() -> CallState {
@@ -304,11 +264,7 @@ mod tests {
             dir: None,
             warnings: vec![],
         };
-        sample::call(
-            "run_shell_command",
-            json!({"command": "make"}),
-            Some(question),
-        )
+        sample::call("run_shell_command", json!({"command": "make"}), Some(question))
     }
 
     fn command_shown(status: &str) -> Value {
@@ -325,15 +281,11 @@ mod tests {
     }
 
     fn source() -> Source {
-        Source {
-            client: "ada".into(),
-            via: "a2a-1.0".into(),
-        }
+        Source { client: "ada".into(), via: "a2a-1.0".into() }
     }
 
     fn by_ada(mut update: Value) -> Value {
-        update["metadata"]["gemini-a2a"] =
-            json!({"answered_by": {"client": "ada", "via": "a2a-1.0"}});
+        update["metadata"]["gemini-a2a"] = json!({"answered_by": {"client": "ada", "via": "a2a-1.0"}});
         update
     }
 
@@ -343,18 +295,9 @@ mod tests {
         let mut state = sample::state();
         state.calls = vec![command()];
         let plan = state.calls[0].plan.clone().unwrap();
-        assert_eq!(
-            frames(&state, Event::CallPlanned { call: call(), plan }),
-            None
-        );
-        let asked = Event::CallAsked {
-            call: call(),
-            keeping: Keeping::Session,
-        };
-        assert_eq!(
-            frame(&state, asked),
-            around("TOOL_CALL_UPDATE", "working", object(asking()))
-        );
+        assert_eq!(frames(&state, Event::CallPlanned { call: call(), plan }), None);
+        let asked = Event::CallAsked { call: call(), keeping: Keeping::Session };
+        assert_eq!(frame(&state, asked), around("TOOL_CALL_UPDATE", "working", object(asking())));
         state.calls[0].choice = Some(Choice::ProceedOnce);
         state.calls[0].answered_by = Some(source());
         // What other views are still shown is not shown here.
@@ -370,21 +313,12 @@ mod tests {
         assert_eq!(frames(&state, answered), None);
         assert_eq!(frames(&state, Event::CallReady { call: call() }), None);
         let update = |data| by_ada(around("TOOL_CALL_UPDATE", "working", object(data)));
-        assert_eq!(
-            frame(&state, Event::CallStarted { call: call() }),
-            update(command_shown("EXECUTING"))
-        );
-        let ending = Arc::new(Ending::Success {
-            output: "1".into(),
-            display: Display::Text { text: "1".into() },
-        });
+        assert_eq!(frame(&state, Event::CallStarted { call: call() }), update(command_shown("EXECUTING")));
+        let ending = Arc::new(Ending::Success { output: "1".into(), display: Display::Text { text: "1".into() } });
         state.calls[0].ending = Some(ending.clone());
         let mut shown = command_shown("SUCCEEDED");
         shown["output"] = json!({"text": "1"});
-        let ended = Event::CallEnded {
-            call: call(),
-            ending,
-        };
+        let ended = Event::CallEnded { call: call(), ending };
         assert_eq!(frame(&state, ended), update(shown));
         assert_eq!(frames(&state, Event::ResultsSent), None);
     }
@@ -396,27 +330,17 @@ mod tests {
         let call = "call-1".into();
         assert_eq!(
             frame(&state, Event::CallReady { call }),
-            around(
-                "TOOL_CALL_UPDATE",
-                "working",
-                object(command_shown("PENDING"))
-            )
+            around("TOOL_CALL_UPDATE", "working", object(command_shown("PENDING")))
         );
     }
 
     #[test]
     fn who_refused_is_told_and_who_allowed_what_was_stopped_is_not() {
-        let ending = Arc::new(Ending::Cancelled {
-            reason: "No.".into(),
-            output: String::new(),
-        });
+        let ending = Arc::new(Ending::Cancelled { reason: "No.".into(), output: String::new() });
         let mut shown = command_shown("CANCELLED");
         shown["error"] = json!({"message": "No.", "type": "cancelled"});
         let update = around("TOOL_CALL_UPDATE", "working", object(shown));
-        for (choice, expected) in [
-            (Choice::Cancel, by_ada(update.clone())),
-            (Choice::ProceedOnce, update),
-        ] {
+        for (choice, expected) in [(Choice::Cancel, by_ada(update.clone())), (Choice::ProceedOnce, update)] {
             let mut state = sample::state();
             state.calls = vec![CallState {
                 choice: Some(choice),
@@ -424,37 +348,22 @@ mod tests {
                 ending: Some(ending.clone()),
                 ..command()
             }];
-            let ended = Event::CallEnded {
-                call: "call-1".into(),
-                ending: ending.clone(),
-            };
+            let ended = Event::CallEnded { call: "call-1".into(), ending: ending.clone() };
             assert_eq!(frame(&state, ended), expected);
         }
     }
 
     #[test]
     fn output_is_shown_when_it_is_due() {
-        let output = Event::CallOutput {
-            call: "call-1".into(),
-            text: "b\n".into(),
-        };
+        let output = Event::CallOutput { call: "call-1".into(), text: "b\n".into() };
         let mut state = sample::state();
         let mut live = Live::begin("a\n", &sample::record(output.clone()));
         live.push("b\n", &sample::record(output.clone()));
-        state.calls = vec![CallState {
-            live: Some(live),
-            ..command()
-        }];
+        state.calls = vec![CallState { live: Some(live), ..command() }];
         let mut shown = command_shown("EXECUTING");
         shown["live_content"] = json!("a\nb\n");
-        assert_eq!(
-            frame(&state, output.clone()),
-            around("TOOL_CALL_UPDATE", "working", object(shown))
-        );
-        let early = Record {
-            seq: Seq(10),
-            ..sample::record(output)
-        };
+        assert_eq!(frame(&state, output.clone()), around("TOOL_CALL_UPDATE", "working", object(shown)));
+        let early = Record { seq: Seq(10), ..sample::record(output) };
         assert!(a2a::event(VIEW, &state, &early, &sample::tools()).is_none());
     }
 
@@ -476,10 +385,7 @@ mod tests {
         let open = around("STATE_CHANGE", "input-required", objects(parts.into()));
         let mut closing = open.clone();
         closing["final"] = json!(true);
-        assert_eq!(
-            frames(&state, Event::Paused),
-            Some((open.clone(), Some(closing.clone())))
-        );
+        assert_eq!(frames(&state, Event::Paused), Some((open.clone(), Some(closing.clone()))));
         let present = a2a::present(VIEW, &state, &sample::tools()).unwrap();
         assert_eq!(value(&present), closing);
         let task = value(&a2a::snapshot(VIEW, &state, a2a::Wanted::ALL));
@@ -500,23 +406,10 @@ mod tests {
         let said = |text: &str| plain("t-1-9", text);
         for (event, status, text, state_shown) in [
             (end(End::Done), TaskState::InputRequired, None, "completed"),
+            (end(End::Asked("Which?".into())), TaskState::InputRequired, Some("Which?"), "completed"),
+            (end(End::NeedsAuth("Log in.".into())), TaskState::AuthRequired, Some("Log in."), "auth-required"),
             (
-                end(End::Asked("Which?".into())),
-                TaskState::InputRequired,
-                Some("Which?"),
-                "completed",
-            ),
-            (
-                end(End::NeedsAuth("Log in.".into())),
-                TaskState::AuthRequired,
-                Some("Log in."),
-                "auth-required",
-            ),
-            (
-                Event::Closed {
-                    state: Final::Canceled,
-                    text: Some("Stopped.".into()),
-                },
+                Event::Closed { state: Final::Canceled, text: Some("Stopped.".into()) },
                 TaskState::Canceled,
                 Some("Stopped."),
                 "canceled",
@@ -526,11 +419,7 @@ mod tests {
             state.phase = Phase::Idle;
             state.status.state = status;
             state.status.text = text.map(Into::into);
-            let open = around(
-                "STATE_CHANGE",
-                state_shown,
-                text.map(said).unwrap_or_default(),
-            );
+            let open = around("STATE_CHANGE", state_shown, text.map(said).unwrap_or_default());
             let mut closing = open.clone();
             closing["final"] = json!(true);
             assert_eq!(frames(&state, event), Some((open.clone(), Some(closing))));
@@ -554,17 +443,8 @@ mod tests {
         let working = around("STATE_CHANGE", "working", Value::Null);
         assert_eq!(frame(&state, Event::TurnBegan { turn: 1 }), working);
         assert_eq!(frame(&state, Event::Resumed), working);
-        let artifact = Artifact {
-            id: "a".into(),
-            name: None,
-            description: None,
-            parts: vec![Part::text("x")],
-        };
-        let produced = Event::Produced {
-            artifact: Arc::new(artifact),
-            append: false,
-            last: true,
-        };
+        let artifact = Artifact { id: "a".into(), name: None, description: None, parts: vec![Part::text("x")] };
+        let produced = Event::Produced { artifact: Arc::new(artifact), append: false, last: true };
         assert_eq!(
             frame(&state, produced),
             json!({"kind": "artifact-update", "taskId": "t-1", "contextId": "c-1", "append": false, "lastChunk": true,
@@ -619,10 +499,7 @@ mod tests {
         let args = json!({"file_path": "/home/dev/proj/notes.txt", "content": "hi\n"});
         let mut state = sample::state();
         state.calls = vec![sample::call("write_file", args.clone(), Some(question))];
-        let asked = Event::CallAsked {
-            call: "call-1".into(),
-            keeping: Keeping::Session,
-        };
+        let asked = Event::CallAsked { call: "call-1".into(), keeping: Keeping::Session };
         assert_eq!(
             frame(&state, asked),
             json!({"kind": "status-update", "taskId": "t-1", "contextId": "c-1", "final": false,

@@ -120,15 +120,8 @@ enum Reason {
 /// What the fault is about, for programs.
 fn facts(fault: &Fault, row: &Row, reason: Reason) -> Map<String, Value> {
     let reason = (reason == Reason::Told).then_some(row.reason);
-    let named = [
-        ("reason", reason),
-        ("taskId", row.task),
-        ("callId", row.call),
-        ("field", fault.field.as_deref()),
-    ];
-    let told = named
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
+    let named = [("reason", reason), ("taskId", row.task), ("callId", row.call), ("field", fault.field.as_deref())];
+    let told = named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
     told.collect()
 }
 
@@ -180,27 +173,15 @@ struct Statuses {
 }
 
 const fn http(status: u16) -> Statuses {
-    Statuses {
-        rpc: 200,
-        rest: status,
-        rest_100: status,
-        bare: status,
-    }
+    Statuses { rpc: 200, rest: status, rest_100: status, bare: status }
 }
 
 /// What must be in the head, whatever the family.
 const fn head(status: u16) -> Statuses {
-    Statuses {
-        rpc: status,
-        ..http(status)
-    }
+    Statuses { rpc: status, ..http(status) }
 }
 
-const CONFLICT: Statuses = Statuses {
-    rest_100: 409,
-    bare: 409,
-    ..http(400)
-};
+const CONFLICT: Statuses = Statuses { rest_100: 409, bare: 409, ..http(400) };
 
 fn row(kind: &FaultKind, protocol: Protocol) -> Row<'_> {
     use FaultKind::*;
@@ -216,47 +197,27 @@ fn row(kind: &FaultKind, protocol: Protocol) -> Row<'_> {
         task: None,
         call: None,
     };
-    let invalid =
-        |reason, statuses| plain(-32600, "InvalidRequestError", ARGUMENT, reason, statuses);
+    let invalid = |reason, statuses| plain(-32600, "InvalidRequestError", ARGUMENT, reason, statuses);
     let params = |reason, statuses| plain(-32602, "InvalidParamsError", ARGUMENT, reason, statuses);
-    let unsupported =
-        |reason, statuses| plain(-32004, "UnsupportedOperationError", STATE, reason, statuses);
+    let unsupported = |reason, statuses| plain(-32004, "UnsupportedOperationError", STATE, reason, statuses);
     let nowhere = |statuses| {
         let reason = "METHOD_NOT_FOUND";
         plain(-32601, "MethodNotFoundError", "NOT_FOUND", reason, statuses)
     };
     let internal = |word, reason, statuses| plain(-32603, "InternalError", word, reason, statuses);
     match kind {
-        ParseError => plain(
-            -32700,
-            "JSONParseError",
-            ARGUMENT,
-            "INVALID_REQUEST",
-            http(400),
-        ),
+        ParseError => plain(-32700, "JSONParseError", ARGUMENT, "INVALID_REQUEST", http(400)),
         InvalidRequest => invalid("INVALID_REQUEST", http(400)),
         MethodNotFound => nowhere(http(404)),
         InvalidParams => params("INVALID_PARAMS", http(400)),
         Storage => internal("INTERNAL", "INTERNAL_ERROR", http(500)),
         TaskNotFound(task) => Row {
             task: Some(task.as_str()),
-            ..plain(
-                -32001,
-                "TaskNotFoundError",
-                "NOT_FOUND",
-                "TASK_NOT_FOUND",
-                http(404),
-            )
+            ..plain(-32001, "TaskNotFoundError", "NOT_FOUND", "TASK_NOT_FOUND", http(404))
         },
         TaskNotCancelable(task) => Row {
             task: Some(task.as_str()),
-            ..plain(
-                -32002,
-                "TaskNotCancelableError",
-                STATE,
-                "TASK_NOT_CANCELABLE",
-                CONFLICT,
-            )
+            ..plain(-32002, "TaskNotCancelableError", STATE, "TASK_NOT_CANCELABLE", CONFLICT)
         },
         TaskIsOver(task) => Row {
             task: Some(task.as_str()),
@@ -268,28 +229,13 @@ fn row(kind: &FaultKind, protocol: Protocol) -> Row<'_> {
         },
         PushNotSupported => {
             let reason = "PUSH_NOTIFICATION_NOT_SUPPORTED";
-            plain(
-                -32003,
-                "PushNotificationNotSupportedError",
-                STATE,
-                reason,
-                http(400),
-            )
+            plain(-32003, "PushNotificationNotSupportedError", STATE, reason, http(400))
         }
         Unsupported => unsupported("UNSUPPORTED_OPERATION", http(400)),
         ContentTypeNotSupported => {
             let reason = "CONTENT_TYPE_NOT_SUPPORTED";
-            let statuses = Statuses {
-                rest_100: 415,
-                ..http(400)
-            };
-            plain(
-                -32005,
-                "ContentTypeNotSupportedError",
-                ARGUMENT,
-                reason,
-                statuses,
-            )
+            let statuses = Statuses { rest_100: 415, ..http(400) };
+            plain(-32005, "ContentTypeNotSupportedError", ARGUMENT, reason, statuses)
         }
         ExtendedCardNotConfigured => {
             let name = "AuthenticatedExtendedCardNotConfiguredError";
@@ -300,13 +246,7 @@ fn row(kind: &FaultKind, protocol: Protocol) -> Row<'_> {
             let reason = "EXTENSION_SUPPORT_REQUIRED";
             match protocol {
                 Protocol::V03 => invalid(reason, http(400)),
-                Protocol::V10 => plain(
-                    -32008,
-                    "ExtensionSupportRequiredError",
-                    STATE,
-                    reason,
-                    http(400),
-                ),
+                Protocol::V10 => plain(-32008, "ExtensionSupportRequiredError", STATE, reason, http(400)),
             }
         }
         VersionNotSupported => {
@@ -315,35 +255,21 @@ fn row(kind: &FaultKind, protocol: Protocol) -> Row<'_> {
         }
         Unauthenticated => Row {
             header: Some(("WWW-Authenticate", "Bearer".into())),
-            ..plain(
-                -32000,
-                "UnauthenticatedError",
-                "UNAUTHENTICATED",
-                "UNAUTHENTICATED",
-                head(401),
-            )
+            ..plain(-32000, "UnauthenticatedError", "UNAUTHENTICATED", "UNAUTHENTICATED", head(401))
         },
         Forbidden => {
             let word = "PERMISSION_DENIED";
             plain(-32000, "PermissionDeniedError", word, word, head(403))
         }
-        NotPending(call) => Row {
-            call: Some(call.as_str()),
-            ..params("TOOL_CALL_NOT_PENDING", CONFLICT)
-        },
-        UnknownOption(call) => Row {
-            call: Some(call.as_str()),
-            ..params("UNKNOWN_OPTION", http(400))
-        },
+        NotPending(call) => Row { call: Some(call.as_str()), ..params("TOOL_CALL_NOT_PENDING", CONFLICT) },
+        UnknownOption(call) => Row { call: Some(call.as_str()), ..params("UNKNOWN_OPTION", http(400)) },
         NotFound => nowhere(head(404)),
-        MethodNotAllowed { allow } => Row {
-            header: Some(("Allow", allow.clone())),
-            ..invalid("INVALID_REQUEST", head(405))
-        },
-        UpgradeRequired => Row {
-            header: Some(("Upgrade", "websocket".into())),
-            ..invalid("INVALID_REQUEST", head(426))
-        },
+        MethodNotAllowed { allow } => {
+            Row { header: Some(("Allow", allow.clone())), ..invalid("INVALID_REQUEST", head(405)) }
+        }
+        UpgradeRequired => {
+            Row { header: Some(("Upgrade", "websocket".into())), ..invalid("INVALID_REQUEST", head(426)) }
+        }
         TooLarge => invalid("INVALID_REQUEST", head(413)),
         Overloaded { retry_after_s } => Row {
             header: Some(("Retry-After", retry_after_s.to_string())),
@@ -379,18 +305,10 @@ mod tests {
             (NotPending("c".into()), -32602, [200, 400, 409, 409]),
             (UnknownOption("c".into()), -32602, [200, 400, 400, 400]),
             (NotFound, -32601, [404, 404, 404, 404]),
-            (
-                MethodNotAllowed { allow: allow() },
-                -32600,
-                [405, 405, 405, 405],
-            ),
+            (MethodNotAllowed { allow: allow() }, -32600, [405, 405, 405, 405]),
             (UpgradeRequired, -32600, [426, 426, 426, 426]),
             (TooLarge, -32600, [413, 413, 413, 413]),
-            (
-                Overloaded { retry_after_s: 3 },
-                -32603,
-                [503, 503, 503, 503],
-            ),
+            (Overloaded { retry_after_s: 3 }, -32603, [503, 503, 503, 503]),
             (Storage, -32603, [200, 500, 500, 500]),
         ]
     }
@@ -400,10 +318,7 @@ mod tests {
     }
 
     fn answer(envelope: Envelope, kind: &FaultKind) -> (u16, Value) {
-        let form = Form {
-            id: Shared::from(*b"\"x\""),
-            ..Form::of(envelope)
-        };
+        let form = Form { id: Shared::from(*b"\"x\""), ..Form::of(envelope) };
         let answer = fault(&form, &Fault::new(kind.clone(), "why"));
         (answer.status, value(&answer.body))
     }
@@ -424,24 +339,12 @@ mod tests {
                 assert_eq!(body["type"], body["error"]);
             }
             let (status, body) = answer(Envelope::Rest10, &kind);
-            assert_eq!(
-                (status, &body["error"]["code"]),
-                (rest, &json!(rest)),
-                "{kind:?}"
-            );
-            let older = Form {
-                rest_status: RestStatus::V100,
-                ..Form::of(Envelope::Rest10)
-            };
+            assert_eq!((status, &body["error"]["code"]), (rest, &json!(rest)), "{kind:?}");
+            let older = Form { rest_status: RestStatus::V100, ..Form::of(Envelope::Rest10) };
             let older = fault(&older, &Fault::new(kind.clone(), "why"));
             assert_eq!(older.status, rest_100, "{kind:?}");
             assert_eq!(value(&older.body)["error"]["code"], rest_100);
-            for envelope in [
-                Envelope::Gemini,
-                Envelope::Kebab,
-                Envelope::Snake,
-                Envelope::Session,
-            ] {
+            for envelope in [Envelope::Gemini, Envelope::Kebab, Envelope::Snake, Envelope::Session] {
                 let words = match kind {
                     FaultKind::TaskNotFound(_) => "Task not found",
                     _ => "why",
@@ -486,15 +389,9 @@ mod tests {
 
     #[test]
     fn rpc_of_1_0_whole() {
-        let form = Form {
-            id: Shared::from(*b"7"),
-            ..Form::of(Envelope::Rpc10)
-        };
+        let form = Form { id: Shared::from(*b"7"), ..Form::of(Envelope::Rpc10) };
         assert_eq!(
-            value(&fault_frame(
-                &form,
-                &Fault::field("message.parts", "is required.")
-            )),
+            value(&fault_frame(&form, &Fault::field("message.parts", "is required."))),
             json!({"jsonrpc": "2.0", "id": 7, "error": {
                 "code": -32602, "message": "message.parts is required.", "data": [
                     {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "INVALID_PARAMS",
@@ -506,10 +403,7 @@ mod tests {
 
     #[test]
     fn rest_of_0_3_whole() {
-        let (_, body) = answer(
-            Envelope::Rest03Proto,
-            &FaultKind::TaskNotFound("t-1".into()),
-        );
+        let (_, body) = answer(Envelope::Rest03Proto, &FaultKind::TaskNotFound("t-1".into()));
         assert_eq!(
             body,
             json!({"code": -32001, "type": "TaskNotFoundError", "error": "TaskNotFoundError", "message": "why",
@@ -537,11 +431,7 @@ mod tests {
         let allow = "GET, HEAD".to_owned();
         for (kind, name, text) in [
             (FaultKind::MethodNotAllowed { allow }, "Allow", "GET, HEAD"),
-            (
-                FaultKind::Overloaded { retry_after_s: 5 },
-                "Retry-After",
-                "5",
-            ),
+            (FaultKind::Overloaded { retry_after_s: 5 }, "Retry-After", "5"),
             (FaultKind::Unauthenticated, "WWW-Authenticate", "Bearer"),
             (FaultKind::UpgradeRequired, "Upgrade", "websocket"),
         ] {
@@ -559,10 +449,7 @@ mod tests {
         let answer = fault(&form, &Fault::no_task(&"t".into()));
         assert_eq!(
             answer.headers,
-            [
-                ("Content-Type", "application/a2a+json".to_owned()),
-                ("A2A-Extensions", "urn:x".to_owned())
-            ]
+            [("Content-Type", "application/a2a+json".to_owned()), ("A2A-Extensions", "urn:x".to_owned())]
         );
     }
 
@@ -573,9 +460,6 @@ mod tests {
         assert!(!in_stream(&form, &lost));
         form.stream_errors = true;
         assert!(in_stream(&form, &lost));
-        assert!(!in_stream(
-            &form,
-            &Fault::new(FaultKind::Unauthenticated, "m")
-        ));
+        assert!(!in_stream(&form, &Fault::new(FaultKind::Unauthenticated, "m")));
     }
 }

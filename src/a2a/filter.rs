@@ -16,16 +16,9 @@ pub fn paged(params: &Object) -> Result<List, Fault> {
     let size = count(params, &["pageSize", "page_size"], "")?;
     let size = size.unwrap_or(PAGE_TASKS);
     if !(1..=PAGE_TASKS_MOST).contains(&size) {
-        return Err(wrong(
-            "",
-            "pageSize",
-            &format!("must be from 1 to {PAGE_TASKS_MOST}."),
-        ));
+        return Err(wrong("", "pageSize", &format!("must be from 1 to {PAGE_TASKS_MOST}.")));
     }
-    let mut list = List {
-        size,
-        ..whole(params)?
-    };
+    let mut list = List { size, ..whole(params)? };
     if let Some(token) = text(params, &["pageToken", "page_token"], "")? {
         let mark = read_token(token, &list).ok_or_else(|| {
             let what = "must be the nextPageToken of the same list; leave it out to begin anew.";
@@ -38,11 +31,7 @@ pub fn paged(params: &Object) -> Result<List, Fault> {
 
 /// What to list, for those whose dialect has no pages.
 pub fn whole(params: &Object) -> Result<List, Fault> {
-    let since = text(
-        params,
-        &["statusTimestampAfter", "status_timestamp_after"],
-        "",
-    )?;
+    let since = text(params, &["statusTimestampAfter", "status_timestamp_after"], "")?;
     let since = since.map(|time| {
         clock::read_rfc3339(time).ok_or_else(|| {
             let what = "must be a time such as 2026-03-01T09:30:00Z.";
@@ -71,13 +60,7 @@ fn state(params: &Object) -> Result<Option<TaskState>, Fault> {
         return Ok(None);
     }
     let known = words::read_state(&word);
-    known.map(Some).ok_or_else(|| {
-        wrong(
-            "",
-            "status",
-            "must be a task state such as TASK_STATE_WORKING.",
-        )
-    })
+    known.map(Some).ok_or_else(|| wrong("", "status", "must be a task state such as TASK_STATE_WORKING."))
 }
 
 #[cfg(test)]
@@ -94,13 +77,7 @@ mod tests {
 
     #[test]
     fn everything_a_list_can_be_asked_for() {
-        assert_eq!(
-            ask(json!({})),
-            Ok(List {
-                size: 50,
-                ..List::default()
-            })
-        );
+        assert_eq!(ask(json!({})), Ok(List { size: 50, ..List::default() }));
         let asked = List {
             context: Some("c".into()),
             state: Some(TaskState::Working),
@@ -132,10 +109,7 @@ mod tests {
             (json!({"historyLength": -1}), "historyLength"),
             (json!({"status": "running"}), "status"),
             (json!({"status": 9}), "status"),
-            (
-                json!({"statusTimestampAfter": "yesterday"}),
-                "statusTimestampAfter",
-            ),
+            (json!({"statusTimestampAfter": "yesterday"}), "statusTimestampAfter"),
             (json!({"includeArtifacts": "yes"}), "includeArtifacts"),
             (json!({"contextId": "a\nb"}), "contextId"),
             (json!({"pageToken": "x"}), "pageToken"),
@@ -148,10 +122,7 @@ mod tests {
 
     #[test]
     fn a_token_leads_on_in_its_own_list_only() {
-        let mark = Mark {
-            at: 1_772_357_400_125,
-            task: "t.1".into(),
-        };
+        let mark = Mark { at: 1_772_357_400_125, task: "t.1".into() };
         let filters = json!({"contextId": "c", "pageSize": 2});
         let list = ask(filters.clone()).unwrap();
         let token = token(&mark, &list);
@@ -162,11 +133,7 @@ mod tests {
         assert_eq!(with(filters).unwrap().after, Some(mark.clone()));
         let wider = json!({"contextId": "c", "pageSize": 9});
         assert_eq!(with(wider).unwrap().after, Some(mark));
-        for other in [
-            json!({}),
-            json!({"contextId": "d"}),
-            json!({"contextId": "c", "status": 2}),
-        ] {
+        for other in [json!({}), json!({"contextId": "d"}), json!({"contextId": "c", "status": 2})] {
             assert_eq!(with(other.clone()), Err("pageToken".into()), "{other}");
         }
     }

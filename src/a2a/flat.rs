@@ -58,10 +58,9 @@ impl<'a> Standing<'a> {
         let error = match state.status.state {
             TaskState::Failed | TaskState::Rejected => said,
             TaskState::Completed | TaskState::Canceled => None,
-            TaskState::Submitted
-            | TaskState::Working
-            | TaskState::InputRequired
-            | TaskState::AuthRequired => state.error.as_deref(),
+            TaskState::Submitted | TaskState::Working | TaskState::InputRequired | TaskState::AuthRequired => {
+                state.error.as_deref()
+            }
         };
         Standing {
             state: words::shown(view, state),
@@ -83,18 +82,10 @@ impl<'a> Outcome<'a> {
     pub fn of(call: &'a CallState) -> Outcome<'a> {
         match call.ending.as_deref() {
             None => Outcome::default(),
-            Some(Ending::Success { output, display }) => Outcome {
-                result: Some(shown(output, display)),
-                error: None,
-            },
-            Some(Ending::Error { error }) => Outcome {
-                result: None,
-                error: Some(&error.message),
-            },
+            Some(Ending::Success { output, display }) => Outcome { result: Some(shown(output, display)), error: None },
+            Some(Ending::Error { error }) => Outcome { result: None, error: Some(&error.message) },
             Some(Ending::Cancelled { reason, output }) => Outcome {
-                result: Some(output.as_str())
-                    .filter(|output| !output.is_empty())
-                    .map(Cow::Borrowed),
+                result: Some(output.as_str()).filter(|output| !output.is_empty()).map(Cow::Borrowed),
                 error: Some(reason),
             },
         }
@@ -134,16 +125,8 @@ impl<'a> Confirmation<'a> {
     pub fn of(call: &'a CallState) -> Option<Confirmation<'a>> {
         let plan = call.plan.as_ref()?;
         let (title, prompt, weight) = match &plan.question {
-            Question::Edit { title, diff, .. } => {
-                (title, format!("{}\n\n{diff}", plan.title).into(), "warning")
-            }
-            Question::Exec {
-                title,
-                command,
-                dir,
-                warnings,
-                ..
-            } => {
+            Question::Edit { title, diff, .. } => (title, format!("{}\n\n{diff}", plan.title).into(), "warning"),
+            Question::Exec { title, command, dir, warnings, .. } => {
                 let mut prompt = command.clone();
                 if let Some(dir) = dir {
                     prompt.push_str(&format!("\n(in {dir})"));
@@ -153,15 +136,8 @@ impl<'a> Confirmation<'a> {
                 }
                 (title, prompt.into(), "danger")
             }
-            Question::Info {
-                title,
-                prompt,
-                urls,
-            } => {
-                let lines: Vec<&str> = std::iter::once(prompt)
-                    .chain(urls)
-                    .map(String::as_str)
-                    .collect();
+            Question::Info { title, prompt, urls } => {
+                let lines: Vec<&str> = std::iter::once(prompt).chain(urls).map(String::as_str).collect();
                 (title, lines.join("\n").into(), "info")
             }
             Question::AskUser { title, questions } => {
@@ -198,34 +174,16 @@ mod tests {
             let Outcome { result, error } = Outcome::of(&call);
             (result.map(Cow::into_owned), error.map(str::to_owned))
         };
-        let success = |display| Ending::Success {
-            output: "for the model".into(),
-            display,
-        };
+        let success = |display| Ending::Success { output: "for the model".into(), display };
         let text = |text: &str| success(Display::Text { text: text.into() });
-        let todos = [
-            ("look", TodoStatus::Completed),
-            ("write", TodoStatus::Pending),
-        ];
-        let todos = todos.map(|(description, status)| Todo {
-            description: description.into(),
-            status,
-        });
-        let cancelled = |output: &str| Ending::Cancelled {
-            reason: "no".into(),
-            output: output.into(),
-        };
+        let todos = [("look", TodoStatus::Completed), ("write", TodoStatus::Pending)];
+        let todos = todos.map(|(description, status)| Todo { description: description.into(), status });
+        let cancelled = |output: &str| Ending::Cancelled { reason: "no".into(), output: output.into() };
         let error = CallError::new(ErrorKind::FileNotFound, "gone");
         for (ending, result, error) in [
             (text("shown"), Some("shown"), None),
             (text(""), Some("for the model"), None),
-            (
-                success(Display::Todos {
-                    todos: todos.into(),
-                }),
-                Some("[completed] look\n[pending] write"),
-                None,
-            ),
+            (success(Display::Todos { todos: todos.into() }), Some("[completed] look\n[pending] write"), None),
             (
                 success(Display::Diff {
                     file_name: "a.txt".into(),
@@ -286,10 +244,7 @@ mod tests {
                 json!({"title": "Fetch", "prompt": "Look it up\nhttps://x.test/", "type": "info", "options": options}),
             ),
             (
-                Question::AskUser {
-                    title: "Answer".into(),
-                    questions: vec![inquiry],
-                },
+                Question::AskUser { title: "Answer".into(), questions: vec![inquiry] },
                 json!({"title": "Answer", "prompt": "Which one?", "type": "info",
                     "options": [{"id": "proceed_once", "name": "Answer"}, {"id": "cancel", "name": "Dismiss"}],
                     "questions": [{"question": "Which one?", "header": "One", "type": "text"}]}),

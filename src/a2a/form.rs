@@ -133,9 +133,7 @@ impl Form {
             rest_status: switches.rest_status,
             default_profile: match envelope.tongue() {
                 Tongue::A2a(Protocol::V03) => switches.default_profile_03,
-                Tongue::A2a(Protocol::V10) | Tongue::Gemini | Tongue::Session | Tongue::Own => {
-                    form.default_profile
-                }
+                Tongue::A2a(Protocol::V10) | Tongue::Gemini | Tongue::Session | Tongue::Own => form.default_profile,
             },
             ..form
         }
@@ -161,9 +159,7 @@ impl Form {
 impl Envelope {
     pub fn tongue(self) -> Tongue {
         match self {
-            Envelope::Rpc03 | Envelope::Rest03Proto | Envelope::Rest03Json => {
-                Tongue::A2a(Protocol::V03)
-            }
+            Envelope::Rpc03 | Envelope::Rest03Proto | Envelope::Rest03Json => Tongue::A2a(Protocol::V03),
             Envelope::Rpc10 | Envelope::Rest10 => Tongue::A2a(Protocol::V10),
             Envelope::Gemini | Envelope::Kebab | Envelope::Snake => Tongue::Gemini,
             Envelope::Session | Envelope::Socket => Tongue::Session,
@@ -176,9 +172,7 @@ impl Envelope {
         match self.tongue() {
             Tongue::A2a(Protocol::V10) => Writer::V10,
             Tongue::A2a(Protocol::V03) if self == Envelope::Rest03Proto => Writer::Proto03,
-            Tongue::A2a(Protocol::V03) | Tongue::Gemini | Tongue::Session | Tongue::Own => {
-                Writer::V03
-            }
+            Tongue::A2a(Protocol::V03) | Tongue::Gemini | Tongue::Session | Tongue::Own => Writer::V03,
         }
     }
 
@@ -234,20 +228,11 @@ pub enum Projection {
 /// What every view is called by people.
 pub const DIALECTS: [(&str, View); 11] = [
     ("a2a-0.3", View::A2a(Writer::V03, Projection::Coder)),
-    (
-        "a2a-0.3-devtool",
-        View::A2a(Writer::V03, Projection::Devtool),
-    ),
+    ("a2a-0.3-devtool", View::A2a(Writer::V03, Projection::Devtool)),
     ("a2a-0.3-plain", View::A2a(Writer::V03, Projection::Plain)),
-    (
-        "a2a-0.3-rest",
-        View::A2a(Writer::Proto03, Projection::Coder),
-    ),
+    ("a2a-0.3-rest", View::A2a(Writer::Proto03, Projection::Coder)),
     ("a2a-1.0", View::A2a(Writer::V10, Projection::Plain)),
-    (
-        "a2a-1.0-devtool",
-        View::A2a(Writer::V10, Projection::Devtool),
-    ),
+    ("a2a-1.0-devtool", View::A2a(Writer::V10, Projection::Devtool)),
     ("a2a-1.0-coder", View::A2a(Writer::V10, Projection::Coder)),
     ("kebab", View::Kebab),
     ("snake", View::Snake),
@@ -258,10 +243,7 @@ pub const DIALECTS: [(&str, View); 11] = [
 /// The view of a request on a task: what the request asks for, else what the task was created with if that was under the same
 /// version, else the default of the version.
 pub fn view(form: &Form, task: Option<&Created>) -> View {
-    view_of(
-        form,
-        task.map(|created| (created.protocol, created.profile)),
-    )
+    view_of(form, task.map(|created| (created.protocol, created.profile)))
 }
 
 /// The same, of a task that is known by what it was created with.
@@ -315,9 +297,9 @@ impl View {
     pub fn idle_is_completed(self) -> bool {
         match self {
             View::A2a(_, Projection::Devtool) | View::Kebab | View::Snake => true,
-            View::A2a(_, Projection::Coder | Projection::Plain | Projection::PlainText)
-            | View::Session
-            | View::Own => false,
+            View::A2a(_, Projection::Coder | Projection::Plain | Projection::PlainText) | View::Session | View::Own => {
+                false
+            }
         }
     }
 
@@ -342,9 +324,7 @@ impl View {
     pub fn omits_empty(self) -> bool {
         match self {
             View::A2a(Writer::Proto03 | Writer::V10, _) => true,
-            View::A2a(Writer::V03, _) | View::Kebab | View::Snake | View::Session | View::Own => {
-                false
-            }
+            View::A2a(Writer::V03, _) | View::Kebab | View::Snake | View::Session | View::Own => false,
         }
     }
 }
@@ -434,9 +414,7 @@ pub fn prompt_stream(form: &Form) -> (Begins, Ends) {
 /// The stream of one who watches.
 pub fn watch_stream(form: &Form, view: View) -> (Begins, Ends) {
     match form.envelope.tongue() {
-        Tongue::A2a(Protocol::V10) if view.idle_is_completed() => {
-            (Begins::Snapshot, Ends::WhenShownOver)
-        }
+        Tongue::A2a(Protocol::V10) if view.idle_is_completed() => (Begins::Snapshot, Ends::WhenShownOver),
         Tongue::A2a(Protocol::V10) => (Begins::Snapshot, Ends::WithTask),
         Tongue::A2a(Protocol::V03) | Tongue::Gemini => (Begins::Snapshot, Ends::WithTurn),
         Tongue::Session => (Begins::NextEvent, Ends::Never),
@@ -512,10 +490,7 @@ mod tests {
         for id in ["null", "7", r#""a\"b""#] {
             form.id = Shared::from(id.as_bytes());
             let whole = [prefix(&form), b"[]".to_vec(), suffix(&form).to_vec()].concat();
-            assert_eq!(
-                String::from_utf8(whole).unwrap(),
-                format!(r#"{{"jsonrpc":"2.0","id":{id},"result":[]}}"#)
-            );
+            assert_eq!(String::from_utf8(whole).unwrap(), format!(r#"{{"jsonrpc":"2.0","id":{id},"result":[]}}"#));
         }
         let bare = Form::at("/tasks");
         assert_eq!((prefix(&bare), suffix(&bare)), (Vec::new(), &b""[..]));

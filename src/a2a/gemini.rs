@@ -58,19 +58,11 @@ pub fn tasks(request: &Request) -> Result<Call, Fault> {
 /// `GET /tasks/{id}` by those who name no version.
 pub fn get(request: &Request, task: &str) -> Result<Call, Fault> {
     let params = query_params(&request.query);
-    Ok(Call::Get {
-        task: task.into(),
-        history: count(&params, &["historyLength", "history_length"], "")?,
-    })
+    Ok(Call::Get { task: task.into(), history: count(&params, &["historyLength", "history_length"], "")? })
 }
 
 /// A prompt or an answer to one of the streams. The path's task, if it has one, is the one that is meant.
-pub fn say(
-    request: &Request,
-    task: Option<&str>,
-    form: &mut Form,
-    switches: &Switches,
-) -> Result<Call, Fault> {
+pub fn say(request: &Request, task: Option<&str>, form: &mut Form, switches: &Switches) -> Result<Call, Fault> {
     check_type(request)?;
     let sent = body(request)?.unwrap_or_default();
     let mut say = spoken(&sent, form, switches)?;
@@ -162,13 +154,7 @@ pub fn all_metadata<'a>(states: impl IntoIterator<Item = &'a State>, tools: &Too
 
 /// The answer to `GET /health`. A server with a problem is still alive, and starting it anew would mend nothing: so that those
 /// who look at no more than the status line let it live, that stays the same.
-pub fn health(
-    problem: Option<&str>,
-    uptime_ms: u64,
-    active: usize,
-    total: usize,
-    hooks: Census,
-) -> Response {
+pub fn health(problem: Option<&str>, uptime_ms: u64, active: usize, total: usize, hooks: Census) -> Response {
     let mut health = json!({
         "status": if problem.is_some() { "degraded" } else { "healthy" },
         "uptime": uptime_ms as f64 / 1000.0,
@@ -235,24 +221,9 @@ mod tests {
                 Some("/w"),
                 BirthNote::Id,
             ),
-            (
-                r#"{"agentSettings":{"workspacePath":"/w","model":"m"}}"#,
-                None,
-                Some("/w"),
-                BirthNote::Id,
-            ),
-            (
-                r#"{"agentSettings":{"workspaceRoot":"/r"}}"#,
-                None,
-                Some("/r"),
-                BirthNote::State,
-            ),
-            (
-                r#"{"agentSettings":{"model":"m"}}"#,
-                None,
-                None,
-                BirthNote::State,
-            ),
+            (r#"{"agentSettings":{"workspacePath":"/w","model":"m"}}"#, None, Some("/w"), BirthNote::Id),
+            (r#"{"agentSettings":{"workspaceRoot":"/r"}}"#, None, Some("/r"), BirthNote::State),
+            (r#"{"agentSettings":{"model":"m"}}"#, None, None, BirthNote::State),
         ] {
             let Ok((Call::Create(create), told)) = asked(body) else {
                 panic!("{body}");
@@ -267,10 +238,7 @@ mod tests {
             ("{", FaultKind::ParseError),
             ("[]", FaultKind::InvalidParams),
             (r#"{"agentSettings":"x"}"#, FaultKind::InvalidParams),
-            (
-                r#"{"agentSettings":{"apiKey":"k"}}"#,
-                FaultKind::InvalidParams,
-            ),
+            (r#"{"agentSettings":{"apiKey":"k"}}"#, FaultKind::InvalidParams),
             (r#"{"contextId":7}"#, FaultKind::InvalidParams),
         ] {
             assert_eq!(asked(body).unwrap_err(), kind, "{body}");
@@ -288,24 +256,9 @@ mod tests {
     #[test]
     fn prompts_to_the_three_streams() {
         for (path, body, envelope, task) in [
-            (
-                "/tasks/t/execute",
-                r#"{"message":"hi"}"#,
-                Envelope::Snake,
-                Some("t"),
-            ),
-            (
-                "/tasks/t/messages/stream",
-                r#"{"content":{"text":"hi"}}"#,
-                Envelope::Session,
-                Some("t"),
-            ),
-            (
-                "/message/stream",
-                r#"{"userMessage":"hi"}"#,
-                Envelope::Kebab,
-                None,
-            ),
+            ("/tasks/t/execute", r#"{"message":"hi"}"#, Envelope::Snake, Some("t")),
+            ("/tasks/t/messages/stream", r#"{"content":{"text":"hi"}}"#, Envelope::Session, Some("t")),
+            ("/message/stream", r#"{"userMessage":"hi"}"#, Envelope::Kebab, None),
             (
                 "/message/stream",
                 r#"{"taskId":"t","contextId":"c","userMessage":{"text":"hi"}}"#,
@@ -333,11 +286,8 @@ mod tests {
         .unwrap();
         assert_eq!(say.settings.workspace.as_deref(), Some("/w"));
         assert_eq!(say.settings.auto_execute, Some(true));
-        let (say, _) = said(
-            "/tasks/t/execute",
-            r#"{"confirmation":{"callId":"c","outcome":"proceed_always"}}"#,
-        )
-        .unwrap();
+        let (say, _) =
+            said("/tasks/t/execute", r#"{"confirmation":{"callId":"c","outcome":"proceed_always"}}"#).unwrap();
         assert_eq!(say.said.answers[0].option, "proceed_always");
         let (say, _) = said(
             "/message/stream",
@@ -349,14 +299,8 @@ mod tests {
             ("", FaultKind::InvalidParams),
             ("{", FaultKind::ParseError),
             ("{}", FaultKind::InvalidParams),
-            (
-                r#"{"userMessage":"hi","agentSettings":{"apiKey":"k"}}"#,
-                FaultKind::InvalidParams,
-            ),
-            (
-                r#"{"userMessage":"hi","agentSettings":[]}"#,
-                FaultKind::InvalidParams,
-            ),
+            (r#"{"userMessage":"hi","agentSettings":{"apiKey":"k"}}"#, FaultKind::InvalidParams),
+            (r#"{"userMessage":"hi","agentSettings":[]}"#, FaultKind::InvalidParams),
         ] {
             assert_eq!(said("/message/stream", body).unwrap_err(), kind, "{body}");
         }
@@ -364,10 +308,7 @@ mod tests {
 
     #[test]
     fn our_own_dialect_asks_for_the_same_by_its_calls() {
-        let form = Form {
-            id: crate::base::Shared::from(*b"7"),
-            ..Form::of(Envelope::Own)
-        };
+        let form = Form { id: crate::base::Shared::from(*b"7"), ..Form::of(Envelope::Own) };
         let state = sample::state();
         let told = json!({"id": 7, "ok": "t-1"});
         assert_eq!(value(&created(&form, &state)), told);
@@ -383,8 +324,7 @@ mod tests {
         let form = Form::of(Envelope::Gemini);
         let view = crate::a2a::view(&form, Some(&state.created));
         let told = value(&task(view, &state, Wanted::newest(None)));
-        let mut whole: Value =
-            serde_json::from_slice(&snapshot(view, &state, Wanted::newest(None))).unwrap();
+        let mut whole: Value = serde_json::from_slice(&snapshot(view, &state, Wanted::newest(None))).unwrap();
         whole["state"] = json!("running");
         whole["timestamp"] = whole["status"]["timestamp"].clone();
         assert_eq!(told, whole);
@@ -409,29 +349,17 @@ mod tests {
             {"name": "write_file", "description": "Writes a file.",
                 "parameterSchema": {"type": "object", "required": ["file_path"]}},
             {"name": "run_shell_command", "description": "Runs a command.", "parameterSchema": {"type": "object"}}]);
-        assert_eq!(
-            value(&metadata(&state, &tools)),
-            json!({ "metadata": full })
-        );
+        assert_eq!(value(&metadata(&state, &tools)), json!({ "metadata": full }));
         let mut brief = one;
         brief["availableTools"] = json!([
             {"name": "write_file", "description": "Writes a file."},
             {"name": "run_shell_command", "description": "Runs a command."}]);
-        assert_eq!(
-            value(&all_metadata([&state, &state], &tools)),
-            json!([brief, brief])
-        );
+        assert_eq!(value(&all_metadata([&state, &state], &tools)), json!([brief, brief]));
         assert_eq!(all_metadata([], &tools), Response::empty(204));
         let mut narrow = state.created.as_ref().clone();
         narrow.tools = Some(Vec::new());
-        let narrow = State {
-            created: narrow.into(),
-            ..state
-        };
-        assert_eq!(
-            value(&metadata(&narrow, &tools))["metadata"]["availableTools"],
-            json!([])
-        );
+        let narrow = State { created: narrow.into(), ..state };
+        assert_eq!(value(&metadata(&narrow, &tools))["metadata"]["availableTools"], json!([]));
     }
 
     #[test]

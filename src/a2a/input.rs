@@ -92,11 +92,7 @@ pub fn context(sent: &Object, at: &str) -> Result<Option<ContextId>, Fault> {
         return Ok(None);
     };
     if !is_short_name(id) {
-        return Err(wrong(
-            at,
-            "contextId",
-            &format!("must be 1 to {CONTEXT_ID_CHARS} printable characters."),
-        ));
+        return Err(wrong(at, "contextId", &format!("must be 1 to {CONTEXT_ID_CHARS} printable characters.")));
     }
     Ok(Some(id.into()))
 }
@@ -123,13 +119,7 @@ fn role(sent: &Object, gaps: Gaps) -> Result<Role, Fault> {
             _ => None,
         },
     };
-    role.ok_or_else(|| {
-        wrong(
-            AT,
-            "role",
-            "must be user or agent; in 1.0 ROLE_USER or ROLE_AGENT.",
-        )
-    })
+    role.ok_or_else(|| wrong(AT, "role", "must be user or agent; in 1.0 ROLE_USER or ROLE_AGENT."))
 }
 
 fn parts(list: &[Value], name: &str) -> Result<Vec<Part>, Fault> {
@@ -201,14 +191,9 @@ fn part(sent: &Object, at: &str) -> Result<Part, Fault> {
 /// What holds two contents at once could mean either.
 fn holds_one(sent: &Object, at: &str) -> Result<(), Fault> {
     let contents = ["text", "raw", "url", "file", "data"];
-    let held = contents
-        .iter()
-        .filter(|name| sent.get(**name).is_some_and(|value| !value.is_null()));
+    let held = contents.iter().filter(|name| sent.get(**name).is_some_and(|value| !value.is_null()));
     if held.count() > 1 {
-        return Err(Fault::field(
-            at,
-            "must hold one of text, raw, url and data, not several.",
-        ));
+        return Err(Fault::field(at, "must hold one of text, raw, url and data, not several."));
     }
     Ok(())
 }
@@ -216,11 +201,7 @@ fn holds_one(sent: &Object, at: &str) -> Result<(), Fault> {
 const MEDIA_TYPE: &[&str] = &["mediaType", "media_type", "mimeType", "mime_type"];
 
 fn file(sent: &Object, at: &str) -> Result<Part, Fault> {
-    let bytes = text(
-        sent,
-        &["bytes", "data", "fileWithBytes", "file_with_bytes", "raw"],
-        at,
-    )?;
+    let bytes = text(sent, &["bytes", "data", "fileWithBytes", "file_with_bytes", "raw"], at)?;
     let uri = text(sent, &["uri", "fileWithUri", "file_with_uri", "url"], at)?;
     let content = match (bytes, uri) {
         (Some(bytes), None) => match base64(bytes) {
@@ -232,10 +213,7 @@ fn file(sent: &Object, at: &str) -> Result<Part, Fault> {
             return Err(Fault::field(at, "must hold bytes or a uri, not both."));
         }
         (None, None) => {
-            return Err(Fault::field(
-                at,
-                "holds nothing: send text, a file (bytes or uri) or data.",
-            ));
+            return Err(Fault::field(at, "holds nothing: send text, a file (bytes or uri) or data."));
         }
     };
     Ok(Part {
@@ -283,9 +261,7 @@ fn check_media(part: &Part, at: &str) -> Result<(), Fault> {
     let plain = plain.to_ascii_lowercase();
     let fits = match plain.split_once('/') {
         Some(("text" | "image" | "audio" | "video", _)) => true,
-        Some(("application", kind)) => {
-            TEXTS.contains(&kind) || kind.ends_with("+json") || kind.ends_with("+xml")
-        }
+        Some(("application", kind)) => TEXTS.contains(&kind) || kind.ends_with("+json") || kind.ends_with("+xml"),
         Some(_) => false,
         // The shorthands that some cards and clients use.
         None => matches!(plain.as_str(), "text" | "json"),
@@ -394,60 +370,28 @@ mod tests {
         let received = read(json!({"content": {"text": "hi"}})).unwrap();
         assert_eq!(received.message.parts, [Part::text("hi")]);
         assert_eq!(received.message.role, Role::User);
-        assert_eq!(
-            received.message.id,
-            read(json!({"content": {"text": "hi"}})).unwrap().message.id
-        );
+        assert_eq!(received.message.id, read(json!({"content": {"text": "hi"}})).unwrap().message.id);
         let data = read(json!({"content": {"data": {"x": 1}}})).unwrap();
         assert_eq!(data.message.parts, [Part::data(json!({"x": 1}))]);
     }
 
     #[test]
     fn what_is_missing_or_wrong_is_named() {
-        let whole =
-            json!({"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "x"}]});
+        let whole = json!({"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "x"}]});
         for (name, value, expected) in [
             ("messageId", None, "message.messageId is required."),
-            (
-                "messageId",
-                Some(json!(1)),
-                "message.messageId must be a string.",
-            ),
+            ("messageId", Some(json!(1)), "message.messageId must be a string."),
             ("role", None, "message.role is required."),
-            (
-                "role",
-                Some(json!(3)),
-                "message.role must be user or agent; in 1.0 ROLE_USER or ROLE_AGENT.",
-            ),
-            (
-                "role",
-                Some(json!("system")),
-                "message.role must be user or agent; in 1.0 ROLE_USER or ROLE_AGENT.",
-            ),
+            ("role", Some(json!(3)), "message.role must be user or agent; in 1.0 ROLE_USER or ROLE_AGENT."),
+            ("role", Some(json!("system")), "message.role must be user or agent; in 1.0 ROLE_USER or ROLE_AGENT."),
             ("parts", None, "message.parts is required."),
             ("parts", Some(json!([])), "message.parts is required."),
             ("parts", Some(json!("x")), "message.parts must be a list."),
-            (
-                "parts",
-                Some(json!(["x"])),
-                "message.parts[0] must be an object.",
-            ),
+            ("parts", Some(json!(["x"])), "message.parts[0] must be an object."),
             ("taskId", Some(json!(1)), "message.taskId must be a string."),
-            (
-                "metadata",
-                Some(json!([])),
-                "message.metadata must be an object.",
-            ),
-            (
-                "extensions",
-                Some(json!([1])),
-                "message.extensions must be a list of strings.",
-            ),
-            (
-                "contextId",
-                Some(json!("a\nb")),
-                "message.contextId must be 1 to 128 printable characters.",
-            ),
+            ("metadata", Some(json!([])), "message.metadata must be an object."),
+            ("extensions", Some(json!([1])), "message.extensions must be a list of strings."),
+            ("contextId", Some(json!("a\nb")), "message.contextId must be 1 to 128 printable characters."),
         ] {
             let mut sent = whole.clone();
             let members = sent.as_object_mut().unwrap();
@@ -485,35 +429,17 @@ mod tests {
                 json!({"kind": "file", "file": {"bytes": "aGk=", "name": "a.png", "mimeType": "image/png"}}),
                 bytes(Some("a.png"), Some("image/png")),
             ),
-            (
-                json!({"type": "file", "file": {"data": "aGk="}}),
-                bytes(None, None),
-            ),
-            (
-                json!({"file": {"fileWithBytes": "aGk=", "mime_type": "image/png"}}),
-                bytes(None, Some("image/png")),
-            ),
+            (json!({"type": "file", "file": {"data": "aGk="}}), bytes(None, None)),
+            (json!({"file": {"fileWithBytes": "aGk=", "mime_type": "image/png"}}), bytes(None, Some("image/png"))),
             (
                 json!({"raw": "aGk=", "filename": "a.png", "mediaType": "image/png"}),
                 bytes(Some("a.png"), Some("image/png")),
             ),
-            (
-                json!({"kind": "file", "file": {"uri": "https://x.test/a"}}),
-                uri.clone(),
-            ),
-            (
-                json!({"file": {"fileWithUri": "https://x.test/a"}}),
-                uri.clone(),
-            ),
-            (
-                json!({"file": {"file_with_uri": "https://x.test/a"}}),
-                uri.clone(),
-            ),
+            (json!({"kind": "file", "file": {"uri": "https://x.test/a"}}), uri.clone()),
+            (json!({"file": {"fileWithUri": "https://x.test/a"}}), uri.clone()),
+            (json!({"file": {"file_with_uri": "https://x.test/a"}}), uri.clone()),
             (json!({"url": "https://x.test/a"}), uri),
-            (
-                json!({"kind": "data", "data": {"a": 1}}),
-                Part::data(json!({"a": 1})),
-            ),
+            (json!({"kind": "data", "data": {"a": 1}}), Part::data(json!({"a": 1}))),
             (json!({"data": {}}), Part::data(json!({}))),
             (json!({"data": [1], "text": null}), Part::data(json!([1]))),
             (json!({ "data": null }), Part::data(json!(null))),
@@ -542,27 +468,15 @@ mod tests {
     #[test]
     fn base64_of_both_alphabets() {
         let bytes = |sent: &str| match one_part(json!({ "raw": sent })) {
-            Ok(Part {
-                content: Content::Bytes(bytes),
-                ..
-            }) => Ok(bytes),
+            Ok(Part { content: Content::Bytes(bytes), .. }) => Ok(bytes),
             Ok(other) => panic!("{other:?}"),
             Err(message) => Err(message),
         };
-        for (sent, expected) in [
-            ("aGk=", "aGk="),
-            ("aGk", "aGk="),
-            ("-_-_", "+/+/"),
-            ("-_8", "+/8="),
-        ] {
+        for (sent, expected) in [("aGk=", "aGk="), ("aGk", "aGk="), ("-_-_", "+/+/"), ("-_8", "+/8=")] {
             assert_eq!(bytes(sent), Ok(expected.into()), "{sent}");
         }
         for sent in ["a", "aGk===", "a k=", "aG!=", "ü"] {
-            assert_eq!(
-                bytes(sent),
-                Err("message.parts[0] must hold its bytes in base64.".into()),
-                "{sent}"
-            );
+            assert_eq!(bytes(sent), Err("message.parts[0] must hold its bytes in base64.".into()), "{sent}");
         }
     }
 
@@ -586,17 +500,8 @@ mod tests {
         ] {
             assert_eq!(kind(media), Ok(()), "{media}");
         }
-        for media in [
-            "application/zip",
-            "application/x-unknown",
-            "font/woff",
-            "zip",
-        ] {
-            assert_eq!(
-                kind(media),
-                Err(FaultKind::ContentTypeNotSupported),
-                "{media}"
-            );
+        for media in ["application/zip", "application/x-unknown", "font/woff", "zip"] {
+            assert_eq!(kind(media), Err(FaultKind::ContentTypeNotSupported), "{media}");
         }
     }
 
@@ -604,15 +509,9 @@ mod tests {
     fn gaps_are_filled_where_they_may_be() {
         let sent = json!({"parts": [{"text": "hi"}]});
         let read = |gaps| message(sent.as_object().unwrap(), gaps);
-        assert_eq!(
-            read(Gaps::Refused).unwrap_err().field.as_deref(),
-            Some("message.messageId")
-        );
+        assert_eq!(read(Gaps::Refused).unwrap_err().field.as_deref(), Some("message.messageId"));
         let filled = read(Gaps::Filled).unwrap().message;
-        assert_eq!(
-            (filled.role, filled.parts),
-            (Role::User, vec![Part::text("hi")])
-        );
+        assert_eq!((filled.role, filled.parts), (Role::User, vec![Part::text("hi")]));
         assert!(filled.id.as_str().starts_with("m-"));
     }
 
@@ -621,22 +520,10 @@ mod tests {
         let nothing = "message.parts[0] holds nothing: send text, a file (bytes or uri) or data.";
         for (sent, expected) in [
             (json!({}), nothing),
-            (
-                json!({"kind": "video", "frames": 3}),
-                "message.parts[0].kind must be text, file or data.",
-            ),
-            (
-                json!({"type": "unheard-of", "text": "a"}),
-                "message.parts[0].type must be text, file or data.",
-            ),
-            (
-                json!({"kind": "text"}),
-                "message.parts[0].text must be a string.",
-            ),
-            (
-                json!({"kind": "data"}),
-                "message.parts[0].data is required.",
-            ),
+            (json!({"kind": "video", "frames": 3}), "message.parts[0].kind must be text, file or data."),
+            (json!({"type": "unheard-of", "text": "a"}), "message.parts[0].type must be text, file or data."),
+            (json!({"kind": "text"}), "message.parts[0].text must be a string."),
+            (json!({"kind": "data"}), "message.parts[0].data is required."),
             (
                 json!({"text": "a", "data": {}}),
                 "message.parts[0] must hold one of text, raw, url and data, not several.",

@@ -26,21 +26,13 @@ pub fn frame(state: &State, record: &Record) -> Option<Vec<u8>> {
         Event::CallAnswered { .. } => {
             return (state.status.seq == record.seq).then(|| present(state));
         }
-        Event::Thought {
-            subject,
-            description,
-        } if !(subject.is_empty() && description.is_empty()) => object(CoderKind::Thought)
-            .with("subject", subject)
-            .with("description", description),
-        Event::Text { text } if !text.is_empty() => {
-            object(CoderKind::TextContent).with("text", text).with(
-                "messageId",
-                &state.message_id(state.utterance.since.unwrap_or(record.seq)),
-            )
+        Event::Thought { subject, description } if !(subject.is_empty() && description.is_empty()) => {
+            object(CoderKind::Thought).with("subject", subject).with("description", description)
         }
-        Event::Cited { text } if !text.trim().is_empty() => {
-            object(CoderKind::Citation).with("text", text)
-        }
+        Event::Text { text } if !text.is_empty() => object(CoderKind::TextContent)
+            .with("text", text)
+            .with("messageId", &state.message_id(state.utterance.since.unwrap_or(record.seq))),
+        Event::Cited { text } if !text.trim().is_empty() => object(CoderKind::Citation).with("text", text),
         Event::CallPlanned { call, .. } => update(state, call, CallStatus::Scheduled)?,
         Event::CallAsked { call, .. } => question(state, call)?,
         Event::CallStarted { call } => update(state, call, CallStatus::Executing)?,
@@ -136,15 +128,9 @@ mod tests {
         );
         assert_eq!(shown(&state, text("")), None);
         let cited = |text: &str| Event::Cited { text: text.into() };
-        assert_eq!(
-            shown(&state, cited("[1] x")),
-            at_work(json!({"kind": "citation", "text": "[1] x"}))
-        );
+        assert_eq!(shown(&state, cited("[1] x")), at_work(json!({"kind": "citation", "text": "[1] x"})));
         assert_eq!(shown(&state, cited(" ")), None);
-        let thought = |subject: &str| Event::Thought {
-            subject: subject.into(),
-            description: String::new(),
-        };
+        let thought = |subject: &str| Event::Thought { subject: subject.into(), description: String::new() };
         assert_eq!(
             shown(&state, thought("Plan")),
             at_work(json!({"kind": "thought", "subject": "Plan", "description": ""}))
@@ -156,54 +142,25 @@ mod tests {
     fn a_call_from_the_question_to_the_result() {
         let mut state = sample::state();
         let args = json!({"file_path": "a.txt"});
-        state.calls = vec![sample::call(
-            "write_file",
-            args.clone(),
-            Some(sample::edit()),
-        )];
+        state.calls = vec![sample::call("write_file", args.clone(), Some(sample::edit()))];
         let call = || "call-1".into();
         let update = |status: &str| {
             json!({"kind": "tool-call-update", "toolCallId": "call-1", "toolName": "write_file",
                 "status": status, "inputParameters": args})
         };
         let plan = state.calls[0].plan.clone().expect("it was planned");
-        assert_eq!(
-            shown(&state, Event::CallPlanned { call: call(), plan }),
-            at_work(update("PENDING"))
-        );
-        let asked = shown(
-            &state,
-            Event::CallAsked {
-                call: call(),
-                keeping: Default::default(),
-            },
-        )
-        .expect("shown");
+        assert_eq!(shown(&state, Event::CallPlanned { call: call(), plan }), at_work(update("PENDING")));
+        let asked = shown(&state, Event::CallAsked { call: call(), keeping: Default::default() }).expect("shown");
         assert_eq!(asked["kind"], "tool-call-confirmation");
         assert_eq!(asked["inputParameters"], args);
         assert_eq!(asked["confirmationRequest"]["type"], "warning");
         assert_eq!(shown(&state, Event::CallReady { call: call() }), None);
-        assert_eq!(
-            shown(&state, Event::CallStarted { call: call() }),
-            at_work(update("EXECUTING"))
-        );
-        let ending = Arc::new(Ending::Success {
-            output: "done".into(),
-            display: Display::Text { text: "".into() },
-        });
+        assert_eq!(shown(&state, Event::CallStarted { call: call() }), at_work(update("EXECUTING")));
+        let ending = Arc::new(Ending::Success { output: "done".into(), display: Display::Text { text: "".into() } });
         state.calls[0].ending = Some(ending.clone());
         let mut ended = update("SUCCEEDED");
         ended["result"] = "done".into();
-        assert_eq!(
-            shown(
-                &state,
-                Event::CallEnded {
-                    call: call(),
-                    ending
-                }
-            ),
-            at_work(ended)
-        );
+        assert_eq!(shown(&state, Event::CallEnded { call: call(), ending }), at_work(ended));
     }
 
     #[test]
@@ -212,19 +169,13 @@ mod tests {
         let answered = || Event::CallAnswered {
             call: "call-1".into(),
             choice: Choice::ProceedOnce,
-            by: Source {
-                client: "x".into(),
-                via: "y".into(),
-            },
+            by: Source { client: "x".into(), via: "y".into() },
             edited: None,
             answers: None,
             rules: Vec::new(),
         };
         state.status.seq = Seq(9);
-        assert_eq!(
-            shown(&state, answered()),
-            at_work(json!({"kind": "state-change", "state": "working"}))
-        );
+        assert_eq!(shown(&state, answered()), at_work(json!({"kind": "state-change", "state": "working"})));
         state.status.seq = Seq(8);
         assert_eq!(shown(&state, answered()), None, "it worked all the time");
     }
@@ -237,14 +188,8 @@ mod tests {
             state.status.text = text.map(Into::into);
             state.error = error.map(Into::into);
             state.phase = phase;
-            let closed = Event::Closed {
-                state: Final::Failed,
-                text: None,
-            };
-            assert_eq!(
-                frame(&state, &sample::record(closed)),
-                Some(present(&state))
-            );
+            let closed = Event::Closed { state: Final::Failed, text: None };
+            assert_eq!(frame(&state, &sample::record(closed)), Some(present(&state)));
             let mut shown: Value = serde_json::from_slice(&present(&state)).expect("JSON");
             let members = shown.as_object_mut().expect("an object");
             for always in ["kind", "taskId", "contextId", "timestamp"] {
@@ -254,62 +199,14 @@ mod tests {
         };
         use TaskState::*;
         for (status, phase, text, error, expected) in [
-            (
-                InputRequired,
-                Phase::Tools,
-                None,
-                None,
-                json!({"state": "input-required"}),
-            ),
-            (
-                InputRequired,
-                Phase::Idle,
-                None,
-                None,
-                json!({"state": "completed"}),
-            ),
-            (
-                InputRequired,
-                Phase::Idle,
-                Some("Which?"),
-                None,
-                json!({"state": "completed", "text": "Which?"}),
-            ),
-            (
-                InputRequired,
-                Phase::Idle,
-                Some("broke"),
-                Some("broke"),
-                json!({"state": "completed", "error": "broke"}),
-            ),
-            (
-                AuthRequired,
-                Phase::Idle,
-                Some("key"),
-                None,
-                json!({"state": "input-required", "text": "key"}),
-            ),
-            (
-                Failed,
-                Phase::Closed,
-                Some("bad"),
-                None,
-                json!({"state": "failed", "error": "bad"}),
-            ),
-            (
-                Rejected,
-                Phase::Closed,
-                Some("no"),
-                None,
-                json!({"state": "failed", "error": "no"}),
-            ),
-            (
-                Canceled,
-                Phase::Closed,
-                Some("by you"),
-                None,
-                json!({"state": "canceled", "text": "by you"}),
-            ),
+            (InputRequired, Phase::Tools, None, None, json!({"state": "input-required"})),
+            (InputRequired, Phase::Idle, None, None, json!({"state": "completed"})),
+            (InputRequired, Phase::Idle, Some("Which?"), None, json!({"state": "completed", "text": "Which?"})),
+            (InputRequired, Phase::Idle, Some("broke"), Some("broke"), json!({"state": "completed", "error": "broke"})),
+            (AuthRequired, Phase::Idle, Some("key"), None, json!({"state": "input-required", "text": "key"})),
+            (Failed, Phase::Closed, Some("bad"), None, json!({"state": "failed", "error": "bad"})),
+            (Rejected, Phase::Closed, Some("no"), None, json!({"state": "failed", "error": "no"})),
+            (Canceled, Phase::Closed, Some("by you"), None, json!({"state": "canceled", "text": "by you"})),
         ] {
             assert_eq!(change(status, phase, text, error), expected);
         }

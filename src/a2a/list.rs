@@ -43,11 +43,7 @@ fn brief_view(form: &Form, brief: &Brief) -> View {
 }
 
 /// The short list: `GET /tasks` by those who name no version. There are `total` tasks, of which so many are shown.
-pub fn briefs<'a>(
-    form: &Form,
-    tasks: impl IntoIterator<Item = (&'a TaskId, &'a Brief)>,
-    total: usize,
-) -> Response {
+pub fn briefs<'a>(form: &Form, tasks: impl IntoIterator<Item = (&'a TaskId, &'a Brief)>, total: usize) -> Response {
     let tasks: Vec<Value> = tasks
         .into_iter()
         .map(|(task, brief)| {
@@ -93,10 +89,7 @@ pub fn list(form: &Form, page: &Page<'_>, wanted: Wanted, asked: &List) -> Respo
             let last = array(&mut out, LIST_BYTES);
             let end = page.tasks.last().map(|state| &state.created.task);
             let cut = last.filter(|state| Some(&state.created.task) != end);
-            let next = cut.map(|state| Mark {
-                at: Brief::of(state).at,
-                task: state.created.task.clone(),
-            });
+            let next = cut.map(|state| Mark { at: Brief::of(state).at, task: state.created.task.clone() });
             let next = next.or(page.next.clone());
             let token = next.map(|mark| token(&mark, asked));
             let rest = json!({
@@ -123,10 +116,7 @@ pub fn read_token(text: &str, asked: &List) -> Option<Mark> {
     let (at, rest) = place.split_once('.')?;
     let (hash, task) = rest.split_once('.')?;
     let fits = u32::from_str_radix(hash, 16).ok()? == filter(asked);
-    fits.then_some(Mark {
-        at: at.parse().ok()?,
-        task: task.into(),
-    })
+    fits.then_some(Mark { at: at.parse().ok()?, task: task.into() })
 }
 
 /// A number for what a list is about: places in lists about something else are no places in it.
@@ -159,33 +149,20 @@ mod tests {
             state
         };
         let states: Vec<State> = (1..=4).map(long).collect();
-        let asked = List {
-            artifacts: true,
-            ..List::default()
-        };
+        let asked = List { artifacts: true, ..List::default() };
         let shown = |envelope, from: usize| {
-            let page = Page {
-                tasks: states[from..].iter().collect(),
-                next: None,
-                size: 50,
-                total: 4,
-            };
+            let page = Page { tasks: states[from..].iter().collect(), next: None, size: 50, total: 4 };
             let wanted = Wanted::listed(0, true);
             let response = list(&Form::of(envelope), &page, wanted, &asked);
             serde_json::from_slice::<Value>(&response.body).expect("JSON")
         };
         let ids = |tasks: &Value| -> Vec<String> {
             let tasks = tasks.as_array().expect("a list").iter();
-            tasks
-                .map(|task| task["id"].as_str().unwrap_or_default().to_owned())
-                .collect()
+            tasks.map(|task| task["id"].as_str().unwrap_or_default().to_owned()).collect()
         };
         let first = shown(Envelope::Rest10, 0);
         assert_eq!(ids(&first["tasks"]), ["t-1", "t-2"]);
-        let place = Mark {
-            at: states[1].status.at,
-            task: "t-2".into(),
-        };
+        let place = Mark { at: states[1].status.at, task: "t-2".into() };
         let token = first["nextPageToken"].as_str().unwrap_or_default();
         assert_eq!(read_token(token, &asked), Some(place));
         let second = shown(Envelope::Rest10, 2);

@@ -52,9 +52,8 @@ pub use answer::blame;
 pub use card::{Card, Identity, card};
 pub use fault::{fault, fault_frame, in_stream};
 pub use form::{
-    Begins, DIALECTS, Ends, Envelope, Form, Shows, View, begins_at_the_start, finds_questions,
-    frame_prefix, frame_suffix, joins_session, prefix, prompt_stream, sub_protocol, suffix, view,
-    watch_stream,
+    Begins, DIALECTS, Ends, Envelope, Form, Shows, View, begins_at_the_start, finds_questions, frame_prefix,
+    frame_suffix, joins_session, prefix, prompt_stream, sub_protocol, suffix, view, watch_stream,
 };
 pub use gemini::{all_metadata, created, health, metadata, session_id};
 pub use list::{Page, briefs, list, lists_briefs, shown_state};
@@ -92,20 +91,12 @@ pub struct Body {
 impl Body {
     /// A frame that is the same wherever it stands.
     fn bare(frame: Vec<u8>) -> Body {
-        Body {
-            event: None,
-            open: frame.into(),
-            closing: None,
-        }
+        Body { event: None, open: frame.into(), closing: None }
     }
 
     /// The frame for a stream that goes on after it, or ends with it.
     pub fn frame(&self, last: bool) -> &Shared {
-        if last {
-            self.closing.as_ref().unwrap_or(&self.open)
-        } else {
-            &self.open
-        }
+        if last { self.closing.as_ref().unwrap_or(&self.open) } else { &self.open }
     }
 
     /// What it takes of memory.
@@ -121,10 +112,7 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
         View::Kebab => return kebab::frame(state, record).map(Body::bare),
         View::Snake => {
             let shown = snake::frame(state, record)?;
-            return Some(Body {
-                event: Some(shown.event),
-                ..Body::bare(shown.body)
-            });
+            return Some(Body { event: Some(shown.event), ..Body::bare(shown.body) });
         }
         View::Own => return Some(Body::bare(own::record(state, record))),
         View::Session => return session::frame(state, record).map(Body::bare),
@@ -143,11 +131,7 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
             Writer::V10 => proto::frame(Edition::V10, created, &frame, finality),
         })
     };
-    Some(Body {
-        event: None,
-        open: body(Finality::Open),
-        closing: frame.may_close().then(|| body(Finality::Closing)),
-    })
+    Some(Body { event: None, open: body(Finality::Open), closing: frame.may_close().then(|| body(Finality::Closing)) })
 }
 
 /// The task as a whole.
@@ -223,9 +207,7 @@ pub fn task(form: &Form, state: &State, wanted: Wanted) -> Response {
     let view = view(form, Some(&state.created));
     match form.envelope.tongue() {
         Tongue::Gemini => gemini::task(view, state, wanted),
-        Tongue::A2a(_) | Tongue::Session | Tongue::Own => {
-            result(form, &snapshot(view, state, wanted))
-        }
+        Tongue::A2a(_) | Tongue::Session | Tongue::Own => result(form, &snapshot(view, state, wanted)),
     }
 }
 

@@ -16,10 +16,7 @@ pub fn body(request: &Request) -> Result<Option<Value>, Fault> {
     match json::read(&request.body) {
         Ok(Value::Null) => Ok(None),
         Ok(value) => Ok(Some(value)),
-        Err(error) => Err(Fault::new(
-            FaultKind::ParseError,
-            format!("The body cannot be read as JSON: {error}."),
-        )),
+        Err(error) => Err(Fault::new(FaultKind::ParseError, format!("The body cannot be read as JSON: {error}."))),
     }
 }
 
@@ -33,10 +30,7 @@ pub fn check_type(request: &Request) -> Result<(), Fault> {
             let media = media.to_ascii_lowercase();
             media == "application/json" || media.ends_with("+json")
         }
-        None => {
-            request.body.is_empty()
-                || (headers.get("origin").is_none() && headers.get("sec-fetch-site").is_none())
-        }
+        None => request.body.is_empty() || (headers.get("origin").is_none() && headers.get("sec-fetch-site").is_none()),
     };
     if fits {
         return Ok(());
@@ -64,11 +58,7 @@ pub fn text<'a>(object: &'a Object, names: &[&'a str], at: &str) -> Result<Optio
     }
 }
 
-pub fn object<'a>(
-    parent: &'a Object,
-    names: &[&'a str],
-    at: &str,
-) -> Result<Option<&'a Object>, Fault> {
+pub fn object<'a>(parent: &'a Object, names: &[&'a str], at: &str) -> Result<Option<&'a Object>, Fault> {
     match member(parent, names) {
         None => Ok(None),
         Some((_, Value::Object(object))) => Ok(Some(object)),
@@ -94,9 +84,7 @@ pub fn count(object: &Object, names: &[&str], at: &str) -> Result<Option<usize>,
         return Ok(None);
     };
     let count = value.as_u64().and_then(|n| usize::try_from(n).ok());
-    count
-        .map(Some)
-        .ok_or_else(|| wrong(at, name, "must be a whole number from 0 on."))
+    count.map(Some).ok_or_else(|| wrong(at, name, "must be a whole number from 0 on."))
 }
 
 /// A yes or no.
@@ -110,9 +98,5 @@ pub fn flag(object: &Object, names: &[&str], at: &str) -> Result<Option<bool>, F
 
 /// A member that is wrong; `at` is where its object is, and empty for the request itself.
 pub fn wrong(at: &str, name: &str, what: &str) -> Fault {
-    if at.is_empty() {
-        Fault::field(name, what)
-    } else {
-        Fault::field(format!("{at}.{name}"), what)
-    }
+    if at.is_empty() { Fault::field(name, what) } else { Fault::field(format!("{at}.{name}"), what) }
 }

@@ -117,24 +117,14 @@ pub fn call(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
     }
     match ask.operation {
         Operation::Send | Operation::Stream => say(ask, form),
-        Operation::Get => Ok(Call::Get {
-            task: task(ask, &["id"])?,
-            history: history(ask.params, "")?,
-        }),
+        Operation::Get => Ok(Call::Get { task: task(ask, &["id"])?, history: history(ask.params, "")? }),
         Operation::List => Ok(Call::List(match ask.protocol {
             Protocol::V03 => filter::whole(ask.params)?,
             Protocol::V10 => filter::paged(ask.params)?,
         })),
-        Operation::Cancel => Ok(Call::Cancel {
-            task: task(ask, &["id"])?,
-        }),
-        Operation::Subscribe => Ok(Call::Subscribe {
-            task: task(ask, &["id"])?,
-            after: continued(ask)?,
-        }),
-        Operation::SetPush | Operation::GetPush | Operation::ListPush | Operation::DeletePush => {
-            webhook(ask)
-        }
+        Operation::Cancel => Ok(Call::Cancel { task: task(ask, &["id"])? }),
+        Operation::Subscribe => Ok(Call::Subscribe { task: task(ask, &["id"])?, after: continued(ask)? }),
+        Operation::SetPush | Operation::GetPush | Operation::ListPush | Operation::DeletePush => webhook(ask),
         Operation::ExtendedCard if ask.switches.extended_card => Ok(Call::ExtendedCard),
         Operation::ExtendedCard => Err(no_card(ask.protocol)),
         Operation::Commands => Ok(Call::Commands),
@@ -173,16 +163,10 @@ fn webhook(ask: &Ask) -> Result<Call, Fault> {
     if ask.operation == Operation::SetPush {
         let (named, wish) = push::wish(params, "", &ask.switches.push_rules)?;
         let task = ask.task.map(TaskId::from).or(named);
-        return Ok(Call::Push {
-            task: task.ok_or_else(|| wrong("", "taskId", "is required."))?,
-            ask: Push::Set(wish),
-        });
+        return Ok(Call::Push { task: task.ok_or_else(|| wrong("", "taskId", "is required."))?, ask: Push::Set(wish) });
     }
     let (task_names, id_names): (&[&str], &[&str]) = match ask.protocol {
-        Protocol::V03 => (
-            &["id", "taskId", "task_id"],
-            &["pushNotificationConfigId", "push_notification_config_id"],
-        ),
+        Protocol::V03 => (&["id", "taskId", "task_id"], &["pushNotificationConfigId", "push_notification_config_id"]),
         Protocol::V10 => (&["taskId", "task_id"], &["id"]),
     };
     let name = text(params, &["name", "parent"], "")?;
@@ -236,8 +220,7 @@ fn task(ask: &Ask, names: &[&'static str]) -> Result<TaskId, Fault> {
         Some(id) => Some(id),
         None => text(ask.params, names, "")?,
     };
-    id.map(TaskId::from)
-        .ok_or_else(|| wrong("", names[0], "is required."))
+    id.map(TaskId::from).ok_or_else(|| wrong("", names[0], "is required."))
 }
 
 fn history(object: &Object, at: &str) -> Result<Option<usize>, Fault> {
@@ -256,16 +239,11 @@ fn position(headers: &Headers, query: &[(String, String)]) -> Result<Option<Seq>
 }
 
 /// What a client says it has seen last, and where it says so.
-pub fn last_seen<'a>(
-    headers: &'a Headers,
-    query: &'a [(String, String)],
-) -> Option<(&'static str, &'a str)> {
+pub fn last_seen<'a>(headers: &'a Headers, query: &'a [(String, String)]) -> Option<(&'static str, &'a str)> {
     let header = headers.get("last-event-id");
     let header = header.filter(|value| !value.is_empty());
     let in_query = || query.iter().find(|(name, _)| name == "after");
-    header
-        .map(|value| ("Last-Event-ID", value))
-        .or_else(|| in_query().map(|(_, value)| ("after", value.as_str())))
+    header.map(|value| ("Last-Event-ID", value)).or_else(|| in_query().map(|(_, value)| ("after", value.as_str())))
 }
 
 /// The same for a call that may have come over a socket, where there is neither a header nor a query: the params say it then.
@@ -308,35 +286,17 @@ fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
         say.context = None;
     }
     form.echo = version::echo(ask.headers, form, ask.switches);
-    Ok(Call::Say(Say {
-        push,
-        mode,
-        history,
-        ..say
-    }))
+    Ok(Call::Say(Say { push, mode, history, ..say }))
 }
 
 /// A message as something said, by whoever may be asked to answer in a profile of its own.
-pub fn said(
-    received: Received,
-    metadata: Option<&Object>,
-    form: &mut Form,
-    switches: &Switches,
-) -> Result<Say, Fault> {
-    let Received {
-        message,
-        answers,
-        task,
-        context,
-    } = received;
+pub fn said(received: Received, metadata: Option<&Object>, form: &mut Form, switches: &Switches) -> Result<Say, Fault> {
+    let Received { message, answers, task, context } = received;
     let spoken = || settings::profile_spoken(&message, metadata, form.envelope.protocol());
     form.profile = form.profile.or_else(spoken);
     Ok(Say {
         settings: settings::of_message(&message, metadata)?,
-        said: Said {
-            answers,
-            message: Arc::new(message),
-        },
+        said: Said { answers, message: Arc::new(message) },
         task,
         context,
         push: None,
@@ -353,9 +313,7 @@ pub fn birth(form: &Form, switches: &Switches) -> Birth {
     Birth {
         lifecycle: match (protocol, profile) {
             (Protocol::V10, Profile::Plain) => switches.plain_lifecycle,
-            (Protocol::V10, Profile::Coder | Profile::Devtool) | (Protocol::V03, _) => {
-                Lifecycle::Conversational
-            }
+            (Protocol::V10, Profile::Coder | Profile::Devtool) | (Protocol::V03, _) => Lifecycle::Conversational,
         },
         protocol,
         profile,
@@ -364,12 +322,9 @@ pub fn birth(form: &Form, switches: &Switches) -> Birth {
 
 fn push_names(protocol: Protocol) -> &'static [&'static str] {
     match protocol {
-        Protocol::V03 => &[
-            "pushNotificationConfig",
-            "push_notification_config",
-            "pushNotification",
-            "push_notification",
-        ],
+        Protocol::V03 => {
+            &["pushNotificationConfig", "push_notification_config", "pushNotification", "push_notification"]
+        }
         Protocol::V10 => &[
             "taskPushNotificationConfig",
             "task_push_notification_config",
@@ -407,9 +362,5 @@ fn outputs(configuration: &Object) -> Result<Outputs, Fault> {
         let media = media.to_ascii_lowercase();
         media.ends_with("json") || matches!(media.as_str(), "*" | "*/*" | "application/*" | "data")
     };
-    Ok(if modes.is_empty() || modes.iter().any(takes_data) {
-        Outputs::Any
-    } else {
-        Outputs::Text
-    })
+    Ok(if modes.is_empty() || modes.iter().any(takes_data) { Outputs::Any } else { Outputs::Text })
 }

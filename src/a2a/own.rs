@@ -108,16 +108,14 @@ impl Asked {
         let value = self.members.remove(member).filter(|value| !value.is_null());
         value
             .map(|value| {
-                serde_json::from_value(value)
-                    .map_err(|error| wrong(&self.name, member, &format!("is wrong: {error}.")))
+                serde_json::from_value(value).map_err(|error| wrong(&self.name, member, &format!("is wrong: {error}.")))
             })
             .transpose()
     }
 
     /// A member that has to be there.
     fn need<T: DeserializeOwned>(&mut self, member: &str) -> Result<T, Fault> {
-        self.wish(member)?
-            .ok_or_else(|| wrong(&self.name, member, "is required."))
+        self.wish(member)?.ok_or_else(|| wrong(&self.name, member, "is required."))
     }
 
     fn context(&mut self) -> Result<Option<ContextId>, Fault> {
@@ -131,10 +129,8 @@ impl Asked {
     }
 
     fn settings(&mut self) -> Result<Settings, Fault> {
-        let mut wishes = Asked {
-            name: format!("{}.settings", self.name),
-            members: self.wish("settings")?.unwrap_or_default(),
-        };
+        let mut wishes =
+            Asked { name: format!("{}.settings", self.name), members: self.wish("settings")?.unwrap_or_default() };
         Ok(Settings {
             workspace: wishes.wish("workspace")?,
             model: wishes.wish("model")?,
@@ -144,10 +140,7 @@ impl Asked {
     }
 
     fn said(&mut self, own_message: impl Fn(Part) -> Message) -> Result<Said, Fault> {
-        let message = match (
-            self.wish::<String>("text")?,
-            self.wish::<Message>("message")?,
-        ) {
+        let message = match (self.wish::<String>("text")?, self.wish::<Message>("message")?) {
             (Some(text), None) => own_message(Part::text(text)),
             (None, Some(message)) if !message.parts.is_empty() => message,
             (None, Some(_)) => return Err(wrong(&self.name, "message.parts", "is empty.")),
@@ -194,21 +187,16 @@ impl Asked {
 /// The form gets the id of the call as soon as it is known, so that failures can be told apart.
 fn asked(text: &str, form: &mut Form) -> Result<Asked, Fault> {
     let invalid = |message: &str| Fault::new(FaultKind::InvalidRequest, message);
-    let mut sent: Value = json::read(text.as_bytes()).map_err(|error| {
-        Fault::new(
-            FaultKind::ParseError,
-            format!("The frame cannot be read as JSON: {error}."),
-        )
-    })?;
+    let mut sent: Value = json::read(text.as_bytes())
+        .map_err(|error| Fault::new(FaultKind::ParseError, format!("The frame cannot be read as JSON: {error}.")))?;
     match sent.get("id") {
         None | Some(Value::Null) => {}
         Some(id @ (Value::String(_) | Value::Number(_))) => form.id = json::bytes(id).into(),
         Some(_) => return Err(invalid("id must be a number or a string.")),
     }
     let call = sent.get_mut("call").map(Value::take);
-    let call = call.ok_or_else(|| {
-        invalid("A frame is {\"id\":…,\"call\":{\"say\":{…}}}, or another call in its place.")
-    })?;
+    let call =
+        call.ok_or_else(|| invalid("A frame is {\"id\":…,\"call\":{\"say\":{…}}}, or another call in its place."))?;
     let one = match call {
         Value::Object(call) if call.len() == 1 => call.into_iter().next(),
         _ => None,
@@ -216,22 +204,13 @@ fn asked(text: &str, form: &mut Form) -> Result<Asked, Fault> {
     match one {
         Some((name, Value::Object(members))) => Ok(Asked { name, members }),
         Some((name, _)) => Err(wrong("call", &name, "must be an object.")),
-        None => Err(Fault::field(
-            "call",
-            &format!("must be an object of one call: {CALLS}."),
-        )),
+        None => Err(Fault::field("call", &format!("must be an object of one call: {CALLS}."))),
     }
 }
 
 /// `frame` is what was sent as a whole: messages without an id of their own get theirs from it.
 fn call(mut asked: Asked, frame: &str) -> Result<Call, Fault> {
-    let own_message = |part: Part| {
-        Message::new(
-            format!("own-{:08x}", crc32(frame.as_bytes())),
-            Role::User,
-            vec![part],
-        )
-    };
+    let own_message = |part: Part| Message::new(format!("own-{:08x}", crc32(frame.as_bytes())), Role::User, vec![part]);
     Ok(match asked.name.as_str() {
         "say" => Call::Say(Say {
             context: asked.context()?,
@@ -241,45 +220,23 @@ fn call(mut asked: Asked, frame: &str) -> Result<Call, Fault> {
         "answer" => {
             let pick = asked.pick()?;
             let part = Part::data(json!({ "call": pick.call, "option": pick.option }));
-            let said = Said {
-                message: own_message(part).into(),
-                answers: vec![pick],
-            };
+            let said = Said { message: own_message(part).into(), answers: vec![pick] };
             Call::Say(now(said, Some(asked.need("task")?)))
         }
-        "create" => Call::Create(Create {
-            context: asked.context()?,
-            settings: asked.settings()?,
-            birth: BIRTH,
-        }),
-        "cancel" => Call::Cancel {
-            task: asked.need("task")?,
-        },
-        "get" => Call::Get {
-            task: asked.need("task")?,
-            history: asked.wish("history")?,
-        },
+        "create" => Call::Create(Create { context: asked.context()?, settings: asked.settings()?, birth: BIRTH }),
+        "cancel" => Call::Cancel { task: asked.need("task")? },
+        "get" => Call::Get { task: asked.need("task")?, history: asked.wish("history")? },
         "list" => Call::List(asked.list()?),
-        "watch" => Call::Subscribe {
-            task: asked.need("task")?,
-            after: asked.wish("after")?,
-        },
+        "watch" => Call::Subscribe { task: asked.need("task")?, after: asked.wish("after")? },
         "session" => Call::Session,
         _ => {
-            return Err(Fault::field(
-                "call",
-                &format!("must be one of these: {CALLS}."),
-            ));
+            return Err(Fault::field("call", &format!("must be one of these: {CALLS}.")));
         }
     })
 }
 
 /// A task that is made here is a conversation, and looks to others as the reference server's do.
-const BIRTH: Birth = Birth {
-    lifecycle: Lifecycle::Conversational,
-    protocol: Protocol::V03,
-    profile: Profile::Coder,
-};
+const BIRTH: Birth = Birth { lifecycle: Lifecycle::Conversational, protocol: Protocol::V03, profile: Profile::Coder };
 
 /// Something said, which is acknowledged at once: what comes of it is seen by watching.
 fn now(said: Said, task: Option<TaskId>) -> Say {
@@ -296,9 +253,7 @@ fn now(said: Said, task: Option<TaskId>) -> Say {
 }
 
 fn state(word: String) -> Result<TaskState, Fault> {
-    let found = TaskState::ALL
-        .into_iter()
-        .find(|state| words::state(*state) == word);
+    let found = TaskState::ALL.into_iter().find(|state| words::state(*state) == word);
     found.ok_or_else(|| {
         let all: Vec<&str> = TaskState::ALL.into_iter().map(words::state).collect();
         Fault::field("list.state", &format!("must be one of {}.", all.join(", ")))
@@ -330,35 +285,25 @@ mod tests {
         let shown = record(&sample::state(), &sample::record(event));
         assert_eq!(
             String::from_utf8(shown).expect("text"),
-            format!(
-                r#"{{"task":"t-1","seq":9,"at":{},"event":{{"text":{{"text":"hé"}}}}}}"#,
-                sample::AT
-            )
+            format!(r#"{{"task":"t-1","seq":9,"at":{},"event":{{"text":{{"text":"hé"}}}}}}"#, sample::AT)
         );
     }
 
     #[test]
     fn what_is_said_and_answered() {
-        let Ok(Call::Say(say)) =
-            one(json!({"say": {"text": "go", "context": "c-1", "settings": {"model": "m"}}}))
+        let Ok(Call::Say(say)) = one(json!({"say": {"text": "go", "context": "c-1", "settings": {"model": "m"}}}))
         else {
             panic!("a prompt");
         };
         assert_eq!(say.said.message.parts, [Part::text("go")]);
-        assert_eq!(
-            (say.mode, say.task, say.context),
-            (Mode::Now, None, Some("c-1".into()))
-        );
+        assert_eq!((say.mode, say.task, say.context), (Mode::Now, None, Some("c-1".into())));
         assert_eq!(say.settings.model.as_deref(), Some("m"));
 
         let message = sample::prompt("m-1", "hi");
         let Ok(Call::Say(say)) = one(json!({"say": {"task": "t-1", "message": message}})) else {
             panic!("a prompt");
         };
-        assert_eq!(
-            (say.said.message.as_ref(), say.task),
-            (&message, Some("t-1".into()))
-        );
+        assert_eq!((say.said.message.as_ref(), say.task), (&message, Some("t-1".into())));
 
         let message = json!({"id": "m", "role": "user", "parts": [
             {"content": {"data": {"tool_call_id": "call-1", "selected_option_id": "cancel"}}}]});
@@ -367,7 +312,8 @@ mod tests {
         };
         assert_eq!(say.said.answers[0].option, "cancel");
 
-        let answer = json!({"task": "t-1", "call": "call-1", "option": "proceed_once", "edited": "x", "answers": {"0": "y"}});
+        let answer =
+            json!({"task": "t-1", "call": "call-1", "option": "proceed_once", "edited": "x", "answers": {"0": "y"}});
         let Ok(Call::Say(say)) = one(json!({ "answer": answer })) else {
             panic!("an answer");
         };
@@ -399,41 +345,18 @@ mod tests {
     fn every_other_call() {
         let task = || TaskId::from("t-1");
         for (sent, expected) in [
-            (
-                json!({"cancel": {"task": "t-1"}}),
-                Call::Cancel { task: task() },
-            ),
-            (
-                json!({"get": {"task": "t-1", "history": 0}}),
-                Call::Get {
-                    task: task(),
-                    history: Some(0),
-                },
-            ),
-            (
-                json!({"watch": {"task": "t-1", "after": 7}}),
-                Call::Subscribe {
-                    task: task(),
-                    after: Some(Seq(7)),
-                },
-            ),
+            (json!({"cancel": {"task": "t-1"}}), Call::Cancel { task: task() }),
+            (json!({"get": {"task": "t-1", "history": 0}}), Call::Get { task: task(), history: Some(0) }),
+            (json!({"watch": {"task": "t-1", "after": 7}}), Call::Subscribe { task: task(), after: Some(Seq(7)) }),
             (json!({"session": {}}), Call::Session),
             (json!({"list": {}}), Call::List(List::default())),
             (
                 json!({"list": {"state": "input-required", "after": "", "size": 3}}),
-                Call::List(List {
-                    state: Some(TaskState::InputRequired),
-                    size: 3,
-                    ..List::default()
-                }),
+                Call::List(List { state: Some(TaskState::InputRequired), size: 3, ..List::default() }),
             ),
             (
                 json!({"create": {}}),
-                Call::Create(Create {
-                    context: None,
-                    settings: Settings::default(),
-                    birth: BIRTH,
-                }),
+                Call::Create(Create { context: None, settings: Settings::default(), birth: BIRTH }),
             ),
         ] {
             assert_eq!(one(sent.clone()), Ok(expected), "{sent}");
@@ -446,37 +369,17 @@ mod tests {
         for (frame, kind, words) in [
             ("{", ParseError, "cannot be read as JSON"),
             ("[]", InvalidRequest, "A frame is"),
-            (
-                r#"{"id":[],"call":{"session":{}}}"#,
-                InvalidRequest,
-                "id must be",
-            ),
+            (r#"{"id":[],"call":{"session":{}}}"#, InvalidRequest, "id must be"),
             (r#"{"id":1}"#, InvalidRequest, "A frame is"),
-            (
-                r#"{"id":1,"call":{"shout":{}}}"#,
-                InvalidParams,
-                "call must be one of these: say, answer",
-            ),
-            (
-                r#"{"id":1,"call":{"cancel":{}}}"#,
-                InvalidParams,
-                "cancel.task is required",
-            ),
-            (
-                r#"{"id":1,"call":{"cancel":{"task":"t"},"session":{}}}"#,
-                InvalidParams,
-                "an object of one call",
-            ),
+            (r#"{"id":1,"call":{"shout":{}}}"#, InvalidParams, "call must be one of these: say, answer"),
+            (r#"{"id":1,"call":{"cancel":{}}}"#, InvalidParams, "cancel.task is required"),
+            (r#"{"id":1,"call":{"cancel":{"task":"t"},"session":{}}}"#, InvalidParams, "an object of one call"),
             (
                 r#"{"id":1,"call":{"answer":{"task":"t","call":"c","option":7}}}"#,
                 InvalidParams,
                 "answer.option is wrong",
             ),
-            (
-                r#"{"id":1,"call":{"answer":{"task":"t","call":"c"}}}"#,
-                InvalidParams,
-                "answer.option is required",
-            ),
+            (r#"{"id":1,"call":{"answer":{"task":"t","call":"c"}}}"#, InvalidParams, "answer.option is required"),
             (
                 r#"{"id":1,"call":{"say":{"message":{"id":"m","role":"user","parts":[
                     {"content":{"data":{"callId":"c","outcome":7}}}]}}}}"#,
@@ -488,26 +391,14 @@ mod tests {
                 InvalidParams,
                 "create.settings.auto_execute is wrong",
             ),
-            (
-                r#"{"id":1,"call":{"say":{}}}"#,
-                InvalidParams,
-                "either text or a message",
-            ),
+            (r#"{"id":1,"call":{"say":{}}}"#, InvalidParams, "either text or a message"),
             (
                 r#"{"id":1,"call":{"say":{"message":{"id":"m","role":"user","parts":[]}}}}"#,
                 InvalidParams,
                 "parts is empty",
             ),
-            (
-                r#"{"id":1,"call":{"say":{"text":"x","context":""}}}"#,
-                InvalidParams,
-                "printable",
-            ),
-            (
-                r#"{"id":1,"call":{"list":{"state":"odd"}}}"#,
-                InvalidParams,
-                "submitted, working",
-            ),
+            (r#"{"id":1,"call":{"say":{"text":"x","context":""}}}"#, InvalidParams, "printable"),
+            (r#"{"id":1,"call":{"list":{"state":"odd"}}}"#, InvalidParams, "submitted, working"),
         ] {
             let (fault, _) = decode(frame).expect_err(frame);
             assert_eq!(fault.kind, kind, "{frame}");
@@ -517,26 +408,15 @@ mod tests {
 
     #[test]
     fn a_list_goes_on_behind_its_last_page() {
-        let list = List {
-            state: Some(TaskState::InputRequired),
-            ..List::default()
-        };
-        let mark = Mark {
-            at: 5,
-            task: "t-1".into(),
-        };
+        let list = List { state: Some(TaskState::InputRequired), ..List::default() };
+        let mark = Mark { at: 5, task: "t-1".into() };
         let ask = |state: &str, after: &str| {
             let call = json!({"list": {"state": state, "after": after}});
             let decoded = decode(&json!({"id": 1, "call": call}).to_string());
-            decoded
-                .map(|(call, _)| call)
-                .map_err(|(fault, _)| fault.kind)
+            decoded.map(|(call, _)| call).map_err(|(fault, _)| fault.kind)
         };
         let after = token(&mark, &list);
-        let behind = Call::List(List {
-            after: Some(mark),
-            ..list
-        });
+        let behind = Call::List(List { after: Some(mark), ..list });
         assert_eq!(ask("input-required", &after), Ok(behind));
         assert_eq!(ask("working", &after), Err(FaultKind::InvalidParams));
         assert_eq!(ask("input-required", "x"), Err(FaultKind::InvalidParams));
@@ -546,15 +426,9 @@ mod tests {
     fn answers_carry_the_id_of_their_call() {
         let (_, form) = decode(r#"{"id":"a\"1","call":{"session":{}}}"#).expect("a call");
         let whole = [prefix(&form), b"[]".to_vec(), suffix(&form).to_vec()].concat();
-        assert_eq!(
-            String::from_utf8(whole).expect("text"),
-            r#"{"id":"a\"1","ok":[]}"#
-        );
+        assert_eq!(String::from_utf8(whole).expect("text"), r#"{"id":"a\"1","ok":[]}"#);
         let (fault, form) = decode(r#"{"id":7,"call":{}}"#).expect_err("no call");
         let frame: Value = serde_json::from_slice(&fault_frame(&form, &fault)).expect("JSON");
-        assert_eq!(
-            frame,
-            json!({"id": 7, "error": {"reason": "INVALID_PARAMS", "message": fault.message}})
-        );
+        assert_eq!(frame, json!({"id": 7, "error": {"reason": "INVALID_PARAMS", "message": fault.message}}));
     }
 }

@@ -29,38 +29,24 @@ const NOTHING: &[u8] = b"{}";
 /// `state` is the state right after `record`. None: clients are not shown the event.
 pub fn frame<'a>(state: &'a State, record: &'a Record, outputs: Outputs) -> Option<Frame<'a>> {
     match &record.event {
-        Event::TurnBegan { .. } | Event::Resumed => Some(Frame::Status(StatusUpdate {
-            message: None,
-            closing: None,
-            ..present(state, outputs)
-        })),
-        Event::Paused
-        | Event::TurnEnded { .. }
-        | Event::Interrupted { .. }
-        | Event::Closed { .. } => Some(Frame::Status(present(state, outputs))),
+        Event::TurnBegan { .. } | Event::Resumed => {
+            Some(Frame::Status(StatusUpdate { message: None, closing: None, ..present(state, outputs) }))
+        }
+        Event::Paused | Event::TurnEnded { .. } | Event::Interrupted { .. } | Event::Closed { .. } => {
+            Some(Frame::Status(present(state, outputs)))
+        }
         Event::Text { text } => said(state, record, text),
         Event::Retracted { .. } => Some(piece(state, state.spoken.join("\n"), Place::Whole)),
         Event::Answered { answer } => finished(state, answer),
         Event::CallStarted { call } => {
             let call = state.call(call)?;
-            Some(news(
-                state,
-                record,
-                call,
-                format!("Started: {}", title(call)),
-            ))
+            Some(news(state, record, call, format!("Started: {}", title(call))))
         }
         Event::CallEnded { call, ending } => ended(state, record, call, ending),
         Event::CallOutput { call, text } => output(state, call, text),
-        Event::Produced {
-            artifact,
-            append,
-            last,
-        } => Some(Frame::Artifact(ArtifactUpdate {
-            artifact: Cow::Borrowed(artifact),
-            append: *append,
-            last: *last,
-        })),
+        Event::Produced { artifact, append, last } => {
+            Some(Frame::Artifact(ArtifactUpdate { artifact: Cow::Borrowed(artifact), append: *append, last: *last }))
+        }
         Event::Created(_)
         | Event::Prompted { .. }
         | Event::Thought { .. }
@@ -144,12 +130,7 @@ fn piece<'a>(state: &State, text: String, place: Place) -> Frame<'a> {
     })
 }
 
-fn ended<'a>(
-    state: &'a State,
-    record: &Record,
-    call: &CallId,
-    ending: &Ending,
-) -> Option<Frame<'a>> {
+fn ended<'a>(state: &'a State, record: &Record, call: &CallId, ending: &Ending) -> Option<Frame<'a>> {
     let call = state.call(call)?;
     let title = title(call);
     let text = match ending {
@@ -193,10 +174,8 @@ fn question(open: &[&CallState]) -> String {
         let asked = call.plan.as_ref().map(|plan| wording(&plan.question));
         let asked = asked.unwrap_or_default();
         paragraphs.push(format!("{}\n{asked}", title(call)));
-        let options: Vec<String> = dev_call::offers(call)
-            .iter()
-            .map(|offer| format!("{} ({})", offer.id, offer.name))
-            .collect();
+        let options: Vec<String> =
+            dev_call::offers(call).iter().map(|offer| format!("{} ({})", offer.id, offer.name)).collect();
         let options = options.join(", ");
         paragraphs.push(match open.len() {
             1 => alone(call, &options),
@@ -226,39 +205,21 @@ fn alone(call: &CallState, options: &str) -> String {
 /// What is asked, in words.
 fn wording(question: &Question) -> String {
     match question {
-        Question::Exec {
-            title: _,
-            command,
-            programs: _,
-            dir,
-            warnings,
-        } => {
+        Question::Exec { title: _, command, programs: _, dir, warnings } => {
             let mut lines = vec![format!("Run this command?\n{command}")];
             lines.extend(dir.iter().map(|dir| format!("In {dir}.")));
             lines.extend(warnings.iter().cloned());
             lines.join("\n")
         }
-        Question::Edit {
-            title: _,
-            file_name: _,
-            file_path,
-            diff,
-            old: _,
-            new: _,
-        } => format!("Change {file_path}?\n{diff}"),
-        Question::Info {
-            title: _,
-            prompt,
-            urls,
-        } => {
+        Question::Edit { title: _, file_name: _, file_path, diff, old: _, new: _ } => {
+            format!("Change {file_path}?\n{diff}")
+        }
+        Question::Info { title: _, prompt, urls } => {
             let mut lines = vec![prompt.clone()];
             lines.extend(urls.iter().cloned());
             lines.join("\n")
         }
-        Question::AskUser {
-            title: _,
-            questions,
-        } => dev_call::listed(questions),
+        Question::AskUser { title: _, questions } => dev_call::listed(questions),
     }
 }
 
@@ -292,11 +253,7 @@ mod tests {
     /// What clients go by: the state and the text of a status, or the artifact with its flags.
     fn told(frames: &[Value]) -> Vec<String> {
         let word = |value: &Value, name: &str| {
-            if value[name] == true {
-                format!(" {name}")
-            } else {
-                String::new()
-            }
+            if value[name] == true { format!(" {name}") } else { String::new() }
         };
         frames
             .iter()
@@ -365,10 +322,7 @@ mod tests {
                 "final": false, "metadata": {}})
         };
         let frames = shown(VIEW, approved_command());
-        assert_eq!(
-            frames[2],
-            asked(json!([text.clone(), {"kind": "data", "data": call}]))
-        );
+        assert_eq!(frames[2], asked(json!([text.clone(), {"kind": "data", "data": call}])));
         assert_eq!(
             frames[3],
             json!({"kind": "status-update", "taskId": "t-1", "contextId": "c-1",
@@ -397,10 +351,7 @@ mod tests {
             multi_select: false,
             placeholder: None,
         };
-        let asks = |questions| Question::AskUser {
-            title: "Questions".into(),
-            questions,
-        };
+        let asks = |questions| Question::AskUser { title: "Questions".into(), questions };
         let words = "Reply with one of these words: proceed_once (Allow Once), proceed_always (Always Allow), \
                      cancel (Reject); yes and no will do.";
         for (asked, expected) in [
@@ -463,21 +414,13 @@ mod tests {
             told(&[value(&body.open)]).remove(0)
         };
         let error = CallError::new(ErrorKind::ExecutionFailed, "It broke.\nBadly.");
-        assert_eq!(
-            ended(Ending::Error { error }),
-            "working: Failed: x: It broke."
-        );
-        let cancelled = Ending::Cancelled {
-            reason: "No.".into(),
-            output: String::new(),
-        };
+        assert_eq!(ended(Ending::Error { error }), "working: Failed: x: It broke.");
+        let cancelled = Ending::Cancelled { reason: "No.".into(), output: String::new() };
         assert_eq!(ended(cancelled), "working: Cancelled: x");
     }
 
     fn retracts() -> Event {
-        Event::Retracted {
-            reason: "broke".into(),
-        }
+        Event::Retracted { reason: "broke".into() }
     }
 
     fn ends(turn: u32) -> Event {
@@ -515,30 +458,12 @@ mod tests {
         let mut circling = vec![Event::Created(sample::state().created)];
         circling.extend(begins(1));
         let cut = match answers("x x", vec![]) {
-            Event::Answered { answer } => Answer {
-                finish: Answer::CUT_OFF.into(),
-                ..answer.as_ref().clone()
-            },
+            Event::Answered { answer } => Answer { finish: Answer::CUT_OFF.into(), ..answer.as_ref().clone() },
             other => panic!("{other:?}"),
         };
-        circling.extend([
-            says("x "),
-            says("x"),
-            Event::Answered {
-                answer: Arc::new(cut),
-            },
-        ]);
-        circling.extend([
-            Event::Nudged {
-                text: "Stop.".into(),
-            },
-            says("y"),
-            answers("y", vec![]),
-        ]);
-        circling.push(Event::Closed {
-            state: Final::Completed,
-            text: None,
-        });
+        circling.extend([says("x "), says("x"), Event::Answered { answer: Arc::new(cut) }]);
+        circling.extend([Event::Nudged { text: "Stop.".into() }, says("y"), answers("y", vec![])]);
+        circling.push(Event::Closed { state: Final::Completed, text: None });
         vec![approved_command(), long, circling]
     }
 
@@ -567,10 +492,7 @@ mod tests {
                     let artifact = &frame["artifact"];
                     let id = artifact["artifactId"].as_str().unwrap_or_default();
                     if id.starts_with("answer-") {
-                        assert!(
-                            !closed.contains(&id.to_owned()),
-                            "{id} goes on behind its end"
-                        );
+                        assert!(!closed.contains(&id.to_owned()), "{id} goes on behind its end");
                         let whole = put_together.entry(id.to_owned()).or_default();
                         if frame["append"] == false {
                             whole.clear();
@@ -602,16 +524,10 @@ mod tests {
         let state = sample::state();
         let by = sample::source();
         for event in [
-            Event::Thought {
-                subject: "a".into(),
-                description: "b".into(),
-            },
+            Event::Thought { subject: "a".into(), description: "b".into() },
             Event::Cited { text: "[1]".into() },
             says(""),
-            Event::CallAsked {
-                call: "call-1".into(),
-                keeping: Keeping::Session,
-            },
+            Event::CallAsked { call: "call-1".into(), keeping: Keeping::Session },
             Event::CallAnswered {
                 call: "call-1".into(),
                 choice: Choice::Cancel,

@@ -83,25 +83,15 @@ fn confirmed(around: &Object, sent: &Value) -> Result<Received, Fault> {
 }
 
 fn answered(data: &Object, at: &str) -> Result<Received, Fault> {
-    Ok(Received {
-        answers: vec![answer::demand(data, at)?],
-        ..alone(Part::data(Value::Object(data.clone())))
-    })
+    Ok(Received { answers: vec![answer::demand(data, at)?], ..alone(Part::data(Value::Object(data.clone()))) })
 }
 
 fn alone(part: Part) -> Received {
-    Received {
-        message: input::brief(part),
-        answers: Vec::new(),
-        task: None,
-        context: None,
-    }
+    Received { message: input::brief(part), answers: Vec::new(), task: None, context: None }
 }
 
 fn nothing() -> Fault {
-    Fault::params(
-        "There is no message in the body; send {\"message\": \"text\"}, or an A2A message in its place.",
-    )
+    Fault::params("There is no message in the body; send {\"message\": \"text\"}, or an A2A message in its place.")
 }
 
 #[cfg(test)]
@@ -113,7 +103,8 @@ mod tests {
 
     #[test]
     fn every_way_to_say_it() {
-        let whole = json!({"kind": "message", "messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]});
+        let whole =
+            json!({"kind": "message", "messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]});
         for sent in [
             json!("hi"),
             json!({"text": "hi"}),
@@ -144,10 +135,7 @@ mod tests {
             (json!({ "confirmation": rfc }), rfc.clone()),
             (json!({"confirmation": rfc, "message": ""}), rfc.clone()),
             (json!({"message": {"content": {"data": rfc}}}), rfc.clone()),
-            (
-                json!({"kind": "TOOL_CALL_CONFIRMATION", "message": {"content": {"data": rfc}}}),
-                rfc.clone(),
-            ),
+            (json!({"kind": "TOOL_CALL_CONFIRMATION", "message": {"content": {"data": rfc}}}), rfc.clone()),
             (
                 json!({"userMessage": {"kind": "tool-call-confirmation", "toolCallId": "c", "approved": true}}),
                 json!({"kind": "tool-call-confirmation", "toolCallId": "c", "approved": true}),
@@ -163,51 +151,22 @@ mod tests {
     fn what_is_meant_as_an_answer_is_no_prompt() {
         let rfc = json!({"tool_call_id": "c", "selected_option_id": "cancel"});
         for (sent, place) in [
-            (
-                json!({"tool_call_id": "c", "selected_option_id": 7}),
-                "selected_option_id",
-            ),
-            (
-                json!({"userMessage": {"toolCallId": "c", "approved": "no"}}),
-                "userMessage.approved",
-            ),
+            (json!({"tool_call_id": "c", "selected_option_id": 7}), "selected_option_id"),
+            (json!({"userMessage": {"toolCallId": "c", "approved": "no"}}), "userMessage.approved"),
             (
                 json!({"userMessage": {"kind": "tool-call-confirmation", "toolCallId": "c"}}),
                 "userMessage.selectedOptionId",
             ),
             (json!({"confirmation": "yes"}), "confirmation"),
-            (
-                json!({"confirmation": {"text": "yes"}}),
-                "confirmation.tool_call_id",
-            ),
-            (
-                json!({"confirmation": {"callId": "c"}}),
-                "confirmation.outcome",
-            ),
-            (
-                json!({"confirmation": {"content": {"text": "yes"}}}),
-                "confirmation",
-            ),
-            (
-                json!({"confirmation": rfc, "message": "and go on"}),
-                "confirmation",
-            ),
-            (
-                json!({"message": {"content": {"data": {"callId": "c", "outcome": 1}}}}),
-                "message.content.data.outcome",
-            ),
-            (
-                json!({"kind": "TOOL_CALL_CONFIRMATION", "content": {"data": {"tool_call_id": "c"}}}),
-                "message.kind",
-            ),
-            (
-                json!({"kind": "TOOL_CALL_CONFIRMATION", "message": "yes"}),
-                "kind",
-            ),
+            (json!({"confirmation": {"text": "yes"}}), "confirmation.tool_call_id"),
+            (json!({"confirmation": {"callId": "c"}}), "confirmation.outcome"),
+            (json!({"confirmation": {"content": {"text": "yes"}}}), "confirmation"),
+            (json!({"confirmation": rfc, "message": "and go on"}), "confirmation"),
+            (json!({"message": {"content": {"data": {"callId": "c", "outcome": 1}}}}), "message.content.data.outcome"),
+            (json!({"kind": "TOOL_CALL_CONFIRMATION", "content": {"data": {"tool_call_id": "c"}}}), "message.kind"),
+            (json!({"kind": "TOOL_CALL_CONFIRMATION", "message": "yes"}), "kind"),
         ] {
-            let refused = read(&sent)
-                .map(|_| ())
-                .map_err(|fault| (fault.kind, fault.field));
+            let refused = read(&sent).map(|_| ()).map_err(|fault| (fault.kind, fault.field));
             let expected = (FaultKind::InvalidParams, Some(place.to_owned()));
             assert_eq!(refused, Err(expected), "{sent}");
         }
@@ -215,8 +174,7 @@ mod tests {
 
     #[test]
     fn ids_beside_the_message_count_unless_it_has_its_own() {
-        let received =
-            read(&json!({"taskId": "t", "contextId": "c", "userMessage": "hi"})).unwrap();
+        let received = read(&json!({"taskId": "t", "contextId": "c", "userMessage": "hi"})).unwrap();
         assert_eq!(received.task, Some("t".into()));
         assert_eq!(received.context, Some("c".into()));
         let message = json!({"taskId": "own", "parts": [{"text": "hi"}]});

@@ -34,32 +34,19 @@ pub enum Edition {
 }
 
 /// One event of a stream, in the wrapper that says what it is.
-pub fn frame(
-    edition: Edition,
-    created: &Created,
-    frame: &Frame<'_>,
-    finality: Finality,
-) -> Vec<u8> {
+pub fn frame(edition: Edition, created: &Created, frame: &Frame<'_>, finality: Finality) -> Vec<u8> {
     match frame {
         Frame::Status(update) => status(edition, created, update, finality),
         Frame::Artifact(update) => artifact_update(edition, created, update),
     }
 }
 
-pub fn status(
-    edition: Edition,
-    created: &Created,
-    update: &StatusUpdate<'_>,
-    finality: Finality,
-) -> Vec<u8> {
+pub fn status(edition: Edition, created: &Created, update: &StatusUpdate<'_>, finality: Finality) -> Vec<u8> {
     let metadata = match finality {
         Finality::Open => &update.metadata,
         Finality::Closing => update.closing.as_ref().unwrap_or(&update.metadata),
     };
-    let payload = update
-        .message
-        .as_ref()
-        .map_or(0, |message| message.pieces().map(Piece::size).sum());
+    let payload = update.message.as_ref().map_or(0, |message| message.pieces().map(Piece::size).sum());
     let mut out = Vec::with_capacity(512 + metadata.len() + payload);
     out.extend_from_slice(br#"{"statusUpdate":{"#);
     let place = Place::write(&mut out, created);
@@ -87,9 +74,7 @@ pub fn status(
 
 /// A task as a whole, without a wrapper.
 pub fn task(edition: Edition, task: &Task<'_>) -> Vec<u8> {
-    let Created {
-        task: id, context, ..
-    } = task.created;
+    let Created { task: id, context, .. } = task.created;
     let mut out = Vec::with_capacity(1024);
     out.extend_from_slice(br#"{"id":"#);
     json::write(&mut out, id);
@@ -111,9 +96,7 @@ pub fn task(edition: Edition, task: &Task<'_>) -> Vec<u8> {
     }
     if let Some(artifacts) = &task.artifacts {
         out.extend_from_slice(br#","artifacts":"#);
-        list(&mut out, artifacts, |out, one| {
-            write_artifact(out, edition, one)
-        });
+        list(&mut out, artifacts, |out, one| write_artifact(out, edition, one));
     }
     out.push(b'}');
     out
@@ -128,14 +111,10 @@ pub fn message(edition: Edition, message: &Message, context: &ContextId) -> Vec<
 }
 
 fn artifact_update(edition: Edition, created: &Created, update: &ArtifactUpdate<'_>) -> Vec<u8> {
-    let payload = update
-        .artifact
-        .parts
-        .iter()
-        .map(|part| match &part.content {
-            Content::Text(text) | Content::Bytes(text) | Content::Uri(text) => text.len(),
-            Content::Data(_) => 0,
-        });
+    let payload = update.artifact.parts.iter().map(|part| match &part.content {
+        Content::Text(text) | Content::Bytes(text) | Content::Uri(text) => text.len(),
+        Content::Data(_) => 0,
+    });
     let mut out = Vec::with_capacity(256 + payload.sum::<usize>());
     out.extend_from_slice(br#"{"artifactUpdate":{"#);
     Place::write(&mut out, created);
@@ -151,13 +130,7 @@ fn artifact_update(edition: Edition, created: &Created, update: &ArtifactUpdate<
     out
 }
 
-fn write_message(
-    out: &mut Vec<u8>,
-    edition: Edition,
-    message: &Message,
-    task: Option<&TaskId>,
-    context: &ContextId,
-) {
+fn write_message(out: &mut Vec<u8>, edition: Edition, message: &Message, task: Option<&TaskId>, context: &ContextId) {
     out.extend_from_slice(br#"{"messageId":"#);
     json::write(out, &message.id);
     member(out, "contextId", context);
@@ -166,9 +139,7 @@ fn write_message(
     }
     member(out, "role", words::proto_role(message.role));
     begin_parts(out, edition);
-    list(out, &message.parts, |out, part| {
-        write_part(out, edition, part)
-    });
+    list(out, &message.parts, |out, part| write_part(out, edition, part));
     metadata(out, message.metadata.as_ref());
     if !message.extensions.is_empty() {
         member(out, "extensions", &message.extensions);
@@ -229,9 +200,7 @@ fn write_artifact(out: &mut Vec<u8>, edition: Edition, artifact: &Artifact) {
         member(out, "description", description);
     }
     out.extend_from_slice(br#","parts":"#);
-    list(out, &artifact.parts, |out, part| {
-        write_part(out, edition, part)
-    });
+    list(out, &artifact.parts, |out, part| write_part(out, edition, part));
     out.push(b'}');
 }
 
@@ -325,10 +294,7 @@ impl Place {
         json::write(out, &created.task);
         let task = task..out.len();
         member(out, "contextId", &created.context);
-        Place {
-            whole: start..out.len(),
-            task,
-        }
+        Place { whole: start..out.len(), task }
     }
 }
 
@@ -416,17 +382,10 @@ mod tests {
         );
         let data = || Some(Piece::Data(br#"{"a":[1]}"#.to_vec()));
         let part = |edition, name: &str| {
-            written(edition, data(), Finality::Open)["statusUpdate"]["status"]["message"][name]
-                .take()
+            written(edition, data(), Finality::Open)["statusUpdate"]["status"]["message"][name].take()
         };
-        assert_eq!(
-            part(Edition::V10, "parts"),
-            json!([{"data": {"a": [1]}, "mediaType": "application/json"}])
-        );
-        assert_eq!(
-            part(Edition::V03, "content"),
-            json!([{"data": {"data": {"a": [1]}}}])
-        );
+        assert_eq!(part(Edition::V10, "parts"), json!([{"data": {"a": [1]}, "mediaType": "application/json"}]));
+        assert_eq!(part(Edition::V03, "content"), json!([{"data": {"data": {"a": [1]}}}]));
     }
 
     #[test]
@@ -437,11 +396,7 @@ mod tests {
         update.message = Some(message.carrying("urn:x"));
         for (edition, name, data) in [
             (Edition::V03, "content", json!({"data": {"data": {}}})),
-            (
-                Edition::V10,
-                "parts",
-                json!({"data": {}, "mediaType": "application/json"}),
-            ),
+            (Edition::V10, "parts", json!({"data": {}, "mediaType": "application/json"})),
         ] {
             let mut written = value(&status(edition, &created(), &update, Finality::Open));
             let message = written["statusUpdate"]["status"]["message"].take();
@@ -475,11 +430,7 @@ mod tests {
         };
         for edition in EDITIONS {
             let written = |append, last| {
-                let update = Frame::Artifact(ArtifactUpdate {
-                    artifact: Cow::Borrowed(&artifact),
-                    append,
-                    last,
-                });
+                let update = Frame::Artifact(ArtifactUpdate { artifact: Cow::Borrowed(&artifact), append, last });
                 value(&super::frame(edition, &created(), &update, Finality::Open))
             };
             let mut expected = json!({"artifactUpdate": {"taskId": "t-1", "contextId": "c\"1",

@@ -40,11 +40,7 @@ pub fn wish(given: &Object, at: &str, rules: &PushRules) -> Result<(Option<TaskI
         task = task.or(own).or(named_task);
         let id = text(inner, &["configId", "config_id"], &place)?;
         outer_id = id.or(named_id).or(outer_id);
-        let wrapped = [
-            "pushNotificationConfig",
-            "push_notification_config",
-            "config",
-        ];
+        let wrapped = ["pushNotificationConfig", "push_notification_config", "config"];
         let Some((name, _)) = member(inner, &wrapped) else {
             break;
         };
@@ -56,17 +52,13 @@ pub fn wish(given: &Object, at: &str, rules: &PushRules) -> Result<(Option<TaskI
     }
     let url = text(inner, &["url"], &place)?;
     let url = url.ok_or_else(|| Fault::field("url", "is required."))?;
-    rules
-        .check(url)
-        .map_err(|what| Fault::field("url", &what))?;
+    rules.check(url).map_err(|what| Fault::field("url", &what))?;
     let none = Object::new();
     let auth = object(inner, &["authentication"], &place)?.unwrap_or(&none);
     let mut schemes = texts(auth, &["schemes"], &place)?;
     schemes.extend(text(auth, &["scheme"], &place)?.map(str::to_owned));
     let wish = Wish {
-        id: text(inner, &["id"], &place)?
-            .or(outer_id)
-            .map(ConfigId::from),
+        id: text(inner, &["id"], &place)?.or(outer_id).map(ConfigId::from),
         url: url.to_owned(),
         token: text(inner, &["token"], &place)?.map(str::to_owned),
         schemes,
@@ -90,25 +82,14 @@ pub fn resource(name: &str) -> (Option<&str>, Option<&str>) {
 
 /// What goes into header lines must not be able to end one.
 fn check_values(wish: &Wish) -> Result<(), Fault> {
-    let clean = |text: &str| {
-        text.len() <= LONGEST
-            && text
-                .bytes()
-                .all(|byte| byte == b' ' || byte.is_ascii_graphic())
-    };
+    let clean = |text: &str| text.len() <= LONGEST && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
     let word = |text: &str| clean(text) && !text.is_empty() && !text.contains(' ');
     let id = wish.id.as_ref().map(ConfigId::as_str);
     let rows = [
         ("id", id.is_none_or(|id| word(id) && !id.contains('/'))),
         ("token", wish.token.as_deref().is_none_or(clean)),
-        (
-            "authentication.schemes",
-            wish.schemes.iter().all(|s| word(s)),
-        ),
-        (
-            "authentication.credentials",
-            wish.credentials.as_deref().is_none_or(clean),
-        ),
+        ("authentication.schemes", wish.schemes.iter().all(|s| word(s))),
+        ("authentication.credentials", wish.credentials.as_deref().is_none_or(clean)),
     ];
     match rows.into_iter().find(|(_, fine)| !fine) {
         None => Ok(()),
@@ -121,12 +102,7 @@ fn check_values(wish: &Wish) -> Result<(), Fault> {
 
 /// The wish of a request as a target: named, and with the look of the request. Without a name 0.3 clients find it under the
 /// task's id; others get `fresh`.
-pub fn target(
-    wish: Wish,
-    form: &Form,
-    created: &Created,
-    fresh: impl FnOnce() -> String,
-) -> Target {
+pub fn target(wish: Wish, form: &Form, created: &Created, fresh: impl FnOnce() -> String) -> Target {
     let protocol = form.envelope.protocol();
     let id = match (&wish.id, protocol) {
         (Some(id), _) => id.clone(),
@@ -140,11 +116,7 @@ pub fn target(
 
 /// The webhook that a request without an id means, or with an id that 0.3 clients use for one without: the one that bears the
 /// task's id, else the only one.
-pub fn find<'h>(
-    task: &TaskId,
-    hooks: &'h [Hook],
-    id: Option<&ConfigId>,
-) -> Result<&'h Hook, Fault> {
+pub fn find<'h>(task: &TaskId, hooks: &'h [Hook], id: Option<&ConfigId>) -> Result<&'h Hook, Fault> {
     let named = |name: &str| hooks.iter().find(|hook| hook.target.id.as_str() == name);
     let unnamed = || named(task.as_str());
     match id {
@@ -152,9 +124,7 @@ pub fn find<'h>(
             let found = named(id.as_str());
             let found = found.or_else(|| unnamed().filter(|_| id.as_str() == "default"));
             found.ok_or_else(|| Fault {
-                message: format!(
-                    "Webhook not found: task {task} has no {id}; list its webhooks to see which it has."
-                ),
+                message: format!("Webhook not found: task {task} has no {id}; list its webhooks to see which it has."),
                 ..Fault::no_task(task)
             })
         }
@@ -164,10 +134,7 @@ pub fn find<'h>(
                 message: format!("Webhook not found: task {task} has none; set one first."),
                 ..Fault::no_task(task)
             }),
-            (None, _) => Err(Fault::field(
-                "pushNotificationConfigId",
-                "is required: the task has several webhooks.",
-            )),
+            (None, _) => Err(Fault::field("pushNotificationConfigId", "is required: the task has several webhooks.")),
         },
     }
 }
@@ -279,13 +246,7 @@ pub fn headers(target: &Target, task: &TaskId, seq: Seq) -> Vec<(&'static str, S
 
 /// The body of a delivery. None: what it was about is no longer there, and nothing is to be sent. A status that is still the
 /// present one is told with all that belongs to it, such as open questions; a past one as what it was.
-pub fn delivery(
-    target: &Target,
-    state: &State,
-    due: &Due,
-    history: usize,
-    tools: &Tools,
-) -> Option<Vec<u8>> {
+pub fn delivery(target: &Target, state: &State, due: &Due, history: usize, tools: &Tools) -> Option<Vec<u8>> {
     let view = hook_view(target.protocol, target.profile);
     let View::A2a(writer, projection) = view else {
         return None;
@@ -315,12 +276,7 @@ pub fn delivery(
     })
 }
 
-fn past<'a>(
-    projection: Projection,
-    state: &State,
-    status: &'a Status,
-    shown: TaskState,
-) -> StatusUpdate<'a> {
+fn past<'a>(projection: Projection, state: &State, status: &'a Status, shown: TaskState) -> StatusUpdate<'a> {
     let metadata = match projection {
         Projection::Coder => json!({
             CODER: { "kind": CoderKind::StateChange.word() },
@@ -342,15 +298,8 @@ fn past<'a>(
 /// An artifact as a whole: its pieces were not sent.
 fn artifact<'a>(view: View, state: &'a State, id: &str) -> Option<Frame<'a>> {
     let task = snapshot::task(view, state, Wanted::newest(Some(0)));
-    let found = task
-        .artifacts?
-        .into_iter()
-        .find(|artifact| artifact.id == id)?;
-    Some(Frame::Artifact(ArtifactUpdate {
-        artifact: found,
-        append: false,
-        last: true,
-    }))
+    let found = task.artifacts?.into_iter().find(|artifact| artifact.id == id)?;
+    Some(Frame::Artifact(ArtifactUpdate { artifact: found, append: false, last: true }))
 }
 
 #[cfg(test)]

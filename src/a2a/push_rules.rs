@@ -70,8 +70,7 @@ impl PushRules {
         };
         if public_only && !public {
             return Err(
-                "must be on the public internet; the operator can allow other hosts with --push-allow-host."
-                    .into(),
+                "must be on the public internet; the operator can allow other hosts with --push-allow-host.".into()
             );
         }
         match port {
@@ -140,14 +139,8 @@ mod tests {
             ("https://[::ffff:8.8.8.8]/", "[::ffff:8.8.8.8]"),
             ("https://1.client.example/", "1.client.example"),
             ("https://xn--bcher-kva.example/", "xn--bcher-kva.example"),
-            (
-                "https://localhost.client.example/",
-                "localhost.client.example",
-            ),
-            (
-                "https://internal.client.example/",
-                "internal.client.example",
-            ),
+            ("https://localhost.client.example/", "localhost.client.example"),
+            ("https://internal.client.example/", "internal.client.example"),
         ] {
             assert_eq!(says(&rules, url), format!("ok {host}"), "{url}");
         }
@@ -255,39 +248,21 @@ mod tests {
 
     #[test]
     fn what_the_operator_allows() {
-        let http = PushRules {
-            allow_http: true,
-            ..PushRules::default()
-        };
+        let http = PushRules { allow_http: true, ..PushRules::default() };
         assert_eq!(says(&http, "http://client.example/"), "ok client.example");
-        assert_eq!(
-            says(&http, "http://client.example:80/"),
-            "ok client.example"
-        );
+        assert_eq!(says(&http, "http://client.example:80/"), "ok client.example");
         assert_eq!(says(&http, "http://client.example:81/"), "must use port");
         assert_eq!(says(&http, "http://127.0.0.1:8080/"), "must be on");
 
-        let hosts = PushRules {
-            allow_hosts: vec!["CI.internal.".into(), "10.0.0.7".into()],
-            ..PushRules::default()
-        };
-        assert_eq!(
-            says(&hosts, "http://ci.internal:8080/"),
-            "ok ci.internal anywhere"
-        );
-        assert_eq!(
-            says(&hosts, "https://Ci.Internal./"),
-            "ok ci.internal anywhere"
-        );
+        let hosts = PushRules { allow_hosts: vec!["CI.internal.".into(), "10.0.0.7".into()], ..PushRules::default() };
+        assert_eq!(says(&hosts, "http://ci.internal:8080/"), "ok ci.internal anywhere");
+        assert_eq!(says(&hosts, "https://Ci.Internal./"), "ok ci.internal anywhere");
         assert_eq!(says(&hosts, "http://10.0.0.7/"), "ok 10.0.0.7 anywhere");
         assert_eq!(says(&hosts, "https://a.ci.internal/"), "must be on");
         assert_eq!(says(&hosts, "http://client.example/"), "must be an");
         assert_eq!(says(&hosts, "https://10.0.0.8/"), "must be on");
 
-        let anywhere = PushRules {
-            allow_private: true,
-            ..PushRules::default()
-        };
+        let anywhere = PushRules { allow_private: true, ..PushRules::default() };
         let ok = "ok localhost anywhere";
         assert_eq!(says(&anywhere, "http://localhost:9999/webhook"), ok);
         assert_eq!(says(&anywhere, "http://[::1]:9999/"), "ok [::1] anywhere");

@@ -27,37 +27,17 @@ enum In {
 
 /// Every path below its base.
 const PATHS: [(&str, In, Rows<Operation>); 13] = [
-    (
-        "/message:send",
-        In::Both,
-        &[(Method::Post, Operation::Send)],
-    ),
-    (
-        "/message:stream",
-        In::Both,
-        &[(Method::Post, Operation::Stream)],
-    ),
+    ("/message:send", In::Both, &[(Method::Post, Operation::Send)]),
+    ("/message:stream", In::Both, &[(Method::Post, Operation::Stream)]),
     ("/tasks", In::Both, &read(Operation::List)),
     ("/tasks/{task}", In::Both, &read(Operation::Get)),
-    (
-        "/tasks/{task}:cancel",
-        In::Both,
-        &[(Method::Post, Operation::Cancel)],
-    ),
+    ("/tasks/{task}:cancel", In::Both, &[(Method::Post, Operation::Cancel)]),
     ("/tasks/{task}:subscribe", In::Both, SUBSCRIBE),
     ("/tasks/{task}/pushNotificationConfigs", In::Both, CONFIGS),
-    (
-        "/tasks/{task}/pushNotificationConfigs/{config}",
-        In::Both,
-        CONFIG,
-    ),
+    ("/tasks/{task}/pushNotificationConfigs/{config}", In::Both, CONFIG),
     // As the protobuf definition of 0.3 misspells it.
     ("/task/{task}/pushNotificationConfigs", In::V03, CONFIGS),
-    (
-        "/task/{task}/pushNotificationConfigs/{config}",
-        In::V03,
-        CONFIG,
-    ),
+    ("/task/{task}/pushNotificationConfigs/{config}", In::V03, CONFIG),
     ("/card", In::V03, CARD),
     (OLD_CARD, In::V03, CARD),
     ("/extendedAgentCard", In::V10, CARD),
@@ -67,20 +47,11 @@ const PATHS: [(&str, In, Rows<Operation>); 13] = [
 const OLD_CARD: &str = "/agent/authenticatedExtendedCard";
 
 /// The prose says POST, the protobuf definitions say GET.
-const SUBSCRIBE: Rows<Operation> = &[
-    (Method::Get, Operation::Subscribe),
-    (Method::Post, Operation::Subscribe),
-];
-const CONFIGS: Rows<Operation> = &[
-    (Method::Get, Operation::ListPush),
-    (Method::Head, Operation::ListPush),
-    (Method::Post, Operation::SetPush),
-];
-const CONFIG: Rows<Operation> = &[
-    (Method::Get, Operation::GetPush),
-    (Method::Head, Operation::GetPush),
-    (Method::Delete, Operation::DeletePush),
-];
+const SUBSCRIBE: Rows<Operation> = &[(Method::Get, Operation::Subscribe), (Method::Post, Operation::Subscribe)];
+const CONFIGS: Rows<Operation> =
+    &[(Method::Get, Operation::ListPush), (Method::Head, Operation::ListPush), (Method::Post, Operation::SetPush)];
+const CONFIG: Rows<Operation> =
+    &[(Method::Get, Operation::GetPush), (Method::Head, Operation::GetPush), (Method::Delete, Operation::DeletePush)];
 const CARD: Rows<Operation> = &read(Operation::ExtendedCard);
 
 /// First segments of paths that are never tenants.
@@ -134,20 +105,11 @@ pub fn place(path: &str) -> Option<Place<'_>> {
 
 fn below<'a>(base: Base<'a>, path: &'a str) -> Option<Place<'a>> {
     PATHS.iter().find_map(|(pattern, versions, rows)| {
-        Some(Place {
-            base,
-            versions: *versions,
-            rows,
-            ids: matches(pattern, path)?,
-        })
+        Some(Place { base, versions: *versions, rows, ids: matches(pattern, path)? })
     })
 }
 
-pub fn decode(
-    place: &Place,
-    request: &Request,
-    switches: &Switches,
-) -> Result<(Call, Form), (Fault, Form)> {
+pub fn decode(place: &Place, request: &Request, switches: &Switches) -> Result<(Call, Form), (Fault, Form)> {
     let named = version::named(&request.headers, &request.query);
     let protocol = match (&named, place.base) {
         (Ok(named), Base::V1) => named.unwrap_or(Protocol::V03),
@@ -164,9 +126,7 @@ pub fn decode(
         agree(place, named, protocol, request, switches)?;
         let operation = at(place.rows, request.method)
             .ok_or_else(|| not_allowed(request, place.rows.iter().map(|(method, _)| *method)))?;
-        call(
-            place, operation, protocol, request, sent, &mut form, switches,
-        )
+        call(place, operation, protocol, request, sent, &mut form, switches)
     });
     match asked {
         Ok(call) => Ok((call, form)),
@@ -175,11 +135,7 @@ pub fn decode(
 }
 
 /// The way of spelling that the client shows itself.
-fn envelope(
-    protocol: Protocol,
-    request: &Request,
-    sent: &Result<Option<Value>, Fault>,
-) -> Envelope {
+fn envelope(protocol: Protocol, request: &Request, sent: &Result<Option<Value>, Fault>) -> Envelope {
     if protocol == Protocol::V10 {
         return Envelope::Rest10;
     }
@@ -202,11 +158,7 @@ fn media(protocol: Protocol, headers: &Headers) -> Media {
         .flat_map(|list| list.split(','))
         .filter_map(|media| media.split(';').next())
         .any(|media| media.trim().eq_ignore_ascii_case("application/a2a+json"));
-    if protocol == Protocol::V10 && spoken {
-        Media::A2aJson
-    } else {
-        Media::Json
-    }
+    if protocol == Protocol::V10 && spoken { Media::A2aJson } else { Media::Json }
 }
 
 /// Whether the version and the path belong together.
@@ -221,10 +173,7 @@ fn agree(
         (Base::Root | Base::Tenant(_), Some(Protocol::V03)) => {
             return Err(Fault::new(
                 FaultKind::VersionNotSupported,
-                format!(
-                    "{} is a path of A2A 1.0; those of 0.3 begin with /v1.",
-                    request.path
-                ),
+                format!("{} is a path of A2A 1.0; those of 0.3 begin with /v1.", request.path),
             ));
         }
         (Base::Root | Base::Tenant(_), None) if switches.strict_version => {
@@ -314,10 +263,7 @@ mod tests {
     }
 
     fn head(request: Request) -> Request {
-        Request {
-            method: Method::Head,
-            ..request
-        }
+        Request { method: Method::Head, ..request }
     }
 
     fn with(mut request: Request, name: &str, value: &str) -> Request {
@@ -350,19 +296,11 @@ mod tests {
     fn every_row_under_every_base() {
         let task = || "t-1".into();
         let cancel = Call::Cancel { task: task() };
-        let watch = Call::Subscribe {
-            task: task(),
-            after: None,
-        };
-        let show = Call::Get {
-            task: task(),
-            history: Some(3),
-        };
-        for (base, envelope, tenant) in [
-            ("/v1", Envelope::Rest03Proto, ""),
-            ("", Envelope::Rest10, ""),
-            ("/acme", Envelope::Rest10, "acme"),
-        ] {
+        let watch = Call::Subscribe { task: task(), after: None };
+        let show = Call::Get { task: task(), history: Some(3) };
+        for (base, envelope, tenant) in
+            [("/v1", Envelope::Rest03Proto, ""), ("", Envelope::Rest10, ""), ("/acme", Envelope::Rest10, "acme")]
+        {
             let in_version = |mut request: Request| {
                 request.path = format!("{base}{}", request.path);
                 match envelope {
@@ -381,21 +319,12 @@ mod tests {
                 (post("/tasks/t-1:subscribe", ""), &watch),
             ] {
                 let (found, form) = decode(&request).unwrap();
-                assert_eq!(
-                    (&found, form.envelope),
-                    (call, envelope),
-                    "{}",
-                    request.path
-                );
+                assert_eq!((&found, form.envelope), (call, envelope), "{}", request.path);
                 assert_eq!(form.tenant.as_str(), tenant);
             }
             assert!(matches!(asked(&get("/tasks")).0, Call::List(_)));
-            let message =
-                r#"{"message":{"messageId":"m","role":"ROLE_USER","content":[{"text":"hi"}]}}"#;
-            for (path, mode) in [
-                ("/message:send", Mode::Wait),
-                ("/message:stream", Mode::Stream),
-            ] {
+            let message = r#"{"message":{"messageId":"m","role":"ROLE_USER","content":[{"text":"hi"}]}}"#;
+            for (path, mode) in [("/message:send", Mode::Wait), ("/message:stream", Mode::Stream)] {
                 let (say, form) = said(&post(path, message));
                 assert_eq!((say.mode, form.envelope), (mode, envelope));
                 assert_eq!(form.tenant.as_str(), tenant);
@@ -415,21 +344,14 @@ mod tests {
                 (get(config), Push::Get(Some("c".into()))),
                 (delete, Push::Delete("c".into())),
                 (get("/tasks/t-1/pushNotificationConfigs"), Push::List),
-                (
-                    post("/tasks/t-1/pushNotificationConfigs", set),
-                    Push::Set(wish),
-                ),
+                (post("/tasks/t-1/pushNotificationConfigs", set), Push::Set(wish)),
             ] {
                 let task = task();
                 assert_eq!(asked(&request).0, Call::Push { task, ask });
             }
             for target in ["/tasks?contextId=c", "/tasks/t-1?historyLength=3", config] {
                 let request = get(target);
-                assert_eq!(
-                    asked(&head(request.clone())).0,
-                    asked(&request).0,
-                    "{target}"
-                );
+                assert_eq!(asked(&head(request.clone())).0, asked(&request).0, "{target}");
             }
             for (request, allow) in [
                 (get("/message:send"), "POST"),
@@ -438,41 +360,19 @@ mod tests {
                 (head(get("/tasks/t-1:subscribe")), "GET, POST"),
             ] {
                 let allow = allow.into();
-                assert_eq!(
-                    refused(&request),
-                    (FaultKind::MethodNotAllowed { allow }, envelope)
-                );
+                assert_eq!(refused(&request), (FaultKind::MethodNotAllowed { allow }, envelope));
             }
         }
     }
 
     #[test]
     fn extended_cards_of_either_version() {
-        let on = Switches {
-            extended_card: true,
-            ..Switches::default()
-        };
+        let on = Switches { extended_card: true, ..Switches::default() };
         for (path, envelope, off) in [
-            (
-                "/v1/card",
-                Envelope::Rest03Proto,
-                FaultKind::ExtendedCardNotConfigured,
-            ),
-            (
-                OLD_CARD,
-                Envelope::Rest03Proto,
-                FaultKind::ExtendedCardNotConfigured,
-            ),
-            (
-                "/extendedAgentCard",
-                Envelope::Rest10,
-                FaultKind::Unsupported,
-            ),
-            (
-                "/acme/extendedAgentCard",
-                Envelope::Rest10,
-                FaultKind::Unsupported,
-            ),
+            ("/v1/card", Envelope::Rest03Proto, FaultKind::ExtendedCardNotConfigured),
+            (OLD_CARD, Envelope::Rest03Proto, FaultKind::ExtendedCardNotConfigured),
+            ("/extendedAgentCard", Envelope::Rest10, FaultKind::Unsupported),
+            ("/acme/extendedAgentCard", Envelope::Rest10, FaultKind::Unsupported),
         ] {
             assert_eq!(refused(&get(path)), (off, envelope), "{path}");
             let (call, _) = route::decode(&get(path), &on).unwrap();
@@ -480,10 +380,7 @@ mod tests {
         }
         let nowhere = FaultKind::NotFound;
         assert_eq!(refused(&get("/card")), (nowhere.clone(), Envelope::Gemini));
-        assert_eq!(
-            refused(&get("/v1/extendedAgentCard")),
-            (nowhere, Envelope::Rest03Proto)
-        );
+        assert_eq!(refused(&get("/v1/extendedAgentCard")), (nowhere, Envelope::Rest03Proto));
     }
 
     #[test]
@@ -503,16 +400,9 @@ mod tests {
             ("2.0", "/tasks/t:subscribe"),
             ("0.2", "/v1/tasks/t"),
         ] {
-            assert_eq!(
-                refused(&named(version, target)),
-                wrong,
-                "{version} {target}"
-            );
+            assert_eq!(refused(&named(version, target)), wrong, "{version} {target}");
         }
-        let strict = Switches {
-            strict_version: true,
-            ..Switches::default()
-        };
+        let strict = Switches { strict_version: true, ..Switches::default() };
         let (fault, _) = route::decode(&get("/tasks/t:subscribe"), &strict).unwrap_err();
         assert_eq!(fault.kind, FaultKind::VersionNotSupported);
         let request = named("1.0", "/tasks/t:subscribe");
@@ -523,12 +413,7 @@ mod tests {
     #[test]
     fn tasks_without_a_version_are_the_task_servers() {
         let envelope = |target: &str| asked(&get(target)).1;
-        for target in [
-            "/tasks",
-            "/tasks?contextId=c",
-            "/tasks?status=working",
-            "/tasks/t",
-        ] {
+        for target in ["/tasks", "/tasks?contextId=c", "/tasks?status=working", "/tasks/t"] {
             assert_eq!(envelope(target), Envelope::Gemini, "{target}");
         }
         for target in [
@@ -546,7 +431,8 @@ mod tests {
 
     #[test]
     fn lists_by_query() {
-        let target = "/tasks?contextId=c&status=TASK_STATE_INPUT_REQUIRED&pageSize=7&historyLength=2&includeArtifacts=true";
+        let target =
+            "/tasks?contextId=c&status=TASK_STATE_INPUT_REQUIRED&pageSize=7&historyLength=2&includeArtifacts=true";
         let (call, _) = asked(&get(target));
         assert_eq!(
             call,
@@ -561,11 +447,7 @@ mod tests {
         );
         let all = Call::List(List::default());
         assert_eq!(asked(&get("/v1/tasks")), (all, Envelope::Rest03Proto));
-        for target in [
-            "/tasks?pageSize=0",
-            "/tasks?pageSize=x",
-            "/tasks?includeArtifacts=2",
-        ] {
+        for target in ["/tasks?pageSize=0", "/tasks?pageSize=x", "/tasks?includeArtifacts=2"] {
             let wrong = (FaultKind::InvalidParams, Envelope::Rest10);
             assert_eq!(refused(&get(target)), wrong, "{target}");
         }
@@ -586,14 +468,8 @@ mod tests {
         let send = "/v1/message:send";
         assert_eq!(envelope(send, proto.clone()), Envelope::Rest03Proto);
         assert_eq!(envelope(send, json.clone()), Envelope::Rest03Json);
-        assert_eq!(
-            envelope("/v1/message:send?form=ts", proto),
-            Envelope::Rest03Json
-        );
-        assert_eq!(
-            envelope("/v1/message:send?form=proto", json),
-            Envelope::Rest03Proto
-        );
+        assert_eq!(envelope("/v1/message:send?form=ts", proto), Envelope::Rest03Json);
+        assert_eq!(envelope("/v1/message:send?form=proto", json), Envelope::Rest03Proto);
         assert_eq!(asked(&get("/v1/tasks/t?form=ts")).1, Envelope::Rest03Json);
         assert_eq!(asked(&get("/v1/tasks/t")).1, Envelope::Rest03Proto);
     }
@@ -672,22 +548,13 @@ mod tests {
     fn streams_go_on_where_they_were() {
         let request = with(get("/v1/tasks/t:subscribe"), "Last-Event-ID", "41");
         let (call, _) = asked(&request);
-        let expected = Call::Subscribe {
-            task: "t".into(),
-            after: Some(Seq(41)),
-        };
+        let expected = Call::Subscribe { task: "t".into(), after: Some(Seq(41)) };
         assert_eq!(call, expected);
     }
 
     #[test]
     fn what_can_be_no_tenant() {
-        for path in [
-            "/tasks/tasks/t",
-            "/health/tasks",
-            "/ws/tasks/t",
-            "/a/b/tasks/t",
-            "/acme",
-        ] {
+        for path in ["/tasks/tasks/t", "/health/tasks", "/ws/tasks/t", "/a/b/tasks/t", "/acme"] {
             assert_eq!(refused(&get(path)).0, FaultKind::NotFound, "{path}");
         }
         let long = format!("/{}/tasks/t", "x".repeat(129));

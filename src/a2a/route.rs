@@ -44,22 +44,12 @@ const ROUTES: [(&str, Rows<Route>); 14] = [
     ("/health", &read(Route::Health)),
     ("/ws", &[(Method::Get, Route::Socket)]),
     ("/message/stream", &[(Method::Post, Route::Kebab)]),
-    (
-        "/tasks",
-        &[
-            (Method::Get, Route::Tasks),
-            (Method::Head, Route::Tasks),
-            (Method::Post, Route::Create),
-        ],
-    ),
+    ("/tasks", &[(Method::Get, Route::Tasks), (Method::Head, Route::Tasks), (Method::Post, Route::Create)]),
     ("/tasks/metadata", &read(Route::AllMetadata)),
     ("/tasks/{task}", &read(Route::Task)),
     ("/tasks/{task}/metadata", &read(Route::Metadata)),
     ("/tasks/{task}/execute", &[(Method::Post, Route::Snake)]),
-    (
-        "/tasks/{task}/messages/stream",
-        &[(Method::Post, Route::Session)],
-    ),
+    ("/tasks/{task}/messages/stream", &[(Method::Post, Route::Session)]),
     ("/listCommands", &read(Route::Commands)),
     ("/executeCommand", &[(Method::Post, Route::Execute)]),
 ];
@@ -101,16 +91,13 @@ pub fn matches<'a>(pattern: &str, path: &'a str) -> Option<Ids<'a>> {
 /// What a method does at a path.
 pub fn at<T: Copy>(rows: Rows<T>, method: Method) -> Option<T> {
     let mut rows = rows.iter();
-    rows.find(|(known, _)| *known == method)
-        .map(|(_, what)| *what)
+    rows.find(|(known, _)| *known == method).map(|(_, what)| *what)
 }
 
 pub fn not_found(path: &str) -> Fault {
     Fault::new(
         FaultKind::NotFound,
-        format!(
-            "There is nothing at {path}; the card at /.well-known/agent-card.json says what is where."
-        ),
+        format!("There is nothing at {path}; the card at /.well-known/agent-card.json says what is where."),
     )
 }
 
@@ -165,12 +152,7 @@ pub fn decode(request: &Request, switches: &Switches) -> Result<(Call, Form), (F
     Err((not_found(path), Form::under(envelope, switches)))
 }
 
-fn serve(
-    route: Route,
-    ids: Ids,
-    request: &Request,
-    switches: &Switches,
-) -> Result<(Call, Form), (Fault, Form)> {
+fn serve(route: Route, ids: Ids, request: &Request, switches: &Switches) -> Result<(Call, Form), (Fault, Form)> {
     let mut form = Form::under(
         match route {
             Route::Kebab => Envelope::Kebab,
@@ -205,13 +187,9 @@ fn serve(
         Route::Card => Ok(Call::Card),
         Route::Health => Ok(Call::Health),
         Route::AllMetadata => Ok(Call::AllMetadata),
-        Route::Metadata => Ok(Call::Metadata {
-            task: task().into(),
-        }),
+        Route::Metadata => Ok(Call::Metadata { task: task().into() }),
         Route::Create => gemini::create(request, &mut form, switches),
-        Route::Kebab | Route::Snake | Route::Session => {
-            gemini::say(request, ids.task, &mut form, switches)
-        }
+        Route::Kebab | Route::Snake | Route::Session => gemini::say(request, ids.task, &mut form, switches),
     };
     match call {
         Ok(call) => Ok((call, form)),
@@ -222,12 +200,7 @@ fn serve(
 /// Whether a request at a path of both is one of 1.0: it names the version (or one that nobody has), or asks for what only that
 /// version has.
 fn speaks_10(request: &Request) -> bool {
-    const NEW: [&str; 4] = [
-        "pageSize",
-        "pageToken",
-        "statusTimestampAfter",
-        "includeArtifacts",
-    ];
+    const NEW: [&str; 4] = ["pageSize", "pageToken", "statusTimestampAfter", "includeArtifacts"];
     let is_new = |(name, value): &(String, String)| {
         NEW.contains(&name.as_str()) || (name == "status" && value.starts_with("TASK_STATE_"))
     };

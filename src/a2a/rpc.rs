@@ -26,36 +26,12 @@ const METHODS: [(&str, &str, Operation); 14] = [
     ("", "ListTasks", Operation::List),
     ("tasks/cancel", "CancelTask", Operation::Cancel),
     ("tasks/resubscribe", "SubscribeToTask", Operation::Subscribe),
-    (
-        "tasks/pushNotificationConfig/set",
-        "CreateTaskPushNotificationConfig",
-        Operation::SetPush,
-    ),
-    (
-        "tasks/pushNotificationConfig/get",
-        "GetTaskPushNotificationConfig",
-        Operation::GetPush,
-    ),
-    (
-        "tasks/pushNotificationConfig/list",
-        "ListTaskPushNotificationConfigs",
-        Operation::ListPush,
-    ),
-    (
-        "tasks/pushNotificationConfig/delete",
-        "DeleteTaskPushNotificationConfig",
-        Operation::DeletePush,
-    ),
-    (
-        "agent/getAuthenticatedExtendedCard",
-        "GetExtendedAgentCard",
-        Operation::ExtendedCard,
-    ),
-    (
-        "agent/authenticatedExtendedCard",
-        "",
-        Operation::ExtendedCard,
-    ),
+    ("tasks/pushNotificationConfig/set", "CreateTaskPushNotificationConfig", Operation::SetPush),
+    ("tasks/pushNotificationConfig/get", "GetTaskPushNotificationConfig", Operation::GetPush),
+    ("tasks/pushNotificationConfig/list", "ListTaskPushNotificationConfigs", Operation::ListPush),
+    ("tasks/pushNotificationConfig/delete", "DeleteTaskPushNotificationConfig", Operation::DeletePush),
+    ("agent/getAuthenticatedExtendedCard", "GetExtendedAgentCard", Operation::ExtendedCard),
+    ("agent/authenticatedExtendedCard", "", Operation::ExtendedCard),
     ("commands/get", "commands/get", Operation::Commands),
     ("command/execute", "command/execute", Operation::Execute),
 ];
@@ -111,18 +87,14 @@ fn call(
     let name = method_name(&envelope)?;
     let asked = method(name, named.as_ref().ok().copied().flatten());
     if let (Ok(None), Some((_, protocol))) = (&named, asked) {
-        *form = Form {
-            id: form.id.clone(),
-            ..Form::under(self::envelope(protocol), switches)
-        };
+        *form = Form { id: form.id.clone(), ..Form::under(self::envelope(protocol), switches) };
     }
     form.stream_errors = form.envelope == Envelope::Rpc03
         && asked.is_some_and(|(operation, _)| operation.streams())
         && accepts_stream(&request.headers);
     let named = named?;
-    let (operation, protocol) = asked
-        .filter(|(_, protocol)| named.is_none_or(|named| named == *protocol))
-        .ok_or_else(|| unknown(name))?;
+    let (operation, protocol) =
+        asked.filter(|(_, protocol)| named.is_none_or(|named| named == *protocol)).ok_or_else(|| unknown(name))?;
     if named.is_none() && protocol == Protocol::V10 && switches.strict_version {
         return Err(version::unnamed(name));
     }
@@ -161,9 +133,7 @@ pub fn unknown(name: &str) -> Fault {
 pub fn whole(body: Option<Value>) -> Result<Object, Fault> {
     match body {
         Some(Value::Object(envelope)) => Ok(envelope),
-        Some(Value::Array(_)) => Err(invalid(
-            "Batch requests are not supported; send one request at a time.",
-        )),
+        Some(Value::Array(_)) => Err(invalid("Batch requests are not supported; send one request at a time.")),
         Some(_) => Err(invalid("A JSON-RPC request is an object.")),
         None => Err(invalid("The body is empty; send a JSON-RPC request.")),
     }
@@ -174,9 +144,7 @@ pub fn id(envelope: &Object) -> Option<Shared> {
     match envelope.get("id") {
         None => Some(Shared::from(*b"null")),
         Some(id @ (Value::Null | Value::String(_))) => Some(json::bytes(id).into()),
-        Some(id @ Value::Number(number)) if number.is_i64() || number.is_u64() => {
-            Some(json::bytes(id).into())
-        }
+        Some(id @ Value::Number(number)) if number.is_i64() || number.is_u64() => Some(json::bytes(id).into()),
         Some(_) => None,
     }
 }
@@ -248,71 +216,23 @@ mod tests {
         for (body, kind, id) in [
             (r#"{"jsonrpc":"2.0","#.into(), ParseError, "null"),
             ("[]".into(), InvalidRequest, "null"),
-            (
-                format!(r#"[{{"jsonrpc":"2.0","id":1,{get}}}]"#),
-                InvalidRequest,
-                "null",
-            ),
+            (format!(r#"[{{"jsonrpc":"2.0","id":1,{get}}}]"#), InvalidRequest, "null"),
             (r#""text""#.into(), InvalidRequest, "null"),
             ("null".into(), InvalidRequest, "null"),
             (" \n".into(), InvalidRequest, "null"),
-            (
-                format!(r#"{{"jsonrpc":"1.0","id":1,{get}}}"#),
-                InvalidRequest,
-                "1",
-            ),
+            (format!(r#"{{"jsonrpc":"1.0","id":1,{get}}}"#), InvalidRequest, "1"),
             (format!(r#"{{"id":"a",{get}}}"#), InvalidRequest, r#""a""#),
             (r#"{"jsonrpc":"2.0","id":1}"#.into(), InvalidRequest, "1"),
-            (
-                r#"{"jsonrpc":"2.0","id":1,"method":5}"#.into(),
-                InvalidRequest,
-                "1",
-            ),
-            (
-                format!(r#"{{"jsonrpc":"2.0","id":{{"a":1}},{get}}}"#),
-                InvalidRequest,
-                "null",
-            ),
-            (
-                format!(r#"{{"jsonrpc":"2.0","id":1.5,{get}}}"#),
-                InvalidRequest,
-                "null",
-            ),
-            (
-                format!(r#"{{"jsonrpc":"2.0","id":true,{get}}}"#),
-                InvalidRequest,
-                "null",
-            ),
-            (
-                r#"{"jsonrpc":"2.0","id":-1,"method":"no/such"}"#.into(),
-                MethodNotFound,
-                "-1",
-            ),
-            (
-                r#"{"jsonrpc":"2.0","id":1,"method":"tasks/get"}"#.into(),
-                InvalidParams,
-                "1",
-            ),
-            (
-                r#"{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":["x"]}"#.into(),
-                InvalidParams,
-                "1",
-            ),
-            (
-                r#"{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"":1,"id":"x"}}"#.into(),
-                InvalidParams,
-                "1",
-            ),
-            (
-                r#"{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{}}"#.into(),
-                InvalidParams,
-                "1",
-            ),
-            (
-                r#"{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":3}}"#.into(),
-                InvalidParams,
-                "1",
-            ),
+            (r#"{"jsonrpc":"2.0","id":1,"method":5}"#.into(), InvalidRequest, "1"),
+            (format!(r#"{{"jsonrpc":"2.0","id":{{"a":1}},{get}}}"#), InvalidRequest, "null"),
+            (format!(r#"{{"jsonrpc":"2.0","id":1.5,{get}}}"#), InvalidRequest, "null"),
+            (format!(r#"{{"jsonrpc":"2.0","id":true,{get}}}"#), InvalidRequest, "null"),
+            (r#"{"jsonrpc":"2.0","id":-1,"method":"no/such"}"#.into(), MethodNotFound, "-1"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"tasks/get"}"#.into(), InvalidParams, "1"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":["x"]}"#.into(), InvalidParams, "1"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"":1,"id":"x"}}"#.into(), InvalidParams, "1"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{}}"#.into(), InvalidParams, "1"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":3}}"#.into(), InvalidParams, "1"),
         ] {
             let body: String = body;
             let (fault, form) = decode(&sample::post("/", &body)).unwrap_err();
@@ -330,16 +250,9 @@ mod tests {
             (r#""id":18446744073709551615,"#, "18446744073709551615"),
             ("", "null"),
         ] {
-            let body =
-                format!(r#"{{"jsonrpc":"2.0",{id}"method":"tasks/get","params":{{"id":"x"}}}}"#);
+            let body = format!(r#"{{"jsonrpc":"2.0",{id}"method":"tasks/get","params":{{"id":"x"}}}}"#);
             let (call, form) = decode(&sample::post("/", &body)).unwrap();
-            assert_eq!(
-                call,
-                Call::Get {
-                    task: "x".into(),
-                    history: None
-                }
-            );
+            assert_eq!(call, Call::Get { task: "x".into(), history: None });
             assert_eq!(id_of(&form), expected);
         }
     }
@@ -347,14 +260,8 @@ mod tests {
     #[test]
     fn every_method_of_both_versions() {
         let task = || TaskId::from("t");
-        let get = Call::Get {
-            task: task(),
-            history: None,
-        };
-        let watch = Call::Subscribe {
-            task: task(),
-            after: None,
-        };
+        let get = Call::Get { task: task(), history: None };
+        let watch = Call::Subscribe { task: task(), after: None };
         let cancel = Call::Cancel { task: task() };
         for (old, new, expected) in [
             ("tasks/get", "GetTask", get),
@@ -367,10 +274,7 @@ mod tests {
             let (call, form) = decode(&rpc(new, params)).unwrap();
             assert_eq!((call, form.envelope), (expected, Envelope::Rpc10));
         }
-        for (old, new) in [
-            ("message/send", "SendMessage"),
-            ("message/stream", "SendStreamingMessage"),
-        ] {
+        for (old, new) in [("message/send", "SendMessage"), ("message/stream", "SendStreamingMessage")] {
             for method in [old, new] {
                 let call = decode(&rpc(method, json!({"message": message()})));
                 assert!(matches!(call, Ok((Call::Say(_), _))), "{method}");
@@ -425,63 +329,30 @@ mod tests {
             for (method, params) in [(old.as_str(), old_params), (new, new_params)] {
                 let request = rpc(method, params);
                 let (call, _) = decode(&request).unwrap();
-                let expected = Call::Push {
-                    task: "t".into(),
-                    ask: asked.clone(),
-                };
+                let expected = Call::Push { task: "t".into(), ask: asked.clone() };
                 assert_eq!(call, expected, "{method}");
-                let off = Switches {
-                    push: false,
-                    ..Switches::default()
-                };
+                let off = Switches { push: false, ..Switches::default() };
                 let (fault, _) = super::decode(&request, &off).unwrap_err();
                 assert_eq!(fault.kind, FaultKind::PushNotSupported, "{method}");
             }
         }
         let get = "tasks/pushNotificationConfig/get";
         let (call, _) = decode(&rpc(get, json!({"id": "t"}))).unwrap();
-        let expected = Call::Push {
-            task: "t".into(),
-            ask: Push::Get(None),
-        };
+        let expected = Call::Push { task: "t".into(), ask: Push::Get(None) };
         assert_eq!(call, expected);
         for (method, params, field) in [
             (get, json!({}), "id"),
-            (
-                "tasks/pushNotificationConfig/set",
-                json!({"pushNotificationConfig": {"url": url}}),
-                "taskId",
-            ),
+            ("tasks/pushNotificationConfig/set", json!({"pushNotificationConfig": {"url": url}}), "taskId"),
             (
                 "tasks/pushNotificationConfig/set",
                 json!({"taskId": "t", "pushNotificationConfig": {"url": "http://x.test/"}}),
                 "url",
             ),
-            (
-                "tasks/pushNotificationConfig/delete",
-                json!({"id": "t"}),
-                "pushNotificationConfigId",
-            ),
-            (
-                "GetTaskPushNotificationConfig",
-                json!({"taskId": "t"}),
-                "id",
-            ),
-            (
-                "GetTaskPushNotificationConfig",
-                json!({"id": "h"}),
-                "taskId",
-            ),
-            (
-                "ListTaskPushNotificationConfigs",
-                json!({"taskId": "t", "pageSize": 101}),
-                "pageSize",
-            ),
-            (
-                "ListTaskPushNotificationConfigs",
-                json!({"taskId": "t", "pageToken": "x"}),
-                "pageToken",
-            ),
+            ("tasks/pushNotificationConfig/delete", json!({"id": "t"}), "pushNotificationConfigId"),
+            ("GetTaskPushNotificationConfig", json!({"taskId": "t"}), "id"),
+            ("GetTaskPushNotificationConfig", json!({"id": "h"}), "taskId"),
+            ("ListTaskPushNotificationConfigs", json!({"taskId": "t", "pageSize": 101}), "pageSize"),
+            ("ListTaskPushNotificationConfigs", json!({"taskId": "t", "pageToken": "x"}), "pageToken"),
         ] {
             let (fault, _) = decode(&rpc(method, params)).unwrap_err();
             let expected = (FaultKind::InvalidParams, Some(field));
@@ -492,38 +363,20 @@ mod tests {
     #[test]
     fn prompts_bring_their_webhook() {
         for (method, configuration) in [
-            (
-                "message/send",
-                json!({"pushNotificationConfig": {"url": "https://x.test/"}}),
-            ),
-            (
-                "SendMessage",
-                json!({"taskPushNotificationConfig": {"taskId": "", "url": "https://x.test/"}}),
-            ),
-            (
-                "SendStreamingMessage",
-                json!({"pushNotificationConfig": {"url": "https://x.test/"}}),
-            ),
+            ("message/send", json!({"pushNotificationConfig": {"url": "https://x.test/"}})),
+            ("SendMessage", json!({"taskPushNotificationConfig": {"taskId": "", "url": "https://x.test/"}})),
+            ("SendStreamingMessage", json!({"pushNotificationConfig": {"url": "https://x.test/"}})),
         ] {
             let params = json!({"message": message(), "configuration": configuration});
             let (call, _) = decode(&rpc(method, params)).unwrap();
-            let Call::Say(say) = call else {
-                panic!("{call:?}")
-            };
-            assert_eq!(
-                say.push.map(|wish| wish.url).as_deref(),
-                Some("https://x.test/")
-            );
+            let Call::Say(say) = call else { panic!("{call:?}") };
+            assert_eq!(say.push.map(|wish| wish.url).as_deref(), Some("https://x.test/"));
         }
     }
 
     #[test]
     fn commands_are_of_every_version() {
-        for (version, envelope) in [
-            ("", Envelope::Rpc03),
-            ("0.3", Envelope::Rpc03),
-            ("1.0", Envelope::Rpc10),
-        ] {
+        for (version, envelope) in [("", Envelope::Rpc03), ("0.3", Envelope::Rpc03), ("1.0", Envelope::Rpc10)] {
             let mut request = bare("commands/get");
             request.headers.push("A2A-Version", version);
             let (call, form) = decode(&request).unwrap();
@@ -538,26 +391,14 @@ mod tests {
 
     #[test]
     fn lists_and_cards_stand_alone() {
-        let fifty = List {
-            size: 50,
-            ..List::default()
-        };
+        let fifty = List { size: 50, ..List::default() };
         assert_eq!(decode(&bare("ListTasks")).unwrap().0, Call::List(fifty));
         let cards = [
-            (
-                "agent/getAuthenticatedExtendedCard",
-                FaultKind::ExtendedCardNotConfigured,
-            ),
-            (
-                "agent/authenticatedExtendedCard",
-                FaultKind::ExtendedCardNotConfigured,
-            ),
+            ("agent/getAuthenticatedExtendedCard", FaultKind::ExtendedCardNotConfigured),
+            ("agent/authenticatedExtendedCard", FaultKind::ExtendedCardNotConfigured),
             ("GetExtendedAgentCard", FaultKind::Unsupported),
         ];
-        let on = Switches {
-            extended_card: true,
-            ..Switches::default()
-        };
+        let on = Switches { extended_card: true, ..Switches::default() };
         for (method, refused) in cards {
             assert_eq!(kind(&bare(method)), refused, "{method}");
             let (call, _) = super::decode(&bare(method), &on).unwrap();
@@ -594,16 +435,10 @@ mod tests {
 
     #[test]
     fn where_the_operator_insists_1_0_must_be_named() {
-        let strict = Switches {
-            strict_version: true,
-            ..Switches::default()
-        };
+        let strict = Switches { strict_version: true, ..Switches::default() };
         let mut request = rpc("GetTask", json!({"id": "x"}));
         let (fault, form) = super::decode(&request, &strict).unwrap_err();
-        assert_eq!(
-            (fault.kind, form.envelope),
-            (FaultKind::VersionNotSupported, Envelope::Rpc10)
-        );
+        assert_eq!((fault.kind, form.envelope), (FaultKind::VersionNotSupported, Envelope::Rpc10));
         request.headers.push("A2A-Version", "1.0");
         assert!(super::decode(&request, &strict).is_ok());
         let old = rpc("tasks/get", json!({"id": "x"}));
@@ -612,10 +447,7 @@ mod tests {
 
     #[test]
     fn operators_may_switch_streams_off() {
-        let off = Switches {
-            streaming: false,
-            ..Switches::default()
-        };
+        let off = Switches { streaming: false, ..Switches::default() };
         for (method, params) in [
             ("message/stream", json!({"message": message()})),
             ("SendStreamingMessage", json!({"message": message()})),
@@ -643,63 +475,20 @@ mod tests {
             default_profile_03: Profile::Plain,
             ..Switches::default()
         };
-        let birth = |protocol, profile, lifecycle| Birth {
-            lifecycle,
-            protocol,
-            profile,
-        };
+        let birth = |protocol, profile, lifecycle| Birth { lifecycle, protocol, profile };
         use Lifecycle::{Conversational, OneShot};
         use Profile::{Coder, Devtool, Plain};
         use Protocol::{V03, V10};
         for (method, metadata, switches, expected) in [
-            (
-                "message/send",
-                json!(null),
-                &usual,
-                birth(V03, Coder, Conversational),
-            ),
-            (
-                "message/send",
-                json!({EXT: {}}),
-                &usual,
-                birth(V03, Devtool, Conversational),
-            ),
-            (
-                "message/send",
-                json!(null),
-                &other,
-                birth(V03, Plain, Conversational),
-            ),
-            (
-                "SendMessage",
-                json!(null),
-                &usual,
-                birth(V10, Plain, OneShot),
-            ),
-            (
-                "SendMessage",
-                json!(null),
-                &other,
-                birth(V10, Plain, Conversational),
-            ),
-            (
-                "SendMessage",
-                json!({EXT: {}}),
-                &usual,
-                birth(V10, Devtool, Conversational),
-            ),
-            (
-                "SendMessage",
-                json!({"coderAgent": {}}),
-                &usual,
-                birth(V10, Coder, Conversational),
-            ),
+            ("message/send", json!(null), &usual, birth(V03, Coder, Conversational)),
+            ("message/send", json!({EXT: {}}), &usual, birth(V03, Devtool, Conversational)),
+            ("message/send", json!(null), &other, birth(V03, Plain, Conversational)),
+            ("SendMessage", json!(null), &usual, birth(V10, Plain, OneShot)),
+            ("SendMessage", json!(null), &other, birth(V10, Plain, Conversational)),
+            ("SendMessage", json!({EXT: {}}), &usual, birth(V10, Devtool, Conversational)),
+            ("SendMessage", json!({"coderAgent": {}}), &usual, birth(V10, Coder, Conversational)),
         ] {
-            assert_eq!(
-                born(method, metadata.clone(), switches),
-                expected,
-                "{method} {metadata}"
-            );
+            assert_eq!(born(method, metadata.clone(), switches), expected, "{method} {metadata}");
         }
     }
 
@@ -707,8 +496,7 @@ mod tests {
     fn tenants_are_of_1_0() {
         let tenant = |method: &str, tenant: Value| {
             let form = decode(&rpc(method, json!({"id": "t", "tenant": tenant})));
-            form.map(|(_, form)| form.tenant.as_str().to_owned())
-                .map_err(|(fault, _)| fault.field)
+            form.map(|(_, form)| form.tenant.as_str().to_owned()).map_err(|(fault, _)| fault.field)
         };
         assert_eq!(tenant("GetTask", json!("acme")), Ok("acme".into()));
         assert_eq!(tenant("GetTask", json!("")), Ok("".into()));
@@ -720,16 +508,11 @@ mod tests {
 
     #[test]
     fn extensions_are_required_and_confirmed() {
-        let switches = Switches {
-            required_extensions: vec!["urn:must".into()],
-            ..Switches::default()
-        };
+        let switches = Switches { required_extensions: vec!["urn:must".into()], ..Switches::default() };
         let mut request = rpc("SendMessage", json!({"message": message()}));
         let (fault, _) = super::decode(&request, &switches).unwrap_err();
         assert_eq!(fault.kind, FaultKind::ExtensionRequired);
-        request
-            .headers
-            .push("A2A-Extensions", &format!("urn:must,{EXT}"));
+        request.headers.push("A2A-Extensions", &format!("urn:must,{EXT}"));
         let (_, form) = super::decode(&request, &switches).unwrap();
         assert_eq!(form.profile, Some(Profile::Devtool));
         assert_eq!(form.echo, [("A2A-Extensions", format!("{EXT}, urn:must"))]);
@@ -749,11 +532,7 @@ mod tests {
             })
         };
         let refused = Err(FaultKind::ContentTypeNotSupported);
-        for good in [
-            "application/json",
-            "Application/JSON; charset=utf-8",
-            "application/a2a+json",
-        ] {
+        for good in ["application/json", "Application/JSON; charset=utf-8", "application/a2a+json"] {
             assert_eq!(ask(Some(good), None), Ok(()), "{good}");
         }
         for bad in ["text/plain", "application/x-www-form-urlencoded", "json"] {
@@ -775,24 +554,14 @@ mod tests {
         assert_eq!(
             call,
             Call::Say(Say {
-                said: Said {
-                    message: Arc::new(expected),
-                    answers: vec![]
-                },
+                said: Said { message: Arc::new(expected), answers: vec![] },
                 task: None,
                 context: None,
-                settings: Settings {
-                    workspace: Some("/w".into()),
-                    ..Settings::default()
-                },
+                settings: Settings { workspace: Some("/w".into()), ..Settings::default() },
                 push: None,
                 mode: Mode::Stream,
                 history: None,
-                birth: Birth {
-                    lifecycle: Lifecycle::Conversational,
-                    protocol: Protocol::V03,
-                    profile: Profile::Coder
-                },
+                birth: Birth { lifecycle: Lifecycle::Conversational, protocol: Protocol::V03, profile: Profile::Coder },
             })
         );
         assert_eq!(form.profile, Some(Profile::Coder));
@@ -810,40 +579,24 @@ mod tests {
         let mut sent = message();
         sent["taskId"] = json!("t");
         sent["contextId"] = json!("not its context");
-        sent["parts"] =
-            json!([{"kind": "data", "data": {"callId": "c", "outcome": "proceed_once"}}]);
+        sent["parts"] = json!([{"kind": "data", "data": {"callId": "c", "outcome": "proceed_once"}}]);
         let (say, _) = said("message/send", json!({ "message": sent }));
         assert_eq!(
             say.said.answers,
-            [Pick {
-                call: "c".into(),
-                option: "proceed_once".into(),
-                edited: None,
-                answers: None
-            }]
+            [Pick { call: "c".into(), option: "proceed_once".into(), edited: None, answers: None }]
         );
         assert_eq!(say.said.message.parts.len(), 1);
-        assert_eq!(
-            (say.task, say.context),
-            (Some("t".into()), Some("not its context".into()))
-        );
+        assert_eq!((say.task, say.context), (Some("t".into()), Some("not its context".into())));
     }
 
     #[test]
     fn configurations() {
-        let with =
-            |configuration: Value| json!({"message": message(), "configuration": configuration});
+        let with = |configuration: Value| json!({"message": message(), "configuration": configuration});
         use Outputs::{Any, Text};
         for (method, configuration, mode, history, outputs) in [
             ("message/send", json!(null), Mode::Wait, None, Any),
             ("message/send", json!({}), Mode::Wait, None, Any),
-            (
-                "message/send",
-                json!({"blocking": true, "historyLength": 0}),
-                Mode::Wait,
-                Some(0),
-                Any,
-            ),
+            ("message/send", json!({"blocking": true, "historyLength": 0}), Mode::Wait, Some(0), Any),
             (
                 "message/send",
                 json!({"blocking": false, "history_length": 3, "returnImmediately": false}),
@@ -858,20 +611,8 @@ mod tests {
                 None,
                 Text,
             ),
-            (
-                "message/stream",
-                json!({"blocking": false}),
-                Mode::Stream,
-                None,
-                Any,
-            ),
-            (
-                "SendMessage",
-                json!({"blocking": false}),
-                Mode::Wait,
-                None,
-                Any,
-            ),
+            ("message/stream", json!({"blocking": false}), Mode::Stream, None, Any),
+            ("SendMessage", json!({"blocking": false}), Mode::Wait, None, Any),
             (
                 "SendMessage",
                 json!({"returnImmediately": true, "acceptedOutputModes": ["text/plain", "image/png"]}),
@@ -886,46 +627,25 @@ mod tests {
                 None,
                 Any,
             ),
-            (
-                "SendMessage",
-                json!({"acceptedOutputModes": ["Application/JSON; charset=utf-8"]}),
-                Mode::Wait,
-                None,
-                Any,
-            ),
-            (
-                "SendStreamingMessage",
-                json!({"historyLength": 2}),
-                Mode::Stream,
-                Some(2),
-                Any,
-            ),
+            ("SendMessage", json!({"acceptedOutputModes": ["Application/JSON; charset=utf-8"]}), Mode::Wait, None, Any),
+            ("SendStreamingMessage", json!({"historyLength": 2}), Mode::Stream, Some(2), Any),
         ] {
             let (say, form) = said(method, with(configuration.clone()));
-            assert_eq!(
-                (say.mode, say.history, form.outputs),
-                (mode, history, outputs),
-                "{method} {configuration}"
-            );
+            assert_eq!((say.mode, say.history, form.outputs), (mode, history, outputs), "{method} {configuration}");
         }
         for (configuration, expected) in [
             (json!({"blocking": "yes"}), FaultKind::InvalidParams),
             (json!({"historyLength": -1}), FaultKind::InvalidParams),
             (json!({"historyLength": 1.5}), FaultKind::InvalidParams),
             (json!([]), FaultKind::InvalidParams),
-            (
-                json!({"pushNotificationConfig": {"url": "http://x.test"}}),
-                FaultKind::InvalidParams,
-            ),
+            (json!({"pushNotificationConfig": {"url": "http://x.test"}}), FaultKind::InvalidParams),
         ] {
             let request = rpc("message/send", with(configuration.clone()));
             assert_eq!(kind(&request), expected, "{configuration}");
         }
-        for configuration in [
-            json!({"returnImmediately": 1}),
-            json!({"acceptedOutputModes": "text"}),
-            json!({"historyLength": -1}),
-        ] {
+        for configuration in
+            [json!({"returnImmediately": 1}), json!({"acceptedOutputModes": "text"}), json!({"historyLength": -1})]
+        {
             let request = rpc("SendMessage", with(configuration.clone()));
             assert_eq!(kind(&request), FaultKind::InvalidParams, "{configuration}");
         }
@@ -942,11 +662,7 @@ mod tests {
 
     #[test]
     fn messages_that_are_not_there() {
-        for params in [
-            json!({}),
-            json!({"message": null}),
-            json!({"message": "hi"}),
-        ] {
+        for params in [json!({}), json!({"message": null}), json!({"message": "hi"})] {
             assert_eq!(kind(&rpc("message/send", params)), FaultKind::InvalidParams);
         }
     }
@@ -980,16 +696,8 @@ mod tests {
     #[test]
     fn stream_errors_are_for_streams_that_were_asked_for() {
         for (method, accept, expected) in [
-            (
-                "message/stream",
-                Some("text/event-stream, application/json"),
-                true,
-            ),
-            (
-                "tasks/resubscribe",
-                Some("application/json, Text/Event-Stream;q=0.9"),
-                true,
-            ),
+            ("message/stream", Some("text/event-stream, application/json"), true),
+            ("tasks/resubscribe", Some("application/json, Text/Event-Stream;q=0.9"), true),
             ("message/stream", Some("application/json"), false),
             ("message/stream", None, false),
             ("message/send", Some("text/event-stream"), false),

@@ -8,8 +8,7 @@ use crate::task::message::{Message, Part, Role, Source};
 use crate::task::policy::Mode;
 use crate::task::record::Record;
 use crate::task::spec::{
-    Choice, Display, Ending, Inquiry, InquiryKind, InquiryOption, Keeping, Kind, Plan, Question,
-    ToolSpec, Verdict,
+    Choice, Display, Ending, Inquiry, InquiryKind, InquiryOption, Keeping, Kind, Plan, Question, ToolSpec, Verdict,
 };
 use crate::task::state::{CallState, Stage, State, TaskState};
 use serde_json::{Value, json};
@@ -59,49 +58,27 @@ pub fn state() -> State {
     state.told = TaskState::Working;
     state.turn = 1;
     state.trace = Some("trace-1".into());
-    state.usage = Some(Usage {
-        prompt_token_count: 10,
-        candidates_token_count: 7,
-        total_token_count: 17,
-        ..Usage::default()
-    });
+    state.usage =
+        Some(Usage { prompt_token_count: 10, candidates_token_count: 7, total_token_count: 17, ..Usage::default() });
     state
 }
 
 /// An event as number 9.
 pub fn record(event: Event) -> Record {
-    Record {
-        seq: Seq(9),
-        at: AT,
-        event,
-    }
+    Record { seq: Seq(9), at: AT, event }
 }
 
 pub fn call(name: &str, args: Value, question: Option<Question>) -> CallState {
-    let request = event::Request {
-        call: "call-1".into(),
-        name: name.into(),
-        args,
-        api_id: None,
-    };
+    let request = event::Request { call: "call-1".into(), name: name.into(), args, api_id: None };
     CallState {
         stage: Stage::Planned,
-        plan: question.map(|question| {
-            Arc::new(Plan {
-                title: "What it does".into(),
-                question,
-                base: None,
-            })
-        }),
+        plan: question.map(|question| Arc::new(Plan { title: "What it does".into(), question, base: None })),
         ..CallState::named(request)
     }
 }
 
 pub fn inquiry(kind: InquiryKind, options: &[&str]) -> Inquiry {
-    let option = |label: &&str| InquiryOption {
-        label: (*label).into(),
-        description: String::new(),
-    };
+    let option = |label: &&str| InquiryOption { label: (*label).into(), description: String::new() };
     Inquiry {
         question: "Which one?".into(),
         header: "Which".into(),
@@ -151,10 +128,7 @@ pub fn tools() -> Tools {
 }
 
 pub fn source() -> Source {
-    Source {
-        client: "ada".into(),
-        via: "a2a-1.0".into(),
-    }
+    Source { client: "ada".into(), via: "a2a-1.0".into() }
 }
 
 pub fn shell(id: &str, command: &str) -> (event::Request, Arc<Plan>) {
@@ -183,18 +157,13 @@ pub fn says(text: &str) -> Event {
 }
 
 pub fn answers(text: &str, calls: Vec<event::Request>) -> Event {
-    Event::Answered {
-        answer: Arc::new(Answer::new(vec![json!({ "text": text })], calls)),
-    }
+    Event::Answered { answer: Arc::new(Answer::new(vec![json!({ "text": text })], calls)) }
 }
 
 pub fn succeeds(call: &str, text: &str) -> Event {
     Event::CallEnded {
         call: call.into(),
-        ending: Arc::new(Ending::Success {
-            output: text.into(),
-            display: Display::Text { text: text.into() },
-        }),
+        ending: Arc::new(Ending::Success { output: text.into(), display: Display::Text { text: text.into() } }),
     }
 }
 
@@ -202,10 +171,7 @@ pub fn succeeds(call: &str, text: &str) -> Event {
 pub fn begins(turn: u32) -> Vec<Event> {
     let message = Arc::new(prompt(&format!("m-{turn}"), "go"));
     let by = source();
-    vec![
-        Event::Prompted { message, by, turn },
-        Event::TurnBegan { turn },
-    ]
+    vec![Event::Prompted { message, by, turn }, Event::TurnBegan { turn }]
 }
 
 /// One turn, told from the beginning: the agent speaks, runs a command that somebody allows, and speaks again.
@@ -218,10 +184,7 @@ pub fn approved_command() -> Vec<Event> {
         says("Let me see."),
         answers("Let me see.", vec![request]),
         Event::CallPlanned { call: call(), plan },
-        Event::CallAsked {
-            call: call(),
-            keeping: Keeping::Session,
-        },
+        Event::CallAsked { call: call(), keeping: Keeping::Session },
         Event::Paused,
         Event::CallAnswered {
             call: call(),
@@ -233,19 +196,13 @@ pub fn approved_command() -> Vec<Event> {
         },
         Event::CallReady { call: call() },
         Event::CallStarted { call: call() },
-        Event::CallOutput {
-            call: call(),
-            text: "1".into(),
-        },
+        Event::CallOutput { call: call(), text: "1".into() },
         succeeds("call-1", "1"),
         Event::ResultsSent,
         says("It "),
         says("works."),
         answers("It works.", vec![]),
-        Event::TurnEnded {
-            turn: 1,
-            end: End::Done,
-        },
+        Event::TurnEnded { turn: 1, end: End::Done },
     ]);
     events
 }
@@ -255,11 +212,7 @@ pub fn fold(events: Vec<Event>) -> Vec<(Record, State)> {
     let mut folded = Vec::new();
     let mut state = None;
     for (n, event) in (1..).zip(events) {
-        let record = Record {
-            seq: Seq(n),
-            at: AT + n,
-            event,
-        };
+        let record = Record { seq: Seq(n), at: AT + n, event };
         let after = State::advance(&mut state, &record).expect("a log begins with its task");
         folded.push((record, after.clone()));
     }

@@ -29,25 +29,14 @@ pub fn frame(state: &State, record: &Record) -> Option<Vec<u8>> {
 /// The present state, for those who begin to follow the task.
 pub fn present(state: &State) -> Vec<u8> {
     let open = state.calls.iter().filter(|call| !call.is_over());
-    let calls = open.filter_map(|call| {
-        Some(Update {
-            call: ToolCall::present(call, Details::Twice)?,
-            answer: Answered::of(call),
-        })
-    });
-    let change = StateChange {
-        open_calls: calls.collect(),
-        ..StateChange::of(state)
-    };
+    let calls = open
+        .filter_map(|call| Some(Update { call: ToolCall::present(call, Details::Twice)?, answer: Answered::of(call) }));
+    let change = StateChange { open_calls: calls.collect(), ..StateChange::of(state) };
     encode(state, state.seq, &Shown::StateChange(change))
 }
 
 fn encode(state: &State, seq: Seq, shown: &Shown<'_>) -> Vec<u8> {
-    json::bytes(&Object {
-        task_id: &state.created.task,
-        seq,
-        shown,
-    })
+    json::bytes(&Object { task_id: &state.created.task, seq, shown })
 }
 
 #[derive(Serialize)]
@@ -62,22 +51,13 @@ struct Object<'a> {
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "SCREAMING_SNAKE_CASE")]
 enum Shown<'a> {
-    TextContent {
-        content: Content<'a>,
-    },
-    Thought {
-        subject: &'a str,
-        description: &'a str,
-        content: Content<'a>,
-    },
+    TextContent { content: Content<'a> },
+    Thought { subject: &'a str, description: &'a str, content: Content<'a> },
     ToolCallUpdate(Box<Update<'a>>),
     StateChange(StateChange<'a>),
     UserMessage(UserMessage<'a>),
     ArtifactUpdate(ArtifactUpdate<'a>),
-    ConsoleLog {
-        level: &'static str,
-        content: Content<'a>,
-    },
+    ConsoleLog { level: &'static str, content: Content<'a> },
 }
 
 #[derive(Serialize)]
@@ -147,10 +127,7 @@ fn shown<'a>(state: &'a State, record: &'a Record) -> Option<Shown<'a>> {
         Event::Prompted { message, by, .. } => Some(Shown::prompt(state, message, by)),
         Event::Text { text } => (!text.is_empty()).then(|| Shown::text(text)),
         Event::Cited { text } => (!text.trim().is_empty()).then(|| Shown::text(text)),
-        Event::Thought {
-            subject,
-            description,
-        } => Shown::thought(subject, description),
+        Event::Thought { subject, description } => Shown::thought(subject, description),
         Event::CallAsked { call, .. } => update(call, CallStatus::AwaitingApproval),
         Event::CallAnswered { call, .. } => update(call, CallStatus::Scheduled),
         // Its answer has been shown; what is left to say is that the task works again.
@@ -164,47 +141,33 @@ fn shown<'a>(state: &'a State, record: &'a Record) -> Option<Shown<'a>> {
             due.then(|| update(call, CallStatus::Executing))?
         }
         Event::CallEnded { call, ending } => update(call, CallStatus::of(ending)),
-        Event::Produced {
-            artifact,
-            append,
-            last,
-        } => Some(Shown::ArtifactUpdate(ArtifactUpdate {
+        Event::Produced { artifact, append, last } => Some(Shown::ArtifactUpdate(ArtifactUpdate {
             artifact: ArtifactOut::of(artifact),
             append: *append,
             last_chunk: *last,
         })),
         // What happens behind the scenes, in a sentence, as far as it matters.
-        Event::Retracted { reason } => warn(format!(
-            "What the agent was saying is void, it will be said again: {reason}"
-        )),
-        Event::BackedOff {
-            delay_ms, reason, ..
-        } => {
+        Event::Retracted { reason } => {
+            warn(format!("What the agent was saying is void, it will be said again: {reason}"))
+        }
+        Event::BackedOff { delay_ms, reason, .. } => {
             let seconds = delay_ms.div_ceil(1000);
             warn(format!("The model is asked again in {seconds} s: {reason}"))
         }
         Event::Retried => info("The model is asked again."),
-        Event::FellBack { model, reason } => warn(format!(
-            "From now on {model} answers, because the model before it cannot be had: {reason}"
-        )),
-        Event::CompactionBegan => {
-            info("The conversation has grown long; its older part is being summarised.")
+        Event::FellBack { model, reason } => {
+            warn(format!("From now on {model} answers, because the model before it cannot be had: {reason}"))
         }
-        Event::Compacted { .. } => {
-            info("A summary took the place of the older part of the conversation.")
+        Event::CompactionBegan => info("The conversation has grown long; its older part is being summarised."),
+        Event::Compacted { .. } => info("A summary took the place of the older part of the conversation."),
+        Event::CompactionFailed { reason } => {
+            warn(format!("The conversation could not be summarised and stays as it is: {reason}"))
         }
-        Event::CompactionFailed { reason } => warn(format!(
-            "The conversation could not be summarised and stays as it is: {reason}"
-        )),
         Event::Looped => warn("The agent repeats its calls; they are not run.".to_owned()),
-        Event::Nudged { .. } => {
-            warn("The agent repeated itself and was told to go on in another way.".to_owned())
-        }
+        Event::Nudged { .. } => warn("The agent repeated itself and was told to go on in another way.".to_owned()),
         Event::CallStale { call } => {
             let name = &state.call(call)?.request.name;
-            warn(format!(
-                "The file changed before {name} could write it; the change is looked at again."
-            ))
+            warn(format!("The file changed before {name} could write it; the change is looked at again."))
         }
         Event::Answered { .. } | Event::CallPlanned { .. } | errands!() | hooks!() => None,
     }
@@ -228,11 +191,7 @@ impl<'a> Shown<'a> {
             (true, false) => description.into(),
             (false, false) => format!("{subject}\n{description}").into(),
         };
-        Some(Shown::Thought {
-            subject,
-            description,
-            content: Content { text },
-        })
+        Some(Shown::Thought { subject, description, content: Content { text } })
     }
 
     fn update(call: &'a CallState, status: CallStatus) -> Shown<'a> {
@@ -245,9 +204,7 @@ impl<'a> Shown<'a> {
     fn prompt(state: &State, message: &'a Message, source: &'a Source) -> Shown<'a> {
         Shown::UserMessage(UserMessage {
             message_id: &message.id,
-            content: Content {
-                text: message.text().into(),
-            },
+            content: Content { text: message.text().into() },
             source,
             queued: state.phase != Phase::Idle || state.queue.len() > 1,
         })
@@ -256,10 +213,7 @@ impl<'a> Shown<'a> {
 
 impl<'a> Answered<'a> {
     fn of(call: &'a CallState) -> Option<Answered<'a>> {
-        Some(Answered {
-            answered_by: call.decided_by()?,
-            selected_option_id: call.choice.map(|choice| choice.word()),
-        })
+        Some(Answered { answered_by: call.decided_by()?, selected_option_id: call.choice.map(|choice| choice.word()) })
     }
 }
 
@@ -283,10 +237,9 @@ impl<'a> StateChange<'a> {
             error: match status.state {
                 TaskState::Failed => text,
                 TaskState::Completed | TaskState::Canceled | TaskState::Rejected => None,
-                TaskState::Submitted
-                | TaskState::Working
-                | TaskState::InputRequired
-                | TaskState::AuthRequired => state.error.as_deref(),
+                TaskState::Submitted | TaskState::Working | TaskState::InputRequired | TaskState::AuthRequired => {
+                    state.error.as_deref()
+                }
             },
             open_calls: Vec::new(),
         }
@@ -331,21 +284,14 @@ mod tests {
         assert_eq!(shown(&state, sample::says("é\n")), Some(text("é\n")));
         let cited = Event::Cited { text: "[1]".into() };
         assert_eq!(shown(&state, cited), Some(text("[1]")));
-        for (subject, description, both) in [
-            ("Plan", "Look.", "Plan\nLook."),
-            ("Plan", "", "Plan"),
-            ("", "Look.", "Look."),
-        ] {
-            let thought = Event::Thought {
-                subject: subject.into(),
-                description: description.into(),
-            };
+        for (subject, description, both) in
+            [("Plan", "Look.", "Plan\nLook."), ("Plan", "", "Plan"), ("", "Look.", "Look.")]
+        {
+            let thought = Event::Thought { subject: subject.into(), description: description.into() };
             assert_eq!(
                 shown(&state, thought),
-                Some(
-                    json!({"kind": "THOUGHT", "subject": subject, "description": description,
-                    "content": {"text": both}})
-                )
+                Some(json!({"kind": "THOUGHT", "subject": subject, "description": description,
+                    "content": {"text": both}}))
             );
         }
         assert_eq!(shown(&state, sample::says("")), None);
@@ -356,10 +302,7 @@ mod tests {
         let message = Arc::new(sample::prompt("m-1", "hello"));
         let by = sample::source();
         let turn = 2;
-        let queued = Queued {
-            turn,
-            message: message.clone(),
-        };
+        let queued = Queued { turn, message: message.clone() };
         let prompted = Event::Prompted { message, by, turn };
         let mut expected = json!({"kind": "USER_MESSAGE", "messageId": "m-1", "content": {"text": "hello"},
             "source": {"client": "ada", "via": "a2a-1.0"}});
@@ -397,10 +340,7 @@ mod tests {
     #[test]
     fn an_approved_command_whole() {
         let folded = sample::fold(sample::approved_command());
-        let told: Vec<Value> = folded
-            .iter()
-            .filter_map(|(record, state)| frame(state, record))
-            .collect();
+        let told: Vec<Value> = folded.iter().filter_map(|(record, state)| frame(state, record)).collect();
         let text = |text: &str| json!({"kind": "TEXT_CONTENT", "content": {"text": text}});
         let change = |state: &str, is_final: bool| json!({"kind": "STATE_CHANGE", "state": state, "final": is_final});
         let mut running = answered(call("EXECUTING"));
@@ -472,24 +412,16 @@ mod tests {
         refused.plan = Some(plan);
         refused.stage = Stage::Ready;
         state.calls = vec![refused];
-        let ready = Event::CallReady {
-            call: "call-1".into(),
-        };
+        let ready = Event::CallReady { call: "call-1".into() };
         assert_eq!(shown(&state, ready), Some(call("PENDING")));
-        let ending = Arc::new(Ending::Cancelled {
-            reason: "No.".into(),
-            output: String::new(),
-        });
+        let ending = Arc::new(Ending::Cancelled { reason: "No.".into(), output: String::new() });
         state.calls[0].ending = Some(ending.clone());
         state.calls[0].choice = Some(crate::task::spec::Choice::Cancel);
         state.calls[0].answered_by = Some(sample::source());
         let mut expected = answered(call("CANCELLED"));
         expected["selected_option_id"] = json!("cancel");
         expected["error"] = json!({"message": "No.", "type": "cancelled"});
-        let ended = Event::CallEnded {
-            call: "call-1".into(),
-            ending,
-        };
+        let ended = Event::CallEnded { call: "call-1".into(), ending };
         assert_eq!(shown(&state, ended), Some(expected));
     }
 
@@ -499,18 +431,12 @@ mod tests {
         state.status.state = TaskState::InputRequired;
         state.status.text = Some("Broke.".into());
         state.error = Some("Broke.".into());
-        let failed = Event::TurnEnded {
-            turn: 1,
-            end: End::Failed("Broke.".into()),
-        };
+        let failed = Event::TurnEnded { turn: 1, end: End::Failed("Broke.".into()) };
         let change = |state: &str| json!({"kind": "STATE_CHANGE", "state": state, "final": true, "content": {"text": "Broke."}, "error": "Broke."});
         assert_eq!(shown(&state, failed), Some(change("input-required")));
         state.status.state = TaskState::Failed;
         state.error = None;
-        let closed = |state| Event::Closed {
-            state,
-            text: Some("Broke.".into()),
-        };
+        let closed = |state| Event::Closed { state, text: Some("Broke.".into()) };
         assert_eq!(shown(&state, closed(Final::Failed)), Some(change("failed")));
         state.status.state = TaskState::Canceled;
         let mut expected = change("canceled");
@@ -530,33 +456,19 @@ mod tests {
                 "What the agent was saying is void, it will be said again: it is busy",
             ),
             (
-                Event::BackedOff {
-                    tries: Tries::default(),
-                    delay_ms: 4_001,
-                    reason: reason(),
-                },
+                Event::BackedOff { tries: Tries::default(), delay_ms: 4_001, reason: reason() },
                 "warn",
                 "The model is asked again in 5 s: it is busy",
             ),
             (Event::Retried, "info", "The model is asked again."),
             (
-                Event::FellBack {
-                    model: "small".into(),
-                    reason: reason(),
-                },
+                Event::FellBack { model: "small".into(), reason: reason() },
                 "warn",
                 "From now on small answers, because the model before it cannot be had: it is busy",
             ),
+            (Event::CompactionBegan, "info", "The conversation has grown long; its older part is being summarised."),
             (
-                Event::CompactionBegan,
-                "info",
-                "The conversation has grown long; its older part is being summarised.",
-            ),
-            (
-                Event::Compacted {
-                    summary: "s".into(),
-                    items: 1,
-                },
+                Event::Compacted { summary: "s".into(), items: 1 },
                 "info",
                 "A summary took the place of the older part of the conversation.",
             ),
@@ -565,26 +477,19 @@ mod tests {
                 "warn",
                 "The conversation could not be summarised and stays as it is: it is busy",
             ),
-            (
-                Event::Looped,
-                "warn",
-                "The agent repeats its calls; they are not run.",
-            ),
+            (Event::Looped, "warn", "The agent repeats its calls; they are not run."),
             (
                 Event::Nudged { text: "x".into() },
                 "warn",
                 "The agent repeated itself and was told to go on in another way.",
             ),
             (
-                Event::CallStale {
-                    call: "call-1".into(),
-                },
+                Event::CallStale { call: "call-1".into() },
                 "warn",
                 "The file changed before write_file could write it; the change is looked at again.",
             ),
         ] {
-            let expected =
-                json!({"kind": "CONSOLE_LOG", "level": level, "content": {"text": text}});
+            let expected = json!({"kind": "CONSOLE_LOG", "level": level, "content": {"text": text}});
             assert_eq!(shown(&state, event), Some(expected));
         }
         let traced = Event::Traced { trace: "x".into() };
@@ -599,18 +504,12 @@ mod tests {
             description: None,
             parts: vec![Part::data(json!([1]))],
         });
-        let produced = Event::Produced {
-            artifact,
-            append: false,
-            last: true,
-        };
+        let produced = Event::Produced { artifact, append: false, last: true };
         assert_eq!(
             shown(&sample::state(), produced),
-            Some(
-                json!({"kind": "ARTIFACT_UPDATE", "append": false, "lastChunk": true, "artifact": {
+            Some(json!({"kind": "ARTIFACT_UPDATE", "append": false, "lastChunk": true, "artifact": {
                 "artifactId": "a", "name": "n",
-                "parts": [{"kind": "data", "data": {"value": [1]}, "metadata": {"data_part_compat": true}}]}})
-            )
+                "parts": [{"kind": "data", "data": {"value": [1]}, "metadata": {"data_part_compat": true}}]}}))
         );
     }
 
@@ -620,9 +519,6 @@ mod tests {
         let (record, state) = &mut folded[6];
         state.calls[0].keeping = Keeping::Disk;
         let shown = frame(state, record).unwrap();
-        assert_eq!(
-            shown["confirmation_request"]["options"][2]["id"],
-            "proceed_always_and_save"
-        );
+        assert_eq!(shown["confirmation_request"]["options"][2]["id"], "proceed_always_and_save");
     }
 }

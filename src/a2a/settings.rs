@@ -61,10 +61,7 @@ pub fn profile_of(headers: &Headers, query: &[(String, String)]) -> Result<Optio
     if let Some((_, word)) = query.iter().find(|(name, _)| name == "profile") {
         return match read_profile(word) {
             Some(profile) => Ok(Some(profile)),
-            None => Err(Fault::field(
-                "profile",
-                "must be coder, devtool or plain, in the query.",
-            )),
+            None => Err(Fault::field("profile", "must be coder, devtool or plain, in the query.")),
         };
     }
     let activated = version::extensions(headers).any(|uri| uri == EXT);
@@ -73,17 +70,10 @@ pub fn profile_of(headers: &Headers, query: &[(String, String)]) -> Result<Optio
 
 /// The profile that a message speaks by what it carries. In 1.0 an answer alone does not speak for the extension: plain clients
 /// are shown its spelling with every question, and give back what they were shown.
-pub fn profile_spoken(
-    message: &Message,
-    params: Option<&Object>,
-    protocol: Protocol,
-) -> Option<Profile> {
+pub fn profile_spoken(message: &Message, params: Option<&Object>, protocol: Protocol) -> Option<Profile> {
     let carries = |key| {
         let metadata = [message.metadata.as_ref(), params];
-        metadata
-            .into_iter()
-            .flatten()
-            .any(|metadata| metadata.contains_key(key))
+        metadata.into_iter().flatten().any(|metadata| metadata.contains_key(key))
     };
     if message.extensions.iter().any(|uri| uri == EXT) || carries(EXT) {
         Some(Profile::Devtool)
@@ -130,12 +120,9 @@ mod tests {
 
     #[test]
     fn the_message_comes_before_the_request() {
-        let params =
-            json!({CODER: {"workspacePath": "/params", "model": "m", "autoExecute": true}});
-        let message = message(
-            json!({CODER: {"workspacePath": "/message", "auto_execute": false,
-            "allowed_tools": []}}),
-        );
+        let params = json!({CODER: {"workspacePath": "/params", "model": "m", "autoExecute": true}});
+        let message = message(json!({CODER: {"workspacePath": "/message", "auto_execute": false,
+            "allowed_tools": []}}));
         assert_eq!(
             of_message(&message, params.as_object()).unwrap(),
             Settings {
@@ -180,29 +167,15 @@ mod tests {
         assert_eq!(spoken(json!({CODER: {}})), Some(Profile::Coder));
         assert_eq!(spoken(json!({CODER: {}, EXT: {}})), Some(Profile::Devtool));
         let params = json!({CODER: {}});
-        assert_eq!(
-            profile_spoken(&message(json!(null)), params.as_object(), Protocol::V03),
-            Some(Profile::Coder)
-        );
+        assert_eq!(profile_spoken(&message(json!(null)), params.as_object(), Protocol::V03), Some(Profile::Coder));
         let mut listed = message(json!(null));
         listed.extensions.push(EXT.into());
-        assert_eq!(
-            profile_spoken(&listed, None, Protocol::V03),
-            Some(Profile::Devtool)
-        );
+        assert_eq!(profile_spoken(&listed, None, Protocol::V03), Some(Profile::Devtool));
         let mut answers = message(json!(null));
         answers.parts = vec![Part::data(json!({"callId": "c", "outcome": "cancel"}))];
-        assert_eq!(
-            profile_spoken(&answers, None, Protocol::V03),
-            Some(Profile::Coder)
-        );
-        answers.parts = vec![Part::data(
-            json!({"tool_call_id": "c", "selected_option_id": "cancel"}),
-        )];
-        for (protocol, spoken) in [
-            (Protocol::V03, Some(Profile::Devtool)),
-            (Protocol::V10, None),
-        ] {
+        assert_eq!(profile_spoken(&answers, None, Protocol::V03), Some(Profile::Coder));
+        answers.parts = vec![Part::data(json!({"tool_call_id": "c", "selected_option_id": "cancel"}))];
+        for (protocol, spoken) in [(Protocol::V03, Some(Profile::Devtool)), (Protocol::V10, None)] {
             assert_eq!(profile_spoken(&answers, None, protocol), spoken);
         }
     }

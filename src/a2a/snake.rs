@@ -27,10 +27,7 @@ pub fn frame(state: &State, record: &Record) -> Option<Shown> {
         | Event::Interrupted { .. }
         | Event::Resumed
         | Event::Closed { .. } => Some(present(state)),
-        Event::Thought {
-            subject,
-            description,
-        } => {
+        Event::Thought { subject, description } => {
             let thought = thought(subject, description)?;
             let shown = |object: Flat| object.with("thought", &*thought);
             Some(object(state, SnakeKind::Thought, shown))
@@ -95,9 +92,7 @@ fn update(state: &State, call: &CallId, status: CallStatus) -> Option<Shown> {
             outcome.error = Some("cancelled");
             None
         }
-        CallStatus::Scheduled | CallStatus::Executing | CallStatus::Success | CallStatus::Error => {
-            None
-        }
+        CallStatus::Scheduled | CallStatus::Executing | CallStatus::Success | CallStatus::Error => None,
     };
     Some(object(state, SnakeKind::ToolCallUpdate, |object| {
         object
@@ -112,12 +107,7 @@ fn update(state: &State, call: &CallId, status: CallStatus) -> Option<Shown> {
 
 fn object(state: &State, kind: SnakeKind, members: impl FnOnce(Flat) -> Flat) -> Shown {
     let event = kind.word();
-    Shown {
-        event,
-        body: members(Flat::new("type", event))
-            .with("taskId", &state.created.task)
-            .end(),
-    }
+    Shown { event, body: members(Flat::new("type", event)).with("taskId", &state.created.task).end() }
 }
 
 #[cfg(test)]
@@ -135,9 +125,7 @@ mod tests {
         let shown = frame(state, &sample::record(event))?;
         let mut object: Value = serde_json::from_slice(&shown.body).expect("JSON");
         assert_eq!(object["type"], shown.event);
-        let task = object
-            .as_object_mut()
-            .and_then(|object| object.remove("taskId"));
+        let task = object.as_object_mut().and_then(|object| object.remove("taskId"));
         assert_eq!(task, Some("t-1".into()));
         Some(object)
     }
@@ -150,25 +138,17 @@ mod tests {
             description: description.into(),
         };
         let expect = |text: &str| Some(json!({"type": "thought", "thought": text}));
-        assert_eq!(
-            shown(&state, thought("Plan", "Look.")),
-            expect("Plan: Look.")
-        );
+        assert_eq!(shown(&state, thought("Plan", "Look.")), expect("Plan: Look."));
         assert_eq!(shown(&state, thought("Plan", "")), expect("Plan"));
         assert_eq!(shown(&state, thought("", "Look.")), expect("Look."));
         assert_eq!(shown(&state, thought("", "")), None);
 
-        let answered = || Event::Answered {
-            answer: Arc::new(Answer::new(Vec::new(), Vec::new())),
-        };
+        let answered = || Event::Answered { answer: Arc::new(Answer::new(Vec::new(), Vec::new())) };
         assert_eq!(shown(&state, answered()), None, "nothing was thought");
         state.apply(&sample::record(thought("Plan", "Look first.")));
         state.apply(&sample::record(thought("", "Then write.\nAll of it.")));
         state.apply(&sample::record(answered()));
-        assert_eq!(
-            shown(&state, answered()),
-            Some(json!({"type": "thought_summary", "summary": "Plan; Then write."}))
-        );
+        assert_eq!(shown(&state, answered()), Some(json!({"type": "thought_summary", "summary": "Plan; Then write."})));
         state.apply(&sample::record(Event::ResultsSent));
         assert_eq!(state.thoughts, [""; 0], "the next answer has its own");
     }
@@ -180,54 +160,20 @@ mod tests {
         let call = || "call-1".into();
         let update = |status: &str| json!({"type": "tool_call_update", "toolCallId": "call-1", "status": status, "toolName": "write_file"});
         let plan = state.calls[0].plan.clone().expect("it was planned");
-        assert_eq!(
-            shown(&state, Event::CallPlanned { call: call(), plan }),
-            Some(update("requested"))
-        );
-        let mut asked = shown(
-            &state,
-            Event::CallAsked {
-                call: call(),
-                keeping: Default::default(),
-            },
-        )
-        .expect("shown");
-        let question = asked
-            .as_object_mut()
-            .and_then(|asked| asked.remove("confirmationRequest"));
-        assert_eq!(
-            question.expect("a question")["title"],
-            "Confirm Write: a.txt"
-        );
+        assert_eq!(shown(&state, Event::CallPlanned { call: call(), plan }), Some(update("requested")));
+        let mut asked = shown(&state, Event::CallAsked { call: call(), keeping: Default::default() }).expect("shown");
+        let question = asked.as_object_mut().and_then(|asked| asked.remove("confirmationRequest"));
+        assert_eq!(question.expect("a question")["title"], "Confirm Write: a.txt");
         assert_eq!(asked, update("requested"));
-        assert_eq!(
-            shown(&state, Event::CallStarted { call: call() }),
-            Some(update("executing"))
-        );
+        assert_eq!(shown(&state, Event::CallStarted { call: call() }), Some(update("executing")));
         let mut ended = |ending: Ending| {
             let ending = Arc::new(ending);
             state.calls[0].ending = Some(ending.clone());
-            shown(
-                &state,
-                Event::CallEnded {
-                    call: call(),
-                    ending,
-                },
-            )
-            .expect("shown")
+            shown(&state, Event::CallEnded { call: call(), ending }).expect("shown")
         };
-        let success = ended(Ending::Success {
-            output: "done".into(),
-            display: Display::Text { text: "".into() },
-        });
-        assert_eq!(
-            (&success["status"], &success["result"]),
-            (&json!("completed"), &json!("done"))
-        );
-        let stopped = ended(Ending::Cancelled {
-            reason: "why".into(),
-            output: String::new(),
-        });
+        let success = ended(Ending::Success { output: "done".into(), display: Display::Text { text: "".into() } });
+        assert_eq!((&success["status"], &success["result"]), (&json!("completed"), &json!("done")));
+        let stopped = ended(Ending::Cancelled { reason: "why".into(), output: String::new() });
         let mut expected = update("error");
         expected["error"] = "cancelled".into();
         assert_eq!(stopped, expected);
@@ -237,14 +183,7 @@ mod tests {
     fn three_words_for_every_state() {
         let mut state = sample::state();
         let change = |state: &State| {
-            shown(
-                state,
-                Event::TurnEnded {
-                    turn: 1,
-                    end: End::Done,
-                },
-            )
-            .map(|shown| shown["state"].clone())
+            shown(state, Event::TurnEnded { turn: 1, end: End::Done }).map(|shown| shown["state"].clone())
         };
         assert_eq!(change(&state), Some("running".into()));
         state.status.state = TaskState::InputRequired;
@@ -254,17 +193,9 @@ mod tests {
         assert_eq!(change(&state), Some("completed".into()));
         state.error = Some("broke".into());
         assert_eq!(
-            shown(
-                &state,
-                Event::TurnEnded {
-                    turn: 1,
-                    end: End::Done
-                }
-            ),
-            Some(
-                json!({"type": "state_change", "state": "completed", "error": "broke",
-                "timestamp": "2026-03-01T09:30:00.125Z"})
-            )
+            shown(&state, Event::TurnEnded { turn: 1, end: End::Done }),
+            Some(json!({"type": "state_change", "state": "completed", "error": "broke",
+                "timestamp": "2026-03-01T09:30:00.125Z"}))
         );
         assert_eq!(shown(&state, Event::Paused), None, "it still runs");
         state.status.state = TaskState::Canceled;

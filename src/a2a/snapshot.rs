@@ -51,11 +51,7 @@ impl Wanted {
     }
 
     pub const fn newest(history: Option<usize>) -> Wanted {
-        Wanted {
-            history,
-            artifacts: Artifacts::Shown,
-            persisted: Persisted::Omitted,
-        }
+        Wanted { history, artifacts: Artifacts::Shown, persisted: Persisted::Omitted }
     }
 
     pub fn with_persisted_state(mut self) -> Wanted {
@@ -65,11 +61,7 @@ impl Wanted {
 }
 
 pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
-    let Wanted {
-        history,
-        artifacts: shown,
-        persisted,
-    } = wanted;
+    let Wanted { history, artifacts: shown, persisted } = wanted;
     Task {
         created: &state.created,
         state: words::shown(view, state),
@@ -86,9 +78,7 @@ pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
             None => Some(messages(state)),
         },
         artifacts: match shown {
-            Artifacts::Shown => {
-                Some(artifacts(state)).filter(|all| !(all.is_empty() && view.omits_empty()))
-            }
+            Artifacts::Shown => Some(artifacts(state)).filter(|all| !(all.is_empty() && view.omits_empty())),
             Artifacts::Listed => Some(artifacts(state)),
             Artifacts::Omitted => None,
         },
@@ -135,18 +125,9 @@ fn messages(state: &State) -> Vec<Cow<'_, Message>> {
         }
     }
     if let Some(since) = state.utterance.since {
-        all.push(Cow::Owned(agent(
-            state,
-            since,
-            state.utterance.text.clone(),
-        )));
+        all.push(Cow::Owned(agent(state, since, state.utterance.text.clone())));
     }
-    all.extend(
-        state
-            .queue
-            .iter()
-            .map(|queued| Cow::Borrowed(queued.message.as_ref())),
-    );
+    all.extend(state.queue.iter().map(|queued| Cow::Borrowed(queued.message.as_ref())));
     all
 }
 
@@ -182,7 +163,5 @@ fn artifacts(state: &State) -> Vec<Cow<'_, Artifact>> {
             })
         })
     });
-    answers
-        .chain(state.artifacts.iter().map(Cow::Borrowed))
-        .collect()
+    answers.chain(state.artifacts.iter().map(Cow::Borrowed)).collect()
 }

@@ -55,10 +55,7 @@ fn joined(request: &Request, form: &mut Form, switches: &Switches) -> Result<Joi
     form.profile = settings::profile_of(headers, query)?;
     if matches!(form.envelope, Envelope::Rpc03 | Envelope::Rpc10) {
         version::require(headers, &Object::new(), switches)?;
-        return Ok(Join {
-            follow: Follow::Nothing,
-            after: None,
-        });
+        return Ok(Join { follow: Follow::Nothing, after: None });
     }
     let given = last_seen(headers, query).map(|(_, given)| given);
     let after = given.map(place).transpose()?;
@@ -69,12 +66,7 @@ fn joined(request: &Request, form: &mut Form, switches: &Switches) -> Result<Joi
             return wrong("is a place in one task; leave it out, or name the task.");
         }
         (Some("*"), None) => Follow::All,
-        (
-            Some(task),
-            Some(Place {
-                task: Some(other), ..
-            }),
-        ) if task != other.as_str() => {
+        (Some(task), Some(Place { task: Some(other), .. })) if task != other.as_str() => {
             return wrong("is a place in another task than taskId; leave one of them out.");
         }
         (Some(task), _) => Follow::Task(task.into()),
@@ -98,19 +90,12 @@ fn place(given: &str) -> Result<Place, Fault> {
 }
 
 /// One message on a socket: what it asks for, and how it wants its answer. `joined` is the form the socket joined with.
-pub fn heard(
-    text: &str,
-    joined: &Form,
-    switches: &Switches,
-) -> Result<(Call, Form), (Fault, Form)> {
+pub fn heard(text: &str, joined: &Form, switches: &Switches) -> Result<(Call, Form), (Fault, Form)> {
     if joined.envelope == Envelope::Own {
         return own::decode(text);
     }
     let mut form = match joined.envelope {
-        Envelope::Session => Form {
-            envelope: Envelope::Socket,
-            ..joined.clone()
-        },
+        Envelope::Session => Form { envelope: Envelope::Socket, ..joined.clone() },
         _ => joined.clone(),
     };
     match call(text, joined, &mut form, switches) {
@@ -172,10 +157,7 @@ fn call(text: &str, joined: &Form, form: &mut Form, switches: &Switches) -> Resu
 fn bare(sent: Object, form: &mut Form, switches: &Switches) -> Result<Call, Fault> {
     let answers = answer::is_meant(&sent) || answer::says_so(&sent);
     match gemini::spoken(&Value::Object(sent), form, switches) {
-        Ok(say) if !say.said.answers.is_empty() => Ok(Call::Say(Say {
-            mode: Mode::Now,
-            ..say
-        })),
+        Ok(say) if !say.said.answers.is_empty() => Ok(Call::Say(Say { mode: Mode::Now, ..say })),
         Err(fault) if answers => Err(fault),
         Ok(_) | Err(_) => Err(rpc::invalid(
             "Send a JSON-RPC request such as message/stream, or an answer to a question: {\"tool_call_id\": …, \"selected_option_id\": …}.",
@@ -203,16 +185,11 @@ mod tests {
             request.headers.push(name, value);
         }
         let pairs = query.iter();
-        request.query = pairs
-            .map(|(name, value)| ((*name).into(), (*value).into()))
-            .collect();
+        request.query = pairs.map(|(name, value)| ((*name).into(), (*value).into())).collect();
         request
     }
 
-    fn joins(
-        query: &[(&str, &str)],
-        headers: &[(&str, &str)],
-    ) -> Result<(Join, Envelope), FaultKind> {
+    fn joins(query: &[(&str, &str)], headers: &[(&str, &str)]) -> Result<(Join, Envelope), FaultKind> {
         match route::decode(&ws(query, headers), &Switches::default()) {
             Ok((Call::Join(join), form)) => Ok((join, form.envelope)),
             Ok(other) => panic!("{other:?}"),
@@ -228,10 +205,7 @@ mod tests {
         let live = |follow, after| Ok((Join { follow, after }, Envelope::Session));
         let place = |task: Option<&str>, seq| {
             let task = task.map(Into::into);
-            Some(Place {
-                task,
-                seq: Seq(seq),
-            })
+            Some(Place { task, seq: Seq(seq) })
         };
         let task = || Follow::Task("t".into());
         assert_eq!(joins(&[], &[]), live(Follow::Session, None));
@@ -240,23 +214,10 @@ mod tests {
             live(Follow::Session, place(None, 0)),
             "the whole of it, whichever it is"
         );
-        assert_eq!(
-            joins(&[("after", "7")], &[]),
-            live(Follow::Session, place(None, 7)),
-            "a place in the present one"
-        );
-        assert_eq!(
-            joins(&[("taskId", ""), ("after", "t:7")], &[]),
-            live(Follow::Session, place(Some("t"), 7))
-        );
-        assert_eq!(
-            joins(&[("taskId", "t")], &[("Last-Event-ID", "41")]),
-            live(task(), place(None, 41))
-        );
-        assert_eq!(
-            joins(&[("taskId", "t")], &[("Last-Event-ID", "t:41")]),
-            live(task(), place(Some("t"), 41))
-        );
+        assert_eq!(joins(&[("after", "7")], &[]), live(Follow::Session, place(None, 7)), "a place in the present one");
+        assert_eq!(joins(&[("taskId", ""), ("after", "t:7")], &[]), live(Follow::Session, place(Some("t"), 7)));
+        assert_eq!(joins(&[("taskId", "t")], &[("Last-Event-ID", "41")]), live(task(), place(None, 41)));
+        assert_eq!(joins(&[("taskId", "t")], &[("Last-Event-ID", "t:41")]), live(task(), place(Some("t"), 41)));
         assert_eq!(joins(&[("taskId", "*")], &[]), live(Follow::All, None));
     }
 
@@ -270,25 +231,15 @@ mod tests {
             &[("taskId", "*"), ("after", "t:1")],
             &[("taskId", "t"), ("after", "u:1")],
         ] {
-            assert_eq!(
-                joins(query, &[]),
-                Err(FaultKind::InvalidParams),
-                "{query:?}"
-            );
+            assert_eq!(joins(query, &[]), Err(FaultKind::InvalidParams), "{query:?}");
         }
     }
 
     #[test]
     fn sub_protocols() {
         let offer = |names| joins(&[("taskId", "t")], &[("Sec-WebSocket-Protocol", names)]);
-        let nothing = || Join {
-            follow: Follow::Nothing,
-            after: None,
-        };
-        let task = || Join {
-            follow: Follow::Task("t".into()),
-            after: None,
-        };
+        let nothing = || Join { follow: Follow::Nothing, after: None };
+        let task = || Join { follow: Follow::Task("t".into()), after: None };
         for (names, expected) in [
             ("a2a.v0.3", (nothing(), Envelope::Rpc03)),
             ("bearer.x, a2a.v1.0, a2a.v0.3", (nothing(), Envelope::Rpc10)),
@@ -347,14 +298,8 @@ mod tests {
             assert_eq!((say.mode, form.silent), (Mode::Now, true));
         }
         for (sent, member) in [
-            (
-                json!({"tool_call_id": "c", "selected_option_id": 7}),
-                "selected_option_id",
-            ),
-            (
-                json!({"kind": "TOOL_CALL_CONFIRMATION", "tool_call_id": "c"}),
-                "selected_option_id",
-            ),
+            (json!({"tool_call_id": "c", "selected_option_id": 7}), "selected_option_id"),
+            (json!({"kind": "TOOL_CALL_CONFIRMATION", "tool_call_id": "c"}), "selected_option_id"),
         ] {
             let (fault, _) = hear(Envelope::Session, sent.clone()).unwrap_err();
             assert_eq!(fault.field.as_deref(), Some(member), "{sent}");
@@ -367,8 +312,7 @@ mod tests {
     #[test]
     fn every_other_method_is_as_over_http() {
         let ask = |envelope, method: &str| {
-            let sent =
-                json!({"jsonrpc": "2.0", "id": "a", "method": method, "params": {"id": "t"}});
+            let sent = json!({"jsonrpc": "2.0", "id": "a", "method": method, "params": {"id": "t"}});
             match hear(envelope, sent) {
                 Ok((_, form)) => Ok(form.envelope),
                 Err((fault, form)) => {
@@ -401,22 +345,14 @@ mod tests {
 
     #[test]
     fn a_line_goes_on_where_another_broke() {
-        for (envelope, method) in [
-            (Envelope::Rpc03, "tasks/resubscribe"),
-            (Envelope::Rpc10, "SubscribeToTask"),
-        ] {
+        for (envelope, method) in [(Envelope::Rpc03, "tasks/resubscribe"), (Envelope::Rpc10, "SubscribeToTask")] {
             let ask = |after: Value| {
                 let params = json!({"id": "t", "after": after});
                 let sent = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
                 let heard = hear(envelope, sent);
-                heard
-                    .map(|(call, _)| call)
-                    .map_err(|(fault, _)| fault.field)
+                heard.map(|(call, _)| call).map_err(|(fault, _)| fault.field)
             };
-            let behind = |after: Option<u64>| Call::Subscribe {
-                task: "t".into(),
-                after: after.map(Seq),
-            };
+            let behind = |after: Option<u64>| Call::Subscribe { task: "t".into(), after: after.map(Seq) };
             assert_eq!(ask(json!(7)), Ok(behind(Some(7))));
             assert_eq!(ask(json!(null)), Ok(behind(None)));
             assert_eq!(ask(json!("x")), Err(Some("after".into())));
@@ -427,10 +363,7 @@ mod tests {
     fn our_own_dialect_is_its_own() {
         let sent = json!({"id": 1, "call": {"get": {"task": "t"}}});
         let (call, form) = hear(Envelope::Own, sent).unwrap();
-        let get = Call::Get {
-            task: "t".into(),
-            history: None,
-        };
+        let get = Call::Get { task: "t".into(), history: None };
         assert_eq!((call, form.envelope), (get, Envelope::Own));
     }
 

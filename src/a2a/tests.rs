@@ -50,10 +50,7 @@ fn agent_message(id: &str, part: Value) -> Value {
 }
 
 fn answered(text: &str, calls: Vec<crate::task::event::Request>) -> Answer {
-    Answer {
-        said_at: Some(Seq(4)),
-        ..Answer::new(vec![json!({ "text": text })], calls)
-    }
+    Answer { said_at: Some(Seq(4)), ..Answer::new(vec![json!({ "text": text })], calls) }
 }
 
 #[test]
@@ -64,9 +61,7 @@ fn passing_changes_of_state() {
         Event::TurnBegan { turn: 1 },
         Event::ResultsSent,
         Event::Resumed,
-        Event::Answered {
-            answer: Arc::new(answered("", vec![call])),
-        },
+        Event::Answered { answer: Arc::new(answered("", vec![call])) },
     ] {
         assert_eq!(frame(&state, event), state_change("working"));
     }
@@ -81,26 +76,16 @@ fn events_nobody_is_shown() {
         Event::Created(state.created.clone()),
         Event::Prompted {
             message: Arc::new(sample::prompt("m", "x")),
-            by: Source {
-                client: "x".into(),
-                via: "y".into(),
-            },
+            by: Source { client: "x".into(), via: "y".into() },
             turn: 2,
         },
         Event::Retracted { reason: "r".into() },
         Event::Retried,
-        Event::CallStale {
-            call: "call-1".into(),
-        },
+        Event::CallStale { call: "call-1".into() },
         Event::Text { text: "".into() },
         Event::Cited { text: " \n".into() },
-        Event::Thought {
-            subject: "".into(),
-            description: "".into(),
-        },
-        Event::CallStarted {
-            call: "of another batch".into(),
-        },
+        Event::Thought { subject: "".into(), description: "".into() },
+        Event::CallStarted { call: "of another batch".into() },
     ] {
         assert_eq!(frames(&state, event.clone()), None, "{event:?}");
     }
@@ -118,36 +103,16 @@ fn what_the_agent_says_and_thinks() {
     let text = "quote \" line\n break \u{2028} and é";
     assert_eq!(
         frame(&state, Event::Text { text: text.into() }),
-        said(
-            "text-content",
-            "t-1-5",
-            json!({"kind": "text", "text": text})
-        )
+        said("text-content", "t-1-5", json!({"kind": "text", "text": text}))
     );
     assert_eq!(
-        frame(
-            &state,
-            Event::Cited {
-                text: "[1] x".into()
-            }
-        ),
-        said(
-            "citation",
-            "t-1-9",
-            json!({"kind": "text", "text": "[1] x"})
-        )
+        frame(&state, Event::Cited { text: "[1] x".into() }),
+        said("citation", "t-1-9", json!({"kind": "text", "text": "[1] x"}))
     );
-    let thought = Event::Thought {
-        subject: "Plan".into(),
-        description: "Look first.".into(),
-    };
+    let thought = Event::Thought { subject: "Plan".into(), description: "Look first.".into() };
     assert_eq!(
         frame(&state, thought),
-        said(
-            "thought",
-            "t-1-9",
-            json!({"kind": "data", "data": {"subject": "Plan", "description": "Look first."}})
-        )
+        said("thought", "t-1-9", json!({"kind": "data", "data": {"subject": "Plan", "description": "Look first."}}))
     );
 }
 
@@ -203,10 +168,7 @@ fn a_call_from_plan_to_start() {
     let scheduled = json!({"request": request_of_writing(), "status": "scheduled", "tool": sample::write_file_shown()});
     assert_eq!(
         call_frame(&state, Event::CallPlanned { call: call(), plan }),
-        (
-            scheduled.clone(),
-            around_call("tool-call-update", "working")
-        )
+        (scheduled.clone(), around_call("tool-call-update", "working"))
     );
     assert_eq!(frames(&state, Event::CallReady { call: call() }), None);
 
@@ -214,17 +176,8 @@ fn a_call_from_plan_to_start() {
     waiting["status"] = json!("awaiting_approval");
     waiting["confirmationDetails"] = edit;
     assert_eq!(
-        call_frame(
-            &state,
-            Event::CallAsked {
-                call: call(),
-                keeping: Keeping::Session
-            }
-        ),
-        (
-            waiting.clone(),
-            around_call("tool-call-confirmation", "working")
-        )
+        call_frame(&state, Event::CallAsked { call: call(), keeping: Keeping::Session }),
+        (waiting.clone(), around_call("tool-call-confirmation", "working"))
     );
 
     state.told = TaskState::InputRequired;
@@ -233,44 +186,26 @@ fn a_call_from_plan_to_start() {
     let answer = Event::CallAnswered {
         call: call(),
         choice: Choice::ProceedOnce,
-        by: Source {
-            client: "x".into(),
-            via: "y".into(),
-        },
+        by: Source { client: "x".into(), via: "y".into() },
         edited: None,
         answers: None,
         rules: vec![],
     };
-    assert_eq!(
-        call_frame(&state, answer),
-        (
-            waiting,
-            around_call("tool-call-confirmation", "input-required")
-        )
-    );
+    assert_eq!(call_frame(&state, answer), (waiting, around_call("tool-call-confirmation", "input-required")));
 
     let mut ready = scheduled;
     ready["outcome"] = json!("proceed_once");
     let around = around_call("tool-call-update", "input-required");
-    assert_eq!(
-        call_frame(&state, Event::CallReady { call: call() }),
-        (ready.clone(), around.clone())
-    );
+    assert_eq!(call_frame(&state, Event::CallReady { call: call() }), (ready.clone(), around.clone()));
     ready["status"] = json!("executing");
-    assert_eq!(
-        call_frame(&state, Event::CallStarted { call: call() }),
-        (ready, around)
-    );
+    assert_eq!(call_frame(&state, Event::CallStarted { call: call() }), (ready, around));
 }
 
 fn ended(mut call: CallState, ending: Ending) -> Value {
     let ending = Arc::new(ending);
     call.ending = Some(ending.clone());
     let state = with_call(call);
-    let event = Event::CallEnded {
-        call: "call-1".into(),
-        ending,
-    };
+    let event = Event::CallEnded { call: "call-1".into(), ending };
     let (data, around) = call_frame(&state, event);
     assert_eq!(around, around_call("tool-call-update", "working"));
     data
@@ -324,22 +259,14 @@ fn running() -> CallState {
 
 #[test]
 fn a_command() {
-    let (asked, _) = call_frame(
-        &with_call(running()),
-        Event::CallAsked {
-            call: "call-1".into(),
-            keeping: Keeping::Session,
-        },
-    );
+    let (asked, _) =
+        call_frame(&with_call(running()), Event::CallAsked { call: "call-1".into(), keeping: Keeping::Session });
     assert_eq!(
         asked["confirmationDetails"],
         json!({"type": "exec", "title": "Confirm Shell Command", "command": "echo a | wc", "rootCommand": "echo, wc",
             "rootCommands": ["echo", "wc"]})
     );
-    let ending = Ending::Success {
-        output: "Output: 1".into(),
-        display: Display::Text { text: "1".into() },
-    };
+    let ending = Ending::Success { output: "Output: 1".into(), display: Display::Text { text: "1".into() } };
     assert_eq!(
         ended(running(), ending)["response"],
         json!({"callId": "call-1", "responseParts": for_model("run_shell_command", json!({"output": "Output: 1"})),
@@ -350,26 +277,16 @@ fn a_command() {
 
 #[test]
 fn a_question_of_another_kind() {
-    let question = |urls| Question::Info {
-        title: "Confirm Fetch".into(),
-        prompt: "Fetch it?".into(),
-        urls,
-    };
+    let question = |urls| Question::Info { title: "Confirm Fetch".into(), prompt: "Fetch it?".into(), urls };
     for (urls, expected) in [
         (
             vec!["https://x.test".to_owned()],
             json!({"type": "info", "title": "Confirm Fetch", "prompt": "Fetch it?", "urls": ["https://x.test"]}),
         ),
-        (
-            vec![],
-            json!({"type": "info", "title": "Confirm Fetch", "prompt": "Fetch it?"}),
-        ),
+        (vec![], json!({"type": "info", "title": "Confirm Fetch", "prompt": "Fetch it?"})),
     ] {
         let call = sample::call("run_shell_command", json!({}), Some(question(urls)));
-        let asked = Event::CallAsked {
-            call: "call-1".into(),
-            keeping: Keeping::Session,
-        };
+        let asked = Event::CallAsked { call: "call-1".into(), keeping: Keeping::Session };
         let (data, _) = call_frame(&with_call(call), asked);
         assert_eq!(data["confirmationDetails"], expected);
     }
@@ -379,16 +296,10 @@ fn a_question_of_another_kind() {
 fn a_question_of_the_agents_own() {
     let question = Question::AskUser {
         title: "Questions".into(),
-        questions: vec![
-            sample::inquiry(InquiryKind::Choice, &["A"]),
-            sample::inquiry(InquiryKind::YesNo, &[]),
-        ],
+        questions: vec![sample::inquiry(InquiryKind::Choice, &["A"]), sample::inquiry(InquiryKind::YesNo, &[])],
     };
     let call = sample::call("run_shell_command", json!({}), Some(question));
-    let asked = Event::CallAsked {
-        call: "call-1".into(),
-        keeping: Keeping::Session,
-    };
+    let asked = Event::CallAsked { call: "call-1".into(), keeping: Keeping::Session };
     let (data, _) = call_frame(&with_call(call), asked);
     assert_eq!(
         data["confirmationDetails"],
@@ -402,37 +313,21 @@ fn a_question_of_the_agents_own() {
 fn a_list_of_steps() {
     let ending = Ending::Success {
         output: "1. x".into(),
-        display: Display::Todos {
-            todos: vec![Todo {
-                description: "x".into(),
-                status: TodoStatus::InProgress,
-            }],
-        },
+        display: Display::Todos { todos: vec![Todo { description: "x".into(), status: TodoStatus::InProgress }] },
     };
     let todos = json!([{"description": "x", "status": "in_progress"}]);
     let response = &ended(running(), ending)["response"];
     assert_eq!(response["resultDisplay"], json!({"todos": todos}));
-    assert_eq!(
-        response["display"]["result"],
-        json!({"type": "todos", "todos": todos})
-    );
+    assert_eq!(response["display"]["result"], json!({"type": "todos", "todos": todos}));
 }
 
 #[test]
 fn calls_that_failed() {
     let error = CallError::new(ErrorKind::InvalidToolParams, "params must be object");
     let bad_args = sample::call("write_file", json!({"file_path": "x"}), None);
-    let data = ended(
-        bad_args,
-        Ending::Error {
-            error: error.clone(),
-        },
-    );
+    let data = ended(bad_args, Ending::Error { error: error.clone() });
     assert_eq!(data["status"], "error");
-    assert_eq!(
-        data["request"]["display"],
-        json!({"name": "WriteFile", "description": "Writes a file."})
-    );
+    assert_eq!(data["request"]["display"], json!({"name": "WriteFile", "description": "Writes a file."}));
     assert_eq!(
         data["response"],
         json!({"callId": "call-1", "error": {"message": "params must be object"},
@@ -452,43 +347,26 @@ fn calls_that_failed() {
 
 #[test]
 fn calls_that_were_cancelled() {
-    let cancelled = |output: &str| Ending::Cancelled {
-        reason: "User denied execution.".into(),
-        output: output.into(),
-    };
+    let cancelled = |output: &str| Ending::Cancelled { reason: "User denied execution.".into(), output: output.into() };
     let words = "[Operation Cancelled] Reason: User denied execution.";
     let mut refused = writing();
     refused.choice = Some(Choice::Cancel);
     let data = ended(refused, cancelled(""));
-    assert_eq!(
-        (&data["status"], &data["outcome"]),
-        (&json!("cancelled"), &json!("cancel"))
-    );
-    assert_eq!(
-        data["response"]["responseParts"],
-        for_model("write_file", json!({ "error": words }))
-    );
-    assert_eq!(
-        data["response"]["resultDisplay"]["newContent"],
-        json!("newer\n")
-    );
+    assert_eq!((&data["status"], &data["outcome"]), (&json!("cancelled"), &json!("cancel")));
+    assert_eq!(data["response"]["responseParts"], for_model("write_file", json!({ "error": words })));
+    assert_eq!(data["response"]["resultDisplay"]["newContent"], json!("newer\n"));
     assert_eq!(
         ended(running(), cancelled("begin\n"))["response"],
         json!({"callId": "call-1", "responseParts": for_model("run_shell_command", json!({ "error": words })),
             "resultDisplay": "begin\n", "contentLength": 52})
     );
-    assert_eq!(
-        ended(running(), cancelled(""))["response"].get("resultDisplay"),
-        None
-    );
+    assert_eq!(ended(running(), cancelled(""))["response"].get("resultDisplay"), None);
 }
 
 #[test]
 fn edits_show_the_file_they_lead_to() {
     let args = |call| {
-        let started = Event::CallStarted {
-            call: "call-1".into(),
-        };
+        let started = Event::CallStarted { call: "call-1".into() };
         call_frame(&with_call(call), started).0["request"]["args"].take()
     };
     let change = json!({"file_path": "a.txt", "old_string": "old", "new_string": "newer"});
@@ -518,11 +396,7 @@ fn told(view: View, events: Vec<Event>) -> Vec<String> {
     let mut state = None;
     let mut told = Vec::new();
     for (n, event) in (1..).zip(events) {
-        let record = Record {
-            seq: Seq(n),
-            at: sample::AT + n,
-            event,
-        };
+        let record = Record { seq: Seq(n), at: sample::AT + n, event };
         let state = match &mut state {
             None => state.insert(State::born(created.clone(), &record)),
             Some(state) => {
@@ -550,32 +424,17 @@ fn told(view: View, events: Vec<Event>) -> Vec<String> {
 
 fn approved_command() -> Vec<Event> {
     let call = || "call-1".into();
-    let by = || Source {
-        client: "x".into(),
-        via: "y".into(),
-    };
+    let by = || Source { client: "x".into(), via: "y".into() };
     let asked = running();
     let plan = asked.plan.expect("it has one");
-    let ending = Arc::new(Ending::Success {
-        output: "1".into(),
-        display: Display::Text { text: "1".into() },
-    });
+    let ending = Arc::new(Ending::Success { output: "1".into(), display: Display::Text { text: "1".into() } });
     vec![
         Event::Created(sample::state().created),
-        Event::Prompted {
-            message: Arc::new(sample::prompt("m-1", "count")),
-            by: by(),
-            turn: 1,
-        },
+        Event::Prompted { message: Arc::new(sample::prompt("m-1", "count")), by: by(), turn: 1 },
         Event::TurnBegan { turn: 1 },
-        Event::Answered {
-            answer: Arc::new(answered("", vec![asked.request])),
-        },
+        Event::Answered { answer: Arc::new(answered("", vec![asked.request])) },
         Event::CallPlanned { call: call(), plan },
-        Event::CallAsked {
-            call: call(),
-            keeping: Keeping::Session,
-        },
+        Event::CallAsked { call: call(), keeping: Keeping::Session },
         Event::Paused,
         Event::CallAnswered {
             call: call(),
@@ -587,25 +446,12 @@ fn approved_command() -> Vec<Event> {
         },
         Event::CallReady { call: call() },
         Event::CallStarted { call: call() },
-        Event::CallOutput {
-            call: call(),
-            text: "1".into(),
-        },
-        Event::CallEnded {
-            call: call(),
-            ending,
-        },
+        Event::CallOutput { call: call(), text: "1".into() },
+        Event::CallEnded { call: call(), ending },
         Event::ResultsSent,
-        Event::Text {
-            text: "Done.".into(),
-        },
-        Event::Answered {
-            answer: Arc::new(answered("Done.", vec![])),
-        },
-        Event::TurnEnded {
-            turn: 1,
-            end: End::Done,
-        },
+        Event::Text { text: "Done.".into() },
+        Event::Answered { answer: Arc::new(answered("Done.", vec![])) },
+        Event::TurnEnded { turn: 1, end: End::Done },
     ]
 }
 
@@ -658,10 +504,7 @@ fn live_output_is_an_artifact_that_grows() {
     let mut state = with_call(running());
     for (pieces, append) in [(1, false), (2, true)] {
         state.calls[0].outputs = pieces;
-        let event = Event::CallOutput {
-            call: "call-1".into(),
-            text: "line\n".into(),
-        };
+        let event = Event::CallOutput { call: "call-1".into(), text: "line\n".into() };
         assert_eq!(
             frame(&state, event),
             json!({"kind": "artifact-update", "taskId": "t-1", "contextId": "c-1",
@@ -699,11 +542,7 @@ fn drawing_shown() -> Value {
 
 #[test]
 fn what_the_agent_produced() {
-    let event = Event::Produced {
-        artifact: Arc::new(drawing()),
-        append: true,
-        last: true,
-    };
+    let event = Event::Produced { artifact: Arc::new(drawing()), append: true, last: true };
     assert_eq!(
         frame(&sample::state(), event),
         json!({"kind": "artifact-update", "taskId": "t-1", "contextId": "c-1", "artifact": drawing_shown(),
@@ -717,68 +556,23 @@ fn changes_of_state_that_streams_end_with() {
     let text = |text: &str| Some(text.to_owned());
     for (event, state, said, error) in [
         (Event::Paused, TaskState::InputRequired, None, None),
+        (Event::TurnEnded { turn: 1, end: End::Done }, TaskState::InputRequired, None, None),
         (
-            Event::TurnEnded {
-                turn: 1,
-                end: End::Done,
-            },
-            TaskState::InputRequired,
-            None,
-            None,
-        ),
-        (
-            Event::TurnEnded {
-                turn: 1,
-                end: End::NeedsAuth("log in".into()),
-            },
+            Event::TurnEnded { turn: 1, end: End::NeedsAuth("log in".into()) },
             TaskState::AuthRequired,
             text("log in"),
             None,
         ),
         (
-            Event::TurnEnded {
-                turn: 1,
-                end: End::Failed("broke".into()),
-            },
+            Event::TurnEnded { turn: 1, end: End::Failed("broke".into()) },
             TaskState::InputRequired,
             text("broke"),
             Some("broke"),
         ),
-        (
-            Event::Interrupted {
-                text: "restarted".into(),
-            },
-            TaskState::InputRequired,
-            text("restarted"),
-            None,
-        ),
-        (
-            Event::Closed {
-                state: Final::Canceled,
-                text: text("stopped"),
-            },
-            TaskState::Canceled,
-            text("stopped"),
-            None,
-        ),
-        (
-            Event::Closed {
-                state: Final::Failed,
-                text: text("lost"),
-            },
-            TaskState::Failed,
-            text("lost"),
-            Some("lost"),
-        ),
-        (
-            Event::Closed {
-                state: Final::Completed,
-                text: None,
-            },
-            TaskState::Completed,
-            None,
-            None,
-        ),
+        (Event::Interrupted { text: "restarted".into() }, TaskState::InputRequired, text("restarted"), None),
+        (Event::Closed { state: Final::Canceled, text: text("stopped") }, TaskState::Canceled, text("stopped"), None),
+        (Event::Closed { state: Final::Failed, text: text("lost") }, TaskState::Failed, text("lost"), Some("lost")),
+        (Event::Closed { state: Final::Completed, text: None }, TaskState::Completed, None, None),
     ] {
         let mut now = sample::state();
         now.status.state = state;
@@ -799,16 +593,8 @@ fn changes_of_state_that_streams_end_with() {
         closing["final"] = json!(true);
         closing["metadata"]["usageMetadata"] = usage.clone();
         let name = format!("{event:?}");
-        assert_eq!(
-            frames(&now, event),
-            Some((open, Some(closing.clone()))),
-            "{name}"
-        );
-        assert_eq!(
-            value(&present(the_view(), &now, &sample::tools()).unwrap()),
-            closing,
-            "{name}"
-        );
+        assert_eq!(frames(&now, event), Some((open, Some(closing.clone()))), "{name}");
+        assert_eq!(value(&present(the_view(), &now, &sample::tools()).unwrap()), closing, "{name}");
     }
 }
 
@@ -818,14 +604,8 @@ fn whoever_prompts_while_calls_wait_is_shown_them() {
     state.calls[0].stage = Stage::Asked;
     state.status.state = TaskState::InputRequired;
     let shown = value(&present(the_view(), &state, &sample::tools()).unwrap());
-    let asked = Event::CallAsked {
-        call: "call-1".into(),
-        keeping: Keeping::Session,
-    };
-    assert_eq!(
-        shown["status"]["message"],
-        frame(&state, asked)["status"]["message"]
-    );
+    let asked = Event::CallAsked { call: "call-1".into(), keeping: Keeping::Session };
+    assert_eq!(shown["status"]["message"], frame(&state, asked)["status"]["message"]);
     // The event itself announces the state and nothing else, as the reference server does it.
     let (paused, _) = frames(&state, Event::Paused).unwrap();
     assert_eq!(paused, state_change("input-required"));
@@ -834,13 +614,8 @@ fn whoever_prompts_while_calls_wait_is_shown_them() {
 #[test]
 fn who_answered_is_in_the_metadata() {
     let mut state = with_call(writing());
-    let started = Event::CallStarted {
-        call: "call-1".into(),
-    };
-    assert_eq!(
-        frame(&state, started.clone())["metadata"].get("gemini-a2a"),
-        None
-    );
+    let started = Event::CallStarted { call: "call-1".into() };
+    assert_eq!(frame(&state, started.clone())["metadata"].get("gemini-a2a"), None);
     state.calls[0].answered_by = Some(sample::source());
     assert_eq!(
         frame(&state, started)["metadata"],
@@ -855,10 +630,7 @@ fn an_end_before_the_model_was_asked_has_no_usage() {
     state.usage = None;
     let mut expected = state_change("working");
     expected["final"] = json!(true);
-    assert_eq!(
-        value(&present(the_view(), &state, &sample::tools()).unwrap()),
-        expected
-    );
+    assert_eq!(value(&present(the_view(), &state, &sample::tools()).unwrap()), expected);
 }
 
 /// One turn done, one failed, a third in mid-sentence, a fourth queued.
@@ -866,10 +638,7 @@ fn long_state() -> State {
     let mut state = sample::state();
     let request = sample::call("write_file", json!({}), None).request;
     let error = CallError::new(ErrorKind::Interrupted, "x");
-    let results = vec![CallResult {
-        request: request.clone(),
-        ending: Arc::new(Ending::Error { error }),
-    }];
+    let results = vec![CallResult { request: request.clone(), ending: Arc::new(Ending::Error { error }) }];
     let mut second = answered("Done.", vec![]);
     second.said_at = Some(Seq(6));
     state.history = [
@@ -886,10 +655,7 @@ fn long_state() -> State {
     .collect();
     state.utterance.since = Some(Seq(8));
     state.utterance.text = "I am".into();
-    state.queue.push_back(Queued {
-        turn: 4,
-        message: Arc::new(sample::prompt("m-4", "wait")),
-    });
+    state.queue.push_back(Queued { turn: 4, message: Arc::new(sample::prompt("m-4", "wait")) });
     state.artifacts = vec![drawing()];
     state
 }
@@ -901,7 +667,8 @@ fn a_snapshot_whole() {
             "parts": [{"kind": "text", "text": text}]})
     };
     let agent = |id: &str, text: &str| agent_message(id, json!({"kind": "text", "text": text}));
-    let answer = |id: &str, text: &str| json!({"artifactId": id, "name": "answer", "parts": [{"kind": "text", "text": text}]});
+    let answer =
+        |id: &str, text: &str| json!({"artifactId": id, "name": "answer", "parts": [{"kind": "text", "text": text}]});
     assert_eq!(
         value(&snapshot(the_view(), &long_state(), Wanted::ALL)),
         json!({"kind": "task", "id": "t-1", "contextId": "c-1", "status": {"state": "working", "timestamp": TIME},
@@ -931,9 +698,7 @@ fn history_is_as_long_as_asked_for() {
 fn a_user_message_comes_back_as_it_was_sent() {
     let mut state = sample::state();
     let mut sent = sample::prompt("m-1", "hi");
-    sent.metadata = json!({"coderAgent": {"workspacePath": "/w"}})
-        .as_object()
-        .cloned();
+    sent.metadata = json!({"coderAgent": {"workspacePath": "/w"}}).as_object().cloned();
     sent.extensions = vec!["urn:x".into()];
     sent.references = vec!["t-0".into()];
     state.history = vec![Arc::new(Item::Said(Arc::new(sent)))];
@@ -956,10 +721,7 @@ fn a_snapshot_says_what_there_is_to_say() {
         task["status"],
         json!({"state": "canceled", "message": agent_message("t-1-9", part), "timestamp": TIME})
     );
-    assert_eq!(
-        (&task["history"], &task["artifacts"]),
-        (&json!([]), &json!([]))
-    );
+    assert_eq!((&task["history"], &task["artifacts"]), (&json!([]), &json!([])));
 }
 
 #[test]
@@ -991,10 +753,7 @@ fn routes() {
         let one = Call::Metadata { task: "t 1".into() };
         assert_eq!(ask(method, "/tasks/t 1/metadata"), Ok(one));
         assert_eq!(ask(method, "/tasks"), Ok(Call::List(List::default())));
-        let one = Call::Get {
-            task: "t".into(),
-            history: None,
-        };
+        let one = Call::Get { task: "t".into(), history: None };
         assert_eq!(ask(method, "/tasks/t"), Ok(one));
         assert_eq!(ask(method, "/listCommands"), Ok(Call::Commands));
     }
@@ -1004,22 +763,12 @@ fn routes() {
         Err((FaultKind::MethodNotAllowed { allow }, envelope))
     };
     assert_eq!(ask(Get, "/"), refused("POST", Envelope::Rpc03));
-    assert_eq!(
-        ask(Put, "/tasks"),
-        refused("GET, HEAD, POST", Envelope::Gemini)
-    );
+    assert_eq!(ask(Put, "/tasks"), refused("GET, HEAD, POST", Envelope::Gemini));
     assert_eq!(ask(Head, "/ws"), refused("GET", Envelope::Gemini));
     assert_eq!(ask(Options, "/"), refused("POST", Envelope::Rpc03));
     assert_eq!(ask(Post, "/health"), refused("GET, HEAD", Envelope::Gemini));
-    assert_eq!(
-        ask(Delete, "/tasks/t/metadata"),
-        refused("GET, HEAD", Envelope::Gemini)
-    );
+    assert_eq!(ask(Delete, "/tasks/t/metadata"), refused("GET, HEAD", Envelope::Gemini));
     for path in ["/no/such", "/tasks//metadata", "/tasks/a/b/metadata"] {
-        assert_eq!(
-            ask(Get, path),
-            Err((FaultKind::NotFound, Envelope::Gemini)),
-            "{path}"
-        );
+        assert_eq!(ask(Get, path), Err((FaultKind::NotFound, Envelope::Gemini)), "{path}");
     }
 }

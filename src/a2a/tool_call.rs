@@ -17,10 +17,7 @@ pub fn encode(state: &State, call: &CallState, status: CallStatus, tools: &Tools
     let tool = tools.get(&call.request.name);
     let name = tool.map(|tool| Name {
         name: &tool.display_name,
-        description: call
-            .plan
-            .as_ref()
-            .map_or(&tool.description, |plan| &plan.title),
+        description: call.plan.as_ref().map_or(&tool.description, |plan| &plan.title),
     });
     let question = match status {
         CallStatus::AwaitingApproval => call.plan.as_ref().map(|plan| &plan.question),
@@ -37,20 +34,13 @@ pub fn encode(state: &State, call: &CallState, status: CallStatus, tools: &Tools
             args: shown_args(call),
             display: name,
             is_client_initiated: false,
-            prompt_id: format!(
-                "{}########{}",
-                state.created.task,
-                state.turn.saturating_sub(1)
-            ),
+            prompt_id: format!("{}########{}", state.created.task, state.turn.saturating_sub(1)),
             trace_id: state.trace.as_deref(),
             scheduler_id: &state.created.task,
         },
         status: status.coder(),
         confirmation_details: question.map(Details::of),
-        response: call
-            .ending
-            .as_ref()
-            .map(|ending| Response::of(call, ending, name)),
+        response: call.ending.as_ref().map(|ending| Response::of(call, ending, name)),
         outcome: call.choice.map(|choice| choice.word()),
         tool: tool.map(|tool| &*tool.shown),
     })
@@ -59,10 +49,9 @@ pub fn encode(state: &State, call: &CallState, status: CallStatus, tools: &Tools
 /// The arguments as clients need them. A user's own content replaces the model's, which is kept beside it; an edit that names
 /// only a change carries the whole proposed file too, so that a client can show a diff without reading the disk.
 fn shown_args(call: &CallState) -> Cow<'_, Value> {
-    let (Some(args), Some(Question::Edit { new, .. })) = (
-        call.request.args.as_object(),
-        call.plan.as_ref().map(|plan| &plan.question),
-    ) else {
+    let (Some(args), Some(Question::Edit { new, .. })) =
+        (call.request.args.as_object(), call.plan.as_ref().map(|plan| &plan.question))
+    else {
         return Cow::Borrowed(&call.request.args);
     };
     let holds_file = args.contains_key("content");
@@ -118,11 +107,7 @@ struct Name<'a> {
 }
 
 #[derive(Serialize)]
-#[serde(
-    tag = "type",
-    rename_all = "lowercase",
-    rename_all_fields = "camelCase"
-)]
+#[serde(tag = "type", rename_all = "lowercase", rename_all_fields = "camelCase")]
 enum Details<'a> {
     Edit {
         title: &'a str,
@@ -154,14 +139,7 @@ enum Details<'a> {
 impl<'a> Details<'a> {
     fn of(question: &'a Question) -> Details<'a> {
         match question {
-            Question::Edit {
-                title,
-                file_name,
-                file_path,
-                diff,
-                old,
-                new,
-            } => Details::Edit {
+            Question::Edit { title, file_name, file_path, diff, old, new } => Details::Edit {
                 title,
                 file_name,
                 file_path,
@@ -169,27 +147,10 @@ impl<'a> Details<'a> {
                 original_content: old.as_deref().unwrap_or_default(),
                 new_content: new,
             },
-            Question::Exec {
-                title,
-                command,
-                programs,
-                dir: _,
-                warnings: _,
-            } => Details::Exec {
-                title,
-                command,
-                root_command: programs.join(", "),
-                root_commands: programs,
-            },
-            Question::Info {
-                title,
-                prompt,
-                urls,
-            } => Details::Info {
-                title,
-                prompt,
-                urls,
-            },
+            Question::Exec { title, command, programs, dir: _, warnings: _ } => {
+                Details::Exec { title, command, root_command: programs.join(", "), root_commands: programs }
+            }
+            Question::Info { title, prompt, urls } => Details::Info { title, prompt, urls },
             Question::AskUser { title, questions } => Details::AskUser { title, questions },
         }
     }
@@ -248,23 +209,11 @@ struct Shown<'a> {
 }
 
 #[derive(Serialize)]
-#[serde(
-    tag = "type",
-    rename_all = "lowercase",
-    rename_all_fields = "camelCase"
-)]
+#[serde(tag = "type", rename_all = "lowercase", rename_all_fields = "camelCase")]
 enum ShownResult<'a> {
-    Text {
-        text: &'a str,
-    },
-    Diff {
-        path: &'a str,
-        before_text: &'a str,
-        after_text: &'a str,
-    },
-    Todos {
-        todos: &'a [Todo],
-    },
+    Text { text: &'a str },
+    Diff { path: &'a str, before_text: &'a str, after_text: &'a str },
+    Todos { todos: &'a [Todo] },
 }
 
 #[derive(Serialize)]
@@ -321,16 +270,12 @@ impl DiffStat {
 impl<'a> Response<'a> {
     fn of(call: &'a CallState, ending: &'a Ending, name: Option<Name<'a>>) -> Response<'a> {
         let (for_model, display, result_display) = match ending {
-            Ending::Success { output, display } => (
-                ForModel::Output(output),
-                name.map(|name| Shown::of(name, display)),
-                Some(ResultDisplay::of(display)),
-            ),
-            Ending::Error { error } => (
-                ForModel::Error(error.message.as_str().into()),
-                None,
-                Some(ResultDisplay::Text(&error.message)),
-            ),
+            Ending::Success { output, display } => {
+                (ForModel::Output(output), name.map(|name| Shown::of(name, display)), Some(ResultDisplay::of(display)))
+            }
+            Ending::Error { error } => {
+                (ForModel::Error(error.message.as_str().into()), None, Some(ResultDisplay::Text(&error.message)))
+            }
             Ending::Cancelled { reason, output } => (
                 ForModel::Error(format!("[Operation Cancelled] Reason: {reason}").into()),
                 None,
@@ -348,15 +293,9 @@ impl<'a> Response<'a> {
         let content_length = text.encode_utf16().count();
         Response {
             call_id: call.id(),
-            error: error.map(|error| Failure {
-                message: &error.message,
-            }),
+            error: error.map(|error| Failure { message: &error.message }),
             response_parts: [ResponsePart {
-                function_response: FunctionResponse {
-                    id: call.id(),
-                    name: &call.request.name,
-                    response: for_model,
-                },
+                function_response: FunctionResponse { id: call.id(), name: &call.request.name, response: for_model },
             }],
             display,
             result_display,
@@ -369,19 +308,8 @@ impl<'a> Response<'a> {
 impl<'a> Shown<'a> {
     fn of(name: Name<'a>, display: &'a Display) -> Shown<'a> {
         match display {
-            Display::Text { text } => Shown {
-                name,
-                result_summary: None,
-                result: ShownResult::Text { text },
-            },
-            Display::Diff {
-                file_path,
-                old,
-                new,
-                added,
-                removed,
-                ..
-            } => Shown {
+            Display::Text { text } => Shown { name, result_summary: None, result: ShownResult::Text { text } },
+            Display::Diff { file_path, old, new, added, removed, .. } => Shown {
                 name,
                 result_summary: Some(format!("{added} added, {removed} removed")),
                 result: ShownResult::Diff {
@@ -390,11 +318,7 @@ impl<'a> Shown<'a> {
                     after_text: new,
                 },
             },
-            Display::Todos { todos } => Shown {
-                name,
-                result_summary: None,
-                result: ShownResult::Todos { todos },
-            },
+            Display::Todos { todos } => Shown { name, result_summary: None, result: ShownResult::Todos { todos } },
         }
     }
 }
@@ -403,23 +327,17 @@ impl<'a> ResultDisplay<'a> {
     fn of(display: &'a Display) -> ResultDisplay<'a> {
         match display {
             Display::Text { text } => ResultDisplay::Text(text),
-            Display::Diff {
-                file_name,
-                file_path,
-                diff,
-                old,
-                new,
-                added: _,
-                removed: _,
-            } => ResultDisplay::Diff(FileDiff {
-                file_diff: diff,
-                file_name,
-                file_path,
-                original_content: old.as_deref().unwrap_or_default(),
-                new_content: new,
-                diff_stat: DiffStat::of(diff),
-                is_new_file: Some(old.is_none()),
-            }),
+            Display::Diff { file_name, file_path, diff, old, new, added: _, removed: _ } => {
+                ResultDisplay::Diff(FileDiff {
+                    file_diff: diff,
+                    file_name,
+                    file_path,
+                    original_content: old.as_deref().unwrap_or_default(),
+                    new_content: new,
+                    diff_stat: DiffStat::of(diff),
+                    is_new_file: Some(old.is_none()),
+                })
+            }
             Display::Todos { todos } => ResultDisplay::Todos { todos },
         }
     }
@@ -428,22 +346,17 @@ impl<'a> ResultDisplay<'a> {
 /// What is shown of a cancelled call: the change that was not made, or what had been printed.
 fn given_up<'a>(call: &'a CallState, output: &'a str) -> Option<ResultDisplay<'a>> {
     match call.plan.as_ref().map(|plan| &plan.question) {
-        Some(Question::Edit {
-            title: _,
-            file_name,
-            file_path,
-            diff,
-            old,
-            new,
-        }) => Some(ResultDisplay::Diff(FileDiff {
-            file_diff: diff,
-            file_name,
-            file_path,
-            original_content: old.as_deref().unwrap_or_default(),
-            new_content: new,
-            diff_stat: DiffStat::of(diff),
-            is_new_file: None,
-        })),
+        Some(Question::Edit { title: _, file_name, file_path, diff, old, new }) => {
+            Some(ResultDisplay::Diff(FileDiff {
+                file_diff: diff,
+                file_name,
+                file_path,
+                original_content: old.as_deref().unwrap_or_default(),
+                new_content: new,
+                diff_stat: DiffStat::of(diff),
+                is_new_file: None,
+            }))
+        }
         Some(Question::Exec { .. } | Question::Info { .. } | Question::AskUser { .. }) | None => {
             (!output.is_empty()).then_some(ResultDisplay::Text(output))
         }

@@ -37,13 +37,8 @@ pub(super) struct Tool {
 
 impl Tools {
     pub fn new(specs: &[ToolSpec]) -> Tools {
-        let by_name = specs
-            .iter()
-            .flat_map(|spec| spec.names().map(|name| (name.to_owned(), Tool::of(spec))));
-        Tools {
-            by_name: by_name.collect(),
-            available: specs.iter().map(Offer::of).collect(),
-        }
+        let by_name = specs.iter().flat_map(|spec| spec.names().map(|name| (name.to_owned(), Tool::of(spec))));
+        Tools { by_name: by_name.collect(), available: specs.iter().map(Offer::of).collect() }
     }
 
     /// Those of a task, or of them the only ones that somebody wants used, as a JSON array.
@@ -88,15 +83,8 @@ impl Tool {
 
 impl Offer {
     fn of(spec: &ToolSpec) -> Offer {
-        let brief = Available {
-            parameter_schema: None,
-            ..Available::of(spec)
-        };
-        Offer {
-            spec: spec.clone(),
-            whole: json::bytes(&Available::of(spec)),
-            brief: json::bytes(&brief),
-        }
+        let brief = Available { parameter_schema: None, ..Available::of(spec) };
+        Offer { spec: spec.clone(), whole: json::bytes(&Available::of(spec)), brief: json::bytes(&brief) }
     }
 
     fn told(&self, told: Detail) -> &[u8] {
@@ -139,11 +127,7 @@ struct Available<'a> {
 
 impl<'a> Available<'a> {
     fn of(spec: &'a ToolSpec) -> Available<'a> {
-        Available {
-            name: &spec.name,
-            description: &spec.description,
-            parameter_schema: Some(&spec.parameters),
-        }
+        Available { name: &spec.name, description: &spec.description, parameter_schema: Some(&spec.parameters) }
     }
 }
 
@@ -157,10 +141,7 @@ mod tests {
     fn a_tool_is_shown_with_its_schema_twice() {
         let tools = sample::tools();
         let shown = tools.get("write_file").unwrap().shown.get();
-        assert_eq!(
-            serde_json::from_str::<Value>(shown).unwrap(),
-            sample::write_file_shown()
-        );
+        assert_eq!(serde_json::from_str::<Value>(shown).unwrap(), sample::write_file_shown());
         assert!(tools.get("no_such_tool").is_none());
     }
 
@@ -172,10 +153,7 @@ mod tests {
 
     #[test]
     fn lists_of_tasks_leave_the_schemas_out() {
-        assert_eq!(
-            available(None, Detail::Brief)[0],
-            json!({"name": "write_file", "description": "Writes a file."})
-        );
+        assert_eq!(available(None, Detail::Brief)[0], json!({"name": "write_file", "description": "Writes a file."}));
         assert_eq!(
             available(None, Detail::Whole)[0]["parameterSchema"],
             json!({"type": "object", "required": ["file_path"]})

@@ -29,10 +29,7 @@ pub fn status(created: &Created, update: &StatusUpdate<'_>, finality: Finality) 
         Finality::Open => ("false", &update.metadata),
         Finality::Closing => ("true", update.closing.as_ref().unwrap_or(&update.metadata)),
     };
-    let payload = update
-        .message
-        .as_ref()
-        .map_or(0, |message| message.pieces().map(Piece::size).sum());
+    let payload = update.message.as_ref().map_or(0, |message| message.pieces().map(Piece::size).sum());
     let mut out = Vec::with_capacity(640 + metadata.len() + payload);
     out.extend_from_slice(br#"{"kind":"status-update","#);
     let place = place(&mut out, created);
@@ -78,9 +75,7 @@ pub fn status(created: &Created, update: &StatusUpdate<'_>, finality: Finality) 
 }
 
 pub fn task(task: &Task<'_>) -> Vec<u8> {
-    let Created {
-        task: id, context, ..
-    } = task.created;
+    let Created { task: id, context, .. } = task.created;
     let message = |message| MessageOut::of(message, Some(id), context);
     json::bytes(&TaskOut {
         kind: "task",
@@ -91,14 +86,8 @@ pub fn task(task: &Task<'_>) -> Vec<u8> {
             message: task.message.as_ref().map(message),
             timestamp: rfc3339(task.at),
         },
-        history: task
-            .history
-            .as_ref()
-            .map(|all| all.iter().map(|one| message(one)).collect()),
-        artifacts: task
-            .artifacts
-            .as_ref()
-            .map(|all| all.iter().map(|one| ArtifactOut::of(one)).collect()),
+        history: task.history.as_ref().map(|all| all.iter().map(|one| message(one)).collect()),
+        artifacts: task.artifacts.as_ref().map(|all| all.iter().map(|one| ArtifactOut::of(one)).collect()),
         metadata: match task.persisted {
             true => persisted(task),
             false => Map::new(),
@@ -118,10 +107,7 @@ fn persisted(task: &Task<'_>) -> Map<String, Value> {
         settings["autoExecute"] = true.into();
     }
     let state = json!({ "_agentSettings": settings, "_taskState": words::state(task.state) });
-    Map::from_iter([
-        ("__persistedState".to_owned(), state),
-        ("_contextId".to_owned(), json!(created.context)),
-    ])
+    Map::from_iter([("__persistedState".to_owned(), state), ("_contextId".to_owned(), json!(created.context))])
 }
 
 /// A message that belongs to no task.
@@ -155,10 +141,7 @@ fn place(out: &mut Vec<u8>, created: &Created) -> Place {
     let task = task..out.len();
     out.extend_from_slice(br#","contextId":"#);
     json::write(out, &created.context);
-    Place {
-        whole: start..out.len(),
-        task,
-    }
+    Place { whole: start..out.len(), task }
 }
 
 #[derive(Serialize)]
@@ -202,11 +185,7 @@ struct MessageOut<'a> {
 }
 
 impl<'a> MessageOut<'a> {
-    fn of(
-        message: &'a Message,
-        task: Option<&'a TaskId>,
-        context: &'a ContextId,
-    ) -> MessageOut<'a> {
+    fn of(message: &'a Message, task: Option<&'a TaskId>, context: &'a ContextId) -> MessageOut<'a> {
         MessageOut {
             kind: "message",
             role: words::role(message.role),
@@ -253,21 +232,14 @@ struct FileOut<'a> {
 impl<'a> PartOut<'a> {
     fn of(part: &'a Part) -> PartOut<'a> {
         let file = |bytes, uri| ContentOut::File {
-            file: FileOut {
-                bytes,
-                uri,
-                name: part.filename.as_deref(),
-                mime_type: part.media_type.as_deref(),
-            },
+            file: FileOut { bytes, uri, name: part.filename.as_deref(), mime_type: part.media_type.as_deref() },
         };
         let metadata = part.metadata.as_ref().map(Cow::Borrowed);
         let content = match &part.content {
             Content::Text(text) => ContentOut::Text { text },
             Content::Bytes(bytes) => file(Some(bytes.as_str()), None),
             Content::Uri(uri) => file(None, Some(uri.as_str())),
-            Content::Data(data) if data.is_object() => ContentOut::Data {
-                data: Cow::Borrowed(data),
-            },
+            Content::Data(data) if data.is_object() => ContentOut::Data { data: Cow::Borrowed(data) },
             Content::Data(data) => return PartOut::wrapped(data, metadata.unwrap_or_default()),
         };
         PartOut { content, metadata }
@@ -275,15 +247,8 @@ impl<'a> PartOut<'a> {
 
     /// 0.3 data is always an object: other values travel in one that says so.
     fn wrapped(data: &Value, mut metadata: Cow<'a, Map<String, Value>>) -> PartOut<'a> {
-        metadata
-            .to_mut()
-            .insert("data_part_compat".into(), true.into());
-        PartOut {
-            content: ContentOut::Data {
-                data: Cow::Owned(json!({ "value": data })),
-            },
-            metadata: Some(metadata),
-        }
+        metadata.to_mut().insert("data_part_compat".into(), true.into());
+        PartOut { content: ContentOut::Data { data: Cow::Owned(json!({ "value": data })) }, metadata: Some(metadata) }
     }
 }
 

@@ -52,22 +52,14 @@ pub struct AgentMessage<'a> {
 
 impl<'a> AgentMessage<'a> {
     pub fn new(since: Seq, piece: Piece<'a>) -> AgentMessage<'a> {
-        AgentMessage {
-            since,
-            piece,
-            more: Vec::new(),
-            extension: None,
-        }
+        AgentMessage { since, piece, more: Vec::new(), extension: None }
     }
 
     /// A message of these pieces. None: there is nothing in it.
     pub fn of(since: Seq, pieces: impl IntoIterator<Item = Piece<'a>>) -> Option<AgentMessage<'a>> {
         let mut pieces = pieces.into_iter();
         let first = pieces.next()?;
-        Some(AgentMessage {
-            more: pieces.collect(),
-            ..AgentMessage::new(since, first)
-        })
+        Some(AgentMessage { more: pieces.collect(), ..AgentMessage::new(since, first) })
     }
 
     pub fn carrying(mut self, extension: &'static str) -> AgentMessage<'a> {

@@ -11,25 +11,17 @@ use crate::task::fault::{Fault, FaultKind};
 use serde_json::Value;
 
 /// The headers that list extensions: as 1.0 spells it, and as 0.3 does. Either is read in either version.
-const LISTS: [(&str, &str); 2] = [
-    ("a2a-extensions", "A2A-Extensions"),
-    ("x-a2a-extensions", "X-A2A-Extensions"),
-];
+const LISTS: [(&str, &str); 2] = [("a2a-extensions", "A2A-Extensions"), ("x-a2a-extensions", "X-A2A-Extensions")];
 
 /// The version a request names in a header, else in the query. None leaves it to what is asked for. The patch number does not
 /// matter, and a lone major number is its first minor.
 pub fn named(headers: &Headers, query: &[(String, String)]) -> Result<Option<Protocol>, Fault> {
     let in_query = || {
-        let mut found = query
-            .iter()
-            .filter(|(name, _)| name.eq_ignore_ascii_case("a2a-version"));
+        let mut found = query.iter().filter(|(name, _)| name.eq_ignore_ascii_case("a2a-version"));
         found.next().map(|(_, value)| value.trim())
     };
     let header = headers.get("a2a-version").map(str::trim);
-    let wanted = header
-        .filter(|value| !value.is_empty())
-        .or_else(in_query)
-        .unwrap_or_default();
+    let wanted = header.filter(|value| !value.is_empty()).or_else(in_query).unwrap_or_default();
     if wanted.is_empty() {
         return Ok(None);
     }
@@ -54,19 +46,13 @@ pub fn unnamed(what: &str) -> Fault {
 
 /// Every extension the headers list.
 pub fn extensions(headers: &Headers) -> impl Iterator<Item = &str> {
-    LISTS
-        .iter()
-        .flat_map(|(name, _)| headers.all(name))
-        .flat_map(|list| list.split(','))
-        .map(str::trim)
+    LISTS.iter().flat_map(|(name, _)| headers.all(name)).flat_map(|list| list.split(',')).map(str::trim)
 }
 
 /// Refuses a request that does not list what the operator requires: in a header, or in its message.
 pub fn require(headers: &Headers, params: &Object, switches: &Switches) -> Result<(), Fault> {
     let in_message = |uri: &str| {
-        let listed = params
-            .get("message")
-            .and_then(|message| message.get("extensions"));
+        let listed = params.get("message").and_then(|message| message.get("extensions"));
         let listed = listed.and_then(Value::as_array);
         listed.is_some_and(|listed| listed.iter().any(|listed| listed.as_str() == Some(uri)))
     };
@@ -74,9 +60,7 @@ pub fn require(headers: &Headers, params: &Object, switches: &Switches) -> Resul
         if !extensions(headers).any(|listed| listed == uri) && !in_message(uri) {
             return Err(Fault::new(
                 FaultKind::ExtensionRequired,
-                format!(
-                    "This server requires the extension {uri}; list it in the A2A-Extensions header."
-                ),
+                format!("This server requires the extension {uri}; list it in the A2A-Extensions header."),
             ));
         }
     }
@@ -90,11 +74,7 @@ pub fn echo(headers: &Headers, form: &Form, switches: &Switches) -> Vec<(&'stati
         active.push(EXT);
     }
     for uri in extensions(headers) {
-        let known = uri == RESUME
-            || switches
-                .required_extensions
-                .iter()
-                .any(|known| known == uri);
+        let known = uri == RESUME || switches.required_extensions.iter().any(|known| known == uri);
         if known && !active.contains(&uri) {
             active.push(uri);
         }
@@ -140,9 +120,7 @@ mod tests {
         for new in ["1", "1.0", "1.0.1"] {
             assert_eq!(ask(new), Ok(Some(Protocol::V10)), "{new}");
         }
-        for other in [
-            "0", "0.2", "0.30", "1.1", "2.0", "v0.3", "0.3, 1.0", "x", ".",
-        ] {
+        for other in ["0", "0.2", "0.30", "1.1", "2.0", "v0.3", "0.3, 1.0", "x", "."] {
             assert_eq!(ask(other), Err(FaultKind::VersionNotSupported), "{other}");
         }
     }
@@ -157,14 +135,8 @@ mod tests {
 
     #[test]
     fn only_active_extensions_come_back_under_the_names_that_were_used() {
-        let switches = Switches {
-            required_extensions: vec!["urn:must".into()],
-            ..Switches::default()
-        };
-        let form = |profile| Form {
-            profile,
-            ..Form::of(Envelope::Rpc03)
-        };
+        let switches = Switches { required_extensions: vec!["urn:must".into()], ..Switches::default() };
+        let form = |profile| Form { profile, ..Form::of(Envelope::Rpc03) };
         let both = headers(&[
             ("X-A2A-Extensions", &format!("{EXT}, urn:other")),
             ("A2A-Extensions", RESUME),
@@ -177,42 +149,24 @@ mod tests {
         );
         let plain = headers(&[("X-A2A-Extensions", "urn:other")]);
         assert_eq!(echo(&plain, &form(None), &switches), []);
-        assert_eq!(
-            echo(&headers(&[]), &form(Some(Profile::Devtool)), &switches),
-            []
-        );
+        assert_eq!(echo(&headers(&[]), &form(Some(Profile::Devtool)), &switches), []);
         let named = headers(&[("X-A2A-Extensions", EXT)]);
         assert_eq!(echo(&named, &form(Some(Profile::Coder)), &switches), []);
     }
 
     #[test]
     fn required_extensions_may_be_listed_in_either_place() {
-        let switches = Switches {
-            required_extensions: vec!["urn:must".into()],
-            ..Switches::default()
-        };
+        let switches = Switches { required_extensions: vec!["urn:must".into()], ..Switches::default() };
         let ask = |fields: &[(&str, &str)], params: Value| {
             let params = params.as_object().cloned().unwrap();
             require(&headers(fields), &params, &switches).map_err(|fault| fault.kind)
         };
         let refused = Err(FaultKind::ExtensionRequired);
         assert_eq!(ask(&[], json!({})), refused);
-        assert_eq!(
-            ask(&[("A2A-Extensions", "urn:mustard")], json!({})),
-            refused
-        );
-        assert_eq!(
-            ask(&[("A2A-Extensions", "urn:a,urn:must")], json!({})),
-            Ok(())
-        );
+        assert_eq!(ask(&[("A2A-Extensions", "urn:mustard")], json!({})), refused);
+        assert_eq!(ask(&[("A2A-Extensions", "urn:a,urn:must")], json!({})), Ok(()));
         assert_eq!(ask(&[("X-A2A-Extensions", "urn:must")], json!({})), Ok(()));
-        assert_eq!(
-            ask(&[], json!({"message": {"extensions": ["urn:must"]}})),
-            Ok(())
-        );
-        assert_eq!(
-            ask(&[], json!({"message": {"extensions": "urn:must"}})),
-            refused
-        );
+        assert_eq!(ask(&[], json!({"message": {"extensions": ["urn:must"]}})), Ok(()));
+        assert_eq!(ask(&[], json!({"message": {"extensions": "urn:must"}})), refused);
     }
 }

@@ -9,8 +9,7 @@ use crate::task::state::{State, TaskState};
 use serde::Serialize;
 
 /// The development-tool extension: the key of its settings and answers, and the name in extension headers.
-pub const EXT: &str =
-    "https://github.com/google-gemini/gemini-cli/blob/main/docs/a2a/developer-profile/v0/spec.md";
+pub const EXT: &str = "https://github.com/google-gemini/gemini-cli/blob/main/docs/a2a/developer-profile/v0/spec.md";
 
 /// The key of the reference server's payload in metadata.
 pub const CODER: &str = "coderAgent";
@@ -68,19 +67,14 @@ pub fn kebab_state(shown: TaskState) -> &'static str {
     match shown {
         TaskState::InputRequired | TaskState::AuthRequired => "input-required",
         TaskState::Failed | TaskState::Rejected => "failed",
-        TaskState::Submitted | TaskState::Working | TaskState::Completed | TaskState::Canceled => {
-            state(shown)
-        }
+        TaskState::Submitted | TaskState::Working | TaskState::Completed | TaskState::Canceled => state(shown),
     }
 }
 
 /// Task states in the snake dialect, of the state as it shows it.
 pub fn snake_state(shown: TaskState) -> &'static str {
     match shown {
-        TaskState::Submitted
-        | TaskState::Working
-        | TaskState::InputRequired
-        | TaskState::AuthRequired => "running",
+        TaskState::Submitted | TaskState::Working | TaskState::InputRequired | TaskState::AuthRequired => "running",
         TaskState::Completed => "completed",
         TaskState::Failed | TaskState::Canceled | TaskState::Rejected => "error",
     }
@@ -231,27 +225,19 @@ impl Offer {
         let (name, description) = match choice {
             Choice::ProceedOnce => ("Allow Once", None),
             Choice::ProceedAlways => ("Always Allow", None),
-            Choice::ProceedAlwaysAndSave => (
-                "Always Allow and Save",
-                Some("Also in later sessions in this workspace."),
-            ),
+            Choice::ProceedAlwaysAndSave => {
+                ("Always Allow and Save", Some("Also in later sessions in this workspace."))
+            }
             Choice::Cancel => ("Reject", None),
         };
-        Offer {
-            id: choice.word(),
-            name,
-            description,
-        }
+        Offer { id: choice.word(), name, description }
     }
 
     /// The same to clients of the session, who know a refusal by another name.
     pub fn in_session(self) -> Offer {
         let refusal = Offer::permission(Choice::Cancel);
         if self == refusal {
-            return Offer {
-                name: "Cancel",
-                ..self
-            };
+            return Offer { name: "Cancel", ..self };
         }
         self
     }
@@ -259,16 +245,8 @@ impl Offer {
     /// To a question of the agent's own.
     pub fn reply(choice: Choice) -> Offer {
         match choice {
-            Choice::ProceedOnce => Offer {
-                id: choice.word(),
-                name: "Answer",
-                description: None,
-            },
-            Choice::Cancel => Offer {
-                id: choice.word(),
-                name: "Dismiss",
-                description: None,
-            },
+            Choice::ProceedOnce => Offer { id: choice.word(), name: "Answer", description: None },
+            Choice::Cancel => Offer { id: choice.word(), name: "Dismiss", description: None },
             Choice::ProceedAlways | Choice::ProceedAlwaysAndSave => Offer::permission(choice),
         }
     }
@@ -339,16 +317,7 @@ mod tests {
         let words: Vec<&str> = TaskState::ALL.into_iter().map(state).collect();
         assert_eq!(
             words,
-            [
-                "submitted",
-                "working",
-                "input-required",
-                "auth-required",
-                "completed",
-                "failed",
-                "canceled",
-                "rejected"
-            ]
+            ["submitted", "working", "input-required", "auth-required", "completed", "failed", "canceled", "rejected"]
         );
     }
 
@@ -361,10 +330,7 @@ mod tests {
             let number = [1, 2, 6, 8, 3, 4, 5, 7][i];
             assert_eq!(read_state(&number.to_string()), Some(one));
         }
-        assert_eq!(
-            read_state("TASK_STATE_CANCELLED"),
-            Some(TaskState::Canceled)
-        );
+        assert_eq!(read_state("TASK_STATE_CANCELLED"), Some(TaskState::Canceled));
         for stranger in ["", "0", "9", "running", "TASK_STATE_UNSPECIFIED"] {
             assert_eq!(read_state(stranger), None, "{stranger}");
         }

@@ -33,11 +33,7 @@ const RESERVED_V4: [([u8; 4], u32); 15] = [
 /// The only part of IPv6 that is global unicast, and what in it is not public: protocols of their own (Teredo among them) and
 /// documentation.
 const GLOBAL_V6: (u128, u32) = (0x2000 << 112, 3);
-const RESERVED_V6: [(u128, u32); 3] = [
-    (0x2001 << 112, 23),
-    (0x2001_0db8 << 96, 32),
-    (0x3fff << 112, 20),
-];
+const RESERVED_V6: [(u128, u32); 3] = [(0x2001 << 112, 23), (0x2001_0db8 << 96, 32), (0x3fff << 112, 20)];
 
 /// Whether anybody on the internet can reach it.
 pub fn is_public(address: IpAddr) -> bool {
@@ -46,9 +42,7 @@ pub fn is_public(address: IpAddr) -> bool {
         IpAddr::V6(address) => match inner_v4(address) {
             Some(inner) => is_public_v4(inner),
             None => {
-                let within = |(network, prefix): &(u128, u32)| {
-                    (address.to_bits() ^ network) >> (128 - prefix) == 0
-                };
+                let within = |(network, prefix): &(u128, u32)| (address.to_bits() ^ network) >> (128 - prefix) == 0;
                 within(&GLOBAL_V6) && !RESERVED_V6.iter().any(within)
             }
         },
@@ -56,9 +50,9 @@ pub fn is_public(address: IpAddr) -> bool {
 }
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
-    !RESERVED_V4.iter().any(|(network, prefix)| {
-        (address.to_bits() ^ u32::from_be_bytes(*network)) >> (32 - prefix) == 0
-    })
+    !RESERVED_V4
+        .iter()
+        .any(|(network, prefix)| (address.to_bits() ^ u32::from_be_bytes(*network)) >> (32 - prefix) == 0)
 }
 
 /// The IPv4 address that packets to this one end up at: mapped (`::ffff:a.b.c.d`), NAT64 (`64:ff9b::a.b.c.d`) or 6to4
@@ -106,9 +100,7 @@ pub fn host(text: &str) -> Result<Host, &'static str> {
     if is_number(last) {
         return Err("an IPv4 address is written as four decimal numbers");
     }
-    Ok(Host::Name {
-        local: matches!(last, "localhost" | "local" | "internal"),
-    })
+    Ok(Host::Name { local: matches!(last, "localhost" | "local" | "internal") })
 }
 
 /// Whether a resolver might take a name that ends so for an IPv4 address: a number, also in octal or hexadecimal.

@@ -32,9 +32,7 @@ pub fn rfc3339(unix_ms: u64) -> String {
 /// `Sun, 01 Mar 2026 09:30:00 GMT`, for `Date` and `Last-Modified`.
 pub fn http_date(unix_ms: u64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ];
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let at = civil(unix_ms);
     format!(
         "{}, {:02} {} {:04} {:02}:{:02}:{:02} GMT",
@@ -126,26 +124,13 @@ fn civil(unix_ms: u64) -> Civil {
     let shifted = days + 719_468;
     let era = shifted / 146_097;
     let day_of_era = shifted % 146_097;
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let march_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 {
-        march_month + 3
-    } else {
-        march_month - 9
-    };
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
-    Civil {
-        days,
-        year,
-        month,
-        day,
-        hour: seconds / 3600 % 24,
-        minute: seconds / 60 % 60,
-        second: seconds % 60,
-    }
+    Civil { days, year, month, day, hour: seconds / 3600 % 24, minute: seconds / 60 % 60, second: seconds % 60 }
 }
 
 #[cfg(test)]

@@ -9,11 +9,7 @@ const fn table() -> [u32; 256] {
         let mut value = i as u32;
         let mut bit = 0;
         while bit < 8 {
-            value = if value & 1 == 1 {
-                0xedb8_8320 ^ (value >> 1)
-            } else {
-                value >> 1
-            };
+            value = if value & 1 == 1 { 0xedb8_8320 ^ (value >> 1) } else { value >> 1 };
             bit += 1;
         }
         table[i] = value;
@@ -23,9 +19,7 @@ const fn table() -> [u32; 256] {
 }
 
 pub fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0, |crc, byte| {
-        TABLE[((crc ^ u32::from(*byte)) & 0xff) as usize] ^ (crc >> 8)
-    })
+    !bytes.iter().fold(!0, |crc, byte| TABLE[((crc ^ u32::from(*byte)) & 0xff) as usize] ^ (crc >> 8))
 }
 
 #[cfg(test)]

@@ -47,17 +47,11 @@ impl Headers {
 
     /// The first value of a field; `name` is lower case.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0
-            .iter()
-            .find(|(n, _)| n == name)
-            .map(|(_, v)| v.as_str())
+        self.0.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
     }
 
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0
-            .iter()
-            .filter(move |(n, _)| n == name)
-            .map(|(_, v)| v.as_str())
+        self.0.iter().filter(move |(n, _)| n == name).map(|(_, v)| v.as_str())
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
@@ -83,10 +77,7 @@ pub struct Request {
 impl Request {
     /// A query parameter by its exact name.
     pub fn query(&self, name: &str) -> Option<&str> {
-        self.query
-            .iter()
-            .find(|(n, _)| n == name)
-            .map(|(_, v)| v.as_str())
+        self.query.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
     }
 }
 
@@ -101,19 +92,11 @@ pub struct Response {
 
 impl Response {
     pub fn json(status: u16, body: Vec<u8>) -> Response {
-        Response {
-            status,
-            headers: vec![("Content-Type", "application/json".into())],
-            body: body.into(),
-        }
+        Response { status, headers: vec![("Content-Type", "application/json".into())], body: body.into() }
     }
 
     pub fn empty(status: u16) -> Response {
-        Response {
-            status,
-            headers: Vec::new(),
-            body: Shared::from([]),
-        }
+        Response { status, headers: Vec::new(), body: Shared::from([]) }
     }
 
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Response {

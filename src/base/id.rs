@@ -87,9 +87,7 @@ impl Tenant {
 }
 
 /// Position of an event in a task's log. The first event is 1; 0 stands before it.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Seq(pub u64);
 
@@ -153,9 +151,6 @@ mod tests {
         let mut entropy = Entropy::counting_after(0);
         assert_eq!(entropy.uuid(), "00000000-0000-4000-8000-000000000001");
         assert_eq!(entropy.uuid(), "00000000-0000-4000-8000-000000000002");
-        assert_eq!(
-            Entropy::new(|| [0xff; 16]).uuid(),
-            "ffffffff-ffff-4fff-bfff-ffffffffffff"
-        );
+        assert_eq!(Entropy::new(|| [0xff; 16]).uuid(), "ffffffff-ffff-4fff-bfff-ffffffffffff");
     }
 }

@@ -59,21 +59,15 @@ mod tests {
     fn what_is_nested_too_deeply_is_refused() {
         let read = |text: &str| read::<Value>(text.as_bytes()).map_err(|error| error.to_string());
         assert!(read(&nested(JSON_DEPTH)).is_ok());
-        assert_eq!(
-            read(&nested(JSON_DEPTH + 1)),
-            Err("values are nested deeper than 100 levels".into())
-        );
+        assert_eq!(read(&nested(JSON_DEPTH + 1)), Err("values are nested deeper than 100 levels".into()));
         assert!(read(&nested(1_000_000)).is_err());
     }
 
     #[test]
     fn brackets_in_strings_do_not_count() {
-        for (text, levels) in [
-            (r#"{"a": [1, {"b": []}], "c": {}}"#, 4),
-            (r#"["[[[", "\"[[", "\\", {}]"#, 2),
-            (r#""[""#, 0),
-            ("]]]][", 1),
-        ] {
+        for (text, levels) in
+            [(r#"{"a": [1, {"b": []}], "c": {}}"#, 4), (r#"["[[[", "\"[[", "\\", {}]"#, 2), (r#""[""#, 0), ("]]]][", 1)]
+        {
             assert_eq!(depth(text.as_bytes()), levels, "{text}");
         }
     }

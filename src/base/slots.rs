@@ -14,10 +14,7 @@ impl Key {
     }
 
     pub fn unpack(packed: usize) -> Key {
-        Key {
-            ix: packed as u32,
-            generation: (packed >> 32) as u32,
-        }
+        Key { ix: packed as u32, generation: (packed >> 32) as u32 }
     }
 }
 
@@ -34,10 +31,7 @@ pub struct Slots<T> {
 
 impl<T> Default for Slots<T> {
     fn default() -> Self {
-        Slots {
-            slots: Vec::new(),
-            free: Vec::new(),
-        }
+        Slots { slots: Vec::new(), free: Vec::new() }
     }
 }
 
@@ -47,18 +41,11 @@ impl<T> Slots<T> {
             Some(ix) => {
                 let slot = &mut self.slots[ix as usize];
                 slot.value = Some(value);
-                Key {
-                    ix,
-                    generation: slot.generation,
-                }
+                Key { ix, generation: slot.generation }
             }
             None => {
-                let ix = u32::try_from(self.slots.len())
-                    .expect("fewer than 2^32 slots: every user has a cap");
-                self.slots.push(Slot {
-                    generation: 0,
-                    value: Some(value),
-                });
+                let ix = u32::try_from(self.slots.len()).expect("fewer than 2^32 slots: every user has a cap");
+                self.slots.push(Slot { generation: 0, value: Some(value) });
                 Key { ix, generation: 0 }
             }
         }
@@ -77,20 +64,12 @@ impl<T> Slots<T> {
 
     pub fn get(&self, key: Key) -> Option<&T> {
         let slot = self.slots.get(key.ix as usize)?;
-        if slot.generation == key.generation {
-            slot.value.as_ref()
-        } else {
-            None
-        }
+        if slot.generation == key.generation { slot.value.as_ref() } else { None }
     }
 
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         let slot = self.slots.get_mut(key.ix as usize)?;
-        if slot.generation == key.generation {
-            slot.value.as_mut()
-        } else {
-            None
-        }
+        if slot.generation == key.generation { slot.value.as_mut() } else { None }
     }
 
     pub fn len(&self) -> usize {
@@ -103,10 +82,7 @@ impl<T> Slots<T> {
 
     pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.slots.iter().enumerate().filter_map(|(ix, slot)| {
-            let key = Key {
-                ix: ix as u32,
-                generation: slot.generation,
-            };
+            let key = Key { ix: ix as u32, generation: slot.generation };
             slot.value.as_ref().map(|value| (key, value))
         })
     }

@@ -62,13 +62,7 @@ mod tests {
 
     #[test]
     fn what_is_spelled_can_be_read_again() {
-        for (ms, text) in [
-            (1, "1ms"),
-            (1_500, "1500ms"),
-            (90_000, "90s"),
-            (120_000, "2m"),
-            (86_400_000, "24h"),
-        ] {
+        for (ms, text) in [(1, "1ms"), (1_500, "1500ms"), (90_000, "90s"), (120_000, "2m"), (86_400_000, "24h")] {
             assert_eq!(spell(ms), text);
             assert_eq!(parse(text), Some(ms));
         }

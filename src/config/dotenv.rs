@@ -29,8 +29,7 @@ pub fn parse(text: &str) -> (Vec<(String, String)>, Vec<Notice>) {
         match value(written.trim_start()) {
             Written::Value(value) => variables.push((name.to_owned(), value)),
             Written::Open(quote) => {
-                let text =
-                    format!("the value of {name} goes over several lines, which is not supported");
+                let text = format!("the value of {name} goes over several lines, which is not supported");
                 notices.push(Notice::new(number, text));
                 // What follows belongs to the value and must not be taken for variables.
                 lines.by_ref().find(|(line, _)| line.contains(quote));
@@ -49,16 +48,8 @@ enum Written {
 fn value(written: &str) -> Written {
     let Some(quote) = written.chars().next().filter(|c| "'\"`".contains(*c)) else {
         let end = written.find(" #").or_else(|| written.find("\t#"));
-        let end = if written.starts_with('#') {
-            Some(0)
-        } else {
-            end
-        };
-        return Written::Value(
-            written[..end.unwrap_or(written.len())]
-                .trim_end()
-                .to_owned(),
-        );
+        let end = if written.starts_with('#') { Some(0) } else { end };
+        return Written::Value(written[..end.unwrap_or(written.len())].trim_end().to_owned());
     };
     let mut out = String::new();
     let mut inside = written[1..].chars();
@@ -111,8 +102,7 @@ mod tests {
 
     #[test]
     fn values_over_several_lines_are_refused_whole() {
-        let text =
-            "A=\"begin\nGEMINI_YOLO_MODE=true\nend\"\nB=1\nnonsense s3cret\n2C=3\nD='open\nE=2";
+        let text = "A=\"begin\nGEMINI_YOLO_MODE=true\nend\"\nB=1\nnonsense s3cret\n2C=3\nD='open\nE=2";
         let (variables, notices) = parse(text);
         assert_eq!(variables, [("B".to_owned(), "1".to_owned())]);
         let lines: Vec<usize> = notices.iter().map(|notice| notice.line).collect();

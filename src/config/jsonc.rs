@@ -11,12 +11,7 @@ const DEEPEST: usize = 64;
 /// The tree, and what was forgiven. An empty file is an empty map.
 pub fn parse(text: &str) -> Result<(Node, Vec<Notice>), Notice> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut parser = Parser {
-        text,
-        at: 0,
-        line: 1,
-        notices: Vec::new(),
-    };
+    let mut parser = Parser { text, at: 0, line: 1, notices: Vec::new() };
     parser.skip()?;
     let root = match parser.peek() {
         None => Node::new(1, Value::Map(Vec::new())),
@@ -117,9 +112,8 @@ impl Parser<'_> {
             Some((end, b'"')) => &rest[..=end],
             Some(_) | None => return Err(self.wrong("a text is not closed on its line")),
         };
-        let string = serde_json::from_str(literal).map_err(|_| {
-            self.wrong("a text has an escape or a control character that JSON does not know")
-        })?;
+        let string = serde_json::from_str(literal)
+            .map_err(|_| self.wrong("a text has an escape or a control character that JSON does not know"))?;
         self.at += literal.len();
         Ok(string)
     }
@@ -128,18 +122,13 @@ impl Parser<'_> {
         let rest = &self.text[self.at..];
         let inside = |byte: &u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
         let length = rest.bytes().take_while(|byte| inside(byte)).count();
-        let number = serde_json::from_str(&rest[..length])
-            .map_err(|_| self.wrong("a number is malformed"))?;
+        let number = serde_json::from_str(&rest[..length]).map_err(|_| self.wrong("a number is malformed"))?;
         self.at += length;
         Ok(Value::Number(number))
     }
 
     fn word(&mut self) -> Result<Value, Notice> {
-        let words = [
-            ("true", Value::Bool(true)),
-            ("false", Value::Bool(false)),
-            ("null", Value::Null),
-        ];
+        let words = [("true", Value::Bool(true)), ("false", Value::Bool(false)), ("null", Value::Null)];
         for (word, value) in words {
             if let Some(rest) = self.text[self.at..].strip_prefix(word)
                 && !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
@@ -148,9 +137,7 @@ impl Parser<'_> {
                 return Ok(value);
             }
         }
-        Err(self.wrong(
-            "a value is expected: a text in double quotes, a number, true, false, null, [ or {",
-        ))
+        Err(self.wrong("a value is expected: a text in double quotes, a number, true, false, null, [ or {"))
     }
 
     /// Passes blanks and comments.
@@ -191,10 +178,7 @@ mod tests {
     fn comments_and_extra_commas_are_forgiven_and_lines_kept() {
         let text = "\u{feff}// top\n{\n  /* two\n lines */ \"a\": [1, -2.5e1, \"x//y\", true,], // tail\n  \"b\": {\"c\": null}\n,}\n";
         let (node, notices) = parse(text).ok().unwrap();
-        assert_eq!(
-            node.json(),
-            json!({"a": [1, -25.0, "x//y", true], "b": {"c": null}})
-        );
+        assert_eq!(node.json(), json!({"a": [1, -25.0, "x//y", true], "b": {"c": null}}));
         assert_eq!(node.get("a").unwrap().line, 4);
         assert_eq!(node.get("b").unwrap().line, 5);
         let extra = |line| Notice::new(line, "there is a comma too many");

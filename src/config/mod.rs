@@ -140,10 +140,7 @@ impl Config {
         let env: Env = &|name: &str| env(name).filter(|value| !value.is_empty());
         let (workspace, pinned) = workspace(&args, env);
         let mut messages = place.messages.clone();
-        let sources = Sources {
-            env,
-            variables: &place.variables,
-        };
+        let sources = Sources { env, variables: &place.variables };
         let agent = match &args.script {
             Some(file) => Agent::Script(file.into()),
             None => agent(&sources, &place.settings)?,
@@ -178,11 +175,7 @@ impl Config {
             settings: place.settings,
             messages,
             allowed_roots: args.allowed_roots.into_iter().map(PathBuf::from).collect(),
-            allowed_hosts: args
-                .allowed_hosts
-                .iter()
-                .map(|name| name.to_lowercase())
-                .collect(),
+            allowed_hosts: args.allowed_hosts.iter().map(|name| name.to_lowercase()).collect(),
             allowed_origins: args.allowed_origins,
         })
     }
@@ -211,18 +204,10 @@ impl Sources<'_> {
     /// An address to send requests to. A workspace can name one only for credentials that it brings itself: the operator's
     /// go nowhere but where the operator says.
     fn address(&self, name: &str) -> Result<Option<String>, String> {
-        const CREDENTIALS: [&str; 4] = [
-            "GEMINI_API_KEY",
-            "GOOGLE_API_KEY",
-            "GOOGLE_CLOUD_ACCESS_TOKEN",
-            "GOOGLE_CLOUD_ACCESS_TOKEN_FILE",
-        ];
+        const CREDENTIALS: [&str; 4] =
+            ["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_ACCESS_TOKEN", "GOOGLE_CLOUD_ACCESS_TOKEN_FILE"];
         let has_own = CREDENTIALS.iter().any(|name| self.own(name).is_some());
-        let found = if has_own {
-            self.own(name)
-        } else {
-            self.any(name)
-        };
+        let found = if has_own { self.own(name) } else { self.any(name) };
         match found {
             Some(url) if !(url.starts_with("http://") || url.starts_with("https://")) => {
                 Err(format!("{name} must be an http(s) URL, not {url}"))
@@ -232,8 +217,7 @@ impl Sources<'_> {
     }
 
     fn is_on(&self, name: &str) -> bool {
-        self.any(name)
-            .is_some_and(|value| value == "true" || value == "1")
+        self.any(name).is_some_and(|value| value == "true" || value == "1")
     }
 
     fn filed(&self, name: &str) -> Option<String> {
@@ -243,8 +227,7 @@ impl Sources<'_> {
 }
 
 fn port(text: &str, name: &str) -> Result<u16, String> {
-    text.parse()
-        .map_err(|_| format!("{name} must be a number from 0 to 65535, not {text}"))
+    text.parse().map_err(|_| format!("{name} must be a number from 0 to 65535, not {text}"))
 }
 
 /// The window of every Gemini model.
@@ -289,21 +272,13 @@ fn board(args: &Args, settings: &Settings) -> Result<Board, String> {
 
 /// Only loopback until there are credentials to ask for: nobody else is let in by accident.
 fn host(text: &str) -> Result<IpAddr, String> {
-    let name = if text == "localhost" {
-        "127.0.0.1"
-    } else {
-        text
-    };
-    let address: IpAddr = name
-        .trim_matches(['[', ']'])
-        .parse()
-        .map_err(|_| format!("--host must be an IP address, not {text}"))?;
+    let name = if text == "localhost" { "127.0.0.1" } else { text };
+    let address: IpAddr =
+        name.trim_matches(['[', ']']).parse().map_err(|_| format!("--host must be an IP address, not {text}"))?;
     if address.is_loopback() {
         Ok(address)
     } else {
-        Err(format!(
-            "--host {text} is not a loopback address; only 127.0.0.1 or ::1 can be used"
-        ))
+        Err(format!("--host {text} is not a loopback address; only 127.0.0.1 or ::1 can be used"))
     }
 }
 
@@ -319,12 +294,7 @@ fn state_dir(given: Option<String>, env: Env) -> Result<PathBuf, String> {
     Ok(base.join("gemini-a2a"))
 }
 
-fn models(
-    args: &Args,
-    sources: &Sources,
-    settings: &Settings,
-    messages: &mut Vec<String>,
-) -> Result<Models, String> {
+fn models(args: &Args, sources: &Sources, settings: &Settings, messages: &mut Vec<String>) -> Result<Models, String> {
     let resolve = |name: &str| match gemini::resolve(name) {
         Ok(model) => Ok(model.to_owned()),
         Err(error) => Err(error.message),
@@ -342,23 +312,14 @@ fn models(
         (None, None) => resolve("auto")?,
     };
     let allowed = args.allowed_models.iter().map(|name| resolve(name));
-    Ok(Models {
-        default,
-        allowed: allowed.collect::<Result<_, _>>()?,
-    })
+    Ok(Models { default, allowed: allowed.collect::<Result<_, _>>()? })
 }
 
 /// An untrusted workspace is worked in with questions, whatever was asked for.
-fn approval(
-    args: &Args,
-    env: Env,
-    place: &Place,
-    messages: &mut Vec<String>,
-) -> Result<Approval, String> {
+fn approval(args: &Args, env: Env, place: &Place, messages: &mut Vec<String>) -> Result<Approval, String> {
     let wanted = match &args.approval_mode {
-        Some(word) => Approval::from_word(word).ok_or_else(|| {
-            format!("--approval-mode {word} is none of default, auto_edit, plan, yolo")
-        })?,
+        Some(word) => Approval::from_word(word)
+            .ok_or_else(|| format!("--approval-mode {word} is none of default, auto_edit, plan, yolo"))?,
         None if env("GEMINI_YOLO_MODE").as_deref() == Some("true") => Approval::Yolo,
         None => place.settings.approval.unwrap_or_default(),
     };
@@ -378,11 +339,7 @@ fn approval(
 }
 
 fn agent(sources: &Sources, settings: &Settings) -> Result<Agent, String> {
-    for name in [
-        "GOOGLE_GENAI_USE_GCA",
-        "GEMINI_CLI_USE_COMPUTE_ADC",
-        "USE_CCPA",
-    ] {
+    for name in ["GOOGLE_GENAI_USE_GCA", "GEMINI_CLI_USE_COMPUTE_ADC", "USE_CCPA"] {
         if sources.is_on(name) {
             return Err(format!(
                 "{name} asks for a login with a Google account, which is not supported; unset it and use GEMINI_API_KEY, or GOOGLE_GENAI_USE_VERTEXAI with a key or a token"
@@ -420,11 +377,8 @@ fn vertex(sources: &Sources, settings: &Settings) -> Result<Endpoint, String> {
         None => {
             let project = sources.any("GOOGLE_CLOUD_PROJECT");
             let project = project.or_else(|| sources.any("GOOGLE_CLOUD_PROJECT_ID"));
-            let (Some(project), Some(location)) = (project, sources.any("GOOGLE_CLOUD_LOCATION"))
-            else {
-                return Err(
-                    "Vertex AI needs GOOGLE_API_KEY, or GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION".into(),
-                );
+            let (Some(project), Some(location)) = (project, sources.any("GOOGLE_CLOUD_LOCATION")) else {
+                return Err("Vertex AI needs GOOGLE_API_KEY, or GOOGLE_CLOUD_PROJECT and GOOGLE_CLOUD_LOCATION".into());
             };
             let service = Service::Vertex {
                 project: plain(project, "GOOGLE_CLOUD_PROJECT")?,
@@ -440,19 +394,14 @@ fn vertex(sources: &Sources, settings: &Settings) -> Result<Endpoint, String> {
             }
             let key_file = file.filter(|_| token.is_none()).map(PathBuf::from);
             let token = Secret::new(token.unwrap_or_default());
-            Endpoint {
-                key_file,
-                ..Endpoint::of(service, token, Auth::Bearer)
-            }
+            Endpoint { key_file, ..Endpoint::of(service, token, Auth::Bearer) }
         }
     };
     if let Some(base) = sources.address("GOOGLE_VERTEX_BASE_URL")? {
         endpoint.base_url = base;
     }
     let headers = settings.vertex_headers.iter();
-    endpoint.extra = headers
-        .map(|(name, value)| (name.clone(), Secret::new(value)))
-        .collect();
+    endpoint.extra = headers.map(|(name, value)| (name.clone(), Secret::new(value))).collect();
     Ok(endpoint)
 }
 
@@ -484,24 +433,14 @@ mod tests {
         let home = |name: &str| (name == "HOME").then(|| "/home/u".to_owned());
         let env = |name: &str| {
             let given = env.iter().find(|(known, _)| *known == name);
-            given
-                .map(|(_, value)| value.to_string())
-                .or_else(|| home(name))
+            given.map(|(_, value)| value.to_string()).or_else(|| home(name))
         };
         Config::new(args, &env, place)
     }
 
     fn endpoint(env: &[(&str, &str)], file: &[(&str, &str)], owner: Owner) -> Endpoint {
-        let values = file
-            .iter()
-            .map(|(name, value)| (name.to_string(), Secret::new(*value)));
-        let place = Place {
-            variables: Variables {
-                owner,
-                values: values.collect(),
-            },
-            ..Place::default()
-        };
+        let values = file.iter().map(|(name, value)| (name.to_string(), Secret::new(*value)));
+        let place = Place { variables: Variables { owner, values: values.collect() }, ..Place::default() };
         match config_at("", env, place).unwrap().agent {
             Agent::Gemini(endpoint) => endpoint,
             other => panic!("no model: {other:?}"),
@@ -509,55 +448,32 @@ mod tests {
     }
 
     fn place(trust: Trust, settings: Settings) -> Place {
-        Place {
-            trust,
-            settings,
-            ..Place::default()
-        }
+        Place { trust, settings, ..Place::default() }
     }
 
     #[test]
     fn arguments_beat_the_environment_and_that_beats_defaults() {
         assert_eq!(config("", &[]).unwrap().port, 41_242);
         assert_eq!(config("", &[("CODER_AGENT_PORT", "7")]).unwrap().port, 7);
-        assert_eq!(
-            config("--a2a-port 8", &[("CODER_AGENT_PORT", "7")])
-                .unwrap()
-                .port,
-            8
-        );
+        assert_eq!(config("--a2a-port 8", &[("CODER_AGENT_PORT", "7")]).unwrap().port, 8);
         let pinned = config("--workspace /a", &[("CODER_AGENT_WORKSPACE_PATH", "/b")]).unwrap();
-        assert_eq!(
-            (pinned.workspace, pinned.pinned),
-            (PathBuf::from("/b"), true)
-        );
+        assert_eq!((pinned.workspace, pinned.pinned), (PathBuf::from("/b"), true));
         let state = |env| config("", env).unwrap().state_dir;
         assert_eq!(state(&[]), PathBuf::from("/home/u/.local/state/gemini-a2a"));
-        assert_eq!(
-            state(&[("XDG_STATE_HOME", "/s")]),
-            PathBuf::from("/s/gemini-a2a")
-        );
+        assert_eq!(state(&[("XDG_STATE_HOME", "/s")]), PathBuf::from("/s/gemini-a2a"));
     }
 
     #[test]
     fn a_key_or_an_address_chooses_gemini_and_nothing_the_demo() {
         assert!(matches!(config("", &[]).unwrap().agent, Agent::Demo));
-        assert!(matches!(
-            config("", &[("GEMINI_API_KEY", "")]).unwrap().agent,
-            Agent::Demo
-        ));
+        assert!(matches!(config("", &[("GEMINI_API_KEY", "")]).unwrap().agent, Agent::Demo));
         let key = config("", &[("GEMINI_API_KEY", "k")]).unwrap().agent;
         assert!(matches!(key, Agent::Gemini(_)));
-        assert!(
-            !format!("{key:?}").contains("\"k\""),
-            "a key is never printed"
-        );
+        assert!(!format!("{key:?}").contains("\"k\""), "a key is never printed");
         let base = [("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:1/")];
         assert!(matches!(config("", &base).unwrap().agent, Agent::Gemini(_)));
         assert!(config("", &[("GOOGLE_GEMINI_BASE_URL", "nonsense")]).is_err());
-        let script = config("--script s.json", &[("GEMINI_API_KEY", "k")])
-            .unwrap()
-            .agent;
+        let script = config("--script s.json", &[("GEMINI_API_KEY", "k")]).unwrap().agent;
         assert!(matches!(script, Agent::Script(_)));
     }
 
@@ -582,19 +498,13 @@ mod tests {
 
     #[test]
     fn a_file_of_variables_comes_after_the_environment() {
-        let file = [
-            ("GEMINI_API_KEY", "filed"),
-            ("GOOGLE_GEMINI_BASE_URL", "http://f"),
-        ];
+        let file = [("GEMINI_API_KEY", "filed"), ("GOOGLE_GEMINI_BASE_URL", "http://f")];
         let key = |endpoint: Endpoint| (endpoint.key.reveal().to_owned(), endpoint.base_url);
         let filed = ("filed".to_owned(), "http://f".to_owned());
         assert_eq!(key(endpoint(&[], &file, Owner::User)), filed);
         assert_eq!(key(endpoint(&[], &file, Owner::Workspace)), filed);
         let own = [("GEMINI_API_KEY", "own")];
-        assert_eq!(
-            key(endpoint(&own, &file, Owner::User)),
-            ("own".to_owned(), "http://f".to_owned())
-        );
+        assert_eq!(key(endpoint(&own, &file, Owner::User)), ("own".to_owned(), "http://f".to_owned()));
         assert_eq!(
             key(endpoint(&own, &file, Owner::Workspace)),
             ("own".to_owned(), gemini::DEFAULT_BASE_URL.to_owned()),
@@ -605,27 +515,13 @@ mod tests {
     #[test]
     fn vertex_by_key_by_token_and_by_file() {
         let on = ("GOOGLE_GENAI_USE_VERTEXAI", "true");
-        let at = [
-            ("GOOGLE_CLOUD_PROJECT", "p"),
-            ("GOOGLE_CLOUD_LOCATION", "eu"),
-        ];
+        let at = [("GOOGLE_CLOUD_PROJECT", "p"), ("GOOGLE_CLOUD_LOCATION", "eu")];
         let gemini = ("GEMINI_API_KEY", "g");
-        let express = endpoint(
-            &[on, gemini, at[0], at[1], ("GOOGLE_API_KEY", "k")],
-            &[],
-            Owner::User,
-        );
+        let express = endpoint(&[on, gemini, at[0], at[1], ("GOOGLE_API_KEY", "k")], &[], Owner::User);
         assert_eq!(express.service, Service::VertexExpress);
         assert_eq!((express.auth, express.key.reveal()), (Auth::Key, "k"));
-        let token = endpoint(
-            &[on, at[0], at[1], ("GOOGLE_CLOUD_ACCESS_TOKEN", "t")],
-            &[],
-            Owner::User,
-        );
-        let service = Service::Vertex {
-            project: "p".into(),
-            location: "eu".into(),
-        };
+        let token = endpoint(&[on, at[0], at[1], ("GOOGLE_CLOUD_ACCESS_TOKEN", "t")], &[], Owner::User);
+        let service = Service::Vertex { project: "p".into(), location: "eu".into() };
         assert_eq!(token.service, service);
         assert_eq!((token.auth, token.key.reveal()), (Auth::Bearer, "t"));
         let file = ("GOOGLE_CLOUD_ACCESS_TOKEN_FILE", "/t");
@@ -636,14 +532,8 @@ mod tests {
         for (env, word) in [
             (vec![on], "GOOGLE_API_KEY"),
             (vec![on, at[0], at[1]], "GOOGLE_CLOUD_ACCESS_TOKEN"),
-            (
-                vec![on, at[0], ("GOOGLE_CLOUD_LOCATION", "a/b")],
-                "GOOGLE_CLOUD_LOCATION",
-            ),
-            (
-                vec![("GOOGLE_GENAI_USE_GCA", "true")],
-                "GOOGLE_GENAI_USE_GCA",
-            ),
+            (vec![on, at[0], ("GOOGLE_CLOUD_LOCATION", "a/b")], "GOOGLE_CLOUD_LOCATION"),
+            (vec![("GOOGLE_GENAI_USE_GCA", "true")], "GOOGLE_GENAI_USE_GCA"),
         ] {
             let error = config("", &env).unwrap_err();
             assert!(error.contains(word), "{error}");
@@ -683,16 +573,11 @@ mod tests {
         assert_eq!(plain.limits.result_chars, 9);
         assert_eq!(of("", &[("GEMINI_MODEL", "m")]).models.default, "m");
         let argued = of("--model n --max-attempts 20", &[("GEMINI_MODEL", "m")]);
-        assert_eq!(
-            (argued.models.default.as_str(), argued.limits.model_tries),
-            ("n", 20)
-        );
+        assert_eq!((argued.models.default.as_str(), argued.limits.model_tries), ("n", 20));
         let switched = config_at(
             "--streaming on --required-extension urn:y",
             &[],
-            settings(
-                r#"{"a2a": {"streaming": false, "strictVersion": true, "requiredExtensions": ["urn:x"]}}"#,
-            ),
+            settings(r#"{"a2a": {"streaming": false, "strictVersion": true, "requiredExtensions": ["urn:x"]}}"#),
         );
         let mut board = Board::default();
         board.a2a.strict_version = true;
@@ -718,19 +603,12 @@ mod tests {
         ] {
             assert_eq!(any.choose(wish).ok().as_deref(), chosen, "{wish:?}");
         }
-        let few = config(
-            "--model mine --allowed-model flash --allowed-model yours",
-            &[],
-        );
+        let few = config("--model mine --allowed-model flash --allowed-model yours", &[]);
         let few = few.unwrap().models;
         assert!(few.choose(Some("gemini-3.5-flash")).is_ok());
         assert!(few.choose(Some("yours")).is_ok());
         assert!(few.choose(Some("mine")).is_ok());
-        assert!(
-            few.choose(Some("pro"))
-                .unwrap_err()
-                .contains("--allowed-model pro")
-        );
+        assert!(few.choose(Some("pro")).unwrap_err().contains("--allowed-model pro"));
     }
 
     #[test]
@@ -739,35 +617,19 @@ mod tests {
             config_at(args, env, place(trust, settings)).map(|config| config.approval)
         };
         let plain = Settings::default;
-        let auto_edit = || Settings {
-            approval: Some(Approval::AutoEdit),
-            ..Settings::default()
-        };
+        let auto_edit = || Settings { approval: Some(Approval::AutoEdit), ..Settings::default() };
         let (yes, no) = (Trust::Trusted, Trust::Untrusted);
         let env = [("GEMINI_YOLO_MODE", "true")];
         assert_eq!(of("", &[], yes, plain()), Ok(Approval::Default));
         assert_eq!(of("", &[], yes, auto_edit()), Ok(Approval::AutoEdit));
         assert_eq!(of("", &[], no, auto_edit()), Ok(Approval::Default));
-        assert_eq!(
-            of("--approval-mode plan", &[], no, auto_edit()),
-            Ok(Approval::Plan)
-        );
-        assert_eq!(
-            of("--approval-mode yolo", &[], yes, plain()),
-            Ok(Approval::Yolo)
-        );
-        assert_eq!(
-            of("--approval-mode yolo", &[], no, plain()),
-            Ok(Approval::Default)
-        );
+        assert_eq!(of("--approval-mode plan", &[], no, auto_edit()), Ok(Approval::Plan));
+        assert_eq!(of("--approval-mode yolo", &[], yes, plain()), Ok(Approval::Yolo));
+        assert_eq!(of("--approval-mode yolo", &[], no, plain()), Ok(Approval::Default));
         assert_eq!(of("", &env, yes, plain()), Ok(Approval::Yolo));
         assert_eq!(of("", &env, no, plain()), Ok(Approval::Default));
         let mut off = plain();
         off.security.disable_yolo = true;
-        assert!(
-            of("", &env, yes, off)
-                .unwrap_err()
-                .contains("disableYoloMode")
-        );
+        assert!(of("", &env, yes, off).unwrap_err().contains("disableYoloMode"));
     }
 }

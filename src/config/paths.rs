@@ -20,18 +20,14 @@ impl Paths {
         let home = path("GEMINI_CLI_HOME").or_else(|| path("HOME"));
         let in_home = |name: &str| home.as_ref().map(|home| home.join(name));
         let xdg = path("XDG_CONFIG_HOME").filter(|dir| dir.is_absolute());
-        let config = xdg
-            .filter(|_| path("GEMINI_CLI_HOME").is_none())
-            .or_else(|| in_home(".config"));
+        let config = xdg.filter(|_| path("GEMINI_CLI_HOME").is_none()).or_else(|| in_home(".config"));
         Paths {
             system_defaults: path("GEMINI_CLI_SYSTEM_DEFAULTS_PATH")
                 .unwrap_or_else(|| etc.join("system-defaults.json")),
-            system_settings: path("GEMINI_CLI_SYSTEM_SETTINGS_PATH")
-                .unwrap_or_else(|| etc.join("settings.json")),
+            system_settings: path("GEMINI_CLI_SYSTEM_SETTINGS_PATH").unwrap_or_else(|| etc.join("settings.json")),
             system_policies: etc.join("policies"),
             user_yaml: config.map(|dir| dir.join("gemini-cli/config.yaml")),
-            trusted_folders: path("GEMINI_CLI_TRUSTED_FOLDERS_PATH")
-                .or_else(|| in_home(".gemini/trustedFolders.json")),
+            trusted_folders: path("GEMINI_CLI_TRUSTED_FOLDERS_PATH").or_else(|| in_home(".gemini/trustedFolders.json")),
             home,
         }
     }
@@ -71,10 +67,7 @@ mod tests {
             trusted_folders: Some("/h/.gemini/trustedFolders.json".into()),
         };
         assert_eq!(plain, expected);
-        assert_eq!(
-            plain.saved_rules(),
-            Some("/h/.gemini/policies/auto-saved.json".into())
-        );
+        assert_eq!(plain.saved_rules(), Some("/h/.gemini/policies/auto-saved.json".into()));
         let moved = paths(&[
             ("HOME", "/h"),
             ("XDG_CONFIG_HOME", "/x"),

@@ -14,9 +14,7 @@ pub struct Proxies {
 impl std::fmt::Debug for Proxies {
     /// Addresses of proxies hold passwords.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Proxies")
-            .field("except", &self.except)
-            .finish_non_exhaustive()
+        f.debug_struct("Proxies").field("except", &self.except).finish_non_exhaustive()
     }
 }
 
@@ -86,10 +84,7 @@ fn matches(entry: &str, host: &str, port: &str) -> bool {
     if wanted.is_some_and(|wanted| wanted != port) {
         return false;
     }
-    let name = name
-        .strip_prefix('*')
-        .unwrap_or(name)
-        .trim_start_matches('.');
+    let name = name.strip_prefix('*').unwrap_or(name).trim_start_matches('.');
     if name.is_empty() {
         return false;
     }
@@ -107,16 +102,10 @@ fn in_range(network: &str, bits: &str, address: IpAddr) -> bool {
     };
     match (network, address) {
         (IpAddr::V4(a), IpAddr::V4(b)) if bits <= 32 => {
-            (a.to_bits() ^ b.to_bits())
-                .checked_shr(32 - bits)
-                .unwrap_or(0)
-                == 0
+            (a.to_bits() ^ b.to_bits()).checked_shr(32 - bits).unwrap_or(0) == 0
         }
         (IpAddr::V6(a), IpAddr::V6(b)) if bits <= 128 => {
-            (a.to_bits() ^ b.to_bits())
-                .checked_shr(128 - bits)
-                .unwrap_or(0)
-                == 0
+            (a.to_bits() ^ b.to_bits()).checked_shr(128 - bits).unwrap_or(0) == 0
         }
         _ => false,
     }

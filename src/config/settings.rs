@@ -179,10 +179,7 @@ pub fn load(layers: &[Layer], env: &dyn Fn(&str) -> Option<String>) -> (Settings
             Format::Json => match jsonc::parse(&layer.text) {
                 Ok(read) => read,
                 Err(wrong) => {
-                    messages.push(format!(
-                        "{}; the file is not used",
-                        at(layer, wrong.line, &wrong.text)
-                    ));
+                    messages.push(format!("{}; the file is not used", at(layer, wrong.line, &wrong.text)));
                     continue;
                 }
             },
@@ -242,9 +239,7 @@ fn strange_switches(root: &Node, layer: &Layer) -> Vec<String> {
         let keys = SWITCHES.iter().map(|switch| switch.key);
         keys.filter_map(|key| key.strip_prefix(SECTION)?.strip_prefix('.'))
     };
-    let strange = members
-        .iter()
-        .filter(|(name, _)| !names().any(|known| known == name));
+    let strange = members.iter().filter(|(name, _)| !names().any(|known| known == name));
     let told = strange.map(|(name, node)| {
         let near = names().find(|known| known.starts_with(name.as_str()) && name.len() > 3);
         let next = match near {
@@ -258,13 +253,7 @@ fn strange_switches(root: &Node, layer: &Layer) -> Vec<String> {
 }
 
 /// The value of a key, if the layer has one and may have one.
-fn find<'r>(
-    root: &'r Node,
-    name: &'static str,
-    by: By,
-    layer: &Layer,
-    messages: &mut Vec<String>,
-) -> Option<&'r Node> {
+fn find<'r>(root: &'r Node, name: &'static str, by: By, layer: &Layer, messages: &mut Vec<String>) -> Option<&'r Node> {
     let node = match root.at(name) {
         Ok(node) => node?,
         Err(blocked) if is_old_name(blocked.path) => return None,
@@ -307,12 +296,7 @@ mod tests {
     use serde_json::json;
 
     fn layer(origin: Origin, text: &str) -> Layer {
-        Layer {
-            origin,
-            file: format!("{origin:?}"),
-            format: Format::Json,
-            text: text.into(),
-        }
+        Layer { origin, file: format!("{origin:?}"), format: Format::Json, text: text.into() }
     }
 
     fn user(text: &str) -> (Settings, Vec<String>) {
@@ -359,11 +343,7 @@ mod tests {
                 auto_accept: Some(true),
                 ..Tools::default()
             },
-            mcp: Mcp {
-                servers: vec![],
-                allowed: Some(strings(&["d"])),
-                excluded: strings(&["e"]),
-            },
+            mcp: Mcp { servers: vec![], allowed: Some(strings(&["d"])), excluded: strings(&["e"]) },
             context: Context {
                 file_names: strings(&["X.md"]),
                 include_directories: strings(&["../f"]),
@@ -371,17 +351,9 @@ mod tests {
                 ignore_files: strings(&[".i"]),
                 ..Context::default()
             },
-            security: Security {
-                folder_trust: Some(false),
-                ..Security::default()
-            },
+            security: Security { folder_trust: Some(false), ..Security::default() },
             excluded_env: strings(&["G"]),
-            rules: vec![Rule {
-                origin: Origin::User,
-                file: "User".into(),
-                line: 0,
-                rule: json!({"toolName": "glob"}),
-            }],
+            rules: vec![Rule { origin: Origin::User, file: "User".into(), line: 0, rule: json!({"toolName": "glob"}) }],
             ..Settings::default()
         };
         assert_eq!(new.0, expected);
@@ -413,11 +385,7 @@ mod tests {
         assert!(settings.security.disable_yolo);
         assert_eq!(
             settings.mcp.servers,
-            [McpServer {
-                name: "m".into(),
-                origin: Origin::Workspace,
-                settings: Unseen(json!({"command": "b"})),
-            }]
+            [McpServer { name: "m".into(), origin: Origin::Workspace, settings: Unseen(json!({"command": "b"})) }]
         );
     }
 
@@ -446,10 +414,7 @@ mod tests {
         let layers = [
             layer(Origin::SystemDefaults, "[]"),
             layer(Origin::User, "{\n\"model\": "),
-            Layer {
-                format: Format::Yaml,
-                ..layer(Origin::User, "general:\n  maxAttempts: 3\nx: [1]\n")
-            },
+            Layer { format: Format::Yaml, ..layer(Origin::User, "general:\n  maxAttempts: 3\nx: [1]\n") },
             layer(Origin::System, "{\"model\": \"flash\",}"),
         ];
         let (settings, messages) = load(&layers, &|_| None);
@@ -462,11 +427,7 @@ mod tests {
                 "System, line 1: there is a comma too many",
             ]
         );
-        let expected = Settings {
-            model: Some("flash".into()),
-            max_attempts: Some(3),
-            ..Settings::default()
-        };
+        let expected = Settings { model: Some("flash".into()), max_attempts: Some(3), ..Settings::default() };
         assert_eq!(settings, expected);
     }
 
@@ -478,10 +439,7 @@ mod tests {
         expected.a2a.strict_version = true;
         expected.a2a.required_extensions = vec!["urn:x".into()];
         assert_eq!(settings.board, expected);
-        assert_eq!(
-            messages,
-            ["User, line 1: a2a.cardDefault must be hybrid or v1; it is left out"]
-        );
+        assert_eq!(messages, ["User, line 1: a2a.cardDefault must be hybrid or v1; it is left out"]);
         let (settings, messages) = load(&[layer(Origin::Workspace, text)], &|_| None);
         assert_eq!(settings.board, Board::default());
         assert_eq!(messages.len(), 3);
@@ -489,7 +447,8 @@ mod tests {
 
     #[test]
     fn a_name_among_the_switches_that_is_none_is_told() {
-        let text = "{\"a2a\": {\n\"pushAllowHost\": [\"h\"],\n\"allowedOrigin\": \"x\", \"push\": \"off\"}, \"b2b\": 1}";
+        let text =
+            "{\"a2a\": {\n\"pushAllowHost\": [\"h\"],\n\"allowedOrigin\": \"x\", \"push\": \"off\"}, \"b2b\": 1}";
         let (settings, messages) = user(text);
         let mut expected = Board::default();
         expected.a2a.push = false;
@@ -509,11 +468,7 @@ mod tests {
         let (settings, messages) = load(&[layer(Origin::Workspace, text)], &|_| None);
         assert_eq!(settings, Settings::default());
         assert_eq!(messages.len(), 4);
-        assert!(
-            messages
-                .iter()
-                .all(|m| m.contains("cannot be set by a workspace"))
-        );
+        assert!(messages.iter().all(|m| m.contains("cannot be set by a workspace")));
         assert_eq!(user(text).0.policy_paths, ["p", "q"]);
     }
 }

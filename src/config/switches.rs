@@ -93,15 +93,9 @@ impl Switch {
     pub fn argue(&self, board: &mut Board, value: &str) -> Result<(), String> {
         let value = match self.takes {
             Takes::Nothing => "on",
-            Takes::OnOrOff
-            | Takes::OneOf(_)
-            | Takes::Time
-            | Takes::Uris
-            | Takes::Hosts
-            | Takes::File => value,
+            Takes::OnOrOff | Takes::OneOf(_) | Takes::Time | Takes::Uris | Takes::Hosts | Takes::File => value,
         };
-        (self.set)(board, value)
-            .ok_or_else(|| format!("{} must be {}, not {value}", self.flag, self.takes.wants()))
+        (self.set)(board, value).ok_or_else(|| format!("{} must be {}, not {value}", self.flag, self.takes.wants()))
     }
 
     /// Sets it from a settings file. An error says what the value must be.
@@ -123,9 +117,7 @@ impl Switch {
             let mut words = words.iter();
             words.try_for_each(|word| (self.set)(&mut tried, word))
         };
-        words
-            .and_then(set)
-            .ok_or_else(|| self.takes.wants_in_file())?;
+        words.and_then(set).ok_or_else(|| self.takes.wants_in_file())?;
         *board = tried;
         Ok(())
     }
@@ -386,12 +378,9 @@ mod tests {
             let switch = switch.expect("there is such a flag");
             let value = match switch.takes {
                 Takes::Nothing => "",
-                Takes::OnOrOff
-                | Takes::OneOf(_)
-                | Takes::Time
-                | Takes::Uris
-                | Takes::Hosts
-                | Takes::File => words.next().expect("it has a value"),
+                Takes::OnOrOff | Takes::OneOf(_) | Takes::Time | Takes::Uris | Takes::Hosts | Takes::File => {
+                    words.next().expect("it has a value")
+                }
             };
             switch.argue(&mut board, value)?;
         }
@@ -425,20 +414,10 @@ mod tests {
         }
         vec![
             ("--streaming on", "a2a.streaming", "true", Board::default()),
-            (
-                "--streaming off",
-                "a2a.streaming",
-                "false",
-                a2a(|s| s.streaming = false),
-            ),
+            ("--streaming off", "a2a.streaming", "false", a2a(|s| s.streaming = false)),
             ("--push on", "a2a.push", "true", Board::default()),
             ("--push off", "a2a.push", "false", a2a(|s| s.push = false)),
-            (
-                "--push-allow-http",
-                "a2a.pushAllowHttp",
-                "true",
-                a2a(|s| s.push_rules.allow_http = true),
-            ),
+            ("--push-allow-http", "a2a.pushAllowHttp", "true", a2a(|s| s.push_rules.allow_http = true)),
             (
                 "--push-allow-host ci.internal --push-allow-host [::1]",
                 "a2a.pushAllowHosts",
@@ -451,36 +430,11 @@ mod tests {
                 "\"10.0.0.7\"",
                 a2a(|s| s.push_rules.allow_hosts = vec!["10.0.0.7".into()]),
             ),
-            (
-                "--push-allow-private",
-                "a2a.pushAllowPrivate",
-                "true",
-                a2a(|s| s.push_rules.allow_private = true),
-            ),
-            (
-                "--card-default hybrid",
-                "a2a.cardDefault",
-                "\"hybrid\"",
-                Board::default(),
-            ),
-            (
-                "--card-default v1",
-                "a2a.cardDefault",
-                "\"v1\"",
-                a2a(|s| s.card_default = CardDefault::V1),
-            ),
-            (
-                "--strict-version",
-                "a2a.strictVersion",
-                "true",
-                a2a(|s| s.strict_version = true),
-            ),
-            (
-                "--rest-status-profile 1.0.1",
-                "a2a.restStatusProfile",
-                "\"1.0.1\"",
-                Board::default(),
-            ),
+            ("--push-allow-private", "a2a.pushAllowPrivate", "true", a2a(|s| s.push_rules.allow_private = true)),
+            ("--card-default hybrid", "a2a.cardDefault", "\"hybrid\"", Board::default()),
+            ("--card-default v1", "a2a.cardDefault", "\"v1\"", a2a(|s| s.card_default = CardDefault::V1)),
+            ("--strict-version", "a2a.strictVersion", "true", a2a(|s| s.strict_version = true)),
+            ("--rest-status-profile 1.0.1", "a2a.restStatusProfile", "\"1.0.1\"", Board::default()),
             (
                 "--rest-status-profile 1.0.0",
                 "a2a.restStatusProfile",
@@ -503,41 +457,18 @@ mod tests {
                 "--extended-card more.json",
                 "a2a.extendedCard",
                 "\"more.json\"",
-                Board {
-                    extended_card: Some("more.json".into()),
-                    ..a2a(|s| s.extended_card = true)
-                },
+                Board { extended_card: Some("more.json".into()), ..a2a(|s| s.extended_card = true) },
             ),
-            (
-                "--emit-persisted-state",
-                "a2a.emitPersistedState",
-                "true",
-                a2a(|s| s.emit_persisted_state = true),
-            ),
+            ("--emit-persisted-state", "a2a.emitPersistedState", "true", a2a(|s| s.emit_persisted_state = true)),
             (
                 "--coder-abort-on-disconnect",
                 "a2a.coderAbortOnDisconnect",
                 "true",
                 manners(|m| m.disconnect = Disconnect::Aborts),
             ),
-            (
-                "--durability normal",
-                "a2a.durability",
-                "\"normal\"",
-                Board::default(),
-            ),
-            (
-                "--durability strict",
-                "a2a.durability",
-                "\"strict\"",
-                manners(|m| m.durability = Durability::Strict),
-            ),
-            (
-                "--default-profile-03 coder",
-                "a2a.defaultProfile03",
-                "\"coder\"",
-                Board::default(),
-            ),
+            ("--durability normal", "a2a.durability", "\"normal\"", Board::default()),
+            ("--durability strict", "a2a.durability", "\"strict\"", manners(|m| m.durability = Durability::Strict)),
+            ("--default-profile-03 coder", "a2a.defaultProfile03", "\"coder\"", Board::default()),
             (
                 "--default-profile-03 plain",
                 "a2a.defaultProfile03",
@@ -550,85 +481,30 @@ mod tests {
                 "\"devtool\"",
                 a2a(|s| s.default_profile_03 = Profile::Devtool),
             ),
-            (
-                "--plain-lifecycle one-shot",
-                "a2a.plainLifecycle",
-                "\"one-shot\"",
-                Board::default(),
-            ),
+            ("--plain-lifecycle one-shot", "a2a.plainLifecycle", "\"one-shot\"", Board::default()),
             (
                 "--plain-lifecycle conversational",
                 "a2a.plainLifecycle",
                 "\"conversational\"",
                 a2a(|s| s.plain_lifecycle = Lifecycle::Conversational),
             ),
-            (
-                "--new-tasks own",
-                "a2a.newTasks",
-                "\"own\"",
-                Board::default(),
-            ),
-            (
-                "--new-tasks session",
-                "a2a.newTasks",
-                "\"session\"",
-                manners(|m| m.new_tasks = NewTasks::Session),
-            ),
-            (
-                "--blocking-timeout never",
-                "a2a.blockingTimeout",
-                "\"never\"",
-                Board::default(),
-            ),
+            ("--new-tasks own", "a2a.newTasks", "\"own\"", Board::default()),
+            ("--new-tasks session", "a2a.newTasks", "\"session\"", manners(|m| m.new_tasks = NewTasks::Session)),
+            ("--blocking-timeout never", "a2a.blockingTimeout", "\"never\"", Board::default()),
             (
                 "--blocking-timeout 500ms",
                 "a2a.blockingTimeout",
                 "\"500ms\"",
                 manners(|m| m.blocking_timeout_ms = Some(500)),
             ),
-            (
-                "--confirmation-timeout never",
-                "a2a.confirmationTimeout",
-                "\"never\"",
-                Board::default(),
-            ),
-            (
-                "--confirmation-timeout 2m",
-                "a2a.confirmationTimeout",
-                "\"2m\"",
-                times(|t| t.answer_ms = Some(120_000)),
-            ),
-            (
-                "--turn-timeout never",
-                "a2a.turnTimeout",
-                "\"never\"",
-                Board::default(),
-            ),
-            (
-                "--turn-timeout 1h",
-                "a2a.turnTimeout",
-                "\"1h\"",
-                times(|t| t.turn_ms = Some(3_600_000)),
-            ),
+            ("--confirmation-timeout never", "a2a.confirmationTimeout", "\"never\"", Board::default()),
+            ("--confirmation-timeout 2m", "a2a.confirmationTimeout", "\"2m\"", times(|t| t.answer_ms = Some(120_000))),
+            ("--turn-timeout never", "a2a.turnTimeout", "\"never\"", Board::default()),
+            ("--turn-timeout 1h", "a2a.turnTimeout", "\"1h\"", times(|t| t.turn_ms = Some(3_600_000))),
             ("--idle-ttl 24h", "a2a.idleTtl", "\"24h\"", Board::default()),
-            (
-                "--idle-ttl never",
-                "a2a.idleTtl",
-                "\"never\"",
-                times(|t| t.idle_ms = None),
-            ),
-            (
-                "--retention 24h",
-                "a2a.retention",
-                "\"24h\"",
-                Board::default(),
-            ),
-            (
-                "--retention 7d",
-                "a2a.retention",
-                "\"7d\"",
-                times(|t| t.retention_ms = Some(604_800_000)),
-            ),
+            ("--idle-ttl never", "a2a.idleTtl", "\"never\"", times(|t| t.idle_ms = None)),
+            ("--retention 24h", "a2a.retention", "\"24h\"", Board::default()),
+            ("--retention 7d", "a2a.retention", "\"7d\"", times(|t| t.retention_ms = Some(604_800_000))),
         ]
     }
 
@@ -640,8 +516,7 @@ mod tests {
             assert_eq!(written(key, value).as_ref(), Ok(board), "{key}: {value}");
         }
         for switch in SWITCHES {
-            let of_it =
-                |(flags, ..): &&(&str, _, _, _)| flags.split(' ').next() == Some(switch.flag);
+            let of_it = |(flags, ..): &&(&str, _, _, _)| flags.split(' ').next() == Some(switch.flag);
             let tried = cases.iter().filter(of_it).count();
             let words = match switch.takes {
                 Takes::OneOf(words) => words.len(),
@@ -668,22 +543,10 @@ mod tests {
                 "--push-allow-host ci.internal:80",
                 "--push-allow-host must be the name or address of a host, without a port, not ci.internal:80",
             ),
-            (
-                "--card-default v2",
-                "--card-default must be hybrid or v1, not v2",
-            ),
-            (
-                "--default-profile-03 tui",
-                "--default-profile-03 must be coder, plain or devtool, not tui",
-            ),
-            (
-                "--blocking-timeout 5",
-                "--blocking-timeout must be a time such as 500ms, 30s or 24h, or never, not 5",
-            ),
-            (
-                "--required-extension a,b",
-                "--required-extension must be a URI without spaces, not a,b",
-            ),
+            ("--card-default v2", "--card-default must be hybrid or v1, not v2"),
+            ("--default-profile-03 tui", "--default-profile-03 must be coder, plain or devtool, not tui"),
+            ("--blocking-timeout 5", "--blocking-timeout must be a time such as 500ms, 30s or 24h, or never, not 5"),
+            ("--required-extension a,b", "--required-extension must be a URI without spaces, not a,b"),
         ] {
             assert_eq!(argued(line), Err(error.to_owned()));
         }
@@ -694,11 +557,7 @@ mod tests {
             ("a2a.extendedCard", "{}", "a file's name"),
             ("a2a.requiredExtensions", "[1]", "a list of URIs"),
             ("a2a.requiredExtensions", "[\"\"]", "a list of URIs"),
-            (
-                "a2a.blockingTimeout",
-                "30",
-                "a time such as 500ms, 30s or 24h, or never",
-            ),
+            ("a2a.blockingTimeout", "30", "a time such as 500ms, 30s or 24h, or never"),
         ] {
             assert_eq!(written(key, value), Err(wants.to_owned()), "{key}: {value}");
         }

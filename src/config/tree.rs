@@ -32,10 +32,7 @@ pub struct Notice {
 
 impl Notice {
     pub fn new(line: usize, text: impl Into<String>) -> Notice {
-        Notice {
-            line,
-            text: text.into(),
-        }
+        Notice { line, text: text.into() }
     }
 }
 
@@ -65,10 +62,7 @@ impl Node {
         let mut walked = 0;
         for name in path.split('.') {
             if !matches!(node.value, Value::Map(_)) {
-                return Err(Blocked {
-                    line: node.line,
-                    path: path[..walked].trim_end_matches('.'),
-                });
+                return Err(Blocked { line: node.line, path: path[..walked].trim_end_matches('.') });
             }
             let Some(next) = node.get(name).filter(|next| next.value != Value::Null) else {
                 return Ok(None);
@@ -122,10 +116,7 @@ impl Node {
             Value::Number(number) => number.clone().into(),
             Value::Text(text) => text.as_str().into(),
             Value::List(items) => items.iter().map(Node::json).collect(),
-            Value::Map(members) => members
-                .iter()
-                .map(|(name, node)| (name.clone(), node.json()))
-                .collect(),
+            Value::Map(members) => members.iter().map(|(name, node)| (name.clone(), node.json())).collect(),
         }
     }
 
@@ -183,13 +174,9 @@ fn variable(after: &str, env: &dyn Fn(&str) -> Option<String>) -> (Option<String
 }
 
 fn name_length(text: &str) -> usize {
-    let fits = |(at, byte): (usize, u8)| {
-        byte == b'_' || byte.is_ascii_alphabetic() || (at > 0 && byte.is_ascii_digit())
-    };
-    text.bytes()
-        .enumerate()
-        .take_while(|pair| fits(*pair))
-        .count()
+    let fits =
+        |(at, byte): (usize, u8)| byte == b'_' || byte.is_ascii_alphabetic() || (at > 0 && byte.is_ascii_digit());
+    text.bytes().enumerate().take_while(|pair| fits(*pair)).count()
 }
 
 #[cfg(test)]
@@ -229,20 +216,14 @@ mod tests {
     fn a_path_is_followed_through_maps_only() {
         let text = |line, text: &str| Node::new(line, Value::Text(text.into()));
         let inner = Value::Map(vec![("b".into(), text(2, "x")), ("b".into(), text(3, "y"))]);
-        let members = vec![
-            ("a".into(), Node::new(1, inner)),
-            ("n".into(), Node::new(4, Value::Null)),
-        ];
+        let members = vec![("a".into(), Node::new(1, inner)), ("n".into(), Node::new(4, Value::Null))];
         let root = Node::new(1, Value::Map(members));
         let found = |path| root.at(path).map(|node| node.and_then(Node::text));
         assert_eq!(found("a.b"), Ok(Some("y")));
         assert_eq!(found("a.c"), Ok(None));
         assert_eq!(found("n"), Ok(None));
         assert_eq!(found("n.x"), Ok(None));
-        let blocked = Blocked {
-            line: 3,
-            path: "a.b",
-        };
+        let blocked = Blocked { line: 3, path: "a.b" };
         assert_eq!(found("a.b.c"), Err(blocked));
         assert_eq!(root.json(), serde_json::json!({"a": {"b": "y"}, "n": null}));
     }

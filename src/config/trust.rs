@@ -39,10 +39,7 @@ impl Word {
             Some("false" | "0") => Some(Trust::Untrusted),
             Some(_) | None => None,
         };
-        Word {
-            said: flag.or(variable),
-            workspace,
-        }
+        Word { said: flag.or(variable), workspace }
     }
 }
 
@@ -97,9 +94,7 @@ impl Folders {
     /// The rule of the nearest folder; of two for the same folder, the refusal.
     fn decide(&self, dir: &Path) -> Option<Trust> {
         let above = self.0.iter().filter(|(folder, _)| dir.starts_with(folder));
-        let nearest = above.max_by_key(|(folder, trust)| {
-            (folder.components().count(), *trust == Trust::Untrusted)
-        });
+        let nearest = above.max_by_key(|(folder, trust)| (folder.components().count(), *trust == Trust::Untrusted));
         nearest.map(|(_, trust)| *trust)
     }
 }
@@ -151,10 +146,7 @@ mod tests {
         for (text, expected) in [
             ("{\n\"/a\": \"TRUST\"}", "line 2: \"/a\" must be"),
             ("{\n\"/a\": true}", "line 2: \"/a\" must be"),
-            (
-                "{\"a\": \"TRUST_FOLDER\"}",
-                "line 1: \"a\" is not an absolute path",
-            ),
+            ("{\"a\": \"TRUST_FOLDER\"}", "line 1: \"a\" is not an absolute path"),
             ("[]", "line 1: it must hold"),
             ("{", "line 1: a bracket is not closed"),
         ] {

@@ -13,11 +13,7 @@ pub fn parse(text: &str) -> (Node, Vec<Notice>) {
     let mut notices = Vec::new();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines = lines(text, &mut notices);
-    let mut reader = Reader {
-        lines,
-        at: 0,
-        notices,
-    };
+    let mut reader = Reader { lines, at: 0, notices };
     let value = reader.block(0, 0);
     if let Some(line) = reader.lines.get(reader.at) {
         let number = line.number;
@@ -50,11 +46,7 @@ fn lines(text: &str, notices: &mut Vec<Notice>) -> Vec<Line> {
             notices.push(Notice::new(number, "indentation must be spaces, not tabs"));
             continue;
         }
-        lines.push(Line {
-            number,
-            indent: whole.len() - bare.len(),
-            text: text.to_owned(),
-        });
+        lines.push(Line { number, indent: whole.len() - bare.len(), text: text.to_owned() });
     }
     lines
 }
@@ -96,11 +88,7 @@ impl Reader {
             self.leave_out(least);
             return Value::Null;
         }
-        if is_item(&line.text) {
-            self.list(indent, depth)
-        } else {
-            self.map(indent, depth)
-        }
+        if is_item(&line.text) { self.list(indent, depth) } else { self.map(indent, depth) }
     }
 
     fn list(&mut self, indent: usize, depth: usize) -> Value {
@@ -117,11 +105,7 @@ impl Reader {
                 items.push(Node::new(line.number, value));
             } else if is_item(inside) || split_key(inside).is_some() {
                 // `- name: value` begins a map: its first line reads as if it stood where the name does.
-                self.lines[self.at] = Line {
-                    indent: indent + shift,
-                    text: inside.to_owned(),
-                    ..line
-                };
+                self.lines[self.at] = Line { indent: indent + shift, text: inside.to_owned(), ..line };
                 let value = self.block(indent + 1, depth + 1);
                 items.push(Node::new(line.number, value));
             } else {
@@ -150,11 +134,7 @@ impl Reader {
                 let next = self.lines.get(self.at);
                 let flat = next.is_some_and(|next| next.indent == indent && is_item(&next.text));
                 let least = if flat { indent } else { indent + 1 };
-                Some(if flat {
-                    self.list(least, depth + 1)
-                } else {
-                    self.block(least, depth + 1)
-                })
+                Some(if flat { self.list(least, depth + 1) } else { self.block(least, depth + 1) })
             } else {
                 self.scalar(rest, line.number, indent)
             };
@@ -177,11 +157,7 @@ impl Reader {
 
     fn scalar(&mut self, text: &str, number: usize, indent: usize) -> Option<Value> {
         let value = scalar(text);
-        let more = self
-            .lines
-            .get(self.at)
-            .filter(|next| next.indent > indent)
-            .map(|next| next.number);
+        let more = self.lines.get(self.at).filter(|next| next.indent > indent).map(|next| next.number);
         match (value, more) {
             (Ok(value), None) => Some(value),
             (Ok(_), Some(line)) => {
@@ -190,10 +166,7 @@ impl Reader {
                 None
             }
             (Err(what), _) => {
-                self.tell(
-                    number,
-                    format!("{what} is not supported; write plain maps, lists and values"),
-                );
+                self.tell(number, format!("{what} is not supported; write plain maps, lists and values"));
                 self.leave_out(indent + 1);
                 None
             }
@@ -239,9 +212,9 @@ fn split_key(text: &str) -> Option<(String, &str)> {
 fn scalar(text: &str) -> Result<Value, &'static str> {
     let last = text.len() - 1;
     match text.as_bytes()[0] {
-        b'"' if last > 0 && text.ends_with('"') => serde_json::from_str(text)
-            .map(Value::Text)
-            .map_err(|_| "this escape in a text"),
+        b'"' if last > 0 && text.ends_with('"') => {
+            serde_json::from_str(text).map(Value::Text).map_err(|_| "this escape in a text")
+        }
         b'\'' if last > 0 && text.ends_with('\'') => {
             let inside = text[1..last].replace("''", "\u{0}");
             if inside.contains('\'') {
@@ -299,16 +272,14 @@ mod tests {
                 vec![]
             )
         );
-        assert_eq!(
-            parse(text).0.at("tools.autoAccept").unwrap().unwrap().line,
-            12
-        );
+        assert_eq!(parse(text).0.at("tools.autoAccept").unwrap().unwrap().line, 12);
         assert_eq!(read(""), (json!({}), vec![]));
     }
 
     #[test]
     fn lists_of_maps_and_lists() {
-        let text = "policies:\n  - toolName: glob\n    decision: allow\n  -\n    toolName: x\n  - - 1\n    - 2\nrest: 1\n";
+        let text =
+            "policies:\n  - toolName: glob\n    decision: allow\n  -\n    toolName: x\n  - - 1\n    - 2\nrest: 1\n";
         assert_eq!(
             read(text),
             (
@@ -321,13 +292,7 @@ mod tests {
     #[test]
     fn the_rest_of_yaml_is_named_by_line_and_left_out() {
         let text = "a: &x 1\nb: *x\nc: |\n  text\n  more\nd: [1, 2]\ne: !t y\nf: one\n  two\ng:\n\th: 1\n  i: 2\nnonsense\nj: 'open\nk: x: y\nok: 1\n  stray: 1\nlast: 2\n";
-        assert_eq!(
-            read(text),
-            (
-                json!({"g": {"i": 2}, "last": 2}),
-                vec![11, 1, 2, 3, 6, 7, 9, 13, 14, 15, 17]
-            )
-        );
+        assert_eq!(read(text), (json!({"g": {"i": 2}, "last": 2}), vec![11, 1, 2, 3, 6, 7, 9, 13, 14, 15, 17]));
         assert_eq!(read("  a: 1\nb: 2\n"), (json!({"a": 1}), vec![2]));
     }
 

@@ -37,13 +37,7 @@ struct Chosen {
 }
 
 impl Core {
-    pub(super) fn create(
-        &mut self,
-        conn: Key,
-        create: Create,
-        form: &Form,
-        now: Now,
-    ) -> Result<(), Fault> {
+    pub(super) fn create(&mut self, conn: Key, create: Create, form: &Form, now: Now) -> Result<(), Fault> {
         let wish = create.settings.workspace.as_deref();
         (self.resolve)(wish).map_err(Fault::params)?;
         (self.choose)(create.settings.model.as_deref()).map_err(Fault::params)?;
@@ -62,19 +56,8 @@ impl Core {
     }
 
     /// Makes a task. A workspace or model that cannot be used makes a task that will say so and fail.
-    pub(super) fn give_birth(
-        &mut self,
-        newborn: Newborn<'_>,
-        now: Now,
-    ) -> Result<(TaskId, Option<String>), Fault> {
-        let Newborn {
-            id,
-            command,
-            context,
-            tenant,
-            settings,
-            birth,
-        } = newborn;
+    pub(super) fn give_birth(&mut self, newborn: Newborn<'_>, now: Now) -> Result<(TaskId, Option<String>), Fault> {
+        let Newborn { id, command, context, tenant, settings, birth } = newborn;
         let context = context.unwrap_or_else(|| self.entropy.uuid().into());
         let mut inherited = Vec::new();
         let parent = self.latest(tenant, &context).and_then(|parent| {
@@ -85,16 +68,9 @@ impl Core {
         self.make_room();
         if self.tasks.len() >= self.limits.tasks {
             let message = "The server has as many tasks as it can hold; try again later.";
-            return Err(Fault::new(
-                FaultKind::Overloaded { retry_after_s: 10 },
-                message,
-            ));
+            return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message));
         }
-        let Chosen {
-            site,
-            model,
-            problem,
-        } = self.chosen(settings);
+        let Chosen { site, model, problem } = self.chosen(settings);
         let task = id.unwrap_or_else(|| self.entropy.uuid().into());
         let created = Arc::new(Created {
             task: task.clone(),
@@ -116,11 +92,7 @@ impl Core {
             command,
         });
         let event = Event::Created(created.clone());
-        let record = Record {
-            seq: Seq(1),
-            at: now.unix_ms,
-            event,
-        };
+        let record = Record { seq: Seq(1), at: now.unix_ms, event };
         let mut cell = Cell::new(State::born(created, &record), inherited);
         record.write(&mut cell.pending);
         self.known.insert(task.clone(), Brief::of(&cell.state));
@@ -146,10 +118,6 @@ impl Core {
             Ok(model) => (model, None),
             Err(why) => (wishes.model.clone().unwrap_or_default(), Some(why)),
         };
-        Chosen {
-            site,
-            model,
-            problem: unusable.or(refused),
-        }
+        Chosen { site, model, problem: unusable.or(refused) }
     }
 }

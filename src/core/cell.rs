@@ -144,33 +144,18 @@ impl Cell {
     /// Takes one event into the log: its line, its effect on the state, its bodies for those who watch.
     pub fn record(&mut self, event: Event, unix_ms: u64, tools: &Tools) {
         let at = self.state.stamp(&event, unix_ms);
-        let record = Record {
-            seq: self.state.seq.next(),
-            at,
-            event,
-        };
+        let record = Record { seq: self.state.seq.next(), at, event };
         record.write(&mut self.pending);
         self.state.apply(&record);
         if self.views.is_empty() {
             return;
         }
-        let bodies: Vec<(View, Option<Body>)> = self
-            .views
-            .iter()
-            .map(|(view, _)| (*view, a2a::event(*view, &self.state, &record, tools)))
-            .collect();
-        let bytes = bodies
-            .iter()
-            .map(|(_, body)| body.as_ref().map_or(0, Body::size))
-            .sum();
+        let bodies: Vec<(View, Option<Body>)> =
+            self.views.iter().map(|(view, _)| (*view, a2a::event(*view, &self.state, &record, tools))).collect();
+        let bytes = bodies.iter().map(|(_, body)| body.as_ref().map_or(0, Body::size)).sum();
         self.hot_bytes += bytes;
         let mark = Mark::of(&record.event);
-        self.hot.push_back(Hot {
-            seq: record.seq,
-            mark,
-            bodies,
-            bytes,
-        });
+        self.hot.push_back(Hot { seq: record.seq, mark, bodies, bytes });
     }
 
     pub fn watch(&mut self, view: View) {
@@ -233,18 +218,12 @@ impl Cell {
         let bytes: usize = self.hot.iter().map(|hot| hot.bytes).sum();
         assert_eq!(bytes, self.hot_bytes, "the sum of the bodies");
         let written = self.hot.iter().filter(|hot| hot.seq <= self.written);
-        assert!(
-            written.map(|hot| hot.bytes).sum::<usize>() <= limits.hot_bytes,
-            "more is kept in memory than allowed"
-        );
+        assert!(written.map(|hot| hot.bytes).sum::<usize>() <= limits.hot_bytes, "more is kept in memory than allowed");
         for (one, next) in self.hot.iter().zip(self.hot.iter().skip(1)) {
             assert_eq!(one.seq.next(), next.seq, "bodies are kept without gaps");
         }
         let newest = self.hot.back().map_or(self.state.seq, |hot| hot.seq);
-        assert_eq!(
-            newest, self.state.seq,
-            "bodies are kept up to the last event"
-        );
+        assert_eq!(newest, self.state.seq, "bodies are kept up to the last event");
     }
 
     /// Whether nothing is lost when it leaves memory: it rests, all of it is on disk, nobody waits for it, and every webhook has

@@ -33,8 +33,7 @@ impl Core {
         assert!(self.to_release.is_empty(), "a task waits to be released");
         assert!(self.to_purge.is_empty(), "a task waits to be purged");
         assert!(
-            self.known.next().is_none()
-                || (self.expiry_armed < u64::MAX && self.timers.has(&Timer::Expiry)),
+            self.known.next().is_none() || (self.expiry_armed < u64::MAX && self.timers.has(&Timer::Expiry)),
             "nobody will look at tasks whose time is over"
         );
         self.check_trouble();
@@ -63,27 +62,15 @@ impl Core {
             running: self.tasks.values().map(|cell| cell.running.len()).sum(),
             timers: self.timers.len(),
             hot_bytes: self.hot_total,
-            tx_bytes: self
-                .conns
-                .iter()
-                .map(|(_, c)| c.tx.len())
-                .max()
-                .unwrap_or(0),
+            tx_bytes: self.conns.iter().map(|(_, c)| c.tx.len()).max().unwrap_or(0),
         }
     }
 
     fn check_conns(&self) {
         for (key, conn) in self.conns.iter() {
-            assert_eq!(
-                conn.listed,
-                self.to_write.contains(&key),
-                "a listed connection is in the list"
-            );
+            assert_eq!(conn.listed, self.to_write.contains(&key), "a listed connection is in the list");
             assert!(!conn.is_done(), "a connection that is done was kept");
-            assert!(
-                conn.armed <= conn.deadline(&self.limits),
-                "no timer would look at a connection in time"
-            );
+            assert!(conn.armed <= conn.deadline(&self.limits), "no timer would look at a connection in time");
             let mut owed = 0;
             for sub in &conn.subs {
                 let sub = self.subs.get(*sub);
@@ -97,17 +84,11 @@ impl Core {
         for (task, cell) in &self.tasks {
             assert!(!self.parked.contains_key(task), "{task} is loaded twice");
             assert!(self.known.contains_key(task), "{task} is not known");
-            assert_eq!(
-                cell.listed,
-                self.to_append.contains(task),
-                "a listed task is in the list"
-            );
+            assert_eq!(cell.listed, self.to_append.contains(task), "a listed task is in the list");
             assert!(cell.synced <= cell.written && cell.written <= cell.state.seq);
             assert_eq!(cell.pending.is_empty(), cell.written == cell.state.seq);
             assert!(
-                cell.pending.is_empty()
-                    || cell.listed
-                    || self.timers.has(&Timer::Store(task.clone())),
+                cell.pending.is_empty() || cell.listed || self.timers.has(&Timer::Store(task.clone())),
                 "lines of {task} were forgotten"
             );
             for (gate, seq, _) in &cell.gated {
@@ -119,16 +100,10 @@ impl Core {
             }
             let held = cell.subs.iter().filter_map(|key| self.subs.get(*key));
             for sub in held.filter(|sub| sub.safe > cell.synced) {
-                assert!(
-                    cell.syncing || cell.written < sub.safe,
-                    "an acknowledgement of {task} was forgotten"
-                );
+                assert!(cell.syncing || cell.written < sub.safe, "an acknowledgement of {task} was forgotten");
             }
             for key in &cell.subs {
-                assert!(
-                    self.subs.get(*key).is_some(),
-                    "{task} has a reader that is gone"
-                );
+                assert!(self.subs.get(*key).is_some(), "{task} has a reader that is gone");
             }
             let streams = cell.subs.iter().filter_map(|key| self.subs.get(*key));
             let streams = streams.filter(|sub| matches!(sub.kind, Kind::Stream));
@@ -147,10 +122,7 @@ impl Core {
         let logs: usize = self.tasks.values().map(|cell| cell.log_bytes).sum();
         assert_eq!(logs, self.log_bytes, "the sum of the logs");
         let waits: usize = self.conns.iter().map(|(_, conn)| conn.burden()).sum();
-        assert_eq!(
-            waits, self.crowd.bytes,
-            "the sum of what waits for peers, and of them"
-        );
+        assert_eq!(waits, self.crowd.bytes, "the sum of what waits for peers, and of them");
         self.check_pages();
     }
 
@@ -162,10 +134,7 @@ impl Core {
         turns.sort_unstable();
         assert!(turns.is_sorted_by(|a, b| a < b), "a reader has two turns");
         for (key, sub) in self.subs.iter() {
-            let reads = sub
-                .cold
-                .as_ref()
-                .is_some_and(|cold| cold.asked || cold.has_page());
+            let reads = sub.cold.as_ref().is_some_and(|cold| cold.asked || cold.has_page());
             let turn = turns.binary_search(&key).is_ok();
             assert_eq!(reads, turn, "a reader of {} and its turn", sub.task);
         }

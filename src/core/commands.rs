@@ -33,10 +33,7 @@ impl Core {
                 let id: TaskId = self.entropy.uuid().into();
                 let (execute, form) = watched(execute, answers, form, &id);
                 let say = self.typed(execute, &command);
-                let born = Born {
-                    id: Some(id),
-                    command: Some(command),
-                };
+                let born = Born { id: Some(id), command: Some(command) };
                 self.say(conn, say, born, &form, by, now)
             }
             Err(fault) if form.shows == Shows::Receipt => {
@@ -59,16 +56,9 @@ impl Core {
 
     /// The prompt of its task: what a person would have typed.
     fn typed(&mut self, execute: Execute, command: &Invocation) -> Say {
-        let message = Message::new(
-            self.entropy.uuid(),
-            Role::User,
-            vec![Part::text(command.line())],
-        );
+        let message = Message::new(self.entropy.uuid(), Role::User, vec![Part::text(command.line())]);
         Say {
-            said: Said {
-                message: Arc::new(message),
-                answers: Vec::new(),
-            },
+            said: Said { message: Arc::new(message), answers: Vec::new() },
             task: None,
             context: None,
             settings: execute.settings,
@@ -96,19 +86,11 @@ impl Core {
 fn watched(execute: Execute, answers: Answers, form: &Form, task: &TaskId) -> (Execute, Form) {
     match (form.shows, answers) {
         (Shows::Result, Answers::Streaming) => {
-            let settings = Settings {
-                auto_execute: Some(true),
-                ..execute.settings
-            };
-            let execute = Execute {
-                settings,
-                mode: Mode::Stream,
-                ..execute
-            };
+            let settings = Settings { auto_execute: Some(true), ..execute.settings };
+            let execute = Execute { settings, mode: Mode::Stream, ..execute };
             (execute, commands::stream(task))
         }
-        (Shows::Result, Answers::Once)
-        | (Shows::Task | Shows::Receipt, Answers::Once | Answers::Streaming) => {
+        (Shows::Result, Answers::Once) | (Shows::Task | Shows::Receipt, Answers::Once | Answers::Streaming) => {
             (execute, form.clone())
         }
     }

@@ -144,9 +144,7 @@ impl Conn {
         }
         match self.talk {
             Talk::Socket(_) if !self.can_answer(limits) => 0,
-            Talk::Socket(_) if self.is_busy(limits) => {
-                limits.head_bytes.saturating_sub(self.rx.len())
-            }
+            Talk::Socket(_) if self.is_busy(limits) => limits.head_bytes.saturating_sub(self.rx.len()),
             Talk::Socket(_) => limits.turn_bytes,
             Talk::Reading if self.can_answer(limits) => limits.turn_bytes,
             Talk::Reading | Talk::Answering(_) | Talk::Streaming { .. } => {
@@ -225,8 +223,7 @@ impl Conn {
             if self.tx.is_empty() {
                 self.since = now.mono_ms;
             }
-            self.tx
-                .write(|out| step = socket.codec.read(&mut self.rx, out));
+            self.tx.write(|out| step = socket.codec.read(&mut self.rx, out));
             match step {
                 ws::Step::More => break,
                 ws::Step::Text(text) => return Want::Hear(text),
@@ -262,11 +259,7 @@ impl Conn {
                 Response::json(reject.status, body.into_bytes())
             }
         };
-        let reply = Reply {
-            version: Version::Http11,
-            method: Method::Get,
-            keep_alive: false,
-        };
+        let reply = Reply { version: Version::Http11, method: Method::Get, keep_alive: false };
         self.page = None;
         self.head_and_body(&response, reply, now);
         // The peer has its time to take the answer, however long it had for its request.
@@ -284,16 +277,9 @@ impl Conn {
                 self.head_and_body(response, reply, now);
                 self.done(reply.keep_alive, now);
             }
-            Talk::Socket(_) => self.event(
-                &Line {
-                    name: None,
-                    seq: None,
-                    prefix: b"",
-                    body: &response.body,
-                    suffix: b"",
-                },
-                now,
-            ),
+            Talk::Socket(_) => {
+                self.event(&Line { name: None, seq: None, prefix: b"", body: &response.body, suffix: b"" }, now)
+            }
             Talk::Reading | Talk::Streaming { .. } | Talk::Closing => {}
         }
     }
@@ -308,8 +294,7 @@ impl Conn {
             }
             None => Cow::Borrowed(response),
         };
-        self.tx
-            .write(|out| body = http1::write_head(out, &response, reply, now.unix_ms));
+        self.tx.write(|out| body = http1::write_head(out, &response, reply, now.unix_ms));
         if let Some(body) = body {
             self.tx.push(&body);
         }
@@ -320,11 +305,8 @@ impl Conn {
         let Talk::Answering(reply) = self.talk else {
             return;
         };
-        const HEADERS: [(&str, &str); 3] = [
-            ("Content-Type", "text/event-stream"),
-            ("Cache-Control", "no-cache"),
-            ("X-Accel-Buffering", "no"),
-        ];
+        const HEADERS: [(&str, &str); 3] =
+            [("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no")];
         let page = self.page.iter().flat_map(Page::headers).collect::<Vec<_>>();
         let more = more.iter().chain(&page);
         let more = more.map(|(name, value)| (*name, value.as_str()));
@@ -334,10 +316,7 @@ impl Conn {
             framing = http1::write_stream_head(out, &headers, reply, now.unix_ms);
         });
         let keep_alive = reply.keep_alive && matches!(framing, Framing::Chunked);
-        self.talk = Talk::Streaming {
-            framing,
-            keep_alive,
-        };
+        self.talk = Talk::Streaming { framing, keep_alive };
         self.since = now.mono_ms;
     }
 
@@ -346,8 +325,7 @@ impl Conn {
         let Talk::Answering(_) = self.talk else {
             return;
         };
-        self.tx
-            .write(|out| ws::write_upgrade(out, accept, opening.protocol));
+        self.tx.write(|out| ws::write_upgrade(out, accept, opening.protocol));
         self.talk = Talk::Socket(Box::new(Socket {
             codec: Codec::new(limits),
             form: opening.form,
@@ -420,11 +398,7 @@ impl Conn {
 
     /// Ends the stream; the connection goes on if it can. A socket goes on in any case.
     pub fn end_stream(&mut self, now: Now) {
-        if let Talk::Streaming {
-            framing,
-            keep_alive,
-        } = self.talk
-        {
+        if let Talk::Streaming { framing, keep_alive } = self.talk {
             self.tx.write(|out| framing.end(out));
             self.done(keep_alive, now);
         }
@@ -482,10 +456,7 @@ impl Conn {
     /// Lets go of a request that is not whole yet, and refuses it. Sockets are hung up on.
     pub fn turn_back(&mut self, now: Now) {
         if let Talk::Reading = self.talk {
-            let reject = Reject {
-                status: 503,
-                message: "Too much is under way; send it again in a moment.",
-            };
+            let reject = Reject { status: 503, message: "Too much is under way; send it again in a moment." };
             self.reject(reject, now);
         }
     }
@@ -561,13 +532,7 @@ impl Conn {
                 Overdue::Nothing
             }
             Talk::Reading if self.begun => {
-                self.reject(
-                    Reject {
-                        status: 408,
-                        message: "The request took too long.",
-                    },
-                    now,
-                );
+                self.reject(Reject { status: 408, message: "The request took too long." }, now);
                 Overdue::Write
             }
             Talk::Reading | Talk::Socket(_) | Talk::Closing => Overdue::Drop,

@@ -53,8 +53,7 @@ impl Core {
             | Call::Join(_) => false,
         };
         (long && self.is_crowded()).then(|| {
-            let message =
-                "Too many answers wait for clients that do not read them; try again in a moment.";
+            let message = "Too many answers wait for clients that do not read them; try again in a moment.";
             Fault::new(FaultKind::Overloaded { retry_after_s: 1 }, message)
         })
     }
@@ -86,12 +85,8 @@ impl Core {
         self.crowd.armed = false;
         let pause = self.limits.crowd_stall_ms;
         let most = self.limits.head_bytes;
-        let burdens = self
-            .conns
-            .iter()
-            .filter(|(_, conn)| conn.has_stalled(pause, now) || conn.held() > most);
-        let mut burdens: Vec<(usize, Key)> =
-            burdens.map(|(key, conn)| (conn.counted, key)).collect();
+        let burdens = self.conns.iter().filter(|(_, conn)| conn.has_stalled(pause, now) || conn.held() > most);
+        let mut burdens: Vec<(usize, Key)> = burdens.map(|(key, conn)| (conn.counted, key)).collect();
         burdens.sort_unstable();
         while self.is_crowded()
             && let Some((_, key)) = burdens.pop()
@@ -111,10 +106,7 @@ mod tests {
     use crate::core::store::MemoryStore;
     use crate::limits::Limits;
 
-    const NOW: Now = Now {
-        mono_ms: 1_000_000,
-        unix_ms: 1_767_268_800_000,
-    };
+    const NOW: Now = Now { mono_ms: 1_000_000, unix_ms: 1_767_268_800_000 };
 
     fn turn(core: &mut Core, store: &mut MemoryStore, now: Now) {
         core.tick(now);
@@ -135,16 +127,12 @@ mod tests {
 
     #[test]
     fn answers_nobody_reads_are_bounded_and_who_reads_is_served() {
-        let limits = Limits {
-            crowd_bytes: 100_000,
-            ..Limits::default()
-        };
+        let limits = Limits { crowd_bytes: 100_000, ..Limits::default() };
         let mut core = Core::new(Setup::alone(limits.clone(), Switches::default(), NOW));
         let mut store = MemoryStore::default();
         let said = "x".repeat(30_000);
-        let body = format!(
-            r#"{{"message": {{"role": "ROLE_USER", "messageId": "m", "parts": [{{"text": "{said}"}}]}}}}"#
-        );
+        let body =
+            format!(r#"{{"message": {{"role": "ROLE_USER", "messageId": "m", "parts": [{{"text": "{said}"}}]}}}}"#);
         let prompt = format!(
             "POST /message:send HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
@@ -158,19 +146,14 @@ mod tests {
 
         let (reader, first) = ask(&mut core, &mut store, &get, NOW);
         assert_eq!(first, FINE);
-        let asked: Vec<(Key, String)> = (0..20)
-            .map(|_| ask(&mut core, &mut store, &get, NOW))
-            .collect();
+        let asked: Vec<(Key, String)> = (0..20).map(|_| ask(&mut core, &mut store, &get, NOW)).collect();
         let told: Vec<bool> = asked.iter().map(|(_, head)| head == FINE).collect();
         assert_eq!(told, [[true; 3].as_slice(), &[false; 17]].concat());
         assert_eq!(asked[19].1, LATER);
         assert_eq!(ask(&mut core, &mut store, health, NOW).1, FINE);
 
         // A moment later one of them has read a little. The others are cut off until there is room.
-        let later = Now {
-            mono_ms: NOW.mono_ms + limits.crowd_stall_ms,
-            ..NOW
-        };
+        let later = Now { mono_ms: NOW.mono_ms + limits.crowd_stall_ms, ..NOW };
         core.sent(reader, 1, later);
         turn(&mut core, &mut store, later);
         let (again, head) = ask(&mut core, &mut store, &get, later);
@@ -183,11 +166,7 @@ mod tests {
 
     #[test]
     fn what_readers_begin_with_counts_before_it_is_queued() {
-        let limits = Limits {
-            tx_bytes: 1_000,
-            crowd_bytes: 100_000,
-            ..Limits::default()
-        };
+        let limits = Limits { tx_bytes: 1_000, crowd_bytes: 100_000, ..Limits::default() };
         let mut core = Core::new(Setup::alone(limits, Switches::default(), NOW));
         let mut store = MemoryStore::default();
         let body = serde_json::json!({"message": {"role": "ROLE_USER", "messageId": "m",
@@ -209,11 +188,7 @@ mod tests {
         }
         turn(&mut core, &mut store, NOW);
         let queued = told(&core, socket).len();
-        assert!(
-            queued < 40_000 && core.crowd.bytes > 120_000,
-            "{queued} of {}",
-            core.crowd.bytes
-        );
+        assert!(queued < 40_000 && core.crowd.bytes > 120_000, "{queued} of {}", core.crowd.bytes);
         core.broke(socket);
         turn(&mut core, &mut store, NOW);
         assert!(core.crowd.bytes < 10_000);
@@ -244,7 +219,8 @@ mod tests {
         let mut core = Core::new(Setup::alone(limits.clone(), Switches::default(), NOW));
         let mut store = MemoryStore::default();
         let chunk = [b'x'; CHUNK];
-        let post = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n";
+        let post =
+            "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n";
         let upgrade = "GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
         // A fragment that is whole, of a message that is not.
@@ -255,12 +231,7 @@ mod tests {
 
         let mut held = Vec::new();
         for n in 0..4 {
-            let (key, _) = ask(
-                &mut core,
-                &mut store,
-                if n < 2 { post } else { upgrade },
-                NOW,
-            );
+            let (key, _) = ask(&mut core, &mut store, if n < 2 { post } else { upgrade }, NOW);
             read(&mut core, key);
             core.received(key, if n < 2 { &chunk } else { &fragment }, NOW);
             turn(&mut core, &mut store, NOW);
@@ -273,19 +244,13 @@ mod tests {
         // It is full. Who goes on is turned back, with its burden; that makes room for the others.
         core.received(held[2], &[0x00, 0x80 | 1, 0, 0, 0, 0, b'x'], NOW);
         let hung_up = told(&core, held[2]);
-        assert!(
-            hung_up.ends_with("\u{3}\u{fffd}too busy: connect and send it again"),
-            "{hung_up:?}"
-        );
+        assert!(hung_up.ends_with("\u{3}\u{fffd}too busy: connect and send it again"), "{hung_up:?}");
         read(&mut core, held[2]);
         let (late, _) = ask(&mut core, &mut store, post, NOW);
         core.received(late, &chunk, NOW);
         core.received(held[0], &[b'x'; 9], NOW);
         let refused = told(&core, held[0]);
-        assert!(
-            refused.starts_with("HTTP/1.1 503 ") && refused.contains("send it again in a moment"),
-            "{refused:?}"
-        );
+        assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("send it again in a moment"), "{refused:?}");
         assert_eq!(told(&core, late), "");
         core.check();
     }

@@ -15,17 +15,11 @@ impl Core {
             return;
         }
         self.ending = true;
-        let resting: Vec<Key> = self
-            .conns
-            .iter()
-            .filter(|(_, c)| c.is_resting())
-            .map(|(k, _)| k)
-            .collect();
+        let resting: Vec<Key> = self.conns.iter().filter(|(_, c)| c.is_resting()).map(|(k, _)| k).collect();
         for key in resting {
             self.drop_conn(key);
         }
-        self.timers
-            .arm(now.mono_ms + self.limits.shutdown_ms, Timer::Shutdown);
+        self.timers.arm(now.mono_ms + self.limits.shutdown_ms, Timer::Shutdown);
     }
 
     /// Whether the server may end now: those who watch have been told.
@@ -36,9 +30,7 @@ impl Core {
     /// Whether nothing is left to wait for before the end: nothing runs and everything said has gone out.
     pub(super) fn can_end(&self) -> bool {
         let quiet = || {
-            self.tasks
-                .values()
-                .all(|cell| cell.running.is_empty() && cell.gated.is_empty() && !cell.tells())
+            self.tasks.values().all(|cell| cell.running.is_empty() && cell.gated.is_empty() && !cell.tells())
                 && self.conns.iter().all(|(_, conn)| conn.tx.is_empty())
                 && self.to_append.is_empty()
         };
@@ -47,12 +39,7 @@ impl Core {
 
     /// The time is over, or nothing is left to wait for: what runs is stopped, and those who watch are told.
     pub(super) fn give_up(&mut self, now: Now) {
-        let mut open: Vec<TaskId> = self
-            .tasks
-            .iter()
-            .filter(|(_, c)| c.is_open())
-            .map(|(id, _)| id.clone())
-            .collect();
+        let mut open: Vec<TaskId> = self.tasks.iter().filter(|(_, c)| c.is_open()).map(|(id, _)| id.clone()).collect();
         open.sort_unstable();
         for task in open {
             let Some(cell) = self.tasks.get_mut(&task) else {
@@ -60,10 +47,7 @@ impl Core {
             };
             cell.gated.clear();
             for at in std::mem::take(&mut cell.running) {
-                self.out.push(Out::Stop(JobId {
-                    task: task.clone(),
-                    at,
-                }));
+                self.out.push(Out::Stop(JobId { task: task.clone(), at }));
             }
             let decided = self.decide(&task, Input::Restored);
             if let Ok(decision) = decided {

@@ -14,9 +14,8 @@ impl Core {
         }
         // A tool is kept under its former names too.
         let own = self.specs.iter().filter(|(name, spec)| **name == spec.name);
-        let mut tools: Vec<(String, String)> = own
-            .map(|(name, spec)| (name.clone(), spec.description.clone()))
-            .collect();
+        let mut tools: Vec<(String, String)> =
+            own.map(|(name, spec)| (name.clone(), spec.description.clone())).collect();
         tools.sort_unstable();
         Facts {
             uptime_ms: now.mono_ms - self.started.mono_ms,

@@ -45,26 +45,19 @@ impl Door {
                 "Requests from that web origin are not allowed. Allow it with --allowed-origin if you trust it.",
             ));
         }
-        if matches!(
-            request.headers.get("sec-fetch-site"),
-            Some("cross-site" | "same-site")
-        ) && request
-            .headers
-            .get("origin")
-            .is_none_or(|origin| !self.knows_origin(origin))
+        if matches!(request.headers.get("sec-fetch-site"), Some("cross-site" | "same-site"))
+            && request.headers.get("origin").is_none_or(|origin| !self.knows_origin(origin))
         {
             return Err(forbidden("Requests from other web sites are not allowed."));
         }
         match peer {
             Peer::SameUser => Ok(()),
             Peer::OwnChild if is_public(request) || only_reads(request) => Ok(()),
-            Peer::OwnChild => Err(forbidden(
-                "A process that the agent started may not prompt the agent or answer for its user.",
-            )),
+            Peer::OwnChild => {
+                Err(forbidden("A process that the agent started may not prompt the agent or answer for its user."))
+            }
             Peer::Stranger if is_public(request) => Ok(()),
-            Peer::Stranger => Err(forbidden(
-                "Only processes of the user who runs this server may use it.",
-            )),
+            Peer::Stranger => Err(forbidden("Only processes of the user who runs this server may use it.")),
         }
     }
 
@@ -83,8 +76,7 @@ impl Door {
     }
 
     fn knows(&self, name: &str) -> bool {
-        matches!(name, "localhost" | "127.0.0.1" | "::1")
-            || self.hosts.iter().any(|host| host == name)
+        matches!(name, "localhost" | "127.0.0.1" | "::1") || self.hosts.iter().any(|host| host == name)
     }
 
     fn knows_origin(&self, origin: &str) -> bool {
@@ -134,10 +126,7 @@ impl Page {
 /// What anybody may see: that we are here, and our card.
 fn is_public(request: &Request) -> bool {
     matches!(request.method, Method::Get | Method::Head)
-        && matches!(
-            request.path.as_str(),
-            "/health" | "/.well-known/agent-card.json" | "/.well-known/agent.json"
-        )
+        && matches!(request.path.as_str(), "/health" | "/.well-known/agent-card.json" | "/.well-known/agent.json")
 }
 
 /// A socket is opened with GET, but prompts and answers come over it; and where webhooks are shown, so are their secrets.
@@ -176,11 +165,7 @@ mod tests {
 
     #[test]
     fn only_pages_that_are_let_in_may_read() {
-        let door = Door {
-            origins: vec!["http://localhost:5173".into()],
-            port: 41242,
-            ..Door::default()
-        };
+        let door = Door { origins: vec!["http://localhost:5173".into()], port: 41242, ..Door::default() };
         let page = |origin| door.page(&request(Method::Get, "/", &[("Origin", origin)]));
         for stranger in ["http://localhost:41242", "https://evil.example", "null", ""] {
             assert_eq!(page(stranger), None, "{stranger}");
@@ -189,26 +174,20 @@ mod tests {
         let caution = |door: &Door, fields| door.caution(&request(Method::Get, "/", fields));
         let vary = Some(("Vary", "Origin".to_owned()));
         assert_eq!(caution(&door, &[]), vary);
-        assert_eq!(
-            caution(&door, &[("Origin", "http://localhost:41242")]),
-            vary
-        );
+        assert_eq!(caution(&door, &[("Origin", "http://localhost:41242")]), vary);
         assert_eq!(caution(&door, &[("Origin", "http://localhost:5173")]), None);
         assert_eq!(caution(&Door::default(), &[]), None);
         let page = page("http://localhost:5173").expect("it is allowed");
         assert_eq!(
-            page.headers()
-                .map(|(name, value)| format!("{name}: {value}")),
+            page.headers().map(|(name, value)| format!("{name}: {value}")),
             [
                 "Access-Control-Allow-Origin: http://localhost:5173",
                 "Access-Control-Expose-Headers: A2A-Extensions, X-A2A-Extensions, X-Total-Count, ETag",
                 "Vary: Origin",
             ]
         );
-        let asks = [
-            ("Access-Control-Request-Method", "POST"),
-            ("Access-Control-Request-Headers", "a2a-version,content-type"),
-        ];
+        let asks =
+            [("Access-Control-Request-Method", "POST"), ("Access-Control-Request-Headers", "a2a-version,content-type")];
         assert_eq!(
             page.preflight(&request(Method::Options, "/message:send", &asks)),
             Some(
@@ -238,10 +217,7 @@ mod tests {
             "/v1/tasks/t/pushNotificationConfigs/c",
             "/acme/tasks/t/pushNotificationConfigs",
         ] {
-            assert!(
-                !lets(Method::Get, path) && !lets(Method::Head, path),
-                "{path}"
-            );
+            assert!(!lets(Method::Get, path) && !lets(Method::Head, path), "{path}");
         }
     }
 }

@@ -98,8 +98,7 @@ impl Core {
                 let target = self.register(task, wish, form, now)?;
                 let id = target.id.clone();
                 let input = Input::Hook(HookInput::Set(target));
-                self.drive(task, input, now)
-                    .map_err(|refusal| explain(task, refusal))?;
+                self.drive(task, input, now).map_err(|refusal| explain(task, refusal))?;
                 a2a::push::config(form, task, a2a::push::find(task, &hooks(self), Some(&id))?)
             }
             Push::Get(id) => {
@@ -112,8 +111,7 @@ impl Core {
                 let hooks = hooks(self);
                 let found = a2a::push::find(task, &hooks, Some(&id));
                 let id = found.map_or(id, |hook| hook.target.id.clone());
-                self.drive(task, Input::Hook(HookInput::Drop(id)), now)
-                    .map_err(|refusal| explain(task, refusal))?;
+                self.drive(task, Input::Hook(HookInput::Drop(id)), now).map_err(|refusal| explain(task, refusal))?;
                 a2a::push::deleted(form)
             }
         };
@@ -136,18 +134,11 @@ impl Core {
             return Err(no_push());
         }
         let target = self.register(task, wish, form, now)?;
-        self.decide(task, Input::Hook(HookInput::Set(target)))
-            .map_err(|refusal| explain(task, refusal))
+        self.decide(task, Input::Hook(HookInput::Set(target))).map_err(|refusal| explain(task, refusal))
     }
 
     /// Gives a wish its name and its look, if there were not too many lately.
-    fn register(
-        &mut self,
-        task: &TaskId,
-        wish: Wish,
-        form: &a2a::Form,
-        now: Now,
-    ) -> Result<Target, Fault> {
+    fn register(&mut self, task: &TaskId, wish: Wish, form: &a2a::Form, now: Now) -> Result<Target, Fault> {
         if !self.registrations.admit(now.mono_ms, &self.limits) {
             let message = "Too many webhooks were registered in the last minute; try again later.";
             let kind = FaultKind::Overloaded { retry_after_s: 60 };
@@ -216,14 +207,7 @@ impl Core {
     }
 
     /// A delivery arrived, or did not.
-    pub fn delivered(
-        &mut self,
-        task: &TaskId,
-        id: &ConfigId,
-        seq: Seq,
-        result: Result<(), DeliveryError>,
-        now: Now,
-    ) {
+    pub fn delivered(&mut self, task: &TaskId, id: &ConfigId, seq: Seq, result: Result<(), DeliveryError>, now: Now) {
         let Some(cell) = self.tasks.get_mut(task) else {
             return;
         };
@@ -241,17 +225,11 @@ impl Core {
         };
         let health = match result {
             Ok(()) => hook.health.after_success(),
-            Err(DeliveryError {
-                retry: Retry::Again { .. },
-                ..
-            }) if self.ending => {
+            Err(DeliveryError { retry: Retry::Again { .. }, .. }) if self.ending => {
                 courier.place = Whereabouts::Resting { until: u64::MAX };
                 return;
             }
-            Err(DeliveryError {
-                retry: Retry::Again { after_ms },
-                ..
-            }) if courier.tries < self.limits.hook_retries => {
+            Err(DeliveryError { retry: Retry::Again { after_ms }, .. }) if courier.tries < self.limits.hook_retries => {
                 let jitter = 80 + self.entropy.below(41);
                 let until = now.mono_ms + pause(courier.tries, jitter, after_ms, &self.limits);
                 courier.tries += 1;
@@ -297,10 +275,7 @@ impl Core {
         for hook in &cell.state.hooks {
             let id = &hook.target.id;
             let courier = cell.couriers.iter().find(|courier| courier.id == *id);
-            let timer = || Timer::Hook {
-                task: task.clone(),
-                id: id.clone(),
-            };
+            let timer = || Timer::Hook { task: task.clone(), id: id.clone() };
             // When the disk has taken what was decided, everything is looked at again.
             let waits = !cell.pending.is_empty() || self.ended;
             let seen_to = match courier.map(|courier| courier.place) {
@@ -351,9 +326,7 @@ fn notice(task: &TaskId, id: &ConfigId, health: &Health) -> Option<String> {
         events if health.suspended => Some(format!(
             "webhook {id} of task {task} is left alone until it is set again: {events} events in a row were not delivered; the last: {why}"
         )),
-        1 => Some(format!(
-            "webhook {id} of task {task} was not told of an event: {why}"
-        )),
+        1 => Some(format!("webhook {id} of task {task} was not told of an event: {why}")),
         _ => None,
     }
 }

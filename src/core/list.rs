@@ -73,9 +73,7 @@ impl Core {
             brief.tenant == form.tenant
                 && list.context.as_ref().is_none_or(|c| *c == brief.context)
                 && list.since.is_none_or(|since| brief.at >= since)
-                && list
-                    .state
-                    .is_none_or(|state| state == a2a::shown_state(form, brief))
+                && list.state.is_none_or(|state| state == a2a::shown_state(form, brief))
                 && on_disk(task)
                 && !request.without.contains(task)
         });
@@ -87,9 +85,7 @@ impl Core {
         let mut left = self.matching(list, request);
         let total = left.len();
         if let Some(mark) = &list.after {
-            left.retain(|(task, brief)| {
-                brief.at < mark.at || (brief.at == mark.at && **task > mark.task)
-            });
+            left.retain(|(task, brief)| brief.at < mark.at || (brief.at == mark.at && **task > mark.task));
         }
         let size = size(list, self.limits.list_page);
         let more = left.len() > size;
@@ -99,10 +95,7 @@ impl Core {
             left.truncate(size);
         }
         left.sort_unstable_by(newest_first);
-        let next = left.last().filter(|_| more).map(|(task, brief)| Mark {
-            at: brief.at,
-            task: (*task).clone(),
-        });
+        let next = left.last().filter(|_| more).map(|(task, brief)| Mark { at: brief.at, task: (*task).clone() });
         let page = left.iter().map(|(task, _)| (*task).clone()).collect();
         (page, next, total)
     }
@@ -113,9 +106,5 @@ fn newest_first((a, x): &(&TaskId, &Brief), (b, y): &(&TaskId, &Brief)) -> Order
 }
 
 fn size(list: &List, most: usize) -> usize {
-    if list.size == 0 {
-        most
-    } else {
-        list.size.min(most)
-    }
+    if list.size == 0 { most } else { list.size.min(most) }
 }

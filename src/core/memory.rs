@@ -22,10 +22,7 @@ impl Core {
     pub fn remember(&mut self, store: &mut dyn Store) {
         for known in store.known() {
             let brief = known.brief;
-            self.contexts
-                .entry((brief.tenant.clone(), brief.context.clone()))
-                .or_default()
-                .push(known.task.clone());
+            self.contexts.entry((brief.tenant.clone(), brief.context.clone())).or_default().push(known.task.clone());
             // Only a session bears the name of its context, and the latest one goes on.
             if known.task.as_str() == brief.context.as_str() && !brief.state.is_terminal() {
                 self.session = Some(known.task.clone());
@@ -83,8 +80,7 @@ impl Core {
                 cell.log_bytes = loaded.bytes;
                 self.log_bytes += loaded.bytes;
                 let brief = Brief::of(&cell.state);
-                cell.noted =
-                    Some(brief.clone()).filter(|brief| self.known.get(task) == Some(brief));
+                cell.noted = Some(brief.clone()).filter(|brief| self.known.get(task) == Some(brief));
                 self.known.insert(task.clone(), brief);
                 self.tasks.insert(task.clone(), cell);
                 self.list_append(task);
@@ -171,13 +167,8 @@ impl Core {
     fn send_away(&mut self, enough: impl Fn(&Core) -> bool) {
         let waiting = self.parked.values().flatten().chain(&self.to_list);
         let awaited: HashSet<&TaskId> = waiting.flat_map(|request| &request.page).collect();
-        let resting = self
-            .tasks
-            .iter()
-            .filter(|(task, cell)| cell.can_leave() && !awaited.contains(task));
-        let mut resting: Vec<(u64, TaskId)> = resting
-            .map(|(task, cell)| (cell.state.at, task.clone()))
-            .collect();
+        let resting = self.tasks.iter().filter(|(task, cell)| cell.can_leave() && !awaited.contains(task));
+        let mut resting: Vec<(u64, TaskId)> = resting.map(|(task, cell)| (cell.state.at, task.clone())).collect();
         resting.sort_unstable();
         for (_, task) in resting {
             if enough(self) {
@@ -265,13 +256,7 @@ impl Core {
             request.without.push(task.clone());
             return self.list_later(request);
         }
-        let Parked {
-            conn,
-            call,
-            form,
-            by,
-            ..
-        } = request;
+        let Parked { conn, call, form, by, .. } = request;
         if let Some(context) = continues(&call).cloned() {
             self.contexts.remove(&(form.tenant.clone(), context));
         } else if !joins(&call) {
@@ -295,10 +280,7 @@ mod tests {
 
     #[test]
     fn long_tasks_leave_memory_when_they_rest_and_come_back_when_asked_for() {
-        let limits = Limits {
-            task_total_bytes: 30_000,
-            ..Limits::default()
-        };
+        let limits = Limits { task_total_bytes: 30_000, ..Limits::default() };
         let mut rig = Rig::with(limits, Switches::default());
         let tasks: Vec<TaskId> = (0..10)
             .map(|n| {
@@ -309,14 +291,10 @@ mod tests {
                 task
             })
             .collect();
-        let few =
-            |rig: &Rig| rig.core.log_bytes <= 30_000 && rig.core.tasks.len() < tasks.len() / 2;
+        let few = |rig: &Rig| rig.core.log_bytes <= 30_000 && rig.core.tasks.len() < tasks.len() / 2;
         assert!(few(&rig), "{} bytes", rig.core.log_bytes);
         for task in &tasks {
-            let ask = Call::Get {
-                task: task.clone(),
-                history: None,
-            };
+            let ask = Call::Get { task: task.clone(), history: None };
             assert_eq!(rig.ask(Envelope::Rest10, ask)["id"], task.as_str());
             assert!(few(&rig), "{} bytes", rig.core.log_bytes);
         }
@@ -328,10 +306,7 @@ mod tests {
 
     #[test]
     fn a_list_gets_its_tasks_where_there_is_room_for_fewer() {
-        let limits = Limits {
-            tasks: 3,
-            ..Limits::default()
-        };
+        let limits = Limits { tasks: 3, ..Limits::default() };
         let mut rig = Rig::with(limits, Switches::default());
         for _ in 0..5 {
             rig.begin(Envelope::Rest10, None);
@@ -351,10 +326,7 @@ mod tests {
 
     #[test]
     fn tasks_are_brought_back_no_faster_than_the_disk_takes_them() {
-        let limits = Limits {
-            lane_jobs: 4,
-            ..Limits::default()
-        };
+        let limits = Limits { lane_jobs: 4, ..Limits::default() };
         let mut rig = Rig::with(limits.clone(), Switches::default());
         for _ in 0..9 {
             rig.begin(Envelope::Rest10, None);
@@ -374,11 +346,7 @@ mod tests {
         let old = rig.begin(Envelope::Rpc03, None);
         rig.end_turn();
         rig.cancel(&old);
-        let kept_ms = rig
-            .limits
-            .times
-            .retention_ms
-            .expect("tasks are not kept for ever");
+        let kept_ms = rig.limits.times.retention_ms.expect("tasks are not kept for ever");
         // Each status is a little later than the one before.
         rig.now.mono_ms += kept_ms + 1_000;
         rig.now.unix_ms += kept_ms + 1_000;
@@ -387,11 +355,7 @@ mod tests {
         let create = Create {
             context: Some(rig.state(&old).created.context.clone()),
             settings: Default::default(),
-            birth: Birth {
-                lifecycle: Lifecycle::Conversational,
-                protocol: Protocol::V03,
-                profile: Profile::Coder,
-            },
+            birth: Birth { lifecycle: Lifecycle::Conversational, protocol: Protocol::V03, profile: Profile::Coder },
         };
         let refused = rig.ask(Envelope::Rpc03, Call::Create(create)).to_string();
         assert!(refused.contains("the disk is told to refuse"), "{refused}");

@@ -192,11 +192,8 @@ pub struct Core {
 
 impl Core {
     pub fn new(setup: Setup) -> Core {
-        let specs = setup
-            .tools
-            .iter()
-            .flat_map(|spec| spec.names().map(|name| (name.to_owned(), spec.clone())))
-            .collect();
+        let specs =
+            setup.tools.iter().flat_map(|spec| spec.names().map(|name| (name.to_owned(), spec.clone()))).collect();
         Core {
             tools: Tools::new(&setup.tools),
             specs,
@@ -261,9 +258,7 @@ impl Core {
 
     /// How many bytes may be read from a connection now; 0 when it waits for something else.
     pub fn room(&self, key: Key) -> usize {
-        self.conns
-            .get(key)
-            .map_or(0, |conn| conn.room(&self.limits))
+        self.conns.get(key).map_or(0, |conn| conn.room(&self.limits))
     }
 
     pub fn received(&mut self, key: Key, bytes: &[u8], now: Now) {
@@ -290,10 +285,7 @@ impl Core {
     }
 
     pub fn slices(&self, key: Key) -> Vec<IoSlice<'_>> {
-        self.conns
-            .get(key)
-            .map(|conn| conn.tx.slices())
-            .unwrap_or_default()
+        self.conns.get(key).map(|conn| conn.tx.slices()).unwrap_or_default()
     }
 
     /// The socket took `n` bytes of what [`Core::slices`] showed.
@@ -431,10 +423,7 @@ impl Core {
         if note.body.is_last() {
             cell.running.retain(|job| *job != note.job.at);
         }
-        let input = crate::task::decide::Input::Note {
-            job: note.job.at,
-            body: note.body,
-        };
+        let input = crate::task::decide::Input::Note { job: note.job.at, body: note.body };
         // A worker's note is never refused: what nobody waits for is dropped by `decide`.
         let _ = self.drive(&note.job.task, input, now);
     }
@@ -511,13 +500,7 @@ impl Core {
 
 /// Who a request is from, as others are told.
 fn source(request: &Request, form: &a2a::Form) -> Source {
-    let agent = request
-        .headers
-        .get("user-agent")
-        .and_then(|agent| agent.split_whitespace().next());
+    let agent = request.headers.get("user-agent").and_then(|agent| agent.split_whitespace().next());
     let named = request.query("client").or(agent).unwrap_or("a client");
-    Source {
-        client: named.chars().take(80).collect(),
-        via: form.via().to_owned(),
-    }
+    Source { client: named.chars().take(80).collect(), via: form.via().to_owned() }
 }

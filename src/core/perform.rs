@@ -30,14 +30,7 @@ impl Core {
             return self.refuse(conn, &form, &Fault::no_task(task), now);
         }
         if let Some(absent) = self.absent(task.as_ref(), &call, &form).cloned() {
-            let request = Parked {
-                conn,
-                call,
-                form,
-                by,
-                without: Vec::new(),
-                page: Vec::new(),
-            };
+            let request = Parked { conn, call, form, by, without: Vec::new(), page: Vec::new() };
             return self.park(absent, request);
         }
         if let Some(fault) = task.as_ref().and_then(|task| self.broken(task, &call)) {
@@ -57,12 +50,8 @@ impl Core {
     /// Finds out which task is meant by words that name none, and begins nothing when the server is to end.
     fn address(&mut self, call: &mut Call, form: &Form, now: Now) -> Result<(), Fault> {
         if self.ending && matches!(call, Call::Say(_) | Call::Create(_) | Call::Execute(_)) {
-            let message =
-                "The server is about to end and begins nothing new; try again when it is back.";
-            return Err(Fault::new(
-                FaultKind::Overloaded { retry_after_s: 10 },
-                message,
-            ));
+            let message = "The server is about to end and begins nothing new; try again when it is back.";
+            return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message));
         }
         if let Some(fault) = self.too_crowded(call) {
             return Err(fault);
@@ -90,15 +79,8 @@ impl Core {
     fn subject<'a>(&'a self, call: &'a Call) -> Option<&'a TaskId> {
         match call {
             Call::Say(say) => say.task.as_ref(),
-            Call::Session
-            | Call::Join(Join {
-                follow: Follow::Session,
-                ..
-            }) => self.live_session(),
-            Call::Join(Join {
-                follow: Follow::Task(task),
-                ..
-            }) => Some(task),
+            Call::Session | Call::Join(Join { follow: Follow::Session, .. }) => self.live_session(),
+            Call::Join(Join { follow: Follow::Task(task), .. }) => Some(task),
             Call::Get { task, .. }
             | Call::Cancel { task }
             | Call::Subscribe { task, .. }
@@ -112,33 +94,18 @@ impl Core {
             | Call::Health
             | Call::Card
             | Call::ExtendedCard
-            | Call::Join(Join {
-                follow: Follow::All | Follow::Nothing,
-                ..
-            }) => None,
+            | Call::Join(Join { follow: Follow::All | Follow::Nothing, .. }) => None,
         }
     }
 
     /// The task that has to be in memory for a call and is not: the one it is about, or the latest of its context, which a new one
     /// continues.
-    fn absent<'a>(
-        &'a self,
-        task: Option<&'a TaskId>,
-        call: &Call,
-        form: &Form,
-    ) -> Option<&'a TaskId> {
+    fn absent<'a>(&'a self, task: Option<&'a TaskId>, call: &Call, form: &Form) -> Option<&'a TaskId> {
         let needed = task.or_else(|| self.latest(&form.tenant, continues(call)?))?;
         (!self.tasks.contains_key(needed)).then_some(needed)
     }
 
-    fn carry_out(
-        &mut self,
-        conn: Key,
-        call: Call,
-        form: &Form,
-        by: Source,
-        now: Now,
-    ) -> Result<(), Fault> {
+    fn carry_out(&mut self, conn: Key, call: Call, form: &Form, by: Source, now: Now) -> Result<(), Fault> {
         match call {
             Call::Say(say) => self.say(conn, say, Born::default(), form, by, now),
             Call::Commands => {
@@ -152,14 +119,7 @@ impl Core {
             Call::Subscribe { task, after } => self.watch(conn, &task, after, form, now),
             Call::Metadata { task } => self.metadata(conn, &task, form),
             Call::AllMetadata | Call::List(_) => {
-                self.list_later(Parked {
-                    conn,
-                    call,
-                    form: form.clone(),
-                    by,
-                    without: Vec::new(),
-                    page: Vec::new(),
-                });
+                self.list_later(Parked { conn, call, form: form.clone(), by, without: Vec::new(), page: Vec::new() });
                 Ok(())
             }
             Call::Session => self.tell_session(conn, form, now),
@@ -220,21 +180,10 @@ impl Core {
             | Call::ExtendedCard
             | Call::Join(_) => false,
         };
-        refused.then(|| {
-            Fault::new(
-                FaultKind::Storage,
-                format!("The task's journal cannot be written: {why}"),
-            )
-        })
+        refused.then(|| Fault::new(FaultKind::Storage, format!("The task's journal cannot be written: {why}")))
     }
 
-    fn get(
-        &mut self,
-        conn: Key,
-        task: &TaskId,
-        history: Option<usize>,
-        form: &Form,
-    ) -> Result<(), Fault> {
+    fn get(&mut self, conn: Key, task: &TaskId, history: Option<usize>, form: &Form) -> Result<(), Fault> {
         let state = &self.tasks[task].state;
         let response = a2a::task(form, state, Wanted::newest(history));
         self.answer_after(conn, task, form, response);
@@ -261,14 +210,7 @@ impl Core {
 
     /// Watching a task: from now on with a snapshot first, or exactly on from a position. A position this log never gave
     /// out is answered with a snapshot too: the client starts over, without a gap it does not know of.
-    fn watch(
-        &mut self,
-        conn: Key,
-        task: &TaskId,
-        after: Option<Seq>,
-        form: &Form,
-        now: Now,
-    ) -> Result<(), Fault> {
+    fn watch(&mut self, conn: Key, task: &TaskId, after: Option<Seq>, form: &Form, now: Now) -> Result<(), Fault> {
         self.room_for_sub(Some(task))?;
         let records = a2a::begins_at_the_start(form);
         let after = after.or(records.then_some(Seq(0)));
@@ -279,19 +221,14 @@ impl Core {
         let (begins, ends) = watching(form, view, state, position);
         let resting = rests(state, ends);
         if resting && after.is_none() && form.envelope.protocol() == Protocol::V10 {
-            let message =
-                format!("Task {task} is over: there is nothing to wait for; read it with GetTask.");
+            let message = format!("Task {task} is over: there is nothing to wait for; read it with GetTask.");
             return Err(Fault::new(FaultKind::Unsupported, message));
         }
         let turn = state.queue.back().map_or(state.turn, |queued| queued.turn);
         let held = resting || state.paused || state.suspended;
         // The birth of a task is no event that is shown, and no stream ends with it.
         let unseen = position.is_some_and(|after| after.max(Seq(1)) < state.status.seq);
-        let floor = if held && unseen {
-            state.status.seq
-        } else {
-            state.seq.next()
-        };
+        let floor = if held && unseen { state.status.seq } else { state.seq.next() };
         let cursor = position.unwrap_or(state.seq);
         let nothing_left = resting && !unseen;
         let (seq, body) = match (position, begins) {
@@ -301,16 +238,12 @@ impl Core {
                 (seq, Some(a2a::watching(form, task, cursor)))
             }
             (Some(_), _) | (None, Begins::Outcome | Begins::NextEvent) => (state.seq, None),
-            (None, Begins::Snapshot | Begins::SnapshotIfBorn) => (
-                state.seq,
-                Some(a2a::snapshot_frame(view, state, Wanted::ALL)),
-            ),
+            (None, Begins::Snapshot | Begins::SnapshotIfBorn) => {
+                (state.seq, Some(a2a::snapshot_frame(view, state, Wanted::ALL)))
+            }
         };
-        let first = (body.is_some() || nothing_left).then_some(First {
-            seq,
-            body: body.map(Into::into),
-            last: nothing_left,
-        });
+        let first =
+            (body.is_some() || nothing_left).then_some(First { seq, body: body.map(Into::into), last: nothing_left });
         let until = Until { turn, floor, ends };
         let mut sub = self.sub(conn, task, form, cursor, until);
         sub.first = first;
@@ -321,21 +254,11 @@ impl Core {
         Ok(())
     }
 
-    pub(super) fn sub(
-        &self,
-        conn: Key,
-        task: &TaskId,
-        form: &Form,
-        cursor: Seq,
-        until: Until,
-    ) -> Sub {
+    pub(super) fn sub(&self, conn: Key, task: &TaskId, form: &Form, cursor: Seq, until: Until) -> Sub {
         Sub {
             task: task.clone(),
             conn,
-            view: a2a::view(
-                form,
-                self.tasks.get(task).map(|cell| cell.state.created.as_ref()),
-            ),
+            view: a2a::view(form, self.tasks.get(task).map(|cell| cell.state.created.as_ref())),
             form: form.clone(),
             prefix: a2a::frame_prefix(form),
             cursor,
@@ -356,39 +279,24 @@ impl Core {
         self.subscribe(sub)
     }
 
-    pub(super) fn answer_after(
-        &mut self,
-        conn: Key,
-        task: &TaskId,
-        form: &Form,
-        response: Response,
-    ) -> Option<Key> {
+    pub(super) fn answer_after(&mut self, conn: Key, task: &TaskId, form: &Form, response: Response) -> Option<Key> {
         self.reply_after(conn, task, form, Reply::Answer(response))
     }
 
     /// Replies once everything the reply tells of is on disk.
     fn reply_after(&mut self, conn: Key, task: &TaskId, form: &Form, reply: Reply) -> Option<Key> {
         let seq = self.tasks[task].state.seq;
-        let until = Until {
-            turn: 0,
-            floor: Seq(0),
-            ends: Ends::WithTurn,
-        };
+        let until = Until { turn: 0, floor: Seq(0), ends: Ends::WithTurn };
         let mut sub = self.sub(conn, task, form, seq, until);
         sub.kind = Kind::Ready { seq, reply };
         self.subscribe(sub)
     }
 
     pub(super) fn room_for_sub(&self, task: Option<&TaskId>) -> Result<(), Fault> {
-        let of_task = task
-            .and_then(|task| self.tasks.get(task))
-            .map_or(0, |cell| cell.subs.len());
+        let of_task = task.and_then(|task| self.tasks.get(task)).map_or(0, |cell| cell.subs.len());
         if self.subs.len() >= self.limits.subs || of_task >= self.limits.task_subs {
             let message = "Too many clients are watching already; try again later.";
-            return Err(Fault::new(
-                FaultKind::Overloaded { retry_after_s: 5 },
-                message,
-            ));
+            return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 5 }, message));
         }
         Ok(())
     }
@@ -402,14 +310,7 @@ impl Core {
     }
 
     /// A stream of one frame.
-    pub(super) fn stream_once(
-        &mut self,
-        conn: Key,
-        form: &Form,
-        prefix: &[u8],
-        body: &Shared,
-        now: Now,
-    ) {
+    pub(super) fn stream_once(&mut self, conn: Key, form: &Form, prefix: &[u8], body: &Shared, now: Now) {
         if let Some(conn) = self.conns.get_mut(conn) {
             conn.stream(&form.echo, now);
             let line = Line {
@@ -417,11 +318,7 @@ impl Core {
                 seq: None,
                 prefix,
                 body,
-                suffix: if prefix.is_empty() {
-                    b""
-                } else {
-                    a2a::suffix(form)
-                },
+                suffix: if prefix.is_empty() { b"" } else { a2a::suffix(form) },
             };
             conn.event(&line, now);
             conn.end_stream(now);
@@ -435,9 +332,7 @@ impl Core {
 fn watching(form: &Form, view: View, state: &State, position: Option<Seq>) -> (Begins, Ends) {
     let asks = state.is_idle() && state.status.state == TaskState::InputRequired;
     match (a2a::watch_stream(form, view), form.envelope.protocol()) {
-        ((begins, _), Protocol::V10) if asks && position.is_some() => {
-            (begins, Ends::WithTurnButAuth)
-        }
+        ((begins, _), Protocol::V10) if asks && position.is_some() => (begins, Ends::WithTurnButAuth),
         (usual, Protocol::V03 | Protocol::V10) => usual,
     }
 }
@@ -445,9 +340,7 @@ fn watching(form: &Form, view: View, state: &State, position: Option<Seq>) -> (B
 /// Whether a stream that ends so has nothing to wait for.
 fn rests(state: &State, ends: Ends) -> bool {
     match ends {
-        Ends::WithTurn | Ends::WithTurnButAuth | Ends::WithTurnButQuestions => {
-            state.is_idle() || state.is_over()
-        }
+        Ends::WithTurn | Ends::WithTurnButAuth | Ends::WithTurnButQuestions => state.is_idle() || state.is_over(),
         Ends::WhenShownOver => state.is_over() || (state.is_idle() && state.turn_is_over()),
         Ends::WithTask => state.is_over(),
         Ends::Never => false,
@@ -457,8 +350,7 @@ fn rests(state: &State, ends: Ends) -> bool {
 /// Whether any live session will do.
 pub(super) fn joins(call: &Call) -> bool {
     let session = Follow::Session;
-    matches!(call, Call::Session)
-        || matches!(call, Call::Join(Join { follow, .. }) if *follow == session)
+    matches!(call, Call::Session) || matches!(call, Call::Join(Join { follow, .. }) if *follow == session)
 }
 
 /// The context that a new task is to be in.
@@ -487,9 +379,7 @@ pub(super) fn continues(call: &Call) -> Option<&ContextId> {
 pub(super) fn explain(task: &TaskId, refusal: Refusal) -> Fault {
     match refusal {
         Refusal::Over => {
-            let message = format!(
-                "Task {task} is over and cannot be continued; start a new one in the same context."
-            );
+            let message = format!("Task {task} is over and cannot be continued; start a new one in the same context.");
             Fault::new(FaultKind::TaskIsOver(task.clone()), message)
         }
         Refusal::NotPending(call) => {
@@ -499,15 +389,11 @@ pub(super) fn explain(task: &TaskId, refusal: Refusal) -> Fault {
             Fault::new(FaultKind::NotPending(call), message)
         }
         Refusal::UnknownOption { call, offered } => {
-            let message = format!(
-                "this is not on offer; choose one of {}.",
-                offered.join(", ")
-            );
+            let message = format!("this is not on offer; choose one of {}.", offered.join(", "));
             Fault::new(FaultKind::UnknownOption(call), message)
         }
         Refusal::QueueFull => {
-            let message =
-                "Too many prompts are waiting in this task; try again when it has caught up.";
+            let message = "Too many prompts are waiting in this task; try again when it has caught up.";
             Fault::new(FaultKind::Overloaded { retry_after_s: 5 }, message)
         }
         Refusal::HooksFull => {

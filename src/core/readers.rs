@@ -71,13 +71,7 @@ impl Core {
                 if cell.is_none_or(|cell| cell.written < *seq || cell.synced < sub.safe) {
                     return;
                 }
-                if let Some(Sub {
-                    conn,
-                    form,
-                    kind: Kind::Ready { reply, .. },
-                    ..
-                }) = self.unsubscribe(key)
-                {
+                if let Some(Sub { conn, form, kind: Kind::Ready { reply, .. }, .. }) = self.unsubscribe(key) {
                     match reply {
                         // Who gave no id wants to hear of failure only.
                         Reply::Answer(_) if form.silent => {}
@@ -207,11 +201,7 @@ impl Core {
             };
             let sub = self.subs.get(key).expect("who leaves also leaves the line");
             let cold = sub.cold.as_ref().expect("only who is behind waits");
-            self.out.push(Out::Page {
-                task: sub.task.clone(),
-                sub: key,
-                offset: cold.offset,
-            });
+            self.out.push(Out::Page { task: sub.task.clone(), sub: key, offset: cold.offset });
         }
     }
 
@@ -283,10 +273,7 @@ impl Core {
             && let Some(cell) = self.tasks.get(&sub.task)
         {
             let response = a2a::said(&sub.form, &cell.state, Wanted::newest(history));
-            sub.kind = Kind::Ready {
-                seq: cell.state.seq,
-                reply: Reply::Answer(response),
-            };
+            sub.kind = Kind::Ready { seq: cell.state.seq, reply: Reply::Answer(response) };
             self.to_pump.push(key);
         }
     }
@@ -296,18 +283,11 @@ impl Core {
             return;
         };
         let streams = cell.subs.iter().filter_map(|key| self.subs.get(*key));
-        let slowest = streams
-            .filter(|sub| matches!(sub.kind, Kind::Stream))
-            .map(|sub| sub.cursor)
-            .min()
-            .unwrap_or(cell.written);
+        let slowest =
+            streams.filter(|sub| matches!(sub.kind, Kind::Stream)).map(|sub| sub.cursor).min().unwrap_or(cell.written);
         // When all tasks together hold too much, each keeps only a little.
         let crowded = self.hot_total > self.limits.hot_total_bytes;
-        let cap = if crowded {
-            self.limits.hot_bytes / 16
-        } else {
-            self.limits.hot_bytes
-        };
+        let cap = if crowded { self.limits.hot_bytes / 16 } else { self.limits.hot_bytes };
         let before = cell.hot_bytes;
         cell.trim(slowest, cap);
         self.hot_total = self.hot_total + cell.hot_bytes - before;
@@ -332,40 +312,18 @@ pub(super) fn ready_answers(cell: &Cell, subs: &mut Slots<Sub>, mark: Mark) {
             && sub.until.ends(seq, mark)
         {
             let response = a2a::said(&sub.form, &cell.state, Wanted::newest(history));
-            sub.kind = Kind::Ready {
-                seq,
-                reply: Reply::Answer(response),
-            };
+            sub.kind = Kind::Ready { seq, reply: Reply::Answer(response) };
         }
     }
 }
 
-fn send(
-    conn: &mut Conn,
-    sub: &Sub,
-    seq: crate::base::id::Seq,
-    name: Option<&'static str>,
-    body: &Shared,
-    now: Now,
-) {
-    let line = Line {
-        name,
-        seq: Some(seq),
-        prefix: &sub.prefix,
-        body,
-        suffix: a2a::frame_suffix(&sub.form),
-    };
+fn send(conn: &mut Conn, sub: &Sub, seq: crate::base::id::Seq, name: Option<&'static str>, body: &Shared, now: Now) {
+    let line = Line { name, seq: Some(seq), prefix: &sub.prefix, body, suffix: a2a::frame_suffix(&sub.form) };
     conn.event(&line, now);
 }
 
 fn send_error(conn: &mut Conn, body: &Shared, now: Now) {
-    let line = Line {
-        name: Some("error"),
-        seq: None,
-        prefix: b"",
-        body,
-        suffix: b"",
-    };
+    let line = Line { name: Some("error"), seq: None, prefix: b"", body, suffix: b"" };
     conn.event(&line, now);
 }
 
@@ -380,10 +338,7 @@ mod tests {
     use crate::task::job::{Note, NoteBody};
     use std::collections::{HashMap, HashSet};
 
-    const NOW: Now = Now {
-        mono_ms: 1_000_000,
-        unix_ms: 1_767_268_800_000,
-    };
+    const NOW: Now = Now { mono_ms: 1_000_000, unix_ms: 1_767_268_800_000 };
     const UPGRADE: &[u8] = b"GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n\
         Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
@@ -474,18 +429,12 @@ mod tests {
 
     #[test]
     fn pages_are_read_for_a_few_at_a_time_and_who_takes_nothing_gives_way() {
-        let limits = Limits {
-            pages: 2,
-            page_bytes: 1_000,
-            tx_bytes: 2_000,
-            ..Limits::default()
-        };
+        let limits = Limits { pages: 2, page_bytes: 1_000, tx_bytes: 2_000, ..Limits::default() };
         let mut core = Core::new(Setup::alone(limits.clone(), Switches::default(), NOW));
         let mut store = MemoryStore::default();
         let task = long_task(&mut core, &mut store);
         let written = core.tasks[&task].written;
-        let target =
-            format!("GET /v1/tasks/{task}:subscribe?after=0 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let target = format!("GET /v1/tasks/{task}:subscribe?after=0 HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let late: Vec<Key> = (0..20)
             .map(|_| {
                 let key = core.opened(Peer::SameUser, NOW);
@@ -518,11 +467,7 @@ mod tests {
                 }
             }
             let left = slow.iter().all(|key| is_behind(&core, key));
-            assert_eq!(
-                left,
-                takers.len() == quick.len(),
-                "nobody waits for the slow"
-            );
+            assert_eq!(left, takers.len() == quick.len(), "nobody waits for the slow");
         }
         let whole = &seen[&late[0]];
         assert!(whole.len() > 20_000 && whole.ends_with(b"\r\n"));

@@ -19,11 +19,7 @@ pub struct Register {
 
 impl Register {
     pub fn new(times: Times) -> Register {
-        Register {
-            briefs: HashMap::new(),
-            due: BTreeSet::new(),
-            times,
-        }
+        Register { briefs: HashMap::new(), due: BTreeSet::new(), times }
     }
 
     pub fn get(&self, task: &TaskId) -> Option<&Brief> {
@@ -87,13 +83,10 @@ impl Register {
         }
         let limit = match brief.state {
             TaskState::Working => None,
-            TaskState::Submitted | TaskState::InputRequired | TaskState::AuthRequired => {
-                self.times.idle_ms
+            TaskState::Submitted | TaskState::InputRequired | TaskState::AuthRequired => self.times.idle_ms,
+            TaskState::Completed | TaskState::Failed | TaskState::Canceled | TaskState::Rejected => {
+                self.times.retention_ms
             }
-            TaskState::Completed
-            | TaskState::Failed
-            | TaskState::Canceled
-            | TaskState::Rejected => self.times.retention_ms,
         };
         limit.map(|limit| brief.at.saturating_add(limit))
     }
@@ -104,19 +97,11 @@ mod tests {
     use super::*;
 
     fn register() -> Register {
-        Register::new(Times {
-            idle_ms: Some(100),
-            retention_ms: Some(10),
-            ..Times::default()
-        })
+        Register::new(Times { idle_ms: Some(100), retention_ms: Some(10), ..Times::default() })
     }
 
     fn brief(state: TaskState, at: u64) -> Brief {
-        Brief {
-            state,
-            at,
-            ..Brief::bare("c".into())
-        }
+        Brief { state, at, ..Brief::bare("c".into()) }
     }
 
     fn due(register: &mut Register, unix_ms: u64) -> Vec<String> {

@@ -40,10 +40,7 @@ impl Rig {
     }
 
     pub fn with(limits: Limits, switches: Switches) -> Rig {
-        let now = Now {
-            mono_ms: 1_000_000,
-            unix_ms: 1_767_268_800_000,
-        };
+        let now = Now { mono_ms: 1_000_000, unix_ms: 1_767_268_800_000 };
         Rig {
             core: Core::new(Setup::alone(limits.clone(), switches, now)),
             store: MemoryStore::default(),
@@ -100,11 +97,7 @@ impl Rig {
                     let page = file.page(offset, self.limits.page_bytes);
                     self.core.paged(sub, page, self.now);
                 }
-                Out::Stop(_)
-                | Out::Sync { .. }
-                | Out::Over { .. }
-                | Out::SaveRule { .. }
-                | Out::Trouble { .. } => {}
+                Out::Stop(_) | Out::Sync { .. } | Out::Over { .. } | Out::SaveRule { .. } | Out::Trouble { .. } => {}
             }
         }
         self.core.check();
@@ -129,10 +122,7 @@ impl Rig {
         let line = self.core.conns.get_mut(conn).expect("just opened");
         line.take(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", self.now);
         assert!(matches!(line.read(&self.limits, self.now), Want::Serve(_)));
-        let by = Source {
-            client: "ann".into(),
-            via: "test".into(),
-        };
+        let by = Source { client: "ann".into(), via: "test".into() };
         let form = Form::of(envelope);
         self.core.perform(conn, call, form, by, self.now);
         self.turns();
@@ -146,10 +136,7 @@ impl Rig {
 
     /// A new task whose turn has begun, with a webhook if one is given.
     pub fn begin(&mut self, envelope: Envelope, push: Option<Wish>) -> TaskId {
-        let say = Say {
-            push,
-            ..say("go", envelope.protocol())
-        };
+        let say = Say { push, ..say("go", envelope.protocol()) };
         let answer = self.ask(envelope, Call::Say(say));
         let answer = answer.get("result").unwrap_or(&answer);
         let answer = answer.get("task").unwrap_or(answer);
@@ -158,10 +145,7 @@ impl Rig {
     }
 
     pub fn say(&mut self, task: &TaskId) {
-        let say = Say {
-            task: Some(task.clone()),
-            ..say("more", Protocol::V03)
-        };
+        let say = Say { task: Some(task.clone()), ..say("more", Protocol::V03) };
         self.ask(Envelope::Rpc03, Call::Say(say));
     }
 
@@ -173,10 +157,7 @@ impl Rig {
     }
 
     pub fn end_turn(&mut self) {
-        self.note(NoteBody::Answered(Ok(Answer::new(
-            vec![json!({"text": "Done."})],
-            Vec::new(),
-        ))));
+        self.note(NoteBody::Answered(Ok(Answer::new(vec![json!({"text": "Done."})], Vec::new()))));
     }
 
     pub fn cancel(&mut self, task: &TaskId) {
@@ -192,10 +173,7 @@ impl Rig {
 fn say(text: &str, protocol: Protocol) -> Say {
     let message = Message::new("m", Role::User, vec![Part::text(text)]);
     Say {
-        said: Said {
-            message: Arc::new(message),
-            answers: Vec::new(),
-        },
+        said: Said { message: Arc::new(message), answers: Vec::new() },
         task: None,
         context: None,
         settings: Default::default(),

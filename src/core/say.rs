@@ -70,15 +70,8 @@ impl Core {
         {
             return self.reply_with_message(conn, &text, say.context, &say.mode, form, now);
         }
-        let Addressee {
-            task,
-            born,
-            failure,
-        } = self.addressee(&mut say, like, form, now)?;
-        let prompt = Input::Say {
-            said: say.said.clone(),
-            by,
-        };
+        let Addressee { task, born, failure } = self.addressee(&mut say, like, form, now)?;
+        let prompt = Input::Say { said: say.said.clone(), by };
         let decision = match self.weigh(&task, say.push.take(), prompt, form, now) {
             Ok(decision) => decision,
             Err(fault) => {
@@ -129,13 +122,7 @@ impl Core {
     }
 
     /// The task that is meant, or a new one. Words that answer a question where it was asked in words become the answer.
-    fn addressee(
-        &mut self,
-        say: &mut Say,
-        like: Born,
-        form: &Form,
-        now: Now,
-    ) -> Result<Addressee, Fault> {
+    fn addressee(&mut self, say: &mut Say, like: Born, form: &Form, now: Now) -> Result<Addressee, Fault> {
         if let Some(task) = say.task.clone() {
             let state = &self.tasks[&task].state;
             let context = &state.created.context;
@@ -146,11 +133,7 @@ impl Core {
             if a2a::view(form, Some(&state.created)).answers_in_words() {
                 say.said = spoken::heard(state, say.said.clone());
             }
-            return Ok(Addressee {
-                task,
-                born: false,
-                failure: None,
-            });
+            return Ok(Addressee { task, born: false, failure: None });
         }
         let newborn = Newborn {
             id: like.id,
@@ -161,11 +144,7 @@ impl Core {
             birth: say.birth,
         };
         let (task, failure) = self.give_birth(newborn, now)?;
-        Ok(Addressee {
-            task,
-            born: true,
-            failure,
-        })
+        Ok(Addressee { task, born: true, failure })
     }
 
     /// What comes of it: the webhook that came along is in place before the agent begins.
@@ -187,14 +166,7 @@ impl Core {
 
     /// Lets the one who spoke watch or wait. None: there is nothing to wait for.
     fn listen(&mut self, hearing: &Hearing<'_>, task: &TaskId, now: Now) -> Option<Key> {
-        let Hearing {
-            conn,
-            say,
-            form,
-            until,
-            stuck,
-            ..
-        } = *hearing;
+        let Hearing { conn, say, form, until, stuck, .. } = *hearing;
         let mut sub = self.sub(conn, task, form, self.tasks[task].state.seq, until);
         match say.mode {
             Mode::Stream => {
@@ -207,9 +179,7 @@ impl Core {
                 self.begin_stream(conn, sub, now)
             }
             Mode::Wait if !stuck => {
-                sub.kind = Kind::Once {
-                    history: say.history,
-                };
+                sub.kind = Kind::Once { history: say.history };
                 let key = self.subscribe(sub)?;
                 if let Some(wait) = self.manners.blocking_timeout_ms {
                     self.timers.arm(now.mono_ms + wait, Timer::Waiting(key));
@@ -222,9 +192,7 @@ impl Core {
 
     /// What a stream that answers a prompt begins with.
     fn open_stream(&mut self, reader: Key, hearing: &Hearing<'_>) {
-        let Hearing {
-            say, form, until, ..
-        } = *hearing;
+        let Hearing { say, form, until, .. } = *hearing;
         let Some(sub) = self.subs.get_mut(reader) else {
             return;
         };
@@ -249,11 +217,7 @@ impl Core {
         } else {
             None
         };
-        sub.first = (body.is_some() || last).then(|| First {
-            seq: state.seq,
-            body: body.map(Into::into),
-            last,
-        });
+        sub.first = (body.is_some() || last).then(|| First { seq: state.seq, body: body.map(Into::into), last });
         if let Some(conn) = self.conns.get_mut(sub.conn) {
             conn.owed += sub.opening();
         }
@@ -278,11 +242,7 @@ impl Core {
         now: Now,
     ) -> Result<(), Fault> {
         let context = context.unwrap_or_else(|| self.entropy.uuid().into());
-        let message = Message::new(
-            self.entropy.uuid(),
-            message::Role::Agent,
-            vec![Part::text(text)],
-        );
+        let message = Message::new(self.entropy.uuid(), message::Role::Agent, vec![Part::text(text)]);
         let body = a2a::message(a2a::view(form, None), &message, &context);
         if *mode == Mode::Stream {
             self.stream_once(conn, form, &a2a::prefix(form), &body.into(), now);

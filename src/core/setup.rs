@@ -35,15 +35,8 @@ impl Setup {
     /// A core with nothing around it: no tools, one model whatever is wished for, one directory, the same ids every time.
     /// Simulations and tests begin with it and change what they are about.
     pub fn alone(limits: Limits, switches: Switches, now: Now) -> Setup {
-        let identity = Identity {
-            base_url: "http://localhost/",
-            version: "0",
-            unix_ms: 0,
-        };
-        let site = Site {
-            path: "/w".into(),
-            trusted: true,
-        };
+        let identity = Identity { base_url: "http://localhost/", version: "0", unix_ms: 0 };
+        let site = Site { path: "/w".into(), trusted: true };
         Setup {
             limits,
             door: Door::default(),

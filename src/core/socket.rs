@@ -32,9 +32,7 @@ impl Start {
     fn place(place: Option<Place>, task: &TaskId) -> Start {
         match place {
             None => Start::Now,
-            Some(place) if place.task.as_ref().is_none_or(|named| named == task) => {
-                Start::After(place.seq)
-            }
+            Some(place) if place.task.as_ref().is_none_or(|named| named == task) => Start::After(place.seq),
             Some(_) => Start::Elsewhere,
         }
     }
@@ -60,14 +58,7 @@ impl Core {
     }
 
     /// The request becomes a socket and follows what it asked for.
-    pub(super) fn join(
-        &mut self,
-        key: Key,
-        join: Join,
-        form: &Form,
-        by: Source,
-        now: Now,
-    ) -> Result<(), Fault> {
+    pub(super) fn join(&mut self, key: Key, join: Join, form: &Form, by: Source, now: Now) -> Result<(), Fault> {
         self.room_for_sub(None)?;
         let task = match &join.follow {
             Follow::Session => Some(self.session(now)?),
@@ -97,10 +88,8 @@ impl Core {
             }
             Follow::All => {
                 self.followers.push(key);
-                let open = self
-                    .tasks
-                    .iter()
-                    .filter(|(_, cell)| cell.is_open() && cell.state.created.tenant == form.tenant);
+                let open =
+                    self.tasks.iter().filter(|(_, cell)| cell.is_open() && cell.state.created.tenant == form.tenant);
                 let mut open: Vec<TaskId> = open.map(|(task, _)| task.clone()).collect();
                 open.sort_unstable();
                 for task in open {
@@ -128,11 +117,7 @@ impl Core {
         };
         let form = socket.form.clone();
         let state = &cell.state;
-        let until = Until {
-            turn: 0,
-            floor: Seq(0),
-            ends: Ends::Never,
-        };
+        let until = Until { turn: 0, floor: Seq(0), ends: Ends::Never };
         let from = match from {
             Start::After(seq) if seq > state.seq => Start::Elsewhere,
             from => from,
@@ -140,10 +125,7 @@ impl Core {
         let start = a2a::begins_at_the_start(&form).then_some(Seq(0));
         let (cursor, told) = match from {
             Start::After(seq) => (seq, false),
-            Start::Now => (
-                start.unwrap_or(state.seq),
-                start.is_none() && cell.is_open(),
-            ),
+            Start::Now => (start.unwrap_or(state.seq), start.is_none() && cell.is_open()),
             Start::Elsewhere => (start.unwrap_or(state.seq), start.is_none()),
         };
         let view = a2a::view(&form, Some(&state.created));
@@ -214,10 +196,7 @@ impl Core {
             Ok(heard) => heard,
             Err((fault, form)) => return self.refuse(key, &form, &fault, now),
         };
-        let by = Source {
-            client,
-            via: form.via().to_owned(),
-        };
+        let by = Source { client, via: form.via().to_owned() };
         if let Call::Say(say) = &mut call
             && say.task.is_none()
             && say.context.is_none()
@@ -229,12 +208,10 @@ impl Core {
             say.task = match (asker, follow) {
                 (Some(task), _) => Some(task),
                 (None, Follow::Task(_)) => followed,
-                (None, Follow::Session | Follow::All | Follow::Nothing) => {
-                    match self.session(now) {
-                        Ok(session) => Some(session),
-                        Err(fault) => return self.refuse(key, &form, &fault, now),
-                    }
-                }
+                (None, Follow::Session | Follow::All | Follow::Nothing) => match self.session(now) {
+                    Ok(session) => Some(session),
+                    Err(fault) => return self.refuse(key, &form, &fault, now),
+                },
             };
         }
         self.perform(key, call, form, by, now);
@@ -262,12 +239,8 @@ impl Core {
             return Ok(session.clone());
         }
         if self.ending {
-            let message =
-                "The server is about to end and begins no session; try again when it is back.";
-            return Err(Fault::new(
-                FaultKind::Overloaded { retry_after_s: 10 },
-                message,
-            ));
+            let message = "The server is about to end and begins no session; try again when it is back.";
+            return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message));
         }
         let id = self.entropy.uuid();
         let newborn = Newborn {
@@ -276,11 +249,7 @@ impl Core {
             context: Some(id.as_str().into()),
             tenant: &Tenant::default(),
             settings: &Settings::default(),
-            birth: Birth {
-                lifecycle: Lifecycle::Conversational,
-                protocol: Protocol::V03,
-                profile: Profile::Coder,
-            },
+            birth: Birth { lifecycle: Lifecycle::Conversational, protocol: Protocol::V03, profile: Profile::Coder },
         };
         let (task, problem) = self.give_birth(newborn, now)?;
         if let Some(problem) = problem {
@@ -338,9 +307,7 @@ impl Core {
             return;
         };
         let mut follows = conn.subs.iter().filter_map(|sub| self.subs.get(*sub));
-        let place = follows
-            .find(|sub| sub.role == Role::Follow)
-            .map(|sub| (&sub.task, sub.cursor));
+        let place = follows.find(|sub| sub.role == Role::Follow).map(|sub| (&sub.task, sub.cursor));
         let follow = conn.socket().map(|socket| &socket.follow);
         let reason = match (follow, place) {
             (Some(Follow::Session), Some((task, seq))) => {

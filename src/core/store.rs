@@ -114,18 +114,11 @@ pub struct StoreError {
 
 impl StoreError {
     pub fn new(message: impl Into<String>) -> StoreError {
-        StoreError {
-            message: message.into(),
-            hint: None,
-            busy: false,
-        }
+        StoreError { message: message.into(), hint: None, busy: false }
     }
 
     pub fn busy(message: impl Into<String>) -> StoreError {
-        StoreError {
-            busy: true,
-            ..StoreError::new(message)
-        }
+        StoreError { busy: true, ..StoreError::new(message) }
     }
 }
 
@@ -163,10 +156,7 @@ pub fn read_all(file: &dyn LogFile, each: &mut dyn FnMut(Record)) -> Result<(), 
                 }
             };
             if record.seq != expected {
-                let why = format!(
-                    "event {expected} is missing at byte {offset}: event {} is there",
-                    record.seq
-                );
+                let why = format!("event {expected} is missing at byte {offset}: event {} is there", record.seq);
                 return Err(file.set_aside(&why));
             }
             expected = expected.next();
@@ -185,9 +175,7 @@ pub fn fold(file: &dyn LogFile, upto: Option<Seq>) -> Result<State, StoreError> 
             in_place &= State::advance(&mut state, &record).is_some();
         }
     })?;
-    state
-        .filter(|_| in_place)
-        .ok_or_else(|| StoreError::new("the journal does not begin with its task"))
+    state.filter(|_| in_place).ok_or_else(|| StoreError::new("the journal does not begin with its task"))
 }
 
 /// A store without a disk, for tests and simulation. Clones share the disk, so a second one is the server after a restart.
@@ -278,10 +266,7 @@ impl MemoryStore {
 impl Disk {
     fn log(&mut self, task: &TaskId) -> Result<&mut Kept, StoreError> {
         match self.logs.get_mut(task) {
-            Some(Kept {
-                damaged: Some(error),
-                ..
-            }) => Err(error.clone()),
+            Some(Kept { damaged: Some(error), .. }) => Err(error.clone()),
             Some(log) => Ok(log),
             None => Err(StoreError::new(format!("task {task}: there is no log"))),
         }
@@ -301,11 +286,7 @@ impl Store for MemoryStore {
             .iter()
             .filter_map(|task| disk.logs.get_key_value(task))
             .filter(|(_, log)| log.damaged.is_none())
-            .map(|(task, log)| Known {
-                task: task.clone(),
-                brief: log.brief.clone(),
-                open: log.open == Openness::Open,
-            })
+            .map(|(task, log)| Known { task: task.clone(), brief: log.brief.clone(), open: log.open == Openness::Open })
             .collect()
     }
 
@@ -359,10 +340,7 @@ impl Store for MemoryStore {
 
     fn file(&mut self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
         self.disk().log(task)?;
-        Ok(Arc::new(MemoryLog {
-            task: task.clone(),
-            store: self.clone(),
-        }))
+        Ok(Arc::new(MemoryLog { task: task.clone(), store: self.clone() }))
     }
 
     fn is_open(&mut self, task: &TaskId) -> bool {
@@ -412,9 +390,7 @@ impl LogFile for MemoryLog {
     fn page(&self, offset: u64, max: usize) -> Result<Vec<u8>, StoreError> {
         let mut disk = self.store.disk();
         let log = disk.log(&self.task)?;
-        let rest = log.bytes[..log.end]
-            .get(offset as usize..)
-            .unwrap_or_default();
+        let rest = log.bytes[..log.end].get(offset as usize..).unwrap_or_default();
         let mut page = Vec::new();
         for line in rest.split_inclusive(|byte| *byte == b'\n') {
             if !page.is_empty() && page.len() + line.len() > max {
@@ -452,12 +428,7 @@ mod tests {
 
     fn line(seq: u64, text: &str) -> Vec<u8> {
         let mut out = Vec::new();
-        Record {
-            seq: Seq(seq),
-            at: 1_000 + seq,
-            event: Event::Text { text: text.into() },
-        }
-        .write(&mut out);
+        Record { seq: Seq(seq), at: 1_000 + seq, event: Event::Text { text: text.into() } }.write(&mut out);
         out
     }
 
@@ -500,9 +471,7 @@ mod tests {
         let (mut store, task) = store_with(&line(1, "a"));
         let file = store.file(&task).unwrap();
         file.sync().unwrap();
-        store
-            .append(&task, &line(2, "b"), Openness::Settled)
-            .unwrap();
+        store.append(&task, &line(2, "b"), Openness::Settled).unwrap();
         store.fail(Failure::Torn, 1);
         assert!(store.append(&task, &line(3, "c"), Openness::Open).is_err());
         assert!(store.bytes(&task).len() as u64 > file.len());
@@ -527,19 +496,13 @@ mod tests {
     fn a_task_is_known_from_its_first_line_on() {
         let mut store = MemoryStore::default();
         for task in ["b", "a", "never"] {
-            store
-                .create(&task.into(), &Brief::bare("c".into()))
-                .unwrap();
+            store.create(&task.into(), &Brief::bare("c".into())).unwrap();
         }
         for (task, open) in [("b", Openness::Settled), ("a", Openness::Open)] {
             store.append(&task.into(), &line(1, ""), open).unwrap();
         }
         assert!(store.create(&"a".into(), &Brief::bare("c".into())).is_err());
-        let known = |task: &str, open| Known {
-            task: task.into(),
-            brief: Brief::bare("c".into()),
-            open,
-        };
+        let known = |task: &str, open| Known { task: task.into(), brief: Brief::bare("c".into()), open };
         assert_eq!(store.known(), [known("b", false), known("a", true)]);
     }
 

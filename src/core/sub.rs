@@ -97,16 +97,10 @@ impl Until {
             (Mark::Over, _) => true,
             (_, Ends::WithTask) => false,
             (Mark::TurnEnd { rest, .. }, Ends::WhenShownOver) => rest == Rest::Done,
-            (
-                Mark::TurnEnd {
-                    rest: Rest::Auth, ..
-                },
-                Ends::WithTurnButAuth,
-            ) => false,
-            (
-                Mark::TurnEnd { turn, .. },
-                Ends::WithTurn | Ends::WithTurnButAuth | Ends::WithTurnButQuestions,
-            ) => turn >= self.turn,
+            (Mark::TurnEnd { rest: Rest::Auth, .. }, Ends::WithTurnButAuth) => false,
+            (Mark::TurnEnd { turn, .. }, Ends::WithTurn | Ends::WithTurnButAuth | Ends::WithTurnButQuestions) => {
+                turn >= self.turn
+            }
             (Mark::Pause, Ends::WithTurn | Ends::WithTurnButAuth) => true,
             (Mark::Pause, Ends::WithTurnButQuestions | Ends::WhenShownOver) => false,
         }

@@ -40,9 +40,7 @@ impl Core {
     /// Whatever follows from the state. When the server is to end, nothing new begins: a turn may still end.
     pub(super) fn advance(&mut self, task: &TaskId, now: Now) {
         loop {
-            let decision = self
-                .decide(task, Input::Advance)
-                .expect("going on is never refused");
+            let decision = self.decide(task, Input::Advance).expect("going on is never refused");
             if decision.is_empty() || (self.ending && decision.effects.iter().any(is_work)) {
                 return;
             }
@@ -109,18 +107,15 @@ impl Core {
             Effect::Run { gate, .. } => *gate,
             // Some commands write files, and which do is not known here.
             Effect::Command { .. } => Gate::Synced,
-            Effect::Think { .. }
-            | Effect::Attach { .. }
-            | Effect::Compact { .. }
-            | Effect::Prepare { .. } => Gate::Written,
+            Effect::Think { .. } | Effect::Attach { .. } | Effect::Compact { .. } | Effect::Prepare { .. } => {
+                Gate::Written
+            }
         };
         let job = decide::job(&cell.state, effect, &self.limits);
         let mut job = job.expect("these effects are jobs of the present state");
         match &mut job.work {
             // A summary stands for what was inherited too.
-            Work::Think(think) | Work::Compact(think)
-                if cell.state.summary.is_none() && !cell.inherited.is_empty() =>
-            {
+            Work::Think(think) | Work::Compact(think) if cell.state.summary.is_none() && !cell.inherited.is_empty() => {
                 think.given = cell.inherited.len();
                 think.history = [cell.inherited.clone(), think.history.clone()].concat();
             }
@@ -129,11 +124,7 @@ impl Core {
                 let model = cell.state.asks.to_string();
                 command.facts = Arc::new(Facts { model, ..facts });
             }
-            Work::Think(_)
-            | Work::Compact(_)
-            | Work::Attach { .. }
-            | Work::Prepare { .. }
-            | Work::Run(_) => {}
+            Work::Think(_) | Work::Compact(_) | Work::Attach { .. } | Work::Prepare { .. } | Work::Run(_) => {}
         }
         cell.gated.push((gate, cell.state.seq, job));
     }
@@ -221,10 +212,7 @@ impl Core {
             self.deliver(&task, now);
         }
         let pumped = std::mem::take(&mut self.to_pump);
-        let mut read: Vec<TaskId> = pumped
-            .iter()
-            .filter_map(|sub| Some(self.subs.get(*sub)?.task.clone()))
-            .collect();
+        let mut read: Vec<TaskId> = pumped.iter().filter_map(|sub| Some(self.subs.get(*sub)?.task.clone())).collect();
         for sub in pumped {
             self.pump(sub, now);
         }
@@ -271,15 +259,10 @@ impl Core {
         }
         cell.gated = waiting;
         let held = cell.subs.iter().filter_map(|key| self.subs.get(*key));
-        must_sync |= held
-            .into_iter()
-            .any(|sub| sub.safe > synced && sub.safe <= written);
+        must_sync |= held.into_iter().any(|sub| sub.safe > synced && sub.safe <= written);
         if must_sync && !cell.syncing {
             cell.syncing = true;
-            self.out.push(Out::Sync {
-                task: task.clone(),
-                upto: written,
-            });
+            self.out.push(Out::Sync { task: task.clone(), upto: written });
         }
     }
 

@@ -59,11 +59,7 @@ impl Timers {
     /// Takes one timer that is due.
     pub fn pop(&mut self, now_ms: u64) -> Option<Timer> {
         let entry = self.due.first_entry()?;
-        if entry.key().0 > now_ms {
-            None
-        } else {
-            Some(entry.remove())
-        }
+        if entry.key().0 > now_ms { None } else { Some(entry.remove()) }
     }
 }
 

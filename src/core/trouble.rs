@@ -41,9 +41,8 @@ impl Core {
     pub(super) fn tell_trouble(&mut self, error: &StoreError, now: Now) {
         let hint = error.hint.as_deref();
         let hint = hint.unwrap_or("the server's log says why");
-        let problem = format!(
-            "Journals cannot be written: {hint}. Until then nothing new begins and what was begun waits."
-        );
+        let problem =
+            format!("Journals cannot be written: {hint}. Until then nothing new begins and what was begun waits.");
         self.trouble.problem = Some(problem);
         self.arm_trial(now.mono_ms + self.limits.store_retry_ms);
         let pause = self.limits.store_tell_ms;

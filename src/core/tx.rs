@@ -48,9 +48,7 @@ impl Tx {
         if !matches!(self.queue.back(), Some(Piece::Own(last)) if last.len() < FULL) {
             self.queue.push_back(Piece::Own(Vec::new()));
         }
-        let Some(Piece::Own(last)) = self.queue.back_mut() else {
-            unreachable!("made above")
-        };
+        let Some(Piece::Own(last)) = self.queue.back_mut() else { unreachable!("made above") };
         let before = last.len();
         append(last);
         self.len += last.len() - before;
@@ -71,12 +69,8 @@ impl Tx {
     /// The front of the queue, for one vectored write.
     pub fn slices(&self) -> Vec<IoSlice<'_>> {
         const MOST: usize = 64;
-        let mut slices: Vec<IoSlice<'_>> = self
-            .queue
-            .iter()
-            .take(MOST)
-            .map(|piece| IoSlice::new(piece.bytes()))
-            .collect();
+        let mut slices: Vec<IoSlice<'_>> =
+            self.queue.iter().take(MOST).map(|piece| IoSlice::new(piece.bytes())).collect();
         if let Some(first) = slices.first_mut() {
             first.advance(self.sent);
         }

@@ -53,10 +53,7 @@ fn size(item: &Item) -> usize {
         Item::Summary(text) => text.len(),
         Item::Nudge(text) => text.len(),
         Item::Answered(answer) => answer.parts.iter().map(|part| part.to_string().len()).sum(),
-        Item::Results(results) => results
-            .iter()
-            .map(|result| format!("{:?}", result.ending).len())
-            .sum(),
+        Item::Results(results) => results.iter().map(|result| format!("{:?}", result.ending).len()).sum(),
     }
 }
 
@@ -79,11 +76,7 @@ mod tests {
     use crate::task::message::{Message, Part, Role};
 
     fn said(text: &str) -> Arc<Item> {
-        Arc::new(Item::Said(Arc::new(Message::new(
-            "m",
-            Role::User,
-            vec![Part::text(text)],
-        ))))
+        Arc::new(Item::Said(Arc::new(Message::new("m", Role::User, vec![Part::text(text)]))))
     }
 
     fn answered(text: &str) -> Arc<Item> {
@@ -97,9 +90,7 @@ mod tests {
     #[test]
     fn the_cut_is_before_a_prompt_and_leaves_about_a_third() {
         let words = "word ".repeat(100);
-        let history: Vec<Arc<Item>> = (0..10)
-            .flat_map(|_| [said(&words), answered(&words)])
-            .collect();
+        let history: Vec<Arc<Item>> = (0..10).flat_map(|_| [said(&words), answered(&words)]).collect();
         let at = cut(&history).unwrap();
         assert!(matches!(history[at].as_ref(), Item::Said(_)));
         assert_eq!(at, 14, "6 of 20 items stay");
@@ -110,10 +101,7 @@ mod tests {
     #[test]
     fn only_the_snapshot_itself_is_taken() {
         let whole = "Sure:\n<state_snapshot><goal>x</goal></state_snapshot> bye";
-        assert_eq!(
-            summary(&answer(whole)).unwrap(),
-            "<state_snapshot><goal>x</goal></state_snapshot>"
-        );
+        assert_eq!(summary(&answer(whole)).unwrap(), "<state_snapshot><goal>x</goal></state_snapshot>");
         assert_eq!(summary(&answer("no")), None);
         assert_eq!(summary(&answer("</state_snapshot><state_snapshot>")), None);
     }

@@ -44,21 +44,15 @@ pub fn classify(refusal: &Refusal, longest_ms: u64) -> ModelError {
     let model = refusal.model;
     match refusal.status {
         404 => {
-            return unusable(format!(
-                "The model {model} was not found: {said} Choose another one with --model."
-            ));
+            return unusable(format!("The model {model} was not found: {said} Choose another one with --model."));
         }
         401 | 403 => {
             return fatal(format!(
                 "The API refused the key: {said} Check that GEMINI_API_KEY is set to a valid key that may use {model}."
             ));
         }
-        400 if report.has_reason(&["API_KEY_INVALID", "API_KEY_EXPIRED"])
-            || said.contains("API key not valid") =>
-        {
-            return fatal(format!(
-                "The API refused the key: {said} Check that GEMINI_API_KEY is set to a valid key."
-            ));
+        400 if report.has_reason(&["API_KEY_INVALID", "API_KEY_EXPIRED"]) || said.contains("API key not valid") => {
+            return fatal(format!("The API refused the key: {said} Check that GEMINI_API_KEY is set to a valid key."));
         }
         429 | 499 | 503 => {}
         408 | 500..=599 => {
@@ -92,10 +86,7 @@ pub fn classify(refusal: &Refusal, longest_ms: u64) -> ModelError {
         ));
     }
     let minute = || report.has_quota(&["PerMinute"]).then_some(60_000);
-    let after_ms = report
-        .retry_ms
-        .or_else(minute)
-        .or_else(|| retry_after(refusal));
+    let after_ms = report.retry_ms.or_else(minute).or_else(|| retry_after(refusal));
     busy_after(after_ms, longest_ms, said)
 }
 
@@ -104,9 +95,7 @@ pub fn network(trouble: &Trouble) -> ModelError {
     let (kind, message) = match trouble {
         Trouble::Unreachable(what) => (
             ModelErrorKind::Busy { after_ms: None },
-            format!(
-                "The model API cannot be reached: {what}. Check the network and GOOGLE_GEMINI_BASE_URL."
-            ),
+            format!("The model API cannot be reached: {what}. Check the network and GOOGLE_GEMINI_BASE_URL."),
         ),
         Trouble::Slow => (
             ModelErrorKind::Busy { after_ms: None },
@@ -120,14 +109,11 @@ pub fn network(trouble: &Trouble) -> ModelError {
         ),
         Trouble::Unusable(what) => (
             ModelErrorKind::Fatal,
-            format!(
-                "The model API's address cannot be used: {what}. Check GOOGLE_GEMINI_BASE_URL and the proxy."
-            ),
+            format!("The model API's address cannot be used: {what}. Check GOOGLE_GEMINI_BASE_URL and the proxy."),
         ),
-        Trouble::Cut(what) => (
-            ModelErrorKind::BadStream,
-            format!("The model's answer broke off: {what}. Send the message again."),
-        ),
+        Trouble::Cut(what) => {
+            (ModelErrorKind::BadStream, format!("The model's answer broke off: {what}. Send the message again."))
+        }
         Trouble::Silent => (
             ModelErrorKind::BadStream,
             "The model fell silent in the middle of its answer. Send the message again.".into(),
@@ -148,17 +134,11 @@ pub fn midway(error: ModelError) -> ModelError {
 
 /// This model cannot be had, another one perhaps.
 fn unusable(message: String) -> ModelError {
-    ModelError {
-        kind: ModelErrorKind::Unusable,
-        message,
-    }
+    ModelError { kind: ModelErrorKind::Unusable, message }
 }
 
 pub fn fatal(message: impl Into<String>) -> ModelError {
-    ModelError {
-        kind: ModelErrorKind::Fatal,
-        message: message.into(),
-    }
+    ModelError { kind: ModelErrorKind::Fatal, message: message.into() }
 }
 
 fn busy_after(after_ms: Option<u64>, longest_ms: u64, said: String) -> ModelError {
@@ -169,9 +149,7 @@ fn busy_after(after_ms: Option<u64>, longest_ms: u64, said: String) -> ModelErro
         )),
         Some(_) | None => ModelError {
             kind: ModelErrorKind::Busy { after_ms },
-            message: format!(
-                "The model API is busy: {said} Try again later, or choose another model with --model."
-            ),
+            message: format!("The model API is busy: {said} Try again later, or choose another model with --model."),
         },
     }
 }
@@ -250,15 +228,11 @@ impl Report {
     }
 
     fn has_reason(&self, reasons: &[&str]) -> bool {
-        self.reasons
-            .iter()
-            .any(|reason| reasons.contains(&reason.as_str()))
+        self.reasons.iter().any(|reason| reasons.contains(&reason.as_str()))
     }
 
     fn has_quota(&self, words: &[&str]) -> bool {
-        self.quotas
-            .iter()
-            .any(|quota| words.iter().any(|word| quota.contains(word)))
+        self.quotas.iter().any(|quota| words.iter().any(|word| quota.contains(word)))
     }
 }
 
@@ -267,9 +241,7 @@ fn error_object(mut body: Value) -> Option<Value> {
     if let Some(first) = body.as_array_mut().and_then(|all| all.first_mut()) {
         body = first.take();
     }
-    body.get_mut("error")
-        .map(Value::take)
-        .filter(Value::is_object)
+    body.get_mut("error").map(Value::take).filter(Value::is_object)
 }
 
 /// `12.3s` or `900ms`.
@@ -289,11 +261,7 @@ fn phrase_ms(text: &str) -> Option<u64> {
     let (_, rest) = text.split_once("Please retry in ")?;
     let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
     let (number, unit) = rest.split_at(end);
-    let unit = if unit.starts_with("ms") {
-        "ms"
-    } else {
-        unit.get(..1)?
-    };
+    let unit = if unit.starts_with("ms") { "ms" } else { unit.get(..1)? };
     duration_ms(&format!("{number}{unit}"))
 }
 
@@ -306,12 +274,7 @@ mod tests {
 
     fn judge(status: u16, retry_after: Option<&str>, body: &Value) -> ModelError {
         let body = body.to_string();
-        let refusal = Refusal {
-            model: "gemini-x",
-            status,
-            retry_after,
-            body: body.as_bytes(),
-        };
+        let refusal = Refusal { model: "gemini-x", status, retry_after, body: body.as_bytes() };
         classify(&refusal, LONGEST)
     }
 
@@ -335,12 +298,8 @@ mod tests {
     fn the_kind_follows_from_status_field_and_body() {
         let bare = json!({});
         let reason = |word: &str| error("x", json!([{"reason": word}]));
-        let nested = error(
-            &error("inner", retry("7s")).to_string(),
-            json!([{"reason": "OUTER"}]),
-        );
-        let metadata =
-            json!([{"reason": "X", "metadata": {"quota_limit": "RequestsPerMinutePerProject"}}]);
+        let nested = error(&error("inner", retry("7s")).to_string(), json!([{"reason": "OUTER"}]));
+        let metadata = json!([{"reason": "X", "metadata": {"quota_limit": "RequestsPerMinutePerProject"}}]);
         let table = [
             (400, None, bare.clone(), ModelErrorKind::Fatal),
             (400, Some("3"), retry_body(), ModelErrorKind::Fatal),
@@ -357,80 +316,26 @@ mod tests {
             (503, Some(" 12 "), bare.clone(), busy(Some(12_000))),
             (503, Some("300"), bare.clone(), busy(Some(300_000))),
             (503, Some("301"), bare.clone(), ModelErrorKind::Fatal),
-            (
-                503,
-                Some("Sun, 06 Nov 1994 08:49:37 GMT"),
-                bare.clone(),
-                busy(None),
-            ),
+            (503, Some("Sun, 06 Nov 1994 08:49:37 GMT"), bare.clone(), busy(None)),
             (503, Some("99999999999999999999"), bare.clone(), busy(None)),
-            (
-                429,
-                None,
-                error("quota exceeded, limit: 0", json!([])),
-                ModelErrorKind::Unusable,
-            ),
-            (
-                429,
-                None,
-                error("x", quota("GenerateRequestsPerDayPerProjectPerModel")),
-                ModelErrorKind::Unusable,
-            ),
-            (
-                429,
-                None,
-                error("x", quota("DailyTokens")),
-                ModelErrorKind::Unusable,
-            ),
-            (
-                429,
-                None,
-                error("x", quota("GenerateRequestsPerMinute")),
-                busy(Some(60_000)),
-            ),
+            (429, None, error("quota exceeded, limit: 0", json!([])), ModelErrorKind::Unusable),
+            (429, None, error("x", quota("GenerateRequestsPerDayPerProjectPerModel")), ModelErrorKind::Unusable),
+            (429, None, error("x", quota("DailyTokens")), ModelErrorKind::Unusable),
+            (429, None, error("x", quota("GenerateRequestsPerMinute")), busy(Some(60_000))),
             (429, None, error("x", metadata), busy(Some(60_000))),
             (429, None, error("x", retry("12.3s")), busy(Some(12_300))),
             (429, None, error("x", retry("900ms")), busy(Some(900))),
             (429, Some("99"), error("x", retry("5s")), busy(Some(5_000))),
             (429, None, error("x", retry("301s")), ModelErrorKind::Fatal),
-            (
-                429,
-                None,
-                error("Please retry in 2.5s.", json!([])),
-                busy(Some(2_500)),
-            ),
-            (
-                429,
-                None,
-                error("Please retry in 40ms.", json!([])),
-                busy(Some(40)),
-            ),
-            (
-                503,
-                None,
-                reason("MODEL_CAPACITY_EXHAUSTED"),
-                ModelErrorKind::Unusable,
-            ),
-            (
-                429,
-                None,
-                reason("QUOTA_EXHAUSTED"),
-                ModelErrorKind::Unusable,
-            ),
+            (429, None, error("Please retry in 2.5s.", json!([])), busy(Some(2_500))),
+            (429, None, error("Please retry in 40ms.", json!([])), busy(Some(40))),
+            (503, None, reason("MODEL_CAPACITY_EXHAUSTED"), ModelErrorKind::Unusable),
+            (429, None, reason("QUOTA_EXHAUSTED"), ModelErrorKind::Unusable),
             (429, None, nested, busy(Some(7_000))),
-            (
-                429,
-                None,
-                json!([error("x", retry("8s"))]),
-                busy(Some(8_000)),
-            ),
+            (429, None, json!([error("x", retry("8s"))]), busy(Some(8_000))),
         ];
         for (status, field, body, kind) in table {
-            assert_eq!(
-                judge(status, field, &body).kind,
-                kind,
-                "{status} {field:?} {body}"
-            );
+            assert_eq!(judge(status, field, &body).kind, kind, "{status} {field:?} {body}");
         }
     }
 
@@ -449,12 +354,7 @@ mod tests {
             "The API refused the key: it answered with status 403. Check that GEMINI_API_KEY is set to a valid key that may use gemini-x."
         );
         assert_eq!(
-            judge(
-                400,
-                None,
-                &error("API key not valid.", json!([{"reason": "API_KEY_INVALID"}]))
-            )
-            .message,
+            judge(400, None, &error("API key not valid.", json!([{"reason": "API_KEY_INVALID"}]))).message,
             "The API refused the key: API key not valid. Check that GEMINI_API_KEY is set to a valid key."
         );
         assert_eq!(
@@ -470,12 +370,7 @@ mod tests {
 
     #[test]
     fn a_body_that_is_not_json_is_still_an_answer() {
-        let refusal = Refusal {
-            model: "m",
-            status: 502,
-            retry_after: None,
-            body: b"<html>\xff bad gateway",
-        };
+        let refusal = Refusal { model: "m", status: 502, retry_after: None, body: b"<html>\xff bad gateway" };
         let error = classify(&refusal, LONGEST);
         assert_eq!(error.kind, busy(None));
         assert!(error.message.contains("status 502"), "{}", error.message);
@@ -495,10 +390,7 @@ mod tests {
         for (trouble, kind) in table {
             assert_eq!(network(&trouble).kind, kind, "{trouble:?}");
         }
-        assert_eq!(
-            midway(network(&Trouble::Slow)).kind,
-            ModelErrorKind::BadStream
-        );
+        assert_eq!(midway(network(&Trouble::Slow)).kind, ModelErrorKind::BadStream);
         assert_eq!(midway(fatal("x")).kind, ModelErrorKind::Fatal);
     }
 }

@@ -50,11 +50,7 @@ impl Secret {
 
     /// The text without the secret in it.
     pub fn hide_in(&self, text: &str) -> String {
-        if self.0.is_empty() {
-            text.to_owned()
-        } else {
-            text.replace(&self.0, "…")
-        }
+        if self.0.is_empty() { text.to_owned() } else { text.replace(&self.0, "…") }
     }
 }
 
@@ -201,9 +197,7 @@ impl Endpoint {
 pub fn header_list(text: &str) -> Vec<(String, Secret)> {
     let mut fields: Vec<(String, String)> = Vec::new();
     for piece in text.split(',') {
-        let field = piece
-            .split_once(':')
-            .filter(|(name, _)| is_token(name.trim()));
+        let field = piece.split_once(':').filter(|(name, _)| is_token(name.trim()));
         match (field, fields.last_mut()) {
             (Some((name, value)), _) => fields.push((name.trim().into(), value.trim().into())),
             (None, Some((_, value))) => {
@@ -213,10 +207,7 @@ pub fn header_list(text: &str) -> Vec<(String, Secret)> {
             (None, None) => {}
         }
     }
-    fields
-        .into_iter()
-        .map(|(name, value)| (name, Secret(value)))
-        .collect()
+    fields.into_iter().map(|(name, value)| (name, Secret(value))).collect()
 }
 
 fn is_token(name: &str) -> bool {
@@ -252,9 +243,7 @@ pub fn resolve(model: &str) -> Result<&str, ModelError> {
 /// one's own.
 pub fn is_known_family(model: &str) -> bool {
     let name = model.strip_prefix("models/").unwrap_or(model);
-    ["gemini-", "gemma-", "tunedModels/"]
-        .iter()
-        .any(|family| name.starts_with(family))
+    ["gemini-", "gemma-", "tunedModels/"].iter().any(|family| name.starts_with(family))
 }
 
 /// The body of a request.
@@ -274,19 +263,12 @@ pub fn body(
         memory: &surroundings.memory.project,
     };
     let system = memory::instruct(SYSTEM, &surroundings.memory.system);
-    let wanted = tools
-        .iter()
-        .filter(|spec| spec.is_among(think.tools.as_deref()));
+    let wanted = tools.iter().filter(|spec| spec.is_among(think.tools.as_deref()));
     let declarations: Vec<Declaration> = wanted.map(Declaration::of).collect();
     let body = Body {
         contents: history::contents(&think.history, &scene),
-        system_instruction: Instruction {
-            role: "user",
-            parts: [Text { text: &system }],
-        },
-        tools: (!declarations.is_empty()).then_some([Tools {
-            function_declarations: declarations,
-        }]),
+        system_instruction: Instruction { role: "user", parts: [Text { text: &system }] },
+        tools: (!declarations.is_empty()).then_some([Tools { function_declarations: declarations }]),
         generation_config: Generation {
             temperature: 1,
             top_p: 0.95,
@@ -334,11 +316,7 @@ struct Declaration<'a> {
 
 impl Declaration<'_> {
     fn of(tool: &ToolSpec) -> Declaration<'_> {
-        Declaration {
-            name: &tool.name,
-            description: &tool.description,
-            parameters_json_schema: &tool.parameters,
-        }
+        Declaration { name: &tool.name, description: &tool.description, parameters_json_schema: &tool.parameters }
     }
 }
 
@@ -382,10 +360,7 @@ impl Thinking {
         } else {
             return None;
         };
-        Some(Thinking {
-            include_thoughts: true,
-            effort,
-        })
+        Some(Thinking { include_thoughts: true, effort })
     }
 }
 
@@ -429,28 +404,16 @@ mod tests {
         for (model, path) in table {
             assert_eq!(
                 endpoint().url(model),
-                Ok(format!(
-                    "https://generativelanguage.googleapis.com/v1beta/{path}:streamGenerateContent?alt=sse"
-                ))
+                Ok(format!("https://generativelanguage.googleapis.com/v1beta/{path}:streamGenerateContent?alt=sse"))
             );
         }
-        let mine = Endpoint {
-            base_url: "http://127.0.0.1:9/gate/".into(),
-            api_version: "v1".into(),
-            ..endpoint()
-        };
-        assert_eq!(
-            mine.url("m").as_deref(),
-            Ok("http://127.0.0.1:9/gate/v1/models/m:streamGenerateContent?alt=sse")
-        );
+        let mine = Endpoint { base_url: "http://127.0.0.1:9/gate/".into(), api_version: "v1".into(), ..endpoint() };
+        assert_eq!(mine.url("m").as_deref(), Ok("http://127.0.0.1:9/gate/v1/models/m:streamGenerateContent?alt=sse"));
     }
 
     #[test]
     fn vertex_has_hosts_by_place_and_its_own_credentials() {
-        let at = |location: &str| Service::Vertex {
-            project: "p-1".into(),
-            location: location.into(),
-        };
+        let at = |location: &str| Service::Vertex { project: "p-1".into(), location: location.into() };
         let table = [
             (
                 Service::VertexExpress,
@@ -480,10 +443,7 @@ mod tests {
         for (service, auth, address, (name, value)) in table {
             let endpoint = Endpoint::of(service, Secret::new("k3y"), auth);
             for model in ["auto-gemini-2.5", "models/gemini-2.5-pro"] {
-                assert_eq!(
-                    endpoint.url(model),
-                    Ok(format!("{address}:streamGenerateContent?alt=sse"))
-                );
+                assert_eq!(endpoint.url(model), Ok(format!("{address}:streamGenerateContent?alt=sse")));
             }
             let shown: Vec<(String, String)> = endpoint
                 .headers("m")
@@ -497,14 +457,9 @@ mod tests {
 
     #[test]
     fn a_name_that_could_change_the_address_is_refused() {
-        for model in [
-            "", "a..b", "a?b", "a&b", "a b", "a#b", "a%2e", "a\n", "/a", "a/", "a//b", "ä", "a:b",
-        ] {
+        for model in ["", "a..b", "a?b", "a&b", "a b", "a#b", "a%2e", "a\n", "/a", "a/", "a//b", "ä", "a:b"] {
             assert!(endpoint().url(model).is_err(), "{model:?}");
-            assert!(
-                body(&think(model), &[], &Surroundings::default(), 0).is_err(),
-                "{model:?}"
-            );
+            assert!(body(&think(model), &[], &Surroundings::default(), 0).is_err(), "{model:?}");
         }
     }
 
@@ -513,18 +468,12 @@ mod tests {
         let mut endpoint = endpoint();
         endpoint.auth = Auth::KeyAndBearer;
         endpoint.extra = header_list("X-Team: a, b, User-Agent: me/1, X-Empty:");
-        let sent: Vec<(String, String)> = endpoint
-            .headers("m")
-            .into_iter()
-            .map(|(name, value)| (name, value.reveal().to_owned()))
-            .collect();
+        let sent: Vec<(String, String)> =
+            endpoint.headers("m").into_iter().map(|(name, value)| (name, value.reveal().to_owned())).collect();
         let expect = [
             ("content-type", "application/json"),
             ("accept", "text/event-stream"),
-            (
-                "x-goog-api-client",
-                concat!("gemini-a2a/", env!("CARGO_PKG_VERSION")),
-            ),
+            ("x-goog-api-client", concat!("gemini-a2a/", env!("CARGO_PKG_VERSION"))),
             ("x-goog-api-key", "k3y"),
             ("authorization", "Bearer k3y"),
             ("X-Team", "a, b"),
@@ -534,10 +483,7 @@ mod tests {
         .map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(sent, expect);
         assert!(!format!("{endpoint:?} {:?}", endpoint.headers("m")).contains("k3y"));
-        assert_eq!(
-            endpoint.key.hide_in("the key k3y is bad"),
-            "the key … is bad"
-        );
+        assert_eq!(endpoint.key.hide_in("the key k3y is bad"), "the key … is bad");
         assert_eq!(Secret::default().hide_in("same"), "same");
     }
 
@@ -553,29 +499,12 @@ mod tests {
             output_is_markdown: false,
             has_live_output: false,
         };
-        let other = ToolSpec {
-            name: "replace".into(),
-            ..tool.clone()
-        };
-        let think = Think {
-            tools: Some(vec!["glob".into(), "unknown".into()]),
-            ..think("pro")
-        };
-        let bytes = body(
-            &think,
-            &[other, tool],
-            &Surroundings::default(),
-            1_772_357_400_125,
-        )
-        .unwrap();
+        let other = ToolSpec { name: "replace".into(), ..tool.clone() };
+        let think = Think { tools: Some(vec!["glob".into(), "unknown".into()]), ..think("pro") };
+        let bytes = body(&think, &[other, tool], &Surroundings::default(), 1_772_357_400_125).unwrap();
         let mut value: Value = serde_json::from_slice(&bytes).unwrap();
         let introduction = value["contents"].take();
-        assert!(
-            introduction[0]["parts"][0]["text"]
-                .as_str()
-                .unwrap()
-                .contains("Today is 2026-03-01.")
-        );
+        assert!(introduction[0]["parts"][0]["text"].as_str().unwrap().contains("Today is 2026-03-01."));
         assert_eq!(
             value,
             json!({
@@ -626,10 +555,7 @@ mod tests {
         for (model, expected) in table {
             let bytes = body(&think(model), &[], &Surroundings::default(), 0).unwrap();
             let value: Value = serde_json::from_slice(&bytes).unwrap();
-            assert_eq!(
-                value["generationConfig"]["thinkingConfig"], expected,
-                "{model}"
-            );
+            assert_eq!(value["generationConfig"]["thinkingConfig"], expected, "{model}");
             assert_eq!(value.get("tools"), None);
         }
     }

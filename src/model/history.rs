@@ -53,8 +53,7 @@ pub fn contents(history: &[Arc<Item>], scene: &Scene) -> Vec<Value> {
                 turns.push(Speaker::User, responses(answer, &history[i + 1..]));
             }
             Item::Summary(summary) => {
-                let text =
-                    format!("What was said and done before, as you wrote it down:\n\n{summary}");
+                let text = format!("What was said and done before, as you wrote it down:\n\n{summary}");
                 turns.push(Speaker::User, vec![json!({ "text": text })]);
                 let text = "I have it in mind and go on from there.";
                 turns.push(Speaker::Model, vec![json!({ "text": text })]);
@@ -114,10 +113,7 @@ impl Turns {
             Role::User => Speaker::User,
             Role::Agent => Speaker::Model,
         };
-        let after_results = self
-            .0
-            .last()
-            .is_some_and(|turn| turn.has("functionResponse"));
+        let after_results = self.0.last().is_some_and(|turn| turn.has("functionResponse"));
         if after_results && speaker == Speaker::User && parts.iter().any(says_something) {
             self.push(Speaker::Model, vec![json!({"text": INTERRUPTED})]);
         }
@@ -126,19 +122,13 @@ impl Turns {
 
     /// Gives the first call of each model turn a signature, from the user's last words on. Before them nobody looks.
     fn sign(&mut self) {
-        let words = |turn: &Turn| {
-            turn.speaker == Speaker::User && turn.has("text") && !turn.has("functionResponse")
-        };
+        let words = |turn: &Turn| turn.speaker == Speaker::User && turn.has("text") && !turn.has("functionResponse");
         let active = self.0.iter().rposition(words).unwrap_or(0);
         for turn in &mut self.0[active..] {
-            let first = turn
-                .parts
-                .iter_mut()
-                .filter_map(Value::as_object_mut)
-                .find(|part| part.contains_key("functionCall"));
+            let first =
+                turn.parts.iter_mut().filter_map(Value::as_object_mut).find(|part| part.contains_key("functionCall"));
             if let Some(part) = first {
-                part.entry("thoughtSignature")
-                    .or_insert_with(|| NO_SIGNATURE.into());
+                part.entry("thoughtSignature").or_insert_with(|| NO_SIGNATURE.into());
             }
         }
     }
@@ -161,11 +151,7 @@ fn responses(answer: &Answer, later: &[Arc<Item>]) -> Vec<Value> {
         .take_while(|item| !matches!(item.as_ref(), Item::Answered(_)))
         .filter_map(|item| match item.as_ref() {
             Item::Results(results) => Some(results),
-            Item::Said(_)
-            | Item::Dropped(_)
-            | Item::Answered(_)
-            | Item::Summary(_)
-            | Item::Nudge(_) => None,
+            Item::Said(_) | Item::Dropped(_) | Item::Answered(_) | Item::Summary(_) | Item::Nudge(_) => None,
         })
         .flatten()
         .collect();
@@ -199,13 +185,7 @@ fn outcome(ending: Option<&Ending>) -> Value {
 }
 
 fn introduction(scene: &Scene) -> String {
-    let Scene {
-        workspace,
-        os,
-        date,
-        tree,
-        memory,
-    } = scene;
+    let Scene { workspace, os, date, tree, memory } = scene;
     let mut text = format!(
         "Context of this session, given by the program you run in:\n- Today is {date}.\n- The operating system is {os}.\n- The workspace is {workspace}. Relative paths start there, and files outside it are off limits."
     );
@@ -214,9 +194,7 @@ fn introduction(scene: &Scene) -> String {
         text.push_str(tree);
     }
     if !memory.is_empty() {
-        text.push_str(
-            "\n\nThe project's own instructions. What the user says comes before them:\n",
-        );
+        text.push_str("\n\nThe project's own instructions. What the user says comes before them:\n");
         text.push_str(memory);
     }
     text
@@ -254,18 +232,11 @@ fn attached(part: &Part, data: &str) -> Value {
     let bytes = STANDARD.decode(data).ok();
     let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
     match text.filter(|text| !text.contains('\0')) {
-        Some(text) => note(format!(
-            "[The user attached {}:]\n{text}\n[End of the attached file.]",
-            name(part)
-        )),
+        Some(text) => note(format!("[The user attached {}:]\n{text}\n[End of the attached file.]", name(part))),
         None => note(format!(
             "[The user attached {}, which is of a kind you cannot read ({}).]",
             name(part),
-            if media_type.is_empty() {
-                "unknown"
-            } else {
-                media_type
-            }
+            if media_type.is_empty() { "unknown" } else { media_type }
         )),
     }
 }
@@ -298,9 +269,7 @@ fn is_for_the_program(data: &Value) -> bool {
     const SETTINGS: [&str; 3] = ["workspace_path", "workspacePath", "workspaceRoot"];
     let has = |names: &[&str]| names.iter().any(|name| data.get(name).is_some());
     let kind = data.get("kind").and_then(Value::as_str);
-    has(&CALL)
-        || has(&SETTINGS)
-        || matches!(kind, Some("agent-settings" | "TOOL_CALL_CONFIRMATION"))
+    has(&CALL) || has(&SETTINGS) || matches!(kind, Some("agent-settings" | "TOOL_CALL_CONFIRMATION"))
 }
 
 #[cfg(test)]
@@ -309,13 +278,7 @@ mod tests {
     use crate::task::event::Request;
     use crate::task::spec::{CallError, Display, ErrorKind};
 
-    const SCENE: Scene = Scene {
-        workspace: "/w",
-        os: "linux",
-        date: "2026-03-01",
-        tree: "",
-        memory: "",
-    };
+    const SCENE: Scene = Scene { workspace: "/w", os: "linux", date: "2026-03-01", tree: "", memory: "" };
 
     fn said(parts: Vec<Part>) -> Arc<Item> {
         by(Role::User, parts)
@@ -331,34 +294,20 @@ mod tests {
     }
 
     fn request(call: &str, name: &str, api_id: Option<&str>) -> Request {
-        Request {
-            call: call.into(),
-            name: name.into(),
-            args: json!({}),
-            api_id: api_id.map(str::to_owned),
-        }
+        Request { call: call.into(), name: name.into(), args: json!({}), api_id: api_id.map(str::to_owned) }
     }
 
     fn answered(parts: Value, calls: Vec<Request>) -> Arc<Item> {
-        Arc::new(Item::Answered(Arc::new(Answer::new(
-            parts.as_array().unwrap().clone(),
-            calls,
-        ))))
+        Arc::new(Item::Answered(Arc::new(Answer::new(parts.as_array().unwrap().clone(), calls))))
     }
 
     fn results(results: Vec<(Request, Ending)>) -> Arc<Item> {
-        let results = results.into_iter().map(|(request, ending)| CallResult {
-            request,
-            ending: Arc::new(ending),
-        });
+        let results = results.into_iter().map(|(request, ending)| CallResult { request, ending: Arc::new(ending) });
         Arc::new(Item::Results(results.collect()))
     }
 
     fn success(output: &str) -> Ending {
-        Ending::Success {
-            output: output.into(),
-            display: Display::Text { text: "".into() },
-        }
+        Ending::Success { output: output.into(), display: Display::Text { text: "".into() } }
     }
 
     /// Without the introduction, which starts every conversation.
@@ -397,10 +346,7 @@ mod tests {
             text("a"),
             text(""),
             text("b"),
-            answered(
-                json!([{"text": "c"}, {}, {"text": ""}, {"text": "t", "thought": true}]),
-                vec![],
-            ),
+            answered(json!([{"text": "c"}, {}, {"text": ""}, {"text": "t", "thought": true}]), vec![]),
             answered(json!([{"text": "", "thoughtSignature": "s"}]), vec![]),
             answered(json!([{"text": ""}]), vec![]),
             by(Role::Agent, vec![Part::text("d")]),
@@ -424,30 +370,15 @@ mod tests {
             request("3", "shell", None),
             request("4", "shell", None),
         );
-        let error = Ending::Error {
-            error: CallError::new(ErrorKind::FileNotFound, "no such file"),
-        };
-        let cancelled = |output: &str| Ending::Cancelled {
-            reason: "refused".into(),
-            output: output.into(),
-        };
+        let error = Ending::Error { error: CallError::new(ErrorKind::FileNotFound, "no such file") };
+        let cancelled = |output: &str| Ending::Cancelled { reason: "refused".into(), output: output.into() };
         let history = [
             text("go"),
             answered(
-                json!([
-                    signed("read_file", "s1"),
-                    call("glob"),
-                    call("shell"),
-                    call("shell")
-                ]),
+                json!([signed("read_file", "s1"), call("glob"), call("shell"), call("shell")]),
                 vec![a.clone(), b.clone(), c.clone(), d.clone()],
             ),
-            results(vec![
-                (d, cancelled("half")),
-                (c, cancelled("")),
-                (b, error),
-                (a, success("text")),
-            ]),
+            results(vec![(d, cancelled("half")), (c, cancelled("")), (b, error), (a, success("text"))]),
         ];
         assert_eq!(
             after_introduction(&history),
@@ -469,14 +400,9 @@ mod tests {
         let (a, b) = (request("1", "read_file", None), request("2", "glob", None));
         let history = [
             text("go"),
-            answered(
-                json!([signed("read_file", "s"), call("glob")]),
-                vec![a.clone(), b],
-            ),
+            answered(json!([signed("read_file", "s"), call("glob")]), vec![a.clone(), b]),
             results(vec![(a, success("x"))]),
-            said(vec![Part::data(
-                json!({"callId": "1", "outcome": "cancel"}),
-            )]),
+            said(vec![Part::data(json!({"callId": "1", "outcome": "cancel"}))]),
             text("something else"),
         ];
         assert_eq!(
@@ -504,36 +430,21 @@ mod tests {
             results(vec![(a, success("x"))]),
         ];
         let turns = after_introduction(&history);
-        assert_eq!(
-            turns[2]["parts"][0]["functionResponse"]["response"],
-            json!({"output": "x"})
-        );
-        assert_eq!(
-            turns[4],
-            json!({"role": "user", "parts": [{"text": "and hurry"}]})
-        );
+        assert_eq!(turns[2]["parts"][0]["functionResponse"]["response"], json!({"output": "x"}));
+        assert_eq!(turns[4], json!({"role": "user", "parts": [{"text": "and hurry"}]}));
     }
 
     #[test]
     fn results_without_their_call_are_left_out() {
-        let history = [
-            results(vec![(request("1", "glob", None), success("x"))]),
-            text("go"),
-        ];
-        assert_eq!(
-            after_introduction(&history),
-            json!([{"role": "user", "parts": [{"text": "go"}]}])
-        );
+        let history = [results(vec![(request("1", "glob", None), success("x"))]), text("go")];
+        assert_eq!(after_introduction(&history), json!([{"role": "user", "parts": [{"text": "go"}]}]));
     }
 
     #[test]
     fn the_first_call_of_each_turn_in_the_active_loop_is_signed_and_no_other() {
         let round = |id: &str, parts: Value, names: &[&str]| {
-            let calls: Vec<Request> = names
-                .iter()
-                .enumerate()
-                .map(|(i, name)| request(&format!("{id}{i}"), name, None))
-                .collect();
+            let calls: Vec<Request> =
+                names.iter().enumerate().map(|(i, name)| request(&format!("{id}{i}"), name, None)).collect();
             let endings = calls.iter().map(|c| (c.clone(), success("x"))).collect();
             [answered(parts, calls), results(endings)]
         };
@@ -541,11 +452,7 @@ mod tests {
         history.extend(round("a", json!([call("old")]), &["old"]));
         history.push(answered(json!([{"text": "done"}]), vec![]));
         history.push(text("second"));
-        history.extend(round(
-            "b",
-            json!([{"text": "hm"}, call("p"), call("q")]),
-            &["p", "q"],
-        ));
+        history.extend(round("b", json!([{"text": "hm"}, call("p"), call("q")]), &["p", "q"]));
         history.extend(round("c", json!([signed("r", "own")]), &["r"]));
         history.extend(round("d", json!([call("s")]), &["s"]));
         let turns = after_introduction(&history);
@@ -589,9 +496,7 @@ mod tests {
             ),
             (
                 file(bytes("aGk="), Some("a.rs"), None),
-                Some(
-                    json!({"text": "[The user attached the file a.rs:]\nhi\n[End of the attached file.]"}),
-                ),
+                Some(json!({"text": "[The user attached the file a.rs:]\nhi\n[End of the attached file.]"})),
             ),
             (
                 file(bytes("AAH/"), Some("a.bin"), Some("application/zip")),
@@ -601,9 +506,7 @@ mod tests {
             ),
             (
                 file(bytes("not base64"), None, None),
-                Some(
-                    json!({"text": "[The user attached a file, which is of a kind you cannot read (unknown).]"}),
-                ),
+                Some(json!({"text": "[The user attached a file, which is of a kind you cannot read (unknown).]"})),
             ),
             (
                 file(Content::Uri(store.into()), None, Some("image/png")),
@@ -614,34 +517,18 @@ mod tests {
                 Some(json!({"fileData": {"fileUri": "https://youtu.be/x"}})),
             ),
             (
-                file(
-                    Content::Uri("http://10.0.0.1/a.txt".into()),
-                    Some("a.txt"),
-                    None,
-                ),
+                file(Content::Uri("http://10.0.0.1/a.txt".into()), Some("a.txt"), None),
                 Some(
                     json!({"text": "[The user attached the file a.txt at http://10.0.0.1/a.txt. Its content is not part of this conversation.]"}),
                 ),
             ),
-            (
-                Part::data(json!({"line": 7})),
-                Some(json!({"text": "{\"line\":7}"})),
-            ),
+            (Part::data(json!({"line": 7})), Some(json!({"text": "{\"line\":7}"}))),
             (Part::data(json!([1, 2])), Some(json!({"text": "[1,2]"}))),
             (Part::data(json!({"kind": "agent-settings"})), None),
             (Part::data(json!({"workspacePath": "/w"})), None),
-            (
-                Part::data(json!({"tool_call_id": "1", "selected_option_id": "cancel"})),
-                None,
-            ),
-            (
-                Part::data(json!({"toolCallId": "1", "approved": true})),
-                None,
-            ),
-            (
-                Part::data(json!({"callId": "1", "outcome": "proceed_once"})),
-                None,
-            ),
+            (Part::data(json!({"tool_call_id": "1", "selected_option_id": "cancel"})), None),
+            (Part::data(json!({"toolCallId": "1", "approved": true})), None),
+            (Part::data(json!({"callId": "1", "outcome": "proceed_once"})), None),
         ];
         for (part, expected) in table {
             assert_eq!(spoken(&part), expected, "{part:?}");

@@ -54,11 +54,8 @@ pub fn framed<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> String
             if !out.is_empty() {
                 out.push_str("\n\n");
             }
-            write!(
-                out,
-                "--- Context from: {path} ---\n{text}\n--- End of context from: {path} ---"
-            )
-            .expect("memory takes it");
+            write!(out, "--- Context from: {path} ---\n{text}\n--- End of context from: {path} ---")
+                .expect("memory takes it");
         }
     }
     out
@@ -67,12 +64,7 @@ pub fn framed<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> String
 /// The file's text with its imports in it, at most `depth` of them inside each other. What cannot be imported stays as it is
 /// written, and the second value tells why.
 pub fn expand(file: &File, depth: usize, load: Load) -> (String, Vec<String>) {
-    let mut expansion = Expansion {
-        depth,
-        chain: vec![file.id],
-        messages: Vec::new(),
-        load,
-    };
+    let mut expansion = Expansion { depth, chain: vec![file.id], messages: Vec::new(), load };
     let text = expansion.of(file);
     (text, expansion.messages)
 }
@@ -138,8 +130,7 @@ impl Expansion<'_> {
                 Some(framed)
             }
             Err(why) => {
-                self.messages
-                    .push(format!("{place}: @{path} is not imported: {why}"));
+                self.messages.push(format!("{place}: @{path} is not imported: {why}"));
                 None
             }
         }
@@ -173,10 +164,7 @@ fn imports(line: &str) -> Vec<(usize, &str)> {
             at += ticks + end.unwrap_or(0);
             continue;
         }
-        let begins_word = line[..at]
-            .chars()
-            .next_back()
-            .is_none_or(char::is_whitespace);
+        let begins_word = line[..at].chars().next_back().is_none_or(char::is_whitespace);
         if rest.starts_with('@') && begins_word {
             let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
             let path = rest[1..end].trim_end_matches(['.', ',', ';', ':', '!', '?', ')']);
@@ -206,10 +194,7 @@ fn code_end(rest: &str, ticks: usize) -> Option<usize> {
 
 /// Names of people begin with `@`, too.
 fn is_path(text: &str) -> bool {
-    ["./", "../", "/"]
-        .iter()
-        .any(|start| text.starts_with(start))
-        || text.ends_with(".md")
+    ["./", "../", "/"].iter().any(|start| text.starts_with(start)) || text.ends_with(".md")
 }
 
 #[cfg(test)]
@@ -218,11 +203,7 @@ mod tests {
 
     fn file(name: &str, text: &str) -> File {
         let id = name.bytes().map(u64::from).sum();
-        File {
-            id: (1, id),
-            path: name.into(),
-            text: text.into(),
-        }
+        File { id: (1, id), path: name.into(), text: text.into() }
     }
 
     fn expanded(files: &[(&str, &str)], depth: usize) -> (String, Vec<String>) {
@@ -236,14 +217,8 @@ mod tests {
 
     #[test]
     fn imports_stand_where_they_are_written() {
-        let (text, messages) = expanded(
-            &[
-                ("A", "one @./b.md, two\n@c.md\nme@c.md @someone\n"),
-                ("b.md", "B\n"),
-                ("c.md", ""),
-            ],
-            5,
-        );
+        let (text, messages) =
+            expanded(&[("A", "one @./b.md, two\n@c.md\nme@c.md @someone\n"), ("b.md", "B\n"), ("c.md", "")], 5);
         assert_eq!(
             text,
             "one --- Context from: b.md ---\nB\n--- End of context from: b.md ---, two\n\nme@c.md @someone\n"
@@ -262,26 +237,12 @@ mod tests {
     #[test]
     fn cycles_and_depth_end() {
         let (text, messages) = expanded(&[("a.md", "1 @b.md"), ("b.md", "2 @./a.md")], 5);
-        assert_eq!(
-            text,
-            "1 --- Context from: b.md ---\n2 @./a.md\n--- End of context from: b.md ---"
-        );
-        assert_eq!(
-            messages,
-            ["b.md: @./a.md is not imported: it would import itself"]
-        );
+        assert_eq!(text, "1 --- Context from: b.md ---\n2 @./a.md\n--- End of context from: b.md ---");
+        assert_eq!(messages, ["b.md: @./a.md is not imported: it would import itself"]);
 
-        let chain = [
-            ("1.md", "@2.md"),
-            ("2.md", "@3.md"),
-            ("3.md", "@4.md"),
-            ("4.md", "end"),
-        ];
+        let chain = [("1.md", "@2.md"), ("2.md", "@3.md"), ("3.md", "@4.md"), ("4.md", "end")];
         assert_eq!(expanded(&chain, 3).1, Vec::<String>::new());
-        assert_eq!(
-            expanded(&chain, 2).1,
-            ["3.md: @4.md is not imported: imports go too deep"]
-        );
+        assert_eq!(expanded(&chain, 2).1, ["3.md: @4.md is not imported: imports go too deep"]);
     }
 
     #[test]

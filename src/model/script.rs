@@ -25,10 +25,7 @@ pub const DEMO: &str = include_str!("demo.script.json");
 
 /// What is done next: nothing for a while, or something to tell.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a play is short, and each note is moved out of it once"
-)]
+#[expect(clippy::large_enum_variant, reason = "a play is short, and each note is moved out of it once")]
 pub enum Beat {
     Wait { ms: u64 },
     Note(NoteBody),
@@ -43,8 +40,8 @@ pub struct Script {
 impl Script {
     /// Reads a file. The error names the rule and step it is in, counted from 1.
     pub fn parse(text: &str) -> Result<Script, String> {
-        let value: Value = json::read(text.as_bytes())
-            .map_err(|e| format!("The script cannot be read as JSON: {e}."))?;
+        let value: Value =
+            json::read(text.as_bytes()).map_err(|e| format!("The script cannot be read as JSON: {e}."))?;
         let mut file = Members::of(&value, "the script")?;
         let rules = file.list("rules")?;
         let default = file.list("default")?;
@@ -60,10 +57,7 @@ impl Script {
             rule.end()?;
             Ok(Rule { when, steps })
         });
-        Ok(Script {
-            rules: rules.collect::<Result<_, String>>()?,
-            default: steps(default, "default")?,
-        })
+        Ok(Script { rules: rules.collect::<Result<_, String>>()?, default: steps(default, "default")? })
     }
 
     /// The words to answer with instead of starting a task, if the script answers this message so.
@@ -79,9 +73,7 @@ impl Script {
     pub fn play(&self, think: &Think) -> Vec<Beat> {
         let steps = self.steps(think.prompt.as_str(), &think.prompt_text, think.turn);
         let mut stage = Stage::new(think);
-        let end = round(steps, think.round)
-            .iter()
-            .find_map(|step| stage.perform(step).err());
+        let end = round(steps, think.round).iter().find_map(|step| stage.perform(step).err());
         let answer = match end {
             None => Ok(stage.answer),
             Some(error) => Err(error),
@@ -91,10 +83,7 @@ impl Script {
     }
 
     fn steps(&self, message_id: &str, text: &str, turn: u32) -> &[Step] {
-        let rule = self
-            .rules
-            .iter()
-            .find(|rule| rule.when.matches(message_id, text, turn));
+        let rule = self.rules.iter().find(|rule| rule.when.matches(message_id, text, turn));
         rule.map_or(&self.default, |rule| &rule.steps)
     }
 }
@@ -115,58 +104,33 @@ struct When {
 impl When {
     fn parse(value: &Value, place: &str) -> Result<When, String> {
         let mut when = Members::of(value, &format!("{place}, when"))?;
-        let parsed = When {
-            message_id: when.text("messageId")?,
-            text: when.text("text")?,
-            turn: when.number("turn")?,
-        };
+        let parsed = When { message_id: when.text("messageId")?, text: when.text("text")?, turn: when.number("turn")? };
         when.end()?;
         Ok(parsed)
     }
 
     fn matches(&self, message_id: &str, text: &str, turn: u32) -> bool {
-        let fits = |pattern: &Option<String>, text: &str| {
-            pattern
-                .as_ref()
-                .is_none_or(|pattern| glob::matches(pattern, text))
-        };
-        fits(&self.message_id, message_id)
-            && fits(&self.text, text)
-            && self.turn.is_none_or(|wanted| wanted == turn)
+        let fits =
+            |pattern: &Option<String>, text: &str| pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, text));
+        fits(&self.message_id, message_id) && fits(&self.text, text) && self.turn.is_none_or(|wanted| wanted == turn)
     }
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    Text {
-        text: String,
-        chunks: usize,
-    },
-    Thought {
-        subject: String,
-        description: String,
-    },
-    Call {
-        name: String,
-        args: Value,
-    },
+    Text { text: String, chunks: usize },
+    Thought { subject: String, description: String },
+    Call { name: String, args: Value },
     Produce(Vec<Artifact>),
-    Wait {
-        ms: u64,
-    },
+    Wait { ms: u64 },
     Message(String),
     End(Outcome),
-    Error {
-        code: u16,
-        times: u32,
-    },
+    Error { code: u16, times: u32 },
 }
 
 /// The steps of one round. A round ends after calls in a row.
 fn round(steps: &[Step], number: u32) -> &[Step] {
-    let ends = |pair: &[Step]| {
-        matches!(pair[0], Step::Call { .. }) && !matches!(pair[1], Step::Call { .. })
-    };
+    let ends = |pair: &[Step]| matches!(pair[0], Step::Call { .. }) && !matches!(pair[1], Step::Call { .. });
     let mut rest = steps;
     for _ in 0..number {
         let end = rest.windows(2).position(ends);
@@ -187,25 +151,16 @@ struct Stage<'a> {
 
 impl Stage<'_> {
     fn new(think: &Think) -> Stage<'_> {
-        Stage {
-            think,
-            beats: Vec::new(),
-            answer: Answer::new(Vec::new(), Vec::new()),
-            failures: 0,
-        }
+        Stage { think, beats: Vec::new(), answer: Answer::new(Vec::new(), Vec::new()), failures: 0 }
     }
 
     fn perform(&mut self, step: &Step) -> Result<(), ModelError> {
         match step {
             Step::Text { text, chunks } => self.say(text, *chunks),
             Step::Message(text) => self.say(text, 1),
-            Step::Thought {
-                subject,
-                description,
-            } => self.note(NoteBody::Thought {
-                subject: subject.clone(),
-                description: description.clone(),
-            }),
+            Step::Thought { subject, description } => {
+                self.note(NoteBody::Thought { subject: subject.clone(), description: description.clone() })
+            }
             Step::Call { name, args } => {
                 let part = json!({"functionCall": {"name": name, "args": args}});
                 self.answer.parts.push(part);
@@ -248,12 +203,7 @@ impl Stage<'_> {
         if text.is_empty() {
             return;
         }
-        match self
-            .answer
-            .parts
-            .last_mut()
-            .and_then(|part| part.get_mut("text"))
-        {
+        match self.answer.parts.last_mut().and_then(|part| part.get_mut("text")) {
             Some(Value::String(before)) => before.push_str(text),
             Some(_) | None => self.answer.parts.push(json!({"text": text})),
         }
@@ -262,12 +212,7 @@ impl Stage<'_> {
     /// Fails as the API would with this status.
     fn fail(&self, code: u16) -> ModelError {
         let body = json!({"error": {"code": code, "message": "The script says so."}}).to_string();
-        let refusal = Refusal {
-            model: &self.think.model,
-            status: code,
-            retry_after: None,
-            body: body.as_bytes(),
-        };
+        let refusal = Refusal { model: &self.think.model, status: code, retry_after: None, body: body.as_bytes() };
         let error = error::classify(&refusal, Limits::default().backoff_longest_ms);
         let spoke = self.beats.iter().any(|beat| matches!(beat, Beat::Note(_)));
         if spoke { error::midway(error) } else { error }
@@ -290,36 +235,21 @@ fn steps(list: &[Value], place: &str) -> Result<Vec<Step>, String> {
 
 fn step(value: &Value, place: &str) -> Result<Step, String> {
     const VERBS: [&str; 12] = [
-        "text", "thought", "call", "artifact", "wait_ms", "ask", "message", "complete", "fail",
-        "reject", "auth", "error",
+        "text", "thought", "call", "artifact", "wait_ms", "ask", "message", "complete", "fail", "reject", "auth",
+        "error",
     ];
     let mut step = Members::of(value, place)?;
-    let verbs: Vec<&str> = VERBS
-        .into_iter()
-        .filter(|verb| value.get(verb).is_some())
-        .collect();
+    let verbs: Vec<&str> = VERBS.into_iter().filter(|verb| value.get(verb).is_some()).collect();
     let &[verb] = verbs.as_slice() else {
-        return Err(format!(
-            "{place}: a step has exactly one of {}, this one has {}.",
-            VERBS.join(", "),
-            verbs.len()
-        ));
+        return Err(format!("{place}: a step has exactly one of {}, this one has {}.", VERBS.join(", "), verbs.len()));
     };
     let parsed = match verb {
-        "text" => Step::Text {
-            text: step.need("text")?,
-            chunks: step.chunks()?,
-        },
+        "text" => Step::Text { text: step.need("text")?, chunks: step.chunks()? },
         "message" => Step::Message(step.need("message")?),
         "thought" => thought(step.take("thought"), place)?,
-        "call" => Step::Call {
-            name: step.need("call")?,
-            args: arguments(step.take("args"), place)?,
-        },
+        "call" => Step::Call { name: step.need("call")?, args: arguments(step.take("args"), place)? },
         "artifact" => Step::Produce(artifact(step.take("artifact"), place)?),
-        "wait_ms" => Step::Wait {
-            ms: step.number("wait_ms")?.unwrap_or(0),
-        },
+        "wait_ms" => Step::Wait { ms: step.number("wait_ms")?.unwrap_or(0) },
         "ask" => Step::End(Outcome::Ask(step.need("ask")?)),
         "complete" => Step::End(Outcome::Complete(step.need("complete")?)),
         "fail" => Step::End(Outcome::Fail(step.need("fail")?)),
@@ -335,13 +265,10 @@ fn step(value: &Value, place: &str) -> Result<Step, String> {
 fn thought(value: Option<&Value>, place: &str) -> Result<Step, String> {
     let words = value.and_then(Value::as_array).map(Vec::as_slice);
     match words {
-        Some([Value::String(subject), Value::String(description)]) => Ok(Step::Thought {
-            subject: subject.clone(),
-            description: description.clone(),
-        }),
-        Some(_) | None => Err(format!(
-            "{place}: thought must be [\"subject\", \"description\"]."
-        )),
+        Some([Value::String(subject), Value::String(description)]) => {
+            Ok(Step::Thought { subject: subject.clone(), description: description.clone() })
+        }
+        Some(_) | None => Err(format!("{place}: thought must be [\"subject\", \"description\"].")),
     }
 }
 
@@ -384,10 +311,7 @@ fn artifact(value: Option<&Value>, place: &str) -> Result<Vec<Artifact>, String>
                 let part = part(&mut members)?;
                 members.end().map(|()| part)
             };
-            list.iter()
-                .enumerate()
-                .map(piece)
-                .collect::<Result<_, _>>()?
+            list.iter().enumerate().map(piece).collect::<Result<_, _>>()?
         }
     };
     members.end()?;
@@ -409,35 +333,22 @@ fn part(members: &mut Members<'_>) -> Result<Part, String> {
     ];
     let mut contents = contents.into_iter().flatten();
     let (Some(content), None) = (contents.next(), contents.next()) else {
-        return Err(format!(
-            "{}: exactly one of text, bytes, url and data is needed.",
-            members.place
-        ));
+        return Err(format!("{}: exactly one of text, bytes, url and data is needed.", members.place));
     };
     if let Content::Bytes(data) = &content {
         decoded(data, &members.place)?;
     }
-    Ok(Part {
-        content,
-        filename: members.text("filename")?,
-        media_type: members.text("mediaType")?,
-        metadata: None,
-    })
+    Ok(Part { content, filename: members.text("filename")?, media_type: members.text("mediaType")?, metadata: None })
 }
 
 fn decoded(data: &str, place: &str) -> Result<Vec<u8>, String> {
-    STANDARD
-        .decode(data)
-        .map_err(|e| format!("{place}: bytes must be base64: {e}."))
+    STANDARD.decode(data).map_err(|e| format!("{place}: bytes must be base64: {e}."))
 }
 
 fn chunked(part: Part, chunks: usize, place: &str) -> Result<Vec<Part>, String> {
     let contents: Vec<Content> = match &part.content {
         _ if chunks == 1 => return Ok(vec![part]),
-        Content::Text(text) => split(text, chunks)
-            .into_iter()
-            .map(|piece| Content::Text(piece.to_owned()))
-            .collect(),
+        Content::Text(text) => split(text, chunks).into_iter().map(|piece| Content::Text(piece.to_owned())).collect(),
         Content::Bytes(data) => {
             let bytes = decoded(data, place)?;
             // Each piece is base64 of its own: whoever gets it decodes it alone.
@@ -445,18 +356,13 @@ fn chunked(part: Part, chunks: usize, place: &str) -> Result<Vec<Part>, String> 
             shares(bytes.len(), chunks).map(piece).collect()
         }
         Content::Uri(_) | Content::Data(_) => {
-            return Err(format!(
-                "{place}: only text and bytes can be cut into chunks; list the pieces instead."
-            ));
+            return Err(format!("{place}: only text and bytes can be cut into chunks; list the pieces instead."));
         }
     };
     if contents.is_empty() {
         return Ok(vec![part]);
     }
-    let piece = |content| Part {
-        content,
-        ..part.clone()
-    };
+    let piece = |content| Part { content, ..part.clone() };
     Ok(contents.into_iter().map(piece).collect())
 }
 
@@ -464,9 +370,7 @@ fn chunked(part: Part, chunks: usize, place: &str) -> Result<Vec<Part>, String> 
 fn split(text: &str, count: usize) -> Vec<&str> {
     let starts: Vec<usize> = text.char_indices().map(|(start, _)| start).collect();
     let offset = |i: usize| starts.get(i).copied().unwrap_or(text.len());
-    shares(starts.len(), count)
-        .map(|share| &text[offset(share.start)..offset(share.end)])
-        .collect()
+    shares(starts.len(), count).map(|share| &text[offset(share.start)..offset(share.end)]).collect()
 }
 
 /// `0..total` in `count` ranges of about the same length, none of them empty.
@@ -483,13 +387,8 @@ struct Members<'a> {
 
 impl<'a> Members<'a> {
     fn of(value: &'a Value, place: &str) -> Result<Members<'a>, String> {
-        let object: &Map<String, Value> = value
-            .as_object()
-            .ok_or_else(|| format!("{place} must be an object."))?;
-        Ok(Members {
-            place: place.to_owned(),
-            left: object.iter().map(|(name, v)| (name.as_str(), v)).collect(),
-        })
+        let object: &Map<String, Value> = value.as_object().ok_or_else(|| format!("{place} must be an object."))?;
+        Ok(Members { place: place.to_owned(), left: object.iter().map(|(name, v)| (name.as_str(), v)).collect() })
     }
 
     fn take(&mut self, name: &str) -> Option<&'a Value> {
@@ -506,8 +405,7 @@ impl<'a> Members<'a> {
     }
 
     fn need(&mut self, name: &str) -> Result<String, String> {
-        self.text(name)?
-            .ok_or_else(|| format!("{}: {name} is missing.", self.place))
+        self.text(name)?.ok_or_else(|| format!("{}: {name} is missing.", self.place))
     }
 
     fn number<N: TryFrom<u64>>(&mut self, name: &str) -> Result<Option<N>, String> {
@@ -515,9 +413,7 @@ impl<'a> Members<'a> {
             return Ok(None);
         };
         let number = value.as_u64().and_then(|number| N::try_from(number).ok());
-        number
-            .map(Some)
-            .ok_or_else(|| format!("{}: {name} must be a whole number that fits.", self.place))
+        number.map(Some).ok_or_else(|| format!("{}: {name} must be a whole number that fits.", self.place))
     }
 
     fn chunks(&mut self) -> Result<usize, String> {
@@ -539,10 +435,7 @@ impl<'a> Members<'a> {
     fn end(self) -> Result<(), String> {
         match self.left.first() {
             None => Ok(()),
-            Some((name, _)) => Err(format!(
-                "{}: {name:?} is not known here. Check its spelling.",
-                self.place
-            )),
+            Some((name, _)) => Err(format!("{}: {name:?} is not known here. Check its spelling.", self.place)),
         }
     }
 }
@@ -585,12 +478,7 @@ mod tests {
             parts: parts.as_array().unwrap().clone(),
             calls: calls
                 .iter()
-                .map(|(name, args)| Request {
-                    call: "".into(),
-                    name: (*name).into(),
-                    args: args.clone(),
-                    api_id: None,
-                })
+                .map(|(name, args)| Request { call: "".into(), name: (*name).into(), args: args.clone(), api_id: None })
                 .collect(),
             finish: "STOP".into(),
             usage: None,
@@ -621,11 +509,7 @@ mod tests {
             "default": [{"text": "default"}],
         }));
         let ask = |prompt: &str, text: &str, turn: u32| {
-            let think = Think {
-                prompt: prompt.into(),
-                turn,
-                ..think(text)
-            };
+            let think = Think { prompt: prompt.into(), turn, ..think(text) };
             reply(&script, &think)
         };
         assert_eq!(ask("tck-artifact-1", "bye", 2), "tck");
@@ -653,10 +537,7 @@ mod tests {
         assert_eq!(
             play(0),
             vec![
-                Beat::Note(NoteBody::Thought {
-                    subject: "subject".into(),
-                    description: "description".into()
-                }),
+                Beat::Note(NoteBody::Thought { subject: "subject".into(), description: "description".into() }),
                 said("a"),
                 said("bc"),
                 said("dé"),
@@ -674,13 +555,7 @@ mod tests {
             ]
         );
         let second = json!([{"text": "between"}, {"functionCall": {"name": "glob", "args": {}}}]);
-        assert_eq!(
-            play(1),
-            vec![
-                said("between"),
-                answered(second, &[("glob", json!({}))], None)
-            ]
-        );
+        assert_eq!(play(1), vec![said("between"), answered(second, &[("glob", json!({}))], None)]);
         let done = Some(Outcome::Complete("done".into()));
         assert_eq!(play(2), vec![answered(json!([]), &[], done)]);
         assert_eq!(play(3), vec![answered(json!([]), &[], None)]);
@@ -689,10 +564,7 @@ mod tests {
     #[test]
     fn a_script_may_end_with_calls_or_be_empty() {
         let script = steps_of(json!([{"call": "glob"}]));
-        let after = script.play(&Think {
-            round: 1,
-            ..think("")
-        });
+        let after = script.play(&Think { round: 1, ..think("") });
         assert_eq!(after, vec![answered(json!([]), &[], None)]);
         let empty = Script::parse("{}").unwrap();
         assert_eq!(empty.play(&think("")), vec![answered(json!([]), &[], None)]);
@@ -708,10 +580,7 @@ mod tests {
             (json!({"auth": "who?"}), Outcome::Auth("who?".into())),
         ];
         for (step, outcome) in table {
-            assert_eq!(
-                steps_of(json!([step])).play(&think("")),
-                vec![answered(json!([]), &[], Some(outcome))]
-            );
+            assert_eq!(steps_of(json!([step])).play(&think("")), vec![answered(json!([]), &[], Some(outcome))]);
         }
     }
 
@@ -748,34 +617,19 @@ mod tests {
         let bytes = |data: &str| Content::Bytes(data.into());
         assert_eq!(
             play("text", json!("one two"), Some(2)),
-            vec![
-                produced(text("one"), false, false),
-                produced(text(" two"), true, true)
-            ]
+            vec![produced(text("one"), false, false), produced(text(" two"), true, true)]
         );
-        assert_eq!(
-            play("text", json!(""), Some(2)),
-            vec![produced(text(""), false, true)]
-        );
+        assert_eq!(play("text", json!(""), Some(2)), vec![produced(text(""), false, true)]);
         assert_eq!(
             play("bytes", json!("aGVsbG8="), Some(2)),
-            vec![
-                produced(bytes("aGU="), false, false),
-                produced(bytes("bGxv"), true, true)
-            ]
+            vec![produced(bytes("aGU="), false, false), produced(bytes("bGxv"), true, true)]
         );
-        assert_eq!(
-            play("bytes", json!("aGVsbG8="), None),
-            vec![produced(bytes("aGVsbG8="), false, true)]
-        );
+        assert_eq!(play("bytes", json!("aGVsbG8="), None), vec![produced(bytes("aGVsbG8="), false, true)]);
         assert_eq!(
             play("url", json!("https://x"), None),
             vec![produced(Content::Uri("https://x".into()), false, true)]
         );
-        assert_eq!(
-            play("data", json!({"k": 1}), None),
-            vec![produced(Content::Data(json!({"k": 1})), false, true)]
-        );
+        assert_eq!(play("data", json!({"k": 1}), None), vec![produced(Content::Data(json!({"k": 1})), false, true)]);
     }
 
     #[test]
@@ -785,12 +639,7 @@ mod tests {
             {"url": "https://x", "filename": "x", "mediaType": "text/plain"},
             {"data": [1]},
         ]}}]));
-        let part = |content: Content| Part {
-            content,
-            filename: None,
-            media_type: None,
-            metadata: None,
-        };
+        let part = |content: Content| Part { content, filename: None, media_type: None, metadata: None };
         let file = Part {
             filename: Some("x".into()),
             media_type: Some("text/plain".into()),
@@ -798,12 +647,7 @@ mod tests {
         };
         let produced = |part: Part, append: bool, last: bool| {
             Beat::Note(NoteBody::Produced {
-                artifact: Artifact {
-                    id: "a".into(),
-                    name: None,
-                    description: None,
-                    parts: vec![part],
-                },
+                artifact: Artifact { id: "a".into(), name: None, description: None, parts: vec![part] },
                 append,
                 last,
             })
@@ -829,11 +673,7 @@ mod tests {
             {"error": {"code": 401}},
         ]));
         let play = |round: u32, attempt: u32| {
-            let beats = script.play(&Think {
-                round,
-                attempt,
-                ..think("")
-            });
+            let beats = script.play(&Think { round, attempt, ..think("") });
             match beats.last() {
                 Some(Beat::Note(NoteBody::Answered(Err(error)))) => Some(error.kind),
                 Some(Beat::Note(NoteBody::Answered(Ok(_)))) => None,
@@ -862,10 +702,7 @@ mod tests {
         assert_eq!(bare.as_deref(), Some("no task needed"));
         assert_eq!(script.bare_reply(&message("late-1")), None);
         assert_eq!(script.bare_reply(&message("other")), None);
-        let think = Think {
-            prompt: "bare-1".into(),
-            ..think("")
-        };
+        let think = Think { prompt: "bare-1".into(), ..think("") };
         assert_eq!(reply(&script, &think), "no task needed");
     }
 
@@ -873,39 +710,18 @@ mod tests {
     fn mistakes_are_named_with_their_place() {
         let table = [
             ("[]", "the script must be an object."),
-            (
-                r#"{"rule":[]}"#,
-                "the script: \"rule\" is not known here. Check its spelling.",
-            ),
+            (r#"{"rule":[]}"#, "the script: \"rule\" is not known here. Check its spelling."),
             (r#"{"rules":{}}"#, "the script: rules must be a list."),
-            (
-                r#"{"rules":[{},{"when":{"turn":"x"}}]}"#,
-                "rule 2, when: turn must be a whole number that fits.",
-            ),
-            (
-                r#"{"rules":[{"when":{"txt":"x"}}]}"#,
-                "rule 1, when: \"txt\" is not known here. Check its spelling.",
-            ),
+            (r#"{"rules":[{},{"when":{"turn":"x"}}]}"#, "rule 2, when: turn must be a whole number that fits."),
+            (r#"{"rules":[{"when":{"txt":"x"}}]}"#, "rule 1, when: \"txt\" is not known here. Check its spelling."),
             (
                 r#"{"default":[{"text":"a"},{"txt":"a"}]}"#,
                 "default, step 2: a step has exactly one of text, thought, call, artifact, wait_ms, ask, message, complete, fail, reject, auth, error, this one has 0.",
             ),
-            (
-                r#"{"default":[{"text":"a","chunks":0}]}"#,
-                "default, step 1: chunks must be at least 1.",
-            ),
-            (
-                r#"{"default":[{"text":7}]}"#,
-                "default, step 1: text must be a string.",
-            ),
-            (
-                r#"{"default":[{"thought":"a"}]}"#,
-                "default, step 1: thought must be [\"subject\", \"description\"].",
-            ),
-            (
-                r#"{"default":[{"call":"a","args":[]}]}"#,
-                "default, step 1: args must be an object.",
-            ),
+            (r#"{"default":[{"text":"a","chunks":0}]}"#, "default, step 1: chunks must be at least 1."),
+            (r#"{"default":[{"text":7}]}"#, "default, step 1: text must be a string."),
+            (r#"{"default":[{"thought":"a"}]}"#, "default, step 1: thought must be [\"subject\", \"description\"]."),
+            (r#"{"default":[{"call":"a","args":[]}]}"#, "default, step 1: args must be an object."),
             (
                 r#"{"default":[{"call":"a","arg":{}}]}"#,
                 "default, step 1: \"arg\" is not known here. Check its spelling.",
@@ -914,10 +730,7 @@ mod tests {
                 r#"{"rules":[{"steps":[{"artifact":{"id":"a"}}]}]}"#,
                 "rule 1, step 1, artifact: exactly one of text, bytes, url and data is needed.",
             ),
-            (
-                r#"{"default":[{"artifact":{"text":"a"}}]}"#,
-                "default, step 1, artifact: id is missing.",
-            ),
+            (r#"{"default":[{"artifact":{"text":"a"}}]}"#, "default, step 1, artifact: id is missing."),
             (
                 r#"{"default":[{"artifact":{"id":"a","bytes":"?"}}]}"#,
                 "default, step 1, artifact: bytes must be base64: ",
@@ -934,28 +747,15 @@ mod tests {
                 r#"{"default":[{"artifact":{"id":"a","pieces":[{"text":"t"},{"bytes":"?"}]}}]}"#,
                 "default, step 1, artifact, piece 2: bytes must be base64: ",
             ),
-            (
-                r#"{"default":[{"wait_ms":-1}]}"#,
-                "default, step 1: wait_ms must be a whole number that fits.",
-            ),
-            (
-                r#"{"default":[{"error":{"code":200}}]}"#,
-                "default, step 1: error needs a code from 400 to 599",
-            ),
-            (
-                r#"{"default":[{"ask":"a"},{"text":"b"}]}"#,
-                "default, step 2: the step before it ends the turn",
-            ),
+            (r#"{"default":[{"wait_ms":-1}]}"#, "default, step 1: wait_ms must be a whole number that fits."),
+            (r#"{"default":[{"error":{"code":200}}]}"#, "default, step 1: error needs a code from 400 to 599"),
+            (r#"{"default":[{"ask":"a"},{"text":"b"}]}"#, "default, step 2: the step before it ends the turn"),
         ];
         for (file, message) in table {
             let error = Script::parse(file).unwrap_err();
             assert!(error.starts_with(message), "{file}: {error}");
         }
-        assert!(
-            Script::parse("{")
-                .unwrap_err()
-                .starts_with("The script cannot be read as JSON: ")
-        );
+        assert!(Script::parse("{").unwrap_err().starts_with("The script cannot be read as JSON: "));
     }
 
     #[test]
@@ -966,21 +766,14 @@ mod tests {
             Some(Beat::Note(NoteBody::Answered(Ok(answer)))) => answer.calls,
             other => panic!("{other:?}"),
         };
-        let names =
-            |text: &str| -> Vec<String> { calls(text).into_iter().map(|call| call.name).collect() };
+        let names = |text: &str| -> Vec<String> { calls(text).into_iter().map(|call| call.name).collect() };
         assert_eq!(names("Write a file"), ["write_file"]);
         assert_eq!(calls("write")[0].args["file_path"], "hello.txt");
         assert_eq!(names("run something"), ["run_shell_command"]);
         assert_eq!(names("use the shell"), ["run_shell_command"]);
-        let later = Think {
-            turn: 2,
-            ..think("what?")
-        };
+        let later = Think { turn: 2, ..think("what?") };
         assert!(reply(&demo, &later).contains("only the demo"));
-        let closing = Think {
-            round: 1,
-            ..think("write")
-        };
+        let closing = Think { round: 1, ..think("write") };
         assert!(!reply(&demo, &closing).is_empty());
     }
 }

@@ -70,9 +70,8 @@ impl Decoder {
 
     /// Reads one chunk and appends what there is to show: thoughts first, then text.
     pub fn chunk(&mut self, json: &[u8], out: &mut Vec<NoteBody>) -> Result<(), ModelError> {
-        let chunk: Chunk = serde_json::from_slice(json).map_err(|_| {
-            bad("The model API sent something that is not a chunk of an answer (incomplete JSON)")
-        })?;
+        let chunk: Chunk = serde_json::from_slice(json)
+            .map_err(|_| bad("The model API sent something that is not a chunk of an answer (incomplete JSON)"))?;
         if let Some(error) = chunk.error {
             return Err(self.refused(error, json));
         }
@@ -122,9 +121,7 @@ impl Decoder {
         Ok(Answer {
             parts: self.parts,
             calls: self.calls,
-            finish: self
-                .finish
-                .unwrap_or_else(|| "FINISH_REASON_UNSPECIFIED".into()),
+            finish: self.finish.unwrap_or_else(|| "FINISH_REASON_UNSPECIFIED".into()),
             // Counts are for show: a form we do not know is no reason to lose an answer.
             usage: serde_json::from_str(&self.usage).ok(),
             trace: self.trace,
@@ -162,12 +159,7 @@ impl Decoder {
         )))
     }
 
-    fn part(
-        &mut self,
-        raw: &RawValue,
-        said: &mut String,
-        out: &mut Vec<NoteBody>,
-    ) -> Result<(), ModelError> {
+    fn part(&mut self, raw: &RawValue, said: &mut String, out: &mut Vec<NoteBody>) -> Result<(), ModelError> {
         let malformed = || bad("The model API sent a part of an answer that cannot be read");
         let part: Part = json::read(raw.get().as_bytes()).map_err(|_| malformed())?;
         let text = part.text.as_ref().map_or("", |Str(text)| text);
@@ -184,11 +176,9 @@ impl Decoder {
             self.say(text);
             return Ok(());
         }
-        let mut whole: Map<String, Value> =
-            serde_json::from_str(raw.get()).map_err(|_| malformed())?;
+        let mut whole: Map<String, Value> = serde_json::from_str(raw.get()).map_err(|_| malformed())?;
         if let Some(call) = whole.get_mut("functionCall") {
-            self.calls
-                .push(request(call.as_object_mut().ok_or_else(malformed)?));
+            self.calls.push(request(call.as_object_mut().ok_or_else(malformed)?));
         }
         if !whole.is_empty() {
             self.parts.push(whole.into());
@@ -217,25 +207,13 @@ impl Decoder {
             Some(code @ 400..600) => code,
             Some(_) | None => return bad("The model API sent an error without a code"),
         };
-        let refusal = Refusal {
-            model: &self.model,
-            status,
-            retry_after: None,
-            body: json,
-        };
+        let refusal = Refusal { model: &self.model, status, retry_after: None, body: json };
         let error = error::classify(&refusal, self.longest_wait_ms);
-        if self.begun {
-            error::midway(error)
-        } else {
-            error
-        }
+        if self.begun { error::midway(error) } else { error }
     }
 
     fn says_something(&self) -> bool {
-        let texts = self
-            .parts
-            .iter()
-            .filter_map(|part| part.get("text")?.as_str());
+        let texts = self.parts.iter().filter_map(|part| part.get("text")?.as_str());
         is_visible(&texts.collect::<String>())
     }
 
@@ -247,23 +225,12 @@ impl Decoder {
                 (word, "The model made a call that cannot be read")
             }
             _ if visible => return Ok(()),
-            Some("MAX_TOKENS") => (
-                "MAX_TOKENS_EXCEEDED",
-                "The model reached the output limit before it said anything",
-            ),
+            Some("MAX_TOKENS") => ("MAX_TOKENS_EXCEEDED", "The model reached the output limit before it said anything"),
             Some("SAFETY") => ("SAFETY_BLOCKED", "The API blocked the answer as unsafe"),
-            Some("RECITATION") => (
-                "RECITATION_BLOCKED",
-                "The API blocked the answer as a copy of something published",
-            ),
+            Some("RECITATION") => ("RECITATION_BLOCKED", "The API blocked the answer as a copy of something published"),
             Some("OTHER") => ("OTHER_BLOCKED", "The API blocked the answer"),
-            Some(word) if word != "STOP" && word != "FINISH_REASON_UNSPECIFIED" => {
-                (word, "The API blocked the answer")
-            }
-            _ if self.thought => (
-                "THINKING_ONLY_RESPONSE",
-                "The model thought but said nothing",
-            ),
+            Some(word) if word != "STOP" && word != "FINISH_REASON_UNSPECIFIED" => (word, "The API blocked the answer"),
+            _ if self.thought => ("THINKING_ONLY_RESPONSE", "The model thought but said nothing"),
             _ if asked == Asked::Prompt => ("NO_RESPONSE_TEXT", "The model said nothing"),
             _ => return Ok(()),
         };
@@ -304,10 +271,7 @@ struct Candidate<'a> {
 
 impl<'a> Candidate<'a> {
     fn parts(&self) -> &[&'a RawValue] {
-        let parts = self
-            .content
-            .as_ref()
-            .and_then(|content| content.parts.as_deref());
+        let parts = self.content.as_ref().and_then(|content| content.parts.as_deref());
         parts.unwrap_or_default()
     }
 
@@ -371,10 +335,7 @@ struct ErrorObject {
 }
 
 fn bad(what: &str) -> ModelError {
-    ModelError {
-        kind: ModelErrorKind::BadStream,
-        message: format!("{what}. Send the message again, or rephrase it."),
-    }
+    ModelError { kind: ModelErrorKind::BadStream, message: format!("{what}. Send the message again, or rephrase it.") }
 }
 
 /// The call as asked for. The API refuses to be given back a call without a name, so a nameless one gets one in the part too.
@@ -403,10 +364,7 @@ pub(crate) fn thought(text: &str) -> NoteBody {
         Some((subject, format!("{before}{after}")))
     });
     let (subject, description) = pair.unwrap_or(("", text.to_owned()));
-    NoteBody::Thought {
-        subject: subject.trim().to_owned(),
-        description: description.trim().to_owned(),
-    }
+    NoteBody::Thought { subject: subject.trim().to_owned(), description: description.trim().to_owned() }
 }
 
 /// What the user is told when an answer with words in it did not come to its own end.
@@ -424,9 +382,7 @@ fn cut_off(finish: &str) -> Option<String> {
 /// Whether anything is left without white space, zero-width characters and HTML comments.
 fn is_visible(text: &str) -> bool {
     let shows = |text: &str| {
-        text.chars().any(|c| {
-            !c.is_whitespace() && !matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}')
-        })
+        text.chars().any(|c| !c.is_whitespace() && !matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}'))
     };
     let mut rest = text;
     while let Some((before, comment)) = rest.split_once("<!--") {
@@ -477,19 +433,11 @@ mod tests {
     }
 
     fn says(subject: &str, description: &str) -> NoteBody {
-        NoteBody::Thought {
-            subject: subject.into(),
-            description: description.into(),
-        }
+        NoteBody::Thought { subject: subject.into(), description: description.into() }
     }
 
     fn call(name: &str, args: Value, api_id: Option<&str>) -> Request {
-        Request {
-            call: "".into(),
-            name: name.into(),
-            args,
-            api_id: api_id.map(str::to_owned),
-        }
+        Request { call: "".into(), name: name.into(), args, api_id: api_id.map(str::to_owned) }
     }
 
     #[test]
@@ -564,9 +512,7 @@ mod tests {
         let (notes, answer) = read(
             Asked::Prompt,
             &[
-                parts(
-                    json!([{"text": "a"}, {"text": "b", "thoughtSignature": "s"}, {"text": "c"}]),
-                ),
+                parts(json!([{"text": "a"}, {"text": "b", "thoughtSignature": "s"}, {"text": "c"}])),
                 parts(
                     json!([{"text": "", "thought": true, "thoughtSignature": "t"}, {}, {"inlineData": {"mimeType": "image/png", "data": "x"}}]),
                 ),
@@ -588,17 +534,10 @@ mod tests {
 
     #[test]
     fn a_call_without_name_or_arguments_gets_both() {
-        let (_, answer) = read(
-            Asked::Prompt,
-            &[parts(
-                json!([{"functionCall": {"name": " ", "id": ""}}, {"functionCall": {}}]),
-            )],
-        );
+        let (_, answer) =
+            read(Asked::Prompt, &[parts(json!([{"functionCall": {"name": " ", "id": ""}}, {"functionCall": {}}]))]);
         let answer = answer.unwrap();
-        assert_eq!(
-            answer.parts[1],
-            json!({"functionCall": {"name": "generic_tool"}})
-        );
+        assert_eq!(answer.parts[1], json!({"functionCall": {"name": "generic_tool"}}));
         assert_eq!(answer.calls, vec![call("generic_tool", json!({}), None); 2]);
         assert_eq!(answer.finish, "FINISH_REASON_UNSPECIFIED");
     }
@@ -607,10 +546,7 @@ mod tests {
     fn thoughts_have_a_subject_and_a_description() {
         let table = [
             ("**Plan** do it", says("Plan", "do it")),
-            (
-                "first **Plan**\n\nthen **more**",
-                says("Plan", "first \n\nthen **more**"),
-            ),
+            ("first **Plan**\n\nthen **more**", says("Plan", "first \n\nthen **more**")),
             ("no pair ** here", says("", "no pair ** here")),
             ("****x", says("", "x")),
         ];
@@ -624,77 +560,35 @@ mod tests {
         let thinks = |reason: &str| ends(json!([{"text": "hm", "thought": true}]), reason);
         let table = [
             (vec![], Some("NO_FINISH_REASON"), None),
-            (
-                vec![parts(json!([{"text": "a"}]))],
-                Some("NO_FINISH_REASON"),
-                None,
-            ),
+            (vec![parts(json!([{"text": "a"}]))], Some("NO_FINISH_REASON"), None),
             (vec![ends(json!([{"text": "a"}]), "STOP")], None, None),
             (
                 vec![ends(json!([{"text": "a"}]), "MALFORMED_FUNCTION_CALL")],
                 Some("MALFORMED_FUNCTION_CALL"),
                 Some("MALFORMED_FUNCTION_CALL"),
             ),
+            (vec![ends(json!([]), "UNEXPECTED_TOOL_CALL")], Some("UNEXPECTED_TOOL_CALL"), Some("UNEXPECTED_TOOL_CALL")),
             (
-                vec![ends(json!([]), "UNEXPECTED_TOOL_CALL")],
-                Some("UNEXPECTED_TOOL_CALL"),
-                Some("UNEXPECTED_TOOL_CALL"),
-            ),
-            (
-                vec![ends(
-                    json!([{"text": " \u{200b}<!-- x -->\n"}]),
-                    "MAX_TOKENS",
-                )],
+                vec![ends(json!([{"text": " \u{200b}<!-- x -->\n"}]), "MAX_TOKENS")],
                 Some("MAX_TOKENS_EXCEEDED"),
                 Some("MAX_TOKENS_EXCEEDED"),
             ),
-            (
-                vec![thinks("SAFETY")],
-                Some("SAFETY_BLOCKED"),
-                Some("SAFETY_BLOCKED"),
-            ),
-            (
-                vec![ends(json!([]), "RECITATION")],
-                Some("RECITATION_BLOCKED"),
-                Some("RECITATION_BLOCKED"),
-            ),
-            (
-                vec![ends(json!([]), "OTHER")],
-                Some("OTHER_BLOCKED"),
-                Some("OTHER_BLOCKED"),
-            ),
+            (vec![thinks("SAFETY")], Some("SAFETY_BLOCKED"), Some("SAFETY_BLOCKED")),
+            (vec![ends(json!([]), "RECITATION")], Some("RECITATION_BLOCKED"), Some("RECITATION_BLOCKED")),
+            (vec![ends(json!([]), "OTHER")], Some("OTHER_BLOCKED"), Some("OTHER_BLOCKED")),
             (vec![ends(json!([]), "SPII")], Some("SPII"), Some("SPII")),
-            (
-                vec![thinks("STOP")],
-                Some("THINKING_ONLY_RESPONSE"),
-                Some("THINKING_ONLY_RESPONSE"),
-            ),
-            (
-                vec![ends(json!([]), "STOP")],
-                Some("NO_RESPONSE_TEXT"),
-                None,
-            ),
-            (
-                vec![json!({"candidates": [{"finishReason": "STOP"}]})],
-                Some("NO_RESPONSE_TEXT"),
-                None,
-            ),
+            (vec![thinks("STOP")], Some("THINKING_ONLY_RESPONSE"), Some("THINKING_ONLY_RESPONSE")),
+            (vec![ends(json!([]), "STOP")], Some("NO_RESPONSE_TEXT"), None),
+            (vec![json!({"candidates": [{"finishReason": "STOP"}]})], Some("NO_RESPONSE_TEXT"), None),
         ];
         for (chunks, after_prompt, after_results) in table {
-            for (asked, expected) in [
-                (Asked::Prompt, after_prompt),
-                (Asked::Results, after_results),
-            ] {
+            for (asked, expected) in [(Asked::Prompt, after_prompt), (Asked::Results, after_results)] {
                 let (_, answer) = read(asked, &chunks);
                 match (expected, answer) {
                     (None, Ok(_)) => {}
                     (Some(word), Err(error)) => {
                         assert_eq!(error.kind, ModelErrorKind::BadStream);
-                        assert!(
-                            error.message.contains(&format!("({word})")),
-                            "{}",
-                            error.message
-                        );
+                        assert!(error.message.contains(&format!("({word})")), "{}", error.message);
                     }
                     (expected, answer) => {
                         panic!("{chunks:?} {asked:?}: {expected:?}, got {answer:?}")
@@ -707,27 +601,15 @@ mod tests {
     #[test]
     fn an_answer_that_was_cut_off_says_so_outside_of_its_parts() {
         let table = [
-            (
-                "MAX_TOKENS",
-                "\n[The answer was cut off: it reached the output limit.]",
-            ),
-            (
-                "SAFETY",
-                "\n[The answer was cut off: the API judged it unsafe.]",
-            ),
-            (
-                "SPII",
-                "\n[The answer was cut off: the API gave SPII as the reason.]",
-            ),
+            ("MAX_TOKENS", "\n[The answer was cut off: it reached the output limit.]"),
+            ("SAFETY", "\n[The answer was cut off: the API judged it unsafe.]"),
+            ("SPII", "\n[The answer was cut off: the API gave SPII as the reason.]"),
         ];
         for (reason, note) in table {
             let (notes, answer) = read(Asked::Prompt, &[ends(json!([{"text": "half"}]), reason)]);
             assert_eq!(notes, vec![text("half"), text(note)]);
             let answer = answer.unwrap();
-            assert_eq!(
-                (answer.finish.as_str(), answer.text().as_str()),
-                (reason, "half")
-            );
+            assert_eq!((answer.finish.as_str(), answer.text().as_str()), (reason, "half"));
         }
     }
 
@@ -735,31 +617,21 @@ mod tests {
     fn a_blocked_prompt_fails_with_its_reason() {
         let (_, answer) = read(
             Asked::Prompt,
-            &[
-                json!({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {}}),
-            ],
+            &[json!({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {}})],
         );
         let error = answer.unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::Fatal);
-        assert!(
-            error.message.contains("(PROHIBITED_CONTENT)"),
-            "{}",
-            error.message
-        );
+        assert!(error.message.contains("(PROHIBITED_CONTENT)"), "{}", error.message);
     }
 
     #[test]
     fn an_error_object_in_the_stream_is_a_refusal_and_voids_what_came_before() {
-        let busy =
-            json!({"error": {"code": 503, "message": "overloaded", "status": "UNAVAILABLE"}});
+        let busy = json!({"error": {"code": 503, "message": "overloaded", "status": "UNAVAILABLE"}});
         let denied = json!({"error": {"code": 403, "message": "no"}});
         let odd = json!({"error": {"code": 7}});
         let before = parts(json!([{"text": "a"}]));
         let kind = |chunks: &[Value]| read(Asked::Prompt, chunks).1.unwrap_err().kind;
-        assert_eq!(
-            kind(std::slice::from_ref(&busy)),
-            ModelErrorKind::Busy { after_ms: None }
-        );
+        assert_eq!(kind(std::slice::from_ref(&busy)), ModelErrorKind::Busy { after_ms: None });
         assert_eq!(kind(&[before.clone(), busy]), ModelErrorKind::BadStream);
         assert_eq!(kind(&[before, denied]), ModelErrorKind::Fatal);
         assert_eq!(kind(&[odd]), ModelErrorKind::BadStream);
@@ -780,11 +652,7 @@ mod tests {
             let error = decoder().chunk(json, &mut Vec::new()).unwrap_err();
             assert_eq!(error.kind, ModelErrorKind::BadStream, "{json:?}");
         }
-        for json in [
-            &b"{}"[..],
-            b"{\"candidates\":[]}",
-            b"{\"candidates\":null,\"usageMetadata\":[1]}",
-        ] {
+        for json in [&b"{}"[..], b"{\"candidates\":[]}", b"{\"candidates\":null,\"usageMetadata\":[1]}"] {
             assert_eq!(decoder().chunk(json, &mut Vec::new()), Ok(()), "{json:?}");
         }
     }

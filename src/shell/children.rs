@@ -70,17 +70,14 @@ impl Children {
         // A child could read our own environment under /proc, were we not closed to others. Root can always; it is not hindered.
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         let (orders, inbox) = mpsc::channel::<Order>();
-        thread::Builder::new()
-            .name("children".into())
-            .stack_size(256 * 1024)
-            .spawn(move || {
-                for Order { mut command, reply } in inbox {
-                    let started = command.spawn();
-                    // It still holds the child's ends of pipe and socket; both must close with the child.
-                    drop(command);
-                    let _ = reply.send(started);
-                }
-            })?;
+        thread::Builder::new().name("children".into()).stack_size(256 * 1024).spawn(move || {
+            for Order { mut command, reply } in inbox {
+                let started = command.spawn();
+                // It still holds the child's ends of pipe and socket; both must close with the child.
+                drop(command);
+                let _ = reply.send(started);
+            }
+        })?;
         Ok(Children {
             orders,
             exe,
@@ -113,9 +110,7 @@ impl Spawn for Children {
             .stderr(writer);
         let (reply, answer) = mpsc::channel();
         let gone = || io::Error::other("the thread that starts programs is gone");
-        self.orders
-            .send(Order { command, reply })
-            .map_err(|_| gone())?;
+        self.orders.send(Order { command, reply }).map_err(|_| gone())?;
         let process = Process::new(
             answer.recv().map_err(|_| gone())??,
             OwnedFd::from(output),
@@ -126,10 +121,9 @@ impl Spawn for Children {
         ours.read_to_string(&mut said)?;
         match said.strip_prefix(READY as char) {
             Some("") => Ok(Box::new(process)),
-            Some(errno) => Err(errno.parse().map_or_else(
-                |_| io::Error::other("the program could not be started"),
-                io::Error::from_raw_os_error,
-            )),
+            Some(errno) => Err(errno
+                .parse()
+                .map_or_else(|_| io::Error::other("the program could not be started"), io::Error::from_raw_os_error)),
             None => Err(io::Error::other(format!("no child could be set up {said}"))),
         }
     }
@@ -168,9 +162,7 @@ fn prepare_stub(parent: Option<i32>, argv: &[OsString]) -> io::Result<Command> {
     if rustix::process::getppid().map(Pid::as_raw_pid) != parent {
         return Err(io::Error::other("because the server is gone"));
     }
-    let (program, args) = argv
-        .split_first()
-        .ok_or_else(|| io::Error::other("without a program"))?;
+    let (program, args) = argv.split_first().ok_or_else(|| io::Error::other("without a program"))?;
     let leaks = inheritable()?;
     let mut command = if leaks.is_empty() {
         Command::new(program)
@@ -233,25 +225,13 @@ impl Process {
                 return Err(errno.into());
             }
         };
-        Ok(Process {
-            child,
-            pid,
-            over,
-            output,
-            marker,
-            patience,
-            ended: false,
-        })
+        Ok(Process { child, pid, over, output, marker, patience, ended: false })
     }
 
     /// The program is waited for last: until then its number, which names its group and session, cannot mean another process.
     fn end_all(&mut self) -> io::Result<Finished> {
         self.ended = true;
-        let hunt = Hunt {
-            marker: &self.marker,
-            session: Some(self.pid),
-            patience: self.patience,
-        };
+        let hunt = Hunt { marker: &self.marker, session: Some(self.pid), patience: self.patience };
         let found = hunt.find();
         let mut strays: Vec<u32> = found.iter().map(Sight::id).collect();
         let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
@@ -298,11 +278,7 @@ impl Drop for Process {
 /// Ends every process that a run of the server named `instance` has left behind, and says which they were.
 pub fn sweep(instance: &str, limits: &Limits) -> Vec<u32> {
     let marker = format!("{MARKER}={instance}:").into_bytes();
-    let hunt = Hunt {
-        marker: &marker,
-        session: None,
-        patience: Duration::from_millis(limits.kill_ms),
-    };
+    let hunt = Hunt { marker: &marker, session: None, patience: Duration::from_millis(limits.kill_ms) };
     hunt.end_all()
 }
 
@@ -383,11 +359,7 @@ impl Hunt<'_> {
     fn is_marked(&self, pid: i32) -> bool {
         let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environ.split(|byte| *byte == 0).any(|variable| {
-            if self.marker.ends_with(b":") {
-                variable.starts_with(self.marker)
-            } else {
-                variable == self.marker
-            }
+            if self.marker.ends_with(b":") { variable.starts_with(self.marker) } else { variable == self.marker }
         })
     }
 
@@ -395,8 +367,8 @@ impl Hunt<'_> {
     fn end(&self, found: &[Sight]) {
         let mut dying = Vec::new();
         for sight in found {
-            let handle = Pid::from_raw(sight.pid)
-                .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
+            let handle =
+                Pid::from_raw(sight.pid).and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
             // With the handle held, the number cannot come to mean another process between looking and killing.
             if let Some(handle) = handle
                 && look(sight.pid).is_some_and(|now| now.start == sight.start)
@@ -417,8 +389,7 @@ impl Hunt<'_> {
 
 /// None when there is no such process, or when it is as good as gone.
 fn look(pid: i32) -> Option<Sight> {
-    let stat =
-        std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
     // The program's name comes second, in brackets, and may contain anything.
     let (_, rest) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
@@ -469,14 +440,7 @@ const HANDED_ON: [&str; 29] = [
 ];
 
 /// Handed on unless they carry a user and password.
-const PROXIES: [&str; 6] = [
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "all_proxy",
-];
+const PROXIES: [&str; 6] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
 
 /// Set for every child: no pagers, no prompts, no programs of the user's or a repository's choosing behind git's back.
 const SET: [(&str, &str); 14] = [
@@ -516,10 +480,7 @@ fn clean(env: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<(OsString, 
         let secret = value.as_bytes().contains(&b'@');
         HANDED_ON.contains(&name) || name.starts_with("LC_") || (PROXIES.contains(&name) && !secret)
     };
-    let mut clean: Vec<(OsString, OsString)> = env
-        .into_iter()
-        .filter(|(name, value)| handed_on(name, value))
-        .collect();
+    let mut clean: Vec<(OsString, OsString)> = env.into_iter().filter(|(name, value)| handed_on(name, value)).collect();
     let mut set = |name: String, value: &str| clean.push((name.into(), value.into()));
     for (name, value) in SET {
         set(name.into(), value);
@@ -589,10 +550,7 @@ mod tests {
         let me = rustix::process::getpid().as_raw_pid();
         let sight = look(me).expect("we run");
         assert_eq!(sight.pid, me);
-        assert_eq!(
-            Some(sight.parent),
-            rustix::process::getppid().map(Pid::as_raw_pid)
-        );
+        assert_eq!(Some(sight.parent), rustix::process::getppid().map(Pid::as_raw_pid));
         assert_eq!(look(i32::MAX), None);
     }
 }

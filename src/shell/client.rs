@@ -69,12 +69,7 @@ impl Client {
             .max_idle_connections_per_host(1)
             .max_idle_age(Duration::from_millis(limits.model_idle_ms))
             .build();
-        Ok(Client {
-            endpoint,
-            limits,
-            config,
-            idle: Mutex::default(),
-        })
+        Ok(Client { endpoint, limits, config, idle: Mutex::default() })
     }
 
     /// One attempt. Tells what comes as it comes, and then exactly one `Answered`.
@@ -86,9 +81,7 @@ impl Client {
         cancel: &Cancel,
         emit: &mut dyn FnMut(NoteBody),
     ) {
-        let answer = self.with_key(cancel, |endpoint| {
-            self.attempt(endpoint, think, tools, surroundings, cancel, emit)
-        });
+        let answer = self.with_key(cancel, |endpoint| self.attempt(endpoint, think, tools, surroundings, cancel, emit));
         emit(NoteBody::Answered(answer));
     }
 
@@ -103,13 +96,9 @@ impl Client {
         if at == 0 {
             return Err(error::fatal("There is no older part of the conversation."));
         }
-        let older = Think {
-            history: think.history[..at].to_vec(),
-            ..think.clone()
-        };
+        let older = Think { history: think.history[..at].to_vec(), ..think.clone() };
         let body = gemini::body(&older, &[], surroundings, sys::unix_ms())?;
-        let mut body: Value =
-            serde_json::from_slice(&body).map_err(|e| error::fatal(e.to_string()))?;
+        let mut body: Value = serde_json::from_slice(&body).map_err(|e| error::fatal(e.to_string()))?;
         if let Some(Value::Array(contents)) = body.get_mut("contents") {
             contents.push(compact::question());
         }
@@ -139,15 +128,13 @@ impl Client {
             // The head comes only when the whole answer is there.
             let wait = Duration::from_millis(self.limits.model_silence_ms);
             self.interruptible(cancel, |agent| {
-                let response =
-                    self.request(agent, endpoint, model, &url, wait, &json::bytes(body))?;
+                let response = self.request(agent, endpoint, model, &url, wait, &json::bytes(body))?;
                 let most = self.limits.model_answer_bytes as u64;
                 let mut bytes = Vec::new();
                 let mut stream = response.into_body().into_reader().take(most);
                 let read = stream.read_to_end(&mut bytes);
                 read.map_err(|e| error::network(&midway(e.into())))?;
-                serde_json::from_slice(&bytes)
-                    .map_err(|e| error::network(&Trouble::Cut(e.to_string())))
+                serde_json::from_slice(&bytes).map_err(|e| error::network(&Trouble::Cut(e.to_string())))
             })
         })
     }
@@ -164,10 +151,7 @@ impl Client {
                 return error::network(&Trouble::Canceled);
             }
             // The API never repeats a key, but what stands between it and us might.
-            ModelError {
-                message: endpoint.key.hide_in(&error.message),
-                ..error
-            }
+            ModelError { message: endpoint.key.hide_in(&error.message), ..error }
         })
     }
 
@@ -178,19 +162,14 @@ impl Client {
         };
         let wrong = |why: &str| {
             let file = file.display();
-            error::fatal(format!(
-                "The token for the model API cannot be read from {file}: {why}."
-            ))
+            error::fatal(format!("The token for the model API cannot be read from {file}: {why}."))
         };
         let token = std::fs::read_to_string(file).map_err(|error| wrong(&error.to_string()))?;
         let token = token.trim();
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(wrong("there must be one word in it"));
         }
-        Ok(Cow::Owned(Endpoint {
-            key: Secret::new(token),
-            ..self.endpoint.clone()
-        }))
+        Ok(Cow::Owned(Endpoint { key: Secret::new(token), ..self.endpoint.clone() }))
     }
 
     fn attempt(
@@ -245,9 +224,7 @@ impl Client {
         for (name, value) in endpoint.headers(model) {
             request = request.header(name, value.reveal());
         }
-        let response = request
-            .send(body)
-            .map_err(|e| error::network(&before_answer(e)))?;
+        let response = request.send(body).map_err(|e| error::network(&before_answer(e)))?;
         let status = response.status().as_u16();
         if status == 200 {
             return Ok(response);
@@ -256,11 +233,7 @@ impl Client {
         let mut explanation = Vec::new();
         let most = self.limits.model_error_bytes as u64;
         // Best effort: the status alone says enough if the explanation breaks off.
-        let _ = response
-            .into_body()
-            .into_reader()
-            .take(most)
-            .read_to_end(&mut explanation);
+        let _ = response.into_body().into_reader().take(most).read_to_end(&mut explanation);
         let refusal = Refusal {
             model,
             status,
@@ -278,11 +251,7 @@ impl Client {
         cancel: &Cancel,
         emit: &mut dyn FnMut(NoteBody),
     ) -> Result<Answer, ModelError> {
-        let mut decoder = Decoder::new(
-            model,
-            self.limits.model_answer_bytes,
-            self.limits.backoff_longest_ms,
-        );
+        let mut decoder = Decoder::new(model, self.limits.model_answer_bytes, self.limits.backoff_longest_ms);
         let mut events = sse::Decoder::new(self.limits.model_event_bytes);
         let mut stream = response.into_body().into_reader();
         let mut bytes = vec![0; self.limits.model_buffer_bytes];
@@ -301,9 +270,7 @@ impl Client {
             events.feed(&bytes[..n]);
             for event in events.by_ref() {
                 let event = event.map_err(|sse::TooLarge| {
-                    error::fatal(
-                        "The model API sent an event that is too long. Ask for less at once.",
-                    )
+                    error::fatal("The model API sent an event that is too long. Ask for less at once.")
                 })?;
                 let result = decoder.chunk(&event, &mut notes);
                 notes.drain(..).for_each(&mut *emit);
@@ -375,14 +342,9 @@ fn rest(time: Duration, cancel: &Cancel) {
 fn asked(think: &Think) -> Asked {
     match think.history.last().map(AsRef::as_ref) {
         Some(Item::Results(_)) => Asked::Results,
-        Some(
-            Item::Said(_)
-            | Item::Dropped(_)
-            | Item::Answered(_)
-            | Item::Summary(_)
-            | Item::Nudge(_),
-        )
-        | None => Asked::Prompt,
+        Some(Item::Said(_) | Item::Dropped(_) | Item::Answered(_) | Item::Summary(_) | Item::Nudge(_)) | None => {
+            Asked::Prompt
+        }
     }
 }
 
@@ -399,13 +361,10 @@ pub fn tls(roots: Option<&[u8]>) -> Result<TlsConfig, String> {
         .collect();
     if certificates.is_empty() {
         return Err(
-            "There is no certificate in the file that SSL_CERT_FILE names. It must hold PEM certificates."
-                .into(),
+            "There is no certificate in the file that SSL_CERT_FILE names. It must hold PEM certificates.".into()
         );
     }
-    Ok(TlsConfig::builder()
-        .root_certs(RootCerts::from(certificates))
-        .build())
+    Ok(TlsConfig::builder().root_certs(RootCerts::from(certificates)).build())
 }
 
 /// What went wrong before any part of an answer came.
@@ -453,8 +412,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::sync::mpsc;
 
-    const HEAD: &str =
-        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+    const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 
     fn think() -> Think {
         Think {
@@ -481,13 +439,7 @@ mod tests {
 
     fn notes_of(client: &Client, cancel: &Cancel) -> Vec<NoteBody> {
         let mut notes = Vec::new();
-        client.think(
-            &think(),
-            &[],
-            &Surroundings::default(),
-            cancel,
-            &mut |note| notes.push(note),
-        );
+        client.think(&think(), &[], &Surroundings::default(), cancel, &mut |note| notes.push(note));
         notes
     }
 
@@ -505,12 +457,7 @@ mod tests {
         }
         let length = head
             .lines()
-            .find_map(|line| {
-                line.to_ascii_lowercase()
-                    .strip_prefix("content-length: ")?
-                    .parse()
-                    .ok()
-            })
+            .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok())
             .unwrap();
         let mut body = vec![0; length];
         stream.read_exact(&mut body).unwrap();
@@ -527,9 +474,7 @@ mod tests {
     }
 
     fn event(text: &str, finish: &str) -> String {
-        format!(
-            "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":\"{text}\"}}]}}{finish}}}]}}\r\n\r\n"
-        )
+        format!("data: {{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":\"{text}\"}}]}}{finish}}}]}}\r\n\r\n")
     }
 
     const STOP: &str = ",\"finishReason\":\"STOP\"";
@@ -581,7 +526,9 @@ mod tests {
                     chunk(&mut stream, &rest[20..]);
                     write!(stream.get_mut(), "0\r\n\r\n").unwrap();
                     assert_eq!(heard.recv().unwrap(), text("lo."));
-                    assert!(matches!(heard.recv().unwrap(), NoteBody::Answered(Ok(answer)) if answer.text() == "Hello."));
+                    assert!(
+                        matches!(heard.recv().unwrap(), NoteBody::Answered(Ok(answer)) if answer.text() == "Hello.")
+                    );
                 }
                 heads
             });
@@ -593,8 +540,7 @@ mod tests {
             }
             let heads = server.join().unwrap();
             let (head, body) = &heads[1];
-            let line =
-                "POST /v1beta/models/gemini-3.5-flash:streamGenerateContent?alt=sse HTTP/1.1\r\n";
+            let line = "POST /v1beta/models/gemini-3.5-flash:streamGenerateContent?alt=sse HTTP/1.1\r\n";
             assert!(head.starts_with(line), "{head}");
             assert!(head.contains("x-goog-api-key: k3y\r\n"), "{head}");
             let body: serde_json::Value = serde_json::from_slice(body).unwrap();
@@ -622,10 +568,7 @@ mod tests {
             let cancel = Cancel::default();
             let answer = client.utility(&question, &cancel);
             assert_eq!(answer, Ok(serde_json::json!({"candidates": []})));
-            assert_eq!(
-                client.utility(&question, &cancel).unwrap_err().kind,
-                ModelErrorKind::BadStream
-            );
+            assert_eq!(client.utility(&question, &cancel).unwrap_err().kind, ModelErrorKind::BadStream);
             let (head, body) = server.join().unwrap();
             let line = "POST /v1beta/models/gemini-3.5-flash:generateContent HTTP/1.1\r\n";
             assert!(head.starts_with(line), "{head}");
@@ -643,17 +586,8 @@ mod tests {
         let notes = against(answer.as_bytes());
         assert_eq!(notes.len(), 1);
         let error = error_of(&notes);
-        assert_eq!(
-            error.kind,
-            ModelErrorKind::Busy {
-                after_ms: Some(7_000)
-            }
-        );
-        assert!(
-            error.message.contains("overloaded, your key is …"),
-            "{}",
-            error.message
-        );
+        assert_eq!(error.kind, ModelErrorKind::Busy { after_ms: Some(7_000) });
+        assert!(error.message.contains("overloaded, your key is …"), "{}", error.message);
     }
 
     #[test]
@@ -661,10 +595,7 @@ mod tests {
         let scratch = crate::tool::tests::Scratch::new();
         let file = scratch.path().join("token");
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let service = Service::Vertex {
-            project: "p".into(),
-            location: "eu".into(),
-        };
+        let service = Service::Vertex { project: "p".into(), location: "eu".into() };
         let endpoint = Endpoint {
             base_url: format!("http://{}", listener.local_addr().unwrap()),
             key_file: Some(file.clone()),
@@ -679,9 +610,7 @@ mod tests {
                 let server = scope.spawn(|| {
                     let mut stream = accept(&listener);
                     let (head, _) = request(&mut stream).unwrap();
-                    let answer = format!(
-                        "HTTP/1.1 400 Bad\r\nContent-Length: 7\r\nConnection: close\r\n\r\n{token}"
-                    );
+                    let answer = format!("HTTP/1.1 400 Bad\r\nContent-Length: 7\r\nConnection: close\r\n\r\n{token}");
                     stream.get_mut().write_all(answer.as_bytes()).unwrap();
                     head
                 });
@@ -689,10 +618,7 @@ mod tests {
                 let head = server.join().unwrap();
                 let begin = "POST /v1beta1/projects/p/locations/eu/publishers/google/models/";
                 assert!(head.starts_with(begin), "{head}");
-                assert!(
-                    head.contains(&format!("authorization: Bearer {token}\r\n")),
-                    "{head}"
-                );
+                assert!(head.contains(&format!("authorization: Bearer {token}\r\n")), "{head}");
                 assert!(!head.contains("x-goog-api-key"), "{head}");
                 notes
             });
@@ -702,9 +628,7 @@ mod tests {
 
     #[test]
     fn a_redirect_is_not_followed() {
-        let notes = against(
-            b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
-        );
+        let notes = against(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n");
         assert_eq!(error_of(&notes).kind, ModelErrorKind::Fatal);
     }
 
@@ -718,12 +642,7 @@ mod tests {
         let not_a_stream = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{\"a\": 12}";
         let busy = ModelErrorKind::Busy { after_ms: None };
         let table = [
-            (
-                "cut between events",
-                cut.as_str(),
-                2,
-                ModelErrorKind::BadStream,
-            ),
+            ("cut between events", cut.as_str(), 2, ModelErrorKind::BadStream),
             ("cut before the first event", &half, 1, busy),
             ("not JSON", &garbage, 1, ModelErrorKind::BadStream),
             ("torn event", torn, 1, ModelErrorKind::BadStream),
@@ -733,11 +652,7 @@ mod tests {
         ];
         for (what, answer, count, kind) in table {
             let notes = against(answer.as_bytes());
-            assert_eq!(
-                (notes.len(), error_of(&notes).kind),
-                (count, kind),
-                "{what}: {notes:?}"
-            );
+            assert_eq!((notes.len(), error_of(&notes).kind), (count, kind), "{what}: {notes:?}");
         }
     }
 
@@ -747,10 +662,7 @@ mod tests {
         let client = client(&listener, Limits::default());
         drop(listener);
         let notes = notes_of(&client, &Cancel::default());
-        assert_eq!(
-            error_of(&notes).kind,
-            ModelErrorKind::Busy { after_ms: None }
-        );
+        assert_eq!(error_of(&notes).kind, ModelErrorKind::Busy { after_ms: None });
     }
 
     #[test]
@@ -759,10 +671,9 @@ mod tests {
         let (mut headless, mut mute) = (Limits::default(), Limits::default());
         headless.model_head_ms = 50;
         mute.model_silence_ms = 50;
-        for (begins, limits, kind) in [
-            (false, headless, ModelErrorKind::Busy { after_ms: None }),
-            (true, mute, ModelErrorKind::BadStream),
-        ] {
+        for (begins, limits, kind) in
+            [(false, headless, ModelErrorKind::Busy { after_ms: None }), (true, mute, ModelErrorKind::BadStream)]
+        {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let client = client(&listener, limits);
             thread::scope(|scope| {
@@ -801,13 +712,7 @@ mod tests {
                     let canceled = NoteBody::Answered(Err(error::network(&Trouble::Canceled)));
                     assert_eq!(heard.recv().unwrap(), canceled);
                 });
-                client.think(
-                    &think(),
-                    &[],
-                    &Surroundings::default(),
-                    cancel,
-                    &mut |note| told.send(note).unwrap(),
-                );
+                client.think(&think(), &[], &Surroundings::default(), cancel, &mut |note| told.send(note).unwrap());
             });
         }
         thread::scope(|scope| {
@@ -819,10 +724,7 @@ mod tests {
                 write!(stream.get_mut(), "0\r\n\r\n").unwrap();
             });
             let notes = notes_of(&client, &Cancel::default());
-            assert!(
-                matches!(notes.last(), Some(NoteBody::Answered(Ok(_)))),
-                "{notes:?}"
-            );
+            assert!(matches!(notes.last(), Some(NoteBody::Answered(Ok(_)))), "{notes:?}");
         });
     }
 
@@ -839,11 +741,8 @@ mod tests {
 
     #[test]
     fn bad_routes_are_refused_at_the_start() {
-        let refused = |route: Route| {
-            Client::new(Endpoint::new(Secret::default()), &route, Limits::default())
-                .err()
-                .unwrap()
-        };
+        let refused =
+            |route: Route| Client::new(Endpoint::new(Secret::default()), &route, Limits::default()).err().unwrap();
         let roots = Some(b"nothing here".to_vec());
         assert!(refused(Route { roots, proxy: None }).contains("SSL_CERT_FILE"));
         let proxy = Some("not a url".to_owned());
@@ -856,11 +755,7 @@ mod tests {
         let end = NoteBody::Answered(Ok(end));
         let hour = Beat::Wait { ms: 3_600_000 };
         let mut notes = Vec::new();
-        let beats = vec![
-            Beat::Wait { ms: 1 },
-            Beat::Note(text("a")),
-            Beat::Note(end.clone()),
-        ];
+        let beats = vec![Beat::Wait { ms: 1 }, Beat::Note(text("a")), Beat::Note(end.clone())];
         play(beats, &Cancel::default(), &mut |note| notes.push(note));
         assert_eq!(notes, vec![text("a"), end.clone()]);
 
@@ -873,12 +768,7 @@ mod tests {
                 let canceled = NoteBody::Answered(Err(error::network(&Trouble::Canceled)));
                 assert_eq!(heard.recv().unwrap(), canceled);
             });
-            let beats = vec![
-                Beat::Note(text("a")),
-                hour,
-                Beat::Note(text("b")),
-                Beat::Note(end),
-            ];
+            let beats = vec![Beat::Note(text("a")), hour, Beat::Note(text("b")), Beat::Note(end)];
             play(beats, cancel, &mut |note| told.send(note).unwrap());
         });
     }

@@ -88,11 +88,7 @@ impl Commands {
             let name = command.invocation.name();
             format!("There is no command {name}; /help lists those there are.")
         })?;
-        run(&Asked {
-            command,
-            scenery,
-            registry: &self.registry,
-        })
+        run(&Asked { command, scenery, registry: &self.registry })
     }
 }
 

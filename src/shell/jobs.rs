@@ -131,25 +131,14 @@ impl Jobs {
             Work::Run(_) => (Lane::Tool, true),
         };
         self.tools += usize::from(is_tool);
-        let running = Running {
-            cancel: cancel.clone(),
-            is_tool,
-        };
+        let running = Running { cancel: cancel.clone(), is_tool };
         self.running.insert(id.clone(), running);
         let whose = id.clone();
         let work = move |post: &Post<Mail>, cancel: &Cancel| means.work(job, post, cancel);
-        let died = move |message| {
-            Mail::Note(Note {
-                job: whose,
-                body: NoteBody::Died(message),
-            })
-        };
+        let died = move |message| Mail::Note(Note { job: whose, body: NoteBody::Died(message) });
         if let Err(Full) = self.lanes.start(lane, cancel, work, died) {
             let message = "too many jobs are waiting; try again when some have ended".to_owned();
-            self.own.push(Mail::Note(Note {
-                job: id,
-                body: NoteBody::Died(message),
-            }));
+            self.own.push(Mail::Note(Note { job: id, body: NoteBody::Died(message) }));
         }
     }
 
@@ -183,18 +172,10 @@ impl Jobs {
             Ok(file) => {
                 let whose = task.clone();
                 let done = move |result| Mail::Synced { task, upto, result };
-                let dead = move |message| Mail::Synced {
-                    task: whose,
-                    upto,
-                    result: Err(broken(message)),
-                };
+                let dead = move |message| Mail::Synced { task: whose, upto, result: Err(broken(message)) };
                 self.disk(move || done(file.sync()), dead);
             }
-            Err(error) => self.own.push(Mail::Synced {
-                task,
-                upto,
-                result: Err(error),
-            }),
+            Err(error) => self.own.push(Mail::Synced { task, upto, result: Err(error) }),
         }
     }
 
@@ -202,19 +183,10 @@ impl Jobs {
         let max = self.means.limits.page_bytes;
         match store.file(task) {
             Ok(file) => self.disk(
-                move || Mail::Paged {
-                    sub,
-                    page: file.page(offset, max),
-                },
-                move |message| Mail::Paged {
-                    sub,
-                    page: Err(broken(message)),
-                },
+                move || Mail::Paged { sub, page: file.page(offset, max) },
+                move |message| Mail::Paged { sub, page: Err(broken(message)) },
             ),
-            Err(error) => self.own.push(Mail::Paged {
-                sub,
-                page: Err(error),
-            }),
+            Err(error) => self.own.push(Mail::Paged { sub, page: Err(error) }),
         }
     }
 
@@ -224,41 +196,20 @@ impl Jobs {
             Ok(files) => {
                 let whose = task.clone();
                 self.disk(
-                    move || Mail::Loaded {
-                        task,
-                        result: load(&files).map(Box::new),
-                    },
-                    move |message| Mail::Loaded {
-                        task: whose,
-                        result: Err(broken(message)),
-                    },
+                    move || Mail::Loaded { task, result: load(&files).map(Box::new) },
+                    move |message| Mail::Loaded { task: whose, result: Err(broken(message)) },
                 );
             }
-            Err(error) => self.own.push(Mail::Loaded {
-                task,
-                result: Err(error),
-            }),
+            Err(error) => self.own.push(Mail::Loaded { task, result: Err(error) }),
         }
     }
 
     /// Tells a webhook something.
     pub fn deliver(&mut self, delivery: Delivery) {
         let means = self.means.clone();
-        let Delivery {
-            task, hook, seq, ..
-        } = delivery.clone();
-        let answer = move |result| Mail::Delivered {
-            task,
-            hook,
-            seq,
-            result,
-        };
-        let failed = |message| {
-            Err(DeliveryError {
-                retry: Retry::Again { after_ms: None },
-                message,
-            })
-        };
+        let Delivery { task, hook, seq, .. } = delivery.clone();
+        let answer = move |result| Mail::Delivered { task, hook, seq, result };
+        let failed = |message| Err(DeliveryError { retry: Retry::Again { after_ms: None }, message });
         let (died, full) = (answer.clone(), answer.clone());
         let work = move |post: &Post<Mail>, _: &Cancel| {
             post.send(answer(means.webhooks.deliver(&delivery, &means.limits)));
@@ -278,22 +229,14 @@ impl Jobs {
         };
         let most = self.means.limits.settings_bytes;
         let rule = policy::kept(rule);
-        let trouble =
-            |text: String| Mail::Trouble(format!("a rule holds for its task only: {text}"));
+        let trouble = |text: String| Mail::Trouble(format!("a rule holds for its task only: {text}"));
         let work = move |post: &Post<Mail>, _: &Cancel| {
             if let Err(error) = saved::add(&path, rule, most) {
-                post.send(trouble(format!(
-                    "{} cannot be written: {error}",
-                    path.display()
-                )));
+                post.send(trouble(format!("{} cannot be written: {error}", path.display())));
             }
         };
-        if let Err(Full) = self
-            .lanes
-            .start(Lane::Disk, Cancel::default(), work, trouble)
-        {
-            self.own
-                .push(trouble("too much is waiting for the disk".into()));
+        if let Err(Full) = self.lanes.start(Lane::Disk, Cancel::default(), work, trouble) {
+            self.own.push(trouble("too much is waiting for the disk".into()));
         }
     }
 
@@ -306,9 +249,7 @@ impl Jobs {
             }
         };
         // A lane that is full has better things to do; the next chore makes up for this one.
-        let _ = self
-            .lanes
-            .start(Lane::Disk, Cancel::default(), work, trouble);
+        let _ = self.lanes.start(Lane::Disk, Cancel::default(), work, trouble);
     }
 
     fn disk(
@@ -319,9 +260,7 @@ impl Jobs {
         let full = dead.clone();
         let work = move |post: &Post<Mail>, _: &Cancel| post.send(work());
         if let Err(Full) = self.lanes.start(Lane::Disk, Cancel::default(), work, dead) {
-            self.own.push(full(
-                "too much is waiting for the disk; try again later".into(),
-            ));
+            self.own.push(full("too much is waiting for the disk; try again later".into()));
         }
     }
 
@@ -352,12 +291,7 @@ impl Jobs {
 
 impl Means {
     fn work(&self, job: Job, post: &Post<Mail>, cancel: &Cancel) {
-        let mut emit = |body| {
-            post.send(Mail::Note(Note {
-                job: job.id.clone(),
-                body,
-            }))
-        };
+        let mut emit = |body| post.send(Mail::Note(Note { job: job.id.clone(), body }));
         match &job.work {
             Work::Think(think) => self.think(&job.id.task, think, cancel, &mut emit),
             Work::Attach { workspace, prompt } => {
@@ -366,9 +300,7 @@ impl Means {
                 emit(NoteBody::Attached(found.map(|(for_model, _)| for_model)));
             }
             Work::Command(command) => {
-                emit(NoteBody::Commanded(
-                    self.commands.run(command, &self.scenery),
-                ));
+                emit(NoteBody::Commanded(self.commands.run(command, &self.scenery)));
             }
             Work::Compact(think) => {
                 let compaction = match &self.brain {
@@ -389,9 +321,7 @@ impl Means {
             }
             Work::Run(run) => {
                 let end = match self.ctx(&job.id.task, &run.workspace, cancel) {
-                    Ok(ctx) => self
-                        .toolbox
-                        .run(run, &ctx, &mut |text| emit(NoteBody::Output(text))),
+                    Ok(ctx) => self.toolbox.run(run, &ctx, &mut |text| emit(NoteBody::Output(text))),
                     Err(error) => RunEnd::Ended(Ending::Error { error }),
                 };
                 emit(NoteBody::Ended(end));
@@ -409,20 +339,12 @@ impl Means {
         }
     }
 
-    fn ctx<'a>(
-        &'a self,
-        task: &'a TaskId,
-        workspace: &str,
-        cancel: &'a Cancel,
-    ) -> Result<Ctx<'a>, CallError> {
-        let workspace =
-            crate::tool::path::Workspace::open(workspace.as_ref()).map_err(|error| {
-                let message = format!("The workspace {workspace} cannot be opened: {error}");
-                CallError::new(ErrorKind::ExecutionFailed, message)
-            })?;
-        let workspace = workspace
-            .with_ignore_files(self.ignored.files.clone())
-            .respecting(self.ignored.wanted);
+    fn ctx<'a>(&'a self, task: &'a TaskId, workspace: &str, cancel: &'a Cancel) -> Result<Ctx<'a>, CallError> {
+        let workspace = crate::tool::path::Workspace::open(workspace.as_ref()).map_err(|error| {
+            let message = format!("The workspace {workspace} cannot be opened: {error}");
+            CallError::new(ErrorKind::ExecutionFailed, message)
+        })?;
+        let workspace = workspace.with_ignore_files(self.ignored.files.clone()).respecting(self.ignored.wanted);
         Ok(Ctx {
             workspace,
             cancel,
@@ -483,14 +405,8 @@ fn load(files: &Ancestry) -> Result<Loaded, StoreError> {
             Err(_) => inherited.clear(),
         }
     }
-    let (file, _) = files
-        .first()
-        .expect("an ancestry begins with the task itself");
+    let (file, _) = files.first().expect("an ancestry begins with the task itself");
     let state = fold(file.as_ref(), None)?;
     let bytes = files.iter().map(|(file, _)| file.len() as usize).sum();
-    Ok(Loaded {
-        state,
-        inherited,
-        bytes,
-    })
+    Ok(Loaded { state, inherited, bytes })
 }

@@ -78,11 +78,7 @@ impl Journal {
             // What a server left that died while it wrote; most have left nothing.
             let _ = fs::remove_file(fresh(id));
         }
-        let places = Places {
-            index: dir.join("index.jsonl"),
-            fresh: fresh(instances.own()),
-            tasks,
-        };
+        let places = Places { index: dir.join("index.jsonl"), fresh: fresh(instances.own()), tasks };
         Ok(Journal {
             index: Index::open(places.clone(), limits.index_spent)?,
             places,
@@ -110,11 +106,7 @@ impl Journal {
             let log = self.unloaded(task)?;
             // Looked at under the lock: now nobody else changes it.
             let open = log.openness();
-            let loaded = Loaded {
-                log,
-                open,
-                unlisted: None,
-            };
+            let loaded = Loaded { log, open, unlisted: None };
             self.loaded.insert(task.clone(), loaded);
         }
         Ok(self.loaded.get_mut(task).expect("it was just put there"))
@@ -160,11 +152,7 @@ impl Store for Journal {
             match opening(&self.places.log(&id), &id) {
                 Opening::Listed(entry) => found.push(entry),
                 // Named all the same, so that whoever asks for it is told what is wrong with it.
-                Opening::Damaged => damaged.push(Entry {
-                    task: id.as_str().into(),
-                    at: 0,
-                    brief: Some(unreadable()),
-                }),
+                Opening::Damaged => damaged.push(Entry { task: id.as_str().into(), at: 0, brief: Some(unreadable()) }),
                 Opening::Unbegun => {}
             }
         }
@@ -192,11 +180,7 @@ impl Store for Journal {
             return Err(exists(task));
         }
         let log = FileLog::create(path, marker)?.ok_or_else(|| exists(task))?;
-        let loaded = Loaded {
-            log: Arc::new(log),
-            open: Openness::Settled,
-            unlisted: Some(brief.clone()),
-        };
+        let loaded = Loaded { log: Arc::new(log), open: Openness::Settled, unlisted: Some(brief.clone()) };
         self.loaded.insert(task.clone(), loaded);
         Ok(())
     }
@@ -278,11 +262,7 @@ impl Store for Journal {
 
 /// What the index is told of a task now.
 fn entry(task: &TaskId, brief: Brief) -> Entry {
-    Entry {
-        task: task.clone(),
-        at: sys::unix_ms(),
-        brief: Some(brief),
-    }
+    Entry { task: task.clone(), at: sys::unix_ms(), brief: Some(brief) }
 }
 
 /// What a log says of itself.
@@ -323,42 +303,27 @@ fn opening(path: &Path, id: &str) -> Opening {
     }
     match state {
         None => Opening::Unbegun,
-        Some(state) => Opening::Listed(Entry {
-            task: state.created.task.clone(),
-            at: began,
-            brief: Some(Brief::of(&state)),
-        }),
+        Some(state) => {
+            Opening::Listed(Entry { task: state.created.task.clone(), at: began, brief: Some(Brief::of(&state)) })
+        }
     }
 }
 
 /// What there is to say of a task whose log cannot be read.
 fn unreadable() -> Brief {
-    Brief {
-        state: TaskState::Failed,
-        ..Brief::bare(ContextId::from(""))
-    }
+    Brief { state: TaskState::Failed, ..Brief::bare(ContextId::from("")) }
 }
 
 fn is_file_name(id: &str) -> bool {
-    (1..=128).contains(&id.len())
-        && id
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+    (1..=128).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
 }
 
 fn names(dir: &Path) -> impl Iterator<Item = String> {
-    fs::read_dir(dir)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+    fs::read_dir(dir).into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok())
 }
 
 fn private_dir(path: &Path) -> Result<(), StoreError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
-        .map_err(|e| failed("make", path, &e))?;
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|e| failed("make", path, &e))?;
     let metadata = fs::metadata(path).map_err(|e| failed("look at", path, &e))?;
     if metadata.uid() != sys::effective_uid() || metadata.mode() & 0o022 != 0 {
         return Err(StoreError::new(format!(
@@ -371,19 +336,13 @@ fn private_dir(path: &Path) -> Result<(), StoreError> {
 
 /// A file for its owner only, appended to, and never somebody else's behind a link.
 fn private_file(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    options
-        .append(true)
-        .mode(0o600)
-        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
-        .open(path)
+    options.append(true).mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(path)
 }
 
 fn failed(what: &str, path: &Path, error: &io::Error) -> StoreError {
     let advice = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space",
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            "make it writable for this user"
-        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => "make it writable for this user",
         io::ErrorKind::NotFound => "it may have been moved or removed",
         _ if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => {
             "raise the limit on open files (ulimit -n)"
@@ -391,10 +350,7 @@ fn failed(what: &str, path: &Path, error: &io::Error) -> StoreError {
         _ => "check the disk",
     };
     let hint = format!("{error}; {advice}");
-    StoreError {
-        hint: Some(hint.clone()),
-        ..StoreError::new(format!("could not {what} {}: {hint}", path.display()))
-    }
+    StoreError { hint: Some(hint.clone()), ..StoreError::new(format!("could not {what} {}: {hint}", path.display())) }
 }
 
 fn exists(task: &TaskId) -> StoreError {

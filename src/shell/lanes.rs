@@ -83,11 +83,7 @@ impl<M: Send + 'static> Lanes<M> {
     pub fn new(wake: impl Fn() + Send + Sync + 'static, limits: &Limits) -> Lanes<M> {
         Lanes {
             inbox: Arc::new(Inbox {
-                mail: Mutex::new(Mail {
-                    waiting: VecDeque::new(),
-                    blocked: 0,
-                    closed: false,
-                }),
+                mail: Mutex::new(Mail { waiting: VecDeque::new(), blocked: 0, closed: false }),
                 room: Condvar::new(),
                 cap: limits.notes,
                 wake: Box::new(wake),
@@ -99,12 +95,7 @@ impl<M: Send + 'static> Lanes<M> {
                     threads_cap: lane.cap(limits),
                     jobs_cap: limits.lane_jobs,
                     idle: Duration::from_millis(limits.thread_idle_ms),
-                    state: Mutex::new(QueueState {
-                        jobs: VecDeque::new(),
-                        threads: 0,
-                        idle: 0,
-                        busy: 0,
-                    }),
+                    state: Mutex::new(QueueState { jobs: VecDeque::new(), threads: 0, idle: 0, busy: 0 }),
                     work: Condvar::new(),
                 })
             }),
@@ -119,10 +110,7 @@ impl<M: Send + 'static> Lanes<M> {
         work: impl FnOnce(&Post<M>, &Cancel) + Send + 'static,
         died: impl FnOnce(String) -> M + Send + 'static,
     ) -> Result<(), Full> {
-        let job = Job {
-            work: Box::new(move |post| work(post, &cancel)),
-            died: Box::new(died),
-        };
+        let job = Job { work: Box::new(move |post| work(post, &cancel)), died: Box::new(died) };
         let queue = &self.queues[lane as usize];
         let mut state = queue.state();
         if state.jobs.len() >= queue.jobs_cap {
@@ -212,9 +200,7 @@ pub struct Post<M> {
 
 impl<M> Clone for Post<M> {
     fn clone(&self) -> Post<M> {
-        Post {
-            inbox: self.inbox.clone(),
-        }
+        Post { inbox: self.inbox.clone() }
     }
 }
 
@@ -224,11 +210,7 @@ impl<M> Post<M> {
         let mut mail = self.inbox.mail();
         while mail.waiting.len() >= self.inbox.cap && !mail.closed {
             mail.blocked += 1;
-            mail = self
-                .inbox
-                .room
-                .wait(mail)
-                .unwrap_or_else(PoisonError::into_inner);
+            mail = self.inbox.room.wait(mail).unwrap_or_else(PoisonError::into_inner);
             mail.blocked -= 1;
         }
         if mail.closed {
@@ -363,16 +345,11 @@ mod tests {
             let mut limits = Limits::default();
             change(&mut limits);
             let (wake, woken) = mpsc::channel();
-            Rig {
-                lanes: Lanes::new(move || _ = wake.send(()), &limits),
-                woken,
-            }
+            Rig { lanes: Lanes::new(move || _ = wake.send(()), &limits), woken }
         }
 
         fn start(&mut self, lane: Lane, work: impl FnOnce(&Post<String>) + Send + 'static) {
-            self.lanes
-                .start(lane, Cancel::default(), |post, _| work(post), |why| why)
-                .unwrap();
+            self.lanes.start(lane, Cancel::default(), |post, _| work(post), |why| why).unwrap();
         }
 
         /// Waits for `count` pieces of mail, taking `max` at a time.
@@ -413,11 +390,7 @@ mod tests {
             }
             let mail = rig.mail(2_000, max);
             for job in 0..4 {
-                let own: Vec<_> = mail
-                    .iter()
-                    .filter(|m| m.starts_with(&format!("{job} ")))
-                    .cloned()
-                    .collect();
+                let own: Vec<_> = mail.iter().filter(|m| m.starts_with(&format!("{job} "))).cloned().collect();
                 let expected: Vec<_> = (0..500).map(|n| format!("{job} {n}")).collect();
                 assert_eq!(own, expected, "taking {max} at a time");
             }
@@ -515,12 +488,7 @@ mod tests {
         for n in 0..2 {
             rig.start(Lane::Disk, move |post| post.send(n.to_string()));
         }
-        let refused = rig.lanes.start(
-            Lane::Disk,
-            Cancel::default(),
-            |_, _| panic!("it was refused"),
-            |why| why,
-        );
+        let refused = rig.lanes.start(Lane::Disk, Cancel::default(), |_, _| panic!("it was refused"), |why| why);
         assert_eq!(refused, Err(Full));
         rig.start(Lane::Tool, |post| post.send("tool".into()));
         assert_eq!(rig.mail(1, 10), ["tool"]);
@@ -535,9 +503,7 @@ mod tests {
         rig.start(Lane::Tool, work);
         let cancel = Cancel::default();
         let job = |post: &Post<String>, cancel: &Cancel| post.send(cancel.is_set().to_string());
-        rig.lanes
-            .start(Lane::Tool, cancel.clone(), job, |why| why)
-            .unwrap();
+        rig.lanes.start(Lane::Tool, cancel.clone(), job, |why| why).unwrap();
         cancel.set();
         drop(open);
         assert_eq!(rig.mail(1, 10), ["true"]);

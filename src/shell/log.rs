@@ -47,20 +47,15 @@ pub struct Redacted(Vec<String>);
 
 impl Redacted {
     pub fn new(secrets: impl IntoIterator<Item = String>) -> Redacted {
-        let mut secrets: Vec<String> = secrets
-            .into_iter()
-            .map(|secret| secret.trim().to_owned())
-            .filter(|secret| !secret.is_empty())
-            .collect();
+        let mut secrets: Vec<String> =
+            secrets.into_iter().map(|secret| secret.trim().to_owned()).filter(|secret| !secret.is_empty()).collect();
         // Of two secrets that share a beginning the longer one goes first, or its end would stay.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         Redacted(secrets)
     }
 
     pub fn apply(&self, text: &str) -> String {
-        self.0.iter().fold(text.to_owned(), |text, secret| {
-            text.replace(secret, "[redacted]")
-        })
+        self.0.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "[redacted]"))
     }
 }
 
@@ -92,11 +87,7 @@ impl Log {
     }
 
     pub fn on(file: File, level: Level, redacted: Redacted) -> Log {
-        Log(Arc::new(Inner {
-            level,
-            redacted,
-            out: Mutex::new(Out { file, lost: 0 }),
-        }))
+        Log(Arc::new(Inner { level, redacted, out: Mutex::new(Out { file, lost: 0 }) }))
     }
 
     pub fn error(&self, message: impl fmt::Display) {
@@ -137,12 +128,8 @@ impl Out {
     /// Whether the line was taken. It is not when that would mean to wait.
     fn put(&mut self, line: &str) -> bool {
         let mut fds = [PollFd::new(&self.file, PollFlags::OUT)];
-        let at_once = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let ready = matches!(poll(&mut fds, Some(&at_once)), Ok(1..))
-            && fds[0].revents().contains(PollFlags::OUT);
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let ready = matches!(poll(&mut fds, Some(&at_once)), Ok(1..)) && fds[0].revents().contains(PollFlags::OUT);
         ready && self.file.write_all(line.as_bytes()).is_ok()
     }
 }
@@ -173,10 +160,7 @@ fn line(unix_ms: u64, level: Level, text: &str) -> String {
 /// Characters that drive a terminal, break lines or turn the order of what is read.
 fn is_unsafe(c: char) -> bool {
     c.is_control()
-        || matches!(
-            c,
-            '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{61c}'
-        )
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{61c}')
         || ('\u{202a}'..='\u{202e}').contains(&c)
         || ('\u{2066}'..='\u{2069}').contains(&c)
 }
@@ -232,10 +216,7 @@ mod tests {
     fn secrets_stay_out_whole_and_everywhere() {
         let (log, reader) = piped(Level::Debug, &["key", "key-of-mine\n", ""]);
         log.debug("?key=key-of-mine&key");
-        assert_eq!(
-            lines(log, reader),
-            ["debug ?[redacted]=[redacted]&[redacted]"]
-        );
+        assert_eq!(lines(log, reader), ["debug ?[redacted]=[redacted]&[redacted]"]);
         let held = format!("{:?}", Redacted::new(["key".to_owned()]));
         assert_eq!(held, "1 secrets");
     }

@@ -42,11 +42,7 @@ pub fn read(search: &Search) -> (Memory, Vec<String>) {
     };
     let given = &search.settings.context.file_names;
     let default = [DEFAULT_NAME.to_owned()];
-    let names = if given.is_empty() {
-        &default
-    } else {
-        given.as_slice()
-    };
+    let names = if given.is_empty() { &default } else { given.as_slice() };
     if let Some(dir) = &search.user {
         reader.memory.system = reader.users(dir, names);
     }
@@ -96,17 +92,10 @@ impl Reader<'_> {
                 return String::new();
             }
         };
-        let mut dirs: Vec<&Path> = search
-            .workspace
-            .ancestors()
-            .take_while(|dir| dir.starts_with(&root))
-            .collect();
+        let mut dirs: Vec<&Path> = search.workspace.ancestors().take_while(|dir| dir.starts_with(&root)).collect();
         dirs.reverse();
         let mut blocks = Vec::new();
-        for path in dirs
-            .iter()
-            .flat_map(|dir| names.iter().map(|name| dir.join(name)))
-        {
+        for path in dirs.iter().flat_map(|dir| names.iter().map(|name| dir.join(name))) {
             let Some(name) = path.to_str() else { continue };
             match read_found(&tree, name, self.limits.memory_file_bytes) {
                 Ok(Some(file)) => blocks.extend(self.block(file.into_memory(), Some(&tree))),
@@ -155,35 +144,21 @@ impl Reader<'_> {
 }
 
 /// Relative paths start at the file they are written in.
-fn import(
-    from: &File,
-    path: &str,
-    tree: Option<&Workspace>,
-    limits: &Limits,
-) -> Result<File, String> {
+fn import(from: &File, path: &str, tree: Option<&Workspace>, limits: &Limits) -> Result<File, String> {
     let tree = tree.ok_or("its directory cannot be opened")?;
     let dir = from.path.parent().unwrap_or(Path::new("/"));
     let target = dir.join(path);
     let target = target.to_str().ok_or("its path is not UTF-8")?;
     let file = read_found(tree, target, limits.memory_file_bytes)?;
-    file.map(|file| file.into_memory())
-        .ok_or_else(|| "there is no such file".into())
+    file.map(|file| file.into_memory()).ok_or_else(|| "there is no such file".into())
 }
 
 /// The nearest trusted directory, from the workspace upwards, that holds a marker; else the workspace.
 fn project_root(search: &Search) -> PathBuf {
     let given = &search.settings.context.boundary_markers;
     let default = [DEFAULT_MARKER.to_owned()];
-    let markers = if given.is_empty() {
-        &default
-    } else {
-        given.as_slice()
-    };
-    let marked = |dir: &&Path| {
-        markers
-            .iter()
-            .any(|marker| dir.join(marker).symlink_metadata().is_ok())
-    };
+    let markers = if given.is_empty() { &default } else { given.as_slice() };
+    let marked = |dir: &&Path| markers.iter().any(|marker| dir.join(marker).symlink_metadata().is_ok());
     search
         .workspace
         .ancestors()
@@ -194,10 +169,7 @@ fn project_root(search: &Search) -> PathBuf {
 }
 
 fn framed(blocks: &[(PathBuf, String)]) -> String {
-    let names: Vec<_> = blocks
-        .iter()
-        .map(|(path, _)| path.to_string_lossy())
-        .collect();
+    let names: Vec<_> = blocks.iter().map(|(path, _)| path.to_string_lossy()).collect();
     let texts = blocks.iter().map(|(_, text)| text.as_str());
     memory::framed(names.iter().map(AsRef::as_ref).zip(texts))
 }
@@ -216,11 +188,7 @@ mod tests {
 
     impl Rig {
         fn new() -> Rig {
-            Rig {
-                scratch: Scratch::new(),
-                settings: Settings::default(),
-                limits: Limits::default(),
-            }
+            Rig { scratch: Scratch::new(), settings: Settings::default(), limits: Limits::default() }
         }
 
         /// Reads for the workspace `repo/sub`, trusting everything below `trusted`.
@@ -271,11 +239,7 @@ mod tests {
                     rig.block("repo/GEMINI.md", "root"),
                     rig.block("repo/sub/GEMINI.md", &format!("sub {inner}"))
                 ),
-                files: vec![
-                    path("home/.gemini/GEMINI.md"),
-                    path("repo/GEMINI.md"),
-                    path("repo/sub/GEMINI.md"),
-                ],
+                files: vec![path("home/.gemini/GEMINI.md"), path("repo/GEMINI.md"), path("repo/sub/GEMINI.md"),],
             }
         );
     }
@@ -304,29 +268,18 @@ mod tests {
         rig.scratch.put("repo/.git/HEAD", "");
         rig.scratch.put("repo/real.md", "real");
         let secret = secret.to_str().expect("plain");
-        rig.scratch.put(
-            "repo/GEMINI.md",
-            format!("@../secret.md @{secret} @./link.md @./dir.md @./none.md"),
-        );
+        rig.scratch.put("repo/GEMINI.md", format!("@../secret.md @{secret} @./link.md @./dir.md @./none.md"));
         std::fs::create_dir_all(rig.scratch.path().join("repo/dir.md")).expect("a directory");
         std::fs::create_dir_all(rig.scratch.path().join("repo/sub")).expect("a directory");
         symlink("../secret.md", rig.scratch.path().join("repo/link.md")).expect("a link");
-        symlink(
-            "../../secret.md",
-            rig.scratch.path().join("repo/sub/GEMINI.md"),
-        )
-        .expect("a link");
+        symlink("../../secret.md", rig.scratch.path().join("repo/sub/GEMINI.md")).expect("a link");
         let (memory, messages) = rig.read("");
         assert!(!memory.project.contains("s3cret"), "{}", memory.project);
         assert_eq!(messages.len(), 6, "{messages:#?}");
         // A link inside is fine, and the same file does not come twice.
         std::fs::remove_file(rig.scratch.path().join("repo/sub/GEMINI.md")).expect("the link");
         rig.scratch.put("repo/GEMINI.md", "root");
-        symlink(
-            "../GEMINI.md",
-            rig.scratch.path().join("repo/sub/GEMINI.md"),
-        )
-        .expect("a link");
+        symlink("../GEMINI.md", rig.scratch.path().join("repo/sub/GEMINI.md")).expect("a link");
         assert_eq!(rig.read("").0.project, rig.block("repo/GEMINI.md", "root"));
     }
 
@@ -336,11 +289,8 @@ mod tests {
         rig.settings.context.file_names = vec!["AGENTS.md".into(), "GEMINI.md".into()];
         rig.scratch.put("repo/sub/AGENTS.md", "1234567");
         rig.scratch.put("repo/sub/GEMINI.md", "89");
-        let both = format!(
-            "{}\n\n{}",
-            rig.block("repo/sub/AGENTS.md", "1234567"),
-            rig.block("repo/sub/GEMINI.md", "89")
-        );
+        let both =
+            format!("{}\n\n{}", rig.block("repo/sub/AGENTS.md", "1234567"), rig.block("repo/sub/GEMINI.md", "89"));
         rig.limits.memory_bytes = 9;
         rig.limits.memory_file_bytes = 7;
         assert_eq!(
@@ -358,10 +308,7 @@ mod tests {
             )
         );
         rig.limits.memory_bytes = 8;
-        assert_eq!(
-            rig.read("").0.project,
-            rig.block("repo/sub/AGENTS.md", "1234567")
-        );
+        assert_eq!(rig.read("").0.project, rig.block("repo/sub/AGENTS.md", "1234567"));
         rig.limits.memory_file_bytes = 6;
         let (memory, messages) = rig.read("");
         assert_eq!(memory.project, rig.block("repo/sub/GEMINI.md", "89"));

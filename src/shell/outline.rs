@@ -55,19 +55,10 @@ pub fn draw(workspace: &Path, wanted: Wanted, limits: &Limits) -> String {
             }
             shown += 1;
             let entry = entries.len();
-            entries.push(Entry {
-                name: printable(&name, what),
-                ..Entry::default()
-            });
+            entries.push(Entry { name: printable(&name, what), ..Entry::default() });
             entries[parent].below.push(entry);
             if what == What::Directory {
-                queue.push_back(Ahead {
-                    entry,
-                    above: dir.clone(),
-                    name,
-                    path,
-                    rules: rules.clone(),
-                });
+                queue.push_back(Ahead { entry, above: dir.clone(), name, path, rules: rules.clone() });
             }
         }
     }
@@ -76,10 +67,7 @@ pub fn draw(workspace: &Path, wanted: Wanted, limits: &Limits) -> String {
     out
 }
 
-const OPEN: OFlags = OFlags::RDONLY
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
+const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// A directory still to be entered.
 struct Ahead {
@@ -147,9 +135,7 @@ fn printable(name: &[u8], what: What) -> String {
             '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
                 text.extend(c.escape_unicode());
             }
-            c if c.is_control() || "\u{2028}\u{2029}".contains(c) => {
-                text.extend(c.escape_default())
-            }
+            c if c.is_control() || "\u{2028}\u{2029}".contains(c) => text.extend(c.escape_default()),
             c => text.push(c),
         }
     }
@@ -181,15 +167,7 @@ mod tests {
 
     fn scratch() -> Scratch {
         let scratch = Scratch::new();
-        for name in [
-            "a/1",
-            "a/2",
-            "a/deep/x",
-            "b/3",
-            "c",
-            ".git/HEAD",
-            "node_modules/m/i.js",
-        ] {
+        for name in ["a/1", "a/2", "a/deep/x", "b/3", "c", ".git/HEAD", "node_modules/m/i.js"] {
             scratch.put(name, "");
         }
         symlink("/etc", scratch.path().join("out")).expect("a link");
@@ -204,14 +182,7 @@ mod tests {
             draw(scratch.path(), Wanted::ALL, &Limits::default()),
             "a/\n  1\n  2\n  deep/\n    x\nb/\n  3\nc\nnew\\nline\\u{202e}\nout\n"
         );
-        assert_eq!(
-            draw(
-                &scratch.path().join("none"),
-                Wanted::ALL,
-                &Limits::default()
-            ),
-            ""
-        );
+        assert_eq!(draw(&scratch.path().join("none"), Wanted::ALL, &Limits::default()), "");
     }
 
     #[test]
@@ -234,23 +205,13 @@ mod tests {
     fn what_is_too_much_is_cut_breadth_first() {
         let scratch = scratch();
         let draw = |tree_items, tree_looks| {
-            let limits = Limits {
-                tree_items,
-                tree_looks,
-                ..Limits::default()
-            };
+            let limits = Limits { tree_items, tree_looks, ..Limits::default() };
             draw(scratch.path(), Wanted::ALL, &limits)
         };
         let whole = "a/\n  1\n  2\n  deep/\n    x\nb/\n  3\nc\nout\n";
         assert_eq!(draw(9, 9), whole);
-        assert_eq!(
-            draw(8, 9),
-            "a/\n  1\n  2\n  deep/\n    …\nb/\n  3\nc\nout\n"
-        );
+        assert_eq!(draw(8, 9), "a/\n  1\n  2\n  deep/\n    …\nb/\n  3\nc\nout\n");
         assert_eq!(draw(5, 9), "a/\n  1\n  …\nb/\n  …\nc\nout\n");
-        assert_eq!(
-            draw(9, 8),
-            "a/\n  1\n  2\n  deep/\n    …\nb/\n  3\nc\nout\n"
-        );
+        assert_eq!(draw(9, 8), "a/\n  1\n  2\n  deep/\n    …\nb/\n  3\nc\nout\n");
     }
 }

@@ -12,9 +12,7 @@
 
 use crate::shell::sys;
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
-};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
 use std::collections::HashMap;
 use std::fs;
 use std::io;
@@ -71,13 +69,7 @@ impl Peers {
     pub fn new() -> Peers {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         Peers {
-            netlink: socket_with(
-                AddressFamily::NETLINK,
-                SocketType::DGRAM,
-                flags,
-                Some(SOCK_DIAG),
-            )
-            .ok(),
+            netlink: socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(SOCK_DIAG)).ok(),
             trusted: false,
             question: 0,
         }
@@ -259,11 +251,7 @@ mod diag {
 
 /// Finds a connection in the text of /proc/net/tcp or tcp6.
 fn find_in_table(table: &str, from: SocketAddr, to: SocketAddr) -> Option<Entry> {
-    table
-        .lines()
-        .skip(1)
-        .filter_map(read_row)
-        .find(|entry| entry.from == from && entry.to == to)
+    table.lines().skip(1).filter_map(read_row).find(|entry| entry.from == from && entry.to == to)
 }
 
 /// `sl local_address rem_address st tx_queue:rx_queue tr:when retrnsmt uid timeout inode …`
@@ -324,11 +312,8 @@ fn descends(parents: &HashMap<u32, u32>, pid: u32, ancestor: u32) -> bool {
 }
 
 fn is_marked(pid: u32, marker: &str) -> bool {
-    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| {
-        environ
-            .split(|byte| *byte == 0)
-            .any(|entry| entry.starts_with(marker.as_bytes()))
-    })
+    fs::read(format!("/proc/{pid}/environ"))
+        .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|entry| entry.starts_with(marker.as_bytes())))
 }
 
 /// Whether the process has the socket open; None if it does not let us look.
@@ -362,10 +347,7 @@ mod tests {
 
     /// Netlink and the tables in /proc, which must say the same.
     fn both() -> [Peers; 2] {
-        let without = Peers {
-            netlink: None,
-            ..Peers::new()
-        };
+        let without = Peers { netlink: None, ..Peers::new() };
         [Peers::new(), without]
     }
 
@@ -391,10 +373,7 @@ mod tests {
     /// A process that connects, and stays until its connection ends.
     fn connecting(mut command: Command, port: u16) -> Connecting {
         let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; read -r line <&3");
-        let child = command
-            .args(["bash", "-c", &script])
-            .stdin(Stdio::null())
-            .spawn();
+        let child = command.args(["bash", "-c", &script]).stdin(Stdio::null()).spawn();
         Connecting(child.unwrap())
     }
 
@@ -413,12 +392,9 @@ mod tests {
 
     #[test]
     fn our_own_connection_is_the_same_user() {
-        for (bind, connect) in [
-            ("127.0.0.1:0", "127.0.0.1"),
-            ("[::1]:0", "::1"),
-            ("[::]:0", "127.0.0.1"),
-            ("[::]:0", "::ffff:127.0.0.1"),
-        ] {
+        for (bind, connect) in
+            [("127.0.0.1:0", "127.0.0.1"), ("[::1]:0", "::1"), ("[::]:0", "127.0.0.1"), ("[::]:0", "::ffff:127.0.0.1")]
+        {
             let Some(listener) = listener(bind) else {
                 continue;
             };
@@ -548,7 +524,8 @@ mod tests {
 
     #[test]
     fn rows_of_the_tables_are_read() {
-        let row = "   2: 0100007F:9C40 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1000        0 31337 1 x";
+        let row =
+            "   2: 0100007F:9C40 0100007F:1F90 01 00000000:00000000 00:00000000 00000000  1000        0 31337 1 x";
         let expected = Entry {
             from: "127.0.0.1:40000".parse().unwrap(),
             to: "127.0.0.1:8080".parse().unwrap(),
@@ -558,22 +535,14 @@ mod tests {
         assert_eq!(read_row(row), Some(expected));
         let mapped = row.replace("0100007F", "0000000000000000FFFF00000100007F");
         assert_eq!(read_row(&mapped), Some(expected));
-        for broken in [
-            "",
-            "sl local_address",
-            "1: 0100007F 0100007F:1F90",
-            "1: é:1 é:1",
-        ] {
+        for broken in ["", "sl local_address", "1: 0100007F 0100007F:1F90", "1: é:1 é:1"] {
             assert_eq!(read_row(broken), None);
         }
     }
 
     #[test]
     fn a_short_answer_is_no_answer() {
-        let (from, to) = (
-            "127.0.0.1:1".parse().unwrap(),
-            "127.0.0.1:2".parse().unwrap(),
-        );
+        let (from, to) = ("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
         let question = diag::question(7, from, to);
         assert_eq!(question.len(), 72);
         assert!(diag::answer(&question, 8).is_none());

@@ -38,12 +38,7 @@ pub struct Places {
 
 impl Places {
     pub fn new(env: Env, word: Word, limits: Limits) -> Places {
-        Places {
-            paths: Paths::new(env.as_ref()),
-            env,
-            word,
-            limits,
-        }
+        Places { paths: Paths::new(env.as_ref()), env, word, limits }
     }
 
     pub fn paths(&self) -> &Paths {
@@ -71,21 +66,15 @@ impl Places {
         let (settings, said) = settings::load(&layers, &lookup);
         messages.extend(said);
         self.name_unread_policies(workspace, trust, &settings, &mut messages);
-        Ok(Place {
-            trust,
-            settings,
-            variables,
-            messages,
-        })
+        Ok(Place { trust, settings, variables, messages })
     }
 
     /// Who decides about trust, by what the operator's settings and the file of trusted folders say now.
     pub fn judge(&self, operators: &Settings) -> Result<Judge<'_>, String> {
         let folders = match &self.paths.trusted_folders {
             Some(file) => match read_plain(file, self.limits.settings_bytes) {
-                Ok(Some(text)) => Folders::parse(&text, &real).map_err(|wrong| {
-                    format!("{}, {wrong}; correct or remove it", file.display())
-                })?,
+                Ok(Some(text)) => Folders::parse(&text, &real)
+                    .map_err(|wrong| format!("{}, {wrong}; correct or remove it", file.display()))?,
                 Ok(None) => Folders::default(),
                 Err(error) => {
                     return Err(format!("{} cannot be read: {error}", file.display()));
@@ -97,11 +86,7 @@ impl Places {
             Some(false) => Question::Off,
             Some(true) | None => Question::Asked,
         };
-        Ok(Judge {
-            word: &self.word,
-            question,
-            folders,
-        })
+        Ok(Judge { word: &self.word, question, folders })
     }
 
     /// The operator's settings: those that come before a workspace's, and those that come after.
@@ -109,12 +94,7 @@ impl Places {
         let mut read = |origin, format, path: Option<&Path>| -> Option<Layer> {
             let path = path?;
             match read_plain(path, self.limits.settings_bytes) {
-                Ok(text) => Some(Layer {
-                    origin,
-                    file: path.display().to_string(),
-                    format,
-                    text: text?,
-                }),
+                Ok(text) => Some(Layer { origin, file: path.display().to_string(), format, text: text? }),
                 Err(error) => {
                     messages.push(format!("{} cannot be read: {error}", path.display()));
                     None
@@ -124,19 +104,12 @@ impl Places {
         let paths = &self.paths;
         let user = paths.user("settings.json");
         let before = [
-            read(
-                Origin::SystemDefaults,
-                Format::Json,
-                Some(&paths.system_defaults),
-            ),
+            read(Origin::SystemDefaults, Format::Json, Some(&paths.system_defaults)),
             read(Origin::User, Format::Yaml, paths.user_yaml.as_deref()),
             read(Origin::User, Format::Json, user.as_deref()),
         ];
         let after = read(Origin::System, Format::Json, Some(&paths.system_settings));
-        (
-            before.into_iter().flatten().collect(),
-            after.into_iter().collect(),
-        )
+        (before.into_iter().flatten().collect(), after.into_iter().collect())
     }
 
     fn workspace_layers(&self, workspace: &Path, messages: &mut Vec<String>) -> Vec<Layer> {
@@ -145,10 +118,7 @@ impl Places {
             return Vec::new();
         }
         let mut layers = Vec::new();
-        for (name, format) in [
-            (".gemini/config.yaml", Format::Yaml),
-            (".gemini/settings.json", Format::Json),
-        ] {
+        for (name, format) in [(".gemini/config.yaml", Format::Yaml), (".gemini/settings.json", Format::Json)] {
             match read_inside(workspace, name, self.limits.settings_bytes) {
                 Ok(Some(file)) => layers.push(Layer {
                     origin: Origin::Workspace,
@@ -171,9 +141,7 @@ impl Places {
         operators: &Settings,
         messages: &mut Vec<String>,
     ) -> Variables {
-        let trusted = workspace
-            .ancestors()
-            .take_while(|dir| judge.of(dir) == Trust::Trusted);
+        let trusted = workspace.ancestors().take_while(|dir| judge.of(dir) == Trust::Trusted);
         let above = trusted.take_while(|dir| !self.is_home(dir));
         for dir in above {
             for name in [".gemini/.env", ".env"] {
@@ -185,10 +153,8 @@ impl Places {
                         continue;
                     }
                 };
-                let excluded = |name: &str| {
-                    NOT_FROM_PROJECTS.contains(&name)
-                        || operators.excluded_env.iter().any(|e| e == name)
-                };
+                let excluded =
+                    |name: &str| NOT_FROM_PROJECTS.contains(&name) || operators.excluded_env.iter().any(|e| e == name);
                 let path = dir.join(name);
                 return variables(&path, &file.text, Owner::Workspace, &excluded, messages);
             }
@@ -207,13 +173,7 @@ impl Places {
     }
 
     /// Policies in TOML are of another program; nobody should believe that they hold here.
-    fn name_unread_policies(
-        &self,
-        workspace: &Path,
-        trust: Trust,
-        settings: &Settings,
-        messages: &mut Vec<String>,
-    ) {
+    fn name_unread_policies(&self, workspace: &Path, trust: Trust, settings: &Settings, messages: &mut Vec<String>) {
         let mut folders = vec![self.paths.system_policies.clone()];
         folders.extend(self.paths.user("policies"));
         folders.extend(settings.policy_paths.iter().map(PathBuf::from));
@@ -231,9 +191,7 @@ impl Places {
             files.sort_unstable();
             messages.extend(files.iter().map(|file| {
                 let file = file.display();
-                format!(
-                    "{file} is not read; write its rules as JSON into policy.rules in your settings"
-                )
+                format!("{file} is not read; write its rules as JSON into policy.rules in your settings")
             }));
         }
     }
@@ -265,18 +223,9 @@ fn variables(
     messages: &mut Vec<String>,
 ) -> Variables {
     let (values, notices) = dotenv::parse(text);
-    messages.extend(
-        notices
-            .iter()
-            .map(|notice| format!("{}, line {}: {}", path.display(), notice.line, notice.text)),
-    );
+    messages.extend(notices.iter().map(|notice| format!("{}, line {}: {}", path.display(), notice.line, notice.text)));
     let values = values.into_iter().filter(|(name, _)| !excluded(name));
-    Variables {
-        owner,
-        values: values
-            .map(|(name, value)| (name, Secret::new(value)))
-            .collect(),
-    }
+    Variables { owner, values: values.map(|(name, value)| (name, Secret::new(value))).collect() }
 }
 
 /// The path without links, as far as it exists.
@@ -295,18 +244,13 @@ pub struct Inside {
 
 impl Inside {
     pub fn into_memory(self) -> MemoryFile {
-        MemoryFile {
-            id: self.id,
-            path: self.path,
-            text: self.text,
-        }
+        MemoryFile { id: self.id, path: self.path, text: self.text }
     }
 }
 
 /// Reads a text file in a directory, without leaving it. None when there is no such file; an error names what is wrong.
 pub fn read_inside(dir: &Path, name: &str, most: u64) -> Result<Option<Inside>, String> {
-    let wrong =
-        |why: &dyn std::fmt::Display| format!("{} cannot be read: {why}", dir.join(name).display());
+    let wrong = |why: &dyn std::fmt::Display| format!("{} cannot be read: {why}", dir.join(name).display());
     let tree = match Workspace::open(dir) {
         Ok(tree) => tree,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -340,8 +284,7 @@ pub fn read_found(tree: &Workspace, name: &str, most: u64) -> Result<Option<Insi
             is_ours: meta.uid() == 0 || meta.uid() == sys::effective_uid(),
         })
     });
-    read.map(Some)
-        .map_err(|error| format!("{shown} cannot be read: {error}"))
+    read.map(Some).map_err(|error| format!("{shown} cannot be read: {error}"))
 }
 
 /// Reads a file of the operator's, wherever its links lead. None when there is none.
@@ -361,10 +304,7 @@ pub fn read_plain(path: &Path, most: u64) -> io::Result<Option<String>> {
 }
 
 fn is_absence(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 fn text_of(file: File, most: u64) -> io::Result<String> {
@@ -388,19 +328,10 @@ mod tests {
     fn scratch() -> Scratch {
         let scratch = Scratch::new();
         scratch.put("home/.gemini/.env", "FROM=home\n");
-        scratch.put(
-            "home/.gemini/settings.json",
-            r#"{"model": "$FROM", "advanced": {"excludedEnvVars": ["NOT"]}}"#,
-        );
+        scratch.put("home/.gemini/settings.json", r#"{"model": "$FROM", "advanced": {"excludedEnvVars": ["NOT"]}}"#);
         scratch.put("repo/sub/.gemini/.env", "FROM=sub\nDEBUG=1\nNOT=1\n");
-        scratch.put(
-            "repo/sub/.gemini/config.yaml",
-            "model:\n  name: yaml\n  maxSessionTurns: 3\n",
-        );
-        scratch.put(
-            "repo/sub/.gemini/settings.json",
-            r#"{"model": {"name": "sub-$FROM"}}"#,
-        );
+        scratch.put("repo/sub/.gemini/config.yaml", "model:\n  name: yaml\n  maxSessionTurns: 3\n");
+        scratch.put("repo/sub/.gemini/settings.json", r#"{"model": {"name": "sub-$FROM"}}"#);
         scratch.put("repo/.env", "FROM=repo\n");
         scratch
     }
@@ -418,19 +349,14 @@ mod tests {
         }
         known.extend(env.iter().map(|(n, v)| (n.to_string(), v.to_string())));
         let workspace = root.join("repo/sub");
-        let word = Word {
-            said,
-            workspace: workspace.clone(),
-        };
+        let word = Word { said, workspace: workspace.clone() };
         let env = Arc::new(move |name: &str| known.get(name).cloned());
         Places::new(env, word, Limits::default()).look(&workspace)
     }
 
     fn values(place: &Place) -> Vec<(&str, &str)> {
         let values = place.variables.values.iter();
-        values
-            .map(|(name, value)| (name.as_str(), value.reveal()))
-            .collect()
+        values.map(|(name, value)| (name.as_str(), value.reveal())).collect()
     }
 
     #[test]
@@ -454,17 +380,10 @@ mod tests {
         assert_eq!(place.settings.model.as_deref(), Some("sub-sub"));
         assert_eq!(place.settings.max_session_turns, Some(3));
         assert_eq!(place.variables.owner, Owner::Workspace);
-        assert_eq!(
-            values(&place),
-            [("FROM", "sub")],
-            "two names are not for projects"
-        );
+        assert_eq!(values(&place), [("FROM", "sub")], "two names are not for projects");
         let system = scratch.put("system.json", r#"{"model": "system"}"#);
         let system = system.to_str().expect("plain");
-        let env = [
-            ("GEMINI_CLI_SYSTEM_SETTINGS_PATH", system),
-            ("FROM", "process"),
-        ];
+        let env = [("GEMINI_CLI_SYSTEM_SETTINGS_PATH", system), ("FROM", "process")];
         let place = look(&scratch, &env, trusted).expect("it can be decided");
         assert_eq!(place.settings.model.as_deref(), Some("system"));
     }
@@ -474,11 +393,7 @@ mod tests {
         let scratch = scratch();
         std::fs::remove_file(scratch.path().join("repo/sub/.gemini/.env")).expect("it was there");
         let place = look(&scratch, &[], Some(Trust::Trusted)).expect("it can be decided");
-        assert_eq!(
-            values(&place),
-            [("FROM", "home")],
-            "only the workspace was trusted"
-        );
+        assert_eq!(values(&place), [("FROM", "home")], "only the workspace was trusted");
         let repo = scratch.path().join("repo");
         let trust = |word: &str| format!("{{{repo:?}: {word:?}}}");
         scratch.put("home/.gemini/trustedFolders.json", trust("TRUST_FOLDER"));
@@ -506,9 +421,7 @@ mod tests {
             place.messages,
             [
                 format!("{dir}/.gemini/.env leads out of {dir}; it is not used"),
-                format!(
-                    "{dir}/.gemini/settings.json cannot be read: it is not UTF-8 text; it is not used"
-                ),
+                format!("{dir}/.gemini/settings.json cannot be read: it is not UTF-8 text; it is not used"),
             ]
         );
     }
@@ -518,13 +431,7 @@ mod tests {
         let scratch = scratch();
         let file = scratch.put("home/.gemini/trustedFolders.json", "{");
         let error = look(&scratch, &[], None).expect_err("it cannot be decided");
-        assert_eq!(
-            error,
-            format!(
-                "{}, line 1: a bracket is not closed; correct or remove it",
-                file.display()
-            )
-        );
+        assert_eq!(error, format!("{}, line 1: a bracket is not closed; correct or remove it", file.display()));
         std::fs::remove_file(file).expect("it was there");
         scratch.put("home/.gemini/settings.json", r#"{"folderTrust": false}"#);
         let trust = |said| look(&scratch, &[], said).expect("it can be decided").trust;
@@ -544,9 +451,7 @@ mod tests {
         };
         let line = |file: &Path| {
             let file = file.display();
-            format!(
-                "{file} is not read; write its rules as JSON into policy.rules in your settings"
-            )
+            format!("{file} is not read; write its rules as JSON into policy.rules in your settings")
         };
         assert_eq!(unread(None), [line(&user)]);
         assert_eq!(unread(Some(Trust::Trusted)), [line(&user), line(&theirs)]);
@@ -556,22 +461,11 @@ mod tests {
     fn size_is_limited() {
         let scratch = Scratch::new();
         let file = scratch.put("a", "12345");
-        assert_eq!(
-            read_plain(&file, 5).expect("it fits").as_deref(),
-            Some("12345")
-        );
+        assert_eq!(read_plain(&file, 5).expect("it fits").as_deref(), Some("12345"));
         assert!(read_plain(&file, 4).is_err());
-        assert!(
-            read_plain(&scratch.path().join("a/b"), 4)
-                .expect("not there")
-                .is_none()
-        );
+        assert!(read_plain(&scratch.path().join("a/b"), 4).expect("not there").is_none());
         assert!(read_plain(scratch.path(), 4).expect("no file").is_none());
-        assert!(
-            read_inside(scratch.path(), "a", 5)
-                .expect("it fits")
-                .is_some()
-        );
+        assert!(read_inside(scratch.path(), "a", 5).expect("it fits").is_some());
         assert!(read_inside(scratch.path(), "a", 4).is_err());
     }
 }

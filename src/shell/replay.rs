@@ -68,9 +68,7 @@ pub fn snapshot(journal: &[u8], view: View, at: Seq, out: &mut impl Write) -> Re
     })?;
     match shown {
         true => Ok(()),
-        false => Err(Stop::Journal(format!(
-            "there is no event {at}; they are numbered from 1, and {end} is the last"
-        ))),
+        false => Err(Stop::Journal(format!("there is no event {at}; they are numbered from 1, and {end} is the last"))),
     }
 }
 
@@ -80,10 +78,7 @@ enum Onward {
 }
 
 /// Shows each event beside the state right after it. A torn last line is one that nobody was shown: it does not count.
-fn fold(
-    journal: &[u8],
-    mut show: impl FnMut(&State, &Record) -> Result<Onward, Stop>,
-) -> Result<(), Stop> {
+fn fold(journal: &[u8], mut show: impl FnMut(&State, &Record) -> Result<Onward, Stop>) -> Result<(), Stop> {
     let mut state: Option<State> = None;
     let lines = journal.split_inclusive(|byte| *byte == b'\n').zip(1..);
     for (line, number) in lines {
@@ -92,21 +87,14 @@ fn fold(
             (Ok(record), _) => record,
             (Err(_), None) => break,
             (Err(BadLine::Damaged), Some(_)) => {
-                return Err(Stop::Journal(format!(
-                    "line {number} is damaged, or this is no journal"
-                )));
+                return Err(Stop::Journal(format!("line {number} is damaged, or this is no journal")));
             }
             (Err(BadLine::Unknown(why)), Some(_)) => {
-                return Err(Stop::Journal(format!(
-                    "line {number} is of another version: {why}"
-                )));
+                return Err(Stop::Journal(format!("line {number} is of another version: {why}")));
             }
         };
-        let state = State::advance(&mut state, &record).ok_or_else(|| {
-            Stop::Journal(format!(
-                "line {number} is out of place: a journal begins with its task"
-            ))
-        })?;
+        let state = State::advance(&mut state, &record)
+            .ok_or_else(|| Stop::Journal(format!("line {number} is out of place: a journal begins with its task")))?;
         if let Onward::Halt = show(state, &record)? {
             return Ok(());
         }
@@ -118,8 +106,6 @@ fn fold(
 }
 
 fn line(out: &mut impl Write, seq: Seq, frame: &[u8]) -> Result<(), Stop> {
-    let written = write!(out, "{seq}\t")
-        .and_then(|()| out.write_all(frame))
-        .and_then(|()| out.write_all(b"\n"));
+    let written = write!(out, "{seq}\t").and_then(|()| out.write_all(frame)).and_then(|()| out.write_all(b"\n"));
     written.map_err(Stop::Unwritten)
 }

@@ -23,14 +23,10 @@ pub struct Saved {
 /// Reads the rules as they are written. A missing file is no rules.
 pub fn read(path: &Path, most: u64) -> Saved {
     match parse(path, most) {
-        Ok(rules) => Saved {
-            rules,
-            message: None,
-        },
-        Err(why) => Saved {
-            rules: Vec::new(),
-            message: Some(format!("{}: {why}; none of its rules hold", path.display())),
-        },
+        Ok(rules) => Saved { rules, message: None },
+        Err(why) => {
+            Saved { rules: Vec::new(), message: Some(format!("{}: {why}; none of its rules hold", path.display())) }
+        }
     }
 }
 
@@ -71,10 +67,7 @@ fn parse(path: &Path, most: u64) -> Result<Vec<Value>, String> {
 /// Puts a new file with these bytes and this mode in a file's place, or leaves everything as it was.
 pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let dir = path.parent().unwrap_or(Path::new("/"));
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let new = beside(path, &format!(".{}", std::process::id()));
     let written = write_new(&new, bytes, mode).and_then(|()| std::fs::rename(&new, path));
     if written.is_err() {
@@ -88,11 +81,7 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     // One that a killed process left behind is in the way of nobody else.
     let _ = std::fs::remove_file(path);
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(bytes)?;
     file.set_permissions(Permissions::from_mode(mode))?;
     file.sync_all()
@@ -112,10 +101,7 @@ mod tests {
     const MOST: u64 = 1024;
 
     fn rules(rules: Value) -> Saved {
-        Saved {
-            rules: rules.as_array().expect("a list").clone(),
-            message: None,
-        }
+        Saved { rules: rules.as_array().expect("a list").clone(), message: None }
     }
 
     #[test]
@@ -129,12 +115,7 @@ mod tests {
             add(&path, rule.clone(), MOST).expect("it can be written");
         }
         assert_eq!(read(&path, MOST), rules(json!([one, two])));
-        let mode = |path: &Path| {
-            std::fs::metadata(path)
-                .expect("it is there")
-                .permissions()
-                .mode()
-        };
+        let mode = |path: &Path| std::fs::metadata(path).expect("it is there").permissions().mode();
         assert_eq!(mode(&path) & 0o777, 0o600);
         let dir = path.parent().expect("it has one");
         assert_eq!(mode(dir) & 0o777, 0o700);
@@ -153,10 +134,6 @@ mod tests {
         let aside = std::fs::read_to_string(beside(&path, ".bak")).expect("it was kept");
         assert_eq!(aside, "{\n\"rules\": [}");
         assert!(read(&scratch.put("x", "[1]"), MOST).message.is_some());
-        assert!(
-            read(&scratch.put("y", " ".repeat(2000)), MOST)
-                .message
-                .is_some()
-        );
+        assert!(read(&scratch.put("y", " ".repeat(2000)), MOST).message.is_some());
     }
 }

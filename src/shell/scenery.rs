@@ -38,12 +38,7 @@ const MOST_TOLD: usize = 1_000;
 
 impl Scenery {
     pub fn new(places: Places, log: Log, limits: Limits) -> Scenery {
-        Scenery {
-            places,
-            log,
-            limits,
-            state: Mutex::default(),
-        }
+        Scenery { places, log, limits, state: Mutex::default() }
     }
 
     /// What surrounds a task that works in this directory, given by its real path.
@@ -76,8 +71,7 @@ impl Scenery {
     pub fn memory_name(&self, workspace: &str) -> String {
         let given = self.place(Path::new(workspace)).settings.context.file_names;
         // Settings come from projects too; a name that leads elsewhere is good for nothing that is written.
-        let plain =
-            |name: &String| !name.contains('/') && !["", ".", ".."].contains(&name.as_str());
+        let plain = |name: &String| !name.contains('/') && !["", ".", ".."].contains(&name.as_str());
         let first = given.into_iter().next().filter(plain);
         first.unwrap_or_else(|| memory::DEFAULT_NAME.to_owned())
     }
@@ -95,11 +89,7 @@ impl Scenery {
 
     fn memory(&self, workspace: &Path, place: &Place) -> Memory {
         let judge = self.places.judge(&place.settings);
-        let trust = |dir: &Path| {
-            judge
-                .as_ref()
-                .map_or(Trust::Untrusted, |judge| judge.of(dir))
-        };
+        let trust = |dir: &Path| judge.as_ref().map_or(Trust::Untrusted, |judge| judge.of(dir));
         let (memory, messages) = memory::read(&Search {
             user: self.places.paths().user(""),
             workspace,
@@ -114,9 +104,7 @@ impl Scenery {
     fn tree(&self, task: &TaskId, workspace: &Path, wanted: Wanted) -> String {
         let known = |state: &State| {
             let mut trees = state.trees.iter();
-            trees
-                .find(|(known, _)| known == task)
-                .map(|(_, tree)| tree.clone())
+            trees.find(|(known, _)| known == task).map(|(_, tree)| tree.clone())
         };
         if let Some(tree) = known(&self.state()) {
             return tree;
@@ -156,10 +144,7 @@ pub fn wanted(context: &Context) -> Wanted {
         Some(false) => Respect::No,
         Some(true) | None => Respect::Yes,
     };
-    Wanted {
-        git: respect(context.respect_git_ignore),
-        gemini: respect(context.respect_gemini_ignore),
-    }
+    Wanted { git: respect(context.respect_git_ignore), gemini: respect(context.respect_gemini_ignore) }
 }
 
 #[cfg(test)]
@@ -179,14 +164,8 @@ mod tests {
         let word = Word::new(workspace.clone(), Some(Trust::Trusted), None);
         let home = scratch.path().to_str().expect("plain").to_owned();
         let env = Arc::new(move |name: &str| (name == "HOME").then(|| home.clone()));
-        let limits = Limits {
-            trees: 1,
-            ..Limits::default()
-        };
-        let file = std::fs::OpenOptions::new()
-            .append(true)
-            .open(&said)
-            .expect("the log");
+        let limits = Limits { trees: 1, ..Limits::default() };
+        let file = std::fs::OpenOptions::new().append(true).open(&said).expect("the log");
         let log = Log::on(file, Level::Warn, Redacted::default());
         let scenery = Scenery::new(Places::new(env, word, limits.clone()), log, limits);
         let of = |task: &str| {
@@ -198,17 +177,10 @@ mod tests {
         scratch.put("w/new", "");
         assert_eq!(of("one"), (true, "GEMINI.md\n".to_owned()));
         assert_eq!(of("two"), (true, "GEMINI.md\nnew\n".to_owned()));
-        assert_eq!(
-            of("one"),
-            (true, "GEMINI.md\nnew\n".to_owned()),
-            "no longer kept"
-        );
+        assert_eq!(of("one"), (true, "GEMINI.md\nnew\n".to_owned()), "no longer kept");
         let told = std::fs::read_to_string(said).expect("the log");
         assert_eq!(told.lines().count(), 1, "once is enough: {told}");
-        scratch.put(
-            "w/.gemini/settings.json",
-            r#"{"context": {"includeDirectoryTree": false}}"#,
-        );
+        scratch.put("w/.gemini/settings.json", r#"{"context": {"includeDirectoryTree": false}}"#);
         assert_eq!(of("three"), (true, String::new()));
     }
 }

@@ -191,9 +191,7 @@ impl Server {
         let linger = self.lingering.front().map(|(at, _)| *at);
         let due = [self.core.deadline(), linger, self.accept_at];
         let due = due.into_iter().flatten().min()?;
-        Some(Duration::from_millis(
-            due.saturating_sub(self.clock.now().mono_ms),
-        ))
+        Some(Duration::from_millis(due.saturating_sub(self.clock.now().mono_ms)))
     }
 
     fn accept(&mut self, now: Now) {
@@ -209,8 +207,7 @@ impl Server {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     // Out of descriptors, most likely: the backlog waits until a connection has gone, or a worker's file.
-                    self.log
-                        .warn(format_args!("could not accept a connection: {error}"));
+                    self.log.warn(format_args!("could not accept a connection: {error}"));
                     self.backlog = false;
                     self.accept_at = Some(now.mono_ms + self.limits.accept_retry_ms);
                 }
@@ -236,23 +233,13 @@ impl Server {
         let _ = stream.set_nodelay(true);
         let key = self.core.opened(peer, now);
         let interest = Interest::READABLE | Interest::WRITABLE;
-        match self
-            .poll
-            .registry()
-            .register(&mut stream, Token(key.pack()), interest)
-        {
+        match self.poll.registry().register(&mut stream, Token(key.pack()), interest) {
             Ok(()) => {
-                let socket = Socket {
-                    stream,
-                    again: false,
-                    readable: true,
-                    writable: true,
-                };
+                let socket = Socket { stream, again: false, readable: true, writable: true };
                 self.sockets.insert(key, socket);
             }
             Err(error) => {
-                self.log
-                    .warn(format_args!("could not watch a connection: {error}"));
+                self.log.warn(format_args!("could not watch a connection: {error}"));
                 self.core.broke(key);
             }
         }
@@ -332,12 +319,7 @@ impl Server {
                 Mail::Note(note) => self.core.note(note, now),
                 Mail::Synced { task, upto, result } => self.core.synced(&task, upto, result, now),
                 Mail::Paged { sub, page } => self.core.paged(sub, page, now),
-                Mail::Delivered {
-                    task,
-                    hook,
-                    seq,
-                    result,
-                } => self.core.delivered(&task, &hook, seq, result, now),
+                Mail::Delivered { task, hook, seq, result } => self.core.delivered(&task, &hook, seq, result, now),
                 Mail::Loaded { task, result } => self.core.loaded(&task, result.map(|l| *l), now),
             }
         }
@@ -407,15 +389,10 @@ impl Server {
             self.backlog = true;
             if socket.readable && self.lingering.len() < MOST_LINGERING {
                 let _ = socket.stream.shutdown(Shutdown::Write);
-                self.lingering
-                    .push_back((now.mono_ms + LINGER_MS, socket.stream));
+                self.lingering.push_back((now.mono_ms + LINGER_MS, socket.stream));
             }
         }
-        while self
-            .lingering
-            .front()
-            .is_some_and(|(at, _)| *at <= now.mono_ms)
-        {
+        while self.lingering.front().is_some_and(|(at, _)| *at <= now.mono_ms) {
             self.lingering.pop_front();
         }
     }

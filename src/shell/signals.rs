@@ -78,10 +78,7 @@ impl Signals {
             flag::register(number, arrived.clone())?;
             low_level::pipe::register(number, write.try_clone()?)?;
         }
-        Ok(Signals {
-            socket: UnixStream::from_std(read),
-            arrived,
-        })
+        Ok(Signals { socket: UnixStream::from_std(read), arrived })
     }
 
     /// The signals since the last call, each once. Empties the socket, so the next signal is an event again.
@@ -96,29 +93,16 @@ impl Signals {
             }
         }
         let arrived = Signal::ALL.into_iter().zip(&self.arrived);
-        arrived
-            .filter(|(_, flag)| flag.swap(false, Ordering::AcqRel))
-            .map(|(signal, _)| signal)
-            .collect()
+        arrived.filter(|(_, flag)| flag.swap(false, Ordering::AcqRel)).map(|(signal, _)| signal).collect()
     }
 }
 
 impl Source for Signals {
-    fn register(
-        &mut self,
-        registry: &Registry,
-        token: Token,
-        interest: Interest,
-    ) -> io::Result<()> {
+    fn register(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
         self.socket.register(registry, token, interest)
     }
 
-    fn reregister(
-        &mut self,
-        registry: &Registry,
-        token: Token,
-        interest: Interest,
-    ) -> io::Result<()> {
+    fn reregister(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
         self.socket.reregister(registry, token, interest)
     }
 
@@ -143,13 +127,10 @@ mod tests {
         if std::env::var_os(INNER).is_none() {
             return;
         }
-        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-            .unwrap();
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
         let mut signals = Signals::new().unwrap();
         let mut poll = Poll::new().unwrap();
-        poll.registry()
-            .register(&mut signals, Token(0), Interest::READABLE)
-            .unwrap();
+        poll.registry().register(&mut signals, Token(0), Interest::READABLE).unwrap();
         let mut out = std::io::stdout();
         writeln!(out, "ready").unwrap();
         let mut events = Events::with_capacity(8);
@@ -173,11 +154,7 @@ mod tests {
     impl Inner {
         fn start() -> Inner {
             let mut child = Command::new(std::env::current_exe().unwrap())
-                .args([
-                    "--exact",
-                    "--nocapture",
-                    "shell::signals::tests::inner_loop",
-                ])
+                .args(["--exact", "--nocapture", "shell::signals::tests::inner_loop"])
                 .env(INNER, "1")
                 .stdout(Stdio::piped())
                 .stderr(Stdio::null())
@@ -221,10 +198,9 @@ mod tests {
 
     #[test]
     fn the_second_request_to_end_is_not_up_to_the_loop() {
-        for (first, second, status) in [
-            (Signal::Interrupt, Signal::Interrupt, 130),
-            (Signal::Interrupt, Signal::Terminate, 143),
-        ] {
+        for (first, second, status) in
+            [(Signal::Interrupt, Signal::Interrupt, 130), (Signal::Interrupt, Signal::Terminate, 143)]
+        {
             let mut inner = Inner::start();
             inner.send(first);
             inner.expect(&format!("[{first:?}]"));

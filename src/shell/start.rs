@@ -60,15 +60,10 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
     let workspace = directory(&config.workspace)?;
     let mut entropy = sys::entropy();
     let signals = Signals::new().map_err(|e| format!("signals cannot be watched: {e}"))?;
-    let store =
-        Journal::open(&config.state_dir, &config.limits, &mut entropy).map_err(|e| e.message)?;
+    let store = Journal::open(&config.state_dir, &config.limits, &mut entropy).map_err(|e| e.message)?;
     let children = children(&store, &config.limits)?;
     let (listener, port) = listen(SocketAddr::new(config.host, config.port))?;
-    let name = if config.host.is_ipv4() {
-        "localhost"
-    } else {
-        "[::1]"
-    };
+    let name = if config.host.is_ipv4() { "localhost" } else { "[::1]" };
     let url = format!("http://{name}:{port}/");
 
     let poll = Poll::new().map_err(|e| format!("the event queue cannot be made: {e}"))?;
@@ -83,22 +78,14 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
     let clock = Clock::start();
     let switches = config.board.a2a.clone();
     let webhooks = Webhooks::new(tls, switches.push_rules.clone());
-    let identity = a2a::Identity {
-        base_url: &url,
-        version: env!("CARGO_PKG_VERSION"),
-        unix_ms: sys::unix_ms(),
-    };
+    let identity = a2a::Identity { base_url: &url, version: env!("CARGO_PKG_VERSION"), unix_ms: sys::unix_ms() };
     let mut card = a2a::card(&identity, &switches);
     if let Some(file) = &config.board.extended_card {
         card.extend(&more_of_card(file)?);
     }
     let core = Core::new(Setup {
         limits: config.limits.clone(),
-        door: Door {
-            hosts: config.allowed_hosts.clone(),
-            origins: config.allowed_origins.clone(),
-            port,
-        },
+        door: Door { hosts: config.allowed_hosts.clone(), origins: config.allowed_origins.clone(), port },
         tools: specs.clone(),
         commands: commands.registry().clone(),
         choose: chooser(&config),
@@ -130,10 +117,7 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
     };
     means.scenery.tell(&config.messages);
     let jobs = Jobs::new(lanes, means);
-    eprintln!(
-        "gemini-a2a listens on {url} and works in {}",
-        workspace.display()
-    );
+    eprintln!("gemini-a2a listens on {url} and works in {}", workspace.display());
     eprintln!("{greeting}");
     if config.trust == Trust::Untrusted {
         eprintln!(
@@ -141,21 +125,9 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
         );
     }
     let store = Box::new(store);
-    let parts = Parts {
-        poll,
-        listener,
-        signals,
-        clock,
-        core,
-        store,
-        jobs,
-        limits,
-        log,
-    };
+    let parts = Parts { poll, listener, signals, clock, core, store, jobs, limits, log };
     let server = Server::new(parts).map_err(|e| format!("the server cannot start: {e}"))?;
-    server
-        .run()
-        .map_err(|e| format!("the event loop failed: {e}"))
+    server.run().map_err(|e| format!("the event loop failed: {e}"))
 }
 
 /// What no line of the log may hold.
@@ -172,16 +144,12 @@ fn secrets(config: &Config) -> Vec<String> {
 
 fn listen(address: SocketAddr) -> Result<(TcpListener, u16), String> {
     let listener = TcpListener::bind(address).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AddrInUse => format!(
-            "port {} is in use; choose another with --a2a-port (0 takes a free one)",
-            address.port()
-        ),
+        std::io::ErrorKind::AddrInUse => {
+            format!("port {} is in use; choose another with --a2a-port (0 takes a free one)", address.port())
+        }
         _ => format!("cannot listen on {address}: {error}"),
     })?;
-    let port = listener
-        .local_addr()
-        .map_err(|e| format!("no local address: {e}"))?
-        .port();
+    let port = listener.local_addr().map_err(|e| format!("no local address: {e}"))?.port();
     Ok((listener, port))
 }
 
@@ -190,37 +158,23 @@ fn children(store: &Journal, limits: &Limits) -> Result<Children, String> {
     for instance in store.instances() {
         children::sweep(instance, limits);
     }
-    Children::new(
-        "/proc/self/exe".into(),
-        store.instance(),
-        std::env::vars_os(),
-        limits,
-    )
-    .map_err(|e| format!("no thread for child processes: {e}"))
+    Children::new("/proc/self/exe".into(), store.instance(), std::env::vars_os(), limits)
+        .map_err(|e| format!("no thread for child processes: {e}"))
 }
 
-fn brain(
-    config: &Config,
-    roots: Option<Vec<u8>>,
-) -> Result<(Brain, Option<Arc<Script>>, String), String> {
+fn brain(config: &Config, roots: Option<Vec<u8>>) -> Result<(Brain, Option<Arc<Script>>, String), String> {
     let scripted = |text: &str, name: &str| -> Result<Arc<Script>, String> {
-        Script::parse(text)
-            .map(Arc::new)
-            .map_err(|error| format!("{name}: {error}"))
+        Script::parse(text).map(Arc::new).map_err(|error| format!("{name}: {error}"))
     };
     match &config.agent {
         Agent::Gemini(endpoint) => {
             let greeting = format!("Model: {} at {}", config.models.default, endpoint.base_url);
-            let route = Route {
-                proxy: config.proxy.clone(),
-                roots,
-            };
+            let route = Route { proxy: config.proxy.clone(), roots };
             let client = Client::new(endpoint.clone(), &route, config.limits.clone())?;
             Ok((Brain::Gemini(Box::new(client)), None, greeting))
         }
         Agent::Script(file) => {
-            let text = String::from_utf8(read(file)?)
-                .map_err(|_| format!("{} is not UTF-8 text", file.display()))?;
+            let text = String::from_utf8(read(file)?).map_err(|_| format!("{} is not UTF-8 text", file.display()))?;
             let script = scripted(&text, &file.display().to_string())?;
             let greeting = format!("A script answers: {}", file.display());
             Ok((Brain::Script(script.clone()), Some(script), greeting))
@@ -241,23 +195,14 @@ fn read(file: &Path) -> Result<Vec<u8>, String> {
 fn more_of_card(file: &Path) -> Result<serde_json::Map<String, Value>, String> {
     match serde_json::from_slice(&read(file)?) {
         Ok(Value::Object(more)) => Ok(more),
-        Ok(_) => Err(format!(
-            "{} must hold a JSON object with members of the card",
-            file.display()
-        )),
+        Ok(_) => Err(format!("{} must hold a JSON object with members of the card", file.display())),
         Err(error) => Err(format!("{} is not JSON: {error}", file.display())),
     }
 }
 
 fn directory(path: &Path) -> Result<PathBuf, String> {
-    let real = path
-        .canonicalize()
-        .map_err(|e| format!("the directory {} cannot be used: {e}", path.display()))?;
-    if real.is_dir() {
-        Ok(real)
-    } else {
-        Err(format!("{} is not a directory", path.display()))
-    }
+    let real = path.canonicalize().map_err(|e| format!("the directory {} cannot be used: {e}", path.display()))?;
+    if real.is_dir() { Ok(real) } else { Err(format!("{} is not a directory", path.display())) }
 }
 
 /// The model of a task. A script is no model, whatever a client wishes for.
@@ -277,10 +222,8 @@ fn declared(mut specs: Vec<ToolSpec>, config: &Config) -> Vec<ToolSpec> {
     specs.retain(|spec| {
         let only = tools.core.as_ref();
         // An entry such as `run_shell_command(git)` allows a part of a tool, so the tool is there.
-        let offered = only.is_none_or(|core| {
-            core.iter()
-                .any(|word| word.split('(').next() == Some(spec.name.as_str()))
-        });
+        let offered =
+            only.is_none_or(|core| core.iter().any(|word| word.split('(').next() == Some(spec.name.as_str())));
         offered && !names(&tools.exclude, &spec.name)
     });
     specs
@@ -296,16 +239,8 @@ fn ignored(config: &Config) -> Ignored {
     let variable = std::env::var("CUSTOM_IGNORE_FILE_PATHS").unwrap_or_default();
     let named = std::env::split_paths(&variable).filter(|path| !path.as_os_str().is_empty());
     Ignored {
-        wanted: Wanted {
-            git: respect(context.respect_git_ignore),
-            gemini: respect(context.respect_gemini_ignore),
-        },
-        files: context
-            .ignore_files
-            .iter()
-            .map(PathBuf::from)
-            .chain(named)
-            .collect(),
+        wanted: Wanted { git: respect(context.respect_git_ignore), gemini: respect(context.respect_gemini_ignore) },
+        files: context.ignore_files.iter().map(PathBuf::from).chain(named).collect(),
     }
 }
 
@@ -373,15 +308,8 @@ fn resolver(workspace: PathBuf, config: &Config, places: Places) -> Result<Resol
                 path.display()
             ));
         }
-        let trust = if path == workspace {
-            own
-        } else {
-            places.look(&path)?.trust
-        };
+        let trust = if path == workspace { own } else { places.look(&path)?.trust };
         let path = path.into_os_string().into_string();
-        Ok(Site {
-            path: path.map_err(|_| "the workspace's path is not UTF-8")?,
-            trusted: trust == Trust::Trusted,
-        })
+        Ok(Site { path: path.map_err(|_| "the workspace's path is not UTF-8")?, trusted: trust == Trust::Trusted })
     }))
 }

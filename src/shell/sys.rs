@@ -14,24 +14,17 @@ pub struct Clock {
 
 impl Clock {
     pub fn start() -> Clock {
-        Clock {
-            start: Instant::now(),
-        }
+        Clock { start: Instant::now() }
     }
 
     pub fn now(&self) -> Now {
-        Now {
-            mono_ms: self.start.elapsed().as_millis() as u64,
-            unix_ms: unix_ms(),
-        }
+        Now { mono_ms: self.start.elapsed().as_millis() as u64, unix_ms: unix_ms() }
     }
 }
 
 /// Unix milliseconds; 0 on a machine that believes to live before 1970.
 pub fn unix_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as u64)
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 /// The system's randomness, for ids.
@@ -39,9 +32,7 @@ pub fn entropy() -> Entropy {
     let random = SystemRandom::new();
     Entropy::new(move || {
         let mut bytes = [0; 16];
-        random
-            .fill(&mut bytes)
-            .expect("the system gives random bytes once it has booted");
+        random.fill(&mut bytes).expect("the system gives random bytes once it has booted");
         bytes
     })
 }
@@ -62,16 +53,10 @@ pub struct FileLimit {
 /// select(2). We do not, so we take what the hard limit gives.
 pub fn raise_file_limit() -> FileLimit {
     let before = getrlimit(Resource::Nofile);
-    let wanted = Rlimit {
-        current: before.maximum,
-        maximum: before.maximum,
-    };
+    let wanted = Rlimit { current: before.maximum, maximum: before.maximum };
     // Refused in some sandboxes; then we live with what we have.
     let _ = setrlimit(Resource::Nofile, wanted);
-    FileLimit {
-        inherited: before.current,
-        raised: getrlimit(Resource::Nofile).current,
-    }
+    FileLimit { inherited: before.current, raised: getrlimit(Resource::Nofile).current }
 }
 
 #[cfg(test)]
@@ -82,13 +67,7 @@ mod tests {
     fn the_file_limit_ends_at_the_hard_one_and_remembers_the_soft_one() {
         let before = getrlimit(Resource::Nofile);
         let limit = raise_file_limit();
-        assert_eq!(
-            limit,
-            FileLimit {
-                inherited: before.current,
-                raised: before.maximum,
-            }
-        );
+        assert_eq!(limit, FileLimit { inherited: before.current, raised: before.maximum });
     }
 
     #[test]
@@ -99,9 +78,6 @@ mod tests {
         let first = clock.now();
         let second = clock.now();
         assert!(second.mono_ms >= first.mono_ms);
-        assert!(
-            first.unix_ms > 1_700_000_000_000,
-            "this was written after 2023"
-        );
+        assert!(first.unix_ms > 1_700_000_000_000, "this was written after 2023");
     }
 }

@@ -57,27 +57,17 @@ impl Webhooks {
             .max_response_header_size(limits.model_buffer_bytes)
             .user_agent(concat!("gemini-a2a/", env!("CARGO_PKG_VERSION")))
             .build();
-        let judged = if place.public_only {
-            Judged::new(is_public)
-        } else {
-            Judged::new(|_| true)
-        };
+        let judged = if place.public_only { Judged::new(is_public) } else { Judged::new(|_| true) };
         Agent::with_parts(config, DefaultConnector::default(), judged)
     }
 }
 
 fn never(message: String) -> DeliveryError {
-    DeliveryError {
-        retry: Retry::Never,
-        message,
-    }
+    DeliveryError { retry: Retry::Never, message }
 }
 
 fn again(message: String) -> DeliveryError {
-    DeliveryError {
-        retry: Retry::Again { after_ms: None },
-        message,
-    }
+    DeliveryError { retry: Retry::Again { after_ms: None }, message }
 }
 
 /// What the status of an answer means.
@@ -91,9 +81,7 @@ fn judge<B>(response: &Response<B>) -> Result<(), DeliveryError> {
             let asked = response.headers().get(RETRY_AFTER);
             let seconds = asked.and_then(|asked| asked.to_str().ok()?.trim().parse::<u64>().ok());
             Err(DeliveryError {
-                retry: Retry::Again {
-                    after_ms: seconds.map(|seconds| seconds.saturating_mul(1_000)),
-                },
+                retry: Retry::Again { after_ms: seconds.map(|seconds| seconds.saturating_mul(1_000)) },
                 message,
             })
         }
@@ -164,10 +152,7 @@ mod tests {
     }
 
     fn anywhere() -> PushRules {
-        PushRules {
-            allow_private: true,
-            ..PushRules::default()
-        }
+        PushRules { allow_private: true, ..PushRules::default() }
     }
 
     fn answered(answer: &str) -> Result<(), DeliveryError> {
@@ -183,10 +168,7 @@ mod tests {
             "authorization: bearer s3cret".into(),
             format!("user-agent: gemini-a2a/{}", env!("CARGO_PKG_VERSION")),
         ] {
-            assert!(
-                head.contains(&format!("\r\n{line}\r\n")),
-                "{line} in {head}"
-            );
+            assert!(head.contains(&format!("\r\n{line}\r\n")), "{line} in {head}");
         }
         assert_eq!(body, "{\"a\":1}");
         result
@@ -198,31 +180,17 @@ mod tests {
         for (status, more, expected) in [
             ("200 OK", "", None),
             ("204 No Content", "", None),
-            (
-                "302 Found",
-                "Location: http://127.0.0.1/\r\n",
-                Some(Retry::Never),
-            ),
+            ("302 Found", "Location: http://127.0.0.1/\r\n", Some(Retry::Never)),
             ("400 Bad Request", "", Some(Retry::Never)),
             ("404 Not Found", "Retry-After: 7\r\n", Some(Retry::Never)),
             ("410 Gone", "", Some(Retry::Never)),
             ("408 Request Timeout", "", Some(after(None))),
             ("425 Too Early", "", Some(after(None))),
-            (
-                "429 Too Many Requests",
-                "Retry-After: 7\r\n",
-                Some(after(Some(7_000))),
-            ),
+            ("429 Too Many Requests", "Retry-After: 7\r\n", Some(after(Some(7_000)))),
             ("500 Internal Server Error", "", Some(after(None))),
-            (
-                "503 Service Unavailable",
-                "Retry-After: soon\r\n",
-                Some(after(None)),
-            ),
+            ("503 Service Unavailable", "Retry-After: soon\r\n", Some(after(None))),
         ] {
-            let answer = format!(
-                "HTTP/1.1 {status}\r\n{more}Content-Length: 6\r\nConnection: close\r\n\r\nsecret"
-            );
+            let answer = format!("HTTP/1.1 {status}\r\n{more}Content-Length: 6\r\nConnection: close\r\n\r\nsecret");
             let result = answered(&answer);
             let error = result.err();
             assert_eq!(error.as_ref().map(|e| e.retry), expected, "{status}");
@@ -236,25 +204,16 @@ mod tests {
     #[test]
     fn a_long_answer_is_not_read_and_a_broken_one_does_not_matter() {
         let long = "x".repeat(1 << 20);
-        let answer = format!(
-            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{long}",
-            long.len()
-        );
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{long}", long.len());
         assert_eq!(answered(&answer), Ok(()));
-        assert_eq!(
-            answered("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"),
-            Ok(())
-        );
+        assert_eq!(answered("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"), Ok(()));
     }
 
     #[test]
     fn a_receiver_that_is_silent_or_not_there_is_tried_again() {
         let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = silent.local_addr().expect("bound").port();
-        let limits = Limits {
-            hook_ms: 50,
-            ..Limits::default()
-        };
+        let limits = Limits { hook_ms: 50, ..Limits::default() };
         let url = || format!("http://127.0.0.1:{port}/");
         let slow = sent(url(), anywhere(), &limits).expect_err("nobody answers");
         assert_eq!(slow, again("the receiver was too slow".into()));
@@ -274,17 +233,11 @@ mod tests {
         refused("http://127.0.0.1:9/", PushRules::default());
         refused("https://127.0.0.1:9999/", PushRules::default());
         // By its name alone this host would do; its address is looked at when it is known.
-        let place = Place {
-            host: "client.example".into(),
-            public_only: true,
-        };
+        let place = Place { host: "client.example".into(), public_only: true };
         let webhooks = Webhooks::new(TlsConfig::default(), PushRules::default());
         let agent = webhooks.agent(&place, &limits);
         let error = agent.post("http://127.0.0.1:9999/").send(&b""[..]);
         let error = failed(&error.expect_err("it is not visited"));
-        assert_eq!(
-            error,
-            never("not sent: its address 127.0.0.1 is not on the public internet".into())
-        );
+        assert_eq!(error, never("not sent: its address 127.0.0.1 is not on the public internet".into()));
     }
 }

@@ -9,8 +9,7 @@ use crate::task::push::{self, Hook};
 use crate::task::record::Record;
 use crate::task::spec::{CallError, Ending, ErrorKind, Keeping};
 use crate::task::state::{
-    CallResult, CallState, Item, Live, Phase, Queued, Stage, State, Status, Summary, TaskState,
-    Utterance,
+    CallResult, CallState, Item, Live, Phase, Queued, Stage, State, Status, Summary, TaskState, Utterance,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,12 +20,7 @@ impl State {
         State {
             seq: record.seq,
             at: record.at,
-            status: Status {
-                state: TaskState::Submitted,
-                at: record.at,
-                text: None,
-                seq: record.seq,
-            },
+            status: Status { state: TaskState::Submitted, at: record.at, text: None, seq: record.seq },
             told: TaskState::Submitted,
             phase: Phase::Idle,
             turn: 0,
@@ -66,9 +60,7 @@ impl State {
     /// The fold of a log, one record on. None: the record is out of place, because a log begins with its task and has no other.
     pub fn advance<'a>(state: &'a mut Option<State>, record: &Record) -> Option<&'a mut State> {
         match (&record.event, state) {
-            (Event::Created(created), none @ None) => {
-                Some(none.insert(State::born(created.clone(), record)))
-            }
+            (Event::Created(created), none @ None) => Some(none.insert(State::born(created.clone(), record))),
             (Event::Created(_), Some(_)) | (_, None) => None,
             (_, Some(state)) => {
                 state.apply(record);
@@ -79,11 +71,7 @@ impl State {
 
     /// The time to record for an event: never before the last one, and strictly later for a new status.
     pub fn stamp(&self, event: &Event, unix_ms: u64) -> u64 {
-        let least = if announces(event) {
-            self.status.at + 1
-        } else {
-            0
-        };
+        let least = if announces(event) { self.status.at + 1 } else { 0 };
         unix_ms.max(self.at).max(least)
     }
 
@@ -103,10 +91,7 @@ impl State {
         match &record.event {
             Event::Created(_) => unreachable!("a log begins with Created and has one"),
             Event::Prompted { message, turn, .. } => {
-                self.queue.push_back(Queued {
-                    turn: *turn,
-                    message: message.clone(),
-                });
+                self.queue.push_back(Queued { turn: *turn, message: message.clone() });
             }
             Event::TurnBegan { turn } => self.begin_turn(*turn, record),
             Event::AttachmentsWanted => self.phase = Phase::Attaching { job: record.seq },
@@ -122,13 +107,8 @@ impl State {
                 self.phase = Phase::Thinking { job: record.seq };
             }
             Event::Traced { trace } => self.trace = Some(trace.clone()),
-            Event::Thought {
-                subject,
-                description,
-            } => {
-                let line = [subject, description]
-                    .into_iter()
-                    .find_map(|text| text.lines().next());
+            Event::Thought { subject, description } => {
+                let line = [subject, description].into_iter().find_map(|text| text.lines().next());
                 self.thoughts.extend(line.map(str::to_owned));
             }
             Event::Cited { .. } => {}
@@ -140,14 +120,9 @@ impl State {
                 self.utterance = Utterance::default();
                 self.thoughts.clear();
             }
-            Event::BackedOff {
-                tries, delay_ms, ..
-            } => {
+            Event::BackedOff { tries, delay_ms, .. } => {
                 self.tries = *tries;
-                self.phase = Phase::Backoff {
-                    job: record.seq,
-                    delay_ms: *delay_ms,
-                };
+                self.phase = Phase::Backoff { job: record.seq, delay_ms: *delay_ms };
             }
             Event::Retried => self.think(record),
             Event::FellBack { model, .. } => {
@@ -159,10 +134,7 @@ impl State {
             }
             Event::CompactionBegan => self.phase = Phase::Compacting { job: record.seq },
             Event::Compacted { summary, items } => {
-                self.summary = Some(Summary {
-                    text: summary.clone(),
-                    items: (*items).min(self.history.len()),
-                });
+                self.summary = Some(Summary { text: summary.clone(), items: (*items).min(self.history.len()) });
                 self.usage = None;
                 self.think(record);
             }
@@ -193,14 +165,7 @@ impl State {
                 call.stage = Stage::Asked;
                 call.keeping = *keeping;
             }
-            Event::CallAnswered {
-                call,
-                choice,
-                by,
-                edited,
-                answers,
-                rules,
-            } => {
+            Event::CallAnswered { call, choice, by, edited, answers, rules } => {
                 self.paused = false;
                 self.go_on(record);
                 let state = self.call_mut(call);
@@ -253,9 +218,7 @@ impl State {
                 self.think(record);
                 self.announce(record, TaskState::Working, None);
             }
-            Event::Produced {
-                artifact, append, ..
-            } => self.produce(artifact, *append),
+            Event::Produced { artifact, append, .. } => self.produce(artifact, *append),
             Event::TurnEnded { turn, end } => self.end_turn(*turn, end, record),
             Event::Interrupted { text } => {
                 self.suspended = true;
@@ -287,14 +250,8 @@ impl State {
     }
 
     fn begin_turn(&mut self, turn: u32, record: &Record) {
-        let queued = self
-            .queue
-            .pop_front()
-            .expect("a turn begins with a queued prompt");
-        assert_eq!(
-            queued.turn, turn,
-            "turns begin in the order of their prompts"
-        );
+        let queued = self.queue.pop_front().expect("a turn begins with a queued prompt");
+        assert_eq!(queued.turn, turn, "turns begin in the order of their prompts");
         self.turn = turn;
         self.turn_at = record.at;
         self.round = 0;
@@ -302,8 +259,7 @@ impl State {
         self.usage = None;
         self.trace = None;
         self.error = None;
-        self.history
-            .push(Arc::new(Item::Said(queued.message.clone())));
+        self.history.push(Arc::new(Item::Said(queued.message.clone())));
         self.prompt = Some(queued.message);
         self.spoken.clear();
         self.marks.clear();
@@ -362,9 +318,7 @@ impl State {
         self.tries = Default::default();
         let (state, text) = match end {
             End::Done | End::Nothing | End::Refused => (TaskState::InputRequired, None),
-            End::Asked(text) | End::Interrupted(text) => {
-                (TaskState::InputRequired, Some(text.clone()))
-            }
+            End::Asked(text) | End::Interrupted(text) => (TaskState::InputRequired, Some(text.clone())),
             End::NeedsAuth(text) => (TaskState::AuthRequired, Some(text.clone())),
             End::Failed(text) => {
                 self.error = Some(text.clone());
@@ -393,16 +347,13 @@ impl State {
         self.paused = false;
         let unfinished = || {
             let message = "The call was interrupted before it ended.";
-            Arc::new(Ending::Error {
-                error: CallError::new(ErrorKind::Interrupted, message),
-            })
+            Arc::new(Ending::Error { error: CallError::new(ErrorKind::Interrupted, message) })
         };
-        let results = self.calls.drain(..).map(|call| CallResult {
-            ending: call.ending.unwrap_or_else(unfinished),
-            request: call.request,
-        });
-        self.history
-            .push(Arc::new(Item::Results(results.collect())));
+        let results = self
+            .calls
+            .drain(..)
+            .map(|call| CallResult { ending: call.ending.unwrap_or_else(unfinished), request: call.request });
+        self.history.push(Arc::new(Item::Results(results.collect())));
     }
 
     /// What was queued when the task closed is still part of what was said.
@@ -413,19 +364,12 @@ impl State {
     }
 
     fn produce(&mut self, artifact: &Artifact, append: bool) {
-        match self
-            .artifacts
-            .iter_mut()
-            .find(|known| known.id == artifact.id)
-        {
+        match self.artifacts.iter_mut().find(|known| known.id == artifact.id) {
             None => self.artifacts.push(artifact.clone()),
             Some(known) if !append => *known = artifact.clone(),
             Some(known) => {
                 for part in &artifact.parts {
-                    match (
-                        known.parts.last_mut().map(|last| &mut last.content),
-                        &part.content,
-                    ) {
+                    match (known.parts.last_mut().map(|last| &mut last.content), &part.content) {
                         (Some(Content::Text(text)), Content::Text(more)) => text.push_str(more),
                         _ => known.parts.push(part.clone()),
                     }
@@ -450,12 +394,7 @@ impl State {
             self.status.state
         );
         self.told = state;
-        self.status = Status {
-            state,
-            at: record.at,
-            text,
-            seq: record.seq,
-        };
+        self.status = Status { state, at: record.at, text, seq: record.seq };
     }
 
     fn hook_mut(&mut self, id: &ConfigId) -> Option<&mut Hook> {

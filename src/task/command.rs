@@ -64,10 +64,7 @@ impl Simple {
 
     /// A command of which nothing is known.
     fn unknown(source: &str) -> Simple {
-        Simple {
-            argv: vec![Word::open(source)],
-            ..Simple::default()
-        }
+        Simple { argv: vec![Word::open(source)], ..Simple::default() }
     }
 }
 
@@ -97,17 +94,11 @@ impl Word {
     }
 
     fn exact(text: &str) -> Word {
-        Word {
-            text: text.to_owned(),
-            sure: Sure::Literal,
-        }
+        Word { text: text.to_owned(), sure: Sure::Literal }
     }
 
     fn open(source: &str) -> Word {
-        Word {
-            text: source.to_owned(),
-            sure: Sure::Open,
-        }
+        Word { text: source.to_owned(), sure: Sure::Open }
     }
 }
 
@@ -152,9 +143,7 @@ pub fn parse(line: &str) -> Result<Parsed, Unclear> {
 /// Reads a whole script into `found`. Scripts hold scripts: `depth` is how many are around this one.
 fn script(text: &str, depth: usize, found: &mut Parsed) -> Result<(), Unclear> {
     if text.chars().count() > COMMAND_CHARS {
-        return Err(Unclear(format!(
-            "it is longer than {COMMAND_CHARS} characters"
-        )));
+        return Err(Unclear(format!("it is longer than {COMMAND_CHARS} characters")));
     }
     if text.contains('\0') {
         return unclear("it holds a NUL character");
@@ -180,10 +169,7 @@ fn keep(mut simple: Simple, depth: usize, found: &mut Parsed) -> Result<(), Uncl
         }
         match started {
             starters::Started::Program(argv) => {
-                let inner = Simple {
-                    argv,
-                    ..Simple::default()
-                };
+                let inner = Simple { argv, ..Simple::default() };
                 keep(inner, depth + 1, found)?;
             }
             starters::Started::Script(text) => script(&text, depth + 1, found)?,

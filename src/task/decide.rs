@@ -20,15 +20,11 @@ mod time;
 use crate::base::id::{CallId, ConfigId, Seq};
 use crate::limits::Limits;
 use crate::task::event::{Answer, End, Event, Final, Lifecycle, Outcome, Request, Tries};
-use crate::task::job::{
-    Job, JobId, ModelError, ModelErrorKind, NoteBody, Pick, Run, RunEnd, Said, Think, Work,
-};
+use crate::task::job::{Job, JobId, ModelError, ModelErrorKind, NoteBody, Pick, Run, RunEnd, Said, Think, Work};
 use crate::task::message::Source;
 use crate::task::policy::{self, Ask, Grant, Policy, Rule, Ruling};
 use crate::task::push::{Health, Hook, Target};
-use crate::task::spec::{
-    Answers, CallError, Choice, Ending, ErrorKind, Keeping, Kind, Plan, ToolSpec, Verdict,
-};
+use crate::task::spec::{Answers, CallError, Choice, Ending, ErrorKind, Keeping, Kind, Plan, ToolSpec, Verdict};
 use crate::task::state::{CallState, Item, Phase, Stage, State, TaskState};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -68,11 +64,7 @@ pub enum Input {
 pub enum HookInput {
     Set(Target),
     Drop(ConfigId),
-    Moved {
-        id: ConfigId,
-        upto: Seq,
-        health: Health,
-    },
+    Moved { id: ConfigId, upto: Seq, health: Health },
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -161,11 +153,7 @@ pub struct Rules<'a> {
 }
 
 pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
-    let mut out = Deciding {
-        state,
-        rules,
-        decision: Decision::default(),
-    };
+    let mut out = Deciding { state, rules, decision: Decision::default() };
     match input {
         Input::Say { said, by } => out.say(said, by)?,
         Input::Cancel => out.cancel()?,
@@ -175,10 +163,7 @@ pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision
                 return Err(Refusal::Over);
             }
             out.stop_everything("The task cannot go on.");
-            out.push(Event::Closed {
-                state: Final::Failed,
-                text: Some(text),
-            });
+            out.push(Event::Closed { state: Final::Failed, text: Some(text) });
         }
         Input::Note { job, body } => out.note(job, body),
         Input::Due { job } => out.due(job),
@@ -204,13 +189,7 @@ pub fn job(state: &State, effect: &Effect, limits: &Limits) -> Option<Job> {
         Effect::Prepare { job, calls } => {
             let known = |id: &CallId| Some(state.call(id)?.request.clone());
             let calls = calls.iter().filter_map(known).take(limits.calls).collect();
-            (
-                *job,
-                Work::Prepare {
-                    workspace: state.workspace.clone(),
-                    calls,
-                },
-            )
+            (*job, Work::Prepare { workspace: state.workspace.clone(), calls })
         }
         Effect::Run { job, call, .. } => {
             let call = state.call(call)?;
@@ -227,13 +206,7 @@ pub fn job(state: &State, effect: &Effect, limits: &Limits) -> Option<Job> {
         }
         Effect::Stop { .. } | Effect::Arm { .. } | Effect::Save { .. } => return None,
     };
-    Some(Job {
-        id: JobId {
-            task: state.created.task.clone(),
-            at,
-        },
-        work,
-    })
+    Some(Job { id: JobId { task: state.created.task.clone(), at }, work })
 }
 
 fn think(state: &State) -> Think {
@@ -309,10 +282,7 @@ impl Deciding<'_> {
             return;
         };
         if let Some(why) = self.worn_out() {
-            self.push(Event::TurnEnded {
-                turn: queued.turn,
-                end: End::Failed(why),
-            });
+            self.push(Event::TurnEnded { turn: queued.turn, end: End::Failed(why) });
         } else if queued.message.speaks() {
             let job = self.push(Event::TurnBegan { turn: queued.turn });
             if self.is_command(queued) {
@@ -324,10 +294,7 @@ impl Deciding<'_> {
                 self.ask_model(job);
             }
         } else {
-            self.push(Event::TurnEnded {
-                turn: queued.turn,
-                end: End::Nothing,
-            });
+            self.push(Event::TurnEnded { turn: queued.turn, end: End::Nothing });
         }
     }
 
@@ -347,27 +314,18 @@ impl Deciding<'_> {
             let job = self.push(Event::ResultsSent);
             return self.ask_model(job);
         }
-        let mut editing = calls.iter().any(|call| {
-            matches!(call.stage, Stage::Running { .. }) && self.kind(call) == Kind::Edit
-        });
+        let mut editing =
+            calls.iter().any(|call| matches!(call.stage, Stage::Running { .. }) && self.kind(call) == Kind::Edit);
         for call in calls.iter().filter(|call| call.stage == Stage::Ready) {
             let kind = self.kind(call);
             // Edits run one after the other: two of them may be of the same file.
             if kind == Kind::Edit && std::mem::replace(&mut editing, true) {
                 continue;
             }
-            let gate = if kind.mutates() {
-                Gate::Synced
-            } else {
-                Gate::Written
-            };
+            let gate = if kind.mutates() { Gate::Synced } else { Gate::Written };
             let id = call.id().clone();
             let job = self.push(Event::CallStarted { call: id.clone() });
-            self.effect(Effect::Run {
-                job,
-                call: id,
-                gate,
-            });
+            self.effect(Effect::Run { job, call: id, gate });
         }
         if self.state.waits_for_answers() && !self.state.paused {
             self.push(Event::Paused);
@@ -381,10 +339,7 @@ impl Deciding<'_> {
     }
 
     fn kind(&self, call: &CallState) -> Kind {
-        self.rules
-            .tools
-            .get(&call.request.name)
-            .map_or(Kind::Other, |spec| spec.kind)
+        self.rules.tools.get(&call.request.name).map_or(Kind::Other, |spec| spec.kind)
     }
 
     /// The model has answered without a call: the turn is over, in the way the answer says.
@@ -393,10 +348,7 @@ impl Deciding<'_> {
             Some(Item::Answered(answer)) => answer.verdict.clone(),
             _ => None,
         };
-        let close = |state, text: String| Event::Closed {
-            state,
-            text: Some(text).filter(|text| !text.is_empty()),
-        };
+        let close = |state, text: String| Event::Closed { state, text: Some(text).filter(|text| !text.is_empty()) };
         match verdict {
             None => self.end_turn(End::Done),
             Some(Outcome::Ask(text)) => self.end_turn(End::Asked(text)),
@@ -411,26 +363,14 @@ impl Deciding<'_> {
     fn end_turn(&mut self, end: End) {
         let one_shot = self.state.created.lifecycle == Lifecycle::OneShot;
         let event = match end {
-            End::Done | End::Refused if one_shot => Event::Closed {
-                state: Final::Completed,
-                text: None,
-            },
-            End::Failed(text) if one_shot => Event::Closed {
-                state: Final::Failed,
-                text: Some(text),
-            },
-            end => Event::TurnEnded {
-                turn: self.state.turn,
-                end,
-            },
+            End::Done | End::Refused if one_shot => Event::Closed { state: Final::Completed, text: None },
+            End::Failed(text) if one_shot => Event::Closed { state: Final::Failed, text: Some(text) },
+            end => Event::TurnEnded { turn: self.state.turn, end },
         };
         self.push(event);
     }
 
     fn end_call(&mut self, call: CallId, ending: Ending) {
-        self.push(Event::CallEnded {
-            call,
-            ending: Arc::new(ending),
-        });
+        self.push(Event::CallEnded { call, ending: Arc::new(ending) });
     }
 }

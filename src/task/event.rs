@@ -256,9 +256,7 @@ impl Event {
     /// without groups, so that a new event with a secret in it cannot be forgotten.
     pub fn without_secrets(&self) -> Cow<'_, Event> {
         match self {
-            Event::HookSet { target } => Cow::Owned(Event::HookSet {
-                target: Arc::new(target.without_secrets()),
-            }),
+            Event::HookSet { target } => Cow::Owned(Event::HookSet { target: Arc::new(target.without_secrets()) }),
             Event::Created(_)
             | Event::Prompted { .. }
             | Event::TurnBegan { .. }
@@ -406,10 +404,7 @@ impl Answer {
 
     /// The visible text, joined.
     pub fn text(&self) -> String {
-        self.parts
-            .iter()
-            .filter_map(|part| part.get("text")?.as_str())
-            .collect()
+        self.parts.iter().filter_map(|part| part.get("text")?.as_str()).collect()
     }
 
     /// Whether the model was stopped in mid-sentence because it went in circles: the turn goes on behind it.
@@ -507,14 +502,8 @@ impl Usage {
         self.prompt_token_count += other.prompt_token_count;
         self.candidates_token_count += other.candidates_token_count;
         self.total_token_count += other.total_token_count;
-        self.cached_content_token_count = sum(
-            self.cached_content_token_count,
-            other.cached_content_token_count,
-        );
+        self.cached_content_token_count = sum(self.cached_content_token_count, other.cached_content_token_count);
         self.thoughts_token_count = sum(self.thoughts_token_count, other.thoughts_token_count);
-        self.tool_use_prompt_token_count = sum(
-            self.tool_use_prompt_token_count,
-            other.tool_use_prompt_token_count,
-        );
+        self.tool_use_prompt_token_count = sum(self.tool_use_prompt_token_count, other.tool_use_prompt_token_count);
     }
 }

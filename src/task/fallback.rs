@@ -4,11 +4,7 @@
 const CHAINS: [&[&str]; 3] = [
     &["gemini-3.1-pro-preview", "gemini-3-flash-preview"],
     &["gemini-2.5-pro", "gemini-2.5-flash"],
-    &[
-        "gemini-3.1-flash-lite",
-        "gemini-3.5-flash",
-        "gemini-3.1-pro-preview",
-    ],
+    &["gemini-3.1-flash-lite", "gemini-3.5-flash", "gemini-3.1-pro-preview"],
 ];
 
 /// The next model to try after `model`, of those not tried yet in this turn.
@@ -16,8 +12,7 @@ pub fn next(model: &str, tried: &[String]) -> Option<&'static str> {
     let chain = CHAINS.iter().find(|chain| chain.contains(&model))?;
     let at = chain.iter().position(|known| *known == model)?;
     let left = chain[at + 1..].iter().copied();
-    left.into_iter()
-        .find(|other| !tried.iter().any(|name| name == other))
+    left.into_iter().find(|other| !tried.iter().any(|name| name == other))
 }
 
 #[cfg(test)]

@@ -50,11 +50,7 @@ pub enum FaultKind {
 
 impl Fault {
     pub fn new(kind: FaultKind, message: impl Into<String>) -> Fault {
-        Fault {
-            kind,
-            message: message.into(),
-            field: None,
-        }
+        Fault { kind, message: message.into(), field: None }
     }
 
     pub fn params(message: impl Into<String>) -> Fault {
@@ -64,16 +60,10 @@ impl Fault {
     /// Something is wrong with one member: `what` goes on after its name.
     pub fn field(field: impl Into<String>, what: &str) -> Fault {
         let field = field.into();
-        Fault {
-            field: Some(field.clone()),
-            ..Fault::params(format!("{field} {what}"))
-        }
+        Fault { field: Some(field.clone()), ..Fault::params(format!("{field} {what}")) }
     }
 
     pub fn no_task(task: &TaskId) -> Fault {
-        Fault::new(
-            FaultKind::TaskNotFound(task.clone()),
-            format!("Task not found: {task}"),
-        )
+        Fault::new(FaultKind::TaskNotFound(task.clone()), format!("Task not found: {task}"))
     }
 }

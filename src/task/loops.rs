@@ -23,10 +23,7 @@ pub fn calls_repeat(marks: &[u32]) -> bool {
             return false;
         };
         let newest = &marks[start..];
-        newest
-            .iter()
-            .zip(&newest[cycle..])
-            .all(|(before, after)| before == after)
+        newest.iter().zip(&newest[cycle..]).all(|(before, after)| before == after)
     })
 }
 
@@ -41,9 +38,7 @@ pub fn text_repeats(tail: &str) -> bool {
         return false;
     };
     let piece = &prose.as_bytes()[start..];
-    let places: Vec<usize> = (0..=start)
-        .filter(|at| prose.as_bytes()[*at..].starts_with(piece))
-        .collect();
+    let places: Vec<usize> = (0..=start).filter(|at| prose.as_bytes()[*at..].starts_with(piece)).collect();
     if places.len() < TIMES {
         return false;
     }
@@ -74,13 +69,8 @@ fn is_structure(line: &str) -> bool {
     });
     line.starts_with(FENCE)
         || line.starts_with(['#', '>', '|'])
-        || ["- ", "* ", "+ "]
-            .iter()
-            .any(|bullet| line.starts_with(bullet))
-        || (line.len() >= 3
-            && line
-                .bytes()
-                .all(|byte| matches!(byte, b'-' | b'=' | b'*' | b'_')))
+        || ["- ", "* ", "+ "].iter().any(|bullet| line.starts_with(bullet))
+        || (line.len() >= 3 && line.bytes().all(|byte| matches!(byte, b'-' | b'=' | b'*' | b'_')))
         || numbered
 }
 
@@ -93,10 +83,7 @@ mod tests {
         for cycle in 1..=LONGEST as u32 {
             let marks: Vec<u32> = (0..cycle).cycle().take(cycle as usize * ROUNDS).collect();
             assert!(calls_repeat(&marks), "cycle of {cycle}");
-            assert!(
-                !calls_repeat(&marks[1..]),
-                "one call short of five rounds of {cycle}"
-            );
+            assert!(!calls_repeat(&marks[1..]), "one call short of five rounds of {cycle}");
             let mut broken = marks.clone();
             broken[0] = 99;
             assert!(!calls_repeat(&broken), "one call differs");
@@ -112,9 +99,7 @@ mod tests {
         let sentence = "I will now look at the file to understand what is going on. ";
         assert!(text_repeats(&sentence.repeat(12)));
         assert!(!text_repeats(&sentence.repeat(8)));
-        let many: String = (0..200)
-            .map(|n| format!("Sentence {n} says a thing of its own. "))
-            .collect();
+        let many: String = (0..200).map(|n| format!("Sentence {n} says a thing of its own. ")).collect();
         assert!(!text_repeats(&many));
         let spaced: String = (0..12)
             .map(|n| {
@@ -129,12 +114,8 @@ mod tests {
     #[test]
     fn tables_lists_and_what_stands_before_them_may_repeat() {
         let line = "let value = compute_the_value_of_something(argument);\n";
-        assert!(!text_repeats(
-            &"| a cell with some words | another cell with words |\n".repeat(40)
-        ));
-        assert!(!text_repeats(
-            &"- the same point made once more in other circumstances\n".repeat(40)
-        ));
+        assert!(!text_repeats(&"| a cell with some words | another cell with words |\n".repeat(40)));
+        assert!(!text_repeats(&"- the same point made once more in other circumstances\n".repeat(40)));
         let after = format!("```\n{}```\n", line.repeat(40));
         assert!(!text_repeats(&after));
         let again = "And then I will try the very same thing once more, as before. ".repeat(15);

@@ -27,14 +27,7 @@ pub struct Message {
 impl Message {
     /// A message with nothing around it.
     pub fn new(id: impl Into<MessageId>, role: Role, parts: Vec<Part>) -> Message {
-        Message {
-            id: id.into(),
-            role,
-            parts,
-            metadata: None,
-            extensions: Vec::new(),
-            references: Vec::new(),
-        }
+        Message { id: id.into(), role, parts, metadata: None, extensions: Vec::new(), references: Vec::new() }
     }
 
     /// All text parts, one line break between two of them.
@@ -81,12 +74,7 @@ impl Part {
     }
 
     pub fn of(content: Content) -> Part {
-        Part {
-            content,
-            filename: None,
-            media_type: None,
-            metadata: None,
-        }
+        Part { content, filename: None, media_type: None, metadata: None }
     }
 }
 
@@ -122,10 +110,7 @@ pub struct Source {
 impl Source {
     /// Who answers when nobody has.
     pub fn clock() -> Source {
-        Source {
-            client: "nobody".into(),
-            via: "timeout".into(),
-        }
+        Source { client: "nobody".into(), via: "timeout".into() }
     }
 
     pub fn is_clock(&self) -> bool {

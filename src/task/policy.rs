@@ -30,9 +30,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// How much a task may do unasked, least first.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Looking only.
@@ -101,10 +99,7 @@ pub struct Ruling {
 
 impl Ruling {
     pub(super) fn new(verdict: Verdict, reason: impl Into<String>) -> Ruling {
-        Ruling {
-            verdict,
-            reason: reason.into(),
-        }
+        Ruling { verdict, reason: reason.into() }
     }
 }
 
@@ -155,8 +150,7 @@ impl Policy {
     fn hold(&mut self, more: Vec<Held>) {
         self.held.extend(more);
         // Among equals the more careful one goes first.
-        self.held
-            .sort_by_key(|held| (std::cmp::Reverse(held.rank), care(held.rule.decision)));
+        self.held.sort_by_key(|held| (std::cmp::Reverse(held.rank), care(held.rule.decision)));
     }
 
     pub fn judge(&self, ask: &Ask<'_>) -> Ruling {
@@ -164,15 +158,11 @@ impl Policy {
         let ruling = outcome.ruling;
         match ruling.verdict {
             Verdict::Allow | Verdict::Deny => ruling,
-            Verdict::Ask if ask.auto_execute && outcome.may_be_denied => {
-                Ruling::new(Verdict::Deny, ruling.reason)
-            }
+            Verdict::Ask if ask.auto_execute && outcome.may_be_denied => Ruling::new(Verdict::Deny, ruling.reason),
             Verdict::Ask if ask.auto_execute && ask.tool == ASK_USER => {
                 Ruling::new(Verdict::Deny, "this task runs without questions")
             }
-            Verdict::Ask if ask.auto_execute => {
-                Ruling::new(Verdict::Allow, "this task runs without questions")
-            }
+            Verdict::Ask if ask.auto_execute => Ruling::new(Verdict::Allow, "this task runs without questions"),
             Verdict::Ask if !ask.interactive => {
                 let reason = format!("nobody can be asked, and {}", ruling.reason);
                 Ruling::new(Verdict::Deny, reason)
@@ -250,17 +240,9 @@ fn first_fit(rules: &[&Held], subject: &Subject<'_>) -> Outcome {
             },
             (verdict, None) => Ruling::new(verdict, held.origin.clone()),
         };
-        return Outcome {
-            ruling,
-            may_be_denied: suspect.is_some(),
-            by,
-        };
+        return Outcome { ruling, may_be_denied: suspect.is_some(), by };
     }
-    Outcome {
-        ruling: Ruling::new(Verdict::Ask, "no rule speaks about it"),
-        may_be_denied: suspect.is_some(),
-        by: None,
-    }
+    Outcome { ruling: Ruling::new(Verdict::Ask, "no rule speaks about it"), may_be_denied: suspect.is_some(), by: None }
 }
 
 fn care(verdict: Verdict) -> u8 {

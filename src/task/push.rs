@@ -38,11 +38,7 @@ impl Target {
     /// A copy that can be shown to anybody who may see the task.
     pub fn without_secrets(&self) -> Target {
         let hide = |secret: &Option<String>| secret.as_ref().map(|_| HIDDEN.to_owned());
-        Target {
-            token: hide(&self.token),
-            credentials: hide(&self.credentials),
-            ..self.clone()
-        }
+        Target { token: hide(&self.token), credentials: hide(&self.credentials), ..self.clone() }
     }
 }
 
@@ -88,10 +84,7 @@ impl Wish {
 
 impl fmt::Debug for Wish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wish")
-            .field("id", &self.id)
-            .field("url", &self.url)
-            .finish_non_exhaustive()
+        f.debug_struct("Wish").field("id", &self.id).field("url", &self.url).finish_non_exhaustive()
     }
 }
 
@@ -132,25 +125,12 @@ impl Due {
 pub fn news(state: &State, before: TaskState, record: &Record) -> Option<Due> {
     let seq = record.seq;
     match &record.event {
-        Event::Produced {
-            artifact,
-            last: true,
-            ..
-        } => Some(Due::Artifact {
-            seq,
-            id: artifact.id.clone(),
-        }),
+        Event::Produced { artifact, last: true, .. } => Some(Due::Artifact { seq, id: artifact.id.clone() }),
         Event::Answered { answer } if answer.calls.is_empty() && !answer.text().is_empty() => {
-            Some(Due::Answer {
-                seq,
-                turn: state.turn,
-            })
+            Some(Due::Answer { seq, turn: state.turn })
         }
         event if state.status.seq == seq && (state.status.state != before || halts(event)) => {
-            Some(Due::Status {
-                status: state.status.clone(),
-                rests: state.is_idle() && !state.questioned,
-            })
+            Some(Due::Status { status: state.status.clone(), rests: state.is_idle() && !state.questioned })
         }
         _ => None,
     }
@@ -158,28 +138,19 @@ pub fn news(state: &State, before: TaskState, record: &Record) -> Option<Due> {
 
 /// Whether the next word is the user's, or nobody's, after an event that announces a status.
 fn halts(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::Paused | Event::TurnEnded { .. } | Event::Interrupted { .. } | Event::Closed { .. }
-    )
+    matches!(event, Event::Paused | Event::TurnEnded { .. } | Event::Interrupted { .. } | Event::Closed { .. })
 }
 
 impl Hook {
     /// A webhook that is told of everything behind `sent`.
     pub fn new(target: Arc<Target>, sent: Seq) -> Hook {
-        Hook {
-            target,
-            sent,
-            due: VecDeque::new(),
-            health: Health::default(),
-        }
+        Hook { target, sent, due: VecDeque::new(), health: Health::default() }
     }
 
     /// Takes the place of one with the same id. What that one had still to send is sent to the new place, if it would look the
     /// same there; one that was suspended starts anew.
     pub fn replace(&mut self, target: Arc<Target>, at: Seq) {
-        let alike =
-            self.target.protocol == target.protocol && self.target.profile == target.profile;
+        let alike = self.target.protocol == target.protocol && self.target.profile == target.profile;
         if alike && !self.health.suspended {
             self.target = target;
             self.health = Health::default();
@@ -247,12 +218,7 @@ pub struct Health {
 impl Health {
     /// How it stands after an event that was delivered.
     pub fn after_success(&self) -> Health {
-        Health {
-            delivered: self.delivered + 1,
-            streak: 0,
-            error: None,
-            ..self.clone()
-        }
+        Health { delivered: self.delivered + 1, streak: 0, error: None, ..self.clone() }
     }
 
     /// How it stands after an event that was given up; with `most` of them in a row it is suspended.
@@ -287,14 +253,7 @@ mod tests {
     #[test]
     fn secrets_are_neither_shown_nor_printed() {
         let shown = target().without_secrets();
-        assert_eq!(
-            shown,
-            Target {
-                token: Some(HIDDEN.into()),
-                credentials: Some(HIDDEN.into()),
-                ..target()
-            }
-        );
+        assert_eq!(shown, Target { token: Some(HIDDEN.into()), credentials: Some(HIDDEN.into()), ..target() });
         let printed = format!("{:?}", target());
         assert!(!printed.contains("secret"), "{printed}");
         let wish = Wish {
@@ -305,31 +264,15 @@ mod tests {
             credentials: target().credentials,
         };
         assert_eq!(format!("{wish:?}"), "Wish { id: None, url: \"u\", .. }");
-        let without = Target {
-            token: None,
-            credentials: None,
-            ..target()
-        };
+        let without = Target { token: None, credentials: None, ..target() };
         assert_eq!(without.without_secrets(), without);
     }
 
     #[test]
     fn failures_in_a_row_suspend_and_a_success_ends_the_row() {
         let health = Health::default().after_failure("no", 2).after_success();
-        assert_eq!(
-            (health.failed, health.streak, health.suspended),
-            (1, 0, false)
-        );
+        assert_eq!((health.failed, health.streak, health.suspended), (1, 0, false));
         let health = health.after_failure("a", 2).after_failure("b", 2);
-        assert_eq!(
-            health,
-            Health {
-                delivered: 1,
-                failed: 3,
-                streak: 2,
-                suspended: true,
-                error: Some("b".into()),
-            }
-        );
+        assert_eq!(health, Health { delivered: 1, failed: 3, streak: 2, suspended: true, error: Some("b".into()) });
     }
 }

@@ -48,15 +48,7 @@ impl Record {
     /// Appends the journal line, line break included.
     pub fn write(&self, out: &mut Vec<u8>) {
         let start = out.len();
-        json::write(
-            out,
-            &Line {
-                seq: self.seq,
-                at: self.at,
-                v: VERSION,
-                event: &self.event,
-            },
-        );
+        json::write(out, &Line { seq: self.seq, at: self.at, v: VERSION, event: &self.event });
         out.pop();
         let crc = crc32(&out[start..]);
         writeln!(out, ",\"crc\":\"{crc:08x}\"}}").expect("memory takes it");
@@ -65,25 +57,18 @@ impl Record {
     /// Reads one journal line, without its line break.
     pub fn read(line: &[u8]) -> Result<Record, BadLine> {
         const TAIL: usize = r#","crc":"00000000"}"#.len();
-        let (head, tail) = line
-            .split_at_checked(line.len().wrapping_sub(TAIL))
-            .ok_or(BadLine::Damaged)?;
+        let (head, tail) = line.split_at_checked(line.len().wrapping_sub(TAIL)).ok_or(BadLine::Damaged)?;
         let expected = format!(",\"crc\":\"{:08x}\"}}", crc32(head));
         if tail != expected.as_bytes() {
             return Err(BadLine::Damaged);
         }
         let mut whole = head.to_vec();
         whole.push(b'}');
-        let read: Read =
-            serde_json::from_slice(&whole).map_err(|e| BadLine::Unknown(e.to_string()))?;
+        let read: Read = serde_json::from_slice(&whole).map_err(|e| BadLine::Unknown(e.to_string()))?;
         if read.v != VERSION {
             return Err(BadLine::Unknown(format!("line version {}", read.v)));
         }
-        Ok(Record {
-            seq: read.seq,
-            at: read.at,
-            event: read.event,
-        })
+        Ok(Record { seq: read.seq, at: read.at, event: read.event })
     }
 }
 
@@ -97,14 +82,7 @@ mod tests {
 
     fn line() -> Vec<u8> {
         let mut out = Vec::new();
-        Record {
-            seq: Seq(7),
-            at: 1_767_225_600_123,
-            event: Event::Text {
-                text: "hé\n".into(),
-            },
-        }
-        .write(&mut out);
+        Record { seq: Seq(7), at: 1_767_225_600_123, event: Event::Text { text: "hé\n".into() } }.write(&mut out);
         out
     }
 
@@ -113,12 +91,7 @@ mod tests {
         let bytes = line();
         let record = Record::read(&bytes[..bytes.len() - 1]).unwrap();
         assert_eq!(record.seq, Seq(7));
-        assert_eq!(
-            record.event,
-            Event::Text {
-                text: "hé\n".into()
-            }
-        );
+        assert_eq!(record.event, Event::Text { text: "hé\n".into() });
         assert!(bytes.starts_with(br#"{"seq":7,"at":1767225600123,"v":1,"event":{"#));
     }
 
@@ -139,48 +112,18 @@ mod tests {
     fn the_deepest_values_come_back() {
         let deep = (1..JSON_DEPTH).fold(json!({}), |inner, _| json!({ "a": inner }));
         let metadata = deep.as_object().cloned();
-        let part = Part {
-            metadata: metadata.clone(),
-            ..Part::data(deep.clone())
-        };
-        let artifact = Artifact {
-            id: "a".into(),
-            name: None,
-            description: None,
-            parts: vec![part.clone()],
-        };
-        let message = Message {
-            metadata,
-            ..Message::new("m", Role::User, vec![part])
-        };
+        let part = Part { metadata: metadata.clone(), ..Part::data(deep.clone()) };
+        let artifact = Artifact { id: "a".into(), name: None, description: None, parts: vec![part.clone()] };
+        let message = Message { metadata, ..Message::new("m", Role::User, vec![part]) };
         let parts = vec![json!({ "functionCall": { "args": deep } })];
-        let call = Request {
-            call: "c".into(),
-            name: "n".into(),
-            args: deep,
-            api_id: None,
-        };
+        let call = Request { call: "c".into(), name: "n".into(), args: deep, api_id: None };
         let answer = Answer::new(parts, vec![call]);
         for event in [
-            Event::Prompted {
-                message: message.into(),
-                by: Source::clock(),
-                turn: 1,
-            },
-            Event::Produced {
-                artifact: artifact.into(),
-                append: false,
-                last: true,
-            },
-            Event::Answered {
-                answer: answer.into(),
-            },
+            Event::Prompted { message: message.into(), by: Source::clock(), turn: 1 },
+            Event::Produced { artifact: artifact.into(), append: false, last: true },
+            Event::Answered { answer: answer.into() },
         ] {
-            let record = Record {
-                seq: Seq(1),
-                at: 0,
-                event,
-            };
+            let record = Record { seq: Seq(1), at: 0, event };
             let mut line = Vec::new();
             record.write(&mut line);
             line.pop();

@@ -11,9 +11,7 @@ pub fn check(schema: &Value, value: &Value, at: &str) -> Result<(), String> {
             "string" => value.is_string(),
             "boolean" => value.is_boolean(),
             "number" => value.is_number(),
-            "integer" => {
-                value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|n| n.fract() == 0.0)
-            }
+            "integer" => value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|n| n.fract() == 0.0),
             _ => true,
         };
         if !fits {
@@ -23,36 +21,20 @@ pub fn check(schema: &Value, value: &Value, at: &str) -> Result<(), String> {
     if let Some(choices) = schema.get("enum").and_then(Value::as_array)
         && !choices.contains(value)
     {
-        return Err(format!(
-            "{at} must be one of {}",
-            Value::from(choices.clone())
-        ));
+        return Err(format!("{at} must be one of {}", Value::from(choices.clone())));
     }
-    if let (Some(least), Some(number)) = (
-        schema.get("minimum").and_then(Value::as_f64),
-        value.as_f64(),
-    ) && number < least
+    if let (Some(least), Some(number)) = (schema.get("minimum").and_then(Value::as_f64), value.as_f64())
+        && number < least
     {
         return Err(format!("{at} must be at least {least}"));
     }
     if let Some(members) = value.as_object() {
-        for name in schema
-            .get("required")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-        {
+        for name in schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
             if !members.contains_key(name) {
                 return Err(format!("{at} must have required property '{name}'"));
             }
         }
-        for (name, part) in schema
-            .get("properties")
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-        {
+        for (name, part) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
             if let Some(member) = members.get(name) {
                 check(part, member, &format!("{at}/{name}"))?;
             }
@@ -77,34 +59,13 @@ mod tests {
             "path": {"type": "string"}, "line": {"type": "integer", "minimum": 1},
             "mode": {"enum": ["a", "b"]}, "tags": {"type": "array", "items": {"type": "string"}}}});
         let check = |value| check(&schema, &value, "params");
-        assert_eq!(
-            check(json!({"path": "x", "line": 2, "mode": "a", "tags": ["t"], "more": 1})),
-            Ok(())
-        );
-        assert_eq!(
-            check(json!({})),
-            Err("params must have required property 'path'".into())
-        );
-        assert_eq!(
-            check(json!({"path": 1})),
-            Err("params/path must be string".into())
-        );
-        assert_eq!(
-            check(json!({"path": "x", "line": 0})),
-            Err("params/line must be at least 1".into())
-        );
-        assert_eq!(
-            check(json!({"path": "x", "line": 1.5})),
-            Err("params/line must be integer".into())
-        );
-        assert_eq!(
-            check(json!({"path": "x", "mode": "c"})),
-            Err("params/mode must be one of [\"a\",\"b\"]".into())
-        );
-        assert_eq!(
-            check(json!({"path": "x", "tags": [1]})),
-            Err("params/tags/0 must be string".into())
-        );
+        assert_eq!(check(json!({"path": "x", "line": 2, "mode": "a", "tags": ["t"], "more": 1})), Ok(()));
+        assert_eq!(check(json!({})), Err("params must have required property 'path'".into()));
+        assert_eq!(check(json!({"path": 1})), Err("params/path must be string".into()));
+        assert_eq!(check(json!({"path": "x", "line": 0})), Err("params/line must be at least 1".into()));
+        assert_eq!(check(json!({"path": "x", "line": 1.5})), Err("params/line must be integer".into()));
+        assert_eq!(check(json!({"path": "x", "mode": "c"})), Err("params/mode must be one of [\"a\",\"b\"]".into()));
+        assert_eq!(check(json!({"path": "x", "tags": [1]})), Err("params/tags/0 must be string".into()));
         assert_eq!(check(json!([])), Err("params must be object".into()));
     }
 }

@@ -70,11 +70,7 @@ impl Spec {
 
     /// A command that is nothing without its sub-commands; the first of them is meant when none is named.
     pub fn group(name: impl Into<String>, description: impl Into<String>, subs: Vec<Spec>) -> Spec {
-        Spec {
-            default: subs.first().map(|sub| sub.name.clone()),
-            subs,
-            ..Spec::new(name, description)
-        }
+        Spec { default: subs.first().map(|sub| sub.name.clone()), subs, ..Spec::new(name, description) }
     }
 
     fn sub(&self, name: &str) -> Option<&Spec> {
@@ -184,9 +180,9 @@ impl Registry {
         }
         let mut best: Option<(usize, Vec<String>, &Spec)> = None;
         for (path, spec) in self.all() {
-            let fits = named(&path, spec).into_iter().filter(|phrase| {
-                words.len() >= phrase.len() && phrase.iter().zip(&words).all(|(a, b)| a == b)
-            });
+            let fits = named(&path, spec)
+                .into_iter()
+                .filter(|phrase| words.len() >= phrase.len() && phrase.iter().zip(&words).all(|(a, b)| a == b));
             let longest = fits.map(|phrase| phrase.len()).max();
             if let Some(length) = longest
                 && best.as_ref().is_none_or(|(known, ..)| length > *known)
@@ -201,20 +197,14 @@ impl Registry {
             spec = spec.sub(name).filter(|_| rest.is_empty())?;
             path.push(spec.name.clone());
         }
-        Some(Found {
-            spec,
-            path,
-            rest: rest.iter().map(|word| (*word).to_owned()).collect(),
-        })
+        Some(Found { spec, path, rest: rest.iter().map(|word| (*word).to_owned()).collect() })
     }
 
     /// The command that was typed, ready to run. The whole phrase must be its name: arguments come apart from it.
     pub fn invoke(&self, typed: &Typed) -> Result<(Invocation, &Spec), Unrunnable> {
         let words: Vec<&str> = typed.phrase.split_whitespace().collect();
         let found = self.find(&words).filter(|found| found.rest.is_empty());
-        let Found { spec, path, .. } = found.ok_or_else(|| Unrunnable::Unknown {
-            phrase: typed.phrase.clone(),
-        })?;
+        let Found { spec, path, .. } = found.ok_or_else(|| Unrunnable::Unknown { phrase: typed.phrase.clone() })?;
         let args = match (&typed.args, spec.takes) {
             (Args::Words(words), _) => words.clone(),
             (Args::Line(line), Takes::Words) => split(line),
@@ -225,56 +215,31 @@ impl Registry {
             }
         };
         if let Some(argument) = spec.missing(args.len()) {
-            return Err(Unrunnable::Incomplete {
-                name: path.join(" "),
-                argument: argument.clone(),
-            });
+            return Err(Unrunnable::Incomplete { name: path.join(" "), argument: argument.clone() });
         }
         Ok((Invocation { path, args }, spec))
     }
 
     /// The commands this program brings along.
     pub fn built_in() -> Registry {
-        let with = |spec: Spec, alias: &str| Spec {
-            aliases: vec![alias.into()],
-            ..spec
-        };
-        let here = |spec: Spec| Spec {
-            needs_workspace: true,
-            ..spec
-        };
-        let text = Argument {
-            name: "text".into(),
-            description: "What to remember.".into(),
-            required: true,
-        };
+        let with = |spec: Spec, alias: &str| Spec { aliases: vec![alias.into()], ..spec };
+        let here = |spec: Spec| Spec { needs_workspace: true, ..spec };
+        let text = Argument { name: "text".into(), description: "What to remember.".into(), required: true };
         let add = Spec {
             arguments: vec![text],
             takes: Takes::Line,
             ..Spec::new("add", "Writes a line into your own memory file.")
         };
         let memory = vec![
-            here(Spec::new(
-                "show",
-                "Shows what is remembered, and from where.",
-            )),
-            with(
-                here(Spec::new("refresh", "Reads the memory files again.")),
-                "memory reload",
-            ),
+            here(Spec::new("show", "Shows what is remembered, and from where.")),
+            with(here(Spec::new("refresh", "Reads the memory files again.")), "memory reload"),
             here(Spec::new("list", "Lists the memory files in use.")),
             add,
         ];
-        let extensions = vec![with(
-            Spec::new("list", "Lists the installed extensions."),
-            "list-extensions",
-        )];
+        let extensions = vec![with(Spec::new("list", "Lists the installed extensions."), "list-extensions")];
         let init = Spec {
             answers: Answers::Streaming,
-            ..here(Spec::new(
-                "init",
-                "Looks at the project and writes a GEMINI.md for it.",
-            ))
+            ..here(Spec::new("init", "Looks at the project and writes a GEMINI.md for it."))
         };
         Registry {
             commands: vec![
@@ -425,15 +390,7 @@ mod tests {
             let expected = (path.to_owned(), rest.to_owned());
             assert_eq!(found(phrase), Some(expected), "{phrase}");
         }
-        for unknown in [
-            "",
-            "/",
-            "memory forget",
-            "show",
-            "Memory",
-            "//help",
-            "extensions all",
-        ] {
+        for unknown in ["", "/", "memory forget", "show", "Memory", "//help", "extensions all"] {
             assert_eq!(found(unknown), None, "{unknown}");
         }
     }
@@ -441,36 +398,20 @@ mod tests {
     #[test]
     fn a_command_that_has_subs_and_is_one_itself() {
         let mut registry = Registry::default();
-        let restore = Spec {
-            subs: vec![Spec::group("list", "", vec![Spec::new("all", "")])],
-            ..Spec::new("restore", "")
-        };
+        let restore =
+            Spec { subs: vec![Spec::group("list", "", vec![Spec::new("all", "")])], ..Spec::new("restore", "") };
         registry.register(restore).expect("the first");
         let path = |words: &[&str]| registry.find(words).map(|found| (found.path, found.rest));
-        let own = |words: &[&str]| {
-            words
-                .iter()
-                .map(|word| word.to_string())
-                .collect::<Vec<_>>()
-        };
+        let own = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
         assert_eq!(path(&["restore"]), Some((own(&["restore"]), vec![])));
-        assert_eq!(
-            path(&["restore", "a"]),
-            Some((own(&["restore"]), own(&["a"])))
-        );
-        assert_eq!(
-            path(&["restore", "list"]),
-            Some((own(&["restore", "list", "all"]), vec![]))
-        );
+        assert_eq!(path(&["restore", "a"]), Some((own(&["restore"]), own(&["a"]))));
+        assert_eq!(path(&["restore", "list"]), Some((own(&["restore", "list", "all"]), vec![])));
         assert_eq!(path(&["restore", "list", "some"]), None);
     }
 
     #[test]
     fn no_phrase_means_two_things() {
-        let aliased = |name: &str, alias: &str| Spec {
-            aliases: vec![alias.into()],
-            ..Spec::new(name, "")
-        };
+        let aliased = |name: &str, alias: &str| Spec { aliases: vec![alias.into()], ..Spec::new(name, "") };
         let twins = Spec::group("a", "", vec![Spec::new("b", ""), Spec::new("b", "")]);
         for (spec, taken) in [
             (Spec::new("help", ""), "help"),
@@ -502,27 +443,14 @@ mod tests {
         };
         let line = |text: &str| Args::Line(text.into());
         let words = |words: &[&str]| Args::Words(words.iter().map(|w| w.to_string()).collect());
-        let ok = |name: &str, args: &[&str]| {
-            Ok((
-                name.to_owned(),
-                args.iter().map(|w| w.to_string()).collect(),
-            ))
-        };
-        assert_eq!(
-            invoke("memory add", line(" it's 5 o'clock ")),
-            ok("memory add", &["it's 5 o'clock"])
-        );
-        assert_eq!(
-            invoke("memory add", words(&["a", "b c"])),
-            ok("memory add", &["a", "b c"])
-        );
+        let ok = |name: &str, args: &[&str]| Ok((name.to_owned(), args.iter().map(|w| w.to_string()).collect()));
+        assert_eq!(invoke("memory add", line(" it's 5 o'clock ")), ok("memory add", &["it's 5 o'clock"]));
+        assert_eq!(invoke("memory add", words(&["a", "b c"])), ok("memory add", &["a", "b c"]));
         assert_eq!(invoke("memory", line("")), ok("memory show", &[]));
         assert_eq!(invoke("tools", line("a 'b c'")), ok("tools", &["a", "b c"]));
         for phrase in ["memory forget", "memory show all", "x"] {
             let phrase = phrase.to_owned();
-            let unknown = Err(Unrunnable::Unknown {
-                phrase: phrase.clone(),
-            });
+            let unknown = Err(Unrunnable::Unknown { phrase: phrase.clone() });
             assert_eq!(invoke(&phrase, line("")), unknown);
         }
         for nothing in [line("  "), words(&[])] {
@@ -530,10 +458,7 @@ mod tests {
             let Err(Unrunnable::Incomplete { name, argument }) = refused else {
                 panic!("{refused:?}");
             };
-            assert_eq!(
-                (name.as_str(), argument.name.as_str()),
-                ("memory add", "text")
-            );
+            assert_eq!((name.as_str(), argument.name.as_str()), ("memory add", "text"));
         }
     }
 
@@ -557,10 +482,7 @@ mod tests {
 
     #[test]
     fn an_invocation_reads_like_what_was_typed() {
-        let invocation = Invocation {
-            path: vec!["memory".into(), "add".into()],
-            args: vec!["be brief".into()],
-        };
+        let invocation = Invocation { path: vec!["memory".into(), "add".into()], args: vec!["be brief".into()] };
         assert_eq!(invocation.line(), "/memory add be brief");
         assert_eq!(
             serde_json::to_string(&invocation).expect("plain"),
@@ -568,10 +490,7 @@ mod tests {
         );
         assert_eq!(
             serde_json::from_str::<Invocation>(r#"{"path":["help"]}"#).expect("plain"),
-            Invocation {
-                path: vec!["help".into()],
-                args: vec![],
-            }
+            Invocation { path: vec!["help".into()], args: vec![] }
         );
     }
 }

@@ -142,10 +142,7 @@ pub enum Question {
         urls: Vec<String>,
     },
     /// The call itself is a question: the answer is its result, so no rule and no mode can give it.
-    AskUser {
-        title: String,
-        questions: Vec<Inquiry>,
-    },
+    AskUser { title: String, questions: Vec<Inquiry> },
 }
 
 /// One question of the agent to the user, spelled as the model asks it and clients show it.
@@ -195,19 +192,12 @@ impl Question {
     /// The answers on offer, in the order to show them; the last one refuses.
     pub fn options(&self, keeping: Keeping) -> &'static [Choice] {
         match (self, keeping) {
-            (
-                Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. },
-                Keeping::Session,
-            ) => &[Choice::ProceedOnce, Choice::ProceedAlways, Choice::Cancel],
-            (
-                Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. },
-                Keeping::Disk,
-            ) => &[
-                Choice::ProceedOnce,
-                Choice::ProceedAlways,
-                Choice::ProceedAlwaysAndSave,
-                Choice::Cancel,
-            ],
+            (Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. }, Keeping::Session) => {
+                &[Choice::ProceedOnce, Choice::ProceedAlways, Choice::Cancel]
+            }
+            (Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. }, Keeping::Disk) => {
+                &[Choice::ProceedOnce, Choice::ProceedAlways, Choice::ProceedAlwaysAndSave, Choice::Cancel]
+            }
             (Question::AskUser { .. }, _) => &[Choice::ProceedOnce, Choice::Cancel],
         }
     }
@@ -239,12 +229,8 @@ pub enum Choice {
 }
 
 impl Choice {
-    pub const ALL: [Choice; 4] = [
-        Choice::ProceedOnce,
-        Choice::ProceedAlways,
-        Choice::ProceedAlwaysAndSave,
-        Choice::Cancel,
-    ];
+    pub const ALL: [Choice; 4] =
+        [Choice::ProceedOnce, Choice::ProceedAlways, Choice::ProceedAlwaysAndSave, Choice::Cancel];
 
     pub fn word(self) -> &'static str {
         match self {
@@ -348,10 +334,7 @@ pub struct CallError {
 
 impl CallError {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> CallError {
-        CallError {
-            kind,
-            message: message.into(),
-        }
+        CallError { kind, message: message.into() }
     }
 }
 

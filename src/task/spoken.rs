@@ -12,16 +12,11 @@ use std::sync::Arc;
 pub fn heard(state: &State, said: Said) -> Said {
     let mut parts = said.message.parts.iter();
     let words_only = parts.all(|part| matches!(part.content, Content::Text(_)));
-    let spoken = (said.answers.is_empty() && words_only)
-        .then(|| spoken_answer(state, &said.message.text()))
-        .flatten();
+    let spoken = (said.answers.is_empty() && words_only).then(|| spoken_answer(state, &said.message.text())).flatten();
     match spoken {
         None => said,
         Some(pick) => Said {
-            message: Arc::new(Message {
-                parts: Vec::new(),
-                ..Message::clone(&said.message)
-            }),
+            message: Arc::new(Message { parts: Vec::new(), ..Message::clone(&said.message) }),
             answers: vec![pick],
         },
     }
@@ -60,12 +55,7 @@ fn spoken_answer(state: &State, text: &str) -> Option<Pick> {
 }
 
 fn pick(call: &CallId, choice: Choice, answers: Option<Answers>) -> Pick {
-    Pick {
-        call: call.clone(),
-        option: choice.word().to_owned(),
-        edited: None,
-        answers: answers.map(Arc::new),
-    }
+    Pick { call: call.clone(), option: choice.word().to_owned(), edited: None, answers: answers.map(Arc::new) }
 }
 
 fn replies(questions: &[Inquiry], text: &str) -> Option<Answers> {
@@ -75,11 +65,7 @@ fn replies(questions: &[Inquiry], text: &str) -> Option<Answers> {
     };
     let answered = lines.len() == questions.len() && lines.iter().all(|line| !line.is_empty());
     let numbered = lines.iter().enumerate();
-    answered.then(|| {
-        numbered
-            .map(|(n, line)| (n.to_string(), (*line).to_owned()))
-            .collect()
-    })
+    answered.then(|| numbered.map(|(n, line)| (n.to_string(), (*line).to_owned())).collect())
 }
 
 #[cfg(test)]
@@ -93,11 +79,7 @@ mod tests {
     use serde_json::json;
 
     fn record(seq: u64, event: Event) -> Record {
-        Record {
-            seq: crate::base::id::Seq(seq),
-            at: seq,
-            event,
-        }
+        Record { seq: crate::base::id::Seq(seq), at: seq, event }
     }
 
     /// A task that waits for answers to these questions.
@@ -132,31 +114,17 @@ mod tests {
         let answer = Arc::new(answer);
         state.apply(&record(2, Event::Answered { answer }));
         for (call, question) in asked {
-            let plan = Arc::new(Plan {
-                title: "It".into(),
-                question,
-                base: None,
-            });
+            let plan = Arc::new(Plan { title: "It".into(), question, base: None });
             let keeping = Keeping::Session;
             let planned = call.clone();
-            state.apply(&record(
-                3,
-                Event::CallPlanned {
-                    call: planned,
-                    plan,
-                },
-            ));
+            state.apply(&record(3, Event::CallPlanned { call: planned, plan }));
             state.apply(&record(4, Event::CallAsked { call, keeping }));
         }
         state
     }
 
     fn permission() -> Question {
-        Question::Info {
-            title: "Fetch".into(),
-            prompt: "Fetch it?".into(),
-            urls: vec![],
-        }
+        Question::Info { title: "Fetch".into(), prompt: "Fetch it?".into(), urls: vec![] }
     }
 
     fn questions(count: usize) -> Question {
@@ -168,10 +136,7 @@ mod tests {
             multi_select: false,
             placeholder: None,
         };
-        Question::AskUser {
-            title: "Questions".into(),
-            questions: vec![one; count],
-        }
+        Question::AskUser { title: "Questions".into(), questions: vec![one; count] }
     }
 
     #[test]
@@ -191,12 +156,8 @@ mod tests {
             ("", None),
             ("not", None),
         ] {
-            let expected = option.map(|option| Pick {
-                call: "a".into(),
-                option: option.into(),
-                edited: None,
-                answers: None,
-            });
+            let expected =
+                option.map(|option| Pick { call: "a".into(), option: option.into(), edited: None, answers: None });
             assert_eq!(spoken_answer(&state, text), expected, "{text:?}");
         }
     }
@@ -205,15 +166,10 @@ mod tests {
     fn what_answers_is_no_prompt_any_more() {
         let state = waiting(&[permission()]);
         let message = |parts: &[Part]| Message::new("m", Role::User, parts.to_vec());
-        let said = |parts: &[Part], answers: &[Pick]| Said {
-            message: Arc::new(message(parts)),
-            answers: answers.to_vec(),
-        };
+        let said =
+            |parts: &[Part], answers: &[Pick]| Said { message: Arc::new(message(parts)), answers: answers.to_vec() };
         let cancel = pick(&"a".into(), Choice::Cancel, None);
-        assert_eq!(
-            heard(&state, said(&[Part::text("no")], &[])),
-            said(&[], std::slice::from_ref(&cancel))
-        );
+        assert_eq!(heard(&state, said(&[Part::text("no")], &[])), said(&[], std::slice::from_ref(&cancel)));
         for other in [
             said(&[Part::text("wait")], &[]),
             said(&[Part::text("no"), Part::data(json!({}))], &[]),
@@ -225,10 +181,7 @@ mod tests {
 
     #[test]
     fn nothing_counts_while_there_is_doubt() {
-        assert_eq!(
-            spoken_answer(&waiting(&[permission(), permission()]), "yes"),
-            None
-        );
+        assert_eq!(spoken_answer(&waiting(&[permission(), permission()]), "yes"), None);
         assert_eq!(spoken_answer(&waiting(&[]), "yes"), None);
         let mut state = waiting(&[permission(), permission()]);
         state.apply(&record(5, Event::CallReady { call: "b".into() }));
@@ -259,17 +212,11 @@ mod tests {
     #[test]
     fn words_that_answer_are_no_prompt() {
         let state = waiting(&[permission()]);
-        let said = |parts: Vec<Part>| Said {
-            message: Arc::new(Message::new("m", Role::User, parts)),
-            answers: vec![],
-        };
+        let said = |parts: Vec<Part>| Said { message: Arc::new(Message::new("m", Role::User, parts)), answers: vec![] };
         let answer = heard(&state, said(vec![Part::text("yes")]));
         assert_eq!(answer.message.parts, vec![]);
         assert_eq!(answer.answers.len(), 1);
-        for prompt in [
-            said(vec![Part::text("yes, but why?")]),
-            said(vec![Part::text("yes"), Part::data(json!({}))]),
-        ] {
+        for prompt in [said(vec![Part::text("yes, but why?")]), said(vec![Part::text("yes"), Part::data(json!({}))])] {
             assert_eq!(heard(&state, prompt.clone()), prompt);
         }
     }

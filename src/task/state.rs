@@ -44,14 +44,8 @@ impl TaskState {
 
     pub fn is_terminal(self) -> bool {
         match self {
-            TaskState::Completed
-            | TaskState::Failed
-            | TaskState::Canceled
-            | TaskState::Rejected => true,
-            TaskState::Submitted
-            | TaskState::Working
-            | TaskState::InputRequired
-            | TaskState::AuthRequired => false,
+            TaskState::Completed | TaskState::Failed | TaskState::Canceled | TaskState::Rejected => true,
+            TaskState::Submitted | TaskState::Working | TaskState::InputRequired | TaskState::AuthRequired => false,
         }
     }
 
@@ -61,10 +55,7 @@ impl TaskState {
         match self {
             // Straight to input-required: the first message had nothing in it to work on.
             Submitted => matches!(next, Working | InputRequired | Failed | Canceled | Rejected),
-            Working => matches!(
-                next,
-                InputRequired | AuthRequired | Completed | Failed | Canceled | Rejected
-            ),
+            Working => matches!(next, InputRequired | AuthRequired | Completed | Failed | Canceled | Rejected),
             InputRequired => matches!(next, Working | Completed | Failed | Canceled),
             AuthRequired => matches!(next, Working | InputRequired | Failed | Canceled),
             Completed | Failed | Canceled | Rejected => false,
@@ -161,8 +152,8 @@ impl CallState {
     /// Who decided that it runs, or that it does not. Nobody, if it was allowed and then stopped with everything else: that
     /// somebody allowed it does not explain its end.
     pub fn decided_by(&self) -> Option<&Source> {
-        let stopped = matches!(self.ending.as_deref(), Some(Ending::Cancelled { .. }))
-            && self.choice != Some(Choice::Cancel);
+        let stopped =
+            matches!(self.ending.as_deref(), Some(Ending::Cancelled { .. })) && self.choice != Some(Choice::Cancel);
         self.answered_by.as_ref().filter(|_| !stopped)
     }
 }
@@ -182,11 +173,7 @@ pub struct Live {
 impl Live {
     /// The first piece is shown at once.
     pub fn begin(text: &str, record: &Record) -> Live {
-        let mut live = Live {
-            tail: String::new(),
-            shown: record.seq,
-            due: 0,
-        };
+        let mut live = Live { tail: String::new(), shown: record.seq, due: 0 };
         live.push(text, record);
         live
     }
@@ -371,10 +358,7 @@ impl State {
     pub fn waits_for_answers(&self) -> bool {
         self.phase == Phase::Tools
             && self.asked().next().is_some()
-            && self
-                .calls
-                .iter()
-                .all(|call| call.stage == Stage::Asked || call.is_over())
+            && self.calls.iter().all(|call| call.stage == Stage::Asked || call.is_over())
     }
 
     /// Forgets the conversation and what came of it. Events are folded and shown as before, since no view looks further back
@@ -398,11 +382,7 @@ mod tests {
     use crate::task::event::Event;
 
     fn at(seq: u64, at: u64) -> Record {
-        Record {
-            seq: Seq(seq),
-            at,
-            event: Event::Retried,
-        }
+        Record { seq: Seq(seq), at, event: Event::Retried }
     }
 
     #[test]
@@ -412,11 +392,7 @@ mod tests {
         live.push(&"é".repeat(LIVE_TAIL_BYTES), &at(2, 0));
         assert_eq!(live.tail, "é".repeat(LIVE_TAIL_BYTES / 2));
         live.push("x", &at(3, 0));
-        assert_eq!(
-            live.tail,
-            "é".repeat(LIVE_TAIL_BYTES / 2 - 1) + "x",
-            "half a character is not kept"
-        );
+        assert_eq!(live.tail, "é".repeat(LIVE_TAIL_BYTES / 2 - 1) + "x", "half a character is not kept");
     }
 
     #[test]

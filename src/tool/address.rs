@@ -48,9 +48,7 @@ impl Url {
         let malformed = |what: &str| Wrong::Malformed(format!("{text}: {what}"));
         if text.len() > LONGEST {
             let start: String = text.chars().take(60).collect();
-            return Err(Wrong::Malformed(format!(
-                "{start}…: longer than {LONGEST} bytes"
-            )));
+            return Err(Wrong::Malformed(format!("{start}…: longer than {LONGEST} bytes")));
         }
         let bare = text.split('#').next().unwrap_or(text);
         let uri: Uri = bare.parse().map_err(|_| malformed("not a valid URL"))?;
@@ -74,10 +72,7 @@ impl Url {
     /// What a redirection from here means.
     pub fn join(&self, target: &str, judge: Judge) -> Result<Url, Wrong> {
         let scheme = self.0.scheme_str().unwrap_or("https");
-        let host = self
-            .0
-            .authority()
-            .map_or("", |authority| authority.as_str());
+        let host = self.0.authority().map_or("", |authority| authority.as_str());
         let path = self.0.path();
         let folder = &path[..path.rfind('/').map_or(0, |slash| slash + 1)];
         let absolute = if target.contains("://") {
@@ -110,11 +105,7 @@ fn check_host(text: &str, judge: Judge) -> Result<(), Wrong> {
         Ok(Host::Name { local }) => !local,
         Err(what) => return Err(Wrong::Malformed(what.into())),
     };
-    if public {
-        Ok(())
-    } else {
-        Err(Wrong::Private("not on the public internet".into()))
-    }
+    if public { Ok(()) } else { Err(Wrong::Private("not on the public internet".into())) }
 }
 
 #[cfg(test)]
@@ -130,15 +121,9 @@ mod tests {
         };
         let ok = [
             ("https://example.com", "ok https://example.com/"),
-            (
-                "HTTP://Example.COM:8080/a?b=c#d",
-                "ok http://Example.COM:8080/a?b=c",
-            ),
+            ("HTTP://Example.COM:8080/a?b=c#d", "ok http://Example.COM:8080/a?b=c"),
             ("https://8.8.8.8/", "ok https://8.8.8.8/"),
-            (
-                "https://[2606:4700::1]:443/x",
-                "ok https://[2606:4700::1]:443/x",
-            ),
+            ("https://[2606:4700::1]:443/x", "ok https://[2606:4700::1]:443/x"),
             ("https://example.com./", "ok https://example.com./"),
             ("https://1.example/", "ok https://1.example/"),
         ];
@@ -209,13 +194,9 @@ mod tests {
         assert_eq!(to("?y"), Ok(format!("{host}/a/b?y")));
         assert_eq!(to("//other.test/x"), Ok("https://other.test/x".into()));
         assert_eq!(to("http://other.test"), Ok("http://other.test/".into()));
-        for target in [
-            "http://127.0.0.1/",
-            "//localhost/x",
-            "http://[::1]/",
-            "http://2130706433/",
-            "file:///etc/passwd",
-        ] {
+        for target in
+            ["http://127.0.0.1/", "//localhost/x", "http://[::1]/", "http://2130706433/", "file:///etc/passwd"]
+        {
             assert!(to(target).is_err(), "{target}");
         }
     }

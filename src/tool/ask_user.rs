@@ -3,8 +3,7 @@
 
 use crate::task::job::{Run, RunEnd};
 use crate::task::spec::{
-    Answers, CallError, Display, Ending, Inquiry, InquiryKind, InquiryOption, Kind, Plan, Question,
-    ToolSpec, Verdict,
+    Answers, CallError, Display, Ending, Inquiry, InquiryKind, InquiryOption, Kind, Plan, Question, ToolSpec, Verdict,
 };
 use crate::tool::{Ctx, Tool, failed, invalid};
 use serde::Deserialize;
@@ -21,9 +20,10 @@ impl Tool for AskUser {
         ToolSpec {
             name: "ask_user".into(),
             display_name: "AskUser".into(),
-            description: "Asks the user up to four questions and waits for the answers. For decisions that are theirs: \
+            description:
+                "Asks the user up to four questions and waits for the answers. For decisions that are theirs: \
                           preferences, missing requirements, a choice between ways to go. Not to ask for permission."
-                .into(),
+                    .into(),
             kind: Kind::Communicate,
             parameters: json!({
                 "type": "object",
@@ -67,16 +67,10 @@ impl Tool for AskUser {
 
     fn prepare(&self, args: &Value, _ctx: &Ctx) -> Result<Plan, CallError> {
         let questions = questions(args)?;
-        let headers: Vec<&str> = questions
-            .iter()
-            .map(|asked| asked.header.as_str())
-            .collect();
+        let headers: Vec<&str> = questions.iter().map(|asked| asked.header.as_str()).collect();
         Ok(Plan {
             title: format!("Asking the user: {}", headers.join(", ")),
-            question: Question::AskUser {
-                title: "Questions".into(),
-                questions,
-            },
+            question: Question::AskUser { title: "Questions".into(), questions },
             base: None,
         })
     }
@@ -96,11 +90,7 @@ impl Tool for AskUser {
                 Some(format!("{}: {answer}", asked.header))
             })
             .collect();
-        let text = if lines.is_empty() {
-            "The user sent no answers.".to_owned()
-        } else {
-            lines.join("\n")
-        };
+        let text = if lines.is_empty() { "The user sent no answers.".to_owned() } else { lines.join("\n") };
         RunEnd::Ended(Ending::Success {
             output: json!({ "answers": answers }).to_string(),
             display: Display::Text { text },
@@ -131,10 +121,7 @@ struct Args {
 fn questions(args: &Value) -> Result<Vec<Inquiry>, CallError> {
     let Args { questions } = Args::deserialize(args).map_err(|error| invalid(error.to_string()))?;
     if questions.is_empty() || questions.len() > MOST_QUESTIONS {
-        return Err(invalid(format!(
-            "there must be 1 to {MOST_QUESTIONS} questions, not {}",
-            questions.len()
-        )));
+        return Err(invalid(format!("there must be 1 to {MOST_QUESTIONS} questions, not {}", questions.len())));
     }
     let checked = questions.into_iter().enumerate();
     checked.map(|(n, asked)| inquiry(n, asked)).collect()
@@ -190,10 +177,7 @@ mod tests {
             {"question": "Which?", "header": "Tool", "options": [option("a"), option("b")], "multiSelect": true},
             {"question": "Name?", "header": "Name", "type": "text", "placeholder": "x", "options": [option("no")]},
             {"question": "Sure?", "header": "Go", "type": "yesno", "multiSelect": true}]);
-        let choice = |label: &str| InquiryOption {
-            label: label.into(),
-            description: "d".into(),
-        };
+        let choice = |label: &str| InquiryOption { label: label.into(), description: "d".into() };
         let inquiry = |question: &str, header: &str, kind| Inquiry {
             question: question.into(),
             header: header.into(),
@@ -214,10 +198,7 @@ mod tests {
                             multi_select: true,
                             ..inquiry("Which?", "Tool", InquiryKind::Choice)
                         },
-                        Inquiry {
-                            placeholder: Some("x".into()),
-                            ..inquiry("Name?", "Name", InquiryKind::Text)
-                        },
+                        Inquiry { placeholder: Some("x".into()), ..inquiry("Name?", "Name", InquiryKind::Text) },
                         inquiry("Sure?", "Go", InquiryKind::YesNo),
                     ],
                 },
@@ -229,8 +210,7 @@ mod tests {
     #[test]
     fn wrong_questions_are_refused() {
         let yesno = json!({"question": "?", "header": "h", "type": "yesno"});
-        let choice =
-            |options: Vec<Value>| json!({"question": "?", "header": "h", "options": options});
+        let choice = |options: Vec<Value>| json!({"question": "?", "header": "h", "options": options});
         let wrong = [
             json!([]),
             json!([yesno, yesno, yesno, yesno, yesno]),
@@ -254,34 +234,17 @@ mod tests {
             {"question": "Which?", "header": "Tool", "type": "text"},
             {"question": "Why?", "header": "Reason", "type": "text"}]});
         let end = |answers: &[(&str, &str)]| {
-            let answers: Answers = answers
-                .iter()
-                .map(|(n, text)| (n.to_string(), text.to_string()))
-                .collect();
-            let run = Run {
-                answers: Some(answers.into()),
-                ..run_of(&scratch, "ask_user", args.clone())
-            };
-            with_ctx(&scratch, &Limits::default(), |ctx| {
-                AskUser.run(&run, ctx, &mut |_| {})
-            })
+            let answers: Answers = answers.iter().map(|(n, text)| (n.to_string(), text.to_string())).collect();
+            let run = Run { answers: Some(answers.into()), ..run_of(&scratch, "ask_user", args.clone()) };
+            with_ctx(&scratch, &Limits::default(), |ctx| AskUser.run(&run, ctx, &mut |_| {}))
         };
         let success = |output: &str, text: &str| {
-            RunEnd::Ended(Ending::Success {
-                output: output.into(),
-                display: Display::Text { text: text.into() },
-            })
+            RunEnd::Ended(Ending::Success { output: output.into(), display: Display::Text { text: text.into() } })
         };
         assert_eq!(
             end(&[("0", "git \"2\""), ("1", "so")]),
-            success(
-                r#"{"answers":{"0":"git \"2\"","1":"so"}}"#,
-                "Tool: git \"2\"\nReason: so"
-            )
+            success(r#"{"answers":{"0":"git \"2\"","1":"so"}}"#, "Tool: git \"2\"\nReason: so")
         );
-        assert_eq!(
-            end(&[]),
-            success(r#"{"answers":{}}"#, "The user sent no answers.")
-        );
+        assert_eq!(end(&[]), success(r#"{"answers":{}}"#, "The user sent no answers."));
     }
 }

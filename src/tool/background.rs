@@ -12,9 +12,7 @@ use crate::base::cancel::Cancel;
 use crate::base::id::TaskId;
 use crate::limits::Limits;
 use crate::task::job::{Run, RunEnd};
-use crate::task::spec::{
-    CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
-};
+use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
 use crate::tool::text::untrusted;
 use crate::tool::watch::follow;
 use crate::tool::{Child, Ctx, Tool, failed, invalid, number_arg};
@@ -76,12 +74,7 @@ impl Background {
     }
 
     /// Takes over a command that was just started.
-    pub(super) fn adopt(
-        &self,
-        child: Box<dyn Child>,
-        command: &str,
-        ctx: &Ctx,
-    ) -> io::Result<Arc<Process>> {
+    pub(super) fn adopt(&self, child: Box<dyn Child>, command: &str, ctx: &Ctx) -> io::Result<Arc<Process>> {
         let process = Arc::new(Process {
             task: ctx.task.clone(),
             pid: child.id(),
@@ -134,15 +127,11 @@ impl Background {
     /// The newest with this number: numbers come back.
     fn find(&self, task: &TaskId, pid: usize) -> Option<Arc<Process>> {
         let theirs = self.of(task).into_iter().rev();
-        theirs
-            .into_iter()
-            .find(|process| usize::try_from(process.pid) == Ok(pid))
+        theirs.into_iter().find(|process| usize::try_from(process.pid) == Ok(pid))
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Process>>> {
-        self.processes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -162,10 +151,7 @@ impl Process {
         if seen.dropped == 0 {
             return seen.text.clone();
         }
-        format!(
-            "[the first {} bytes of output were not kept]\n{}",
-            seen.dropped, seen.text
-        )
+        format!("[the first {} bytes of output were not kept]\n{}", seen.dropped, seen.text)
     }
 
     /// Waits for its end, but no longer than this, than is allowed, or than until the call is cancelled.
@@ -194,9 +180,7 @@ impl Process {
     /// Ends it, and waits until it is over.
     pub(super) fn end(&self) {
         self.stop.set();
-        let over = self
-            .changed
-            .wait_while(self.lock(), |seen| seen.over.is_none());
+        let over = self.changed.wait_while(self.lock(), |seen| seen.over.is_none());
         drop(over);
     }
 
@@ -220,28 +204,19 @@ impl Process {
         };
         let mut take = |text: String| self.take(&text, limits.background_bytes);
         // Whatever happens, its end is told: somebody may wait for it.
-        let followed = catch_unwind(AssertUnwindSafe(|| {
-            follow(child, &self.stop, &mine, &mut take)
-        }));
+        let followed = catch_unwind(AssertUnwindSafe(|| follow(child, &self.stop, &mine, &mut take)));
         let followed = followed.unwrap_or_else(|_| Err(io::Error::other("its watcher died")));
         let over = match followed {
             Ok(seen) => {
                 let facts = seen.facts(&mine);
-                let how = if facts.is_empty() {
-                    "ended".to_owned()
-                } else {
-                    facts.replace('\n', ", ")
-                };
+                let how = if facts.is_empty() { "ended".to_owned() } else { facts.replace('\n', ", ") };
                 let ending = seen.ending(&mine);
                 Over { ending, how }
             }
             Err(error) => {
                 let how = format!("ended because it could not be watched: {error}");
                 let error = CallError::new(ErrorKind::ShellExecuteError, how.clone());
-                Over {
-                    ending: Ending::Error { error },
-                    how,
-                }
+                Over { ending: Ending::Error { error }, how }
             }
         };
         self.lock().over = Some(over);
@@ -271,8 +246,7 @@ impl Tool for ListProcesses {
         ToolSpec {
             name: "list_background_processes".into(),
             display_name: "BackgroundProcesses".into(),
-            description: "Lists the commands you started in the background, running or over."
-                .into(),
+            description: "Lists the commands you started in the background, running or over.".into(),
             kind: Kind::Read,
             parameters: json!({"type": "object", "properties": {}}),
             by_default: Verdict::Allow,
@@ -292,15 +266,9 @@ impl Tool for ListProcesses {
             .iter()
             .map(|process| format!("{} [{}] {}", process.pid, process.status(), process.command))
             .collect();
-        let text = if lines.is_empty() {
-            "No commands were started in the background.".to_owned()
-        } else {
-            lines.join("\n")
-        };
-        RunEnd::Ended(Ending::Success {
-            output: text.clone(),
-            display: Display::Text { text },
-        })
+        let text =
+            if lines.is_empty() { "No commands were started in the background.".to_owned() } else { lines.join("\n") };
+        RunEnd::Ended(Ending::Success { output: text.clone(), display: Display::Text { text } })
     }
 }
 
@@ -314,9 +282,7 @@ impl Tool for ReadOutput {
         ToolSpec {
             name: "read_background_output".into(),
             display_name: "BackgroundOutput".into(),
-            description:
-                "Shows the last lines that a command printed which you started in the background."
-                    .into(),
+            description: "Shows the last lines that a command printed which you started in the background.".into(),
             kind: Kind::Read,
             parameters: json!({
                 "type": "object",
@@ -351,13 +317,8 @@ impl Tool for ReadOutput {
         let lines: Vec<&str> = text.lines().collect();
         let wanted = number_arg(&run.args, "lines").unwrap_or(LINES);
         let shown = &lines[lines.len().saturating_sub(wanted)..];
-        let head = format!(
-            "Process {} [{}], last {} of {} lines:",
-            process.pid,
-            process.status(),
-            shown.len(),
-            lines.len()
-        );
+        let head =
+            format!("Process {} [{}], last {} of {} lines:", process.pid, process.status(), shown.len(), lines.len());
         let shown = shown.join("\n");
         RunEnd::Ended(Ending::Success {
             output: format!("{head}\n{}", untrusted(&shown)),

@@ -54,8 +54,7 @@ impl<'a> Comparison<'a> {
     /// The whole diff with its header.
     pub fn unified(&self, name: &str) -> String {
         let rule = "=".repeat(67);
-        let mut text =
-            format!("Index: {name}\n{rule}\n--- {name}\tCurrent\n+++ {name}\tProposed\n");
+        let mut text = format!("Index: {name}\n{rule}\n--- {name}\tCurrent\n+++ {name}\tProposed\n");
         text.push_str(&self.hunks(CONTEXT));
         text
     }
@@ -65,11 +64,8 @@ impl<'a> Comparison<'a> {
         let mut text = String::new();
         let mut rest = self.changes.as_slice();
         while let Some(first) = rest.first() {
-            let together = rest
-                .windows(2)
-                .take_while(|pair| pair[1].old.start - pair[0].old.end <= 2 * context)
-                .count()
-                + 1;
+            let together =
+                rest.windows(2).take_while(|pair| pair[1].old.start - pair[0].old.end <= 2 * context).count() + 1;
             let (hunk, after) = rest.split_at(together);
             let last = &hunk[together - 1];
             let before = first.old.start.min(context);
@@ -86,14 +82,7 @@ impl<'a> Comparison<'a> {
     }
 
     fn hunk(&self, text: &mut String, hunk: &[Change], old: Range<usize>, new: Range<usize>) {
-        let _ = writeln!(
-            text,
-            "@@ -{},{} +{},{} @@",
-            first_line(&old),
-            old.len(),
-            first_line(&new),
-            new.len()
-        );
+        let _ = writeln!(text, "@@ -{},{} +{},{} @@", first_line(&old), old.len(), first_line(&new), new.len());
         let mut at = old.start;
         for change in hunk {
             lines(text, ' ', &self.old[at..change.old.start]);
@@ -138,21 +127,12 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(a: &'a [u32], b: &'a [u32], steps: usize) -> Search<'a> {
-        Search {
-            a,
-            b,
-            steps,
-            forward: Vec::new(),
-            backward: Vec::new(),
-        }
+        Search { a, b, steps, forward: Vec::new(), backward: Vec::new() }
     }
 
     fn changes(mut self) -> Vec<Change> {
         let mut changes: Vec<Change> = Vec::new();
-        let mut waiting = vec![Square {
-            a: 0..self.a.len(),
-            b: 0..self.b.len(),
-        }];
+        let mut waiting = vec![Square { a: 0..self.a.len(), b: 0..self.b.len() }];
         // The later half is put down first, so that changes come out in order.
         while let Some(square) = waiting.pop() {
             let square = self.trimmed(square);
@@ -160,14 +140,8 @@ impl<'a> Search<'a> {
                 continue;
             }
             if let Some((x, y)) = self.middle(&square) {
-                waiting.push(Square {
-                    a: x..square.a.end,
-                    b: y..square.b.end,
-                });
-                waiting.push(Square {
-                    a: square.a.start..x,
-                    b: square.b.start..y,
-                });
+                waiting.push(Square { a: x..square.a.end, b: y..square.b.end });
+                waiting.push(Square { a: square.a.start..x, b: square.b.start..y });
                 continue;
             }
             match changes.last_mut() {
@@ -175,10 +149,7 @@ impl<'a> Search<'a> {
                     last.old.end = square.a.end;
                     last.new.end = square.b.end;
                 }
-                _ => changes.push(Change {
-                    old: square.a,
-                    new: square.b,
-                }),
+                _ => changes.push(Change { old: square.a, new: square.b }),
             }
         }
         changes
@@ -250,11 +221,7 @@ impl<'a> Search<'a> {
 
 /// Where diagonal `k` begins its run at edit distance `d`: one step from the better of its neighbours.
 fn furthest(reached: &[usize], at: usize, k: isize, d: isize) -> usize {
-    if k == -d || (k != d && reached[at - 1] < reached[at + 1]) {
-        reached[at + 1]
-    } else {
-        reached[at - 1] + 1
-    }
+    if k == -d || (k != d && reached[at - 1] < reached[at + 1]) { reached[at + 1] } else { reached[at - 1] + 1 }
 }
 
 fn matching(a: &[u32], b: &[u32], x: usize, k: isize) -> usize {
@@ -306,11 +273,7 @@ mod tests {
             }
             let (sign, body) = line.split_at(1);
             let bare = lines.next_if(|next| next.starts_with('\\')).is_some();
-            let body = if bare {
-                body.trim_end_matches('\n')
-            } else {
-                body
-            };
+            let body = if bare { body.trim_end_matches('\n') } else { body };
             match sign {
                 " " | "-" => {
                     assert_eq!(old[at], body, "the hunk names what is there");
@@ -396,10 +359,7 @@ mod tests {
     #[test]
     fn equal_texts_have_no_hunks() {
         let same = Comparison::new("a\nb", "a\nb", STEPS);
-        assert_eq!(
-            (same.hunks(3), same.added(), same.removed()),
-            (String::new(), 0, 0)
-        );
+        assert_eq!((same.hunks(3), same.added(), same.removed()), (String::new(), 0, 0));
     }
 
     #[test]
@@ -415,26 +375,14 @@ mod tests {
         let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
         for round in 0..3_000 {
             let old = dice.text();
-            let new = if round % 2 == 0 {
-                dice.text()
-            } else {
-                dice.edited(&old)
-            };
+            let new = if round % 2 == 0 { dice.text() } else { dice.edited(&old) };
             let steps = [STEPS, 0, 7, 60][dice.below(4)];
             let context = [CONTEXT, 0, 5][dice.below(3)];
             let found = Comparison::new(&old, &new, steps);
             let hunks = found.hunks(context);
-            assert_eq!(
-                apply(&old, &hunks),
-                new,
-                "round {round}, {steps} steps:\n{hunks}"
-            );
+            assert_eq!(apply(&old, &hunks), new, "round {round}, {steps} steps:\n{hunks}");
             let count = |sign| hunks.lines().filter(|line| line.starts_with(sign)).count();
-            assert_eq!(
-                (found.added(), found.removed()),
-                (count('+'), count('-')),
-                "{hunks}"
-            );
+            assert_eq!((found.added(), found.removed()), (count('+'), count('-')), "{hunks}");
         }
     }
 
@@ -450,12 +398,7 @@ mod tests {
     #[test]
     fn git_accepts_them() {
         let git = |args: &[&str], dir: &std::path::Path| {
-            Command::new("git")
-                .args(args)
-                .current_dir(dir)
-                .stdout(Stdio::null())
-                .stderr(Stdio::inherit())
-                .status()
+            Command::new("git").args(args).current_dir(dir).stdout(Stdio::null()).stderr(Stdio::inherit()).status()
         };
         if Command::new("git").arg("--version").output().is_err() {
             eprintln!("skipped: there is no git here");

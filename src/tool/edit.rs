@@ -56,9 +56,7 @@ impl Proposal {
                 old: self.current.exists().then_some(old),
                 new: self.new,
             },
-            base: Some(Base {
-                sha256: self.current.hash(),
-            }),
+            base: Some(Base { sha256: self.current.hash() }),
         }
     }
 
@@ -77,9 +75,7 @@ impl Proposal {
         let (name, path) = (spot.file_name(), spot.real());
         let written = match spot.found {
             Found::File(entry) => overwrite(&entry, &current, new, ctx),
-            Found::Nothing(gap) => gap
-                .make_parents()
-                .and_then(|entry| create(&entry, &current.encoding.encode(new))),
+            Found::Nothing(gap) => gap.make_parents().and_then(|entry| create(&entry, &current.encoding.encode(new))),
             Found::Directory(_) => unreachable!("a directory has no current text"),
         };
         match written {
@@ -89,9 +85,8 @@ impl Proposal {
         }
         let old = current.text();
         let found = Comparison::new(&old, new, ctx.limits.diff_steps);
-        let theirs = edited
-            .as_deref()
-            .map(|edited| Comparison::new(&self.new, edited, ctx.limits.diff_steps).hunks(CONTEXT));
+        let theirs =
+            edited.as_deref().map(|edited| Comparison::new(&self.new, edited, ctx.limits.diff_steps).hunks(CONTEXT));
         let output = report(&self.done, theirs.as_deref(), &current, &found, ctx);
         Ok(RunEnd::Ended(Ending::Success {
             output,
@@ -109,13 +104,7 @@ impl Proposal {
 }
 
 /// What the model is told. It knows a new file's content, unless the user changed it.
-fn report(
-    done: &str,
-    theirs: Option<&str>,
-    current: &Current,
-    found: &Comparison,
-    ctx: &Ctx,
-) -> String {
+fn report(done: &str, theirs: Option<&str>, current: &Current, found: &Comparison, ctx: &Ctx) -> String {
     let mut text = done.to_owned();
     if let Some(hunks) = theirs {
         text.push_str(" The user changed the content you proposed before it was written:\n");
@@ -171,9 +160,7 @@ impl Current {
 
     /// Whether writing its text back would give the same bytes. Text in an encoding of its own would not survive it.
     pub fn survives_as_text(&self) -> bool {
-        self.bytes
-            .as_deref()
-            .is_none_or(|bytes| self.encoding.encode(&self.text()) == bytes)
+        self.bytes.as_deref().is_none_or(|bytes| self.encoding.encode(&self.text()) == bytes)
     }
 
     /// New content with the line ends the file has.
@@ -199,12 +186,7 @@ enum Written {
 /// Puts new content in the place of the file that was seen, if it is still that file.
 fn overwrite(entry: &Entry, current: &Current, new: &str, ctx: &Ctx) -> io::Result<Written> {
     // Renaming asks the directory for permission, not the file: a file made read-only shall stay as it is.
-    rustix::fs::accessat(
-        entry.dir(),
-        entry.name(),
-        Access::WRITE_OK,
-        AtFlags::EACCESS,
-    )?;
+    rustix::fs::accessat(entry.dir(), entry.name(), Access::WRITE_OK, AtFlags::EACCESS)?;
     let stat = rustix::fs::statat(entry.dir(), entry.name(), AtFlags::SYMLINK_NOFOLLOW)?;
     let aside = Aside::new(entry, 0o600)?;
     aside.fill(&current.encoding.encode(new), Some(&stat))?;
@@ -224,9 +206,7 @@ fn create(entry: &Entry, bytes: &[u8]) -> io::Result<Written> {
     let (dir, flags) = (entry.dir(), RenameFlags::NOREPLACE);
     let moved = match rustix::fs::renameat_with(dir, &aside.name, dir, entry.name(), flags) {
         // Not every file system knows this kind of renaming; a second name is as good, and the first goes with `aside`.
-        Err(Errno::INVAL | Errno::NOSYS) => {
-            rustix::fs::linkat(dir, &aside.name, dir, entry.name(), AtFlags::empty())
-        }
+        Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::linkat(dir, &aside.name, dir, entry.name(), AtFlags::empty()),
         other => other,
     };
     match moved {
@@ -255,11 +235,7 @@ impl<'a> Aside<'a> {
         );
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(entry.dir(), &name, flags, Mode::from_raw_mode(mode))?;
-        Ok(Aside {
-            entry,
-            name,
-            file: File::from(fd),
-        })
+        Ok(Aside { entry, name, file: File::from(fd) })
     }
 
     /// Writes it and makes sure it is on the disk. `like`: the file whose owner and mode it takes over.
@@ -290,14 +266,12 @@ impl Drop for Aside<'_> {
 
 fn failure(path: &str, error: &io::Error) -> CallError {
     let (kind, advice) = match error.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => (
-            ErrorKind::PermissionDenied,
-            "Ask the user to allow writing it.",
-        ),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => (
-            ErrorKind::NoSpaceLeft,
-            "Nothing was changed; the disk must be cleared first.",
-        ),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            (ErrorKind::PermissionDenied, "Ask the user to allow writing it.")
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            (ErrorKind::NoSpaceLeft, "Nothing was changed; the disk must be cleared first.")
+        }
         io::ErrorKind::IsADirectory => (ErrorKind::TargetIsDirectory, "Name a file in it."),
         _ => (ErrorKind::FileWriteFailure, "Nothing was changed."),
     };
@@ -341,26 +315,16 @@ mod tests {
     #[test]
     fn failures_have_their_kinds() {
         let of = |kind: io::ErrorKind| failure("a", &kind.into()).kind;
-        assert_eq!(
-            of(io::ErrorKind::PermissionDenied),
-            ErrorKind::PermissionDenied
-        );
+        assert_eq!(of(io::ErrorKind::PermissionDenied), ErrorKind::PermissionDenied);
         assert_eq!(of(io::ErrorKind::StorageFull), ErrorKind::NoSpaceLeft);
-        assert_eq!(
-            of(io::ErrorKind::IsADirectory),
-            ErrorKind::TargetIsDirectory
-        );
+        assert_eq!(of(io::ErrorKind::IsADirectory), ErrorKind::TargetIsDirectory);
         assert_eq!(of(io::ErrorKind::BrokenPipe), ErrorKind::FileWriteFailure);
     }
 
     #[test]
     fn omissions_are_found_unless_they_were_there() {
-        let lines = [
-            "// rest of code ...",
-            "    (rest of methods ...)",
-            "# ... rest of method(s) ...",
-            "// Unchanged code...",
-        ];
+        let lines =
+            ["// rest of code ...", "    (rest of methods ...)", "# ... rest of method(s) ...", "// Unchanged code..."];
         for line in lines {
             let content = format!("fn main() {{}}\n{line}\n");
             assert_eq!(omission(&content, ""), Some(2), "{line}");

@@ -4,16 +4,12 @@
 //! names. Only regular files are found: a link is another name for something that has one already, or is outside.
 
 use crate::task::job::{Run, RunEnd};
-use crate::task::spec::{
-    CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
-};
+use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
 use crate::tool::ignore::{Rules, Wanted, What};
 use crate::tool::path::{Found, Spot};
 use crate::tool::walk::{NOT_OURS, Seen, Start, Stop, Survey, Visitor, Walk, by_path, readable};
 use crate::tool::wildcard::{Case, Glob, escaped};
-use crate::tool::{
-    Ctx, Tool, cancelled_search, failed, flag_arg, invalid, optional_text_arg, text_arg,
-};
+use crate::tool::{Ctx, Tool, cancelled_search, failed, flag_arg, invalid, optional_text_arg, text_arg};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -54,9 +50,7 @@ impl Tool for FindFiles {
     }
 
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
-        let spot = ctx
-            .workspace
-            .find(optional_text_arg(args, "dir_path").unwrap_or("."))?;
+        let spot = ctx.workspace.find(optional_text_arg(args, "dir_path").unwrap_or("."))?;
         let wish = Wish::from(args, &spot, ctx)?;
         let (pattern, path) = (&wish.pattern, spot.relative());
         Ok(Plan {
@@ -72,10 +66,7 @@ impl Tool for FindFiles {
 
     fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
         match find(&run.args, ctx) {
-            Ok(Some((output, text))) => RunEnd::Ended(Ending::Success {
-                output,
-                display: Display::Text { text },
-            }),
+            Ok(Some((output, text))) => RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }),
             Ok(None) => cancelled_search(),
             Err(error) => failed(error),
         }
@@ -107,23 +98,14 @@ impl Wish {
         // Brackets and braces are common in file names; a name that exists means itself.
         let named = ctx.workspace.look(&base.below().join(pattern));
         let exists = named.is_some_and(|spot| matches!(spot.found, Found::File(_)));
-        let glob = if exists {
-            Glob::new(&escaped(pattern), case)
-        } else {
-            Glob::new(pattern, case)
-        };
-        Ok(Wish {
-            pattern: pattern.into(),
-            glob: glob.map_err(invalid)?,
-        })
+        let glob = if exists { Glob::new(&escaped(pattern), case) } else { Glob::new(pattern, case) };
+        Ok(Wish { pattern: pattern.into(), glob: glob.map_err(invalid)? })
     }
 }
 
 /// A pattern from the base directory on, even if it was written from the root or with a dot in front.
 fn relative<'a>(pattern: &'a str, base: &str) -> &'a str {
-    let rest = pattern
-        .strip_prefix(base)
-        .and_then(|rest| rest.strip_prefix('/'));
+    let rest = pattern.strip_prefix(base).and_then(|rest| rest.strip_prefix('/'));
     let mut rest = rest.unwrap_or(pattern);
     while let Some(shorter) = rest.strip_prefix("./") {
         rest = shorter;
@@ -133,9 +115,7 @@ fn relative<'a>(pattern: &'a str, base: &str) -> &'a str {
 
 /// What the model reads, and what people see; None if it was cancelled.
 fn find(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> {
-    let spot = ctx
-        .workspace
-        .find(optional_text_arg(args, "dir_path").unwrap_or("."))?;
+    let spot = ctx.workspace.find(optional_text_arg(args, "dir_path").unwrap_or("."))?;
     let wish = Wish::from(args, &spot, ctx)?;
     let path = spot.relative();
     let dir = match &spot.found {
@@ -145,10 +125,7 @@ fn find(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> 
             return Err(CallError::new(ErrorKind::PathIsNotADirectory, text));
         }
         Found::Nothing(_) => {
-            let text = format!(
-                "There is no directory {path} in {}.",
-                ctx.workspace.path().display()
-            );
+            let text = format!("There is no directory {path} in {}.", ctx.workspace.path().display());
             return Err(CallError::new(ErrorKind::FileNotFound, text));
         }
     };
@@ -162,11 +139,7 @@ fn find(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> 
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let since = now.map_or(0, |now| now.as_secs() as i64) - LATELY_S;
     let walk = Walk::new(ctx.cancel, ctx.limits, &NOT_OURS);
-    let start = Start {
-        dir: dir.as_fd(),
-        path: spot.below(),
-        rules,
-    };
+    let start = Start { dir: dir.as_fd(), path: spot.below(), rules };
     let lead = match spot.below().as_os_str().len() {
         0 => 0,
         n => n + 1,
@@ -187,12 +160,7 @@ fn find(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> 
             let text = format!("No files found. {}", survey.gaps(ctx.limits).trim_end());
             Err(CallError::new(ErrorKind::GlobExecutionError, text))
         }
-        Some(Stop::Time | Stop::Entries) | None => Ok(Some(found.show(
-            &wish,
-            &spot,
-            &survey.gaps(ctx.limits),
-            ctx,
-        ))),
+        Some(Stop::Time | Stop::Entries) | None => Ok(Some(found.show(&wish, &spot, &survey.gaps(ctx.limits), ctx))),
     }
 }
 
@@ -259,10 +227,7 @@ impl Finds {
         lately.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| by_path(&a.1, &b.1)));
         others.sort_unstable_by(|a, b| by_path(a, b));
         let lately = lately.into_iter().map(|(_, path)| path);
-        Finds {
-            paths: lately.chain(others).collect(),
-            hidden,
-        }
+        Finds { paths: lately.chain(others).collect(), hidden }
     }
 
     fn total(&self) -> usize {
@@ -294,10 +259,7 @@ impl Finds {
             text += &format!("[{more} more files are not shown. Use a narrower pattern.]\n");
         }
         text += gaps;
-        (
-            text.trim_end().into(),
-            format!("Found {total} matching file(s)"),
-        )
+        (text.trim_end().into(), format!("Found {total} matching file(s)"))
     }
 }
 
@@ -314,21 +276,13 @@ mod tests {
     use std::fs::{File, FileTimes};
     use std::time::Duration;
 
-    fn find_with(
-        limits: &Limits,
-        scratch: &Scratch,
-        args: Value,
-    ) -> Result<(String, String), CallError> {
+    fn find_with(limits: &Limits, scratch: &Scratch, args: Value) -> Result<(String, String), CallError> {
         let run = run_of(scratch, "glob", args);
         let end = with_ctx(scratch, limits, |ctx| FindFiles.run(&run, ctx, &mut |_| {}));
         match end {
-            RunEnd::Ended(Ending::Success {
-                output,
-                display: Display::Text { text },
-            }) => Ok((
-                output.replace(&scratch.path().display().to_string(), "WS"),
-                text,
-            )),
+            RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }) => {
+                Ok((output.replace(&scratch.path().display().to_string(), "WS"), text))
+            }
             RunEnd::Ended(Ending::Error { error }) => Err(error),
             other => panic!("{other:?}"),
         }
@@ -337,53 +291,29 @@ mod tests {
     /// The paths found, or what was said instead.
     fn find(scratch: &Scratch, args: Value) -> Vec<String> {
         let (output, _) = find_with(&Limits::default(), scratch, args).expect("it can be searched");
-        let paths: Vec<String> = output
-            .lines()
-            .filter_map(|line| line.strip_prefix("WS/"))
-            .map(String::from)
-            .collect();
-        if paths.is_empty() {
-            vec![output]
-        } else {
-            paths
-        }
+        let paths: Vec<String> = output.lines().filter_map(|line| line.strip_prefix("WS/")).map(String::from).collect();
+        if paths.is_empty() { vec![output] } else { paths }
     }
 
     /// Changed so many hours ago.
     fn aged(scratch: &Scratch, name: &str, hours: u64) {
         let path = scratch.put(name, "");
         let at = SystemTime::now() - Duration::from_secs(hours * 3600);
-        let file = File::options()
-            .write(true)
-            .open(path)
-            .expect("it was just made");
-        file.set_times(FileTimes::new().set_modified(at))
-            .expect("it is ours");
+        let file = File::options().write(true).open(path).expect("it was just made");
+        file.set_times(FileTimes::new().set_modified(at)).expect("it is ours");
     }
 
     #[test]
     fn what_changed_lately_comes_first() {
         let scratch = Scratch::new();
-        for (name, hours) in [
-            ("b.rs", 100),
-            ("a.rs", 90),
-            ("old/c.rs", 3),
-            ("d.rs", 2),
-            ("e.txt", 1),
-        ] {
+        for (name, hours) in [("b.rs", 100), ("a.rs", 90), ("old/c.rs", 3), ("d.rs", 2), ("e.txt", 1)] {
             aged(&scratch, name, hours);
         }
         let found = find_with(&Limits::default(), &scratch, json!({"pattern": "**/*.rs"}));
         let expected = "Found 4 file(s) matching \"**/*.rs\" in WS, those changed in the last 24 hours first:\n\
                         WS/d.rs\nWS/old/c.rs\nWS/a.rs\nWS/b.rs";
-        assert_eq!(
-            found,
-            Ok((expected.into(), "Found 4 matching file(s)".into()))
-        );
-        let few = Limits {
-            listed_files: 3,
-            ..Limits::default()
-        };
+        assert_eq!(found, Ok((expected.into(), "Found 4 matching file(s)".into())));
+        let few = Limits { listed_files: 3, ..Limits::default() };
         let found = find_with(&few, &scratch, json!({"pattern": "**/*.rs"}));
         let last = found.map(|(output, _)| output.lines().last().map(String::from));
         let note = "[1 more files are not shown. Use a narrower pattern.]";
@@ -393,15 +323,9 @@ mod tests {
     #[test]
     fn patterns_are_about_paths_from_the_directory_on() {
         let scratch = Scratch::new();
-        for name in [
-            "a.TS",
-            "src/b.ts",
-            "src/deep/c.ts",
-            ".hidden/d.ts",
-            "src/[id].ts",
-            "node_modules/e.ts",
-            ".git/f.ts",
-        ] {
+        for name in
+            ["a.TS", "src/b.ts", "src/deep/c.ts", ".hidden/d.ts", "src/[id].ts", "node_modules/e.ts", ".git/f.ts"]
+        {
             aged(&scratch, name, 100);
         }
         let table: [(Value, &[&str]); 9] = [
@@ -411,24 +335,12 @@ mod tests {
                 &[".hidden/d.ts", "src/[id].ts", "src/b.ts", "src/deep/c.ts"],
             ),
             (json!({"pattern": "SRC/?.ts"}), &["src/b.ts"]),
-            (
-                json!({"pattern": "*.ts", "dir_path": "src"}),
-                &["src/[id].ts", "src/b.ts"],
-            ),
-            (
-                json!({"pattern": "**/{c,d}.ts"}),
-                &[".hidden/d.ts", "src/deep/c.ts"],
-            ),
+            (json!({"pattern": "*.ts", "dir_path": "src"}), &["src/[id].ts", "src/b.ts"]),
+            (json!({"pattern": "**/{c,d}.ts"}), &[".hidden/d.ts", "src/deep/c.ts"]),
             (json!({"pattern": "src/[id].ts"}), &["src/[id].ts"]),
             (json!({"pattern": "./src/deep/*"}), &["src/deep/c.ts"]),
-            (
-                json!({"pattern": format!("{}/src/deep/*", scratch.path().display())}),
-                &["src/deep/c.ts"],
-            ),
-            (
-                json!({"pattern": "nothing"}),
-                &["No files found matching \"nothing\" in WS."],
-            ),
+            (json!({"pattern": format!("{}/src/deep/*", scratch.path().display())}), &["src/deep/c.ts"]),
+            (json!({"pattern": "nothing"}), &["No files found matching \"nothing\" in WS."]),
         ];
         for (args, expected) in table {
             assert_eq!(find(&scratch, args.clone()), expected, "{args}");
@@ -438,13 +350,8 @@ mod tests {
     #[test]
     fn ignored_files_and_links_are_left_out() {
         let scratch = Scratch::new();
-        for (name, text) in [
-            (".git/HEAD", ""),
-            (".gitignore", "out\n*.o\n"),
-            ("a.o", ""),
-            ("a.c", ""),
-            ("out/b.c", ""),
-        ] {
+        for (name, text) in [(".git/HEAD", ""), (".gitignore", "out\n*.o\n"), ("a.o", ""), ("a.c", ""), ("out/b.c", "")]
+        {
             scratch.put(name, text);
         }
         std::os::unix::fs::symlink("/etc", scratch.path().join("link")).expect("links can be made");
@@ -453,17 +360,11 @@ mod tests {
         let expected = "Found 1 file(s) matching \"**/[!.]*\" in WS (2 files or folders are left out by ignore files), those \
                         changed in the last 24 hours first:\nWS/a.c";
         assert_eq!(shown.map(|found| found.0), Ok(expected.into()));
-        let mut all = find(
-            &scratch,
-            json!({"pattern": "**/[!.]*", "respect_git_ignore": false}),
-        );
+        let mut all = find(&scratch, json!({"pattern": "**/[!.]*", "respect_git_ignore": false}));
         all.sort();
         assert_eq!(all, ["a.c", "a.o", "out/b.c"]);
         let inside = find(&scratch, json!({"pattern": "*", "dir_path": "out"}));
-        assert!(
-            inside[0].contains("out is hidden by ignore files"),
-            "{inside:?}"
-        );
+        assert!(inside[0].contains("out is hidden by ignore files"), "{inside:?}");
     }
 
     #[test]
@@ -475,31 +376,16 @@ mod tests {
             (json!({"pattern": " "}), ErrorKind::InvalidToolParams),
             (json!({"pattern": "../*"}), ErrorKind::InvalidToolParams),
             (json!({"pattern": "/etc/*"}), ErrorKind::InvalidToolParams),
-            (
-                json!({"pattern": "*", "dir_path": "a"}),
-                ErrorKind::PathIsNotADirectory,
-            ),
-            (
-                json!({"pattern": "*", "dir_path": "b"}),
-                ErrorKind::FileNotFound,
-            ),
-            (
-                json!({"pattern": "*", "dir_path": ".."}),
-                ErrorKind::PathNotInWorkspace,
-            ),
+            (json!({"pattern": "*", "dir_path": "a"}), ErrorKind::PathIsNotADirectory),
+            (json!({"pattern": "*", "dir_path": "b"}), ErrorKind::FileNotFound),
+            (json!({"pattern": "*", "dir_path": ".."}), ErrorKind::PathNotInWorkspace),
         ];
         for (args, expected) in table {
             assert_eq!(kind(args.clone()), Err(expected), "{args}");
         }
-        let hurried = Limits {
-            search_ms: 0,
-            ..Limits::default()
-        };
+        let hurried = Limits { search_ms: 0, ..Limits::default() };
         let late = find_with(&hurried, &scratch, json!({"pattern": "*"}));
-        assert_eq!(
-            late.map_err(|error| error.kind),
-            Err(ErrorKind::GlobExecutionError)
-        );
+        assert_eq!(late.map_err(|error| error.kind), Err(ErrorKind::GlobExecutionError));
     }
 
     #[test]

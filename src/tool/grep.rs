@@ -12,16 +12,12 @@ mod report;
 mod search;
 
 use crate::task::job::{Run, RunEnd};
-use crate::task::spec::{
-    CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
-};
+use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
 use crate::tool::ignore::{Rules, Wanted};
 use crate::tool::path::{Found, Spot};
 use crate::tool::walk::{BY_MACHINE, Start, Stop, VERSIONS, Walk};
 use crate::tool::wildcard::{Case, NameGlob};
-use crate::tool::{
-    Ctx, Tool, cancelled_search, failed, flag_arg, invalid, number_arg, optional_text_arg, text_arg,
-};
+use crate::tool::{Ctx, Tool, cancelled_search, failed, flag_arg, invalid, number_arg, optional_text_arg, text_arg};
 use lines::Lines;
 use literal::Letters;
 use report::Report;
@@ -53,9 +49,7 @@ impl Tool for GrepSearch {
         let wish = Wish::from(args, ctx)?;
         let spot = ctx.workspace.find(wish.dir)?;
         let (pattern, path) = (wish.pattern, spot.relative());
-        let like = wish
-            .include_text
-            .map_or(String::new(), |glob| format!(" in {glob}"));
+        let like = wish.include_text.map_or(String::new(), |glob| format!(" in {glob}"));
         Ok(Plan {
             title: format!("Searching for '{pattern}'{like} within {path}"),
             question: Question::Info {
@@ -69,10 +63,7 @@ impl Tool for GrepSearch {
 
     fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
         match search(&run.args, ctx) {
-            Ok(Some((output, text))) => RunEnd::Ended(Ending::Success {
-                output,
-                display: Display::Text { text },
-            }),
+            Ok(Some((output, text))) => RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }),
             Ok(None) => cancelled_search(),
             Err(error) => failed(error),
         }
@@ -149,11 +140,9 @@ impl<'a> Wish<'a> {
         } else {
             expression(pattern, letters)?
         };
-        let except = optional_text_arg(args, "exclude_pattern")
-            .map(|pattern| expression(pattern, letters))
-            .transpose()?;
-        let include_text =
-            optional_text_arg(args, "include_pattern").filter(|text| !text.is_empty());
+        let except =
+            optional_text_arg(args, "exclude_pattern").map(|pattern| expression(pattern, letters)).transpose()?;
+        let include_text = optional_text_arg(args, "include_pattern").filter(|text| !text.is_empty());
         let both = number_arg(args, "context");
         let (before, after) = (number_arg(args, "before"), number_arg(args, "after"));
         let total = number_arg(args, "total_max_matches").unwrap_or(ctx.limits.search_matches);
@@ -168,10 +157,10 @@ impl<'a> Wish<'a> {
                 true => Show::Names,
                 false => Show::Lines,
             },
-            around: both.or(before).or(after).map(|_| Around {
-                before: before.or(both).unwrap_or(0),
-                after: after.or(both).unwrap_or(0),
-            }),
+            around: both
+                .or(before)
+                .or(after)
+                .map(|_| Around { before: before.or(both).unwrap_or(0), after: after.or(both).unwrap_or(0) }),
             reach: match flag_arg(args, "no_ignore", false) {
                 true => Reach::Everything,
                 false => Reach::Written,
@@ -184,13 +173,8 @@ impl<'a> Wish<'a> {
     /// Whether a file is to be searched, by its path from the searched directory on.
     fn includes(&self, path: &[u8]) -> bool {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-        let by_machine =
-            self.reach == Reach::Written && (name.ends_with(b".log") || name.ends_with(b".tmp"));
-        !by_machine
-            && self
-                .include
-                .as_ref()
-                .is_none_or(|include| include.takes(path))
+        let by_machine = self.reach == Reach::Written && (name.ends_with(b".log") || name.ends_with(b".tmp"));
+        !by_machine && self.include.as_ref().is_none_or(|include| include.takes(path))
     }
 }
 
@@ -273,11 +257,8 @@ fn search(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError
         },
         Found::File(_) => search_file(&wish, &spot, &best, ctx)?,
         Found::Nothing(_) => {
-            let text = format!(
-                "There is no file or directory {} in {}.",
-                spot.relative(),
-                ctx.workspace.path().display()
-            );
+            let text =
+                format!("There is no file or directory {} in {}.", spot.relative(), ctx.workspace.path().display());
             return Err(CallError::new(ErrorKind::FileNotFound, text));
         }
     };
@@ -297,12 +278,7 @@ fn wanted(wish: &Wish, ctx: &Ctx) -> Wanted {
 }
 
 /// None if it was cancelled.
-fn search_tree(
-    wish: &Wish,
-    spot: &Spot,
-    best: &Best,
-    ctx: &Ctx,
-) -> Result<Option<Report>, CallError> {
+fn search_tree(wish: &Wish, spot: &Spot, best: &Best, ctx: &Ctx) -> Result<Option<Report>, CallError> {
     let mut report = Report::default();
     let Found::Directory(dir) = &spot.found else {
         return Ok(Some(report));
@@ -315,11 +291,7 @@ fn search_tree(
         Reach::Written => &BY_MACHINE,
         Reach::Everything => &VERSIONS,
     };
-    let start = Start {
-        dir: dir.as_fd(),
-        path: spot.below(),
-        rules,
-    };
+    let start = Start { dir: dir.as_fd(), path: spot.below(), rules };
     let walk = Walk::new(ctx.cancel, ctx.limits, skipped);
     let survey = walk.run(start, || Search::new(wish, spot, best, ctx.limits));
     report.gaps = survey.gaps(ctx.limits);
@@ -351,9 +323,7 @@ fn search_file(wish: &Wish, spot: &Spot, best: &Best, ctx: &Ctx) -> Result<Repor
 
 fn contents(spot: &Spot, ctx: &Ctx) -> Result<Vec<u8>, CallError> {
     match &spot.found {
-        Found::File(entry) => {
-            crate::tool::read_file::contents(entry, &spot.relative(), ctx.limits.file_bytes)
-        }
+        Found::File(entry) => crate::tool::read_file::contents(entry, &spot.relative(), ctx.limits.file_bytes),
         Found::Directory(_) | Found::Nothing(_) => Ok(Vec::new()),
     }
 }
@@ -363,14 +333,8 @@ fn contents(spot: &Spot, ctx: &Ctx) -> Result<Vec<u8>, CallError> {
 fn widen(files: &mut [(Vec<u8>, FoundFile)], wish: &Wish, ctx: &Ctx) {
     let matches: usize = files.iter().map(|(_, found)| found.matches).sum();
     let around = match matches {
-        1 => Around {
-            before: 50,
-            after: 50,
-        },
-        2 | 3 => Around {
-            before: 15,
-            after: 15,
-        },
+        1 => Around { before: 50, after: 50 },
+        2 | 3 => Around { before: 15, after: 15 },
         _ => return,
     };
     for (path, found) in files {

@@ -129,9 +129,6 @@ mod tests {
         assert_eq!(answer(&json!({"candidates": []})), None);
         assert_eq!(answer(&json!([])), None);
         let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}});
-        assert_eq!(
-            (answer(&blocked), block_reason(&blocked)),
-            (None, Some("SAFETY"))
-        );
+        assert_eq!((answer(&blocked), block_reason(&blocked)), (None, Some("SAFETY")));
     }
 }

@@ -78,14 +78,8 @@ pub enum Respect {
 }
 
 impl Wanted {
-    pub const ALL: Wanted = Wanted {
-        git: Respect::Yes,
-        gemini: Respect::Yes,
-    };
-    pub const NONE: Wanted = Wanted {
-        git: Respect::No,
-        gemini: Respect::No,
-    };
+    pub const ALL: Wanted = Wanted { git: Respect::Yes, gemini: Respect::Yes };
+    pub const NONE: Wanted = Wanted { git: Respect::No, gemini: Respect::No };
 
     /// As a tool's arguments say, and where they do not, `otherwise`.
     pub fn asked(options: &Value, otherwise: Wanted) -> Wanted {
@@ -143,12 +137,8 @@ pub struct Marks {
 impl IgnoreFile {
     pub fn parse(bytes: &[u8]) -> IgnoreFile {
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-        let patterns = bytes
-            .split(|byte| *byte == b'\n')
-            .filter_map(Pattern::parse);
-        IgnoreFile {
-            patterns: patterns.collect(),
-        }
+        let patterns = bytes.split(|byte| *byte == b'\n').filter_map(Pattern::parse);
+        IgnoreFile { patterns: patterns.collect() }
     }
 
     /// What the last pattern that fits says. The path is relative to the directory of the file.
@@ -159,8 +149,7 @@ impl IgnoreFile {
                 On::Name => name,
                 On::Path => path,
             };
-            (pattern.of == Of::Anything || what == What::Directory)
-                && pattern.wildcard.matches(text)
+            (pattern.of == Of::Anything || what == What::Directory) && pattern.wildcard.matches(text)
         };
         let found = self.patterns.iter().rev().find(fits);
         found.map(|pattern| pattern.says)
@@ -198,12 +187,7 @@ impl Pattern {
         } else {
             (On::Name, Wildcard::git_name(text)?)
         };
-        Some(Pattern {
-            says,
-            of,
-            on,
-            wildcard,
-        })
+        Some(Pattern { says, of, on, wildcard })
     }
 }
 
@@ -269,9 +253,7 @@ impl Rules {
         let parent = path.parent().unwrap_or(Path::new(""));
         match Rules::at(workspace, parent, wanted, limits) {
             None => true,
-            Some(around) => around
-                .look_into(workspace, parent)
-                .hide(path.as_os_str().as_bytes(), What::File),
+            Some(around) => around.look_into(workspace, parent).hide(path.as_os_str().as_bytes(), What::File),
         }
     }
 
@@ -338,11 +320,7 @@ impl Rules {
         if file.is_empty() {
             return;
         }
-        self.nearest = Some(Arc::new(Layer {
-            file,
-            base,
-            outer: self.nearest.take(),
-        }));
+        self.nearest = Some(Arc::new(Layer { file, base, outer: self.nearest.take() }));
     }
 
     /// The repository may begin above the workspace. Nobody in the workspace has a say in what is there, so names will do.
@@ -366,10 +344,7 @@ impl Rules {
         }
         self.in_repository = InRepository::Yes;
         for (dir, fd, marks) in above.into_iter().rev() {
-            let lead = workspace
-                .path()
-                .strip_prefix(dir)
-                .expect("it is an ancestor");
+            let lead = workspace.path().strip_prefix(dir).expect("it is an ancestor");
             let lead = [lead.as_os_str().as_bytes(), b"/"].concat();
             let exclude = marks.git.then(|| exclude_file(fd.as_fd(), self.file_bytes));
             let ignore = load(fd.as_fd(), ".gitignore", self.file_bytes);
@@ -384,10 +359,7 @@ impl Marks {
     /// Looks for them, where no listing is at hand.
     pub fn of(dir: BorrowedFd) -> Marks {
         let there = |name: &str| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        Marks {
-            git: there(".git"),
-            gitignore: there(".gitignore"),
-        }
+        Marks { git: there(".git"), gitignore: there(".gitignore") }
     }
 
     pub fn see(&mut self, name: &[u8]) {
@@ -466,9 +438,7 @@ mod tests {
         let workspace = workspace(&scratch, &files);
         let hidden = |workspace: &Workspace| -> String {
             let all = ["a", "b", "c", "d", "e", "f", "g"];
-            all.into_iter()
-                .filter(|name| hides(workspace, name))
-                .collect()
+            all.into_iter().filter(|name| hides(workspace, name)).collect()
         };
         assert_eq!(hidden(&workspace), "aef");
         let absolute = scratch.path().join("deep/two");
@@ -513,8 +483,7 @@ mod tests {
         let files = [(".git/HEAD", ""), ("patterns", "a\n"), ("d/b", "")];
         let workspace = workspace(&scratch, &files);
         for name in [".gitignore", ".geminiignore", "d/.gitignore"] {
-            symlink(scratch.path().join("patterns"), scratch.path().join(name))
-                .expect("links can be made");
+            symlink(scratch.path().join("patterns"), scratch.path().join(name)).expect("links can be made");
         }
         assert!(!hides(&workspace, "a"));
         assert!(!hides(&workspace, "d/a"));
@@ -524,12 +493,8 @@ mod tests {
     fn of_a_large_file_the_beginning_counts() {
         let scratch = Scratch::new();
         let workspace = workspace(&scratch, &[(".geminiignore", "abc\ndef\n")]);
-        let limits = Limits {
-            ignore_bytes: 4,
-            ..Limits::default()
-        };
-        let hides =
-            |name: &str| Rules::hide_file(&workspace, Path::new(name), Wanted::ALL, &limits);
+        let limits = Limits { ignore_bytes: 4, ..Limits::default() };
+        let hides = |name: &str| Rules::hide_file(&workspace, Path::new(name), Wanted::ALL, &limits);
         assert!(hides("abc"));
         assert!(!hides("def"));
     }

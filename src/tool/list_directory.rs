@@ -1,9 +1,7 @@
 //! `list_directory`: what is in one directory, directories first.
 
 use crate::task::job::{Run, RunEnd};
-use crate::task::spec::{
-    CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
-};
+use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
 use crate::tool::ignore::{Rules, Wanted, What};
 use crate::tool::path::{Found, Spot};
 use crate::tool::walk::{Listed, Listing, open_here, readable};
@@ -22,9 +20,10 @@ impl Tool for ListDirectory {
         ToolSpec {
             name: "list_directory".into(),
             display_name: "ReadFolder".into(),
-            description: "Lists the names in one directory of the workspace, directories first, files with their size. What \
+            description:
+                "Lists the names in one directory of the workspace, directories first, files with their size. What \
                           ignore files hide is only counted."
-                .into(),
+                    .into(),
             kind: Kind::Read,
             parameters: json!({
                 "type": "object",
@@ -65,20 +64,14 @@ impl Tool for ListDirectory {
 
     fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
         match list(&run.args, ctx) {
-            Ok((output, text)) => RunEnd::Ended(Ending::Success {
-                output,
-                display: Display::Text { text },
-            }),
+            Ok((output, text)) => RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }),
             Err(error) => failed(error),
         }
     }
 }
 
 fn left_out(args: &Value) -> Result<Vec<Glob>, CallError> {
-    list_arg(args, "ignore")
-        .into_iter()
-        .map(|pattern| Glob::new(pattern, Case::Exact).map_err(invalid))
-        .collect()
+    list_arg(args, "ignore").into_iter().map(|pattern| Glob::new(pattern, Case::Exact).map_err(invalid)).collect()
 }
 
 /// What the model reads, and what people see.
@@ -89,13 +82,7 @@ fn list(args: &Value, ctx: &Ctx) -> Result<(String, String), CallError> {
     let spot = ctx.workspace.find(text_arg(args, "dir_path")?)?;
     let (dir, listing) = open(&spot, ctx)?;
     let rules = Rules::at(&ctx.workspace, spot.below(), wanted, ctx.limits);
-    let rules = rules.map(|around| {
-        around.enter(
-            dir.as_fd(),
-            spot.below().as_os_str().as_bytes(),
-            listing.marks,
-        )
-    });
+    let rules = rules.map(|around| around.enter(dir.as_fd(), spot.below().as_os_str().as_bytes(), listing.marks));
     let mut lines = Lines::default();
     for entry in listing.entries {
         let name = entry.name.to_bytes();
@@ -176,11 +163,7 @@ impl Lines {
             n => format!(" ({n} ignored)"),
         };
         if total == 0 {
-            let what = if self.ignored == 0 {
-                "empty"
-            } else {
-                "empty but for what is ignored"
-            };
+            let what = if self.ignored == 0 { "empty" } else { "empty but for what is ignored" };
             let text = format!("Directory {} is {what}.{ignored}", spot.real());
             return (text, format!("Directory is empty.{ignored}"));
         }
@@ -190,18 +173,12 @@ impl Lines {
             text.push('\n');
         }
         if total > most {
-            text += &format!(
-                "[{} more names are not shown. Look for some of them with glob.]\n",
-                total - most
-            );
+            text += &format!("[{} more names are not shown. Look for some of them with glob.]\n", total - most);
         }
         if !ignored.is_empty() {
             text += &format!("\n{}\n", ignored.trim());
         }
-        (
-            text.trim_end().into(),
-            format!("Found {total} item(s).{ignored}"),
-        )
+        (text.trim_end().into(), format!("Found {total} item(s).{ignored}"))
     }
 }
 
@@ -213,21 +190,12 @@ mod tests {
 
     fn list(scratch: &Scratch, args: Value) -> Result<(String, String), (ErrorKind, String)> {
         let run = run_of(scratch, "list_directory", args);
-        let limits = Limits {
-            listed_files: 4,
-            ..Limits::default()
-        };
-        let end = with_ctx(scratch, &limits, |ctx| {
-            ListDirectory.run(&run, ctx, &mut |_| {})
-        });
+        let limits = Limits { listed_files: 4, ..Limits::default() };
+        let end = with_ctx(scratch, &limits, |ctx| ListDirectory.run(&run, ctx, &mut |_| {}));
         match end {
-            RunEnd::Ended(Ending::Success {
-                output,
-                display: Display::Text { text },
-            }) => Ok((
-                output.replace(&scratch.path().display().to_string(), "WS"),
-                text,
-            )),
+            RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }) => {
+                Ok((output.replace(&scratch.path().display().to_string(), "WS"), text))
+            }
             RunEnd::Ended(Ending::Error { error }) => Err((error.kind, error.message)),
             other => panic!("{other:?}"),
         }
@@ -245,15 +213,13 @@ mod tests {
         assert_eq!(
             list(&scratch, json!({"dir_path": ".", "ignore": [".gem*"]})),
             Ok((
-                "Directory listing for WS:\n[DIR] y\n[DIR] z\nb.txt (5 bytes)\nlink -> /etc (link)\n\n(1 ignored)".into(),
+                "Directory listing for WS:\n[DIR] y\n[DIR] z\nb.txt (5 bytes)\nlink -> /etc (link)\n\n(1 ignored)"
+                    .into(),
                 "Found 4 item(s). (1 ignored)".into()
             ))
         );
         assert_eq!(
-            list(
-                &scratch,
-                json!({"dir_path": ".", "file_filtering_options": {"respect_gemini_ignore": false}})
-            ),
+            list(&scratch, json!({"dir_path": ".", "file_filtering_options": {"respect_gemini_ignore": false}})),
             Ok((
                 "Directory listing for WS:\n[DIR] y\n[DIR] z\n.geminiignore (6 bytes)\na.log (0 bytes)\n\
                  [2 more names are not shown. Look for some of them with glob.]"
@@ -263,10 +229,7 @@ mod tests {
         );
         assert_eq!(
             list(&scratch, json!({"dir_path": "z", "ignore": ["x"]})),
-            Ok((
-                "Directory WS/z is empty.".into(),
-                "Directory is empty.".into()
-            ))
+            Ok(("Directory WS/z is empty.".into(), "Directory is empty.".into()))
         );
     }
 
@@ -291,12 +254,8 @@ mod tests {
             "Directory is empty. (1 ignored)".into(),
         ));
         assert_eq!(list(&scratch, json!({"dir_path": "out"})), counted);
-        let all =
-            json!({"dir_path": "out", "file_filtering_options": {"respect_git_ignore": false}});
-        assert_eq!(
-            list(&scratch, all).map(|found| found.1),
-            Ok("Found 1 item(s).".into())
-        );
+        let all = json!({"dir_path": "out", "file_filtering_options": {"respect_git_ignore": false}});
+        assert_eq!(list(&scratch, all).map(|found| found.1), Ok("Found 1 item(s).".into()));
     }
 
     #[test]

@@ -127,9 +127,7 @@ pub struct Toolbox {
 
 impl Toolbox {
     pub fn new(tools: Vec<Box<dyn Tool>>) -> Toolbox {
-        Toolbox {
-            tools: tools.into_iter().map(|tool| (tool.spec(), tool)).collect(),
-        }
+        Toolbox { tools: tools.into_iter().map(|tool| (tool.spec(), tool)).collect() }
     }
 
     /// Every tool that is built in.
@@ -161,8 +159,7 @@ impl Toolbox {
             .iter()
             .map(|request| {
                 let (spec, tool) = self.find(&request.name)?;
-                spec.validate(&request.args)
-                    .map_err(|wrong| CallError::new(ErrorKind::InvalidToolParams, wrong))?;
+                spec.validate(&request.args).map_err(|wrong| CallError::new(ErrorKind::InvalidToolParams, wrong))?;
                 tool.prepare(&request.args, ctx)
             })
             .collect()
@@ -170,8 +167,7 @@ impl Toolbox {
 
     pub fn run(&self, run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> RunEnd {
         let found = self.find(&run.name).and_then(|(spec, tool)| {
-            spec.validate(&run.args)
-                .map_err(|wrong| CallError::new(ErrorKind::InvalidToolParams, wrong))?;
+            spec.validate(&run.args).map_err(|wrong| CallError::new(ErrorKind::InvalidToolParams, wrong))?;
             Ok(tool)
         });
         match found {
@@ -184,32 +180,21 @@ impl Toolbox {
     fn find(&self, name: &str) -> Result<(&ToolSpec, &dyn Tool), CallError> {
         let is_meant = |spec: &ToolSpec| spec.names().any(|one| one == name);
         let tool = self.tools.iter().find(|(spec, _)| is_meant(spec));
-        tool.map(|(spec, tool)| (spec, tool.as_ref()))
-            .ok_or_else(|| {
-                CallError::new(
-                    ErrorKind::ToolNotRegistered,
-                    format!(
-                        "There is no tool named \"{name}\". {}",
-                        self.suggestion(name)
-                    ),
-                )
-            })
+        tool.map(|(spec, tool)| (spec, tool.as_ref())).ok_or_else(|| {
+            CallError::new(
+                ErrorKind::ToolNotRegistered,
+                format!("There is no tool named \"{name}\". {}", self.suggestion(name)),
+            )
+        })
     }
 
     /// The likeliest names, nearest first.
     fn suggestion(&self, name: &str) -> String {
         const SHOWN: usize = 3;
-        let mut near: Vec<(usize, &str)> = self
-            .tools
-            .iter()
-            .map(|(spec, _)| (distance(name, &spec.name), spec.name.as_str()))
-            .collect();
+        let mut near: Vec<(usize, &str)> =
+            self.tools.iter().map(|(spec, _)| (distance(name, &spec.name), spec.name.as_str())).collect();
         near.sort_unstable();
-        let names: Vec<String> = near
-            .iter()
-            .take(SHOWN)
-            .map(|(_, name)| format!("\"{name}\""))
-            .collect();
+        let names: Vec<String> = near.iter().take(SHOWN).map(|(_, name)| format!("\"{name}\"")).collect();
         match names.as_slice() {
             [] => "No tools are available.".into(),
             [only] => format!("Did you mean {only}?"),
@@ -241,10 +226,7 @@ fn failed(error: CallError) -> RunEnd {
 }
 
 fn cancelled_search() -> RunEnd {
-    RunEnd::Ended(Ending::Cancelled {
-        reason: "The search was cancelled.".into(),
-        output: String::new(),
-    })
+    RunEnd::Ended(Ending::Cancelled { reason: "The search was cancelled.".into(), output: String::new() })
 }
 
 fn cancelled_before_start() -> RunEnd {
@@ -271,10 +253,7 @@ fn flag_arg(args: &Value, name: &str, otherwise: bool) -> bool {
 /// A list of texts; empty if it is not given.
 fn list_arg<'a>(args: &'a Value, name: &str) -> Vec<&'a str> {
     let list = args.get(name).and_then(Value::as_array);
-    list.into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect()
+    list.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 /// A whole number. Models also write `3.0`, which the schema takes for one.
@@ -307,11 +286,7 @@ pub(crate) mod tests {
     impl Scratch {
         pub(crate) fn new() -> Scratch {
             static NEXT: AtomicU32 = AtomicU32::new(0);
-            let name = format!(
-                "gemini-a2a-tool-{}-{}",
-                std::process::id(),
-                NEXT.fetch_add(1, Ordering::Relaxed)
-            );
+            let name = format!("gemini-a2a-tool-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
             let path = std::env::temp_dir().join(name);
             std::fs::create_dir_all(&path).expect("the temporary directory is writable");
             Scratch(path.canonicalize().expect("it was just made"))
@@ -353,10 +328,7 @@ pub(crate) mod tests {
 
     impl Says {
         pub(crate) fn new(answers: Vec<Result<Value, &'static str>>) -> Says {
-            Says {
-                answers: Mutex::new(answers.into()),
-                asked: Mutex::default(),
-            }
+            Says { answers: Mutex::new(answers.into()), asked: Mutex::default() }
         }
 
         pub(crate) fn asked(&self) -> Vec<Value> {
@@ -366,16 +338,10 @@ pub(crate) mod tests {
 
     impl Ask for Says {
         fn ask(&self, body: &Value, _: &Cancel) -> Result<Value, ModelError> {
-            self.asked
-                .lock()
-                .expect("no test panics with it")
-                .push(body.clone());
+            self.asked.lock().expect("no test panics with it").push(body.clone());
             let mut answers = self.answers.lock().expect("no test panics with it");
             let answer = answers.pop_front().expect("it is not asked more often");
-            answer.map_err(|message| ModelError {
-                kind: ModelErrorKind::Fatal,
-                message: message.into(),
-            })
+            answer.map_err(|message| ModelError { kind: ModelErrorKind::Fatal, message: message.into() })
         }
     }
 
@@ -384,12 +350,7 @@ pub(crate) mod tests {
     }
 
     /// With a model to ask.
-    pub(crate) fn with_asking<T>(
-        scratch: &Scratch,
-        limits: &Limits,
-        says: &Says,
-        f: impl FnOnce(&Ctx) -> T,
-    ) -> T {
+    pub(crate) fn with_asking<T>(scratch: &Scratch, limits: &Limits, says: &Says, f: impl FnOnce(&Ctx) -> T) -> T {
         in_ctx(scratch, limits, Some(says), &Web::default(), f)
     }
 
@@ -404,13 +365,7 @@ pub(crate) mod tests {
         in_ctx(scratch, limits, Some(says), web, f)
     }
 
-    fn in_ctx<T>(
-        scratch: &Scratch,
-        limits: &Limits,
-        says: Option<&Says>,
-        web: &Web,
-        f: impl FnOnce(&Ctx) -> T,
-    ) -> T {
+    fn in_ctx<T>(scratch: &Scratch, limits: &Limits, says: Option<&Says>, web: &Web, f: impl FnOnce(&Ctx) -> T) -> T {
         let cancel = Cancel::default();
         f(&Ctx {
             workspace: Workspace::open(scratch.path()).expect("the scratch directory opens"),
@@ -437,22 +392,14 @@ pub(crate) mod tests {
     }
 
     fn request(name: &str, args: Value) -> Request {
-        Request {
-            call: "c1".into(),
-            name: name.into(),
-            args,
-            api_id: None,
-        }
+        Request { call: "c1".into(), name: name.into(), args, api_id: None }
     }
 
     #[test]
     fn unknown_tools_and_wrong_arguments_are_told_apart() {
         let scratch = Scratch::new();
-        let toolbox = Toolbox::new(vec![
-            Box::new(read_file::ReadFile),
-            Box::new(write_file::WriteFile),
-            Box::new(shell::Shell),
-        ]);
+        let toolbox =
+            Toolbox::new(vec![Box::new(read_file::ReadFile), Box::new(write_file::WriteFile), Box::new(shell::Shell)]);
         let results = with_ctx(&scratch, &Limits::default(), |ctx| {
             toolbox.prepare(
                 &[
@@ -473,10 +420,7 @@ pub(crate) mod tests {
             ))
         );
         assert_eq!(results[1], Err(invalid("params/file_path must be string")));
-        assert_eq!(
-            results[2],
-            Err(invalid("params must have required property 'file_path'"))
-        );
+        assert_eq!(results[2], Err(invalid("params must have required property 'file_path'")));
         assert!(results[3].is_ok());
     }
 
@@ -511,11 +455,7 @@ pub(crate) mod tests {
             web: &Web::default(),
             ask: None,
         };
-        let run = run_of(
-            &scratch,
-            "write_file",
-            json!({"file_path": "a", "content": "x"}),
-        );
+        let run = run_of(&scratch, "write_file", json!({"file_path": "a", "content": "x"}));
         let end = Toolbox::built_in().run(&run, &ctx, &mut |_| {});
         assert_eq!(end, cancelled_before_start());
         assert!(!scratch.path().join("a").exists());
@@ -523,12 +463,7 @@ pub(crate) mod tests {
 
     #[test]
     fn distances() {
-        let pairs = [
-            ("", "", 0),
-            ("", "abc", 3),
-            ("kitten", "sitting", 3),
-            ("a", "b", 1),
-        ];
+        let pairs = [("", "", 0), ("", "abc", 3), ("kitten", "sitting", 3), ("a", "b", 1)];
         for (a, b, expected) in pairs {
             assert_eq!(distance(a, b), expected, "{a} {b}");
             assert_eq!(distance(b, a), expected, "{b} {a}");
@@ -538,12 +473,7 @@ pub(crate) mod tests {
     #[test]
     fn numbers_may_be_written_as_floats() {
         let args = json!({"a": 3, "b": 3.0, "c": 3.5, "d": "3", "e": 1e300});
-        let numbers: Vec<_> = ["a", "b", "c", "d", "e", "f"]
-            .map(|name| number_arg(&args, name))
-            .into();
-        assert_eq!(
-            numbers,
-            [Some(3), Some(3), None, None, Some(usize::MAX), None]
-        );
+        let numbers: Vec<_> = ["a", "b", "c", "d", "e", "f"].map(|name| number_arg(&args, name)).into();
+        assert_eq!(numbers, [Some(3), Some(3), None, None, Some(usize::MAX), None]);
     }
 }

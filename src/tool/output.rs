@@ -32,12 +32,7 @@ impl Output {
             keep: limits.output_bytes,
             total: 0,
             binary: false,
-            live: Live {
-                cleaner: Cleaner::default(),
-                waiting: String::new(),
-                left: limits.live_bytes,
-                over: false,
-            },
+            live: Live { cleaner: Cleaner::default(), waiting: String::new(), left: limits.live_bytes, over: false },
         }
     }
 
@@ -68,9 +63,7 @@ impl Output {
     /// No more comes: half a character at the end is now a broken one.
     pub fn end(&mut self) {
         if !self.live.over {
-            let Live {
-                cleaner, waiting, ..
-            } = &mut self.live;
+            let Live { cleaner, waiting, .. } = &mut self.live;
             cleaner.end(waiting);
         }
     }
@@ -87,10 +80,7 @@ impl Output {
         if dropped > 0 {
             text = format!("[the first {dropped} bytes of output were not kept]\n");
             // The cut may have split a character: what is left of it says nothing.
-            let torn = bytes
-                .iter()
-                .take(3)
-                .take_while(|byte| **byte & 0xc0 == 0x80);
+            let torn = bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80);
             from = torn.count();
         }
         let mut cleaner = Cleaner::default();
@@ -263,11 +253,7 @@ mod tests {
     }
 
     fn limits(live_bytes: usize, output_bytes: usize) -> Limits {
-        Limits {
-            live_bytes,
-            output_bytes,
-            ..Limits::default()
-        }
+        Limits { live_bytes, output_bytes, ..Limits::default() }
     }
 
     #[test]
@@ -276,10 +262,7 @@ mod tests {
         output.push(b"ab");
         assert_eq!(output.take_live(), "ab");
         output.push("cüü".as_bytes());
-        assert_eq!(
-            output.take_live(),
-            "c\n[live output ends here; the result has the end of it]\n"
-        );
+        assert_eq!(output.take_live(), "c\n[live output ends here; the result has the end of it]\n");
         output.push(b"more");
         output.end();
         assert!(!output.has_live());
@@ -295,20 +278,11 @@ mod tests {
         output.push(b"12345");
         assert_eq!(output.text(), "12345");
         output.push("ü7".as_bytes());
-        assert_eq!(
-            output.text(),
-            "[the first 3 bytes of output were not kept]\n45ü7"
-        );
+        assert_eq!(output.text(), "[the first 3 bytes of output were not kept]\n45ü7");
         output.push(b"890");
-        assert_eq!(
-            output.text(),
-            "[the first 6 bytes of output were not kept]\n7890"
-        );
+        assert_eq!(output.text(), "[the first 6 bytes of output were not kept]\n7890");
         output.push(b"abcdefgh");
-        assert_eq!(
-            output.text(),
-            "[the first 14 bytes of output were not kept]\ndefgh"
-        );
+        assert_eq!(output.text(), "[the first 14 bytes of output were not kept]\ndefgh");
     }
 
     #[test]
@@ -317,10 +291,7 @@ mod tests {
         output.push(b"\x7fELF");
         output.push(b"\0\0");
         output.push(b"text");
-        assert_eq!(
-            output.take_live(),
-            "\u{7f}ELF[binary output is not shown]\n".replace('\u{7f}', "")
-        );
+        assert_eq!(output.take_live(), "\u{7f}ELF[binary output is not shown]\n".replace('\u{7f}', ""));
         assert_eq!(output.text(), "[10 bytes of binary output]");
         let mut late = Output::new(&limits(100_000, 100_000));
         late.push(&[b'a'; LOOKED_AT]);

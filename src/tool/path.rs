@@ -75,21 +75,12 @@ impl Workspace {
         let dir = rustix::fs::open(path, DIRECTORY, Mode::empty())?;
         let link = format!("/proc/self/fd/{}", dir.as_raw_fd());
         let real = std::fs::read_link(link).or_else(|_| path.canonicalize())?;
-        Ok(Workspace {
-            dir,
-            path: real,
-            given: path.to_path_buf(),
-            ignore_files: Vec::new(),
-            wanted: Wanted::ALL,
-        })
+        Ok(Workspace { dir, path: real, given: path.to_path_buf(), ignore_files: Vec::new(), wanted: Wanted::ALL })
     }
 
     /// The same, with further ignore files; later ones win.
     pub fn with_ignore_files(self, files: Vec<PathBuf>) -> Workspace {
-        Workspace {
-            ignore_files: files,
-            ..self
-        }
+        Workspace { ignore_files: files, ..self }
     }
 
     /// The same, where these ignore files count unless a call says otherwise.
@@ -128,9 +119,7 @@ impl Workspace {
     /// Finds it for writing: some places are not for tools to write to, neither by their real name nor by a link's.
     pub fn find_writable(&self, text: &str) -> Result<Spot, CallError> {
         let path = self.named(text)?;
-        let spot = self
-            .walk(&path)
-            .map_err(|wrong| self.explain(text, wrong))?;
+        let spot = self.walk(&path).map_err(|wrong| self.explain(text, wrong))?;
         match protected(&spot.relative).or_else(|| protected(&path)) {
             None => Ok(spot),
             Some(segment) => Err(CallError::new(
@@ -155,8 +144,7 @@ impl Workspace {
                 return self.named(bare);
             }
         }
-        self.inside(Path::new(text))
-            .ok_or_else(|| self.explain(text, Wrong::Outside))
+        self.inside(Path::new(text)).ok_or_else(|| self.explain(text, Wrong::Outside))
     }
 
     /// Relative paths as they are, absolute ones below the workspace; None for others.
@@ -164,19 +152,12 @@ impl Workspace {
         if path.is_relative() {
             return Some(path.to_path_buf());
         }
-        let rest = path
-            .strip_prefix(&self.path)
-            .or_else(|_| path.strip_prefix(&self.given));
+        let rest = path.strip_prefix(&self.path).or_else(|_| path.strip_prefix(&self.given));
         rest.ok().map(Path::to_path_buf)
     }
 
     fn walk(&self, path: &Path) -> Result<Spot, Wrong> {
-        let mut walk = Walk {
-            workspace: self,
-            held: Vec::new(),
-            todo: parts(path),
-            links: 0,
-        };
+        let mut walk = Walk { workspace: self, held: Vec::new(), todo: parts(path), links: 0 };
         let found = walk.go()?;
         let mut relative: PathBuf = walk.held.iter().map(|(name, _)| name).collect();
         match &found {
@@ -192,12 +173,7 @@ impl Workspace {
             true => self.path.clone(),
             false => self.path.join(&relative),
         };
-        Ok(Spot {
-            real,
-            relative,
-            named: without_dots(path),
-            found,
-        })
+        Ok(Spot { real, relative, named: without_dots(path), found })
     }
 
     fn explain(&self, text: &str, wrong: Wrong) -> CallError {
@@ -207,10 +183,9 @@ impl Workspace {
                 ErrorKind::PathNotInWorkspace,
                 format!("{text} is not in the workspace. Use a path below {workspace}."),
             ),
-            Wrong::Links => CallError::new(
-                ErrorKind::FileNotFound,
-                format!("{text} leads through too many symbolic links."),
-            ),
+            Wrong::Links => {
+                CallError::new(ErrorKind::FileNotFound, format!("{text} leads through too many symbolic links."))
+            }
             Wrong::NotDirectory => CallError::new(
                 ErrorKind::FileNotFound,
                 format!("{text} does not exist: a part of it is a file, not a directory."),
@@ -274,12 +249,7 @@ impl Entry {
             return Err(io::Error::other("it is not a regular file"));
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::openat(
-            &self.dir,
-            &self.name,
-            flags,
-            Mode::empty(),
-        )?);
+        let file = File::from(rustix::fs::openat(&self.dir, &self.name, flags, Mode::empty())?);
         if !file.metadata()?.is_file() {
             return Err(io::Error::other("it is not a regular file"));
         }
@@ -307,10 +277,7 @@ impl Gap {
             // A link that was put there meanwhile is not followed but refused.
             dir = rustix::fs::openat(&dir, &name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
         }
-        Ok(Entry {
-            dir,
-            name: self.name,
-        })
+        Ok(Entry { dir, name: self.name })
     }
 }
 
@@ -373,10 +340,7 @@ impl Walk<'_> {
                 FileType::Directory => self.held.push((name, fd)),
                 FileType::Symlink => self.follow(&fd)?,
                 _ if self.todo.is_empty() => {
-                    return Ok(Found::File(Entry {
-                        dir: self.here().try_clone_to_owned().map_err(system)?,
-                        name,
-                    }));
+                    return Ok(Found::File(Entry { dir: self.here().try_clone_to_owned().map_err(system)?, name }));
                 }
                 _ => return Err(Wrong::NotDirectory),
             }
@@ -386,9 +350,7 @@ impl Walk<'_> {
     }
 
     fn here(&self) -> BorrowedFd<'_> {
-        self.held
-            .last()
-            .map_or(self.workspace.dir.as_fd(), |(_, dir)| dir.as_fd())
+        self.held.last().map_or(self.workspace.dir.as_fd(), |(_, dir)| dir.as_fd())
     }
 
     /// Puts a link's target in front of what is left to walk.
@@ -419,11 +381,7 @@ impl Walk<'_> {
             }
         }
         let name = parents.pop().expect("it holds at least the first name");
-        Ok(Found::Nothing(Gap {
-            dir: self.here().try_clone_to_owned().map_err(system)?,
-            parents,
-            name,
-        }))
+        Ok(Found::Nothing(Gap { dir: self.here().try_clone_to_owned().map_err(system)?, parents, name }))
     }
 }
 
@@ -467,9 +425,7 @@ fn from_uri(text: &str) -> Result<String, CallError> {
     };
     let path = rest.strip_prefix("localhost").unwrap_or(rest);
     if !path.starts_with('/') {
-        return Err(invalid(format!(
-            "{text:?} names a file on another machine: give a path in the workspace"
-        )));
+        return Err(invalid(format!("{text:?} names a file on another machine: give a path in the workspace")));
     }
     let mut bytes = Vec::with_capacity(path.len());
     let mut left = path.as_bytes();
@@ -486,8 +442,7 @@ fn from_uri(text: &str) -> Result<String, CallError> {
             }
         }
     }
-    String::from_utf8(bytes)
-        .map_err(|_| invalid(format!("{text:?} is not valid UTF-8 when decoded")))
+    String::from_utf8(bytes).map_err(|_| invalid(format!("{text:?} is not valid UTF-8 when decoded")))
 }
 
 fn check_form(text: &str) -> Result<(), CallError> {
@@ -495,9 +450,7 @@ fn check_form(text: &str) -> Result<(), CallError> {
         return Err(invalid("the path must not be empty"));
     }
     if text.chars().any(|c| matches!(c, '\0' | '\n' | '\r' | '\t')) {
-        return Err(invalid(format!(
-            "the path {text:?} must not contain NUL, line breaks or tabs"
-        )));
+        return Err(invalid(format!("the path {text:?} must not contain NUL, line breaks or tabs")));
     }
     if text.len() > LONGEST_PATH || text.split('/').any(|part| part.len() > LONGEST_NAME) {
         return Err(invalid(format!(
@@ -614,18 +567,11 @@ mod tests {
             "@.git/config",
         ];
         for path in refused {
-            assert_eq!(
-                shown(workspace.find_writable(path)),
-                "policy_violation",
-                "{path}"
-            );
+            assert_eq!(shown(workspace.find_writable(path)), "policy_violation", "{path}");
         }
         assert_eq!(shown(workspace.find(".git/config")), "file .git/config");
         for path in [".gitignore", ".env.example", "my.env", "gha-creds.txt"] {
-            assert_eq!(
-                shown(workspace.find_writable(path)),
-                format!("nothing {path}")
-            );
+            assert_eq!(shown(workspace.find_writable(path)), format!("nothing {path}"));
         }
     }
 }

@@ -6,12 +6,7 @@
 
 /// In order of appearance, without repeats.
 pub fn programs(command: &str) -> Vec<String> {
-    let mut reader = Reader {
-        chars: command.chars().collect(),
-        at: 0,
-        found: Vec::new(),
-        depth: 0,
-    };
+    let mut reader = Reader { chars: command.chars().collect(), at: 0, found: Vec::new(), depth: 0 };
     while reader.at < reader.chars.len() {
         reader.list(End::Text);
         // A closing bracket without an opening one: go on behind it.
@@ -61,8 +56,8 @@ impl Reader {
                 _ => {
                     let word = self.word(end);
                     // `2>file`: a number before a redirection is a descriptor.
-                    let descriptor = word.chars().all(|c| c.is_ascii_digit())
-                        && matches!(self.peek(0), Some('<' | '>'));
+                    let descriptor =
+                        word.chars().all(|c| c.is_ascii_digit()) && matches!(self.peek(0), Some('<' | '>'));
                     if descriptor || !expects_program {
                         continue;
                     }
@@ -181,10 +176,8 @@ impl Reader {
 
 /// Words after which a command still follows.
 fn opens(word: &str) -> bool {
-    const WORDS: [&str; 16] = [
-        "if", "then", "else", "elif", "fi", "do", "done", "while", "until", "{", "}", "!", "time",
-        "esac", "in", "[[",
-    ];
+    const WORDS: [&str; 16] =
+        ["if", "then", "else", "elif", "fi", "do", "done", "while", "until", "{", "}", "!", "time", "esac", "in", "[["];
     WORDS.contains(&word)
 }
 
@@ -205,10 +198,7 @@ mod tests {
     fn every_program_is_named() {
         let cases: &[(&str, &[&str])] = &[
             ("ls -la", &["ls"]),
-            (
-                "ls | wc -l && ls; echo done & sleep 1",
-                &["ls", "wc", "echo", "sleep"],
-            ),
+            ("ls | wc -l && ls; echo done & sleep 1", &["ls", "wc", "echo", "sleep"]),
             ("FOO=1 BAR='a b' make all", &["make"]),
             ("echo \"$(rm -rf x)\" `date`", &["rm", "echo", "date"]),
             ("echo '$(rm x) `rm`'", &["echo"]),
@@ -216,10 +206,7 @@ mod tests {
             ("2>/dev/null cat x", &["cat"]),
             ("diff <(sort a) <(uniq b)", &["diff", "sort", "uniq"]),
             ("(cd x; ./run) || { exit 1; }", &["cd", "./run", "exit"]),
-            (
-                "if test -f x; then cat x; else touch x; fi",
-                &["test", "cat", "touch"],
-            ),
+            ("if test -f x; then cat x; else touch x; fi", &["test", "cat", "touch"]),
             ("while true; do curl x; done", &["true", "curl"]),
             ("a\\ b c", &["a b"]),
             ("\"/usr/bin/e\"cho hi # rm -rf", &["/usr/bin/echo"]),
@@ -249,9 +236,7 @@ mod tests {
 
     #[test]
     fn any_text_is_read_to_its_end() {
-        let pieces = [
-            "\"", "'", "`", "$(", ")", "\\", "<", "(", "a", " ", ";", "#", "\n", "=", "<<", "|",
-        ];
+        let pieces = ["\"", "'", "`", "$(", ")", "\\", "<", "(", "a", " ", ";", "#", "\n", "=", "<<", "|"];
         let mut seed: u32 = 7;
         for _ in 0..20_000 {
             let mut text = String::new();

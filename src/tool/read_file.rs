@@ -4,9 +4,7 @@
 //! binary file: with a sentence that says what it is.
 
 use crate::task::job::{Run, RunEnd};
-use crate::task::spec::{
-    CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
-};
+use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
 use crate::tool::ignore::Rules;
 use crate::tool::path::{Entry, Found, Spot};
 use crate::tool::text::{Encoding, looks_binary};
@@ -22,9 +20,10 @@ impl Tool for ReadFile {
         ToolSpec {
             name: "read_file".into(),
             display_name: "ReadFile".into(),
-            description: "Reads a text file of the workspace, whole or by lines. Long files are shown in part, with the \
+            description:
+                "Reads a text file of the workspace, whole or by lines. Long files are shown in part, with the \
                           line to go on from. Binary files are named, not shown."
-                .into(),
+                    .into(),
             kind: Kind::Read,
             parameters: json!({
                 "type": "object",
@@ -64,10 +63,7 @@ impl Tool for ReadFile {
 
     fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
         match read(&run.args, ctx) {
-            Ok((output, text)) => RunEnd::Ended(Ending::Success {
-                output,
-                display: Display::Text { text },
-            }),
+            Ok((output, text)) => RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }),
             Err(error) => failed(error),
         }
     }
@@ -85,9 +81,7 @@ impl Wish {
         if let (Some(start), Some(end)) = (start, end)
             && start > end
         {
-            return Err(invalid(format!(
-                "start_line ({start}) must not be greater than end_line ({end})"
-            )));
+            return Err(invalid(format!("start_line ({start}) must not be greater than end_line ({end})")));
         }
         Ok(Wish { start, end })
     }
@@ -99,12 +93,7 @@ fn read(args: &Value, ctx: &Ctx) -> Result<(String, String), CallError> {
     let spot = ctx.workspace.find(text_arg(args, "file_path")?)?;
     refuse_hidden(&spot, ctx)?;
     match look(&spot, ctx)? {
-        Reading::Text(text) => Ok(excerpt(
-            &text,
-            &wish,
-            ctx.limits.file_lines,
-            ctx.limits.line_chars,
-        )),
+        Reading::Text(text) => Ok(excerpt(&text, &wish, ctx.limits.file_lines, ctx.limits.line_chars)),
         Reading::Binary(text) => Ok((text.clone(), text)),
     }
 }
@@ -118,10 +107,7 @@ pub(super) enum Reading {
 
 /// A file as far as it is shown without asking for lines.
 pub(super) fn whole(spot: &Spot, ctx: &Ctx) -> Result<Reading, CallError> {
-    let all = Wish {
-        start: None,
-        end: None,
-    };
+    let all = Wish { start: None, end: None };
     let (lines, chars) = (ctx.limits.file_lines, ctx.limits.line_chars);
     Ok(match look(spot, ctx)? {
         Reading::Text(text) => Reading::Text(excerpt(&text, &all, lines, chars).0),
@@ -142,18 +128,13 @@ fn look(spot: &Spot, ctx: &Ctx) -> Result<Reading, CallError> {
         Found::Nothing(_) => {
             return Err(CallError::new(
                 ErrorKind::FileNotFound,
-                format!(
-                    "There is no file {path} in {}.",
-                    ctx.workspace.path().display()
-                ),
+                format!("There is no file {path} in {}.", ctx.workspace.path().display()),
             ));
         }
     };
     if let Some(what) = binary(&path, &bytes) {
         let length = bytes.len();
-        return Ok(Reading::Binary(format!(
-            "{path} is {what} ({length} bytes) and cannot be displayed as text."
-        )));
+        return Ok(Reading::Binary(format!("{path} is {what} ({length} bytes) and cannot be displayed as text.")));
     }
     Ok(Reading::Text(Encoding::of(&bytes).decode(&bytes)))
 }
@@ -182,10 +163,7 @@ pub(super) fn contents(entry: &Entry, path: &str, most: u64) -> Result<Vec<u8>, 
         CallError::new(kind, format!("{path} cannot be read: {error}"))
     };
     let too_large = || {
-        let text = format!(
-            "{path} is larger than {} MiB. Look at parts of it with a shell command.",
-            most >> 20
-        );
+        let text = format!("{path} is larger than {} MiB. Look at parts of it with a shell command.", most >> 20);
         CallError::new(ErrorKind::FileTooLarge, text)
     };
     let file: File = entry.open().map_err(failure)?;
@@ -194,9 +172,7 @@ pub(super) fn contents(entry: &Entry, path: &str, most: u64) -> Result<Vec<u8>, 
     }
     // Files grow, and some under /proc say they are empty: what counts is what is read.
     let mut bytes = Vec::new();
-    file.take(most + 1)
-        .read_to_end(&mut bytes)
-        .map_err(failure)?;
+    file.take(most + 1).read_to_end(&mut bytes).map_err(failure)?;
     if bytes.len() as u64 > most {
         return Err(too_large());
     }
@@ -207,16 +183,12 @@ pub(super) fn contents(entry: &Entry, path: &str, most: u64) -> Result<Vec<u8>, 
 fn binary(path: &str, bytes: &[u8]) -> Option<&'static str> {
     let extension = path.rsplit_once('.').map_or("", |(_, end)| end);
     let what = match extension.to_ascii_lowercase().as_str() {
-        "png" | "jpg" | "jpeg" | "gif" | "webp" | "bmp" | "ico" | "tiff" | "avif" | "heic" => {
-            "an image"
-        }
+        "png" | "jpg" | "jpeg" | "gif" | "webp" | "bmp" | "ico" | "tiff" | "avif" | "heic" => "an image",
         "pdf" => "a PDF document",
         "mp3" | "wav" | "aif" | "aiff" | "aac" | "ogg" | "flac" | "m4a" => "an audio file",
         "mp4" | "mov" | "avi" | "mkv" | "webm" | "mpeg" | "mpg" => "a video file",
         "zip" | "gz" | "tgz" | "bz2" | "xz" | "zst" | "7z" | "rar" | "tar" | "jar" => "an archive",
-        "exe" | "dll" | "so" | "a" | "o" | "lib" | "class" | "pyc" | "wasm" | "dylib" => {
-            "compiled code"
-        }
+        "exe" | "dll" | "so" | "a" | "o" | "lib" | "class" | "pyc" | "wasm" | "dylib" => "compiled code",
         _ if looks_binary(bytes) => "a binary file",
         _ => return None,
     };
@@ -247,10 +219,7 @@ fn excerpt(text: &str, wish: &Wish, most_lines: usize, most_chars: usize) -> (St
     if shown.len() == total && !cut {
         return (text.to_string(), String::new());
     }
-    let body: Vec<String> = shown
-        .iter()
-        .map(|line| shortened(line, most_chars))
-        .collect();
+    let body: Vec<String> = shown.iter().map(|line| shortened(line, most_chars)).collect();
     let mut header = format!("[Lines {start}-{end} of {total} are shown.");
     if end < total {
         header.push_str(&format!(" To read on, use start_line {}.", end + 1));
@@ -258,10 +227,7 @@ fn excerpt(text: &str, wish: &Wish, most_lines: usize, most_chars: usize) -> (St
     if cut {
         header.push_str(&format!(" Lines are cut after {most_chars} characters."));
     }
-    (
-        format!("{header}]\n{}", body.join("\n")),
-        format!("Lines {start}-{end} of {total}"),
-    )
+    (format!("{header}]\n{}", body.join("\n")), format!("Lines {start}-{end} of {total}"))
 }
 
 pub(super) fn shortened(line: &str, most_chars: usize) -> String {
@@ -278,24 +244,14 @@ mod tests {
     use crate::tool::tests::{Scratch, run_of, with_ctx};
 
     fn limits() -> Limits {
-        Limits {
-            file_bytes: 200,
-            file_lines: 3,
-            line_chars: 5,
-            ..Limits::default()
-        }
+        Limits { file_bytes: 200, file_lines: 3, line_chars: 5, ..Limits::default() }
     }
 
     fn read(scratch: &Scratch, args: Value) -> Result<(String, String), (ErrorKind, String)> {
         let run = run_of(scratch, "read_file", args);
-        let end = with_ctx(scratch, &limits(), |ctx| {
-            ReadFile.run(&run, ctx, &mut |_| {})
-        });
+        let end = with_ctx(scratch, &limits(), |ctx| ReadFile.run(&run, ctx, &mut |_| {}));
         match end {
-            RunEnd::Ended(Ending::Success {
-                output,
-                display: Display::Text { text },
-            }) => Ok((output, text)),
+            RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }) => Ok((output, text)),
             RunEnd::Ended(Ending::Error { error }) => Err((error.kind, error.message)),
             other => panic!("{other:?}"),
         }
@@ -311,15 +267,9 @@ mod tests {
         scratch.put("a", "1\r\n2\n\n");
         scratch.put("empty", "");
         scratch.put("wide", Encoding::Utf16Be.encode("Grüß\n"));
-        assert_eq!(
-            read(&scratch, json!({"file_path": "a"})),
-            ok("1\r\n2\n\n", "")
-        );
+        assert_eq!(read(&scratch, json!({"file_path": "a"})), ok("1\r\n2\n\n", ""));
         assert_eq!(read(&scratch, json!({"file_path": "empty"})), ok("", ""));
-        assert_eq!(
-            read(&scratch, json!({"file_path": "wide"})),
-            ok("Grüß\n", "")
-        );
+        assert_eq!(read(&scratch, json!({"file_path": "wide"})), ok("Grüß\n", ""));
     }
 
     #[test]
@@ -328,10 +278,7 @@ mod tests {
         scratch.put("a", "1\n2\n3\n4\n5\n");
         assert_eq!(
             read(&scratch, json!({"file_path": "a"})),
-            ok(
-                "[Lines 1-3 of 5 are shown. To read on, use start_line 4.]\n1\n2\n3",
-                "Lines 1-3 of 5"
-            )
+            ok("[Lines 1-3 of 5 are shown. To read on, use start_line 4.]\n1\n2\n3", "Lines 1-3 of 5")
         );
         assert_eq!(
             read(&scratch, json!({"file_path": "a", "start_line": 4})),
@@ -339,24 +286,15 @@ mod tests {
         );
         // A range that was asked for is given, however long.
         assert_eq!(
-            read(
-                &scratch,
-                json!({"file_path": "a", "start_line": 1, "end_line": 9})
-            ),
+            read(&scratch, json!({"file_path": "a", "start_line": 1, "end_line": 9})),
             ok("1\n2\n3\n4\n5\n", "")
         );
         assert_eq!(
             read(&scratch, json!({"file_path": "a", "end_line": 1})),
-            ok(
-                "[Lines 1-1 of 5 are shown. To read on, use start_line 2.]\n1",
-                "Lines 1-1 of 5"
-            )
+            ok("[Lines 1-1 of 5 are shown. To read on, use start_line 2.]\n1", "Lines 1-1 of 5")
         );
         let nothing = "[The file has 5 lines; there is nothing from line 6 on.]";
-        assert_eq!(
-            read(&scratch, json!({"file_path": "a", "start_line": 6})),
-            ok(nothing, nothing)
-        );
+        assert_eq!(read(&scratch, json!({"file_path": "a", "start_line": 6})), ok(nothing, nothing));
     }
 
     #[test]
@@ -379,10 +317,7 @@ mod tests {
         scratch.put("b", b"\x7fELF\0\0");
         scratch.put("c.ts", "const x = 1");
         let image = "a.PNG is an image (11 bytes) and cannot be displayed as text.";
-        assert_eq!(
-            read(&scratch, json!({"file_path": "a.PNG"})),
-            ok(image, image)
-        );
+        assert_eq!(read(&scratch, json!({"file_path": "a.PNG"})), ok(image, image));
         let other = "b is a binary file (6 bytes) and cannot be displayed as text.";
         assert_eq!(read(&scratch, json!({"file_path": "b"})), ok(other, other));
         assert!(read(&scratch, json!({"file_path": "c.ts"})).is_ok());
@@ -421,34 +356,22 @@ mod tests {
             scratch.put(name, text);
         }
         let link = |target: &str, name: &str| {
-            std::os::unix::fs::symlink(target, scratch.path().join(name))
-                .expect("links can be made");
+            std::os::unix::fs::symlink(target, scratch.path().join(name)).expect("links can be made");
         };
         link("../a.key", "links/key");
         link("../private", "links/dir");
         link("x", "links/secret");
         let kind = |path: &str| read(&scratch, json!({"file_path": path})).map_err(|e| e.0);
-        for path in [
-            "a.key",
-            "private/x",
-            "links/../a.key",
-            "links/key",
-            "links/dir/x",
-            "links/secret",
-            ".git/config",
-        ] {
+        for path in ["a.key", "private/x", "links/../a.key", "links/key", "links/dir/x", "links/secret", ".git/config"]
+        {
             assert_eq!(kind(path), Err(ErrorKind::InvalidToolParams), "{path}");
         }
         assert_eq!(kind("kept.key"), ok("open", "").map_err(|e| e.0));
         assert_eq!(kind("links/x"), ok("open", "").map_err(|e| e.0));
-        let plan = with_ctx(&scratch, &limits(), |ctx| {
-            ReadFile.prepare(&json!({"file_path": "a.key"}), ctx)
-        });
+        let plan = with_ctx(&scratch, &limits(), |ctx| ReadFile.prepare(&json!({"file_path": "a.key"}), ctx));
         assert_eq!(
             plan,
-            Err(invalid(
-                "a.key is hidden by ignore files and is not read. Ask the user if it is needed."
-            ))
+            Err(invalid("a.key is hidden by ignore files and is not read. Ask the user if it is needed."))
         );
     }
 
@@ -458,9 +381,7 @@ mod tests {
         let plan = |args| with_ctx(&scratch, &limits(), |ctx| ReadFile.prepare(&args, ctx));
         assert_eq!(
             plan(json!({"file_path": "a", "start_line": 3, "end_line": 2})),
-            Err(invalid(
-                "start_line (3) must not be greater than end_line (2)"
-            ))
+            Err(invalid("start_line (3) must not be greater than end_line (2)"))
         );
         let found = plan(json!({"file_path": "./x/../a", "end_line": 2}));
         assert_eq!(found.map_err(|e| e.kind), Err(ErrorKind::FileNotFound));

@@ -5,15 +5,11 @@
 //! a pattern only comes what people would mean. There is a limit to all of it, and what is left out is told.
 
 use crate::task::job::{Run, RunEnd};
-use crate::task::spec::{
-    CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
-};
+use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
 use crate::tool::ignore::{Rules, Wanted, What};
 use crate::tool::path::Found;
 use crate::tool::read_file::{self, Reading};
-use crate::tool::walk::{
-    BY_MACHINE, Seen, Start, Stop, VERSIONS, Visitor, Walk, by_path, readable,
-};
+use crate::tool::walk::{BY_MACHINE, Seen, Start, Stop, VERSIONS, Visitor, Walk, by_path, readable};
 use crate::tool::wildcard::{Case, Glob, NameGlob, escaped};
 use crate::tool::{Ctx, Tool, cancelled_search, failed, flag_arg, invalid, list_arg};
 use serde_json::{Value, json};
@@ -23,7 +19,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Names that nobody means by naming a directory: binaries, archives, documents, and memory files that are there anyway.
-const NOT_MEANT: &str = "*.{bin,exe,dll,so,dylib,class,jar,war,zip,tar,gz,bz2,rar,7z,doc,docx,xls,xlsx,ppt,pptx,odt,ods,odp,pyc,pyo}";
+const NOT_MEANT: &str =
+    "*.{bin,exe,dll,so,dylib,class,jar,war,zip,tar,gz,bz2,rar,7z,doc,docx,xls,xlsx,ppt,pptx,odt,ods,odp,pyc,pyo}";
 const NOT_MEANT_NAMES: &str = "{.DS_Store,GEMINI.md}";
 /// Names never taken along.
 const SECRET: &str = "{.env,.env.*}";
@@ -39,7 +36,8 @@ impl Tool for ReadManyFiles {
         ToolSpec {
             name: "read_many_files".into(),
             display_name: "ReadManyFiles".into(),
-            description: "Reads several text files of the workspace, named by paths, directories or glob patterns.".into(),
+            description: "Reads several text files of the workspace, named by paths, directories or glob patterns."
+                .into(),
             kind: Kind::Read,
             parameters: json!({
                 "type": "object",
@@ -80,10 +78,7 @@ impl Tool for ReadManyFiles {
 
     fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
         match read(&run.args, ctx) {
-            Ok(Some((output, text))) => RunEnd::Ended(Ending::Success {
-                output,
-                display: Display::Text { text },
-            }),
+            Ok(Some((output, text))) => RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }),
             Ok(None) => cancelled_search(),
             Err(error) => failed(error),
         }
@@ -124,8 +119,7 @@ pub fn mentions(prompt: &str) -> Vec<String> {
             }
             rest = ahead.clone();
         }
-        let path =
-            path.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', ']', '}', '"', '\'', '`']);
+        let path = path.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', ']', '}', '"', '\'', '`']);
         if !path.is_empty() && !paths.iter().any(|known| known == path) {
             paths.push(path.into());
         }
@@ -170,14 +164,8 @@ impl Wish {
         let mut wish = Wish {
             named: Vec::new(),
             globs: Vec::new(),
-            exclude: list_arg(args, "exclude")
-                .into_iter()
-                .map(name_glob)
-                .collect::<Result<_, _>>()?,
-            not_meant: not_meant
-                .iter()
-                .map(|pattern| name_glob(pattern))
-                .collect::<Result<_, _>>()?,
+            exclude: list_arg(args, "exclude").into_iter().map(name_glob).collect::<Result<_, _>>()?,
+            not_meant: not_meant.iter().map(|pattern| name_glob(pattern)).collect::<Result<_, _>>()?,
             secret: name_glob(SECRET)?,
             defaults,
             wanted: Wanted::asked(options, ctx.workspace.wanted()),
@@ -208,8 +196,7 @@ impl Wish {
             Err(error) if error.kind == ErrorKind::PathNotInWorkspace => return Err(error),
             Err(_) => text.to_string(),
         };
-        self.globs
-            .push(Glob::new(&pattern, Case::Folded).map_err(invalid)?);
+        self.globs.push(Glob::new(&pattern, Case::Folded).map_err(invalid)?);
         Ok(())
     }
 
@@ -245,19 +232,12 @@ fn read(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> 
             path: Path::new(""),
             rules: Rules::around(&ctx.workspace, wish.wanted, ctx.limits),
         };
-        let survey = walk.run(start, || Gatherer {
-            wish: &wish,
-            dir: Vec::new(),
-            found: Vec::new(),
-        });
+        let survey = walk.run(start, || Gatherer { wish: &wish, dir: Vec::new(), found: Vec::new() });
         match survey.stopped {
             Some(Stop::Cancelled) => return Ok(None),
             Some(Stop::Time | Stop::Entries) => {
                 let text = survey.gaps(ctx.limits);
-                return Err(CallError::new(
-                    ErrorKind::ReadManyFilesSearchError,
-                    text.trim_end(),
-                ));
+                return Err(CallError::new(ErrorKind::ReadManyFilesSearchError, text.trim_end()));
             }
             None => paths.extend(survey.visitors.into_iter().flat_map(|one| one.found)),
         }
@@ -285,20 +265,12 @@ impl Visitor for Gatherer<'_> {
         self.dir.clear();
         self.dir.extend_from_slice(dir);
         self.dir.push(b'/');
-        self.wish
-            .globs
-            .iter()
-            .any(|glob| glob.could_match_in(&self.dir))
+        self.wish.globs.iter().any(|glob| glob.could_match_in(&self.dir))
     }
 
     fn file(&mut self, file: &Seen) {
         let meant = self.wish.globs.iter().any(|glob| glob.matches(file.path));
-        let not_meant = || {
-            self.wish
-                .not_meant
-                .iter()
-                .any(|glob| glob.matches(file.path))
-        };
+        let not_meant = || self.wish.not_meant.iter().any(|glob| glob.matches(file.path));
         if meant && !not_meant() && !self.wish.leaves_out(file.path) {
             self.found.push(file.path.to_vec());
         }
@@ -359,37 +331,20 @@ impl Told {
             n => {
                 let mut names = self.read.iter().map(|path| format!("- `{path}`\n"));
                 let names = listed(&mut names, n, SHOWN_READ);
-                format!(
-                    "Read {n} file(s) of `{}`:\n{names}",
-                    ctx.workspace.path().display()
-                )
+                format!("Read {n} file(s) of `{}`:\n{names}", ctx.workspace.path().display())
             }
         };
         let left_out = self.left_out.len();
         if left_out > 0 {
-            let mut names = self
-                .left_out
-                .iter()
-                .map(|(path, why)| format!("- `{path}` ({why})\n"));
+            let mut names = self.left_out.iter().map(|(path, why)| format!("- `{path}` ({why})\n"));
             display += &format!("Left out {left_out}:\n");
             display += &listed(&mut names, left_out, SHOWN_LEFT_OUT);
             // The model should not believe that it has everything.
-            let names: Vec<&str> = self
-                .left_out
-                .iter()
-                .take(SHOWN_LEFT_OUT)
-                .map(|(path, _)| path.as_str())
-                .collect();
-            self.text += &format!(
-                "[{left_out} file(s) are left out, such as {}.]\n",
-                names.join(", ")
-            );
+            let names: Vec<&str> = self.left_out.iter().take(SHOWN_LEFT_OUT).map(|(path, _)| path.as_str()).collect();
+            self.text += &format!("[{left_out} file(s) are left out, such as {}.]\n", names.join(", "));
         }
         if self.read.is_empty() {
-            let text = format!(
-                "No files matching the criteria were found or could be read.\n{}",
-                self.text
-            );
+            let text = format!("No files matching the criteria were found or could be read.\n{}", self.text);
             return (text.trim_end().into(), display.trim_end().into());
         }
         self.text += "--- End of content ---";
@@ -403,11 +358,7 @@ mod tests {
     use crate::limits::Limits;
     use crate::tool::tests::{Scratch, with_ctx};
 
-    fn read_with(
-        limits: &Limits,
-        scratch: &Scratch,
-        args: Value,
-    ) -> Result<(String, String), CallError> {
+    fn read_with(limits: &Limits, scratch: &Scratch, args: Value) -> Result<(String, String), CallError> {
         let ws = scratch.path().display().to_string();
         let found = with_ctx(scratch, limits, |ctx| read(&args, ctx))?;
         let (text, display) = found.expect("it was not cancelled");
@@ -417,10 +368,7 @@ mod tests {
     /// The files whose texts came along.
     fn names(scratch: &Scratch, args: Value) -> Vec<String> {
         let (text, _) = read_with(&Limits::default(), scratch, args).expect("it can be read");
-        text.lines()
-            .filter_map(|line| line.strip_prefix("--- WS/")?.strip_suffix(" ---"))
-            .map(String::from)
-            .collect()
+        text.lines().filter_map(|line| line.strip_prefix("--- WS/")?.strip_suffix(" ---")).map(String::from).collect()
     }
 
     fn tree() -> Scratch {
@@ -458,10 +406,7 @@ mod tests {
         );
         assert_eq!(
             read_with(&Limits::default(), &scratch, json!({"include": ["*.none"]})),
-            Ok((
-                "No files matching the criteria were found or could be read.".into(),
-                "No files were read.".into()
-            ))
+            Ok(("No files matching the criteria were found or could be read.".into(), "No files were read.".into()))
         );
     }
 
@@ -470,22 +415,13 @@ mod tests {
         let scratch = tree();
         let table: [(Value, &[&str]); 8] = [
             (json!({"include": ["src"]}), &["src/b.rs", "src/deep/c.rs"]),
-            (
-                json!({"include": ["src"], "recursive": false}),
-                &["src/b.rs"],
-            ),
-            (
-                json!({"include": ["src/**/*.rs"], "exclude": ["b.*"]}),
-                &["src/deep/c.rs"],
-            ),
+            (json!({"include": ["src"], "recursive": false}), &["src/b.rs"]),
+            (json!({"include": ["src/**/*.rs"], "exclude": ["b.*"]}), &["src/deep/c.rs"]),
             (json!({"include": ["x[1].md"]}), &["x[1].md"]),
             (json!({"include": ["dist"]}), &[]),
             (json!({"include": ["dist/e.js"]}), &["dist/e.js"]),
             (json!({"include": ["src/.env"]}), &[]),
-            (
-                json!({"include": ["src/*"], "useDefaultExcludes": false}),
-                &["src/b.rs", "src/GEMINI.md"],
-            ),
+            (json!({"include": ["src/*"], "useDefaultExcludes": false}), &["src/b.rs", "src/GEMINI.md"]),
         ];
         for (args, expected) in table {
             let mut found = names(&scratch, args.clone());
@@ -493,39 +429,21 @@ mod tests {
             assert_eq!(found, expected, "{args}");
         }
         let outside = read_with(&Limits::default(), &scratch, json!({"include": ["../x"]}));
-        assert_eq!(
-            outside.map_err(|error| error.kind),
-            Err(ErrorKind::PathNotInWorkspace)
-        );
+        assert_eq!(outside.map_err(|error| error.kind), Err(ErrorKind::PathNotInWorkspace));
     }
 
     #[test]
     fn there_is_a_limit_to_it() {
         let scratch = tree();
-        let limits = Limits {
-            attached_files: 1,
-            ..Limits::default()
-        };
-        let found = read_with(
-            &limits,
-            &scratch,
-            json!({"include": ["**/*.md", "src/image.png"], "exclude": ["x*"]}),
-        );
+        let limits = Limits { attached_files: 1, ..Limits::default() };
+        let found = read_with(&limits, &scratch, json!({"include": ["**/*.md", "src/image.png"], "exclude": ["x*"]}));
         assert_eq!(
             found.map(|found| found.1),
             Ok("Read 1 file(s) of `WS`:\n- `a.md`\nLeft out 1:\n- `src/image.png` (too much already)".into())
         );
-        let limits = Limits {
-            attached_chars: 5,
-            ..Limits::default()
-        };
+        let limits = Limits { attached_chars: 5, ..Limits::default() };
         let found = read_with(&limits, &scratch, json!({"include": ["src/*.rs", "a.md"]}));
-        assert!(
-            found
-                .expect("it can be read")
-                .1
-                .ends_with("- `src/b.rs` (too much already)")
-        );
+        assert!(found.expect("it can be read").1.ends_with("- `src/b.rs` (too much already)"));
     }
 
     #[test]

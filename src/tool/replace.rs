@@ -52,22 +52,14 @@ impl Tool for Replace {
         let proposal = Order::from(args)?.proposal(ctx)?;
         let path = proposal.spot.relative();
         let (old, new) = (snippet(args, "old_string"), snippet(args, "new_string"));
-        let title = if proposal.current.exists() {
-            format!("{path}: {old} => {new}")
-        } else {
-            format!("Creating {path}")
-        };
-        let words = Words {
-            title,
-            question: format!("Confirm Edit: {path}"),
-        };
+        let title =
+            if proposal.current.exists() { format!("{path}: {old} => {new}") } else { format!("Creating {path}") };
+        let words = Words { title, question: format!("Confirm Edit: {path}") };
         Ok(proposal.plan(words, ctx))
     }
 
     fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
-        Order::from(&run.args)
-            .and_then(|order| order.proposal(ctx)?.carry_out(run, ctx))
-            .unwrap_or_else(failed)
+        Order::from(&run.args).and_then(|order| order.proposal(ctx)?.carry_out(run, ctx)).unwrap_or_else(failed)
     }
 }
 
@@ -129,9 +121,7 @@ impl<'a> Order<'a> {
         if !current.survives_as_text() {
             return Err(CallError::new(
                 ErrorKind::EditPreparationFailure,
-                format!(
-                    "{path} is not plain text: editing it would damage it. Change it with a shell command."
-                ),
+                format!("{path} is not plain text: editing it would damage it. Change it with a shell command."),
             ));
         }
         let original = current.text();
@@ -140,12 +130,7 @@ impl<'a> Order<'a> {
         if new == original {
             return Err(unchanged(&path));
         }
-        Ok(Proposal {
-            done: report(&spot.real(), strategy, &edits, &original),
-            spot,
-            current,
-            new,
-        })
+        Ok(Proposal { done: report(&spot.real(), strategy, &edits, &original), spot, current, new })
     }
 
     fn creation(&self, ctx: &Ctx) -> Result<Proposal, CallError> {
@@ -160,12 +145,7 @@ impl<'a> Order<'a> {
                 ),
             ));
         }
-        Ok(Proposal {
-            done: format!("Created {}.", spot.real()),
-            new: self.new.clone(),
-            spot,
-            current,
-        })
+        Ok(Proposal { done: format!("Created {}.", spot.real()), new: self.new.clone(), spot, current })
     }
 
     /// The file, or the only one further down that ends like it.
@@ -194,12 +174,7 @@ impl<'a> Order<'a> {
         }
     }
 
-    fn edits(
-        &self,
-        path: &str,
-        original: &str,
-        ctx: &Ctx,
-    ) -> Result<(Strategy, Vec<Edit>), CallError> {
+    fn edits(&self, path: &str, original: &str, ctx: &Ctx) -> Result<(Strategy, Vec<Edit>), CallError> {
         if self.old == self.new {
             return Err(unchanged(path));
         }
@@ -229,10 +204,7 @@ impl<'a> Order<'a> {
 }
 
 fn unchanged(path: &str) -> CallError {
-    CallError::new(
-        ErrorKind::EditNoChange,
-        format!("Nothing to change: {path} would be the same after the edit."),
-    )
+    CallError::new(ErrorKind::EditNoChange, format!("Nothing to change: {path} would be the same after the edit."))
 }
 
 fn report(path: &str, strategy: Strategy, edits: &[Edit], original: &str) -> String {
@@ -267,18 +239,10 @@ fn report(path: &str, strategy: Strategy, edits: &[Edit], original: &str) -> Str
 /// those that most of the file has, and its end stays as it was: with a line break or without.
 fn edited(original: &str, edits: &[Edit]) -> String {
     // Where the line breaks that have a carriage return are in the text without.
-    let returns: Vec<usize> = original
-        .match_indices("\r\n")
-        .enumerate()
-        .map(|(before, (at, _))| at - before)
-        .collect();
+    let returns: Vec<usize> = original.match_indices("\r\n").enumerate().map(|(before, (at, _))| at - before).collect();
     let place = |at: usize| at + returns.partition_point(|line_break| *line_break < at);
     let breaks = original.matches('\n').count();
-    let line_break = if returns.len() * 2 > breaks {
-        "\r\n"
-    } else {
-        "\n"
-    };
+    let line_break = if returns.len() * 2 > breaks { "\r\n" } else { "\n" };
     let mut text = String::with_capacity(original.len());
     let mut done = 0;
     for edit in edits {

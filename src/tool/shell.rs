@@ -8,15 +8,11 @@
 
 use crate::task::command::warnings;
 use crate::task::job::{Run, RunEnd};
-use crate::task::spec::{
-    CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
-};
+use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
 use crate::tool::path::{Found, Spot};
 use crate::tool::programs::programs;
 use crate::tool::watch::{follow, told};
-use crate::tool::{
-    Child, Ctx, Launch, Tool, failed, invalid, number_arg, optional_text_arg, text_arg,
-};
+use crate::tool::{Child, Ctx, Launch, Tool, failed, invalid, number_arg, optional_text_arg, text_arg};
 use serde_json::{Value, json};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -28,12 +24,13 @@ impl Tool for Shell {
         ToolSpec {
             name: "run_shell_command".into(),
             display_name: "Shell".into(),
-            description: "Runs a command line with bash and waits for its end. Output and errors come in the order they \
+            description:
+                "Runs a command line with bash and waits for its end. Output and errors come in the order they \
                           were printed, without a terminal and without input. Processes it leaves running are ended \
                           with it. A command that prints nothing for minutes is ended, too. Servers and watchers that \
                           shall go on running are started with is_background, without an & of their own; they end \
                           with the task, or by kill with their PID."
-                .into(),
+                    .into(),
             kind: Kind::Execute,
             parameters: json!({
                 "type": "object",
@@ -133,12 +130,7 @@ fn background(args: &Value, ctx: &Ctx) -> Result<Ending, CallError> {
     );
     Ok(Ending::Success {
         output: told(&text, &facts),
-        display: Display::Text {
-            text: format!(
-                "{text}[runs in the background as process {}]",
-                process.pid()
-            ),
-        },
+        display: Display::Text { text: format!("{text}[runs in the background as process {}]", process.pid()) },
     })
 }
 
@@ -154,15 +146,12 @@ fn command(args: &Value) -> Result<&str, CallError> {
 }
 
 fn directory(args: &Value, ctx: &Ctx) -> Result<Spot, CallError> {
-    let spot = ctx
-        .workspace
-        .find(optional_text_arg(args, "dir_path").unwrap_or("."))?;
+    let spot = ctx.workspace.find(optional_text_arg(args, "dir_path").unwrap_or("."))?;
     match spot.found {
         Found::Directory(_) => Ok(spot),
-        Found::File(_) | Found::Nothing(_) => Err(invalid(format!(
-            "dir_path must be an existing directory, and {} is not",
-            spot.relative()
-        ))),
+        Found::File(_) | Found::Nothing(_) => {
+            Err(invalid(format!("dir_path must be an existing directory, and {} is not", spot.relative())))
+        }
     }
 }
 
@@ -181,10 +170,7 @@ fn start(args: &Value, ctx: &Ctx) -> Result<Box<dyn Child>, CallError> {
         unreachable!("only directories are let through");
     };
     let launch = |shell: &str, dir: OwnedFd| {
-        ctx.children.spawn(Launch {
-            argv: vec![shell.into(), "-c".into(), command.into()],
-            dir,
-        })
+        ctx.children.spawn(Launch { argv: vec![shell.into(), "-c".into(), command.into()], dir })
     };
     let first = dir.try_clone().and_then(|dir| launch("bash", dir));
     let started = match first {
@@ -240,31 +226,17 @@ mod tests {
         assert_eq!(kind(json!({"command": "a\u{0}b"})), invalid);
         assert_eq!(kind(json!({"command": "a", "dir_path": "nope"})), invalid);
         assert_eq!(kind(json!({"command": "a", "dir_path": "file"})), invalid);
-        assert_eq!(
-            kind(json!({"command": "a", "dir_path": ".."})),
-            Err(ErrorKind::PathNotInWorkspace)
-        );
-        let title = |background| {
-            plan(
-                &scratch,
-                json!({"command": "a", "is_background": background}),
-            )
-            .expect("a plan")
-            .title
-        };
-        assert_eq!(
-            (title(false), title(true)),
-            ("a".into(), "a [background]".into())
-        );
+        assert_eq!(kind(json!({"command": "a", "dir_path": ".."})), Err(ErrorKind::PathNotInWorkspace));
+        let title =
+            |background| plan(&scratch, json!({"command": "a", "is_background": background})).expect("a plan").title;
+        assert_eq!((title(false), title(true)), ("a".into(), "a [background]".into()));
     }
 
     #[test]
     fn a_command_that_cannot_start_is_an_error() {
         let scratch = Scratch::new();
         let run = run_of(&scratch, "run_shell_command", json!({"command": "true"}));
-        let end = with_ctx(&scratch, &Limits::default(), |ctx| {
-            Shell.run(&run, ctx, &mut |_| {})
-        });
+        let end = with_ctx(&scratch, &Limits::default(), |ctx| Shell.run(&run, ctx, &mut |_| {}));
         assert_eq!(
             end,
             failed(CallError::new(

@@ -16,19 +16,11 @@ pub enum Encoding {
 
 impl Encoding {
     /// Longer marks first: a UTF-32 mark begins with a UTF-16 one.
-    const MARKED: [Encoding; 5] = [
-        Encoding::Utf32Le,
-        Encoding::Utf32Be,
-        Encoding::Utf8Marked,
-        Encoding::Utf16Le,
-        Encoding::Utf16Be,
-    ];
+    const MARKED: [Encoding; 5] =
+        [Encoding::Utf32Le, Encoding::Utf32Be, Encoding::Utf8Marked, Encoding::Utf16Le, Encoding::Utf16Be];
 
     pub fn of(bytes: &[u8]) -> Encoding {
-        Encoding::MARKED
-            .into_iter()
-            .find(|encoding| bytes.starts_with(encoding.mark()))
-            .unwrap_or(Encoding::Utf8)
+        Encoding::MARKED.into_iter().find(|encoding| bytes.starts_with(encoding.mark())).unwrap_or(Encoding::Utf8)
     }
 
     fn mark(self) -> &'static [u8] {
@@ -50,18 +42,14 @@ impl Encoding {
                 [a, b] => unit([a, b]),
                 _ => 0xfffd,
             });
-            char::decode_utf16(units)
-                .map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER))
-                .collect()
+            char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
         };
         let quads = |unit: fn([u8; 4]) -> u32| {
             let units = bytes.chunks(4).map(|quad| match *quad {
                 [a, b, c, d] => unit([a, b, c, d]),
                 _ => 0xfffd,
             });
-            units
-                .map(|unit| char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER))
-                .collect()
+            units.map(|unit| char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
         };
         match self {
             Encoding::Utf8 | Encoding::Utf8Marked => String::from_utf8_lossy(bytes).into_owned(),
@@ -92,10 +80,7 @@ pub fn looks_binary(bytes: &[u8]) -> bool {
     if Encoding::of(start) != Encoding::Utf8 {
         return false;
     }
-    let controls = start
-        .iter()
-        .filter(|byte| matches!(byte, 1..=8 | 14..=26 | 28..=31 | 127))
-        .count();
+    let controls = start.iter().filter(|byte| matches!(byte, 1..=8 | 14..=26 | 28..=31 | 127)).count();
     start.contains(&0) || controls * 10 > start.len() * 3
 }
 
@@ -107,11 +92,7 @@ pub fn without_middle(text: &str, chars: usize) -> Cow<'_, str> {
     }
     let head = chars / 5;
     let tail = chars - head;
-    let at = |n: usize| {
-        text.char_indices()
-            .nth(n)
-            .map_or(text.len(), |(index, _)| index)
-    };
+    let at = |n: usize| text.char_indices().nth(n).map_or(text.len(), |(index, _)| index);
     Cow::Owned(format!(
         "{}\n[... {} characters left out ...]\n{}",
         &text[..at(head)],
@@ -157,10 +138,7 @@ mod tests {
     fn torn_units_are_replaced() {
         assert_eq!(Encoding::Utf16Le.decode(b"\xff\xfea\0b"), "a\u{fffd}");
         assert_eq!(Encoding::Utf16Le.decode(b"\xff\xfe\x00\xd8"), "\u{fffd}");
-        assert_eq!(
-            Encoding::Utf32Be.decode(b"\0\0\xfe\xff\0\0\0a\0"),
-            "a\u{fffd}"
-        );
+        assert_eq!(Encoding::Utf32Be.decode(b"\0\0\xfe\xff\0\0\0a\0"), "a\u{fffd}");
         assert_eq!(Encoding::Utf8.decode(b"a\xffb"), "a\u{fffd}b");
     }
 
@@ -169,19 +147,14 @@ mod tests {
         assert!(looks_binary(b"\x7fELF\0\0"));
         assert!(looks_binary(b"\x01\x02\x03\x04abc"));
         assert!(!looks_binary(b""));
-        assert!(!looks_binary(
-            "plain\ttext \u{1b}[1mbold\u{1b}[0m, Grüße".as_bytes()
-        ));
+        assert!(!looks_binary("plain\ttext \u{1b}[1mbold\u{1b}[0m, Grüße".as_bytes()));
         assert!(!looks_binary(&Encoding::Utf16Le.encode("text")));
     }
 
     #[test]
     fn the_middle_is_left_out_beyond_the_limit() {
         assert_eq!(without_middle("äöüäöüäöüä", 10), "äöüäöüäöüä");
-        assert_eq!(
-            without_middle("äb0123456789cdefgh", 10),
-            "äb\n[... 8 characters left out ...]\n89cdefgh"
-        );
+        assert_eq!(without_middle("äb0123456789cdefgh", 10), "äb\n[... 8 characters left out ...]\n89cdefgh");
     }
 
     #[test]

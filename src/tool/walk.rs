@@ -40,19 +40,7 @@ pub const NOT_OURS: [&str; 5] = [".git", ".svn", ".hg", "node_modules", "bower_c
 /// And directories where hardly anything is written by hand.
 pub const BY_MACHINE: [&str; 11] = {
     let [a, b, c, d, e] = NOT_OURS;
-    [
-        a,
-        b,
-        c,
-        d,
-        e,
-        ".vscode",
-        ".idea",
-        "dist",
-        "build",
-        "coverage",
-        "__pycache__",
-    ]
+    [a, b, c, d, e, ".vscode", ".idea", "dist", "build", "coverage", "__pycache__"]
 };
 
 /// What looks at the files.
@@ -126,23 +114,14 @@ impl Seen<'_> {
 
 impl<'a> Walk<'a> {
     pub fn new(cancel: &'a Cancel, limits: &'a Limits, skipped: &'a [&'a str]) -> Walk<'a> {
-        Walk {
-            cancel,
-            limits,
-            deadline: Instant::now() + Duration::from_millis(limits.search_ms),
-            skipped,
-        }
+        Walk { cancel, limits, deadline: Instant::now() + Duration::from_millis(limits.search_ms), skipped }
     }
 
     pub fn run<V: Visitor>(&self, start: Start, visitor: impl Fn() -> V + Sync) -> Survey<V> {
         let crew = Crew::new(self, start);
         let visitors = scope(|threads| crew.lead(threads, &visitor));
         let state = crew.into_state();
-        Survey {
-            visitors,
-            unread: state.unread,
-            stopped: state.stopped,
-        }
+        Survey { visitors, unread: state.unread, stopped: state.stopped }
     }
 }
 
@@ -185,11 +164,7 @@ pub fn readable(path: &[u8]) -> String {
 /// Paths in the order of a tree: what is in `a` comes before `a.txt`.
 pub fn by_path(a: &[u8], b: &[u8]) -> Ordering {
     let rank = |byte: &u8| {
-        if *byte == b'/' {
-            0
-        } else {
-            u16::from(*byte) + 1
-        }
+        if *byte == b'/' { 0 } else { u16::from(*byte) + 1 }
     };
     a.iter().map(rank).cmp(b.iter().map(rank))
 }
@@ -210,10 +185,7 @@ impl Listing {
     pub fn of(dir: BorrowedFd) -> io::Result<Listing> {
         let mut room = Vec::with_capacity(LISTING_BYTES);
         let mut raw = RawDir::new(dir, room.spare_capacity_mut());
-        let mut listing = Listing {
-            entries: Vec::new(),
-            marks: Marks::default(),
-        };
+        let mut listing = Listing { entries: Vec::new(), marks: Marks::default() };
         while let Some(entry) = raw.next() {
             let entry = entry?;
             let name = entry.file_name();
@@ -224,15 +196,10 @@ impl Listing {
             let kind = match entry.file_type() {
                 // Some file systems do not tell.
                 FileType::Unknown => rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
-                    .map_or(FileType::Unknown, |stat| {
-                        FileType::from_raw_mode(stat.st_mode)
-                    }),
+                    .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
                 kind => kind,
             };
-            listing.entries.push(Listed {
-                name: name.to_owned(),
-                kind,
-            });
+            listing.entries.push(Listed { name: name.to_owned(), kind });
         }
         listing.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(listing)
@@ -278,12 +245,7 @@ struct Crew<'a> {
 
 impl<'a> Crew<'a> {
     fn new(walk: &'a Walk<'a>, start: Start) -> Crew<'a> {
-        let mut state = State {
-            todo: Vec::new(),
-            busy: 0,
-            unread: 0,
-            stopped: None,
-        };
+        let mut state = State { todo: Vec::new(), busy: 0, unread: 0, stopped: None };
         match start.dir.try_clone_to_owned() {
             Ok(dir) => state.todo.push(Work::Enter {
                 parent: Arc::new(dir),
@@ -294,26 +256,15 @@ impl<'a> Crew<'a> {
             }),
             Err(_) => state.unread = 1,
         }
-        Crew {
-            walk,
-            state: Mutex::new(state),
-            changed: Condvar::new(),
-            entries: AtomicUsize::new(0),
-        }
+        Crew { walk, state: Mutex::new(state), changed: Condvar::new(), entries: AtomicUsize::new(0) }
     }
 
     fn into_state(self) -> State {
-        self.state
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.state.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Works, and calls for help when it is worth it.
-    fn lead<'s, V: Visitor + 's>(
-        &'s self,
-        threads: &'s Scope<'s, '_>,
-        visitor: &'s (impl Fn() -> V + Sync),
-    ) -> Vec<V> {
+    fn lead<'s, V: Visitor + 's>(&'s self, threads: &'s Scope<'s, '_>, visitor: &'s (impl Fn() -> V + Sync)) -> Vec<V> {
         let most = std::thread::available_parallelism().map_or(1, |n| n.get());
         let most = most.min(self.walk.limits.search_threads);
         let mut help = Vec::new();
@@ -356,29 +307,18 @@ impl<'a> Crew<'a> {
             if state.busy == 0 {
                 return None;
             }
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     fn perform(&self, work: Work, visitor: &mut impl Visitor) {
         match work {
             Work::Look { dir, lead, names } => self.look(&dir, lead, &names, visitor),
-            Work::Enter {
-                parent,
-                name,
-                path,
-                depth,
-                rules,
-            } => {
+            Work::Enter { parent, name, path, depth, rules } => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let opened = rustix::fs::openat(&parent, &name, flags, Mode::empty());
                 drop(parent);
-                let listed = opened
-                    .map_err(io::Error::from)
-                    .and_then(|dir| Ok((Listing::of(dir.as_fd())?, dir)));
+                let listed = opened.map_err(io::Error::from).and_then(|dir| Ok((Listing::of(dir.as_fd())?, dir)));
                 match listed {
                     Ok((listing, dir)) => self.enter(dir, listing, path, depth, &rules, visitor),
                     Err(_) => self.lock().unread += 1,
@@ -398,8 +338,7 @@ impl<'a> Crew<'a> {
         visitor: &mut impl Visitor,
     ) {
         let rules = around.enter(dir.as_fd(), &path, listing.marks);
-        self.entries
-            .fetch_add(listing.entries.len(), Memory::Relaxed);
+        self.entries.fetch_add(listing.entries.len(), Memory::Relaxed);
         let dir = Arc::new(dir);
         let mut lead = path;
         if !lead.is_empty() {
@@ -443,22 +382,11 @@ impl<'a> Crew<'a> {
     }
 
     /// Puts on the stack what others may do, so that what comes first by name is taken first.
-    fn deal(
-        &self,
-        dir: &Arc<OwnedFd>,
-        lead: &[u8],
-        files: &mut Vec<CString>,
-        dirs: Vec<Work>,
-        depth: usize,
-    ) {
+    fn deal(&self, dir: &Arc<OwnedFd>, lead: &[u8], files: &mut Vec<CString>, dirs: Vec<Work>, depth: usize) {
         let mut parts = Vec::new();
         while files.len() > PART {
             let names = files.split_off(files.len() - PART);
-            parts.push(Work::Look {
-                dir: dir.clone(),
-                lead: lead.to_vec(),
-                names,
-            });
+            parts.push(Work::Look { dir: dir.clone(), lead: lead.to_vec(), names });
         }
         let new = parts.len() + dirs.len();
         if new == 0 {
@@ -479,13 +407,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    fn look(
-        &self,
-        dir: &Arc<OwnedFd>,
-        mut path: Vec<u8>,
-        names: &[CString],
-        visitor: &mut impl Visitor,
-    ) {
+    fn look(&self, dir: &Arc<OwnedFd>, mut path: Vec<u8>, names: &[CString], visitor: &mut impl Visitor) {
         let lead = path.len();
         for name in names {
             if self.stops() {
@@ -493,11 +415,7 @@ impl<'a> Crew<'a> {
             }
             path.truncate(lead);
             path.extend_from_slice(name.to_bytes());
-            visitor.file(&Seen {
-                dir: dir.as_fd(),
-                name,
-                path: &path,
-            });
+            visitor.file(&Seen { dir: dir.as_fd(), name, path: &path });
         }
     }
 
@@ -576,21 +494,11 @@ mod tests {
         stop: Option<&Cancel>,
     ) -> (Vec<String>, usize, Option<Stop>) {
         let workspace = Workspace::open(scratch.path()).expect("it opens");
-        let start = Start {
-            dir: workspace.dir(),
-            path: Path::new(""),
-            rules: Rules::around(&workspace, Wanted::NONE, limits),
-        };
+        let start =
+            Start { dir: workspace.dir(), path: Path::new(""), rules: Rules::around(&workspace, Wanted::NONE, limits) };
         let walk = Walk::new(cancel, limits, &NOT_OURS);
-        let survey = walk.run(start, || Witness {
-            files: Vec::new(),
-            stop,
-        });
-        let mut files: Vec<String> = survey
-            .visitors
-            .into_iter()
-            .flat_map(|one| one.files)
-            .collect();
+        let survey = walk.run(start, || Witness { files: Vec::new(), stop });
+        let mut files: Vec<String> = survey.visitors.into_iter().flat_map(|one| one.files).collect();
         files.sort_by(|a, b| by_path(a.as_bytes(), b.as_bytes()));
         (files, survey.unread, survey.stopped)
     }
@@ -611,17 +519,11 @@ mod tests {
         scratch.put("node_modules/x", "");
         expected.sort_by(|a, b| by_path(a.as_bytes(), b.as_bytes()));
         for threads in [1, 2, 8] {
-            let limits = Limits {
-                search_threads: threads,
-                ..Limits::default()
-            };
+            let limits = Limits { search_threads: threads, ..Limits::default() };
             let seen = walk(&scratch, &limits, &Cancel::default(), None);
             assert_eq!(seen, (expected.clone(), 0, None));
         }
-        let shallow = Limits {
-            search_depth: 10,
-            ..Limits::default()
-        };
+        let shallow = Limits { search_depth: 10, ..Limits::default() };
         let (files, unread, stopped) = walk(&scratch, &shallow, &Cancel::default(), None);
         assert_eq!((files.len(), unread, stopped), (PART * 5 + 1 + 10, 1, None));
     }
@@ -645,8 +547,7 @@ mod tests {
         let fifo = scratch.path().join("fifo");
         rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).expect("pipes can be made");
         for (target, name) in [("file", "link"), (".", "loop"), ("/", "out")] {
-            std::os::unix::fs::symlink(target, scratch.path().join(name))
-                .expect("links can be made");
+            std::os::unix::fs::symlink(target, scratch.path().join(name)).expect("links can be made");
         }
         let seen = walk(&scratch, &Limits::default(), &Cancel::default(), None);
         assert_eq!(seen, (vec!["file".into()], 0, None));

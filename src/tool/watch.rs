@@ -55,11 +55,7 @@ pub(super) fn follow(
     let Watch { why, output, .. } = watch;
     let finished = child.finish();
     watched?;
-    Ok(Seen {
-        why,
-        output,
-        finished: finished?,
-    })
+    Ok(Seen { why, output, finished: finished? })
 }
 
 /// Turns a cancel into something that can be waited for.
@@ -147,10 +143,7 @@ impl Watch<'_> {
         let deadlines = [self.show_at(), self.stop_at.or(self.silent_at())];
         let timeout = deadlines.into_iter().flatten().min().map(|at| {
             let left = at.saturating_duration_since(now);
-            Timespec {
-                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: left.subsec_nanos().into(),
-            }
+            Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() }
         });
         match poll(waited_for, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -191,9 +184,7 @@ impl Watch<'_> {
     /// When the next live piece is due: at once for the first, then in a steady beat.
     fn show_at(&self) -> Option<Instant> {
         let beat = Duration::from_millis(self.limits.live_ms);
-        self.output
-            .has_live()
-            .then(|| self.shown.map_or(self.heard, |shown| shown + beat))
+        self.output.has_live().then(|| self.shown.map_or(self.heard, |shown| shown + beat))
     }
 
     fn silent_at(&self) -> Option<Instant> {
@@ -207,17 +198,12 @@ impl Seen {
         let text = self.output.text();
         let text = without_middle(&text, limits.result_chars).into_owned();
         if self.why == Why::Cancelled {
-            return Ending::Cancelled {
-                reason: "The command was cancelled and ended.".into(),
-                output: text,
-            };
+            return Ending::Cancelled { reason: "The command was cancelled and ended.".into(), output: text };
         }
         let facts = self.facts(limits);
         Ending::Success {
             output: told(&text, &facts),
-            display: Display::Text {
-                text: if text.is_empty() { facts } else { text },
-            },
+            display: Display::Text { text: if text.is_empty() { facts } else { text } },
         }
     }
 
@@ -239,10 +225,7 @@ impl Seen {
         }
         let strays: Vec<String> = self.finished.strays.iter().map(u32::to_string).collect();
         if !strays.is_empty() {
-            facts.push(format!(
-                "Background PIDs: {} (ended with the command)",
-                strays.join(", ")
-            ));
+            facts.push(format!("Background PIDs: {} (ended with the command)", strays.join(", ")));
         }
         facts.join("\n")
     }

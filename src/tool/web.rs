@@ -38,11 +38,7 @@ impl Default for Web {
 
 impl Web {
     pub fn new(tls: TlsConfig) -> Web {
-        Web {
-            tls,
-            judge: is_public,
-            visits: Mutex::default(),
-        }
+        Web { tls, judge: is_public, visits: Mutex::default() }
     }
 
     /// Reads a URL by the rules of what may be visited.
@@ -57,12 +53,7 @@ impl Web {
     }
 
     /// The readable text of a page, or why there is none.
-    pub(super) fn text(
-        &self,
-        url: &Url,
-        cancel: &Cancel,
-        limits: &Limits,
-    ) -> Result<String, String> {
+    pub(super) fn text(&self, url: &Url, cancel: &Cancel, limits: &Limits) -> Result<String, String> {
         let agent = self.agent(limits);
         let doomed = agent.clone();
         cancel.on_set(move || doomed.shutdown());
@@ -121,20 +112,12 @@ pub struct Judged {
 
 impl Judged {
     pub fn new(judge: Judge) -> Judged {
-        Judged {
-            judge,
-            names: DefaultResolver::default(),
-        }
+        Judged { judge, names: DefaultResolver::default() }
     }
 }
 
 impl Resolver for Judged {
-    fn resolve(
-        &self,
-        uri: &Uri,
-        config: &Config,
-        timeout: NextTimeout,
-    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+    fn resolve(&self, uri: &Uri, config: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
         let found = self.names.resolve(uri, config, timeout)?;
         check(found.iter().map(|address| address.ip()), self.judge)?;
         Ok(found)
@@ -167,19 +150,12 @@ fn readable(response: Response<Body>, limits: &Limits) -> Result<String, String>
         || kind.starts_with("text/")
         || kind.ends_with("+json")
         || kind.ends_with("+xml")
-        || matches!(
-            kind.as_str(),
-            "application/json" | "application/xml" | "application/javascript"
-        );
+        || matches!(kind.as_str(), "application/json" | "application/xml" | "application/javascript");
     if !is_html && !is_text {
         return Err(format!("it is {kind}, not text"));
     }
     let latin = matches!(
-        response
-            .body()
-            .charset()
-            .map(str::to_ascii_lowercase)
-            .as_deref(),
+        response.body().charset().map(str::to_ascii_lowercase).as_deref(),
         Some("iso-8859-1" | "latin1" | "windows-1252")
     );
     let mut bytes = Vec::new();
@@ -190,10 +166,7 @@ fn readable(response: Response<Body>, limits: &Limits) -> Result<String, String>
         .read_to_end(&mut bytes)
         .map_err(|error| words(&error.into()))?;
     if bytes.len() as u64 > limits.fetch_bytes {
-        return Err(format!(
-            "it is larger than {} MiB",
-            limits.fetch_bytes >> 20
-        ));
+        return Err(format!("it is larger than {} MiB", limits.fetch_bytes >> 20));
     }
     let text = if latin {
         bytes.iter().map(|byte| char::from(*byte)).collect()
@@ -222,8 +195,7 @@ impl Visits {
     fn count(&mut self, host: &str, now: Instant, limits: &Limits) -> bool {
         let is_old = |at: &Instant| now.duration_since(*at) >= Visits::MINUTE;
         if !self.hosts.contains_key(host) && self.hosts.len() >= limits.fetch_hosts {
-            self.hosts
-                .retain(|_, visits| visits.back().is_some_and(|last| !is_old(last)));
+            self.hosts.retain(|_, visits| visits.back().is_some_and(|last| !is_old(last)));
             if self.hosts.len() >= limits.fetch_hosts {
                 return false;
             }
@@ -249,10 +221,7 @@ pub(super) mod tests {
 
     /// A web in which this machine is the internet, under one of its addresses.
     pub(in crate::tool) fn local() -> Web {
-        Web {
-            judge: |address| address == Ipv4Addr::LOCALHOST,
-            ..Web::default()
-        }
+        Web { judge: |address| address == Ipv4Addr::LOCALHOST, ..Web::default() }
     }
 
     /// Answers requests in order, each with the bytes for its path; then is gone.
@@ -280,22 +249,19 @@ pub(super) mod tests {
 
     pub(in crate::tool) fn page(kind: &str, body: &str) -> Vec<u8> {
         let length = body.len();
-        format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
-            .into_bytes()
-    }
-
-    fn redirect(to: &str) -> Vec<u8> {
         format!(
-            "HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
         )
         .into_bytes()
     }
 
+    fn redirect(to: &str) -> Vec<u8> {
+        format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").into_bytes()
+    }
+
     fn get(port: u16, path: &str, limits: &Limits) -> Result<String, String> {
         let web = local();
-        let url = web
-            .url(&format!("http://127.0.0.1:{port}{path}"))
-            .expect("a URL");
+        let url = web.url(&format!("http://127.0.0.1:{port}{path}")).expect("a URL");
         web.text(&url, &Cancel::default(), limits)
     }
 
@@ -304,23 +270,17 @@ pub(super) mod tests {
         let limits = Limits::default();
         let html = "<html><body><h1>Hi</h1>there &amp; here</body></html>";
         for (answer, expected) in [
-            (
-                page("text/html; charset=utf-8", html),
-                Ok("Hi\n\nthere & here"),
-            ),
+            (page("text/html; charset=utf-8", html), Ok("Hi\n\nthere & here")),
             (page("text/plain", html), Ok(html)),
             (page("application/json", "{\"a\": 1}"), Ok("{\"a\": 1}")),
             (page("image/png", "x"), Err("it is image/png, not text")),
             (
-                b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-                    .to_vec(),
+                b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec(),
                 Err("the server answered with status 404 Not Found"),
             ),
             (
                 redirect("ftp://a.test/"),
-                Err(
-                    "redirected to a place that is not visited: ftp://a.test/: only http and https can be fetched",
-                ),
+                Err("redirected to a place that is not visited: ftp://a.test/: only http and https can be fetched"),
             ),
         ] {
             let port = serve(vec![("/a?b", answer)]);
@@ -333,41 +293,23 @@ pub(super) mod tests {
     fn every_hop_is_judged() {
         let limits = Limits::default();
         // Another address of this machine stands for a private one.
-        for target in [
-            "http://127.0.0.2:8080/secret",
-            "//[::1]:8080/",
-            "http://10.0.0.1/",
-            "http://localhost:8080/",
-        ] {
+        for target in ["http://127.0.0.2:8080/secret", "//[::1]:8080/", "http://10.0.0.1/", "http://localhost:8080/"] {
             let port = serve(vec![("/", redirect(target))]);
             let error = get(port, "/", &limits).expect_err("it is not visited");
-            assert!(
-                error.starts_with("redirected to a place that is not visited:"),
-                "{error}"
-            );
+            assert!(error.starts_with("redirected to a place that is not visited:"), "{error}");
         }
-        let port = serve(vec![
-            ("/1", redirect("2")),
-            ("/2", redirect("/3?x")),
-            ("/3?x", page("text/plain", "end")),
-        ]);
+        let port = serve(vec![("/1", redirect("2")), ("/2", redirect("/3?x")), ("/3?x", page("text/plain", "end"))]);
         assert_eq!(get(port, "/1", &limits), Ok("end".into()));
     }
 
     #[test]
     fn redirections_end() {
-        let limits = Limits {
-            fetch_hops: 2,
-            ..Limits::default()
-        };
+        let limits = Limits { fetch_hops: 2, ..Limits::default() };
         let hop = || ("/", redirect("/"));
         let enough = serve(vec![hop(), hop(), ("/", page("text/plain", "end"))]);
         assert_eq!(get(enough, "/", &limits), Ok("end".into()));
         let endless = serve(vec![hop(), hop(), hop()]);
-        assert_eq!(
-            get(endless, "/", &limits),
-            Err("redirected more than 2 times".into())
-        );
+        assert_eq!(get(endless, "/", &limits), Err("redirected more than 2 times".into()));
     }
 
     #[test]
@@ -381,13 +323,8 @@ pub(super) mod tests {
         assert!(!of(&["::ffff:10.0.0.1"]));
         // The resolver asks: this name is harmless to look at, and its address is not.
         let web = local();
-        let judged = Web {
-            judge: |address| address.is_unspecified(),
-            ..Web::default()
-        };
-        let url = web
-            .url("http://127.0.0.1:1024/")
-            .expect("harmless to this judge");
+        let judged = Web { judge: |address| address.is_unspecified(), ..Web::default() };
+        let url = web.url("http://127.0.0.1:1024/").expect("harmless to this judge");
         assert_eq!(
             judged.text(&url, &Cancel::default(), &Limits::default()),
             Err("its address 127.0.0.1 is not on the public internet".into())
@@ -396,27 +333,15 @@ pub(super) mod tests {
 
     #[test]
     fn pages_that_are_too_large_or_too_slow_are_given_up() {
-        let limits = Limits {
-            fetch_bytes: 4,
-            ..Limits::default()
-        };
+        let limits = Limits { fetch_bytes: 4, ..Limits::default() };
         let port = serve(vec![("/", page("text/plain", "1234"))]);
         assert_eq!(get(port, "/", &limits), Ok("1234".into()));
         let port = serve(vec![("/", page("text/plain", "12345"))]);
-        assert_eq!(
-            get(port, "/", &limits),
-            Err("it is larger than 0 MiB".into())
-        );
-        let limits = Limits {
-            fetch_ms: 50,
-            ..Limits::default()
-        };
+        assert_eq!(get(port, "/", &limits), Err("it is larger than 0 MiB".into()));
+        let limits = Limits { fetch_ms: 50, ..Limits::default() };
         let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = silent.local_addr().expect("bound").port();
-        assert_eq!(
-            get(port, "/", &limits),
-            Err("the server was too slow".into())
-        );
+        assert_eq!(get(port, "/", &limits), Err("the server was too slow".into()));
     }
 
     #[test]
@@ -425,9 +350,7 @@ pub(super) mod tests {
         let port = silent.local_addr().expect("bound").port();
         let cancel = Cancel::default();
         let web = local();
-        let url = web
-            .url(&format!("http://127.0.0.1:{port}/"))
-            .expect("a URL");
+        let url = web.url(&format!("http://127.0.0.1:{port}/")).expect("a URL");
         thread::scope(|scope| {
             scope.spawn(|| {
                 let (stream, _) = silent.accept().expect("a caller");
@@ -445,11 +368,7 @@ pub(super) mod tests {
 
     #[test]
     fn hosts_are_visited_so_often_a_minute_and_only_so_many_are_counted() {
-        let limits = Limits {
-            fetch_per_minute: 2,
-            fetch_hosts: 2,
-            ..Limits::default()
-        };
+        let limits = Limits { fetch_per_minute: 2, fetch_hosts: 2, ..Limits::default() };
         let mut visits = Visits::default();
         let start = Instant::now();
         let at = |seconds: u64| start + Duration::from_secs(seconds);
@@ -459,10 +378,7 @@ pub(super) mod tests {
         assert!(visits.count("b", at(59), &limits));
         assert!(visits.count("a", at(60), &limits));
         assert!(!visits.count("a", at(61), &limits));
-        assert!(
-            !visits.count("c", at(61), &limits),
-            "both are still counted"
-        );
+        assert!(!visits.count("c", at(61), &limits), "both are still counted");
         assert!(visits.count("c", at(121), &limits), "both are forgotten");
         assert_eq!(visits.hosts.len(), 1);
     }

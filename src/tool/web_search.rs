@@ -2,9 +2,7 @@
 //! the sources where they belong.
 
 use crate::task::job::{Run, RunEnd};
-use crate::task::spec::{
-    CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
-};
+use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
 use crate::tool::text::{untrusted, without_middle};
 use crate::tool::{Ctx, Tool, failed, grounding, invalid, text_arg};
 use serde_json::{Value, json};
@@ -16,8 +14,7 @@ impl Tool for WebSearch {
         ToolSpec {
             name: "google_web_search".into(),
             display_name: "GoogleSearch".into(),
-            description:
-                "Searches the web with Google and answers from what it finds, with sources.".into(),
+            description: "Searches the web with Google and answers from what it finds, with sources.".into(),
             kind: Kind::Search,
             parameters: json!({
                 "type": "object",
@@ -36,11 +33,7 @@ impl Tool for WebSearch {
         let query = query(args)?;
         let title = format!("Searching the web for: {query}");
         Ok(Plan {
-            question: Question::Info {
-                title: "Confirm Web Search".into(),
-                prompt: title.clone(),
-                urls: Vec::new(),
-            },
+            question: Question::Info { title: "Confirm Web Search".into(), prompt: title.clone(), urls: Vec::new() },
             title,
             base: None,
         })
@@ -72,10 +65,7 @@ fn search(args: &Value, ctx: &Ctx) -> Result<Ending, CallError> {
     let response = match model.ask(&body, ctx.cancel) {
         Ok(response) => response,
         Err(_) if ctx.cancel.is_set() => {
-            return Ok(Ending::Cancelled {
-                reason: "The search was cancelled.".into(),
-                output: String::new(),
-            });
+            return Ok(Ending::Cancelled { reason: "The search was cancelled.".into(), output: String::new() });
         }
         Err(error) => return Err(cannot(format!("The search failed: {}", error.message))),
     };
@@ -100,9 +90,7 @@ mod tests {
     fn run(says: &Says) -> RunEnd {
         let scratch = Scratch::new();
         let run = run_of(&scratch, "google_web_search", json!({"query": " who? "}));
-        with_asking(&scratch, &Limits::default(), says, |ctx| {
-            WebSearch.run(&run, ctx, &mut |_| {})
-        })
+        with_asking(&scratch, &Limits::default(), says, |ctx| WebSearch.run(&run, ctx, &mut |_| {}))
     }
 
     #[test]
@@ -117,34 +105,23 @@ mod tests {
         assert_eq!(
             run(&says),
             RunEnd::Ended(Ending::Success {
-                output: format!(
-                    "Web search for \"who?\":\n<untrusted_context>\n{text}\n</untrusted_context>"
-                ),
+                output: format!("Web search for \"who?\":\n<untrusted_context>\n{text}\n</untrusted_context>"),
                 display: Display::Text { text: text.into() },
             })
         );
         assert_eq!(
             says.asked(),
-            [
-                json!({"contents": [{"role": "user", "parts": [{"text": "who?"}]}], "tools": [{"googleSearch": {}}]})
-            ]
+            [json!({"contents": [{"role": "user", "parts": [{"text": "who?"}]}], "tools": [{"googleSearch": {}}]})]
         );
     }
 
     #[test]
     fn what_cannot_be_found_is_told() {
         let error = |text: &str| failed(CallError::new(ErrorKind::WebSearchFailed, text));
-        assert_eq!(
-            run(&Says::new(vec![Err("the API is busy.")])),
-            error("The search failed: the API is busy.")
-        );
+        assert_eq!(run(&Says::new(vec![Err("the API is busy.")])), error("The search failed: the API is busy."));
         let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}});
-        assert_eq!(
-            run(&Says::new(vec![Ok(blocked)])),
-            error("The search was blocked: SAFETY.")
-        );
-        let RunEnd::Ended(Ending::Success { display, .. }) =
-            run(&Says::new(vec![Ok(json!({"candidates": []}))]))
+        assert_eq!(run(&Says::new(vec![Ok(blocked)])), error("The search was blocked: SAFETY."));
+        let RunEnd::Ended(Ending::Success { display, .. }) = run(&Says::new(vec![Ok(json!({"candidates": []}))]))
         else {
             panic!("an empty answer is an answer");
         };
@@ -156,9 +133,8 @@ mod tests {
     fn without_a_model_there_is_no_search() {
         let scratch = Scratch::new();
         let run = run_of(&scratch, "google_web_search", json!({"query": "x"}));
-        let end = crate::tool::tests::with_ctx(&scratch, &Limits::default(), |ctx| {
-            WebSearch.run(&run, ctx, &mut |_| {})
-        });
+        let end =
+            crate::tool::tests::with_ctx(&scratch, &Limits::default(), |ctx| WebSearch.run(&run, ctx, &mut |_| {}));
         assert_eq!(
             end,
             failed(CallError::new(

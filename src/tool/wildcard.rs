@@ -89,33 +89,20 @@ impl Wildcard {
     /// Git's pattern for a path. Git compares what comes before the first special character on its own and then starts afresh, so
     /// two stars right there mean directories even if no slash is before them.
     pub fn git_path(pattern: &[u8]) -> Option<Wildcard> {
-        let plain = pattern
-            .iter()
-            .position(|byte| b"*?[\\".contains(byte))
-            .unwrap_or(pattern.len());
-        Wildcard::git(pattern, |units, at| {
-            at == plain || units[at - 1] == u32::from(b'/')
-        })
+        let plain = pattern.iter().position(|byte| b"*?[\\".contains(byte)).unwrap_or(pattern.len());
+        Wildcard::git(pattern, |units, at| at == plain || units[at - 1] == u32::from(b'/'))
     }
 
     fn git(pattern: &[u8], deep_at: impl Fn(&[u32], usize) -> bool) -> Option<Wildcard> {
         let units: Vec<u32> = pattern.iter().map(|byte| u32::from(*byte)).collect();
-        Some(Wildcard {
-            steps: steps(&units, Units::Bytes, deep_at)?,
-            units: Units::Bytes,
-            case: Case::Exact,
-        })
+        Some(Wildcard { steps: steps(&units, Units::Bytes, deep_at)?, units: Units::Bytes, case: Case::Exact })
     }
 
     /// One alternative of our own dialect, where two stars are directories only as a whole segment.
     fn ours(pattern: &str, case: Case) -> Option<Wildcard> {
         let units: Vec<u32> = pattern.chars().map(u32::from).collect();
         let deep_at = |units: &[u32], at: usize| at == 0 || units[at - 1] == u32::from('/');
-        Some(Wildcard {
-            steps: steps(&units, Units::Chars, deep_at)?,
-            units: Units::Chars,
-            case,
-        })
+        Some(Wildcard { steps: steps(&units, Units::Chars, deep_at)?, units: Units::Chars, case })
     }
 
     pub fn matches(&self, text: &[u8]) -> bool {
@@ -157,20 +144,16 @@ impl Wildcard {
                 }
                 Some(Step::Text(literal)) => {
                     let left = &text[at..];
-                    if aim == Aim::Lead
-                        && left.len() < literal.len()
-                        && self.same(&literal[..left.len()], left)
-                    {
+                    if aim == Aim::Lead && left.len() < literal.len() && self.same(&literal[..left.len()], left) {
                         return true;
                     }
-                    let fits =
-                        left.len() >= literal.len() && self.same(literal, &left[..literal.len()]);
+                    let fits = left.len() >= literal.len() && self.same(literal, &left[..literal.len()]);
                     fits.then_some(literal.len())
                 }
                 Some(Step::One) => self.unit(&text[at..]).map(|(_, length)| length),
-                Some(Step::Class(class)) => self
-                    .unit(&text[at..])
-                    .and_then(|(unit, length)| class.has(unit, self.case).then_some(length)),
+                Some(Step::Class(class)) => {
+                    self.unit(&text[at..]).and_then(|(unit, length)| class.has(unit, self.case).then_some(length))
+                }
             };
             if let Some(length) = taken {
                 at += length;
@@ -226,8 +209,7 @@ impl Glob {
         let any = alternatives(pattern)?
             .iter()
             .map(|one| {
-                Wildcard::ours(one, case)
-                    .ok_or_else(|| format!("the pattern {pattern:?} ends in a lone backslash"))
+                Wildcard::ours(one, case).ok_or_else(|| format!("the pattern {pattern:?} ends in a lone backslash"))
             })
             .collect::<Result<_, _>>()?;
         Ok(Glob(any))
@@ -245,11 +227,7 @@ impl Glob {
 
 impl NameGlob {
     pub fn new(pattern: &str, case: Case) -> Result<NameGlob, String> {
-        let on = if pattern.contains('/') {
-            On::Path
-        } else {
-            On::Name
-        };
+        let on = if pattern.contains('/') { On::Path } else { On::Name };
         let pattern = pattern.trim_start_matches("./").trim_start_matches('/');
         let glob = Glob::new(pattern, case)?;
         Ok(NameGlob { glob, on })
@@ -280,16 +258,11 @@ pub fn escaped(text: &str) -> String {
 
 impl Class {
     fn has(&self, unit: u32, case: Case) -> bool {
-        let within = |unit| {
-            self.ranges
-                .iter()
-                .any(|(from, to)| (*from..=*to).contains(&unit))
-        };
+        let within = |unit| self.ranges.iter().any(|(from, to)| (*from..=*to).contains(&unit));
         let found = within(unit)
             || match (case, u8::try_from(unit)) {
                 (Case::Folded, Ok(byte)) => {
-                    within(byte.to_ascii_lowercase().into())
-                        || within(byte.to_ascii_uppercase().into())
+                    within(byte.to_ascii_lowercase().into()) || within(byte.to_ascii_uppercase().into())
                 }
                 _ => false,
             };
@@ -420,10 +393,7 @@ fn class(units: &[u32], begin: usize) -> Option<(Class, usize)> {
 
 /// The characters of `[:name:]`.
 fn named(name: &[u32]) -> Option<&'static [(u32, u32)]> {
-    let name: String = name
-        .iter()
-        .filter_map(|unit| char::from_u32(*unit))
-        .collect();
+    let name: String = name.iter().filter_map(|unit| char::from_u32(*unit)).collect();
     Some(match name.as_str() {
         "alnum" => &[(48, 57), (65, 90), (97, 122)],
         "alpha" => &[(65, 90), (97, 122)],
@@ -513,9 +483,7 @@ mod tests {
     use super::*;
 
     fn glob(pattern: &str, text: &str) -> bool {
-        Glob::new(pattern, Case::Exact)
-            .expect("the pattern is valid")
-            .matches(text.as_bytes())
+        Glob::new(pattern, Case::Exact).expect("the pattern is valid").matches(text.as_bytes())
     }
 
     #[test]
@@ -618,11 +586,7 @@ mod tests {
         ];
         for (pattern, dir, expected) in table {
             let glob = Glob::new(pattern, Case::Exact).expect("it is valid");
-            assert_eq!(
-                glob.could_match_in(dir.as_bytes()),
-                expected,
-                "{pattern} {dir}"
-            );
+            assert_eq!(glob.could_match_in(dir.as_bytes()), expected, "{pattern} {dir}");
         }
     }
 

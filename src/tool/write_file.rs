@@ -13,9 +13,10 @@ impl Tool for WriteFile {
         ToolSpec {
             name: "write_file".into(),
             display_name: "WriteFile".into(),
-            description: "Writes a file of the workspace: creates it, together with missing directories, or replaces all \
+            description:
+                "Writes a file of the workspace: creates it, together with missing directories, or replaces all \
                           of it. Give the complete content; nothing may be left out or abbreviated."
-                .into(),
+                    .into(),
             kind: Kind::Edit,
             parameters: json!({
                 "type": "object",
@@ -34,17 +35,12 @@ impl Tool for WriteFile {
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
         let proposal = proposal(args, ctx)?;
         let path = proposal.spot.relative();
-        let words = Words {
-            title: format!("Writing to {path}"),
-            question: format!("Confirm Write: {path}"),
-        };
+        let words = Words { title: format!("Writing to {path}"), question: format!("Confirm Write: {path}") };
         Ok(proposal.plan(words, ctx))
     }
 
     fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
-        proposal(&run.args, ctx)
-            .and_then(|proposal| proposal.carry_out(run, ctx))
-            .unwrap_or_else(failed)
+        proposal(&run.args, ctx).and_then(|proposal| proposal.carry_out(run, ctx)).unwrap_or_else(failed)
     }
 }
 
@@ -57,17 +53,9 @@ fn proposal(args: &Value, ctx: &Ctx) -> Result<Proposal, CallError> {
     }
     let spot = ctx.workspace.find_writable(text_arg(args, "file_path")?)?;
     let current = Current::of(&spot, ctx)?;
-    let done = if current.exists() {
-        format!("Overwrote {}.", spot.real())
-    } else {
-        format!("Created {}.", spot.real())
-    };
-    Ok(Proposal {
-        new: current.fitted(content),
-        spot,
-        current,
-        done,
-    })
+    let done =
+        if current.exists() { format!("Overwrote {}.", spot.real()) } else { format!("Created {}.", spot.real()) };
+    Ok(Proposal { new: current.fitted(content), spot, current, done })
 }
 
 #[cfg(test)]
@@ -81,15 +69,11 @@ mod tests {
 
     fn plan(scratch: &Scratch, path: &str, content: &str) -> Result<Plan, CallError> {
         let args = json!({"file_path": path, "content": content});
-        with_ctx(scratch, &Limits::default(), |ctx| {
-            WriteFile.prepare(&args, ctx)
-        })
+        with_ctx(scratch, &Limits::default(), |ctx| WriteFile.prepare(&args, ctx))
     }
 
     fn run(scratch: &Scratch, run: &Run) -> RunEnd {
-        with_ctx(scratch, &Limits::default(), |ctx| {
-            WriteFile.run(run, ctx, &mut |_| {})
-        })
+        with_ctx(scratch, &Limits::default(), |ctx| WriteFile.run(run, ctx, &mut |_| {}))
     }
 
     fn write(scratch: &Scratch, path: &str, content: &str) -> RunEnd {
@@ -106,15 +90,8 @@ mod tests {
 
     fn names(scratch: &Scratch) -> Vec<String> {
         let entries = std::fs::read_dir(scratch.path()).expect("it is there");
-        let mut names: Vec<String> = entries
-            .map(|entry| {
-                entry
-                    .expect("readable")
-                    .file_name()
-                    .to_string_lossy()
-                    .into()
-            })
-            .collect();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.expect("readable").file_name().to_string_lossy().into()).collect();
         names.sort();
         names
     }
@@ -186,16 +163,10 @@ mod tests {
                 script.display()
             )
         );
-        assert_eq!(
-            std::fs::read(&script).expect("there"),
-            b"echo 1\r\necho 3\r\n"
-        );
+        assert_eq!(std::fs::read(&script).expect("there"), b"echo 1\r\necho 3\r\n");
         assert_eq!(script.metadata().expect("there").mode() & 0o7777, 0o750);
         output(write(&scratch, "wide", "ü"));
-        assert_eq!(
-            std::fs::read(&wide).expect("there"),
-            Encoding::Utf16Le.encode("ü")
-        );
+        assert_eq!(std::fs::read(&wide).expect("there"), Encoding::Utf16Le.encode("ü"));
         assert_eq!(names(&scratch), ["run.sh", "wide"]);
     }
 
@@ -209,10 +180,7 @@ mod tests {
         scratch.put("b", "other");
         for (path, base) in [("a", base), ("b", gone)] {
             let args = json!({"file_path": path, "content": "new"});
-            let stale = Run {
-                base,
-                ..run_of(&scratch, "write_file", args)
-            };
+            let stale = Run { base, ..run_of(&scratch, "write_file", args) };
             assert_eq!(run(&scratch, &stale), RunEnd::Stale);
         }
         assert_eq!(std::fs::read(&file).expect("there"), b"other");
@@ -224,11 +192,7 @@ mod tests {
         let scratch = Scratch::new();
         let base = plan(&scratch, "a", "mine\n").expect("a plan").base;
         let args = json!({"file_path": "a", "content": "mine\n"});
-        let edited = Run {
-            base,
-            edited: Some("yours\n".into()),
-            ..run_of(&scratch, "write_file", args)
-        };
+        let edited = Run { base, edited: Some("yours\n".into()), ..run_of(&scratch, "write_file", args) };
         let file = scratch.path().join("a");
         assert_eq!(
             output(run(&scratch, &edited)),

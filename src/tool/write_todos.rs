@@ -2,9 +2,7 @@
 //! conversation and in the task's log; nothing else keeps it.
 
 use crate::task::job::{Run, RunEnd};
-use crate::task::spec::{
-    CallError, Display, Ending, Kind, Plan, Question, Todo, TodoStatus, ToolSpec, Verdict,
-};
+use crate::task::spec::{CallError, Display, Ending, Kind, Plan, Question, Todo, TodoStatus, ToolSpec, Verdict};
 use crate::tool::{Ctx, Tool, failed, invalid};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,9 +14,10 @@ impl Tool for WriteTodos {
         ToolSpec {
             name: "write_todos".into(),
             display_name: "WriteTodos".into(),
-            description: "Shows the user the steps of a longer task and how far they are. Give the whole list each time. At \
+            description:
+                "Shows the user the steps of a longer task and how far they are. Give the whole list each time. At \
                           most one step is in progress. Not for tasks that take only a step or two."
-                .into(),
+                    .into(),
             kind: Kind::Other,
             parameters: json!({
                 "type": "object",
@@ -51,11 +50,7 @@ impl Tool for WriteTodos {
             n => format!("Listing {n} steps"),
         };
         Ok(Plan {
-            question: Question::Info {
-                title: "Confirm Steps".into(),
-                prompt: title.clone(),
-                urls: Vec::new(),
-            },
+            question: Question::Info { title: "Confirm Steps".into(), prompt: title.clone(), urls: Vec::new() },
             title,
             base: None,
         })
@@ -76,10 +71,7 @@ impl Tool for WriteTodos {
         } else {
             format!("The list of steps is now:\n{}", lines.join("\n"))
         };
-        RunEnd::Ended(Ending::Success {
-            output,
-            display: Display::Todos { todos },
-        })
+        RunEnd::Ended(Ending::Success { output, display: Display::Todos { todos } })
     }
 }
 
@@ -93,14 +85,9 @@ fn todos(args: &Value) -> Result<Vec<Todo>, CallError> {
     if todos.iter().any(|todo| todo.description.trim().is_empty()) {
         return Err(invalid("every step needs a description"));
     }
-    let busy = todos
-        .iter()
-        .filter(|todo| todo.status == TodoStatus::InProgress)
-        .count();
+    let busy = todos.iter().filter(|todo| todo.status == TodoStatus::InProgress).count();
     if busy > 1 {
-        return Err(invalid(format!(
-            "{busy} steps are in_progress; at most one may be"
-        )));
+        return Err(invalid(format!("{busy} steps are in_progress; at most one may be")));
     }
     Ok(todos)
 }
@@ -114,9 +101,7 @@ mod tests {
     fn end_of(args: Value) -> RunEnd {
         let scratch = Scratch::new();
         let run = run_of(&scratch, "write_todos", args);
-        with_ctx(&scratch, &Limits::default(), |ctx| {
-            WriteTodos.run(&run, ctx, &mut |_| {})
-        })
+        with_ctx(&scratch, &Limits::default(), |ctx| WriteTodos.run(&run, ctx, &mut |_| {}))
     }
 
     #[test]
@@ -125,10 +110,7 @@ mod tests {
             {"description": "look", "status": "completed"},
             {"description": "do", "status": "in_progress"},
             {"description": "rest", "status": "blocked"}]});
-        let todo = |description: &str, status| Todo {
-            description: description.into(),
-            status,
-        };
+        let todo = |description: &str, status| Todo { description: description.into(), status };
         assert_eq!(
             end_of(args),
             RunEnd::Ended(Ending::Success {
@@ -171,9 +153,6 @@ mod tests {
             Err(invalid("every step needs a description"))
         );
         assert!(plan(json!([step("done")])).is_err());
-        assert_eq!(
-            plan(json!([step("in_progress"), step("pending")])),
-            Ok("Listing 2 steps".into())
-        );
+        assert_eq!(plan(json!([step("in_progress"), step("pending")])), Ok("Listing 2 steps".into()));
     }
 }

@@ -137,24 +137,13 @@ impl State {
                 let head = head::parse(&rx.as_slice()[..len], limits)?;
                 rx.consume(len);
                 let body = State::Body(Box::new(head.request), head.body);
-                if head.awaits_continue {
-                    Ok((body, Step::Continue))
-                } else {
-                    body.advance(rx, limits)
-                }
+                if head.awaits_continue { Ok((body, Step::Continue)) } else { body.advance(rx, limits) }
             }
             State::Body(mut request, mut body) => match body.fill(&mut request.body, rx, limits) {
-                Err(reject) => Err(Refusal {
-                    reject,
-                    path: Some(request.path.as_str().into()),
-                }),
+                Err(reject) => Err(Refusal { reject, path: Some(request.path.as_str().into()) }),
                 Ok(Filled::Partly) => Ok((State::Body(request, body), Step::More)),
                 Ok(Filled::Wholly) => {
-                    let next = if request.keep_alive {
-                        State::default()
-                    } else {
-                        State::Ended
-                    };
+                    let next = if request.keep_alive { State::default() } else { State::Ended };
                     Ok((next, Step::Request(request)))
                 }
             },
@@ -168,10 +157,7 @@ impl State {
 }
 
 const fn bad(message: &'static str) -> Reject {
-    Reject {
-        status: 400,
-        message,
-    }
+    Reject { status: 400, message }
 }
 
 #[cfg(test)]
@@ -180,10 +166,6 @@ mod tests {
 
     #[test]
     fn an_idle_reader_is_small() {
-        assert!(
-            mem::size_of::<Reader>() <= 32,
-            "{}",
-            mem::size_of::<Reader>()
-        );
+        assert!(mem::size_of::<Reader>() <= 32, "{}", mem::size_of::<Reader>());
     }
 }

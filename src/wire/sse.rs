@@ -85,14 +85,7 @@ const MARK: &[u8] = b"\xef\xbb\xbf";
 impl Decoder {
     /// A decoder that keeps up to `cap` bytes of data per event.
     pub fn new(cap: usize) -> Decoder {
-        Decoder {
-            cap,
-            ready: VecDeque::new(),
-            event: Event::Blank,
-            line: Line::Name(0),
-            after_cr: false,
-            mark: 0,
-        }
+        Decoder { cap, ready: VecDeque::new(), event: Event::Blank, line: Line::Name(0), after_cr: false, mark: 0 }
     }
 
     pub fn feed(&mut self, bytes: &[u8]) {
@@ -226,10 +219,7 @@ impl Iterator for Decoder {
 
 /// The length of what stands before the next line end.
 fn run_len(bytes: &[u8]) -> usize {
-    bytes
-        .iter()
-        .position(|b| matches!(b, b'\n' | b'\r'))
-        .unwrap_or(bytes.len())
+    bytes.iter().position(|b| matches!(b, b'\n' | b'\r')).unwrap_or(bytes.len())
 }
 
 #[cfg(test)]
@@ -239,10 +229,7 @@ mod tests {
     fn decode(cap: usize, input: &[u8]) -> (Vec<Result<String, TooLarge>>, Finish) {
         let mut decoder = Decoder::new(cap);
         decoder.feed(input);
-        let events = decoder
-            .by_ref()
-            .map(|event| event.map(|data| String::from_utf8(data).expect("UTF-8")))
-            .collect();
+        let events = decoder.by_ref().map(|event| event.map(|data| String::from_utf8(data).expect("UTF-8"))).collect();
         (events, decoder.finish())
     }
 
@@ -252,29 +239,13 @@ mod tests {
             ("", &[][..], Finish::Clean),
             ("data: a\n\n", &["a"], Finish::Clean),
             ("data:a\r\rdata: b\r\n\r\n", &["a", "b"], Finish::Clean),
-            (
-                "data: a\ndata:  b\ndata\ndata:\n\n",
-                &["a\n b\n\n"],
-                Finish::Clean,
-            ),
+            ("data: a\ndata:  b\ndata\ndata:\n\n", &["a\n b\n\n"], Finish::Clean),
             ("data\n\n", &[""], Finish::Clean),
             ("data:\n\n", &[""], Finish::Clean),
-            (
-                "\n\n\r\n: ping\n\nevent: x\nid: 7\nretry: 3\n\n",
-                &[],
-                Finish::Clean,
-            ),
+            ("\n\n\r\n: ping\n\nevent: x\nid: 7\nretry: 3\n\n", &[], Finish::Clean),
             ("event: x\nid: 7\ndata: a\n: no\n\n", &["a"], Finish::Clean),
-            (
-                "dat: a\ndatab: b\n data: c\nDATA: d\ndata : e\n\n",
-                &[],
-                Finish::Clean,
-            ),
-            (
-                "\u{feff}data: a\n\n\u{feff}data: b\n\n",
-                &["a"],
-                Finish::Clean,
-            ),
+            ("dat: a\ndatab: b\n data: c\nDATA: d\ndata : e\n\n", &[], Finish::Clean),
+            ("\u{feff}data: a\n\n\u{feff}data: b\n\n", &["a"], Finish::Clean),
             ("data: a\n", &[], Finish::Cut),
             ("data: a", &[], Finish::Cut),
             ("data: a\n\ndat", &["a"], Finish::Cut),
@@ -292,17 +263,11 @@ mod tests {
     fn an_event_over_the_cap_costs_only_itself() {
         let ok = |data: &str| Ok(data.to_owned());
         assert_eq!(
-            decode(
-                3,
-                b"data: abc\n\ndata: abcd\ndata: e\n\ndata: f\ndata: g\n\n"
-            ),
+            decode(3, b"data: abc\n\ndata: abcd\ndata: e\n\ndata: f\ndata: g\n\n"),
             (vec![ok("abc"), Err(TooLarge), ok("f\ng")], Finish::Clean)
         );
         assert_eq!(
-            decode(
-                3,
-                b"data: ab\ndata: c\n\ndata: ab\ndata:\n\ndata: never ending"
-            ),
+            decode(3, b"data: ab\ndata: c\n\ndata: ab\ndata:\n\ndata: never ending"),
             (vec![Err(TooLarge), ok("ab\n"), Err(TooLarge)], Finish::Cut)
         );
     }

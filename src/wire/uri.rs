@@ -60,11 +60,7 @@ pub fn target_of(text: &str) -> Result<Target, &'static str> {
         _ => return Err("the target is not a path on this server"),
     };
     let (path, query) = local.split_once('?').unwrap_or((local, ""));
-    Ok(Target {
-        authority,
-        path: path_of(path)?,
-        query: query_of(query)?,
-    })
+    Ok(Target { authority, path: path_of(path)?, query: query_of(query)? })
 }
 
 /// Splits `name`, `name:port`, `1.2.3.4:port` or `[::1]:port`. None if it is anything else: user info, blanks, an empty
@@ -106,11 +102,7 @@ pub fn origin_of(text: &str) -> Option<Origin> {
         "https" => Some(443),
         _ => None,
     };
-    Some(Origin::Site {
-        scheme,
-        host,
-        port: port.or(own_port),
-    })
+    Some(Origin::Site { scheme, host, port: port.or(own_port) })
 }
 
 fn path_of(text: &str) -> Result<String, &'static str> {
@@ -217,10 +209,7 @@ mod tests {
             ("/a+b", "/a+b"),
             ("/%E2%82%AC/%c3%a9", "/€/é"),
             ("/...", "/..."),
-            (
-                "/.well-known/agent-card.json",
-                "/.well-known/agent-card.json",
-            ),
+            ("/.well-known/agent-card.json", "/.well-known/agent-card.json"),
             ("/a%25zz", "/a%zz"),
             ("/a%3Fb", "/a?b"),
         ] {
@@ -283,13 +272,7 @@ mod tests {
             parts("/?b=2&a=1+%2B+1&&b&=x&c==?/"),
             Ok((
                 "/".to_owned(),
-                vec![
-                    pair("b", "2"),
-                    pair("a", "1 + 1"),
-                    pair("b", ""),
-                    pair("", "x"),
-                    pair("c", "=?/"),
-                ]
+                vec![pair("b", "2"), pair("a", "1 + 1"), pair("b", ""), pair("", "x"), pair("c", "=?/"),]
             ))
         );
     }
@@ -356,19 +339,10 @@ mod tests {
             Some(Origin::Site { scheme, host, port })
         };
         assert_eq!(origin_of("null"), Some(Origin::Opaque));
-        assert_eq!(
-            origin_of("http://localhost"),
-            site("http", "localhost", Some(80))
-        );
-        assert_eq!(
-            origin_of("http://localhost:80"),
-            site("http", "localhost", Some(80))
-        );
+        assert_eq!(origin_of("http://localhost"), site("http", "localhost", Some(80)));
+        assert_eq!(origin_of("http://localhost:80"), site("http", "localhost", Some(80)));
         assert_eq!(origin_of("HTTPS://[::1]"), site("https", "::1", Some(443)));
-        assert_eq!(
-            origin_of("vscode-webview://0ab"),
-            site("vscode-webview", "0ab", None)
-        );
+        assert_eq!(origin_of("vscode-webview://0ab"), site("vscode-webview", "0ab", None));
         for given in [
             "",
             "localhost",

@@ -52,11 +52,7 @@ pub enum Step {
 
 impl Codec {
     pub fn new(limits: &Limits) -> Codec {
-        Codec {
-            phase: Phase::Idle,
-            message_bytes: limits.ws_message_bytes,
-            buffer_bytes: limits.ws_buffer_bytes,
-        }
+        Codec { phase: Phase::Idle, message_bytes: limits.ws_message_bytes, buffer_bytes: limits.ws_buffer_bytes }
     }
 
     /// Takes what it can from `rx`, at most up to the end of one message or control frame, and appends to `out` what that is to
@@ -137,9 +133,7 @@ impl Codec {
             return Err(protocol("the frames of a client must be masked"));
         }
         if head != header.len(payload) as u64 {
-            return Err(protocol(
-                "the length of a frame must be written the shortest way",
-            ));
+            return Err(protocol("the length of a frame must be written the shortest way"));
         }
         match header.opcode {
             OpCode::Control(_) if payload > CONTROL_BYTES as u64 => {
@@ -156,12 +150,7 @@ impl Codec {
     }
 
     /// Has a whole frame read, and says what it completes.
-    fn take(
-        &mut self,
-        header: &FrameHeader,
-        frame: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<Option<Step>, Violation> {
+    fn take(&mut self, header: &FrameHeader, frame: &[u8], out: &mut Vec<u8>) -> Result<Option<Step>, Violation> {
         let (mut partial, amid) = match mem::take(&mut self.phase) {
             Phase::Idle => (Box::new(self.partial()), false),
             Phase::Amid(partial) => (partial, true),
@@ -210,10 +199,7 @@ impl Codec {
             .write_buffer_size(0)
             .max_message_size(Some(self.message_bytes))
             .max_frame_size(Some(self.message_bytes.max(CONTROL_BYTES)));
-        Partial {
-            reader: WebSocketContext::new(Role::Server, Some(config)),
-            held: 0,
-        }
+        Partial { reader: WebSocketContext::new(Role::Server, Some(config)), held: 0 }
     }
 }
 
@@ -256,48 +242,28 @@ impl From<Error> for Violation {
         match error {
             Error::Protocol(error) => protocol(error.to_string()),
             Error::Capacity(_) => too_large(),
-            Error::Utf8(_) => Violation {
-                code: CloseCode::Invalid,
-                reason: "the text is not UTF-8".into(),
-            },
+            Error::Utf8(_) => Violation { code: CloseCode::Invalid, reason: "the text is not UTF-8".into() },
             // Memory neither fails nor fills up; should the reader find another reason to stop, it is not the client's fault.
-            _ => Violation {
-                code: CloseCode::Error,
-                reason: "the frame could not be read".into(),
-            },
+            _ => Violation { code: CloseCode::Error, reason: "the frame could not be read".into() },
         }
     }
 }
 
 fn protocol(reason: impl Into<Cow<'static, str>>) -> Violation {
-    Violation {
-        code: CloseCode::Protocol,
-        reason: reason.into(),
-    }
+    Violation { code: CloseCode::Protocol, reason: reason.into() }
 }
 
 fn binary() -> Violation {
-    Violation {
-        code: CloseCode::Unsupported,
-        reason: "messages must be text".into(),
-    }
+    Violation { code: CloseCode::Unsupported, reason: "messages must be text".into() }
 }
 
 fn too_large() -> Violation {
-    Violation {
-        code: CloseCode::Size,
-        reason: "the message is larger than this server takes".into(),
-    }
+    Violation { code: CloseCode::Size, reason: "the message is larger than this server takes".into() }
 }
 
 fn write_head(out: &mut Vec<u8>, opcode: OpCode, len: usize) {
-    let header = FrameHeader {
-        opcode,
-        ..FrameHeader::default()
-    };
-    header
-        .format(len as u64, out)
-        .expect("memory takes what is written to it");
+    let header = FrameHeader { opcode, ..FrameHeader::default() };
+    header.format(len as u64, out).expect("memory takes what is written to it");
 }
 
 /// One frame in memory, as the connection that the reader believes to have.
@@ -376,10 +342,7 @@ mod tests {
         }
         assert_eq!(read(&mut codec, &frame(0x89, b"")).0, Step::Ping);
         assert!(matches!(codec.phase, Phase::Amid(_)));
-        assert!(matches!(
-            read(&mut codec, &frame(0x80, b"")).0,
-            Step::Text(_)
-        ));
+        assert!(matches!(read(&mut codec, &frame(0x80, b"")).0, Step::Text(_)));
         assert!(matches!(codec.phase, Phase::Idle));
     }
 

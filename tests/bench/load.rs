@@ -81,9 +81,7 @@ fn options(args: &[String]) -> Result<Options, String> {
         match arg.as_str() {
             "--bench" => {}
             "--peer" => {
-                let dir = args
-                    .next()
-                    .ok_or("--peer needs the folder it is installed in")?;
+                let dir = args.next().ok_or("--peer needs the folder it is installed in")?;
                 options.peer = Some(dir.into());
             }
             "--peer-only" => options.only = Some(Only::Peer),
@@ -100,11 +98,7 @@ fn options(args: &[String]) -> Result<Options, String> {
 fn run(options: &Options) -> std::io::Result<report::Verdict> {
     let model = Model::start()?;
     let rig = measure::ceiling(&model)?;
-    let plans = if options.quick {
-        Plan::quick()
-    } else {
-        Plan::full()
-    };
+    let plans = if options.quick { Plan::quick() } else { Plan::full() };
     let ours = match options.only {
         Some(Only::Peer) => None,
         None => Some(measure(&Subject::Ours, &model, &plans.ours)?),
@@ -117,11 +111,7 @@ fn run(options: &Options) -> std::io::Result<report::Verdict> {
     if options.only == Some(Only::Peer) {
         return Ok(served);
     }
-    let files = if options.quick {
-        search::FEW_FILES
-    } else {
-        search::FILES
-    };
+    let files = if options.quick { search::FEW_FILES } else { search::FILES };
     Ok(match (served, search::run(files)?) {
         (report::Verdict::Met, report::Verdict::Met) => report::Verdict::Met,
         _ => report::Verdict::Missed,

@@ -49,13 +49,7 @@ impl Plan {
             starts: 9,
             marks: vec![1, 10, 100, 1000],
             chunks: 3000,
-            load: vec![
-                burst(1, 4000),
-                burst(8, 1000),
-                burst(32, 400),
-                burst(100, 200),
-                burst(500, 200),
-            ],
+            load: vec![burst(1, 4000), burst(8, 1000), burst(32, 400), burst(100, 200), burst(500, 200)],
             rounds: 3,
             card: Duration::from_secs(4),
             fan: vec![burst(1, 10_000), burst(100, 2000), burst(1000, 500)],
@@ -66,12 +60,7 @@ impl Plan {
             starts: 3,
             marks: vec![1, 10, 100],
             chunks: 1000,
-            load: vec![
-                burst(1, 1000),
-                burst(8, 300),
-                burst(32, 200),
-                burst(100, 200),
-            ],
+            load: vec![burst(1, 1000), burst(8, 300), burst(32, 200), burst(100, 200)],
             rounds: 1,
             card: Duration::from_secs(4),
             fan: vec![],
@@ -93,12 +82,8 @@ impl Plan {
             sockets: vec![],
             idle: 0,
         };
-        let ours = Plan {
-            fan: vec![burst(1, 100), burst(20, 100)],
-            sockets: vec![burst(1000, 100)],
-            idle: 200,
-            ..plan()
-        };
+        let ours =
+            Plan { fan: vec![burst(1, 100), burst(20, 100)], sockets: vec![burst(1000, 100)], idle: 200, ..plan() };
         Plans { ours, peer: plan() }
     }
 }
@@ -190,11 +175,7 @@ pub fn measure(subject: &Subject, model: &Model, plan: &Plan) -> io::Result<Figu
     say("load");
     for burst in &plan.load {
         let rounds = (0..plan.rounds).map(|_| load(&server, *burst));
-        figures
-            .load
-            .push(median(rounds.collect::<io::Result<_>>()?, |load| {
-                load.chunks_per_s
-            }));
+        figures.load.push(median(rounds.collect::<io::Result<_>>()?, |load| load.chunks_per_s));
     }
     drop(server);
 
@@ -247,11 +228,7 @@ pub fn ceiling(model: &Model) -> io::Result<(Load, Spread)> {
     }
     swarm.run(Line::is_over)?;
     let seconds = begin.elapsed().as_secs_f64();
-    let whole = swarm
-        .lines()
-        .iter()
-        .filter(|line| line.chunks == all.chunks)
-        .count();
+    let whole = swarm.lines().iter().filter(|line| line.chunks == all.chunks).count();
     let load = Load {
         tasks: all.count,
         complete: whole,
@@ -296,13 +273,8 @@ fn latency(server: &Running, chunks: u64) -> io::Result<(Spread, f64)> {
     swarm.run(Line::is_over)?;
     let cpu = usage(server.pid())?.cpu_us() - before.cpu_us();
     match swarm.complaint(chunks) {
-        Some(complaint) => Err(io::Error::other(format!(
-            "a stream fell short: {complaint}"
-        ))),
-        None => Ok((
-            spread(swarm.lines()[0].lags_us.clone()),
-            cpu / chunks as f64,
-        )),
+        Some(complaint) => Err(io::Error::other(format!("a stream fell short: {complaint}"))),
+        None => Ok((spread(swarm.lines()[0].lags_us.clone()), cpu / chunks as f64)),
     }
 }
 
@@ -318,11 +290,7 @@ fn load(server: &Running, burst: Burst) -> io::Result<Load> {
     swarm.run(Line::is_over)?;
     let seconds = begin.elapsed().as_secs_f64();
     let cpu = usage(server.pid())?.cpu_us() - before.cpu_us();
-    let complete = swarm
-        .lines()
-        .iter()
-        .filter(|line| line.is_complete(burst.chunks))
-        .count();
+    let complete = swarm.lines().iter().filter(|line| line.is_complete(burst.chunks)).count();
     let chunks = complete as f64 * burst.chunks as f64;
     Ok(Load {
         tasks: burst.count,
@@ -358,10 +326,7 @@ fn card(server: &Running, time: Duration) -> io::Result<(f64, Spread)> {
             }
         }
     }
-    Ok((
-        times.len() as f64 / begin.elapsed().as_secs_f64(),
-        spread(times),
-    ))
+    Ok((times.len() as f64 / begin.elapsed().as_secs_f64(), spread(times)))
 }
 
 /// One turn, held by the model until every subscriber has joined, then streamed to all of them.
@@ -423,19 +388,11 @@ impl Told {
         let before = usage(server.pid())?;
         let begin = Instant::now();
         all()?;
-        Ok(Told {
-            before,
-            after: usage(server.pid())?,
-            seconds: begin.elapsed().as_secs_f64(),
-        })
+        Ok(Told { before, after: usage(server.pid())?, seconds: begin.elapsed().as_secs_f64() })
     }
 
     fn fan(&self, link: Link, pace: Pace, swarm: &Swarm, burst: Burst) -> Fan {
-        let complete = swarm
-            .lines()
-            .iter()
-            .filter(|line| line.is_complete(burst.chunks))
-            .count();
+        let complete = swarm.lines().iter().filter(|line| line.is_complete(burst.chunks)).count();
         let deliveries = complete as f64 * burst.chunks as f64;
         Fan {
             link,
@@ -457,10 +414,7 @@ fn idle(server: &Running, count: usize) -> io::Result<Option<(usize, f64)>> {
     // A few for the poll, the pipes and the terminal.
     const OTHERS: usize = 64;
     if open_files_limit() < count + OTHERS {
-        eprintln!(
-            "skipped: {count} connections need `ulimit -n` above {}",
-            count + OTHERS
-        );
+        eprintln!("skipped: {count} connections need `ulimit -n` above {}", count + OTHERS);
         return Ok(None);
     }
     let request = server.client().bytes("GET", CARD, &[], b"");
@@ -476,28 +430,14 @@ fn idle(server: &Running, count: usize) -> io::Result<Option<(usize, f64)>> {
     let after = settled_rss_kb(server.pid())?;
     // Whoever was closed meanwhile is not an idle connection.
     swarm.pump(Duration::ZERO)?;
-    match swarm
-        .lines()
-        .iter()
-        .filter(|line| line.broken.is_some() || line.status() != 200)
-        .count()
-    {
+    match swarm.lines().iter().filter(|line| line.broken.is_some() || line.status() != 200).count() {
         0 => Ok(Some((swarm.lines().len(), after - before))),
-        lost => Err(io::Error::other(format!(
-            "{lost} of {count} idle connections were lost"
-        ))),
+        lost => Err(io::Error::other(format!("{lost} of {count} idle connections were lost"))),
     }
 }
 
 fn turn(server: &Running, script: &str) -> Vec<u8> {
-    post(
-        "/",
-        &envelope(
-            fresh(),
-            "message/stream",
-            prompt_at(&server.workspace(), script),
-        ),
-    )
+    post("/", &envelope(fresh(), "message/stream", prompt_at(&server.workspace(), script)))
 }
 
 fn post(path: &str, body: &Value) -> Vec<u8> {
@@ -517,10 +457,7 @@ fn spread(mut values: Vec<f64>) -> Spread {
         let rank = (values.len() * percent).div_ceil(100).max(1);
         values.get(rank - 1).copied().unwrap_or(f64::NAN)
     };
-    Spread {
-        p50: at(50),
-        p99: at(99),
-    }
+    Spread { p50: at(50), p99: at(99) }
 }
 
 fn median<T>(mut values: Vec<T>, by: impl Fn(&T) -> f64) -> T {

@@ -46,11 +46,7 @@ pub fn settled_rss_kb(pid: u32) -> io::Result<f64> {
     while quiet < LOOKS && begin.elapsed() < Duration::from_secs(8) {
         thread::sleep(Duration::from_millis(200));
         let now = usage(pid)?.rss_kb;
-        quiet = if (now - last).abs() <= last * 0.002 {
-            quiet + 1
-        } else {
-            0
-        };
+        quiet = if (now - last).abs() <= last * 0.002 { quiet + 1 } else { 0 };
         last = now;
     }
     Ok(last)
@@ -59,11 +55,8 @@ pub fn settled_rss_kb(pid: u32) -> io::Result<f64> {
 /// How many descriptors this process, and a server it starts, may open.
 pub fn open_files_limit() -> usize {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let line = limits
-        .lines()
-        .find_map(|line| line.strip_prefix("Max open files"));
-    line.and_then(|line| line.split_whitespace().next()?.parse().ok())
-        .unwrap_or(0)
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
 fn unreadable(what: &str) -> io::Error {

@@ -45,10 +45,7 @@ const SOCKET_USER_US: f64 = 3.0;
 
 pub fn print(rig: &(Load, Spread), ours: Option<&Figures>, peer: Option<&Figures>) -> Verdict {
     println!();
-    println!(
-        "{:<52}{:>12}{:>12}{:>10}{:>10}",
-        "", "ours", "reference", "ratio", "required"
-    );
+    println!("{:<52}{:>12}{:>12}{:>10}{:>10}", "", "ours", "reference", "ratio", "required");
     let mut verdict = Verdict::Met;
     for row in (Sides { ours, peer }).rows() {
         let (text, met) = row.line();
@@ -75,61 +72,28 @@ impl Sides<'_> {
     fn rows(&self) -> Vec<Row> {
         use Demand::{Fraction, Nothing};
         let mut rows = vec![
-            self.row("start to first card", Unit::Ms, Fraction(200.0), |f| {
-                Some(f.start_ms)
-            }),
-            self.row("memory when idle", Unit::Kb, Fraction(80.0), |f| {
-                Some(f.idle_kb)
-            }),
+            self.row("start to first card", Unit::Ms, Fraction(200.0), |f| Some(f.start_ms)),
+            self.row("memory when idle", Unit::Kb, Fraction(80.0), |f| Some(f.idle_kb)),
         ];
         rows.extend(self.memory());
         rows.extend([
-            self.row("latency per chunk, p50", Unit::Us, Fraction(10.0), |f| {
-                Some(f.lag_us.p50)
-            }),
-            self.row("latency per chunk, p99", Unit::Us, Nothing, |f| {
-                Some(f.lag_us.p99)
-            }),
-            self.row(
-                "server CPU per chunk, one stream",
-                Unit::Us,
-                Fraction(50.0),
-                |f| Some(f.chunk_cpu_us),
-            ),
+            self.row("latency per chunk, p50", Unit::Us, Fraction(10.0), |f| Some(f.lag_us.p50)),
+            self.row("latency per chunk, p99", Unit::Us, Nothing, |f| Some(f.lag_us.p99)),
+            self.row("server CPU per chunk, one stream", Unit::Us, Fraction(50.0), |f| Some(f.chunk_cpu_us)),
         ]);
         rows.extend(self.load());
         rows.extend([
-            self.row(
-                "card requests per second, 50 connections",
-                Unit::PerSecond,
-                Nothing,
-                |f| Some(f.card_per_s),
-            ),
-            self.row("card request, p99", Unit::Us, Nothing, |f| {
-                Some(f.card_us.p99)
-            }),
+            self.row("card requests per second, 50 connections", Unit::PerSecond, Nothing, |f| Some(f.card_per_s)),
+            self.row("card request, p99", Unit::Us, Nothing, |f| Some(f.card_us.p99)),
         ]);
         rows.extend(self.fan_out());
         rows.extend(self.idle());
         rows
     }
 
-    fn row(
-        &self,
-        what: impl Into<String>,
-        unit: Unit,
-        demand: Demand,
-        of: impl Fn(&Figures) -> Option<f64>,
-    ) -> Row {
+    fn row(&self, what: impl Into<String>, unit: Unit, demand: Demand, of: impl Fn(&Figures) -> Option<f64>) -> Row {
         let (ours, peer) = (self.ours.and_then(&of), self.peer.and_then(&of));
-        Row {
-            what: what.into(),
-            unit,
-            ours,
-            peer,
-            demand,
-            note: String::new(),
-        }
+        Row { what: what.into(), unit, ours, peer, demand, note: String::new() }
     }
 
     /// Compared at a hundred tasks: at fewer the first ones still warm something up, and more would take the reference server
@@ -137,22 +101,10 @@ impl Sides<'_> {
     fn memory(&self) -> Vec<Row> {
         let marks = self.sizes(|f| f.task_kb.iter().map(|(tasks, _)| *tasks).collect());
         let row = |tasks: usize| {
-            let demand = if tasks == 100 {
-                Demand::Fraction(20.0)
-            } else {
-                Demand::Nothing
-            };
-            self.row(
-                format!("memory per task, {tasks} tasks"),
-                Unit::Kb,
-                demand,
-                |f| {
-                    f.task_kb
-                        .iter()
-                        .find(|(mark, _)| *mark == tasks)
-                        .map(|(_, kb)| *kb)
-                },
-            )
+            let demand = if tasks == 100 { Demand::Fraction(20.0) } else { Demand::Nothing };
+            self.row(format!("memory per task, {tasks} tasks"), Unit::Kb, demand, |f| {
+                f.task_kb.iter().find(|(mark, _)| *mark == tasks).map(|(_, kb)| *kb)
+            })
         };
         marks.into_iter().map(row).collect()
     }
@@ -161,27 +113,17 @@ impl Sides<'_> {
         let mut rows = vec![];
         for tasks in self.sizes(|f| f.load.iter().map(|load| load.tasks).collect()) {
             let at = |f: &Figures| f.load.iter().find(|load| load.tasks == tasks).cloned();
-            let demand = if tasks == 100 {
-                Demand::Times(40.0)
-            } else {
-                Demand::Nothing
-            };
-            let mut rate = self.row(
-                format!("chunks per second, {tasks} at once"),
-                Unit::PerSecond,
-                demand,
-                |f| at(f).map(|load| load.chunks_per_s),
-            );
+            let demand = if tasks == 100 { Demand::Times(40.0) } else { Demand::Nothing };
+            let mut rate = self.row(format!("chunks per second, {tasks} at once"), Unit::PerSecond, demand, |f| {
+                at(f).map(|load| load.chunks_per_s)
+            });
             for load in [self.ours, self.peer].into_iter().flatten().filter_map(at) {
                 rate.note += &shortfall(load.complete, tasks, load.complaint.as_deref());
             }
             rows.push(rate);
-            rows.push(self.row(
-                format!("server CPU per chunk, {tasks} at once"),
-                Unit::Us,
-                Demand::Nothing,
-                |f| at(f).map(|load| load.cpu_us),
-            ));
+            rows.push(self.row(format!("server CPU per chunk, {tasks} at once"), Unit::Us, Demand::Nothing, |f| {
+                at(f).map(|load| load.cpu_us)
+            }));
         }
         rows
     }
@@ -200,25 +142,17 @@ impl Sides<'_> {
                 Pace::Single => ", one by one",
             };
             let what = |figure: &str| format!("{link} to {n}{pace}: {figure}");
-            let mut rate = self.row(
-                what("deliveries per second"),
-                Unit::PerSecond,
-                Demand::Nothing,
-                |f| at(f).map(|fan| fan.deliveries_per_s),
-            );
+            let mut rate = self.row(what("deliveries per second"), Unit::PerSecond, Demand::Nothing, |f| {
+                at(f).map(|fan| fan.deliveries_per_s)
+            });
             for fan in [self.ours, self.peer].into_iter().flatten().filter_map(at) {
                 rate.note += &shortfall(fan.complete, n, fan.complaint.as_deref());
             }
             rows.push(rate);
-            rows.push(self.row(what("user per delivery"), Unit::Us, demand, |f| {
-                at(f).map(|fan| fan.user_us)
-            }));
-            rows.push(self.row(
-                what("system per delivery"),
-                Unit::Us,
-                Demand::Nothing,
-                |f| at(f).map(|fan| fan.system_us),
-            ));
+            rows.push(self.row(what("user per delivery"), Unit::Us, demand, |f| at(f).map(|fan| fan.user_us)));
+            rows.push(
+                self.row(what("system per delivery"), Unit::Us, Demand::Nothing, |f| at(f).map(|fan| fan.system_us)),
+            );
         }
         rows
     }
@@ -226,11 +160,7 @@ impl Sides<'_> {
     fn idle(&self) -> Option<Row> {
         let (count, _) = self.ours?.idle?;
         let what = format!("memory added by {count} idle connections");
-        Some(
-            self.row(what, Unit::Kb, Demand::AtMost(IDLE_CONNECTIONS_KB), |f| {
-                f.idle.map(|(_, kb)| kb)
-            }),
-        )
+        Some(self.row(what, Unit::Kb, Demand::AtMost(IDLE_CONNECTIONS_KB), |f| f.idle.map(|(_, kb)| kb)))
     }
 
     /// The sizes either server was measured at, ascending.
@@ -249,9 +179,7 @@ fn fan_kind(fan: &Fan) -> (Link, usize, Pace) {
 }
 
 fn shortfall(complete: usize, of: usize, complaint: Option<&str>) -> String {
-    complaint.map_or(String::new(), |why| {
-        format!("  {complete} of {of} complete ({why})")
-    })
+    complaint.map_or(String::new(), |why| format!("  {complete} of {of} complete ({why})"))
 }
 
 impl Row {
@@ -279,10 +207,7 @@ impl Row {
             None => ("", Verdict::Met),
         };
         let (what, ours, peer) = (&self.what, show(self.ours), show(self.peer));
-        let text = format!(
-            "{what:<52}{ours:>12}{peer:>12}{ratio:>10}{required:>10}{word}{}",
-            self.note
-        );
+        let text = format!("{what:<52}{ours:>12}{peer:>12}{ratio:>10}{required:>10}{word}{}", self.note);
         (text.trim_end().to_string(), verdict)
     }
 }

@@ -36,43 +36,23 @@ const RUNS: usize = 5;
 pub fn run(files: usize) -> io::Result<Verdict> {
     let tree = Tree::make(files)?;
     let ours = Ours::new(&tree.path)?;
-    println!(
-        "\nsearch in {files} files, {:.0} MB, from the page cache",
-        tree.bytes as f64 / 1e6
-    );
+    println!("\nsearch in {files} files, {:.0} MB, from the page cache", tree.bytes as f64 / 1e6);
     let mut verdict = Verdict::Met;
     let rg = installed(&["rg"]);
-    println!(
-        "{:<44}{:>10}{:>10}{:>8}{:>10}{:>8}",
-        "", "ours", "rg", "ratio", "grep -r", "ratio"
-    );
+    println!("{:<44}{:>10}{:>10}{:>8}{:>10}{:>8}", "", "ours", "rg", "ratio", "grep -r", "ratio");
     for search in SEARCHES {
         let args = json!({ "pattern": search.pattern });
         let (time, shown) = median(|| ours.call("grep_search", args.clone()))?;
-        let rg = rg.map(|rg| {
-            tree.time(Command::new(rg).args(["-i", "-n", "--hidden", search.pattern, "."]))
-        });
+        let rg = rg.map(|rg| tree.time(Command::new(rg).args(["-i", "-n", "--hidden", search.pattern, "."])));
         let grep = tree.time(Command::new("grep").args(["-rniE", search.pattern, "."]));
         let rg = rg.transpose()?;
-        for (_, lines) in rg.iter().chain([&grep
-            .as_ref()
-            .map_or((0.0, search.lines(&shown)), |found| *found)])
-        {
+        for (_, lines) in rg.iter().chain([&grep.as_ref().map_or((0.0, search.lines(&shown)), |found| *found)]) {
             if *lines != search.lines(&shown) {
-                return Err(io::Error::other(format!(
-                    "{}: {lines} lines and {shown:?}",
-                    search.what
-                )));
+                return Err(io::Error::other(format!("{}: {lines} lines and {shown:?}", search.what)));
             }
         }
         let rg = rg.map(|(time, _)| time);
-        let (line, met) = row(
-            search.what,
-            time,
-            rg,
-            grep.ok().map(|(time, _)| time),
-            search.required,
-        );
+        let (line, met) = row(search.what, time, rg, grep.ok().map(|(time, _)| time), search.required);
         println!("{line}");
         if met == Verdict::Missed {
             verdict = Verdict::Missed;
@@ -97,31 +77,11 @@ enum Required {
 }
 
 const SEARCHES: [Search; 5] = [
-    Search {
-        what: "a rare word",
-        pattern: "quixotic_marker",
-        required: Required::Yes,
-    },
-    Search {
-        what: "a word of common letters that is not there",
-        pattern: "nonsentient",
-        required: Required::Yes,
-    },
-    Search {
-        what: "an expression with a word in it",
-        pattern: r"handle_[a-z]+_request\(",
-        required: Required::Yes,
-    },
-    Search {
-        what: "one of three words",
-        pattern: "zebra_crossing|handle_payment|cartwheel",
-        required: Required::Yes,
-    },
-    Search {
-        what: "an expression without a word",
-        pattern: "[0-9]{7}[a-f]{3}",
-        required: Required::No,
-    },
+    Search { what: "a rare word", pattern: "quixotic_marker", required: Required::Yes },
+    Search { what: "a word of common letters that is not there", pattern: "nonsentient", required: Required::Yes },
+    Search { what: "an expression with a word in it", pattern: r"handle_[a-z]+_request\(", required: Required::Yes },
+    Search { what: "one of three words", pattern: "zebra_crossing|handle_payment|cartwheel", required: Required::Yes },
+    Search { what: "an expression without a word", pattern: "[0-9]{7}[a-f]{3}", required: Required::No },
 ];
 
 impl Search {
@@ -132,13 +92,7 @@ impl Search {
     }
 }
 
-fn row(
-    what: &str,
-    ours: f64,
-    rg: Option<f64>,
-    other: Option<f64>,
-    required: Required,
-) -> (String, Verdict) {
+fn row(what: &str, ours: f64, rg: Option<f64>, other: Option<f64>, required: Required) -> (String, Verdict) {
     let ratio = |theirs: f64| format!("{:.1}×", ours / theirs);
     let time = |time: Option<f64>| time.map_or("–".into(), |time| format!("{time:.0} ms"));
     let missed = required == Required::Yes && rg.is_some_and(|rg| ours > rg * REQUIRED);
@@ -160,42 +114,23 @@ fn row(
 }
 
 fn globs(tree: &Tree, ours: &Ours) -> io::Result<()> {
-    println!(
-        "{:<44}{:>10}{:>10}{:>8}{:>10}{:>8}",
-        "", "ours", "fd", "ratio", "find", "ratio"
-    );
+    println!("{:<44}{:>10}{:>10}{:>8}{:>10}{:>8}", "", "ours", "fd", "ratio", "find", "ratio");
     let fd = installed(&["fd", "fdfind"]);
     let table = [
         ("all files by their ending", "**/*.rs", "**/*.rs", "*.rs"),
-        (
-            "a few files in one place",
-            "d03/**/f1?.ts",
-            "d03/**/f1?.ts",
-            "f1?.ts",
-        ),
+        ("a few files in one place", "d03/**/f1?.ts", "d03/**/f1?.ts", "f1?.ts"),
     ];
     for (what, pattern, fd_glob, name) in table {
         let (time, shown) = median(|| ours.call("glob", json!({ "pattern": pattern })))?;
-        let found = shown
-            .split(' ')
-            .nth(1)
-            .and_then(|word| word.parse().ok())
-            .unwrap_or(0);
+        let found = shown.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
         let full = format!("{}/{fd_glob}", tree.path.display());
-        let fd =
-            fd.map(|fd| tree.time(Command::new(fd).args(["-H", "-p", "-t", "f", "-g", &full])));
+        let fd = fd.map(|fd| tree.time(Command::new(fd).args(["-H", "-p", "-t", "f", "-g", &full])));
         let fd = fd.transpose()?;
-        let base = if pattern.starts_with("d03") {
-            "d03"
-        } else {
-            "."
-        };
+        let base = if pattern.starts_with("d03") { "d03" } else { "." };
         let find = tree.time(Command::new("find").args([base, "-type", "f", "-name", name]))?;
         for (_, lines) in fd.iter().chain([&find]) {
             if *lines != found {
-                return Err(io::Error::other(format!(
-                    "{what}: {lines} files and {shown:?}"
-                )));
+                return Err(io::Error::other(format!("{what}: {lines} files and {shown:?}")));
             }
         }
         let fd = fd.map(|(time, _)| time);
@@ -219,10 +154,7 @@ fn edits() -> io::Result<()> {
     let begin = Instant::now();
     for n in 0..EDITS {
         let new = text(n, "old").replacen("old", "new", 3);
-        ours.call(
-            "write_file",
-            json!({"file_path": format!("f{n}.rs"), "content": new}),
-        )?;
+        ours.call("write_file", json!({"file_path": format!("f{n}.rs"), "content": new}))?;
     }
     let took = begin.elapsed().as_secs_f64();
     let last = fs::read_to_string(dir.join(format!("f{}.rs", EDITS - 1)))?;
@@ -270,10 +202,7 @@ impl Tree {
         eprintln!("making {files} files in {}", path.display());
         // A directory of that name is what makes it a repository to everybody here.
         fs::create_dir_all(path.join(".git"))?;
-        fs::write(
-            path.join(".gitignore"),
-            "*.o\n/target\n**/generated/**\n!keep.o\n",
-        )?;
+        fs::write(path.join(".gitignore"), "*.o\n/target\n**/generated/**\n!keep.o\n")?;
         let mut dice = Dice(7);
         let mut bytes = 0;
         for n in 0..files {
@@ -294,25 +223,19 @@ impl Tree {
     fn time(&self, program: &mut Command) -> io::Result<(f64, usize)> {
         program.current_dir(&self.path).stdin(Stdio::null());
         let (time, output) = median(|| program.output())?;
-        Ok((
-            time,
-            output.stdout.iter().filter(|byte| **byte == b'\n').count(),
-        ))
+        Ok((time, output.stdout.iter().filter(|byte| **byte == b'\n').count()))
     }
 }
 
 /// Text that looks like a program, between one and five kilobytes, with something to find in a few.
 fn source(dice: &mut Dice, n: usize) -> String {
     const WORDS: [&str; 40] = [
-        "return", "const", "value", "result", "if", "else", "fn", "let", "match", "import",
-        "export", "string", "number", "request", "response", "handle", "error", "status", "index",
-        "length", "buffer", "state", "event", "task", "config", "path", "name", "type", "self",
-        "item", "list", "update", "render", "parse", "token", "this", "await", "for", "while",
-        "null",
+        "return", "const", "value", "result", "if", "else", "fn", "let", "match", "import", "export", "string",
+        "number", "request", "response", "handle", "error", "status", "index", "length", "buffer", "state", "event",
+        "task", "config", "path", "name", "type", "self", "item", "list", "update", "render", "parse", "token", "this",
+        "await", "for", "while", "null",
     ];
-    const MARKS: [&str; 12] = [
-        "(", ")", " = ", ".", "::", ", ", ";", " {", " }", " + ", "_", " ",
-    ];
+    const MARKS: [&str; 12] = ["(", ")", " = ", ".", "::", ", ", ";", " {", " }", " + ", "_", " "];
     let mut text = String::new();
     for line in 0..20 + dice.roll(80) {
         text.push_str(&"    ".repeat(dice.roll(4)));
@@ -338,10 +261,7 @@ struct Dice(u64);
 
 impl Dice {
     fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) as usize % sides
     }
 }
@@ -388,12 +308,7 @@ impl Ours {
             web: &self.web,
             ask: None,
         };
-        let request = Request {
-            call: "c1".into(),
-            name: name.into(),
-            args,
-            api_id: None,
-        };
+        let request = Request { call: "c1".into(), name: name.into(), args, api_id: None };
         let mut plans = self.toolbox.prepare(std::slice::from_ref(&request), &ctx);
         let plan = plans.pop().expect("one plan per call");
         let run = Run {

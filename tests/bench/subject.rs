@@ -53,15 +53,10 @@ impl Subject {
             .stdout(log.try_clone()?)
             .stderr(log);
         let begin = Instant::now();
-        let child = command.spawn().map_err(|error| {
-            io::Error::other(format!("{:?} cannot run: {error}", command.get_program()))
-        })?;
-        let mut running = Running {
-            child,
-            port,
-            dir,
-            start: Duration::ZERO,
-        };
+        let child = command
+            .spawn()
+            .map_err(|error| io::Error::other(format!("{:?} cannot run: {error}", command.get_program())))?;
+        let mut running = Running { child, port, dir, start: Duration::ZERO };
         running.wait_for_card(begin)?;
         running.start = begin.elapsed();
         Ok(running)
@@ -115,9 +110,7 @@ impl Running {
         loop {
             // A refused connection costs less than setting up a client, so the port is tried first.
             if TcpStream::connect(self.address()).is_ok()
-                && client
-                    .try_request("GET", CARD, &[], b"")
-                    .is_ok_and(|card| card.status() == 200)
+                && client.try_request("GET", CARD, &[], b"").is_ok_and(|card| card.status() == 200)
             {
                 return Ok(());
             }
@@ -172,22 +165,14 @@ impl Model {
             .stdout(Stdio::piped())
             .spawn()?;
         let mut url = String::new();
-        let stdout = child
-            .stdout
-            .take()
-            .ok_or_else(|| io::Error::other("no pipe"))?;
+        let stdout = child.stdout.take().ok_or_else(|| io::Error::other("no pipe"))?;
         BufReader::new(stdout).read_line(&mut url)?;
-        Ok(Model {
-            child,
-            url: url.trim().to_string(),
-        })
+        Ok(Model { child, url: url.trim().to_string() })
     }
 
     pub fn address(&self) -> io::Result<SocketAddr> {
         let authority = self.url.trim_start_matches("http://");
-        authority
-            .parse()
-            .map_err(|_| io::Error::other(format!("no address: {authority}")))
+        authority.parse().map_err(|_| io::Error::other(format!("no address: {authority}")))
     }
 
     /// Lets one answer pass its `HOLD`.

@@ -73,9 +73,7 @@ impl Line {
 
     fn send(&mut self, request: &[u8]) -> io::Result<()> {
         let mut unused = vec![];
-        self.message
-            .restart(Side::Response, &mut unused)
-            .map_err(io::Error::other)?;
+        self.message.restart(Side::Response, &mut unused).map_err(io::Error::other)?;
         (self.events, self.chunks, self.is_final) = (0, 0, false);
         self.write(request)
     }
@@ -84,10 +82,7 @@ impl Line {
         // Requests are small and the socket is idle: the kernel takes all of it, or something is badly wrong.
         match self.stream.write(request)? {
             all if all == request.len() => Ok(()),
-            some => Err(io::Error::other(format!(
-                "{some} of {} bytes sent",
-                request.len()
-            ))),
+            some => Err(io::Error::other(format!("{some} of {} bytes sent", request.len()))),
         }
     }
 
@@ -165,9 +160,7 @@ impl Swarm {
             stream.set_nonblocking(true)?;
             let mut stream = TcpStream::from_std(stream);
             let token = Token(self.lines.len());
-            self.poll
-                .registry()
-                .register(&mut stream, token, Interest::READABLE)?;
+            self.poll.registry().register(&mut stream, token, Interest::READABLE)?;
             self.lines.push(Line {
                 stream,
                 message: Message::new(Side::Response),
@@ -231,9 +224,7 @@ impl Swarm {
             if !touched.is_empty() {
                 last = Instant::now();
             } else if last.elapsed() > SILENCE {
-                return Err(io::Error::other(format!(
-                    "{left} clients got nothing for {SILENCE:?}"
-                )));
+                return Err(io::Error::other(format!("{left} clients got nothing for {SILENCE:?}")));
             }
             for number in touched {
                 if waiting[number] && enough(&self.lines[number]) {
@@ -248,12 +239,11 @@ impl Swarm {
     /// What went wrong, most telling first.
     pub fn complaint(&self, chunks: u64) -> Option<String> {
         let short = self.lines.iter().find(|line| !line.is_complete(chunks))?;
-        Some(short.broken.clone().unwrap_or_else(|| {
-            format!(
-                "HTTP {}, {} of {chunks} chunks",
-                short.status(),
-                short.chunks
-            )
-        }))
+        Some(
+            short
+                .broken
+                .clone()
+                .unwrap_or_else(|| format!("HTTP {}, {} of {chunks} chunks", short.status(), short.chunks)),
+        )
     }
 }

@@ -9,10 +9,13 @@ pub enum Held {
 
 use Held::{Covered, Elsewhere};
 
-const WORKSPACE: &str = "a server always has a workspace, so that no command can lack one; tests/e2e/commands.rs runs them in it";
-const CHECKPOINTS: &str = "checkpoints are work of their own that has not begun; no setting of ours claims to switch them on";
+const WORKSPACE: &str =
+    "a server always has a workspace, so that no command can lack one; tests/e2e/commands.rs runs them in it";
+const CHECKPOINTS: &str =
+    "checkpoints are work of their own that has not begun; no setting of ours claims to switch them on";
 const SUBAGENTS: &str = "there are no subagents yet";
-const ONLY_THE_CLOUD: &str = "belongs to the cloud edition of the reference server; we talk to the model with a key or a token";
+const ONLY_THE_CLOUD: &str =
+    "belongs to the cloud edition of the reference server; we talk to the model with a key or a token";
 
 pub type Line = (u32, &'static str, Held);
 

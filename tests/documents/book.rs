@@ -55,11 +55,7 @@ pub struct Book {
 impl Book {
     pub fn open(name: &'static str, text: &str) -> Book {
         let rows = serde_json::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
-        Book {
-            name,
-            rows,
-            used: RefCell::default(),
-        }
+        Book { name, rows, used: RefCell::default() }
     }
 
     /// What a client sends, with what only run time knows.
@@ -83,11 +79,7 @@ impl Book {
     }
 
     /// Fails unless the example is among these, with its event's name if it shows one; says where.
-    pub fn among<'a>(
-        &self,
-        at: &str,
-        all: impl IntoIterator<Item = (Option<&'a str>, &'a Value)>,
-    ) -> usize {
+    pub fn among<'a>(&self, at: &str, all: impl IntoIterator<Item = (Option<&'a str>, &'a Value)>) -> usize {
         let row = self.row(at, Side::Server);
         let all: Vec<(Option<&str>, &Value)> = all.into_iter().collect();
         let named = |name: Option<&str>| row.event.is_none() || row.event.as_deref() == name;
@@ -132,13 +124,11 @@ impl Row {
             };
         }
         match (example, actual) {
-            (Value::Object(members), Value::Object(found)) => {
-                members.iter().try_for_each(|(name, member)| {
-                    let at = format!("{at}/{name}");
-                    let found = found.get(name).ok_or_else(|| format!("{at} is missing"))?;
-                    self.compare(&at, member, found)
-                })
-            }
+            (Value::Object(members), Value::Object(found)) => members.iter().try_for_each(|(name, member)| {
+                let at = format!("{at}/{name}");
+                let found = found.get(name).ok_or_else(|| format!("{at} is missing"))?;
+                self.compare(&at, member, found)
+            }),
             (Value::Array(elements), Value::Array(found)) => {
                 let mut rest = found.iter();
                 elements.iter().enumerate().try_for_each(|(n, element)| {

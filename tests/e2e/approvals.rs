@@ -29,22 +29,14 @@ fn of_two_answers_at_once_exactly_one_counts() {
             start.wait();
             client.rpc("message/send", params)
         };
-        let second = if round % 2 == 0 {
-            "proceed_once"
-        } else {
-            "cancel"
-        };
+        let second = if round % 2 == 0 { "proceed_once" } else { "cancel" };
         let (one, two) = std::thread::scope(|scope| {
             let two = scope.spawn(|| reply(second));
             (reply("proceed_once"), two.join().expect("an answer"))
         });
         let won = |reply: &Value| reply.get("result").is_some();
         assert!(won(&one) != won(&two), "{one}\n{two}");
-        let (lost, allowed) = if won(&one) {
-            (two, true)
-        } else {
-            (one, second == "proceed_once")
-        };
+        let (lost, allowed) = if won(&one) { (two, true) } else { (one, second == "proceed_once") };
         assert_eq!(lost["error"]["code"], -32602);
         assert_eq!(lost["error"]["data"]["reason"], "TOOL_CALL_NOT_PENDING");
         assert_eq!(lost["error"]["data"]["callId"], calls[0]);
@@ -78,34 +70,15 @@ fn an_edit_of_a_file_that_has_changed_is_asked_about_again() {
     let house = House::new();
     let path = house.server.workspace().join("notes.txt");
     std::fs::write(&path, "before\n").expect("a file");
-    let (task, calls) =
-        house.ask("CALL write_file {\"file_path\":\"notes.txt\",\"content\":\"by the model\\n\"}");
+    let (task, calls) = house.ask("CALL write_file {\"file_path\":\"notes.txt\",\"content\":\"by the model\\n\"}");
     std::fs::write(&path, "by the user, meanwhile\n").expect("a file");
 
     for outcome in ["proceed_once", "proceed_always"] {
-        let events: Vec<Event> = house
-            .client()
-            .stream("message/stream", approval(&task, &calls[0], outcome))
-            .collect();
-        let words: Vec<&str> = events
-            .iter()
-            .map(|event| call_status_of(event.result()))
-            .filter(|word| !word.is_empty())
-            .collect();
-        assert_eq!(
-            words,
-            [
-                "awaiting_approval",
-                "scheduled",
-                "executing",
-                "scheduled",
-                "awaiting_approval"
-            ]
-        );
-        let again = events
-            .iter()
-            .rev()
-            .find(|event| asked_of(event.result()).is_some());
+        let events: Vec<Event> = house.client().stream("message/stream", approval(&task, &calls[0], outcome)).collect();
+        let words: Vec<&str> =
+            events.iter().map(|event| call_status_of(event.result())).filter(|word| !word.is_empty()).collect();
+        assert_eq!(words, ["awaiting_approval", "scheduled", "executing", "scheduled", "awaiting_approval"]);
+        let again = events.iter().rev().find(|event| asked_of(event.result()).is_some());
         let details = &call_of(again.expect("a question").result())["confirmationDetails"];
         let present = house.file("notes.txt").expect("the file is there");
         assert_eq!(details["originalContent"], present.as_str());
@@ -120,9 +93,7 @@ fn an_edit_of_a_file_that_has_changed_is_asked_about_again() {
     }
     // The last change made the last question old again: one more, and then it is true.
     for _ in 0..2 {
-        house
-            .client()
-            .call("message/send", approval(&task, &calls[0], "proceed_once"));
+        house.client().call("message/send", approval(&task, &calls[0], "proceed_once"));
     }
     assert_eq!(house.file("notes.txt").as_deref(), Some("by the model\n"));
 }
@@ -133,17 +104,10 @@ fn the_users_own_text_is_written_but_not_over_a_file_that_has_changed() {
     let path = house.server.workspace().join("own.txt");
     let (task, calls) = house.ask("WRITE own.txt by the model");
     std::fs::write(&path, "appeared meanwhile\n").expect("a file");
-    house
-        .client()
-        .call("message/send", edited(&task, &calls[0], "mine\n"));
-    assert_eq!(
-        house.file("own.txt").as_deref(),
-        Some("appeared meanwhile\n")
-    );
+    house.client().call("message/send", edited(&task, &calls[0], "mine\n"));
+    assert_eq!(house.file("own.txt").as_deref(), Some("appeared meanwhile\n"));
     assert_eq!(house.state(&task), "input-required");
-    house
-        .client()
-        .call("message/send", edited(&task, &calls[0], "mine\n"));
+    house.client().call("message/send", edited(&task, &calls[0], "mine\n"));
     assert_eq!(house.file("own.txt").as_deref(), Some("mine\n"));
 }
 
@@ -163,10 +127,7 @@ fn answers_to_calls_that_do_not_wait_change_nothing() {
         let reply = client.rpc("message/send", approval(&mine, &my_calls[0], outcome));
         assert_eq!(reply["error"]["code"], -32602, "{outcome:?}: {reply}");
     }
-    let unknown = client.fault(
-        "message/send",
-        approval("no-such-task", &my_calls[0], "proceed_once"),
-    );
+    let unknown = client.fault("message/send", approval("no-such-task", &my_calls[0], "proceed_once"));
     assert_eq!(unknown, -32001);
     for (task, calls) in [(mine, my_calls), (other, other_calls)] {
         assert_eq!(house.state(&task), "input-required");
@@ -180,9 +141,7 @@ fn answers_to_calls_that_do_not_wait_change_nothing() {
 fn a_late_answer_beside_text_is_passed_over() {
     let house = House::new();
     let (task, calls) = house.ask("WRITE once.txt x");
-    house
-        .client()
-        .call("message/send", approval(&task, &calls[0], "proceed_once"));
+    house.client().call("message/send", approval(&task, &calls[0], "proceed_once"));
     let mut params = approval(&task, &calls[0], "proceed_once");
     let parts = params["message"]["parts"].as_array_mut().expect("parts");
     parts.push(json!({ "kind": "text", "text": "TEXT heard" }));
@@ -200,23 +159,12 @@ fn always_is_for_the_rest_of_the_task_and_for_that_alone() {
     let house = House::new();
     let script = "SHELL echo one >> log.txt ;; SHELL echo two >> log.txt ;; TEXT both";
     let (task, calls) = house.ask(script);
-    let events: Vec<Event> = house
-        .client()
-        .stream(
-            "message/stream",
-            approval(&task, &calls[0], "proceed_always"),
-        )
-        .collect();
+    let events: Vec<Event> =
+        house.client().stream("message/stream", approval(&task, &calls[0], "proceed_always")).collect();
     // Whether the second command counts as the same is the tool's rule; either way nothing ran that was not allowed.
-    let asked = events
-        .iter()
-        .filter(|event| asked_of(event.result()).is_some())
-        .count();
+    let asked = events.iter().filter(|event| asked_of(event.result()).is_some()).count();
     let log = house.file("log.txt").expect("the first ran");
-    assert!(
-        log == "one\n" || log == "one\ntwo\n",
-        "{log} after {asked} questions"
-    );
+    assert!(log == "one\n" || log == "one\ntwo\n", "{log} after {asked} questions");
     let (_, again) = house.ask("SHELL echo three >> log.txt");
     assert_eq!(again.len(), 1, "another task asks again");
 }
@@ -231,41 +179,25 @@ fn cancelling_ends_commands_with_everything_they_started() {
         "SHELL trap '' TERM; echo begin; setsid -f sleep {escaped}; (trap '' TERM; exec sleep {stubborn}) & sleep {plain}"
     );
     let (task, calls) = house.ask(&script);
-    let mut stream = house
-        .client()
-        .stream("message/stream", approval(&task, &calls[0], "proceed_once"));
-    stream.until("output", |event| {
-        event.result()["kind"] == "artifact-update"
-    });
+    let mut stream = house.client().stream("message/stream", approval(&task, &calls[0], "proceed_once"));
+    stream.until("output", |event| event.result()["kind"] == "artifact-update");
     eventually("all three", || {
         let all = [&plain, &escaped, &stubborn];
-        all.iter()
-            .all(|name| running(name).len() == 1)
-            .then_some(())
+        all.iter().all(|name| running(name).len() == 1).then_some(())
     });
     let canceled = house.client().call("tasks/cancel", json!({ "id": task }));
     assert_eq!(state_of(&canceled), Some("canceled"), "answered at once");
     let rest: Vec<Event> = stream.collect();
-    let statuses: Vec<&str> = rest
-        .iter()
-        .map(|event| call_status_of(event.result()))
-        .filter(|word| !word.is_empty())
-        .collect();
+    let statuses: Vec<&str> =
+        rest.iter().map(|event| call_status_of(event.result())).filter(|word| !word.is_empty()).collect();
     assert_eq!(statuses, ["cancelled"]);
     assert!(rest.last().is_some_and(Event::is_final));
     eventually("nothing left running", || {
         let all = [&plain, &escaped, &stubborn];
-        all.iter()
-            .all(|name| running(name).is_empty())
-            .then_some(())
+        all.iter().all(|name| running(name).is_empty()).then_some(())
     });
-    assert_eq!(
-        house.client().fault("tasks/cancel", json!({ "id": task })),
-        -32002
-    );
-    let late = house
-        .client()
-        .fault("message/send", prompt_in(&task, "TEXT hello"));
+    assert_eq!(house.client().fault("tasks/cancel", json!({ "id": task })), -32002);
+    let late = house.client().fault("message/send", prompt_in(&task, "TEXT hello"));
     assert_eq!(late, -32600);
 }
 
@@ -277,29 +209,19 @@ fn cancelling_drops_open_questions_and_queued_prompts() {
     queued["configuration"] = json!({ "blocking": false });
     house.client().call("message/send", queued);
     house.client().call("tasks/cancel", json!({ "id": task }));
-    let answer = house
-        .client()
-        .fault("message/send", approval(&task, &calls[0], "proceed_once"));
+    let answer = house.client().fault("message/send", approval(&task, &calls[0], "proceed_once"));
     assert_eq!(answer, -32600);
     assert_eq!(house.file("never.txt"), None);
-    assert_eq!(
-        house.fake.turns().len(),
-        1,
-        "the queued prompt never reached the model"
-    );
+    assert_eq!(house.fake.turns().len(), 1, "the queued prompt never reached the model");
 }
 
 #[test]
 fn everybody_who_watches_sees_the_cancelling() {
     let house = House::new();
-    let mut prompting = house
-        .client()
-        .stream("message/stream", prompt("TEXT a ++ HOLD"));
+    let mut prompting = house.client().stream("message/stream", prompt("TEXT a ++ HOLD"));
     let first = prompting.until("text", |event| kind_of(event.result()) == "text-content");
     let task = task_in(&[first]);
-    let watching = house
-        .client()
-        .stream("tasks/resubscribe", json!({ "id": task }));
+    let watching = house.client().stream("tasks/resubscribe", json!({ "id": task }));
     let mut waiting = prompt_in(&task, "TEXT queued");
     waiting["configuration"] = json!({ "blocking": true });
     let url = house.server.url();
@@ -317,9 +239,7 @@ fn everybody_who_watches_sees_the_cancelling() {
     }
     let waited = waiter.join().expect("an answer");
     assert_eq!(state_of(&waited["result"]), Some("canceled"), "{waited}");
-    eventually("the model's stream to be broken off", || {
-        (house.fake.counters().broken == 1).then_some(())
-    });
+    eventually("the model's stream to be broken off", || (house.fake.counters().broken == 1).then_some(()));
 }
 
 // The queue.
@@ -327,9 +247,7 @@ fn everybody_who_watches_sees_the_cancelling() {
 #[test]
 fn prompts_are_answered_in_the_order_they_were_accepted() {
     let house = House::new();
-    let mut prompting = house
-        .client()
-        .stream("message/stream", prompt("HOLD ++ TEXT 0"));
+    let mut prompting = house.client().stream("message/stream", prompt("HOLD ++ TEXT 0"));
     let task = task_in(&[prompting.next().expect("a task")]);
     let streams: Vec<_> = (1..=5)
         .map(|n| {
@@ -346,36 +264,15 @@ fn prompts_are_answered_in_the_order_they_were_accepted() {
             .filter(|event| kind_of(event.result()) == "text-content")
             .map(|event| text_of(event.result()))
             .collect();
-        assert_eq!(
-            said.last(),
-            Some(&n.to_string()),
-            "its stream ends with its own answer"
-        );
+        assert_eq!(said.last(), Some(&n.to_string()), "its stream ends with its own answer");
         assert!(events.last().is_some_and(Event::is_final));
     }
     let history = house.task(&task)["history"].clone();
-    let texts: Vec<&str> = history
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|message| message["parts"][0]["text"].as_str())
-        .collect();
+    let texts: Vec<&str> =
+        history.as_array().into_iter().flatten().filter_map(|message| message["parts"][0]["text"].as_str()).collect();
     assert_eq!(
         texts,
-        [
-            "HOLD ++ TEXT 0",
-            "0",
-            "TEXT 1",
-            "1",
-            "TEXT 2",
-            "2",
-            "TEXT 3",
-            "3",
-            "TEXT 4",
-            "4",
-            "TEXT 5",
-            "5"
-        ]
+        ["HOLD ++ TEXT 0", "0", "TEXT 1", "1", "TEXT 2", "2", "TEXT 3", "3", "TEXT 4", "4", "TEXT 5", "5"]
     );
 }
 
@@ -391,10 +288,7 @@ fn a_queue_that_is_full_says_come_back_later() {
         let body = json!({ "jsonrpc": "2.0", "id": n, "method": "message/send", "params": params });
         client.post("/", &body)
     };
-    let refused = (1..=64)
-        .map(|n| send(&mut client, n))
-        .find(|answer| answer.status() != 200)
-        .expect("a limit");
+    let refused = (1..=64).map(|n| send(&mut client, n)).find(|answer| answer.status() != 200).expect("a limit");
     assert_eq!(refused.status(), 503);
     assert!(refused.head.field("retry-after").is_some());
     assert_eq!(refused.json()["error"]["data"]["reason"], "OVERLOADED");

@@ -36,9 +36,7 @@ fn finish(dir: &TempDir, command: &mut Command) -> Ended {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program");
-    eventually("the program's end", || {
-        child.try_wait().expect("our own child").map(drop)
-    });
+    eventually("the program's end", || child.try_wait().expect("our own child").map(drop));
     let output = child.wait_with_output().expect("its output");
     Ended {
         status: output.status.code(),
@@ -61,19 +59,12 @@ fn help_and_version() {
         for word in ["--a2a-port", "--workspace", "--state-dir", "GEMINI_API_KEY"] {
             assert!(help.out.contains(word), "{word} in {}", help.out);
         }
-        assert!(
-            help.out.lines().all(|line| line.len() <= 120),
-            "{}",
-            help.out
-        );
+        assert!(help.out.lines().all(|line| line.len() <= 120), "{}", help.out);
     }
     for flag in ["--version", "-V"] {
         let version = run(&dir, &[flag]);
         assert_eq!(version.status, Some(0));
-        assert_eq!(
-            version.out,
-            format!("gemini-a2a {}\n", env!("CARGO_PKG_VERSION"))
-        );
+        assert_eq!(version.out, format!("gemini-a2a {}\n", env!("CARGO_PKG_VERSION")));
     }
 }
 
@@ -94,63 +85,31 @@ fn what_cannot_work_is_one_line_and_an_exit_status() {
         (vec!["serve", "--work", "x"], vec!["--workspace"]),
         (vec!["--a2a-port"], vec!["--a2a-port", "PORT"]),
         (vec!["--a2a-port", "70000"], vec!["--a2a-port", "70000"]),
-        (
-            vec!["--a2a-port", &taken],
-            vec![taken.as_str(), "in use", "--a2a-port"],
-        ),
+        (vec!["--a2a-port", &taken], vec![taken.as_str(), "in use", "--a2a-port"]),
         (vec!["--host", "0.0.0.0"], vec!["0.0.0.0", "loopback"]),
         (vec!["--workspace", "/no/such/dir"], vec!["/no/such/dir"]),
         (vec!["--workspace", file], vec![file]),
         (vec!["--a2a-port", "0", "--state-dir", file], vec![file]),
-        (
-            vec!["--a2a-port", "0", "--state-dir", &inside],
-            vec![inside.as_str()],
-        ),
-        (
-            vec!["--a2a-port", "0", "--state-dir", "/proc/state"],
-            vec!["/proc/state"],
-        ),
+        (vec!["--a2a-port", "0", "--state-dir", &inside], vec![inside.as_str()]),
+        (vec!["--a2a-port", "0", "--state-dir", "/proc/state"], vec!["/proc/state"]),
         (vec!["--a2a-port", "0", "--state-dir", shared], vec![shared]),
-        (
-            vec!["--a2a-port", "0", "--script", "/no/such/script"],
-            vec!["/no/such/script"],
-        ),
+        (vec!["--a2a-port", "0", "--script", "/no/such/script"], vec!["/no/such/script"]),
         (vec!["--log-level", "loud"], vec!["loud", "debug"]),
         (vec!["--max-attempts", "many"], vec!["--max-attempts"]),
         (vec!["--idle-ttl", "5"], vec!["--idle-ttl", "24h", "never"]),
         (vec!["--card-default", "v2"], vec!["hybrid or v1", "v2"]),
         (vec!["--card-default"], vec!["hybrid|v1"]),
         (vec!["--strict-version=on"], vec!["--strict-version"]),
-        (
-            vec!["--a2a-port", "0", "--extended-card", file],
-            vec![file, "JSON"],
-        ),
-        (
-            vec!["--a2a-port", "0", "--allowed-root", "/no/such/root"],
-            vec!["/no/such/root"],
-        ),
+        (vec!["--a2a-port", "0", "--extended-card", file], vec![file, "JSON"]),
+        (vec!["--a2a-port", "0", "--allowed-root", "/no/such/root"], vec!["/no/such/root"]),
     ] {
         let ended = run(&dir, &args);
-        assert_eq!(
-            ended.status,
-            Some(2),
-            "{args:?}: {}{}",
-            ended.out,
-            ended.err
-        );
+        assert_eq!(ended.status, Some(2), "{args:?}: {}{}", ended.out, ended.err);
         assert_eq!(ended.out, "", "{args:?}");
         assert_eq!(ended.err.lines().count(), 1, "{args:?}: {}", ended.err);
-        assert!(
-            ended.err.starts_with("gemini-a2a: "),
-            "{args:?}: {}",
-            ended.err
-        );
+        assert!(ended.err.starts_with("gemini-a2a: "), "{args:?}: {}", ended.err);
         for word in words {
-            assert!(
-                ended.err.contains(word),
-                "{args:?}: {word} in {}",
-                ended.err
-            );
+            assert!(ended.err.contains(word), "{args:?}: {word} in {}", ended.err);
         }
     }
 }
@@ -162,10 +121,7 @@ fn a_state_dir_one_may_not_write_is_named() {
     let state = dir.folder("state");
     let mut program = Command::new(SERVER);
     if is_root() {
-        let able = Command::new("setpriv")
-            .args(NOBODY)
-            .args([SERVER, "--version"])
-            .output();
+        let able = Command::new("setpriv").args(NOBODY).args([SERVER, "--version"]).output();
         if !able.is_ok_and(|output| output.status.success()) {
             eprintln!("skipped: nobody else can run the program");
             return;
@@ -178,11 +134,7 @@ fn a_state_dir_one_may_not_write_is_named() {
     let path = state.to_str().expect("a path of text");
     let ended = finish(&dir, program.args(["--a2a-port", "0", "--state-dir", path]));
     assert_eq!(ended.status, Some(2), "{}", ended.err);
-    assert!(
-        ended.err.contains(path) && ended.err.contains("writable"),
-        "{}",
-        ended.err
-    );
+    assert!(ended.err.contains(path) && ended.err.contains("writable"), "{}", ended.err);
 }
 
 #[test]
@@ -200,19 +152,13 @@ fn without_anything_to_do_it_ends_at_once() {
 #[test]
 fn a_turn_that_ends_in_time_is_waited_for() {
     let mut house = House::new();
-    let stream = house
-        .client()
-        .stream("message/stream", prompt("HOLD ++ TEXT said to the end"));
+    let stream = house.client().stream("message/stream", prompt("HOLD ++ TEXT said to the end"));
     eventually("the hold", || (house.fake.held() == 1).then_some(()));
     signal(&house, Signal::TERM);
     house.fake.release();
     let events: Vec<Event> = stream.collect();
     assert!(events.last().is_some_and(Event::is_final));
-    assert!(
-        events
-            .iter()
-            .any(|event| text_of(event.result()) == "said to the end")
-    );
+    assert!(events.iter().any(|event| text_of(event.result()) == "said to the end"));
     assert_eq!(house.server.ended().code(), Some(0));
 }
 
@@ -222,16 +168,9 @@ fn a_turn_that_ends_in_time_is_waited_for() {
 fn what_does_not_end_in_time_gets_a_last_frame() {
     let mut house = House::new();
     let (asked, calls) = house.ask("SHELL echo begin; sleep 300");
-    let mut running = house.client().stream(
-        "message/stream",
-        approval(&asked, &calls[0], "proceed_once"),
-    );
-    running.until("output", |event| {
-        event.result()["kind"] == "artifact-update"
-    });
-    let mut thinking = house
-        .client()
-        .stream("message/stream", prompt("TEXT a ++ HOLD"));
+    let mut running = house.client().stream("message/stream", approval(&asked, &calls[0], "proceed_once"));
+    running.until("output", |event| event.result()["kind"] == "artifact-update");
+    let mut thinking = house.client().stream("message/stream", prompt("TEXT a ++ HOLD"));
     let task = task_in(&[thinking.next().expect("a task")]);
     eventually("the hold", || (house.fake.held() == 1).then_some(()));
     signal(&house, Signal::INT);
@@ -245,9 +184,7 @@ fn what_does_not_end_in_time_gets_a_last_frame() {
     house.server.restart();
     for task in [asked, task] {
         assert_eq!(house.state(&task), "input-required");
-        let next = house
-            .client()
-            .call("message/send", prompt_in(&task, "TEXT on"));
+        let next = house.client().call("message/send", prompt_in(&task, "TEXT on"));
         assert_eq!(state_of(&next), Some("input-required"));
     }
 }
@@ -257,18 +194,11 @@ fn what_does_not_end_in_time_gets_a_last_frame() {
 fn who_waits_for_what_does_not_come_is_told_so() {
     let mut house = House::new();
     let (asked, _) = house.ask("WRITE later.txt x");
-    let mut watching = house
-        .client()
-        .stream("tasks/resubscribe", json!({ "id": asked }));
-    assert_eq!(
-        watching.next().expect("a snapshot").result()["kind"],
-        "task"
-    );
+    let mut watching = house.client().stream("tasks/resubscribe", json!({ "id": asked }));
+    assert_eq!(watching.next().expect("a snapshot").result()["kind"], "task");
     let mut thinking = house.client().stream("message/stream", prompt("HOLD"));
     let task = task_in(&[thinking.next().expect("a task")]);
-    let queued = house
-        .client()
-        .stream("message/stream", prompt_in(&task, "TEXT queued"));
+    let queued = house.client().stream("message/stream", prompt_in(&task, "TEXT queued"));
     eventually("the hold", || (house.fake.held() == 1).then_some(()));
     signal(&house, Signal::TERM);
     for stream in [watching, queued] {
@@ -280,9 +210,7 @@ fn who_waits_for_what_does_not_come_is_told_so() {
     house.server.restart();
     let said = eventually("the queued prompt's answer", || {
         let history = house.task(&task)["history"].clone();
-        let last = history
-            .as_array()
-            .and_then(|history| history.last().cloned())?;
+        let last = history.as_array().and_then(|history| history.last().cloned())?;
         (last["role"] == "agent").then_some(last["parts"][0]["text"].clone())
     });
     assert_eq!(said, "queued", "what was accepted is done");
@@ -296,9 +224,7 @@ fn an_open_question_does_not_hold_up_the_end() {
     assert_eq!(house.server.ended().code(), Some(0));
     house.server.restart();
     assert_eq!(house.state(&task), "input-required");
-    house
-        .client()
-        .call("message/send", approval(&task, &calls[0], "proceed_once"));
+    house.client().call("message/send", approval(&task, &calls[0], "proceed_once"));
     assert_eq!(house.file("later.txt").as_deref(), Some("x"));
 }
 
@@ -307,11 +233,7 @@ fn two_servers_share_a_state_dir_but_never_a_task() {
     let mut first = House::new();
     let state = first.server.state_dir();
     // What the rig appends is overridden by what the script appends after it.
-    let script = format!(
-        "exec {} serve \"$@\" --state-dir {}",
-        SERVER,
-        state.display()
-    );
+    let script = format!("exec {} serve \"$@\" --state-dir {}", SERVER, state.display());
     let setup = crate::support::server::Setup::of("/bin/sh".as_ref())
         .arg("-c")
         .arg(script)
@@ -328,9 +250,7 @@ fn two_servers_share_a_state_dir_but_never_a_task() {
     let refused = client.rpc("message/send", approval(&held, &calls[0], "proceed_once"));
     assert!(refused["error"]["code"].is_i64(), "{refused}");
     assert_eq!(first.file("held.txt"), None);
-    first
-        .client()
-        .call("message/send", approval(&held, &calls[0], "proceed_once"));
+    first.client().call("message/send", approval(&held, &calls[0], "proceed_once"));
     assert_eq!(first.file("held.txt").as_deref(), Some("x"));
 
     // The first dies; what it held is free.

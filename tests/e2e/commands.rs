@@ -28,18 +28,12 @@ impl House {
         });
         let file = home.path().join("script.json");
         std::fs::write(&file, script.to_string()).expect("a script");
-        let mut setup = Setup::without_model()
-            .env("HOME", home.path())
-            .arg("--trust-workspace")
-            .arg("--script")
-            .arg(&file);
+        let mut setup =
+            Setup::without_model().env("HOME", home.path()).arg("--trust-workspace").arg("--script").arg(&file);
         for arg in extra {
             setup = setup.arg(arg);
         }
-        House {
-            server: setup.start(),
-            home,
-        }
+        House { server: setup.start(), home }
     }
 
     fn client(&self) -> Client {
@@ -62,18 +56,14 @@ impl House {
     fn init(&self) -> Vec<Event> {
         let fields = [("Content-Type", "application/json")];
         let body = br#"{"command":"init"}"#;
-        let events = self
-            .client()
-            .events("POST", "/executeCommand", &fields, body);
+        let events = self.client().events("POST", "/executeCommand", &fields, body);
         events.collect()
     }
 }
 
 fn names(commands: &Value) -> Vec<&str> {
     let commands = commands.as_array().expect("a list").iter();
-    commands
-        .filter_map(|command| command["name"].as_str())
-        .collect()
+    commands.filter_map(|command| command["name"].as_str()).collect()
 }
 
 #[test]
@@ -91,10 +81,7 @@ fn both_surfaces_list_what_there_is() {
     let known = house.client().call("commands/get", json!({}));
     let all = ["memory", "init", "extensions", "tools", "stats", "help"];
     assert_eq!(names(&known["commands"]), all);
-    assert_eq!(
-        names(&known["commands"][0]["sub_commands"]),
-        ["show", "refresh", "list", "add"]
-    );
+    assert_eq!(names(&known["commands"][0]["sub_commands"]), ["show", "refresh", "list", "add"]);
 }
 
 #[test]
@@ -103,19 +90,11 @@ fn results_come_with_the_answer() {
     let empty = house.data("memory", &[], "memory show");
     assert_eq!(empty, json!("Memory is currently empty."));
     let file = house.home.path().join(".gemini/GEMINI.md");
-    assert_eq!(
-        house.data("memory add", &["be", "brief"], "memory add"),
-        json!({ "file": file, "added": "be brief" })
-    );
+    assert_eq!(house.data("memory add", &["be", "brief"], "memory add"), json!({ "file": file, "added": "be brief" }));
     let written = std::fs::read_to_string(&file).expect("it was written");
     assert_eq!(written, "## Gemini Added Memories\n- be brief\n");
     let shown = house.data("memory show", &[], "memory show");
-    assert!(
-        shown
-            .as_str()
-            .is_some_and(|text| text.contains("- be brief")),
-        "{shown}"
-    );
+    assert!(shown.as_str().is_some_and(|text| text.contains("- be brief")), "{shown}");
     let files = house.data("memory list", &[], "memory list");
     assert_eq!(files, json!({ "files": [file] }));
     for name in ["extensions list", "list-extensions"] {
@@ -125,10 +104,7 @@ fn results_come_with_the_answer() {
     let tools = house.data("tools", &[], "tools");
     assert!(names(&tools["tools"]).contains(&"write_file"), "{tools}");
     let stats = house.data("stats", &[], "stats");
-    assert_eq!(
-        (&stats["activeTasks"], &stats["totalTasks"]),
-        (&json!(1), &json!(8))
-    );
+    assert_eq!((&stats["activeTasks"], &stats["totalTasks"]), (&json!(1), &json!(8)));
     assert_eq!(stats["model"], "script");
 }
 
@@ -137,21 +113,9 @@ fn what_cannot_be_run_is_refused() {
     let house = House::new(&[]);
     for (body, status, error) in [
         (json!({ "command": 7 }), 400, "Invalid \"command\" field."),
-        (
-            json!({ "command": "help", "args": "x" }),
-            400,
-            "\"args\" field must be an array.",
-        ),
-        (
-            json!({ "command": "nonsense" }),
-            404,
-            "Command not found: nonsense",
-        ),
-        (
-            json!({ "command": "memory add" }),
-            400,
-            "memory add needs <text>: What to remember.",
-        ),
+        (json!({ "command": "help", "args": "x" }), 400, "\"args\" field must be an array."),
+        (json!({ "command": "nonsense" }), 404, "Command not found: nonsense"),
+        (json!({ "command": "memory add" }), 400, "memory add needs <text>: What to remember."),
         (
             json!({ "command": "memory add", "args": ["-"] }),
             500,
@@ -175,89 +139,50 @@ fn a_receipt_names_the_task_to_watch() {
         let task = client.call("tasks/get", json!({ "id": id }));
         (task["status"]["state"] == "completed").then_some(task)
     });
-    let texts: Vec<String> = task["history"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(text)
-        .collect();
+    let texts: Vec<String> = task["history"].as_array().into_iter().flatten().map(text).collect();
     let file = house.home.path().join(".gemini/GEMINI.md");
     assert_eq!(
         texts,
-        [
-            "/memory add it's 5 o'clock".to_owned(),
-            format!("Remembered in {}: it's 5 o'clock", file.display()),
-        ]
+        ["/memory add it's 5 o'clock".to_owned(), format!("Remembered in {}: it's 5 o'clock", file.display()),]
     );
     assert_eq!(
-        client.call(
-            "command/execute",
-            json!({ "command_path": ["nonsense"], "args": "" })
-        ),
+        client.call("command/execute", json!({ "command_path": ["nonsense"], "args": "" })),
         json!({ "execution_id": "", "status": "FAILED_TO_START", "message": "Command not found: nonsense" })
     );
-    assert_eq!(
-        client.fault("command/execute", json!({ "args": "" })),
-        -32602
-    );
+    assert_eq!(client.fault("command/execute", json!({ "args": "" })), -32602);
 
     let params = json!({ "command_path": ["stats"] });
     let events: Vec<Event> = house.client().stream("command/execute", params).collect();
     assert_eq!(events[0].result()["status"], "STARTED");
     let last = events.last().expect("an end").result();
     assert_eq!(state_of(last), Some("completed"));
-    assert_eq!(
-        message::task_of(last),
-        events[0].result()["execution_id"].as_str()
-    );
+    assert_eq!(message::task_of(last), events[0].result()["execution_id"].as_str());
 }
 
 fn text(message: &Value) -> String {
-    message["parts"][0]["text"]
-        .as_str()
-        .unwrap_or_default()
-        .to_owned()
+    message["parts"][0]["text"].as_str().unwrap_or_default().to_owned()
 }
 
 #[test]
 fn init_sets_the_model_to_work_once() {
     let house = House::new(&["--allow-auto-execute"]);
     let events = house.init();
-    let task = events[0].result()["id"]
-        .as_str()
-        .expect("a task")
-        .to_owned();
+    let task = events[0].result()["id"].as_str().expect("a task").to_owned();
     assert!(events.iter().all(|event| event.json["id"] == task.as_str()));
     assert_eq!(text(&events[0].result()["history"][0]), "/init");
-    let said = events
-        .iter()
-        .filter(|event| kind_of(event.result()) == "text-content");
+    let said = events.iter().filter(|event| kind_of(event.result()) == "text-content");
     let said: Vec<String> = said.map(|event| text_of(event.result())).collect();
     assert_eq!(said, ["Written."]);
     let last = events.last().expect("an end");
-    assert_eq!(
-        (state_of(last.result()), last.is_final()),
-        (Some("completed"), true)
-    );
+    assert_eq!((state_of(last.result()), last.is_final()), (Some("completed"), true));
     let file = house.server.workspace().join("GEMINI.md");
-    assert_eq!(
-        std::fs::read_to_string(file).expect("it was written"),
-        "# It\n"
-    );
+    assert_eq!(std::fs::read_to_string(file).expect("it was written"), "# It\n");
 
     let events = house.init();
-    let said = events
-        .iter()
-        .filter(|event| kind_of(event.result()) == "text-content");
+    let said = events.iter().filter(|event| kind_of(event.result()) == "text-content");
     let said: Vec<String> = said.map(|event| text_of(event.result())).collect();
-    assert_eq!(
-        said,
-        ["A GEMINI.md file already exists in this directory. No changes were made."]
-    );
-    assert_eq!(
-        state_of(events.last().expect("an end").result()),
-        Some("completed")
-    );
+    assert_eq!(said, ["A GEMINI.md file already exists in this directory. No changes were made."]);
+    assert_eq!(state_of(events.last().expect("an end").result()), Some("completed"));
 }
 
 #[test]
@@ -265,10 +190,7 @@ fn a_command_waits_over_a_crash_like_any_task() {
     let mut house = House::new(&[]);
     // Nobody allows what the model wants to write, so the task waits while the server dies.
     let events = house.init();
-    let task = events[0].result()["id"]
-        .as_str()
-        .expect("a task")
-        .to_owned();
+    let task = events[0].result()["id"].as_str().expect("a task").to_owned();
     let last = events.last().expect("an end").result();
     assert_eq!(state_of(last), Some("input-required"));
     house.server.kill9();

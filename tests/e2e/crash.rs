@@ -3,26 +3,20 @@
 use crate::drive::{House, assert_in_order, odd_seconds, running, seen, task_in};
 use crate::support::client::Event;
 use crate::support::eventually;
-use crate::support::message::{
-    approval, call_of, call_status_of, kind_of, prompt, prompt_in, state_of, text_of,
-};
+use crate::support::message::{approval, call_of, call_status_of, kind_of, prompt, prompt_in, state_of, text_of};
 use crate::support::socket::Socket;
 use serde_json::{Value, json};
 use std::thread;
 use std::time::Duration;
 
-const EXTENSION: &str =
-    "https://github.com/google-gemini/gemini-cli/blob/main/docs/a2a/developer-profile/v0/spec.md";
+const EXTENSION: &str = "https://github.com/google-gemini/gemini-cli/blob/main/docs/a2a/developer-profile/v0/spec.md";
 
 /// Numbers that look random and are the same in every run.
 struct Dice(u64);
 
 impl Dice {
     fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(0x5851_f42d_4c95_7f2d)
-            .wrapping_add(0x1405_7b7e_f767_814f);
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         (self.0 >> 33) % limit
     }
 }
@@ -69,11 +63,7 @@ fn a_session_goes_on_behind_the_crash_and_is_not_taken_for_another_ones() {
     assert_eq!(told.len(), 1, "{told:#?}");
     assert_eq!(
         (&told[0]["kind"], &told[0]["taskId"], &told[0]["seq"]),
-        (
-            &json!("STATE_CHANGE"),
-            &before[0]["taskId"],
-            &before[before.len() - 1]["seq"]
-        )
+        (&json!("STATE_CHANGE"), &before[0]["taskId"], &before[before.len() - 1]["seq"])
     );
     assert_ne!(told[0]["taskId"], task);
     say(&mut first, "TEXT then");
@@ -83,27 +73,17 @@ fn a_session_goes_on_behind_the_crash_and_is_not_taken_for_another_ones() {
 #[test]
 fn a_stream_goes_on_behind_the_crash() {
     let mut house = House::new();
-    let mut stream = house.client().stream(
-        "message/stream",
-        prompt("STREAM 20 ++ HOLD ++ TEXT never said"),
-    );
+    let mut stream = house.client().stream("message/stream", prompt("STREAM 20 ++ HOLD ++ TEXT never said"));
     let mut read: Vec<Event> = vec![];
     while read.len() < 10 {
         read.push(stream.next().expect("ten events"));
     }
     let task = task_in(&read);
-    let last = read
-        .last()
-        .and_then(|event| event.id.clone())
-        .expect("an id");
+    let last = read.last().and_then(|event| event.id.clone()).expect("an id");
     house.server.kill9();
     drop(stream);
     house.server.restart();
-    read.extend(
-        house
-            .client()
-            .resume("tasks/resubscribe", json!({ "id": task }), &last),
-    );
+    read.extend(house.client().resume("tasks/resubscribe", json!({ "id": task }), &last));
 
     let end = read.last().expect("events");
     assert!(end.is_final());
@@ -113,10 +93,7 @@ fn a_stream_goes_on_behind_the_crash() {
     // The task itself, which a new stream begins with, is not an event of the log.
     assert_eq!(seen(&read[1..]), seen(&house.whole(&task)));
 
-    let next: Vec<Event> = house
-        .client()
-        .stream("message/stream", prompt_in(&task, "TEXT Back."))
-        .collect();
+    let next: Vec<Event> = house.client().stream("message/stream", prompt_in(&task, "TEXT Back.")).collect();
     assert_eq!(text_of(next[1].result()), "Back.");
 }
 
@@ -139,29 +116,17 @@ fn however_often_and_whenever_it_dies_no_event_is_lost_or_repeated() {
         task = task_in(&read);
         house.server.kill9();
         house.server.restart();
-        let last = read
-            .last()
-            .and_then(|event| event.id.clone())
-            .expect("an id");
-        let rest = house
-            .client()
-            .resume("tasks/resubscribe", json!({ "id": task }), &last);
+        let last = read.last().and_then(|event| event.id.clone()).expect("an id");
+        let rest = house.client().resume("tasks/resubscribe", json!({ "id": task }), &last);
         read.extend(rest);
-        assert_eq!(
-            state_of(read.last().expect("events").result()),
-            Some("input-required")
-        );
+        assert_eq!(state_of(read.last().expect("events").result()), Some("input-required"));
     }
     assert_in_order(&read);
     assert_eq!(seen(&read[1..]), seen(&house.whole(&task)));
-    let begun = read.iter().filter(|event| {
-        kind_of(event.result()) == "state-change" && state_of(event.result()) == Some("working")
-    });
-    assert_eq!(
-        begun.count(),
-        6,
-        "every prompt that was accepted had its turn"
-    );
+    let begun = read
+        .iter()
+        .filter(|event| kind_of(event.result()) == "state-change" && state_of(event.result()) == Some("working"));
+    assert_eq!(begun.count(), 6, "every prompt that was accepted had its turn");
 }
 
 #[test]
@@ -207,15 +172,9 @@ fn an_answer_that_was_accepted_is_kept_and_the_command_runs_at_most_once() {
         house.server.kill9();
         house.server.restart();
 
-        assert_eq!(
-            house.client().fault("message/send", params),
-            -32602,
-            "an accepted answer is not asked for again"
-        );
+        assert_eq!(house.client().fault("message/send", params), -32602, "an accepted answer is not asked for again");
         // The turn goes on with the next message, if it was interrupted.
-        house
-            .client()
-            .call("message/send", prompt_in(&task, "TEXT Go on."));
+        house.client().call("message/send", prompt_in(&task, "TEXT Go on."));
         let ended: Vec<String> = house
             .whole(&task)
             .iter()
@@ -239,58 +198,29 @@ fn a_command_that_runs_dies_with_the_server_and_its_call_says_so() {
     let (child, escaped) = (odd_seconds(), odd_seconds());
     let script = format!("SHELL echo begin; setsid -f sleep {escaped}; sleep {child}");
     let (task, calls) = house.ask(&script);
-    let mut stream = house
-        .client()
-        .stream("message/stream", approval(&task, &calls[0], "proceed_once"));
-    let begun = stream.until("output", |event| {
-        event.result()["kind"] == "artifact-update"
-    });
-    eventually("both processes", || {
-        (running(&child).len() == 1 && running(&escaped).len() == 1).then_some(())
-    });
+    let mut stream = house.client().stream("message/stream", approval(&task, &calls[0], "proceed_once"));
+    let begun = stream.until("output", |event| event.result()["kind"] == "artifact-update");
+    eventually("both processes", || (running(&child).len() == 1 && running(&escaped).len() == 1).then_some(()));
     house.server.kill9();
     house.server.restart();
-    eventually("nothing left running", || {
-        (running(&child).is_empty() && running(&escaped).is_empty()).then_some(())
-    });
+    eventually("nothing left running", || (running(&child).is_empty() && running(&escaped).is_empty()).then_some(()));
 
     let last = begun.id.expect("an id");
-    let tail: Vec<Event> = house
-        .client()
-        .resume("tasks/resubscribe", json!({ "id": task }), &last)
-        .collect();
+    let tail: Vec<Event> = house.client().resume("tasks/resubscribe", json!({ "id": task }), &last).collect();
     let ended = call_of(tail[0].result());
     assert_eq!(ended["status"], "error");
     assert_eq!(ended["response"]["errorType"], "interrupted");
     let end = tail.last().expect("events");
-    assert!(
-        end.is_final() && state_of(end.result()) == Some("input-required"),
-        "{end:?}"
-    );
+    assert!(end.is_final() && state_of(end.result()) == Some("input-required"), "{end:?}");
     // Also for those to whom a turn that came to its end is a completed task.
-    let told = house
-        .client()
-        .field("A2A-Extensions", EXTENSION)
-        .call("tasks/get", json!({ "id": task }));
+    let told = house.client().field("A2A-Extensions", EXTENSION).call("tasks/get", json!({ "id": task }));
     assert_eq!(state_of(&told), Some("input-required"));
-    assert_eq!(
-        told["status"]["message"]["parts"],
-        end.result()["status"]["message"]["parts"]
-    );
+    assert_eq!(told["status"]["message"]["parts"], end.result()["status"]["message"]["parts"]);
 
-    let next: Vec<Event> = house
-        .client()
-        .stream("message/stream", prompt_in(&task, "TEXT Going on."))
-        .collect();
+    let next: Vec<Event> = house.client().stream("message/stream", prompt_in(&task, "TEXT Going on.")).collect();
     assert_eq!(text_of(next[1].result()), "Going on.");
     // The model is told what became of its call.
-    let asked = house
-        .fake
-        .turns()
-        .pop()
-        .expect("a request")
-        .body
-        .to_string();
+    let asked = house.fake.turns().pop().expect("a request").body.to_string();
     assert!(asked.contains("functionResponse"), "{asked}");
 }
 
@@ -324,25 +254,17 @@ fn prompts_that_were_accepted_have_their_turn_after_the_crash() {
 fn of_two_calls_the_one_that_ran_is_interrupted_and_the_other_still_asks() {
     let mut house = House::new();
     let name = odd_seconds();
-    let script = format!(
-        "CALL run_shell_command {{\"command\":\"echo begin; sleep {name}\"}} ++ WRITE second.txt x"
-    );
+    let script = format!("CALL run_shell_command {{\"command\":\"echo begin; sleep {name}\"}} ++ WRITE second.txt x");
     let (task, calls) = house.ask(&script);
     assert_eq!(calls.len(), 2);
-    let mut stream = house
-        .client()
-        .stream("message/stream", approval(&task, &calls[0], "proceed_once"));
-    stream.until("output", |event| {
-        event.result()["kind"] == "artifact-update"
-    });
+    let mut stream = house.client().stream("message/stream", approval(&task, &calls[0], "proceed_once"));
+    stream.until("output", |event| event.result()["kind"] == "artifact-update");
     house.server.kill9();
     house.server.restart();
     assert_eq!(house.state(&task), "input-required");
     assert_eq!(house.file("second.txt"), None);
-    let events: Vec<Event> = house
-        .client()
-        .stream("message/stream", approval(&task, &calls[1], "proceed_once"))
-        .collect();
+    let events: Vec<Event> =
+        house.client().stream("message/stream", approval(&task, &calls[1], "proceed_once")).collect();
     assert_eq!(house.file("second.txt").as_deref(), Some("x"));
     assert!(events.last().is_some_and(Event::is_final));
     let ends: Vec<Value> = house
@@ -352,14 +274,6 @@ fn of_two_calls_the_one_that_ran_is_interrupted_and_the_other_still_asks() {
         .filter(|call| call["response"].is_object())
         .map(|call| json!([call["request"]["name"], call["status"]]))
         .collect();
-    assert_eq!(
-        ends,
-        [
-            json!(["run_shell_command", "error"]),
-            json!(["write_file", "success"])
-        ]
-    );
-    eventually("nothing left running", || {
-        running(&name).is_empty().then_some(())
-    });
+    assert_eq!(ends, [json!(["run_shell_command", "error"]), json!(["write_file", "success"])]);
+    eventually("nothing left running", || running(&name).is_empty().then_some(()));
 }

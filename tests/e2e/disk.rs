@@ -28,10 +28,8 @@ impl SmallDisk {
         }
         let dir = TempDir::new("disk");
         let path = dir.folder("full");
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=512k,mode=0700", "tmpfs"])
-            .arg(&path)
-            .output();
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=512k,mode=0700", "tmpfs"]).arg(&path).output();
         if !mounted.is_ok_and(|output| output.status.success()) {
             eprintln!("skipped: no file system can be mounted here");
             return None;
@@ -81,9 +79,7 @@ fn a_full_disk_is_told_reading_goes_on_and_so_does_the_rest_when_there_is_space(
     );
     let server = by_shell(script, &fake);
     let client = || Client::new(&server.url());
-    let say = |script: &str| -> Vec<Event> {
-        client().stream("message/stream", prompt(script)).collect()
-    };
+    let say = |script: &str| -> Vec<Event> { client().stream("message/stream", prompt(script)).collect() };
     let kept = task_in(&say("TEXT kept"));
     let busy = task_in(&say("TEXT busy"));
     disk.fill();
@@ -99,16 +95,10 @@ fn a_full_disk_is_told_reading_goes_on_and_so_does_the_rest_when_there_is_space(
     let health = client().get("/health");
     assert_eq!(health.status(), 200, "it is alive");
     let health = health.json();
-    assert_eq!(
-        (&health["status"], &health["totalTasks"]),
-        (&json!("degraded"), &json!(2))
-    );
+    assert_eq!((&health["status"], &health["totalTasks"]), (&json!("degraded"), &json!(2)));
     let problem = health["problem"].as_str().unwrap_or("");
     assert!(problem.contains("free some space"), "{health}");
-    assert!(
-        !problem.contains("/"),
-        "it is for anybody to read: {problem}"
-    );
+    assert!(!problem.contains("/"), "it is for anybody to read: {problem}");
 
     // It gets well by itself: nothing is written, and nobody asks for anything that would be.
     let healthy = || {
@@ -127,24 +117,13 @@ fn a_full_disk_is_told_reading_goes_on_and_so_does_the_rest_when_there_is_space(
     let waiting = client().stream("message/stream", prompt_in(&busy, &long));
     let refused = client().rpc("message/send", prompt_in(&busy, "TEXT more"));
     assert_eq!(refused["error"]["code"], -32603, "{refused}");
-    assert_eq!(
-        client().fault("tasks/cancel", json!({ "id": busy })),
-        -32603
-    );
+    assert_eq!(client().fault("tasks/cancel", json!({ "id": busy })), -32603);
     assert_eq!(client().fault("tasks/get", json!({ "id": busy })), -32603);
 
     // Reading goes on: tasks, their logs, the list, the card.
-    assert_eq!(
-        state_of(&client().call("tasks/get", json!({ "id": kept }))),
-        Some("input-required")
-    );
-    let whole: Vec<Event> = client()
-        .resume("tasks/resubscribe", json!({ "id": kept }), "0")
-        .collect();
-    assert!(
-        whole.iter().any(|event| text_of(event.result()) == "kept"),
-        "{whole:?}"
-    );
+    assert_eq!(state_of(&client().call("tasks/get", json!({ "id": kept }))), Some("input-required"));
+    let whole: Vec<Event> = client().resume("tasks/resubscribe", json!({ "id": kept }), "0").collect();
+    assert!(whole.iter().any(|event| text_of(event.result()) == "kept"), "{whole:?}");
     assert_eq!(client().get("/tasks/metadata").status(), 200);
     assert_eq!(client().get("/.well-known/agent-card.json").status(), 200);
 
@@ -158,11 +137,7 @@ fn a_full_disk_is_told_reading_goes_on_and_so_does_the_rest_when_there_is_space(
     // There is space again: what was accepted is done, and new things begin.
     disk.free();
     let done: Vec<Event> = waiting.collect();
-    assert!(
-        done.iter()
-            .any(|event| text_of(event.result()) == "when there is space"),
-        "{done:?}"
-    );
+    assert!(done.iter().any(|event| text_of(event.result()) == "when there is space"), "{done:?}");
     assert!(done.last().is_some_and(Event::is_final));
     healthy();
     let again = client().call("message/send", prompt("TEXT again"));
@@ -173,10 +148,7 @@ fn a_full_disk_is_told_reading_goes_on_and_so_does_the_rest_when_there_is_space(
 #[test]
 fn more_tasks_than_files_may_be_open() {
     let fake = FakeGemini::start();
-    let script = format!(
-        "ulimit -n 64; exec {} serve \"$@\"",
-        env!("CARGO_BIN_EXE_gemini-a2a")
-    );
+    let script = format!("ulimit -n 64; exec {} serve \"$@\"", env!("CARGO_BIN_EXE_gemini-a2a"));
     let server = by_shell(script, &fake);
     let client = || Client::new(&server.url());
     let tasks: Vec<String> = (0..80)

@@ -7,33 +7,23 @@ use crate::support::message::{approval, call_of, call_status_of, prompt, text_of
 use serde_json::{Value, json};
 use std::process::Command;
 
-const TYPES: [Option<&str>; 4] = [
-    Some("application/json"),
-    Some("text/plain"),
-    Some("application/x-www-form-urlencoded"),
-    None,
-];
+const TYPES: [Option<&str>; 4] =
+    [Some("application/json"), Some("text/plain"), Some("application/x-www-form-urlencoded"), None];
 
 /// Everything that a request could have changed.
 fn traces(house: &House) -> (Value, usize, Vec<(std::path::PathBuf, Vec<u8>)>) {
     let health = house.client().get("/health").json();
     let files = files_below(&house.server.state_dir());
-    (
-        health["totalTasks"].clone(),
-        house.fake.requests().len(),
-        files,
-    )
+    (health["totalTasks"].clone(), house.fake.requests().len(), files)
 }
 
 fn rpc_body() -> String {
-    json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send", "params": prompt("TEXT hi") })
-        .to_string()
+    json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send", "params": prompt("TEXT hi") }).to_string()
 }
 
 /// Every route, with a body where it takes one.
 fn routes(task: &str) -> Vec<(&'static str, String, String)> {
-    let cancel =
-        json!({ "jsonrpc": "2.0", "id": 1, "method": "tasks/cancel", "params": { "id": task } });
+    let cancel = json!({ "jsonrpc": "2.0", "id": 1, "method": "tasks/cancel", "params": { "id": task } });
     vec![
         ("POST", "/".into(), rpc_body()),
         ("POST", "/".into(), cancel.to_string()),
@@ -43,11 +33,7 @@ fn routes(task: &str) -> Vec<(&'static str, String, String)> {
         ("GET", format!("/tasks/{task}/metadata"), String::new()),
         ("GET", "/health".into(), String::new()),
         ("GET", "/listCommands".into(), String::new()),
-        (
-            "POST",
-            "/executeCommand".into(),
-            r#"{"command":"stats"}"#.into(),
-        ),
+        ("POST", "/executeCommand".into(), r#"{"command":"stats"}"#.into()),
         ("GET", "/.well-known/agent-card.json".into(), String::new()),
     ]
 }
@@ -60,16 +46,7 @@ fn pages_of_other_sites_reach_nothing() {
     let port = house.server.port();
     let other_port = format!("http://localhost:{}", port ^ 1);
     let https = format!("https://localhost:{port}");
-    let origins = [
-        "null",
-        "http://evil.test",
-        "https://evil.test:443",
-        &other_port,
-        &https,
-        "file://",
-        "garbage",
-        "",
-    ];
+    let origins = ["null", "http://evil.test", "https://evil.test:443", &other_port, &https, "file://", "garbage", ""];
     let mut client = house.client();
     for (method, path, body) in routes(&task) {
         for origin in origins {
@@ -77,19 +54,12 @@ fn pages_of_other_sites_reach_nothing() {
                 let mut fields = vec![("Origin", origin)];
                 fields.extend(media.map(|media| ("Content-Type", media)));
                 let answer = client.request(method, &path, &fields, body.as_bytes());
-                assert_eq!(
-                    answer.status(),
-                    403,
-                    "{method} {path} from {origin:?} as {media:?}"
-                );
+                assert_eq!(answer.status(), 403, "{method} {path} from {origin:?} as {media:?}");
                 assert_eq!(answer.head.field("access-control-allow-origin"), None);
             }
         }
         for site in ["cross-site", "same-site"] {
-            let fields = [
-                ("Sec-Fetch-Site", site),
-                ("Content-Type", "application/json"),
-            ];
+            let fields = [("Sec-Fetch-Site", site), ("Content-Type", "application/json")];
             let answer = client.request(method, &path, &fields, body.as_bytes());
             assert_eq!(answer.status(), 403, "{method} {path} {site}");
         }
@@ -104,17 +74,11 @@ fn a_body_that_a_form_could_send_is_not_read() {
     let own = format!("http://127.0.0.1:{}", house.server.port());
     let mut client = house.client();
     for origin in [None, Some(own.as_str())] {
-        for media in TYPES
-            .into_iter()
-            .filter(|media| *media != Some("application/json"))
-        {
+        for media in TYPES.into_iter().filter(|media| *media != Some("application/json")) {
             if origin.is_none() && media.is_none() {
                 continue; // A program that does not say what it sends, and no page: allowed.
             }
-            let mut fields: Vec<(&str, &str)> = origin
-                .map(|origin| ("Origin", origin))
-                .into_iter()
-                .collect();
+            let mut fields: Vec<(&str, &str)> = origin.map(|origin| ("Origin", origin)).into_iter().collect();
             fields.extend(media.map(|media| ("Content-Type", media)));
             let rpc = client.request("POST", "/", &fields, rpc_body().as_bytes());
             assert_eq!(rpc.json()["error"]["code"], -32005, "{origin:?} {media:?}");
@@ -126,15 +90,8 @@ fn a_body_that_a_form_could_send_is_not_read() {
     for fields in [
         vec![],
         vec![("Content-Type", "application/json")],
-        vec![
-            ("Content-Type", "application/json"),
-            ("Origin", own.as_str()),
-        ],
-        vec![
-            ("Content-Type", "application/json"),
-            ("Origin", own.as_str()),
-            ("Sec-Fetch-Site", "same-origin"),
-        ],
+        vec![("Content-Type", "application/json"), ("Origin", own.as_str())],
+        vec![("Content-Type", "application/json"), ("Origin", own.as_str()), ("Sec-Fetch-Site", "same-origin")],
     ] {
         let answer = client.request("POST", "/", &fields, rpc_body().as_bytes());
         assert_eq!(answer.status(), 200, "{fields:?}");
@@ -155,9 +112,7 @@ fn a_name_that_was_made_to_lead_here_is_not_ours() {
         );
         let mut conn = house.client().raw();
         conn.send(request.as_bytes()).expect("sending");
-        conn.response(crate::support::http::Side::Response)
-            .expect("an answer")
-            .status()
+        conn.response(crate::support::http::Side::Response).expect("an answer").status()
     };
     for host in [
         "evil.test",
@@ -178,14 +133,7 @@ fn a_name_that_was_made_to_lead_here_is_not_ours() {
     let status = ask("http://evil.test/", "localhost");
     assert!([400, 403].contains(&status), "{status}");
     assert_eq!(traces(&house), before, "nothing has changed");
-    for host in [
-        "localhost",
-        "LOCALHOST",
-        "127.0.0.1",
-        "[::1]",
-        &format!("localhost:{port}"),
-        "agent.example",
-    ] {
+    for host in ["localhost", "LOCALHOST", "127.0.0.1", "[::1]", &format!("localhost:{port}"), "agent.example"] {
         assert_eq!(ask("/", host), 200, "{host:?}");
     }
 }
@@ -195,14 +143,8 @@ fn an_origin_that_is_allowed_may_come_in() {
     let house = House::with(|setup| setup.arg("--allowed-origin").arg("https://console.example"));
     let mut client = house.client();
     let mut ask = |origin: &str, site: &str| {
-        let fields = [
-            ("Content-Type", "application/json"),
-            ("Origin", origin),
-            ("Sec-Fetch-Site", site),
-        ];
-        client
-            .request("POST", "/", &fields, rpc_body().as_bytes())
-            .status()
+        let fields = [("Content-Type", "application/json"), ("Origin", origin), ("Sec-Fetch-Site", site)];
+        client.request("POST", "/", &fields, rpc_body().as_bytes()).status()
     };
     assert_eq!(ask("https://console.example", "cross-site"), 200);
     assert_eq!(ask("https://console.example.evil.test", "cross-site"), 403);
@@ -225,10 +167,7 @@ fn a_page_that_is_allowed_may_read_what_it_gets() {
     let told = |name: &str| leave.head.field(name);
     assert_eq!(told("access-control-allow-origin"), Some(page.1));
     assert_eq!(told("access-control-allow-methods"), Some("POST"));
-    assert_eq!(
-        told("access-control-allow-headers"),
-        Some("a2a-version,content-type")
-    );
+    assert_eq!(told("access-control-allow-headers"), Some("a2a-version,content-type"));
 
     let json = ("Content-Type", "application/json");
     let body = json!({ "message": "TEXT hi" }).to_string();
@@ -264,30 +203,9 @@ fn another_user_sees_that_we_are_here_and_nothing_else() {
     let before = traces(&house);
     let curl = |method: &str, path: &str, body: &str| -> String {
         let output = Command::new("setpriv")
-            .args([
-                "--reuid=65534",
-                "--regid=65534",
-                "--clear-groups",
-                "curl",
-                "-s",
-                "-o",
-                "/dev/null",
-            ])
-            .args([
-                "-w",
-                "%{http_code}",
-                "-X",
-                method,
-                "-H",
-                "Content-Type: application/json",
-            ])
-            .args([
-                "--noproxy",
-                "*",
-                "--data",
-                body,
-                &format!("{}{path}", house.server.url()),
-            ])
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "curl", "-s", "-o", "/dev/null"])
+            .args(["-w", "%{http_code}", "-X", method, "-H", "Content-Type: application/json"])
+            .args(["--noproxy", "*", "--data", body, &format!("{}{path}", house.server.url())])
             .output()
             .expect("curl as another user");
         String::from_utf8_lossy(&output.stdout).into_owned()
@@ -318,11 +236,7 @@ fn what_the_agent_started_may_not_speak_for_the_user() {
     let (waiting, calls) = house.ask("WRITE forbidden.txt x");
     let answer = json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send",
         "params": approval(&waiting, &calls[0], "proceed_once") });
-    std::fs::write(
-        house.server.workspace().join("answer.json"),
-        answer.to_string(),
-    )
-    .expect("a file");
+    std::fs::write(house.server.workspace().join("answer.json"), answer.to_string()).expect("a file");
     std::fs::write(house.server.workspace().join("prompt.json"), rpc_body()).expect("a file");
     let curl = |file: &str| {
         format!(
@@ -331,23 +245,13 @@ fn what_the_agent_started_may_not_speak_for_the_user() {
     };
     let (answer, prompt) = (curl("answer.json"), curl("prompt.json"));
     // As it is, in a session of its own, without its environment, and from a grandchild.
-    let script = format!(
-        "SHELL {answer}; {prompt}; setsid {answer}; env -i PATH=$PATH {answer}; (({answer}) | cat)"
-    );
+    let script = format!("SHELL {answer}; {prompt}; setsid {answer}; env -i PATH=$PATH {answer}; (({answer}) | cat)");
     let (task, calls) = house.ask(&script);
     let before = house.client().get("/health").json()["totalTasks"].clone();
-    let events: Vec<_> = house
-        .client()
-        .stream("message/stream", approval(&task, &calls[0], "proceed_once"))
-        .collect();
-    let done = events
-        .iter()
-        .find(|event| call_status_of(event.result()) == "success");
+    let events: Vec<_> = house.client().stream("message/stream", approval(&task, &calls[0], "proceed_once")).collect();
+    let done = events.iter().find(|event| call_status_of(event.result()) == "success");
     let done = done.unwrap_or_else(|| panic!("no success in {events:#?}"));
-    assert_eq!(
-        call_of(done.result())["response"]["resultDisplay"],
-        "403 403 403 403 403 "
-    );
+    assert_eq!(call_of(done.result())["response"]["resultDisplay"], "403 403 403 403 403 ");
     assert_eq!(house.file("forbidden.txt"), None);
     assert_eq!(house.state(&waiting), "input-required");
     assert_eq!(house.client().get("/health").json()["totalTasks"], before);
@@ -371,10 +275,7 @@ fn secrets_stay_inside() {
     });
     let (task, calls) = house.ask("SHELL env; tr '\\0' '\\n' < /proc/self/environ; set");
     let mut seen = String::new();
-    for event in house
-        .client()
-        .stream("message/stream", approval(&task, &calls[0], "proceed_once"))
-    {
+    for event in house.client().stream("message/stream", approval(&task, &calls[0], "proceed_once")) {
         seen.push_str(&event.json.to_string());
     }
     assert!(seen.contains("PATH="), "the environment was shown: {seen}");
@@ -388,11 +289,7 @@ fn secrets_stay_inside() {
     seen.push_str(&house.task(&task).to_string());
     seen.push_str(&house.server.output());
     for (path, bytes) in files_below(&house.server.state_dir()) {
-        seen.push_str(&format!(
-            "{}: {}",
-            path.display(),
-            String::from_utf8_lossy(&bytes)
-        ));
+        seen.push_str(&format!("{}: {}", path.display(), String::from_utf8_lossy(&bytes)));
     }
     for secret in [KEY, TOKEN] {
         assert!(!seen.contains(secret), "{secret} got out:\n{seen}");
@@ -400,11 +297,7 @@ fn secrets_stay_inside() {
     // To the model it goes in a header, never in an address that proxies write down.
     for request in house.fake.requests() {
         assert_eq!(request.head.field("x-goog-api-key"), Some(KEY));
-        assert!(
-            !request.head.target().contains(KEY),
-            "{}",
-            request.head.target()
-        );
+        assert!(!request.head.target().contains(KEY), "{}", request.head.target());
         assert!(!request.body.to_string().contains(TOKEN));
     }
 }
@@ -415,21 +308,14 @@ fn an_error_that_repeats_the_key_is_shown_without_it() {
     let house = House::new();
     let events = house.say("ERR400");
     let text = text_of(events.last().expect("events").result());
-    assert!(
-        text.contains("error 400") && !text.contains("fake"),
-        "{text}"
-    );
+    assert!(text.contains("error 400") && !text.contains("fake"), "{text}");
 }
 
 /// The key is not among the arguments either, where every user of the machine could read it.
 #[test]
 fn arguments_hold_no_secret() {
     let house = House::with(|setup| setup.env("GEMINI_API_KEY", KEY));
-    let line =
-        std::fs::read(format!("/proc/{}/cmdline", house.server.pid())).expect("its arguments");
+    let line = std::fs::read(format!("/proc/{}/cmdline", house.server.pid())).expect("its arguments");
     assert!(!String::from_utf8_lossy(&line).contains(KEY));
-    assert_eq!(
-        Client::new(&house.server.url()).get("/health").status(),
-        200
-    );
+    assert_eq!(Client::new(&house.server.url()).get("/health").status(), 200);
 }

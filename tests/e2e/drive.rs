@@ -32,9 +32,7 @@ impl House {
 
     /// Prompts a new task and watches its stream to the end.
     pub fn say(&self, script: &str) -> Vec<Event> {
-        self.client()
-            .stream("message/stream", prompt(script))
-            .collect()
+        self.client().stream("message/stream", prompt(script)).collect()
     }
 
     /// Prompts a new task whose calls will ask; gives the task and the calls.
@@ -62,9 +60,7 @@ impl House {
 
     /// Everything a client of the task could have seen, read in one go from its beginning.
     pub fn whole(&self, id: &str) -> Vec<Event> {
-        self.client()
-            .resume("tasks/resubscribe", json!({ "id": id }), "0")
-            .collect()
+        self.client().resume("tasks/resubscribe", json!({ "id": id }), "0").collect()
     }
 
     pub fn file(&self, name: &str) -> Option<String> {
@@ -74,8 +70,7 @@ impl House {
 
 pub fn task_in(events: &[Event]) -> String {
     let task = events.iter().find_map(|event| task_of(event.result()));
-    task.unwrap_or_else(|| panic!("no task in {events:#?}"))
-        .to_string()
+    task.unwrap_or_else(|| panic!("no task in {events:#?}")).to_string()
 }
 
 /// What must be the same for every reader of an event: its id and its body. Whether a stream ends with it is the stream's
@@ -128,9 +123,7 @@ pub fn running(argument: &str) -> Vec<u32> {
 /// Whether a process is there and not only waiting to be collected.
 fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(") ")
-        .next()
-        .is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
 }
 
 pub fn is_root() -> bool {

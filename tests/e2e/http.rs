@@ -8,13 +8,8 @@ use serde_json::{Value, json};
 
 fn rpc(house: &House, method: &str, params: Value) -> Vec<u8> {
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-    let fields = [
-        ("Content-Type", "application/json"),
-        ("Accept", "text/event-stream"),
-    ];
-    house
-        .client()
-        .bytes("POST", "/", &fields, body.to_string().as_bytes())
+    let fields = [("Content-Type", "application/json"), ("Accept", "text/event-stream")];
+    house.client().bytes("POST", "/", &fields, body.to_string().as_bytes())
 }
 
 fn send(house: &House, bytes: &[u8]) -> Conn {
@@ -33,11 +28,7 @@ fn a_client_that_has_said_everything_still_gets_its_answer() {
     let stream = rpc(&house, "message/stream", prompt("STREAM 3 1000"));
     let wait = rpc(&house, "message/send", prompt("STREAM 3 1000"));
     let health = house.client().bytes("GET", "/health", &[], b"");
-    for (request, expected) in [
-        (stream, "\"final\":true"),
-        (wait, "input-required"),
-        (health, "healthy"),
-    ] {
+    for (request, expected) in [(stream, "\"final\":true"), (wait, "input-required"), (health, "healthy")] {
         let mut conn = send(&house, &request);
         conn.finish_sending().expect("a half-closed connection");
         let text = answer(&mut conn).text();
@@ -65,11 +56,7 @@ fn requests_behind_each_other_are_answered_in_order() {
         }
         let answers: Vec<Response> = (0..5).map(|_| answer(&mut conn)).collect();
         let statuses: Vec<u16> = answers.iter().map(Response::status).collect();
-        assert_eq!(
-            statuses,
-            [200, 200, 404, 200, 200],
-            "a client that {ending}"
-        );
+        assert_eq!(statuses, [200, 200, 404, 200, 200], "a client that {ending}");
         assert!(answers[1].text().contains("slowly"));
         assert!(answers[3].text().contains("streamed"));
         assert!(answers[4].json()["protocolVersion"].is_string());
@@ -83,29 +70,17 @@ fn an_old_client_gets_no_chunks_and_its_end() {
         let text = String::from_utf8(bytes).expect("text");
         text.replacen("HTTP/1.1", "HTTP/1.0", 1).into_bytes()
     };
-    let mut conn = send(
-        &house,
-        &old(house.client().bytes("GET", "/health", &[], b"")),
-    );
+    let mut conn = send(&house, &old(house.client().bytes("GET", "/health", &[], b"")));
     let health = answer(&mut conn);
     assert_eq!((health.status(), health.head.closes()), (200, true));
     assert_eq!(conn.until_closed().expect("the end"), b"");
 
-    let conn = send(
-        &house,
-        &old(rpc(&house, "message/stream", prompt("TEXT old"))),
-    );
+    let conn = send(&house, &old(rpc(&house, "message/stream", prompt("TEXT old"))));
     let all = String::from_utf8(conn.until_closed().expect("the whole stream")).expect("text");
     let (head, body) = all.split_once("\r\n\r\n").expect("a head");
-    assert!(
-        !head.to_ascii_lowercase().contains("transfer-encoding"),
-        "{head}"
-    );
+    assert!(!head.to_ascii_lowercase().contains("transfer-encoding"), "{head}");
     assert!(body.starts_with("id: "), "{body}");
-    assert!(
-        body.contains("\"final\":true") && body.ends_with("\n\n"),
-        "{body}"
-    );
+    assert!(body.contains("\"final\":true") && body.ends_with("\n\n"), "{body}");
 
     let keep = [("Connection", "keep-alive")];
     let request = old(house.client().bytes("GET", "/health", &keep, b""));
@@ -124,15 +99,9 @@ fn head_is_get_without_its_body() {
         let head = client.request("HEAD", path, &[], b"");
         assert_eq!(head.status(), get.status(), "{path}");
         assert_eq!(head.body, b"");
-        assert_eq!(
-            head.head.field("content-type"),
-            get.head.field("content-type")
-        );
+        assert_eq!(head.head.field("content-type"), get.head.field("content-type"));
         if path != "/health" {
-            assert_eq!(
-                head.head.field("content-length"),
-                get.head.field("content-length")
-            );
+            assert_eq!(head.head.field("content-length"), get.head.field("content-length"));
         }
     }
 }
@@ -143,11 +112,7 @@ fn the_card_is_cached_by_its_tag() {
     let mut client = house.client();
     let card = client.get("/.well-known/agent-card.json");
     let tag = card.head.field("etag").expect("a tag").to_string();
-    assert!(
-        card.head
-            .field("cache-control")
-            .is_some_and(|v| v.contains("max-age"))
-    );
+    assert!(card.head.field("cache-control").is_some_and(|v| v.contains("max-age")));
     assert!(card.head.field("last-modified").is_some());
     let fields = [("If-None-Match", tag.as_str())];
     let again = client.request("GET", "/.well-known/agent-card.json", &fields, b"");
@@ -157,9 +122,7 @@ fn the_card_is_cached_by_its_tag() {
 #[test]
 fn a_body_that_waits_for_leave_gets_it() {
     let house = House::new();
-    let body =
-        json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send", "params": prompt("TEXT hi") })
-            .to_string();
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send", "params": prompt("TEXT hi") }).to_string();
     let head = format!(
         "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
         body.len()
@@ -175,9 +138,10 @@ fn a_body_that_waits_for_leave_gets_it() {
 #[test]
 fn a_chunked_body_is_read() {
     let house = House::new();
-    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": { "id": "x" } })
-        .to_string();
-    let mut request = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": { "id": "x" } }).to_string();
+    let mut request =
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+            .to_vec();
     for piece in body.as_bytes().chunks(7) {
         request.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
         request.extend_from_slice(piece);
@@ -200,34 +164,14 @@ fn what_is_no_request_is_refused_and_the_connection_closed() {
         (format!("GET /health HTTP/1.1\n{host}\n"), 400),
         ("GET /health HTTP/1.1\r\n\r\n".to_string(), 400),
         (format!("GET /health HTTP/1.1\r\n{host}{host}\r\n"), 400),
-        (
-            format!("POST / HTTP/1.1\r\n{host}Content-Length: 1\r\nContent-Length: 2\r\n\r\n"),
-            400,
-        ),
-        (
-            format!(
-                "POST / HTTP/1.1\r\n{host}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
-            ),
-            400,
-        ),
-        (
-            format!("POST / HTTP/1.1\r\n{host}Content-Length: -1\r\n\r\n"),
-            400,
-        ),
+        (format!("POST / HTTP/1.1\r\n{host}Content-Length: 1\r\nContent-Length: 2\r\n\r\n"), 400),
+        (format!("POST / HTTP/1.1\r\n{host}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"), 400),
+        (format!("POST / HTTP/1.1\r\n{host}Content-Length: -1\r\n\r\n"), 400),
         (format!("GET /health HTTP/2.0\r\n{host}\r\n"), 505),
-        (
-            format!("GET /health HTTP/1.1\r\n{host}X: {long}\r\n\r\n"),
-            431,
-        ),
+        (format!("GET /health HTTP/1.1\r\n{host}X: {long}\r\n\r\n"), 431),
         (format!("GET /health HTTP/1.1\r\n{host}{many}\r\n"), 431),
-        (
-            format!("POST / HTTP/1.1\r\n{host}Content-Length: {big}\r\n\r\n"),
-            413,
-        ),
-        (
-            format!("POST / HTTP/1.1\r\n{host}Expect: a miracle\r\nContent-Length: 1\r\n\r\n"),
-            417,
-        ),
+        (format!("POST / HTTP/1.1\r\n{host}Content-Length: {big}\r\n\r\n"), 413),
+        (format!("POST / HTTP/1.1\r\n{host}Expect: a miracle\r\nContent-Length: 1\r\n\r\n"), 417),
     ] {
         let shown: String = request.chars().take(80).collect();
         let mut conn = send(&house, request.as_bytes());
@@ -244,7 +188,8 @@ fn what_is_no_request_is_refused_and_the_connection_closed() {
 #[test]
 fn a_body_that_is_too_large_is_answered_while_it_comes() {
     let house = House::new();
-    let head = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let head =
+        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
     let mut conn = send(&house, head.as_bytes());
     let piece = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
     // Where the sending fails is the server's to choose; the answer is what counts.
@@ -266,11 +211,7 @@ fn a_body_that_is_too_large_is_refused_by_its_announcement() {
         ("/", "/error/code", json!(-32600)),
         ("/v1/message:send", "/type", json!("InvalidRequestError")),
         ("/message:send", "/error/code", json!(413)),
-        (
-            "/tasks",
-            "/error",
-            json!("the body is larger than this server takes"),
-        ),
+        ("/tasks", "/error", json!("the body is larger than this server takes")),
     ] {
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\nExpect: 100-continue\r\n\r\n"
@@ -299,19 +240,9 @@ fn known_paths_name_their_methods_and_unknown_ones_are_not_found() {
         assert_eq!(refused.status(), 405, "{method} {path}");
         assert_eq!(refused.head.field("allow"), Some(allow), "{method} {path}");
     }
-    for path in [
-        "/nowhere",
-        "/tasks/x/y/metadata",
-        "/.well-known/other",
-        "/../etc/passwd",
-        "/%2e%2e/x",
-    ] {
+    for path in ["/nowhere", "/tasks/x/y/metadata", "/.well-known/other", "/../etc/passwd", "/%2e%2e/x"] {
         let answer = client.get(path);
-        assert!(
-            [400, 404].contains(&answer.status()),
-            "{path}: {}",
-            answer.status()
-        );
+        assert!([400, 404].contains(&answer.status()), "{path}: {}", answer.status());
         assert!(answer.json()["error"].is_string(), "{path}");
     }
     // Slashes too many or at the end are forgiven.

@@ -18,11 +18,7 @@ fn a_reader_that_stalls_holds_up_nobody_and_catches_up() {
     let mut prompting = house.client().stream("message/stream", prompt(&script));
     let first = prompting.next().expect("a task");
     let task = task_in(&[first]);
-    let watch = || {
-        house
-            .client()
-            .stream("tasks/resubscribe", json!({ "id": task }))
-    };
+    let watch = || house.client().stream("tasks/resubscribe", json!({ "id": task }));
     let (stalled, watching) = (watch(), watch());
     house.fake.release();
 
@@ -57,10 +53,7 @@ fn every_position_of_a_finished_stream_gives_exactly_its_tail() {
     assert_eq!(whole.len(), 202, "begun, two hundred chunks, ended");
     for (n, event) in whole.iter().enumerate() {
         let id = event.id.as_deref().expect("an id");
-        let tail: Vec<Event> = house
-            .client()
-            .resume("tasks/resubscribe", json!({ "id": task }), id)
-            .collect();
+        let tail: Vec<Event> = house.client().resume("tasks/resubscribe", json!({ "id": task }), id).collect();
         assert_eq!(seen(&tail), seen(&whole[n + 1..]), "behind {id}");
         assert_eq!(
             tail.iter().filter(|event| event.is_final()).count(),
@@ -109,9 +102,7 @@ fn ends_of_earlier_turns_in_a_tail_do_not_end_it() {
     let task = task_in(&events);
     for word in ["two", "three"] {
         let script = format!("TEXT {word}");
-        house
-            .client()
-            .call("message/send", prompt_in(&task, &script));
+        house.client().call("message/send", prompt_in(&task, &script));
     }
     let whole = house.whole(&task);
     let said: Vec<String> = whole
@@ -131,10 +122,7 @@ fn positions_that_cannot_be() {
     let events = house.say("TEXT one");
     let task = task_in(&events);
     let ask = |field: &str| -> Vec<Event> {
-        house
-            .client()
-            .resume("tasks/resubscribe", json!({ "id": task }), field)
-            .collect()
+        house.client().resume("tasks/resubscribe", json!({ "id": task }), field).collect()
     };
     // From the future: the client starts over, with a snapshot it can see that it must.
     for future in ["1000000", "18446744073709551615"] {
@@ -150,10 +138,7 @@ fn positions_that_cannot_be() {
         assert_eq!(answer[0].json["error"]["code"], -32602, "{garbage}");
     }
     // The last one: nothing is left, and the stream says so by ending.
-    let last = events
-        .last()
-        .and_then(|event| event.id.clone())
-        .expect("an id");
+    let last = events.last().and_then(|event| event.id.clone()).expect("an id");
     assert_eq!(ask(&last), []);
 }
 
@@ -165,39 +150,21 @@ fn the_position_may_stand_in_the_query_too() {
     let whole = house.whole(&task);
     let id = whole[2].id.as_deref().expect("an id");
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tasks/resubscribe", "params": { "id": task } });
-    let fields = [
-        ("Content-Type", "application/json"),
-        ("Accept", "text/event-stream"),
-    ];
-    let tail: Vec<Event> = house
-        .client()
-        .events(
-            "POST",
-            &format!("/?after={id}"),
-            &fields,
-            body.to_string().as_bytes(),
-        )
-        .collect();
+    let fields = [("Content-Type", "application/json"), ("Accept", "text/event-stream")];
+    let tail: Vec<Event> =
+        house.client().events("POST", &format!("/?after={id}"), &fields, body.to_string().as_bytes()).collect();
     assert_eq!(seen(&tail), seen(&whole[3..]));
 }
 
 #[test]
 fn a_silent_stream_is_kept_alive_with_a_comment() {
     let house = House::new();
-    let body =
-        json!({ "jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": prompt("HOLD") });
-    let fields = [
-        ("Content-Type", "application/json"),
-        ("Accept", "text/event-stream"),
-    ];
-    let request = house
-        .client()
-        .bytes("POST", "/", &fields, body.to_string().as_bytes());
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": prompt("HOLD") });
+    let fields = [("Content-Type", "application/json"), ("Accept", "text/event-stream")];
+    let request = house.client().bytes("POST", "/", &fields, body.to_string().as_bytes());
     let mut socket = TcpStream::connect(("127.0.0.1", house.server.port())).expect("a connection");
     std::io::Write::write_all(&mut socket, &request).expect("a request");
-    socket
-        .set_read_timeout(Some(crate::support::PATIENCE))
-        .expect("a patient socket");
+    socket.set_read_timeout(Some(crate::support::PATIENCE)).expect("a patient socket");
     let mut text = Vec::new();
     let mut bytes = [0; 4096];
     while !text.windows(9).any(|window| window == b"\n: ping\n\n") {
@@ -213,10 +180,7 @@ fn a_connection_serves_on_after_its_stream() {
     let house = House::new();
     let client = house.client();
     let mut conn = client.raw();
-    let fields = [
-        ("Content-Type", "application/json"),
-        ("Accept", "text/event-stream"),
-    ];
+    let fields = [("Content-Type", "application/json"), ("Accept", "text/event-stream")];
     for _ in 0..3 {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": prompt("TEXT hi") });
         let request = client.bytes("POST", "/", &fields, body.to_string().as_bytes());
@@ -224,17 +188,9 @@ fn a_connection_serves_on_after_its_stream() {
         let stream = conn.response(Side::Response).expect("a stream");
         assert_eq!(stream.head.field("content-type"), Some("text/event-stream"));
         assert_eq!(stream.head.field("cache-control"), Some("no-cache"));
-        assert!(
-            stream.text().contains("\"final\":true"),
-            "{}",
-            stream.text()
-        );
-        conn.send(&client.bytes("GET", "/health", &[], b""))
-            .expect("a request");
-        assert_eq!(
-            conn.response(Side::Response).expect("an answer").status(),
-            200
-        );
+        assert!(stream.text().contains("\"final\":true"), "{}", stream.text());
+        conn.send(&client.bytes("GET", "/health", &[], b"")).expect("a request");
+        assert_eq!(conn.response(Side::Response).expect("an answer").status(), 200);
     }
 }
 
@@ -243,13 +199,8 @@ fn a_connection_serves_on_after_its_stream() {
 fn frames_as_they_stand_on_the_wire() {
     let house = House::new();
     let body = json!({ "jsonrpc": "2.0", "id": "x\"y", "method": "message/stream", "params": prompt("TEXT a\u{2028}\u{1F980}") });
-    let fields = [
-        ("Content-Type", "application/json"),
-        ("Accept", "text/event-stream"),
-    ];
-    let request = house
-        .client()
-        .bytes("POST", "/", &fields, body.to_string().as_bytes());
+    let fields = [("Content-Type", "application/json"), ("Accept", "text/event-stream")];
+    let request = house.client().bytes("POST", "/", &fields, body.to_string().as_bytes());
     let mut conn = house.client().raw();
     conn.send(&request).expect("a request");
     let text = conn.response(Side::Response).expect("a stream").text();

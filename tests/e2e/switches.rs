@@ -18,13 +18,8 @@ fn a_waiting_call_is_answered_in_time_and_its_turn_goes_on() {
     assert_eq!(state_of(&answer), Some("working"));
     let task = answer["id"].as_str().expect("a task").to_owned();
     house.fake.release();
-    eventually("the end of the turn", || {
-        (house.state(&task) == "input-required").then_some(())
-    });
-    assert_eq!(
-        house.task(&task)["artifacts"][0]["parts"][0]["text"],
-        "late"
-    );
+    eventually("the end of the turn", || (house.state(&task) == "input-required").then_some(()));
+    assert_eq!(house.task(&task)["artifacts"][0]["parts"][0]["text"], "late");
 }
 
 #[test]
@@ -41,9 +36,7 @@ fn an_idle_task_is_completed_also_by_the_next_server() {
     let mut house = switched(&["--idle-ttl", "1s"]);
     let task = task_in(&house.say("TEXT one"));
     house.server.restart();
-    eventually("the task's end", || {
-        (house.state(&task) == "completed").then_some(())
-    });
+    eventually("the task's end", || (house.state(&task) == "completed").then_some(()));
 }
 
 #[test]
@@ -68,9 +61,7 @@ fn a_question_that_nobody_answers_is_cancelled() {
         let events = house.whole(&task);
         let last = events.iter().rev();
         let mut calls = last.filter(|event| kind_of(event.result()) == "tool-call-update");
-        let status = calls
-            .next()
-            .map(|event| call_status_of(event.result()).to_owned());
+        let status = calls.next().map(|event| call_status_of(event.result()).to_owned());
         (status.as_deref() == Some("cancelled")).then_some(events)
     });
     assert!(format!("{events:?}").contains("Nobody answered the question in time"));
@@ -84,8 +75,5 @@ fn a_turn_that_takes_too_long_is_stopped() {
     let events = house.say("HOLD ++ TEXT never");
     let last = events.last().expect("an end").result();
     assert_eq!(state_of(last), Some("input-required"));
-    assert_eq!(
-        last["metadata"]["error"],
-        "The turn took longer than 300ms and was stopped."
-    );
+    assert_eq!(last["metadata"]["error"], "The turn took longer than 300ms and was stopped.");
 }

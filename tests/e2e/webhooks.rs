@@ -31,15 +31,11 @@ impl Told {
     fn field(&self, name: &str) -> Option<&str> {
         let lines = self.head.lines();
         let mut fields = lines.filter_map(|line| line.split_once(": "));
-        fields
-            .find(|(known, _)| *known == name)
-            .map(|(_, value)| value)
+        fields.find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
     fn event(&self) -> String {
-        self.field("x-a2a-event-id")
-            .expect("an event id")
-            .to_owned()
+        self.field("x-a2a-event-id").expect("an event id").to_owned()
     }
 
     /// What a 1.0 delivery is about.
@@ -69,10 +65,7 @@ impl Receiver {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let receiver = Receiver {
             port: listener.local_addr().expect("bound").port(),
-            memory: Arc::new(Mutex::new(Memory {
-                answers: answers.into_iter().collect(),
-                ..Memory::default()
-            })),
+            memory: Arc::new(Mutex::new(Memory { answers: answers.into_iter().collect(), ..Memory::default() })),
         };
         let own = receiver.clone();
         thread::spawn(move || {
@@ -98,10 +91,7 @@ impl Receiver {
             Some((name, value)) => format!("{}: {value}\n", name.to_lowercase()),
             None => "\n".into(),
         });
-        let mut told = Told {
-            head: names.collect(),
-            body: Value::Null,
-        };
+        let mut told = Told { head: names.collect(), body: Value::Null };
         let length = told.field("content-length").and_then(|n| n.parse().ok());
         let mut body = vec![0; length.expect("a length")];
         if reader.read_exact(&mut body).is_err() {
@@ -113,9 +103,7 @@ impl Receiver {
         match memory.answers.pop_front().unwrap_or(Answer::Status(200)) {
             Answer::Silence => memory.held.push(stream),
             Answer::Status(status) => {
-                let answer = format!(
-                    "HTTP/1.1 {status} X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-                );
+                let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
                 let _ = stream.write_all(answer.as_bytes());
             }
         }
@@ -169,16 +157,7 @@ fn a_receiver_that_fails_at_first_is_told_everything_in_order() {
     let told = receiver.told_until("the end", |told| told.gist() == "TASK_STATE_COMPLETED");
     let gists: Vec<String> = told.iter().map(Told::gist).collect();
     let working = "TASK_STATE_WORKING";
-    assert_eq!(
-        gists,
-        [
-            working,
-            working,
-            working,
-            "answer-1",
-            "TASK_STATE_COMPLETED"
-        ]
-    );
+    assert_eq!(gists, [working, working, working, "answer-1", "TASK_STATE_COMPLETED"]);
     for one in &told {
         for (name, value) in [
             ("content-type", "application/a2a+json"),
@@ -195,23 +174,16 @@ fn a_receiver_that_fails_at_first_is_told_everything_in_order() {
     assert_eq!(events[0], events[1], "the same event has the same id");
     assert_eq!(events[0], events[2]);
     let seq = |event: &String| -> u64 {
-        let number = event
-            .strip_prefix(&format!("{task}:"))
-            .expect("of this task");
+        let number = event.strip_prefix(&format!("{task}:")).expect("of this task");
         number.parse().expect("a number")
     };
     let seqs: Vec<u64> = events[2..].iter().map(seq).collect();
     assert!(seqs.is_sorted_by(|a, b| a < b), "{seqs:?}");
-    assert_eq!(
-        told[3].body["artifactUpdate"]["artifact"]["parts"][0]["text"],
-        "Hello."
-    );
+    assert_eq!(told[3].body["artifactUpdate"]["artifact"]["parts"][0]["text"], "Hello.");
     // How it went is told to those whose dialect has a place for it.
     let health = eventually("everything is written down", || {
         let params = json!({ "id": task, "pushNotificationConfigId": "hook" });
-        let config = house
-            .client()
-            .call("tasks/pushNotificationConfig/get", params);
+        let config = house.client().call("tasks/pushNotificationConfig/get", params);
         (config["metadata"]["deliveries"]["delivered"] == 3).then_some(config)
     });
     assert_eq!(
@@ -219,10 +191,7 @@ fn a_receiver_that_fails_at_first_is_told_everything_in_order() {
         json!({ "delivered": 3, "failed": 0, "pending": 0, "suspended": false })
     );
     let health = house.client().get("/health").json();
-    assert_eq!(
-        health["webhooks"],
-        json!({ "active": 1, "suspended": 0, "pending": 0, "failed": 0 })
-    );
+    assert_eq!(health["webhooks"], json!({ "active": 1, "suspended": 0, "pending": 0, "failed": 0 }));
     assert!(!house.server.output().contains("s3cret"));
 }
 
@@ -280,12 +249,9 @@ fn a_killed_server_goes_on_telling_when_it_is_back() {
     house.server.kill9();
     house.server.restart();
     let next = prompt_with(&house, "TEXT Again.", receiver.config());
-    let told = receiver.told_until("the next end", |told| {
-        told.gist() == "TASK_STATE_COMPLETED" && told.event().starts_with(&next)
-    });
-    let others = told[4..]
-        .iter()
-        .filter(|told| told.event().starts_with(&task));
+    let told = receiver
+        .told_until("the next end", |told| told.gist() == "TASK_STATE_COMPLETED" && told.event().starts_with(&next));
+    let others = told[4..].iter().filter(|told| told.event().starts_with(&task));
     assert_eq!(others.count(), 0);
 }
 
@@ -300,10 +266,8 @@ fn a_0_3_client_keeps_its_webhooks_and_is_sent_tasks() {
     let task = task["id"].as_str().expect("a task").to_owned();
     let url = format!("http://127.0.0.1:{}/hook?a=b", receiver.port);
     let config = json!({ "url": url, "authentication": { "schemes": ["Bearer", "Basic"], "credentials": "x" } });
-    let set = client.call(
-        "tasks/pushNotificationConfig/set",
-        json!({ "taskId": task, "pushNotificationConfig": config }),
-    );
+    let set =
+        client.call("tasks/pushNotificationConfig/set", json!({ "taskId": task, "pushNotificationConfig": config }));
     let mut named = config;
     named["id"] = json!(task);
     let named = json!({ "taskId": task, "pushNotificationConfig": named });
@@ -324,10 +288,7 @@ fn a_0_3_client_keeps_its_webhooks_and_is_sent_tasks() {
     let rests = |told: &Told| told.body["status"]["state"] == "input-required";
     let told = receiver.told_until("the end of the turn", rests);
     let last = told.last().expect("something");
-    assert_eq!(
-        (&last.body["kind"], &last.body["id"]),
-        (&json!("task"), &json!(task))
-    );
+    assert_eq!((&last.body["kind"], &last.body["id"]), (&json!("task"), &json!(task)));
     assert_eq!(last.field("content-type"), Some("application/json"));
     assert_eq!(last.field("authorization"), Some("Bearer x"));
     assert_eq!(last.field("x-a2a-notification-token"), None);
@@ -367,8 +328,6 @@ fn where_webhooks_may_be_is_the_operators_to_say() {
     let card = client.get("/.well-known/agent-card.json").json();
     assert_eq!(card["capabilities"]["pushNotifications"], false);
     let vouched = House::with(|setup| setup.arg("--push-allow-hosts=ci.internal"));
-    let fault = vouched
-        .client()
-        .fault(set, config("http://ci.internal:8080/"));
+    let fault = vouched.client().fault(set, config("http://ci.internal:8080/"));
     assert_eq!(fault, -32001);
 }

@@ -106,17 +106,11 @@ impl Note {
     }
 
     pub fn to(self, task: &str) -> Note {
-        Note {
-            task: Some(task.into()),
-            ..self
-        }
+        Note { task: Some(task.into()), ..self }
     }
 
     pub fn within(self, context: &str) -> Note {
-        Note {
-            context: Some(context.into()),
-            ..self
-        }
+        Note { context: Some(context.into()), ..self }
     }
 
     pub fn saying(self, parts: Vec<Piece>) -> Note {
@@ -124,42 +118,25 @@ impl Note {
     }
 
     pub fn wait(self, wait: Wait) -> Note {
-        Note {
-            wait: Some(wait),
-            ..self
-        }
+        Note { wait: Some(wait), ..self }
     }
 
     pub fn history(self, length: i64) -> Note {
-        Note {
-            history: Some(length),
-            ..self
-        }
+        Note { history: Some(length), ..self }
     }
 
     pub fn hooked(self, hook: Hook) -> Note {
-        Note {
-            hook: Some(hook),
-            ..self
-        }
+        Note { hook: Some(hook), ..self }
     }
 }
 
 impl Hook {
     pub fn at(url: &str) -> Hook {
-        Hook {
-            id: None,
-            url: url.into(),
-            token: None,
-            credentials: None,
-        }
+        Hook { id: None, url: url.into(), token: None, credentials: None }
     }
 
     pub fn named(self, id: &str) -> Hook {
-        Hook {
-            id: Some(id.into()),
-            ..self
-        }
+        Hook { id: Some(id.into()), ..self }
     }
 }
 
@@ -198,22 +175,10 @@ impl Binding {
             Op::List(_) => ("tasks/list", "ListTasks"),
             Op::Cancel(_) => ("tasks/cancel", "CancelTask"),
             Op::Subscribe(_) => ("tasks/resubscribe", "SubscribeToTask"),
-            Op::SetHook(..) => (
-                "tasks/pushNotificationConfig/set",
-                "CreateTaskPushNotificationConfig",
-            ),
-            Op::GetHook(..) => (
-                "tasks/pushNotificationConfig/get",
-                "GetTaskPushNotificationConfig",
-            ),
-            Op::ListHooks(_) => (
-                "tasks/pushNotificationConfig/list",
-                "ListTaskPushNotificationConfigs",
-            ),
-            Op::DeleteHook(..) => (
-                "tasks/pushNotificationConfig/delete",
-                "DeleteTaskPushNotificationConfig",
-            ),
+            Op::SetHook(..) => ("tasks/pushNotificationConfig/set", "CreateTaskPushNotificationConfig"),
+            Op::GetHook(..) => ("tasks/pushNotificationConfig/get", "GetTaskPushNotificationConfig"),
+            Op::ListHooks(_) => ("tasks/pushNotificationConfig/list", "ListTaskPushNotificationConfigs"),
+            Op::DeleteHook(..) => ("tasks/pushNotificationConfig/delete", "DeleteTaskPushNotificationConfig"),
             Op::ExtendedCard => ("agent/getAuthenticatedExtendedCard", "GetExtendedAgentCard"),
         };
         match self.version() {
@@ -378,9 +343,7 @@ impl Binding {
             Op::Send(note) => post(&format!("{base}/message:send"), self.sending(note)),
             Op::Stream(note) => post(&format!("{base}/message:stream"), self.sending(note)),
             Op::Get(task, None) => bare("GET", format!("{base}/tasks/{task}")),
-            Op::Get(task, Some(length)) => {
-                bare("GET", format!("{base}/tasks/{task}?historyLength={length}"))
-            }
+            Op::Get(task, Some(length)) => bare("GET", format!("{base}/tasks/{task}?historyLength={length}")),
             Op::List(query) => bare("GET", format!("{base}/tasks{}", query_string(query))),
             Op::Cancel(task) => bare("POST", format!("{base}/tasks/{task}:cancel")),
             Op::Subscribe(task) => bare("POST", format!("{base}/tasks/{task}:subscribe")),
@@ -417,19 +380,11 @@ impl Op {
 }
 
 fn post(path: &str, body: Value) -> Wire {
-    Wire {
-        method: "POST",
-        path: path.into(),
-        body: Some(body),
-    }
+    Wire { method: "POST", path: path.into(), body: Some(body) }
 }
 
 fn bare(method: &'static str, path: String) -> Wire {
-    Wire {
-        method,
-        path,
-        body: None,
-    }
+    Wire { method, path, body: None }
 }
 
 fn query_string(query: &Value) -> String {

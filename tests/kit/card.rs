@@ -23,12 +23,7 @@ fn card(desk: &Desk, version: Option<&str>) -> Response {
 }
 
 fn names(value: &Value) -> Vec<&str> {
-    value
-        .as_object()
-        .expect("an object")
-        .keys()
-        .map(String::as_str)
-        .collect()
+    value.as_object().expect("an object").keys().map(String::as_str).collect()
 }
 
 fn the_card_says_where_this_binding_is(desk: &mut Desk) {
@@ -40,9 +35,8 @@ fn the_card_says_where_this_binding_is(desk: &mut Desk) {
         Binding::Rest10 => ("HTTP+JSON", "1.0"),
     };
     let interfaces = card["supportedInterfaces"].as_array().expect("interfaces");
-    let ours = interfaces
-        .iter()
-        .find(|entry| entry["protocolBinding"] == transport && entry["protocolVersion"] == version);
+    let ours =
+        interfaces.iter().find(|entry| entry["protocolBinding"] == transport && entry["protocolVersion"] == version);
     let ours = ours.unwrap_or_else(|| panic!("no {transport} {version} in {card}"));
     let port = desk.server.port();
     let url = match transport {
@@ -53,15 +47,9 @@ fn the_card_says_where_this_binding_is(desk: &mut Desk) {
     assert_eq!(ours["url"], url);
     if desk.is(Version::V03) {
         let further = card["additionalInterfaces"].as_array().expect("interfaces");
-        assert!(
-            further.contains(&json!({"url": url, "transport": transport})),
-            "{card}"
-        );
+        assert!(further.contains(&json!({"url": url, "transport": transport})), "{card}");
     }
-    assert_eq!(
-        desk.task(Note::new("tck-complete-task")).state(),
-        "completed"
-    );
+    assert_eq!(desk.task(Note::new("tck-complete-task")).state(), "completed");
 }
 
 fn an_extended_card_that_is_not_there(desk: &mut Desk) {
@@ -79,31 +67,17 @@ fn the_card_of_0_3_and_1_0_in_one() {
         let card = card(&desk, version).json();
         assert_eq!(card["protocolVersion"], "0.3.0");
         assert_eq!(card["preferredTransport"], "JSONRPC");
-        assert_eq!(
-            card["url"],
-            format!("http://localhost:{}/", desk.server.port())
-        );
+        assert_eq!(card["url"], format!("http://localhost:{}/", desk.server.port()));
         for name in ["name", "description", "version"] {
-            assert!(
-                card[name].as_str().is_some_and(|text| !text.is_empty()),
-                "{name}"
-            );
+            assert!(card[name].as_str().is_some_and(|text| !text.is_empty()), "{name}");
         }
         for name in ["streaming", "pushNotifications", "stateTransitionHistory"] {
             assert_eq!(card["capabilities"][name], true, "{name}");
         }
         assert_eq!(card["supportsAuthenticatedExtendedCard"], false);
-        let versions: Vec<&Value> = card["supportedInterfaces"]
-            .as_array()
-            .expect("interfaces")
-            .iter()
-            .map(|i| &i["protocolVersion"])
-            .collect();
-        assert_eq!(
-            versions,
-            ["1.0", "1.0", "0.3", "0.3"],
-            "the newer come first"
-        );
+        let versions: Vec<&Value> =
+            card["supportedInterfaces"].as_array().expect("interfaces").iter().map(|i| &i["protocolVersion"]).collect();
+        assert_eq!(versions, ["1.0", "1.0", "0.3", "0.3"], "the newer come first");
         skills(&card);
     }
 }
@@ -128,10 +102,7 @@ fn the_card_of_1_0_has_nothing_else() {
         "signatures",
         "iconUrl",
     ];
-    assert!(
-        names(&card).iter().all(|name| known.contains(name)),
-        "{card}"
-    );
+    assert!(names(&card).iter().all(|name| known.contains(name)), "{card}");
     for name in [
         "name",
         "description",
@@ -144,47 +115,16 @@ fn the_card_of_1_0_has_nothing_else() {
     ] {
         assert!(card.get(name).is_some(), "{name}");
     }
-    let known = [
-        "streaming",
-        "pushNotifications",
-        "extensions",
-        "extendedAgentCard",
-    ];
-    assert!(
-        names(&card["capabilities"])
-            .iter()
-            .all(|name| known.contains(name)),
-        "{card}"
-    );
-    for extension in card["capabilities"]["extensions"]
-        .as_array()
-        .expect("extensions")
-    {
-        assert!(
-            names(extension)
-                .iter()
-                .all(|name| ["uri", "description", "required", "params"].contains(name))
-        );
+    let known = ["streaming", "pushNotifications", "extensions", "extendedAgentCard"];
+    assert!(names(&card["capabilities"]).iter().all(|name| known.contains(name)), "{card}");
+    for extension in card["capabilities"]["extensions"].as_array().expect("extensions") {
+        assert!(names(extension).iter().all(|name| ["uri", "description", "required", "params"].contains(name)));
     }
     for interface in card["supportedInterfaces"].as_array().expect("interfaces") {
-        assert_eq!(
-            names(interface),
-            ["protocolBinding", "protocolVersion", "url"]
-        );
-        assert!(
-            ["JSONRPC", "HTTP+JSON"].contains(&interface["protocolBinding"].as_str().unwrap_or(""))
-        );
+        assert_eq!(names(interface), ["protocolBinding", "protocolVersion", "url"]);
+        assert!(["JSONRPC", "HTTP+JSON"].contains(&interface["protocolBinding"].as_str().unwrap_or("")));
     }
-    let known = [
-        "id",
-        "name",
-        "description",
-        "tags",
-        "examples",
-        "inputModes",
-        "outputModes",
-        "securityRequirements",
-    ];
+    let known = ["id", "name", "description", "tags", "examples", "inputModes", "outputModes", "securityRequirements"];
     for skill in card["skills"].as_array().expect("skills") {
         assert!(names(skill).iter().all(|name| known.contains(name)));
     }
@@ -203,10 +143,7 @@ fn skills(card: &Value) {
     for name in ["defaultInputModes", "defaultOutputModes"] {
         let modes = card[name].as_array().expect("modes");
         assert!(
-            !modes.is_empty()
-                && modes
-                    .iter()
-                    .all(|mode| mode.as_str().is_some_and(|mode| mode.contains('/'))),
+            !modes.is_empty() && modes.iter().all(|mode| mode.as_str().is_some_and(|mode| mode.contains('/'))),
             "{name}"
         );
     }
@@ -223,26 +160,11 @@ fn no_scheme_is_declared_that_is_not_enforced() {
 #[test]
 fn extensions_are_declared_and_not_required() {
     let card = card(&anywhere(), None).json();
-    let extensions = card["capabilities"]["extensions"]
-        .as_array()
-        .expect("extensions");
+    let extensions = card["capabilities"]["extensions"].as_array().expect("extensions");
     let development = "https://github.com/google-gemini/gemini-cli/blob/main/docs/a2a/developer-profile/v0/spec.md";
-    assert!(
-        extensions
-            .iter()
-            .any(|extension| extension["uri"] == development),
-        "{extensions:?}"
-    );
-    assert!(
-        extensions.len() > 1,
-        "going on at a position is one of ours: {extensions:?}"
-    );
-    assert!(
-        extensions
-            .iter()
-            .all(|extension| extension["required"] == false),
-        "{extensions:?}"
-    );
+    assert!(extensions.iter().any(|extension| extension["uri"] == development), "{extensions:?}");
+    assert!(extensions.len() > 1, "going on at a position is one of ours: {extensions:?}");
+    assert!(extensions.iter().all(|extension| extension["required"] == false), "{extensions:?}");
 }
 
 #[test]
@@ -250,36 +172,19 @@ fn the_card_can_be_kept_and_asked_for_again() {
     let desk = anywhere();
     for version in [None, Some("1.0")] {
         let first = card(&desk, version);
-        let field = |name: &str| {
-            first
-                .head
-                .field(name)
-                .unwrap_or_else(|| panic!("{name} in {:?}", first.head))
-                .to_owned()
-        };
+        let field =
+            |name: &str| first.head.field(name).unwrap_or_else(|| panic!("{name} in {:?}", first.head)).to_owned();
         assert!(field("cache-control").contains("max-age="));
         assert!(field("last-modified").ends_with(" GMT"));
         assert!(field("vary").to_lowercase().contains("a2a-version"));
         assert_eq!(field("content-type"), "application/json");
-        let mut client =
-            Client::new(&desk.server.url()).field("A2A-Version", version.unwrap_or(""));
+        let mut client = Client::new(&desk.server.url()).field("A2A-Version", version.unwrap_or(""));
         let etag = field("etag");
-        assert_eq!(
-            client
-                .request("GET", PATH, &[("If-None-Match", &etag)], b"")
-                .status(),
-            304
-        );
+        assert_eq!(client.request("GET", PATH, &[("If-None-Match", &etag)], b"").status(), 304);
         let head = client.request("HEAD", PATH, &[], b"");
-        assert_eq!(
-            (head.status(), head.head.field("etag")),
-            (200, Some(etag.as_str()))
-        );
+        assert_eq!((head.status(), head.head.field("etag")), (200, Some(etag.as_str())));
     }
-    assert_ne!(
-        card(&desk, None).head.field("etag"),
-        card(&desk, Some("1.0")).head.field("etag")
-    );
+    assert_ne!(card(&desk, None).head.field("etag"), card(&desk, Some("1.0")).head.field("etag"));
     let old = Client::new(&desk.server.url()).get("/.well-known/agent.json");
     assert_eq!(old.json(), card(&desk, None).json());
 }
@@ -307,10 +212,7 @@ fn nothing_in_the_card_looks_like_a_secret() {
         ] {
             assert!(!text.contains(word), "{word:?} in {text}");
         }
-        for word in [
-            "internal", "private", "admin", "debug", "test", "database", "db_", "redis", "mongo",
-            "sql",
-        ] {
+        for word in ["internal", "private", "admin", "debug", "test", "database", "db_", "redis", "mongo", "sql"] {
             assert!(!text.contains(word), "{word:?} in {text}");
         }
     }
@@ -320,10 +222,5 @@ fn nothing_in_the_card_looks_like_a_secret() {
 fn a_server_may_show_the_card_of_1_0_to_everybody() {
     let desk = Desk::with(Binding::Rpc03, &[&["--card-default", "v1"]]);
     assert_eq!(card(&desk, None).json(), card(&desk, Some("1.0")).json());
-    assert!(
-        card(&desk, Some("0.3"))
-            .json()
-            .get("protocolVersion")
-            .is_some()
-    );
+    assert!(card(&desk, Some("0.3")).json().get("protocolVersion").is_some());
 }

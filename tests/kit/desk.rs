@@ -34,11 +34,7 @@ impl Desk {
             Version::V03 => client,
             Version::V10 => client.field("A2A-Version", "1.0"),
         };
-        Desk {
-            server,
-            binding,
-            client,
-        }
+        Desk { server, binding, client }
     }
 
     /// A further client of the same server.
@@ -142,11 +138,7 @@ impl Desk {
         all.push(("Accept", "text/event-stream"));
         all.extend_from_slice(fields);
         let events = self.client.events(wire.method, &wire.path, &all, &body);
-        let mut watch = Watch {
-            binding: self.binding,
-            id,
-            events,
-        };
+        let mut watch = Watch { binding: self.binding, id, events };
         if watch.head().is_event_stream() {
             return Ok(watch);
         }
@@ -171,12 +163,7 @@ impl Desk {
     }
 
     /// Sends a request that the test has changed, and reads its outcome by the rules of the binding.
-    pub fn put_as(
-        &mut self,
-        wire: &Wire,
-        id: &Value,
-        fields: &[(&str, &str)],
-    ) -> Result<Value, Refusal> {
+    pub fn put_as(&mut self, wire: &Wire, id: &Value, fields: &[(&str, &str)]) -> Result<Value, Refusal> {
         let response = self.put(wire, fields);
         outcome(self.binding, &response.head, response.json(), id)
     }
@@ -225,9 +212,7 @@ impl Watch {
     pub fn whole(self) -> Vec<Seen> {
         let binding = self.binding;
         let seen: Vec<Seen> = self.collect();
-        let first = seen
-            .first()
-            .unwrap_or_else(|| panic!("{binding:?}: nothing in the stream"));
+        let first = seen.first().unwrap_or_else(|| panic!("{binding:?}: nothing in the stream"));
         assert!(
             matches!(first.update, Update::Task(_)),
             "{binding:?}: a stream begins with the task, not with {first:?}"
@@ -252,16 +237,8 @@ impl Watch {
         let [frame] = frames.as_slice() else {
             panic!("{binding:?}: one frame with the error, not {frames:?}");
         };
-        assert_eq!(
-            (&frame["jsonrpc"], &frame["id"]),
-            (&json!("2.0"), &id),
-            "{frame}"
-        );
-        Refusal {
-            http: head.status(),
-            media: "application/json".into(),
-            error: frame["error"].clone(),
-        }
+        assert_eq!((&frame["jsonrpc"], &frame["id"]), (&json!("2.0"), &id), "{frame}");
+        Refusal { http: head.status(), media: "application/json".into(), error: frame["error"].clone() }
     }
 }
 
@@ -271,70 +248,45 @@ impl Iterator for Watch {
     fn next(&mut self) -> Option<Seen> {
         let event = self.events.next()?;
         let payload = match self.binding.frame() {
-            Frame::Rpc => result(self.binding, &event.json, &self.id).unwrap_or_else(|error| {
-                panic!("{:?}: an error in the stream: {error}", self.binding)
-            }),
+            Frame::Rpc => result(self.binding, &event.json, &self.id)
+                .unwrap_or_else(|error| panic!("{:?}: an error in the stream: {error}", self.binding)),
             Frame::Rest => event.json,
         };
         let update = shape::update(self.binding, &payload);
         let seq = match (&update, event.id.as_deref()) {
             // It is in no task's log, so there is no position to go on from.
             (Update::Message(_), None) => 0,
-            (_, id) => id.and_then(|id| id.parse().ok()).unwrap_or_else(|| {
-                panic!("{:?}: an event without a position: {payload}", self.binding)
-            }),
+            (_, id) => id
+                .and_then(|id| id.parse().ok())
+                .unwrap_or_else(|| panic!("{:?}: an event without a position: {payload}", self.binding)),
         };
-        Some(Seen {
-            seq,
-            payload,
-            update,
-        })
+        Some(Seen { seq, payload, update })
     }
 }
 
 /// The texts and states of events, for telling a story in one line.
 pub fn states(seen: &[Seen]) -> Vec<&'static str> {
-    let mut states: Vec<&'static str> =
-        seen.iter().filter_map(|seen| seen.update.state()).collect();
+    let mut states: Vec<&'static str> = seen.iter().filter_map(|seen| seen.update.state()).collect();
     states.dedup();
     states
 }
 
 fn ends_well(binding: Binding, seen: &[Seen]) {
     let positions: Vec<u64> = seen.iter().map(|seen| seen.seq).collect();
-    assert!(
-        positions.windows(2).all(|pair| pair[0] < pair[1]),
-        "{binding:?}: positions rise: {positions:?}"
-    );
+    assert!(positions.windows(2).all(|pair| pair[0] < pair[1]), "{binding:?}: positions rise: {positions:?}");
     let (last, before) = seen.split_last().expect("at least one event");
-    let tasks = seen
-        .iter()
-        .skip(1)
-        .filter(|seen| matches!(seen.update, Update::Task(_)));
-    assert_eq!(
-        tasks.count(),
-        0,
-        "{binding:?}: one task per stream, at its beginning"
-    );
-    assert!(
-        !before.iter().any(|seen| seen.update.is_last()),
-        "{binding:?}: only the last event is final: {seen:#?}"
-    );
+    let tasks = seen.iter().skip(1).filter(|seen| matches!(seen.update, Update::Task(_)));
+    assert_eq!(tasks.count(), 0, "{binding:?}: one task per stream, at its beginning");
+    assert!(!before.iter().any(|seen| seen.update.is_last()), "{binding:?}: only the last event is final: {seen:#?}");
     let lone = seen.len() == 1;
     if binding.version() == Version::V03 && !lone {
-        assert!(
-            last.update.is_last(),
-            "{binding:?}: the last event is final: {last:?}"
-        );
+        assert!(last.update.is_last(), "{binding:?}: the last event is final: {last:?}");
     }
 }
 
 fn fields_of(wire: &Wire) -> Vec<(&'static str, &'static str)> {
     match (wire.method, &wire.body) {
-        ("POST", None) => vec![
-            ("Content-Type", "application/json"),
-            ("Content-Length", "0"),
-        ],
+        ("POST", None) => vec![("Content-Type", "application/json"), ("Content-Length", "0")],
         ("POST", Some(_)) => vec![("Content-Type", "application/json")],
         _ => vec![],
     }
@@ -348,11 +300,7 @@ fn body_of(wire: &Wire) -> Vec<u8> {
 fn outcome(binding: Binding, head: &Head, body: Value, id: &Value) -> Result<Value, Refusal> {
     let media = head.field("content-type").unwrap_or("").split(';').next();
     let media = media.unwrap_or("").trim().to_owned();
-    let refusal = |error: Value| Refusal {
-        http: head.status(),
-        media: media.clone(),
-        error,
-    };
+    let refusal = |error: Value| Refusal { http: head.status(), media: media.clone(), error };
     match binding.frame() {
         Frame::Rpc => match result(binding, &body, id) {
             Ok(result) => {

@@ -66,10 +66,7 @@ fn serve(mut stream: TcpStream, keep: &Mutex<Vec<Delivery>>, failures: usize) {
         let head = message.head().cloned().unwrap_or_default();
         let text = std::mem::take(&mut body);
         let body_json = serde_json::from_slice(&text).unwrap_or(Value::Null);
-        let delivery = Delivery {
-            head,
-            body: body_json,
-        };
+        let delivery = Delivery { head, body: body_json };
         let mut kept = keep.lock().expect("receivers do not panic");
         kept.push(delivery);
         let status = match kept.len() > failures {

@@ -10,11 +10,7 @@ use crate::switches::EXTENDED;
 use serde_json::{Value, json};
 
 fn wire(method: &'static str, path: &str, body: Value) -> Wire {
-    Wire {
-        method,
-        path: path.into(),
-        body: Some(body),
-    }
+    Wire { method, path: path.into(), body: Some(body) }
 }
 
 #[test]
@@ -39,22 +35,17 @@ fn rest_03_takes_the_names_of_both_its_forms() {
         json!({"kind": "message", "messageId": "tck-complete-task-4", "role": "user", "parts": [{"kind": "text", "text": "go"}]}),
     ] {
         let request = wire("POST", "/v1/message:send", json!({"message": message}));
-        let result = desk
-            .put_as(&request, &Value::Null, &[])
-            .unwrap_or_else(|refusal| panic!("{message}: {refusal:?}"));
+        let result =
+            desk.put_as(&request, &Value::Null, &[]).unwrap_or_else(|refusal| panic!("{message}: {refusal:?}"));
         let task = result.get("task").unwrap_or(&result);
-        assert!(
-            task["id"].is_string() && task["status"]["state"].is_string(),
-            "{result}"
-        );
+        assert!(task["id"].is_string() && task["status"]["state"].is_string(), "{result}");
     }
     let request = wire(
         "POST",
         "/v1/message:send",
         json!({"request": {"message_id": "tck-complete-task-5", "role": "ROLE_USER", "content": [{"text": "go"}]}}),
     );
-    desk.put_as(&request, &Value::Null, &[])
-        .expect("`request` is `message` too");
+    desk.put_as(&request, &Value::Null, &[]).expect("`request` is `message` too");
 }
 
 #[test]
@@ -65,10 +56,7 @@ fn rest_03_in_its_json_form_answers_so() {
     let result = desk.put_as(&request, &Value::Null, &[]).expect("a task");
     let task = shape::task(Binding::Rpc03, result.get("task").unwrap_or(&result));
     assert_eq!(task.state(), "completed");
-    let seen = desk
-        .client
-        .get(&format!("/v1/tasks/{}?form=ts", task.id))
-        .json();
+    let seen = desk.client.get(&format!("/v1/tasks/{}?form=ts", task.id)).json();
     assert_eq!(shape::task(Binding::Rpc03, &seen), task);
 }
 
@@ -78,15 +66,8 @@ fn rest_03_counts_history_under_both_names() {
     let asked = desk.task(Note::new("tck-input-required"));
     let task = desk.task(Note::new("tck-complete-task").to(&asked.id));
     for name in ["historyLength", "history_length"] {
-        let seen = desk
-            .client
-            .get(&format!("/v1/tasks/{}?{name}=1", task.id))
-            .json();
-        assert_eq!(
-            shape::task(Binding::Rest03, &seen).history().len(),
-            1,
-            "{name}"
-        );
+        let seen = desk.client.get(&format!("/v1/tasks/{}?{name}=1", task.id)).json();
+        assert_eq!(shape::task(Binding::Rest03, &seen).history().len(), 1, "{name}");
     }
 }
 
@@ -98,47 +79,26 @@ fn json_1_0_is_read_in_snake_case_too() {
             "configuration": {"history_length": 0, "return_immediately": false}});
         let (request, id) = match binding {
             Binding::Rpc10 => (
-                wire(
-                    "POST",
-                    "/",
-                    json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params}),
-                ),
+                wire("POST", "/", json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params})),
                 json!(1),
             ),
             _ => (wire("POST", "/message:send", params), Value::Null),
         };
-        let result = desk
-            .put_as(&request, &id, &[])
-            .unwrap_or_else(|refusal| panic!("{refusal:?}"));
+        let result = desk.put_as(&request, &id, &[]).unwrap_or_else(|refusal| panic!("{refusal:?}"));
         let shape::Answer::Task(task) = shape::answer(binding, &result) else {
             panic!("a task, not {result}");
         };
-        assert_eq!(
-            (task.context.as_str(), task.history.is_none()),
-            ("mine", true)
-        );
+        assert_eq!((task.context.as_str(), task.history.is_none()), ("mine", true));
     }
     let mut desk = Desk::with(Binding::Rpc10, &[]);
     let task = desk.task(Note::new("tck-complete-task"));
     for (method, params) in [
-        (
-            "ListTasks",
-            json!({"context_id": task.context, "page_size": 2, "include_artifacts": false}),
-        ),
+        ("ListTasks", json!({"context_id": task.context, "page_size": 2, "include_artifacts": false})),
         ("GetTask", json!({"id": task.id, "history_length": 1})),
-        (
-            "ListTaskPushNotificationConfigs",
-            json!({"task_id": task.id, "page_size": null}),
-        ),
+        ("ListTaskPushNotificationConfigs", json!({"task_id": task.id, "page_size": null})),
     ] {
-        let request = wire(
-            "POST",
-            "/",
-            json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}),
-        );
-        let result = desk
-            .put_as(&request, &json!(1), &[])
-            .unwrap_or_else(|refusal| panic!("{method}: {refusal:?}"));
+        let request = wire("POST", "/", json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}));
+        let result = desk.put_as(&request, &json!(1), &[]).unwrap_or_else(|refusal| panic!("{method}: {refusal:?}"));
         if method == "ListTasks" {
             assert_eq!(result["totalSize"], 1);
         }
@@ -149,11 +109,7 @@ fn json_1_0_is_read_in_snake_case_too() {
 fn a_part_of_1_0_has_one_content() {
     for binding in [Binding::Rpc10, Binding::Rest10] {
         let mut desk = Desk::with(binding, &[]);
-        for part in [
-            json!({"text": "a", "data": 1}),
-            json!({"mediaType": "text/plain"}),
-            json!({"raw": "???"}),
-        ] {
+        for part in [json!({"text": "a", "data": 1}), json!({"mediaType": "text/plain"}), json!({"raw": "???"})] {
             let op = Op::Send(Note::new("tck-complete-task"));
             let id = json!(1);
             let mut request = binding.wire(&op, &id);
@@ -169,8 +125,7 @@ fn a_part_of_1_0_has_one_content() {
         }
         // Data may be anything.
         for data in [json!([1, "two"]), json!("text"), json!(7)] {
-            let note = Note::new("tck-complete-task")
-                .saying(vec![Piece::Data(data.clone()), Piece::Text("go".into())]);
+            let note = Note::new("tck-complete-task").saying(vec![Piece::Data(data.clone()), Piece::Text("go".into())]);
             let task = desk.task(note);
             assert_eq!(task.history()[0].parts[0], Piece::Data(data));
         }
@@ -180,16 +135,11 @@ fn a_part_of_1_0_has_one_content() {
 #[test]
 fn data_that_is_no_object_is_shown_to_0_3_as_one() {
     let mut desk = Desk::with(Binding::Rpc10, &[]);
-    let note = Note::new("tck-complete-task")
-        .saying(vec![Piece::Data(json!([1])), Piece::Text("go".into())]);
+    let note = Note::new("tck-complete-task").saying(vec![Piece::Data(json!([1])), Piece::Text("go".into())]);
     let task = desk.task(note);
     for binding in [Binding::Rpc03, Binding::Rest03] {
         let seen = desk.beside(binding).get(&task.id);
-        assert_eq!(
-            seen.history()[0].parts[0],
-            Piece::Data(json!({"value": [1]})),
-            "{binding:?}"
-        );
+        assert_eq!(seen.history()[0].parts[0], Piece::Data(json!({"value": [1]})), "{binding:?}");
     }
 }
 
@@ -197,25 +147,14 @@ fn data_that_is_no_object_is_shown_to_0_3_as_one() {
 fn paths_are_read_kindly() {
     let mut desk = Desk::with(Binding::Rest03, &[]);
     let task = desk.task(Note::new("tck-input-required"));
-    for path in [
-        format!("//v1/tasks/{}", task.id),
-        format!("/v1//tasks/{}/", task.id),
-        format!("/v1/tasks/{}/", task.id),
-    ] {
+    for path in
+        [format!("//v1/tasks/{}", task.id), format!("/v1//tasks/{}/", task.id), format!("/v1/tasks/{}/", task.id)]
+    {
         let seen = desk.client.get(&path);
-        assert_eq!(
-            (seen.status(), &seen.json()["id"]),
-            (200, &json!(task.id)),
-            "{path}"
-        );
+        assert_eq!((seen.status(), &seen.json()["id"]), (200, &json!(task.id)), "{path}");
     }
-    let canceled = desk
-        .client
-        .post(&format!("/v1/tasks/{}%3Acancel", task.id), &json!({}));
-    assert_eq!(
-        (canceled.status(), &canceled.json()["status"]["state"]),
-        (200, &json!("TASK_STATE_CANCELLED"))
-    );
+    let canceled = desk.client.post(&format!("/v1/tasks/{}%3Acancel", task.id), &json!({}));
+    assert_eq!((canceled.status(), &canceled.json()["status"]["state"]), (200, &json!("TASK_STATE_CANCELLED")));
 }
 
 #[test]
@@ -225,14 +164,8 @@ fn a_watcher_of_rest_may_use_get_or_post() {
         let task = desk.task(Note::new("tck-input-required"));
         for method in ["GET", "POST"] {
             let path = format!("{base}/tasks/{}:subscribe", task.id);
-            let mut events =
-                desk.client
-                    .events(method, &path, &[("Accept", "text/event-stream")], b"");
-            assert!(
-                events.head().is_event_stream(),
-                "{method} {path}: {:?}",
-                events.head()
-            );
+            let mut events = desk.client.events(method, &path, &[("Accept", "text/event-stream")], b"");
+            assert!(events.head().is_event_stream(), "{method} {path}: {:?}", events.head());
             let first = events.next().expect("the task").json;
             assert_eq!(first["task"]["id"], json!(task.id), "{method} {path}");
         }
@@ -281,11 +214,7 @@ fn a_head_comes_without_its_body() {
         assert_eq!(head.status(), get.status(), "{path}: {}", get.text());
         assert_eq!(head.body, b"", "{path}");
         for name in ["content-type", "content-length", "etag"] {
-            assert_eq!(
-                head.head.field(name),
-                get.head.field(name),
-                "{name} of {path}"
-            );
+            assert_eq!(head.head.field(name), get.head.field(name), "{name} of {path}");
         }
     }
 }
@@ -305,26 +234,13 @@ fn a_wrong_method_is_told_the_right_ones() {
         ("GET", "/v1/message:send".into(), "POST"),
         ("GET", "/message:send".into(), "POST"),
         ("DELETE", format!("/v1/tasks/{}", task.id), "GET, HEAD"),
-        (
-            "PUT",
-            format!("/tasks/{}/pushNotificationConfigs", task.id),
-            "GET, HEAD, POST",
-        ),
+        ("PUT", format!("/tasks/{}/pushNotificationConfigs", task.id), "GET, HEAD, POST"),
     ] {
         let response = desk.client.request(method, &path, &[], b"");
-        assert_eq!(
-            response.status(),
-            405,
-            "{method} {path}: {}",
-            response.text()
-        );
+        assert_eq!(response.status(), 405, "{method} {path}: {}", response.text());
         let allow = response.head.field("allow");
         assert_eq!(allow, Some(right), "{method} {path}");
-        assert_eq!(
-            response.head.field("content-type"),
-            Some("application/json"),
-            "{method} {path}"
-        );
+        assert_eq!(response.head.field("content-type"), Some("application/json"), "{method} {path}");
     }
 }
 
@@ -336,52 +252,25 @@ fn what_is_nowhere_is_missed_in_the_words_of_its_neighbours() {
     assert_eq!((old.status(), &old.json()["code"]), (404, &json!(-32601)));
     let mut client = Client::new(&desk.server.url()).field("A2A-Version", "1.0");
     let new = client.get("/nowhere/at/all/really");
-    assert_eq!(
-        (new.status(), &new.json()["error"]["status"]),
-        (404, &json!("NOT_FOUND"))
-    );
+    assert_eq!((new.status(), &new.json()["error"]["status"]), (404, &json!("NOT_FOUND")));
 }
 
 #[test]
 fn rest_1_0_answers_in_its_own_media_type_if_asked() {
     let mut desk = Desk::with(Binding::Rest10, &[]);
-    let body = Binding::Rest10
-        .sending(&Note::new("tck-complete-task"))
-        .to_string();
+    let body = Binding::Rest10.sending(&Note::new("tck-complete-task")).to_string();
     let media = |desk: &mut Desk, fields: &[(&str, &str)]| {
-        let response = desk
-            .client
-            .request("POST", "/message:send", fields, body.as_bytes());
+        let response = desk.client.request("POST", "/message:send", fields, body.as_bytes());
         assert_eq!(response.status(), 200, "{}", response.text());
         response.head.field("content-type").unwrap_or("").to_owned()
     };
     let json = ("Content-Type", "application/json");
     assert_eq!(media(&mut desk, &[json]), "application/json");
-    assert_eq!(
-        media(&mut desk, &[json, ("Accept", "*/*")]),
-        "application/json"
-    );
-    assert_eq!(
-        media(
-            &mut desk,
-            &[json, ("Accept", "application/a2a+json, application/json")]
-        ),
-        "application/a2a+json"
-    );
-    assert_eq!(
-        media(&mut desk, &[("Content-Type", "application/a2a+json")]),
-        "application/a2a+json"
-    );
-    let missing = desk.client.request(
-        "GET",
-        "/tasks/nobody",
-        &[("Accept", "application/a2a+json")],
-        b"",
-    );
-    assert_eq!(
-        (missing.status(), missing.head.field("content-type")),
-        (404, Some("application/a2a+json"))
-    );
+    assert_eq!(media(&mut desk, &[json, ("Accept", "*/*")]), "application/json");
+    assert_eq!(media(&mut desk, &[json, ("Accept", "application/a2a+json, application/json")]), "application/a2a+json");
+    assert_eq!(media(&mut desk, &[("Content-Type", "application/a2a+json")]), "application/a2a+json");
+    let missing = desk.client.request("GET", "/tasks/nobody", &[("Accept", "application/a2a+json")], b"");
+    assert_eq!((missing.status(), missing.head.field("content-type")), (404, Some("application/a2a+json")));
 }
 
 #[test]
@@ -390,10 +279,7 @@ fn a_tenant_has_tasks_of_its_own() {
     let body = Binding::Rest10.sending(&Note::new("tck-complete-task"));
     let mine = desk.client.post("/acme/message:send", &body);
     assert_eq!(mine.status(), 200, "{}", mine.text());
-    let id = mine.json()["task"]["id"]
-        .as_str()
-        .expect("a task")
-        .to_owned();
+    let id = mine.json()["task"]["id"].as_str().expect("a task").to_owned();
     assert_eq!(desk.client.get(&format!("/acme/tasks/{id}")).status(), 200);
     for foreign in [format!("/tasks/{id}"), format!("/other/tasks/{id}")] {
         assert_eq!(desk.client.get(&foreign).status(), 404, "{foreign}");
@@ -402,22 +288,14 @@ fn a_tenant_has_tasks_of_its_own() {
 
 #[test]
 fn a_body_too_large_is_refused() {
-    for binding in [
-        Binding::Rpc03,
-        Binding::Rest03,
-        Binding::Rpc10,
-        Binding::Rest10,
-    ] {
+    for binding in [Binding::Rpc03, Binding::Rest03, Binding::Rpc10, Binding::Rest10] {
         let desk = Desk::with(binding, &[]);
         let path = match binding {
             Binding::Rpc03 | Binding::Rpc10 => "/",
             Binding::Rest03 => "/v1/message:send",
             Binding::Rest10 => "/message:send",
         };
-        let fields = [
-            ("Content-Type", "application/json"),
-            ("Content-Length", "99999999999"),
-        ];
+        let fields = [("Content-Type", "application/json"), ("Content-Length", "99999999999")];
         let mut conn = desk.client.raw();
         let head = desk.client.bytes("POST", path, &fields, b"");
         conn.send(&head).expect("a head");
@@ -448,12 +326,7 @@ fn fields_that_say_too_much_do_no_harm() {
             ("POST", format!("{path}:cancel")),
         ] {
             let response = desk.client.request(method, &path, &fields, b"");
-            assert_eq!(
-                response.status(),
-                200,
-                "{method} {path}: {}",
-                response.text()
-            );
+            assert_eq!(response.status(), 200, "{method} {path}: {}", response.text());
         }
     }
 }

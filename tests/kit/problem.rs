@@ -41,75 +41,29 @@ struct Row {
 
 impl Fault {
     fn row(self, version: Version) -> Row {
-        let row = |code, http, name, status, reason| Row {
-            code,
-            http,
-            name,
-            status,
-            reason,
-        };
+        let row = |code, http, name, status, reason| Row { code, http, name, status, reason };
         let precondition = "FAILED_PRECONDITION";
         let argument = "INVALID_ARGUMENT";
         match (self, version) {
-            (Fault::ParseError, _) => {
-                row(-32700, 400, "JSONParseError", argument, "INVALID_REQUEST")
+            (Fault::ParseError, _) => row(-32700, 400, "JSONParseError", argument, "INVALID_REQUEST"),
+            (Fault::InvalidRequest, _) | (Fault::TaskIsOver, Version::V03) => {
+                row(-32600, 400, "InvalidRequestError", argument, "INVALID_REQUEST")
             }
-            (Fault::InvalidRequest, _) | (Fault::TaskIsOver, Version::V03) => row(
-                -32600,
-                400,
-                "InvalidRequestError",
-                argument,
-                "INVALID_REQUEST",
-            ),
-            (Fault::MethodNotFound, _) => row(
-                -32601,
-                404,
-                "MethodNotFoundError",
-                "NOT_FOUND",
-                "METHOD_NOT_FOUND",
-            ),
-            (Fault::InvalidParams, _) => row(
-                -32602,
-                400,
-                "InvalidParamsError",
-                argument,
-                "INVALID_PARAMS",
-            ),
-            (Fault::TaskNotFound, _) => row(
-                -32001,
-                404,
-                "TaskNotFoundError",
-                "NOT_FOUND",
-                "TASK_NOT_FOUND",
-            ),
-            (Fault::TaskNotCancelable, _) => row(
-                -32002,
-                400,
-                "TaskNotCancelableError",
-                precondition,
-                "TASK_NOT_CANCELABLE",
-            ),
-            (Fault::PushNotSupported, _) => row(
-                -32003,
-                400,
-                "PushNotificationNotSupportedError",
-                precondition,
-                "PUSH_NOTIFICATION_NOT_SUPPORTED",
-            ),
-            (Fault::Unsupported, _) | (Fault::TaskIsOver, Version::V10) => row(
-                -32004,
-                400,
-                "UnsupportedOperationError",
-                precondition,
-                "UNSUPPORTED_OPERATION",
-            ),
-            (Fault::ContentType, _) => row(
-                -32005,
-                400,
-                "ContentTypeNotSupportedError",
-                argument,
-                "CONTENT_TYPE_NOT_SUPPORTED",
-            ),
+            (Fault::MethodNotFound, _) => row(-32601, 404, "MethodNotFoundError", "NOT_FOUND", "METHOD_NOT_FOUND"),
+            (Fault::InvalidParams, _) => row(-32602, 400, "InvalidParamsError", argument, "INVALID_PARAMS"),
+            (Fault::TaskNotFound, _) => row(-32001, 404, "TaskNotFoundError", "NOT_FOUND", "TASK_NOT_FOUND"),
+            (Fault::TaskNotCancelable, _) => {
+                row(-32002, 400, "TaskNotCancelableError", precondition, "TASK_NOT_CANCELABLE")
+            }
+            (Fault::PushNotSupported, _) => {
+                row(-32003, 400, "PushNotificationNotSupportedError", precondition, "PUSH_NOTIFICATION_NOT_SUPPORTED")
+            }
+            (Fault::Unsupported, _) | (Fault::TaskIsOver, Version::V10) => {
+                row(-32004, 400, "UnsupportedOperationError", precondition, "UNSUPPORTED_OPERATION")
+            }
+            (Fault::ContentType, _) => {
+                row(-32005, 400, "ContentTypeNotSupportedError", argument, "CONTENT_TYPE_NOT_SUPPORTED")
+            }
             (Fault::NoExtendedCard, Version::V03) => row(
                 -32007,
                 400,
@@ -118,33 +72,17 @@ impl Fault {
                 "EXTENDED_AGENT_CARD_NOT_CONFIGURED",
             ),
             (Fault::NoExtendedCard, Version::V10) => Fault::Unsupported.row(version),
-            (Fault::ExtensionRequired, Version::V10) => row(
-                -32008,
-                400,
-                "ExtensionSupportRequiredError",
-                precondition,
-                "EXTENSION_SUPPORT_REQUIRED",
-            ),
+            (Fault::ExtensionRequired, Version::V10) => {
+                row(-32008, 400, "ExtensionSupportRequiredError", precondition, "EXTENSION_SUPPORT_REQUIRED")
+            }
             (Fault::ExtensionRequired, Version::V03) => Fault::InvalidRequest.row(version),
-            (Fault::Version, _) => row(
-                -32009,
-                400,
-                "VersionNotSupportedError",
-                precondition,
-                "VERSION_NOT_SUPPORTED",
-            ),
+            (Fault::Version, _) => row(-32009, 400, "VersionNotSupportedError", precondition, "VERSION_NOT_SUPPORTED"),
         }
     }
 
     /// Whether the protocol gives it a reason: such errors name it in their details.
     fn is_of_a2a(self) -> bool {
-        !matches!(
-            self,
-            Fault::ParseError
-                | Fault::InvalidRequest
-                | Fault::MethodNotFound
-                | Fault::InvalidParams
-        )
+        !matches!(self, Fault::ParseError | Fault::InvalidRequest | Fault::MethodNotFound | Fault::InvalidParams)
     }
 }
 
@@ -202,10 +140,7 @@ impl Refusal {
         }
         let said = self.message().to_lowercase();
         for word in words(fault) {
-            assert!(
-                said.contains(word),
-                "{binding:?}: {word:?} is not in {said:?}"
-            );
+            assert!(said.contains(word), "{binding:?}: {word:?} is not in {said:?}");
         }
     }
 }
@@ -223,10 +158,7 @@ fn words(fault: Fault) -> &'static [&'static str] {
 fn info(details: &Value, reason: &str) {
     self::details(details);
     let list = details.as_array();
-    let found = list
-        .into_iter()
-        .flatten()
-        .find(|entry| entry["@type"] == "type.googleapis.com/google.rpc.ErrorInfo");
+    let found = list.into_iter().flatten().find(|entry| entry["@type"] == "type.googleapis.com/google.rpc.ErrorInfo");
     let found = found.unwrap_or_else(|| panic!("no ErrorInfo in {details}"));
     assert_eq!(found["reason"], reason, "{details}");
     assert_eq!(found["domain"], "a2a-protocol.org", "{details}");
@@ -244,10 +176,7 @@ fn details(details: &Value) {
     }
     let list = details.as_array();
     let list = list.unwrap_or_else(|| panic!("details are a list: {details}"));
-    assert!(
-        list.iter().all(|entry| entry["@type"].is_string()),
-        "{details}"
-    );
+    assert!(list.iter().all(|entry| entry["@type"].is_string()), "{details}");
 }
 
 fn members(value: &Value, known: &[&str]) {

@@ -38,32 +38,15 @@ fn read(binding: Binding, task: &str, value: &Value) -> Hook {
             &value["pushNotificationConfig"]
         }
         Binding::Rest03 => {
-            let id = value["pushNotificationConfig"]["id"]
-                .as_str()
-                .unwrap_or_default();
-            assert_eq!(
-                value["name"],
-                format!("tasks/{task}/pushNotificationConfigs/{id}"),
-                "{value}"
-            );
-            assert_eq!(
-                value.as_object().map(|members| members.len()),
-                Some(2),
-                "{value}"
-            );
+            let id = value["pushNotificationConfig"]["id"].as_str().unwrap_or_default();
+            assert_eq!(value["name"], format!("tasks/{task}/pushNotificationConfigs/{id}"), "{value}");
+            assert_eq!(value.as_object().map(|members| members.len()), Some(2), "{value}");
             &value["pushNotificationConfig"]
         }
         Binding::Rpc10 | Binding::Rest10 => {
             assert_eq!(value["taskId"], task, "{value}");
             let known = ["id", "taskId", "url", "token", "authentication", "tenant"];
-            assert!(
-                value
-                    .as_object()
-                    .into_iter()
-                    .flatten()
-                    .all(|(name, _)| known.contains(&name.as_str())),
-                "{value}"
-            );
+            assert!(value.as_object().into_iter().flatten().all(|(name, _)| known.contains(&name.as_str())), "{value}");
             value
         }
     };
@@ -91,13 +74,8 @@ fn listed(desk: &mut Desk, task: &str) -> Vec<Hook> {
         Binding::Rest03 => &list["configs"],
         Binding::Rpc10 | Binding::Rest10 => &list["configs"],
     };
-    let hooks = hooks
-        .as_array()
-        .unwrap_or_else(|| panic!("no list in {list}"));
-    hooks
-        .iter()
-        .map(|hook| read(desk.binding, task, hook))
-        .collect()
+    let hooks = hooks.as_array().unwrap_or_else(|| panic!("no list in {list}"));
+    hooks.iter().map(|hook| read(desk.binding, task, hook)).collect()
 }
 
 fn a_webhook_is_kept_until_it_is_deleted(desk: &mut Desk) {
@@ -109,17 +87,11 @@ fn a_webhook_is_kept_until_it_is_deleted(desk: &mut Desk) {
     assert_eq!(read(desk.binding, &task, &set), hook);
     let got = desk.done(&Op::GetHook(task.clone(), "hook-1".into()));
     assert_eq!(read(desk.binding, &task, &got), hook);
-    let second = Hook {
-        url: "https://example.com/other".into(),
-        ..example("hook-2")
-    };
+    let second = Hook { url: "https://example.com/other".into(), ..example("hook-2") };
     desk.set_hook(&task, &second);
     assert_eq!(listed(desk, &task), [hook.clone(), second.clone()]);
     // Setting one again replaces it.
-    let moved = Hook {
-        url: "https://example.com/moved".into(),
-        ..hook
-    };
+    let moved = Hook { url: "https://example.com/moved".into(), ..hook };
     desk.set_hook(&task, &moved);
     assert_eq!(listed(desk, &task), [moved, second.clone()]);
     for _ in 0..2 {
@@ -127,15 +99,9 @@ fn a_webhook_is_kept_until_it_is_deleted(desk: &mut Desk) {
             Binding::Rpc03 => Value::Null,
             Binding::Rest03 | Binding::Rpc10 | Binding::Rest10 => json!({}),
         };
-        assert_eq!(
-            desk.done(&Op::DeleteHook(task.clone(), "hook-1".into())),
-            nothing
-        );
+        assert_eq!(desk.done(&Op::DeleteHook(task.clone(), "hook-1".into())), nothing);
     }
-    desk.refused(
-        &Op::GetHook(task.clone(), "hook-1".into()),
-        Fault::TaskNotFound,
-    );
+    desk.refused(&Op::GetHook(task.clone(), "hook-1".into()), Fault::TaskNotFound);
     assert_eq!(listed(desk, &task), [second]);
 }
 
@@ -163,23 +129,14 @@ fn a_webhook_without_an_id_gets_one(desk: &mut Desk) {
     };
     for name in names {
         let got = desk.done(&Op::GetHook(task.clone(), name.clone()));
-        assert_eq!(
-            read(desk.binding, &task, &got).url,
-            "https://example.com/webhook",
-            "{name}"
-        );
+        assert_eq!(read(desk.binding, &task, &got).url, "https://example.com/webhook", "{name}");
     }
     if desk.binding == Binding::Rpc03 {
         let call = json!(1);
-        let mut wire = desk
-            .binding
-            .wire(&Op::GetHook(task.clone(), String::new()), &call);
+        let mut wire = desk.binding.wire(&Op::GetHook(task.clone(), String::new()), &call);
         wire.body.as_mut().expect("a body")["params"] = json!({"id": task});
         let got = desk.put_as(&wire, &call, &[]).expect("the only one");
-        assert_eq!(
-            read(Binding::Rpc03, &task, &got).url,
-            "https://example.com/webhook"
-        );
+        assert_eq!(read(Binding::Rpc03, &task, &got).url, "https://example.com/webhook");
     }
 }
 
@@ -198,10 +155,7 @@ fn a_webhook_needs_an_address_of_the_outside_world(desk: &mut Desk) {
         "https://user@example.com/",
         "https://example.com/#part",
     ] {
-        desk.refused(
-            &Op::SetHook(task.clone(), Hook::at(url).named("h")),
-            Fault::InvalidParams,
-        );
+        desk.refused(&Op::SetHook(task.clone(), Hook::at(url).named("h")), Fault::InvalidParams);
     }
     assert_eq!(listed(desk, &task), []);
 }
@@ -213,24 +167,15 @@ fn a_webhook_may_come_with_the_message(desk: &mut Desk) {
         credentials: Some("s3cret".into()),
         ..Hook::at(&receiver.url()).named("inline")
     };
-    let task = desk.task(
-        Note::new("tck-input-required")
-            .wait(Wait::Whole)
-            .hooked(hook.clone()),
-    );
+    let task = desk.task(Note::new("tck-input-required").wait(Wait::Whole).hooked(hook.clone()));
     assert_eq!(listed(desk, &task.id), [hook]);
     desk.task(Note::new("tck-complete-task").to(&task.id));
-    receiver.wait("the end of the task", |delivery| {
-        shown(desk.binding, delivery).1 == "completed"
-    });
+    receiver.wait("the end of the task", |delivery| shown(desk.binding, delivery).1 == "completed");
     for delivery in receiver.all() {
         assert_eq!(delivery.head.method(), "POST");
         assert_eq!(delivery.head.target(), "/webhook");
         assert_eq!(delivery.head.field("authorization"), Some("Bearer s3cret"));
-        assert_eq!(
-            delivery.head.field("x-a2a-notification-token"),
-            Some("n0tify")
-        );
+        assert_eq!(delivery.head.field("x-a2a-notification-token"), Some("n0tify"));
         assert_eq!(shown(desk.binding, &delivery).0, task.id);
     }
     let log = desk.server.output();
@@ -240,20 +185,11 @@ fn a_webhook_may_come_with_the_message(desk: &mut Desk) {
 fn a_webhook_that_fails_is_called_again(desk: &mut Desk) {
     let receiver = Receiver::failing(1);
     let hook = Hook::at(&receiver.url()).named("again");
-    let task = desk.task(
-        Note::new("tck-complete-task")
-            .wait(Wait::Whole)
-            .hooked(hook),
-    );
-    receiver.wait("the end of the task", |delivery| {
-        shown(desk.binding, delivery).1 == "completed"
-    });
+    let task = desk.task(Note::new("tck-complete-task").wait(Wait::Whole).hooked(hook));
+    receiver.wait("the end of the task", |delivery| shown(desk.binding, delivery).1 == "completed");
     let all = receiver.all();
     assert!(all.len() > 1, "{all:?}");
-    assert!(
-        all.iter()
-            .all(|delivery| shown(desk.binding, delivery).0 == task.id)
-    );
+    assert!(all.iter().all(|delivery| shown(desk.binding, delivery).0 == task.id));
 }
 
 fn a_webhook_hears_of_every_change_in_order(desk: &mut Desk) {
@@ -261,32 +197,14 @@ fn a_webhook_hears_of_every_change_in_order(desk: &mut Desk) {
     let task = desk.task(Note::new("tck-input-required"));
     desk.set_hook(&task.id, &Hook::at(&receiver.url()).named("later"));
     desk.task(Note::new("tck-artifact-text").to(&task.id));
-    receiver.wait("the end of the task", |delivery| {
-        shown(desk.binding, delivery).1 == "completed"
-    });
+    receiver.wait("the end of the task", |delivery| shown(desk.binding, delivery).1 == "completed");
     let all = receiver.all();
-    let states: Vec<&str> = all
-        .iter()
-        .map(|delivery| shown(desk.binding, delivery).1)
-        .filter(|state| !state.is_empty())
-        .collect();
+    let states: Vec<&str> =
+        all.iter().map(|delivery| shown(desk.binding, delivery).1).filter(|state| !state.is_empty()).collect();
     let order = ["submitted", "working", "input-required", "completed"];
-    let place = |state: &str| {
-        order
-            .iter()
-            .position(|known| *known == state)
-            .expect("a known state")
-    };
-    assert!(
-        states
-            .windows(2)
-            .all(|pair| place(pair[0]) <= place(pair[1])),
-        "{states:?}"
-    );
-    let marks: Vec<&str> = all
-        .iter()
-        .filter_map(|delivery| delivery.head.field("x-a2a-event-id"))
-        .collect();
+    let place = |state: &str| order.iter().position(|known| *known == state).expect("a known state");
+    assert!(states.windows(2).all(|pair| place(pair[0]) <= place(pair[1])), "{states:?}");
+    let marks: Vec<&str> = all.iter().filter_map(|delivery| delivery.head.field("x-a2a-event-id")).collect();
     assert_eq!(marks.len(), all.len());
     let numbers: Vec<u64> = marks
         .iter()
@@ -296,16 +214,9 @@ fn a_webhook_hears_of_every_change_in_order(desk: &mut Desk) {
             seq.parse().expect("a number")
         })
         .collect();
-    assert!(
-        numbers.windows(2).all(|pair| pair[0] < pair[1]),
-        "{numbers:?}"
-    );
+    assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
     if desk.is(Version::V10) {
-        assert!(
-            all.iter()
-                .any(|delivery| delivery.body.get("artifactUpdate").is_some()),
-            "{all:?}"
-        );
+        assert!(all.iter().any(|delivery| delivery.body.get("artifactUpdate").is_some()), "{all:?}");
     }
 }
 
@@ -315,9 +226,7 @@ fn a_webhook_may_come_with_a_stream(desk: &mut Desk) {
     let seen = desk.stream(note).whole();
     let id = seen[0].update.task_id().to_owned();
     assert_eq!(listed(desk, &id).len(), 1);
-    receiver.wait("the end of the task", |delivery| {
-        shown(desk.binding, delivery) == (id.as_str(), "completed")
-    });
+    receiver.wait("the end of the task", |delivery| shown(desk.binding, delivery) == (id.as_str(), "completed"));
 }
 
 /// A kit has one receiver for several tasks, each with credentials of its own, and looks at the first delivery it gets for each. So
@@ -327,15 +236,10 @@ fn a_webhook_hears_once_of_work_that_goes_on(desk: &mut Desk) {
     let task = desk.task(Note::new("test-push-delivery-").wait(Wait::Whole));
     assert_eq!(task.state(), "input-required");
     desk.set_hook(&task.id, &Hook::at(&receiver.url()).named("kit"));
-    let task = desk.task(
-        Note::new("test-push-trigger-")
-            .to(&task.id)
-            .wait(Wait::Whole),
-    );
+    let task = desk.task(Note::new("test-push-trigger-").to(&task.id).wait(Wait::Whole));
     assert_eq!(task.state(), "working");
-    let told = receiver.wait("what the waiting call was answered with", |delivery| {
-        shown(desk.binding, delivery).1 == "working"
-    });
+    let told = receiver
+        .wait("what the waiting call was answered with", |delivery| shown(desk.binding, delivery).1 == "working");
     assert_eq!(shown(desk.binding, &told).0, task.id);
     assert_eq!(receiver.all().len(), 1, "{:?}", receiver.all());
 }

@@ -37,10 +37,7 @@ duties! {
 
 fn a_message_is_answered_with_a_task(desk: &mut Desk) {
     let task = desk.task(Note::new("tck-complete-task"));
-    assert_eq!(
-        (task.state(), task.status.text()),
-        ("completed", "Hello from TCK".into())
-    );
+    assert_eq!((task.state(), task.status.text()), ("completed", "Hello from TCK".into()));
     assert!(!task.id.is_empty() && !task.context.is_empty());
     let other = desk.task(Note::new("tck-complete-task"));
     assert_ne!((&task.id, &task.context), (&other.id, &other.context));
@@ -50,38 +47,23 @@ fn what_was_said_is_in_the_history_with_its_task_and_context(desk: &mut Desk) {
     let note = Note::new("tck-complete-task");
     let task = desk.task(note.clone());
     let first = &task.history()[0];
-    assert_eq!(
-        (first.id.as_str(), first.role, first.text()),
-        (note.id.as_str(), "user", "go".into())
-    );
+    assert_eq!((first.id.as_str(), first.role, first.text()), (note.id.as_str(), "user", "go".into()));
     assert_eq!(first.task.as_deref(), Some(task.id.as_str()));
     assert_eq!(first.context.as_deref(), Some(task.context.as_str()));
 }
 
 fn the_agent_may_answer_with_a_bare_message(desk: &mut Desk) {
     let said = desk.message(Note::new("tck-message-response"));
-    assert_eq!(
-        (said.role, said.text()),
-        ("agent", "Direct message response".into())
-    );
-    assert!(
-        said.context.is_some(),
-        "a message names the context it belongs to"
-    );
+    assert_eq!((said.role, said.text()), ("agent", "Direct message response".into()));
+    assert!(said.context.is_some(), "a message names the context it belongs to");
     assert_eq!(desk.tasks(), 0);
 }
 
 fn an_answer_waits_for_the_end_of_the_work(desk: &mut Desk) {
     for wait in [None, Some(Wait::Whole)] {
-        let note = Note {
-            wait,
-            ..Note::new("tck-delayed-complete")
-        };
+        let note = Note { wait, ..Note::new("tck-delayed-complete") };
         let task = desk.task(note);
-        assert_eq!(
-            (task.state(), task.status.text()),
-            ("completed", "Done after delay".into())
-        );
+        assert_eq!((task.state(), task.status.text()), ("completed", "Done after delay".into()));
     }
 }
 
@@ -89,37 +71,24 @@ fn an_answer_does_not_wait_if_asked_not_to(desk: &mut Desk) {
     let task = desk.task(Note::new("tck-delayed-complete").wait(Wait::Not));
     assert!(!is_terminal(task.state()), "{task:?}");
     let id = task.id.clone();
-    eventually("the end of the work", || {
-        is_terminal(desk.get(&id).state()).then_some(())
-    });
+    eventually("the end of the work", || is_terminal(desk.get(&id).state()).then_some(()));
 }
 
 fn an_answer_waits_no_longer_than_for_a_question(desk: &mut Desk) {
     let task = desk.task(Note::new("tck-input-required"));
-    assert_eq!(
-        (task.state(), task.status.text()),
-        ("input-required", "What else do you want?".into())
-    );
+    assert_eq!((task.state(), task.status.text()), ("input-required", "What else do you want?".into()));
 }
 
 fn a_missing_credential_is_asked_for_in_a_task_with_words(desk: &mut Desk) {
     let task = desk.task(Note::new("tck-auth-required"));
-    assert_eq!(
-        (task.state(), task.status.text()),
-        ("auth-required", "Please sign in first.".into())
-    );
+    assert_eq!((task.state(), task.status.text()), ("auth-required", "Please sign in first.".into()));
     assert_eq!(desk.get(&task.id).state(), "auth-required");
 }
 
 fn a_task_may_be_rejected_or_fail(desk: &mut Desk) {
-    for (note, state, text) in [
-        ("tck-reject-task", "rejected", "rejected"),
-        (
-            "tck-fail-task",
-            "failed",
-            "It went wrong, as the script says.",
-        ),
-    ] {
+    for (note, state, text) in
+        [("tck-reject-task", "rejected", "rejected"), ("tck-fail-task", "failed", "It went wrong, as the script says.")]
+    {
         let task = desk.task(Note::new(note));
         assert_eq!((task.state(), task.status.text().as_str()), (state, text));
     }
@@ -135,13 +104,9 @@ fn a_task_goes_on_with_the_next_message(desk: &mut Desk) {
 
 fn the_context_beside_a_task_must_be_its_own(desk: &mut Desk) {
     let asked = desk.task(Note::new("tck-input-required"));
-    let right = Note::new("tck-input-required")
-        .to(&asked.id)
-        .within(&asked.context);
+    let right = Note::new("tck-input-required").to(&asked.id).within(&asked.context);
     assert_eq!(desk.task(right).id, asked.id);
-    let wrong = Note::new("tck-input-required")
-        .to(&asked.id)
-        .within("another");
+    let wrong = Note::new("tck-input-required").to(&asked.id).within("another");
     // Clients of REST 0.3 send one they made up; there the task decides.
     if desk.binding == Binding::Rest03 {
         assert_eq!(desk.task(wrong).context, asked.context);
@@ -155,10 +120,7 @@ fn a_context_may_be_chosen_and_is_kept(desk: &mut Desk) {
     let context = "client-context-001";
     let first = desk.task(Note::new("tck-complete-task").within(context));
     let second = desk.task(Note::new("tck-complete-task").within(context));
-    assert_eq!(
-        (first.context.as_str(), second.context.as_str()),
-        (context, context)
-    );
+    assert_eq!((first.context.as_str(), second.context.as_str()), (context, context));
     assert_ne!(first.id, second.id);
 }
 
@@ -209,9 +171,7 @@ fn a_message_without_its_required_members_is_refused(desk: &mut Desk) {
         Box::new(move |message| message[parts] = json!("invalid")),
         Box::new(move |message| message[parts] = json!([{}])),
         Box::new(move |message| message[parts] = json!([{"kind": "unheard-of", "what": 1}])),
-        Box::new(move |message| {
-            message[parts] = json!([{"type": "unsupported_type", "text": "a"}])
-        }),
+        Box::new(move |message| message[parts] = json!([{"type": "unsupported_type", "text": "a"}])),
         Box::new(|message| message["messageId"] = json!(7)),
         Box::new(|message| message["role"] = json!("nobody")),
         Box::new(|message| *message = json!({"kind": "message"})),
@@ -241,9 +201,7 @@ fn a_body_that_is_no_json_is_refused(desk: &mut Desk) {
     let wire = desk.binding.wire(&Op::Send(Note::new("x")), &Value::Null);
     for body in [r#"{"message": {"#, "", "null", "[]", "\u{feff}{}"] {
         let fields = [("Content-Type", "application/json")];
-        let response = desk
-            .client
-            .request(wire.method, &wire.path, &fields, body.as_bytes());
+        let response = desk.client.request(wire.method, &wire.path, &fields, body.as_bytes());
         let fault = match (body, desk.binding.frame()) {
             (r#"{"message": {"# | "\u{feff}{}", _) => Fault::ParseError,
             (_, Frame::Rpc) => Fault::InvalidRequest,
@@ -256,19 +214,14 @@ fn a_body_that_is_no_json_is_refused(desk: &mut Desk) {
 }
 
 fn a_part_of_a_kind_nobody_can_read_is_refused(desk: &mut Desk) {
-    let file = File {
-        name: None,
-        media: Some("application/x-unsupported-tck-type".into()),
-    };
+    let file = File { name: None, media: Some("application/x-unsupported-tck-type".into()) };
     let note = Note::new("tck-send-003").saying(vec![Piece::Bytes("dGNr".into(), file)]);
     desk.refused(&Op::Send(note), Fault::ContentType);
 }
 
 fn unknown_members_are_ignored_and_nulls_are_absent(desk: &mut Desk) {
     let id = json!(1);
-    let mut wire = desk
-        .binding
-        .wire(&Op::Send(Note::new("tck-complete-task")), &id);
+    let mut wire = desk.binding.wire(&Op::Send(Note::new("tck-complete-task")), &id);
     let body = wire.body.as_mut().expect("a body");
     let params = match body.get("params") {
         Some(_) => &mut body["params"],
@@ -286,11 +239,7 @@ fn unknown_members_are_ignored_and_nulls_are_absent(desk: &mut Desk) {
 
 fn a_repeated_message_counts_again(desk: &mut Desk) {
     let asked = desk.task(Note::new("tck-input-required"));
-    let again = Note {
-        id: "tck-input-required-again".into(),
-        ..Note::new("")
-    }
-    .to(&asked.id);
+    let again = Note { id: "tck-input-required-again".into(), ..Note::new("") }.to(&asked.id);
     for words in ["the first", "the second", "the second"] {
         desk.task(again.clone().saying(vec![Piece::Text(words.into())]));
     }
@@ -298,27 +247,16 @@ fn a_repeated_message_counts_again(desk: &mut Desk) {
 
     // Under the same id also other words are kept, in the order they were said.
     let task = desk.get(&asked.id);
-    let repeated: Vec<String> = task
-        .history()
-        .iter()
-        .filter(|said| said.id == again.id)
-        .map(Said::text)
-        .collect();
+    let repeated: Vec<String> = task.history().iter().filter(|said| said.id == again.id).map(Said::text).collect();
     assert_eq!(repeated, ["the first", "the second", "the second"]);
     assert_eq!(task.asked()[1..4], [again.id.as_str(); 3]);
 }
 
 fn no_more_history_than_asked_for(desk: &mut Desk) {
     let asked = desk.task(Note::new("tck-input-required"));
-    let none = Note::new("tck-input-required")
-        .to(&asked.id)
-        .wait(Wait::Whole)
-        .history(0);
+    let none = Note::new("tck-input-required").to(&asked.id).wait(Wait::Whole).history(0);
     assert_eq!(desk.task(none).history, None);
-    let one = Note::new("tck-input-required")
-        .to(&asked.id)
-        .wait(Wait::Whole)
-        .history(1);
+    let one = Note::new("tck-input-required").to(&asked.id).wait(Wait::Whole).history(1);
     assert_eq!(desk.task(one).history().len(), 1);
     let all = desk.task(Note::new("tck-input-required").to(&asked.id));
     assert_eq!(all.asked().len(), 4);
@@ -327,51 +265,29 @@ fn no_more_history_than_asked_for(desk: &mut Desk) {
 }
 
 fn artifacts_hold_text_files_links_and_data(desk: &mut Desk) {
-    let output = || File {
-        name: Some("output.txt".into()),
-        media: Some("text/plain".into()),
-    };
+    let output = || File { name: Some("output.txt".into()), media: Some("text/plain".into()) };
     for (note, part) in [
-        (
-            "tck-artifact-text",
-            Piece::Text("Generated text content".into()),
-        ),
+        ("tck-artifact-text", Piece::Text("Generated text content".into())),
         ("tck-artifact-file", Piece::Bytes("dGNr".into(), output())),
-        (
-            "tck-artifact-file-url",
-            Piece::Url("https://example.com/output.txt".into(), output()),
-        ),
-        (
-            "tck-artifact-data",
-            Piece::Data(json!({"key": "value", "count": 42})),
-        ),
+        ("tck-artifact-file-url", Piece::Url("https://example.com/output.txt".into(), output())),
+        ("tck-artifact-data", Piece::Data(json!({"key": "value", "count": 42}))),
     ] {
         let task = desk.task(Note::new(note));
         assert_eq!(task.state(), "completed", "{note}");
-        assert_eq!(
-            task.artifacts()[0].parts,
-            [desk.binding.shown(part)],
-            "{note}"
-        );
+        assert_eq!(task.artifacts()[0].parts, [desk.binding.shown(part)], "{note}");
         assert_eq!(desk.get(&task.id).artifacts(), task.artifacts(), "{note}");
     }
 }
 
 fn long_and_foreign_text_is_kept(desk: &mut Desk) {
-    let text = format!(
-        "你好, здравствуйте, مرحبا \u{8}\u{c}\t\r\n\u{0} {}",
-        "A".repeat(1 << 20)
-    );
+    let text = format!("你好, здравствуйте, مرحبا \u{8}\u{c}\t\r\n\u{0} {}", "A".repeat(1 << 20));
     let note = Note::new("tck-complete-task").saying(vec![Piece::Text(text.clone())]);
     let task = desk.task(note);
     assert_eq!(desk.get(&task.id).history()[0].text(), text);
 }
 
 fn files_links_and_data_may_be_sent(desk: &mut Desk) {
-    let file = || File {
-        name: Some("a.txt".into()),
-        media: Some("text/plain".into()),
-    };
+    let file = || File { name: Some("a.txt".into()), media: Some("text/plain".into()) };
     let parts = vec![
         Piece::Text("look".into()),
         Piece::Bytes("aGk=".into(), file()),
@@ -379,19 +295,13 @@ fn files_links_and_data_may_be_sent(desk: &mut Desk) {
         Piece::Data(json!({"n": 1, "nested": {"list": [1, 2, 3]}})),
     ];
     let task = desk.task(Note::new("tck-complete-task").saying(parts.clone()));
-    let shown: Vec<Piece> = parts
-        .into_iter()
-        .map(|part| desk.binding.shown(part))
-        .collect();
+    let shown: Vec<Piece> = parts.into_iter().map(|part| desk.binding.shown(part)).collect();
     assert_eq!(task.history()[0].parts, shown);
 }
 
 fn a_model_that_fails_once_is_asked_again(desk: &mut Desk) {
     let task = desk.task(Note::new("tck-retry"));
-    assert_eq!(
-        (task.state(), task.status.text()),
-        ("completed", "Done at the second try.".into())
-    );
+    assert_eq!((task.state(), task.status.text()), ("completed", "Done at the second try.".into()));
 }
 
 fn an_approval_is_a_question(desk: &mut Desk) {
@@ -401,9 +311,7 @@ fn an_approval_is_a_question(desk: &mut Desk) {
     assert!(!written.exists());
     if desk.is(Version::V10) {
         // Plain clients may answer in words.
-        let yes = Note::new("tck-yes")
-            .to(&task.id)
-            .saying(vec![Piece::Text("yes".into())]);
+        let yes = Note::new("tck-yes").to(&task.id).saying(vec![Piece::Text("yes".into())]);
         assert_eq!(desk.task(yes).state(), "completed");
         assert!(written.exists());
     }

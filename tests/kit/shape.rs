@@ -122,13 +122,7 @@ impl Update {
     }
 
     pub fn is_last(&self) -> bool {
-        matches!(
-            self,
-            Update::Status {
-                last: Some(true),
-                ..
-            }
-        )
+        matches!(self, Update::Status { last: Some(true), .. })
     }
 }
 
@@ -163,25 +157,10 @@ pub fn update(binding: Binding, value: &Value) -> Update {
             known.extend(last.map(|_| "final"));
             only(binding, inner, &known);
             text(inner, "contextId");
-            Update::Status {
-                task: task_id(),
-                status: status(binding, &inner["status"]),
-                last,
-            }
+            Update::Status { task: task_id(), status: status(binding, &inner["status"]), last }
         }
         "artifact-update" | "artifactUpdate" => {
-            only(
-                binding,
-                inner,
-                &[
-                    "taskId",
-                    "contextId",
-                    "artifact",
-                    "append",
-                    "lastChunk",
-                    "metadata",
-                ],
-            );
+            only(binding, inner, &["taskId", "contextId", "artifact", "append", "lastChunk", "metadata"]);
             text(inner, "contextId");
             Update::Artifact {
                 task: task_id(),
@@ -198,18 +177,7 @@ pub fn task(binding: Binding, value: &Value) -> Task {
     if binding.version() == Version::V10 {
         camel_case(value);
     }
-    only(
-        binding,
-        value,
-        &[
-            "id",
-            "contextId",
-            "status",
-            "history",
-            "artifacts",
-            "metadata",
-        ],
-    );
+    only(binding, value, &["id", "contextId", "status", "history", "artifacts", "metadata"]);
     kind(binding, value, "task");
     let list = |name: &str| value.get(name).map(array);
     Task {
@@ -217,8 +185,7 @@ pub fn task(binding: Binding, value: &Value) -> Task {
         context: text(value, "contextId"),
         status: status(binding, &value["status"]),
         history: list("history").map(|list| list.iter().map(|m| said(binding, m)).collect()),
-        artifacts: list("artifacts")
-            .map(|list| list.iter().map(|a| artifact(binding, a)).collect()),
+        artifacts: list("artifacts").map(|list| list.iter().map(|a| artifact(binding, a)).collect()),
     }
 }
 
@@ -227,15 +194,7 @@ pub fn said(binding: Binding, value: &Value) -> Said {
         Binding::Rest03 => "content",
         Binding::Rpc03 | Binding::Rpc10 | Binding::Rest10 => "parts",
     };
-    let mut known = vec![
-        "messageId",
-        "role",
-        parts,
-        "taskId",
-        "contextId",
-        "metadata",
-        "extensions",
-    ];
+    let mut known = vec!["messageId", "role", parts, "taskId", "contextId", "metadata", "extensions"];
     if binding.version() == Version::V10 {
         known.push("referenceTaskIds");
     }
@@ -258,18 +217,7 @@ pub fn said(binding: Binding, value: &Value) -> Said {
 }
 
 pub fn artifact(binding: Binding, value: &Value) -> Artifact {
-    only(
-        binding,
-        value,
-        &[
-            "artifactId",
-            "name",
-            "description",
-            "parts",
-            "metadata",
-            "extensions",
-        ],
-    );
+    only(binding, value, &["artifactId", "name", "description", "parts", "metadata", "extensions"]);
     Artifact {
         id: text(value, "artifactId"),
         name: value["name"].as_str().map(str::to_owned),
@@ -325,10 +273,7 @@ fn piece(binding: Binding, value: &Value) -> Piece {
     let owned = |value: &Value, name: &str| value[name].as_str().map(str::to_owned);
     match binding {
         Binding::Rpc03 => {
-            let file = || File {
-                name: owned(&value["file"], "name"),
-                media: owned(&value["file"], "mimeType"),
-            };
+            let file = || File { name: owned(&value["file"], "name"), media: owned(&value["file"], "mimeType") };
             match value["kind"].as_str() {
                 Some("text") => Piece::Text(text(value, "text")),
                 Some("data") => Piece::Data(object(&value["data"]).clone()),
@@ -341,19 +286,12 @@ fn piece(binding: Binding, value: &Value) -> Piece {
         }
         Binding::Rest03 => {
             only(binding, value, &["text", "file", "data"]);
-            let file = || File {
-                name: owned(&value["file"], "name"),
-                media: owned(&value["file"], "mimeType"),
-            };
+            let file = || File { name: owned(&value["file"], "name"), media: owned(&value["file"], "mimeType") };
             match exactly_one(value, &["text", "file", "data"]) {
                 "text" => Piece::Text(text(value, "text")),
                 "data" => Piece::Data(object(&value["data"]["data"]).clone()),
                 _ => {
-                    only(
-                        binding,
-                        &value["file"],
-                        &["fileWithUri", "fileWithBytes", "mimeType", "name"],
-                    );
+                    only(binding, &value["file"], &["fileWithUri", "fileWithBytes", "mimeType", "name"]);
                     match owned(&value["file"], "fileWithBytes") {
                         Some(bytes) => Piece::Bytes(bytes, file()),
                         None => Piece::Url(text(&value["file"], "fileWithUri"), file()),
@@ -362,23 +300,8 @@ fn piece(binding: Binding, value: &Value) -> Piece {
             }
         }
         Binding::Rpc10 | Binding::Rest10 => {
-            only(
-                binding,
-                value,
-                &[
-                    "text",
-                    "raw",
-                    "url",
-                    "data",
-                    "filename",
-                    "mediaType",
-                    "metadata",
-                ],
-            );
-            let file = || File {
-                name: owned(value, "filename"),
-                media: owned(value, "mediaType"),
-            };
+            only(binding, value, &["text", "raw", "url", "data", "filename", "mediaType", "metadata"]);
+            let file = || File { name: owned(value, "filename"), media: owned(value, "mediaType") };
             match exactly_one(value, &["text", "raw", "url", "data"]) {
                 "text" => Piece::Text(text(value, "text")),
                 "raw" => Piece::Bytes(text(value, "raw"), file()),
@@ -394,10 +317,7 @@ fn unwrapped<'a>(binding: Binding, value: &'a Value, what: &str) -> (&'a str, &'
     match binding {
         Binding::Rpc03 => {
             let kind = value["kind"].as_str();
-            (
-                kind.unwrap_or_else(|| panic!("{what} without a kind: {value}")),
-                value,
-            )
+            (kind.unwrap_or_else(|| panic!("{what} without a kind: {value}")), value)
         }
         Binding::Rest03 | Binding::Rpc10 | Binding::Rest10 => {
             let members = value.as_object();
@@ -415,14 +335,9 @@ fn only(binding: Binding, value: &Value, known: &[&str]) {
     if binding == Binding::Rpc03 {
         return;
     }
-    let members = value
-        .as_object()
-        .unwrap_or_else(|| panic!("{binding:?}: not an object: {value}"));
+    let members = value.as_object().unwrap_or_else(|| panic!("{binding:?}: not an object: {value}"));
     for name in members.keys() {
-        assert!(
-            known.contains(&name.as_str()),
-            "{binding:?}: {name:?} is not in the schema: {value}"
-        );
+        assert!(known.contains(&name.as_str()), "{binding:?}: {name:?} is not in the schema: {value}");
     }
 }
 
@@ -461,13 +376,10 @@ fn exactly_one<'a>(value: &Value, names: &[&'a str]) -> &'a str {
 fn is_utc(timestamp: &str) -> bool {
     let pattern = "0000-00-00T00:00:00.000Z";
     timestamp.len() == pattern.len()
-        && timestamp
-            .chars()
-            .zip(pattern.chars())
-            .all(|(c, p)| match p {
-                '0' => c.is_ascii_digit(),
-                other => c == other,
-            })
+        && timestamp.chars().zip(pattern.chars()).all(|(c, p)| match p {
+            '0' => c.is_ascii_digit(),
+            other => c == other,
+        })
 }
 
 fn text_of(parts: &[Piece]) -> String {
@@ -484,9 +396,7 @@ fn text(value: &Value, name: &str) -> String {
 }
 
 fn array(value: &Value) -> &Vec<Value> {
-    value
-        .as_array()
-        .unwrap_or_else(|| panic!("not a list: {value}"))
+    value.as_array().unwrap_or_else(|| panic!("not a list: {value}"))
 }
 
 fn object(value: &Value) -> &Value {

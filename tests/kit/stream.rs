@@ -34,35 +34,20 @@ duties! {
 /// What each update of an artifact brought: its parts, whether they are added, whether it is the last.
 fn artifacts(seen: &[Seen], id: &str) -> Vec<(Vec<Piece>, bool, bool)> {
     let updates = seen.iter().filter_map(|seen| match &seen.update {
-        Update::Artifact {
-            artifact,
-            append,
-            last_chunk,
-            ..
-        } if artifact.id == id => Some((artifact.parts.clone(), *append, *last_chunk)),
+        Update::Artifact { artifact, append, last_chunk, .. } if artifact.id == id => {
+            Some((artifact.parts.clone(), *append, *last_chunk))
+        }
         _ => None,
     });
     updates.collect()
 }
 
 fn a_stream_begins_with_the_task_and_ends_with_it(desk: &mut Desk) {
-    for note in [
-        "tck-stream-001",
-        "tck-stream-003",
-        "tck-stream-ordering-001",
-        "tck-sse-streaming-001",
-    ] {
+    for note in ["tck-stream-001", "tck-stream-003", "tck-stream-ordering-001", "tck-sse-streaming-001"] {
         let seen = desk.stream(Note::new(note)).whole();
-        assert_eq!(
-            states(&seen),
-            ["submitted", "working", "completed"],
-            "{note}"
-        );
+        assert_eq!(states(&seen), ["submitted", "working", "completed"], "{note}");
         let id = seen[0].update.task_id().to_owned();
-        assert!(
-            seen.iter().all(|seen| seen.update.task_id() == id),
-            "{note}"
-        );
+        assert!(seen.iter().all(|seen| seen.update.task_id() == id), "{note}");
         assert_eq!(desk.get(&id).state(), "completed");
     }
 }
@@ -75,74 +60,42 @@ fn a_stream_ends_with_a_question(desk: &mut Desk) {
 fn a_bare_message_is_the_only_event_of_its_stream(desk: &mut Desk) {
     let response = desk.watch(&Op::Stream(Note::new("tck-stream-002")));
     let seen: Vec<Seen> = response.collect();
-    let [
-        Seen {
-            update: Update::Message(said),
-            ..
-        },
-    ] = seen.as_slice()
-    else {
+    let [Seen { update: Update::Message(said), .. }] = seen.as_slice() else {
         panic!("one message, not {seen:?}");
     };
     assert_eq!(said.text(), "Stream message-only response");
 }
 
 fn artifacts_come_in_pieces(desk: &mut Desk) {
-    let seen = desk
-        .stream(Note::new("tck-stream-artifact-chunked"))
-        .whole();
+    let seen = desk.stream(Note::new("tck-stream-artifact-chunked")).whole();
     assert_eq!(
         artifacts(&seen, "chunks"),
-        [
-            (vec![Piece::Text("chunk-1 ".into())], false, false),
-            (vec![Piece::Text("chunk-2".into())], true, true),
-        ]
+        [(vec![Piece::Text("chunk-1 ".into())], false, false), (vec![Piece::Text("chunk-2".into())], true, true),]
     );
-    let seen = desk
-        .stream(Note::new("tck-stream-artifact-data-chunked"))
-        .whole();
+    let seen = desk.stream(Note::new("tck-stream-artifact-data-chunked")).whole();
     assert_eq!(
         artifacts(&seen, "data-chunks"),
-        [
-            (vec![Piece::Data(json!({"row": 1}))], false, false),
-            (vec![Piece::Data(json!({"row": 2}))], true, true),
-        ]
+        [(vec![Piece::Data(json!({"row": 1}))], false, false), (vec![Piece::Data(json!({"row": 2}))], true, true),]
     );
     let link = |name: &str| {
-        let file = File {
-            name: Some(name.into()),
-            media: Some("text/plain".into()),
-        };
+        let file = File { name: Some(name.into()), media: Some("text/plain".into()) };
         let url = format!("https://example.com/{name}");
         desk.binding.shown(Piece::Url(url, file))
     };
-    let seen = desk
-        .stream(Note::new("tck-stream-artifact-url-chunked"))
-        .whole();
+    let seen = desk.stream(Note::new("tck-stream-artifact-url-chunked")).whole();
     assert_eq!(
         artifacts(&seen, "url-chunks"),
-        [
-            (vec![link("1.txt")], false, false),
-            (vec![link("2.txt")], true, true),
-        ]
+        [(vec![link("1.txt")], false, false), (vec![link("2.txt")], true, true),]
     );
-    let seen = desk
-        .stream(Note::new("tck-stream-artifact-file-chunked"))
-        .whole();
+    let seen = desk.stream(Note::new("tck-stream-artifact-file-chunked")).whole();
     assert_eq!(artifacts(&seen, "file-chunks").len(), 3);
 }
 
 fn whole_artifacts_come_in_one_event(desk: &mut Desk) {
-    for (note, id) in [
-        ("tck-stream-artifact-text", "text"),
-        ("tck-stream-artifact-file", "file"),
-    ] {
+    for (note, id) in [("tck-stream-artifact-text", "text"), ("tck-stream-artifact-file", "file")] {
         let seen = desk.stream(Note::new(note)).whole();
         let updates = artifacts(&seen, id);
-        assert!(
-            matches!(updates.as_slice(), [(_, false, true)]),
-            "{updates:?}"
-        );
+        assert!(matches!(updates.as_slice(), [(_, false, true)]), "{updates:?}");
     }
 }
 
@@ -152,9 +105,7 @@ fn text_is_streamed_as_it_is_said(desk: &mut Desk) {
         .iter()
         .filter_map(|seen| match &seen.update {
             // 0.3 says it in status updates, 1.0 as an artifact.
-            Update::Status { status, .. } if desk.is(Version::V03) => {
-                status.message.as_ref().map(|m| m.text())
-            }
+            Update::Status { status, .. } if desk.is(Version::V03) => status.message.as_ref().map(|m| m.text()),
             Update::Artifact { artifact, .. } if desk.is(Version::V10) => Some(artifact.text()),
             _ => None,
         })
@@ -168,18 +119,8 @@ fn a_stream_is_not_cached_and_stays_open(desk: &mut Desk) {
     let watch = desk.stream(Note::new("tck-complete-task"));
     let head = watch.head().clone();
     assert_eq!(head.status(), 200);
-    assert!(
-        head.field("content-type")
-            .unwrap_or("")
-            .starts_with("text/event-stream"),
-        "{head:?}"
-    );
-    assert!(
-        head.field("cache-control")
-            .unwrap_or("")
-            .contains("no-cache"),
-        "{head:?}"
-    );
+    assert!(head.field("content-type").unwrap_or("").starts_with("text/event-stream"), "{head:?}");
+    assert!(head.field("cache-control").unwrap_or("").contains("no-cache"), "{head:?}");
     assert_eq!(head.field("x-accel-buffering"), Some("no"));
     assert!(!head.closes(), "{head:?}");
     watch.whole();
@@ -187,29 +128,18 @@ fn a_stream_is_not_cached_and_stays_open(desk: &mut Desk) {
 
 fn an_event_is_one_line_of_data(desk: &mut Desk) {
     let id = json!(1);
-    let note = Note::new("tck-complete-task")
-        .saying(vec![Piece::Text("two\nlines\r\nand\u{2028}more".into())]);
+    let note = Note::new("tck-complete-task").saying(vec![Piece::Text("two\nlines\r\nand\u{2028}more".into())]);
     let wire = desk.binding.wire(&Op::Stream(note), &id);
-    let fields = [
-        ("Content-Type", "application/json"),
-        ("Accept", "text/event-stream"),
-        ("Connection", "close"),
-    ];
+    let fields = [("Content-Type", "application/json"), ("Accept", "text/event-stream"), ("Connection", "close")];
     let body = wire.body.expect("a body").to_string();
-    let request = desk
-        .client
-        .bytes(wire.method, &wire.path, &fields, body.as_bytes());
+    let request = desk.client.bytes(wire.method, &wire.path, &fields, body.as_bytes());
     let mut conn = desk.client.raw();
     conn.send(&request).expect("a request");
     let bytes = conn.until_closed().expect("a whole answer");
     let text = String::from_utf8(bytes).expect("text");
     let lines = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
     assert!(lines("data: {") > 1, "{text}");
-    assert_eq!(
-        (lines("data:"), lines("id:")),
-        (lines("data: {"), lines("data: {")),
-        "{text}"
-    );
+    assert_eq!((lines("data:"), lines("id:")), (lines("data: {"), lines("data: {")), "{text}");
 }
 
 fn a_watcher_gets_the_task_first_and_then_what_happens(desk: &mut Desk) {
@@ -241,10 +171,7 @@ fn every_watcher_sees_the_same(desk: &mut Desk) {
     for other in &seen[1..] {
         // Each may have begun at another position, and sees the same from there.
         let later = |list: &[Seen]| {
-            list.iter()
-                .filter(|s| s.seq > seen[0][0].seq.max(other[0].seq))
-                .cloned()
-                .collect::<Vec<_>>()
+            list.iter().filter(|s| s.seq > seen[0][0].seq.max(other[0].seq)).cloned().collect::<Vec<_>>()
         };
         assert_eq!(later(&seen[0]), later(other));
     }
@@ -253,10 +180,7 @@ fn every_watcher_sees_the_same(desk: &mut Desk) {
 fn watching_a_question(desk: &mut Desk) {
     let asked = desk.task(Note::new("tck-input-required"));
     let mut watch = desk.subscribe(&asked.id);
-    assert_eq!(
-        watch.next().and_then(|seen| seen.update.state()),
-        Some("input-required")
-    );
+    assert_eq!(watch.next().and_then(|seen| seen.update.state()), Some("input-required"));
     match desk.binding.version() {
         // The next word is the user's, so there is nothing to watch.
         Version::V03 => assert_eq!(watch.next(), None),
@@ -283,10 +207,7 @@ fn watching_a_task_that_is_over(desk: &mut Desk) {
 }
 
 fn watching_nothing(desk: &mut Desk) {
-    desk.refused(
-        &Op::Subscribe("nobody-made-this".into()),
-        Fault::TaskNotFound,
-    );
+    desk.refused(&Op::Subscribe("nobody-made-this".into()), Fault::TaskNotFound);
 }
 
 /// To the end of the task, or to where the next word is the user's.
@@ -324,19 +245,14 @@ fn a_position_that_is_none_is_refused(desk: &mut Desk) {
     // One from another life of the task cannot be gone on from; the whole task can.
     let watch = desk.watch_with(&subscribe, &[("Last-Event-ID", "99999999")]);
     let seen: Vec<Seen> = watch.expect("a stream").collect();
-    assert!(
-        matches!(&seen[0].update, Update::Task(task) if *task == over),
-        "{seen:?}"
-    );
+    assert!(matches!(&seen[0].update, Update::Task(task) if *task == over), "{seen:?}");
 }
 
 fn work_does_not_end_with_the_one_who_watches(desk: &mut Desk) {
     let mut watch = desk.stream(Note::new("tck-delayed-complete"));
     let id = watch.next().expect("the task").update.task_id().to_owned();
     drop(watch);
-    eventually("the end of the work", || {
-        is_terminal(desk.get(&id).state()).then_some(())
-    });
+    eventually("the end of the work", || is_terminal(desk.get(&id).state()).then_some(()));
 }
 
 fn a_message_to_a_task_is_streamed_as_its_version_begins(desk: &mut Desk) {
@@ -355,9 +271,7 @@ fn a_message_to_a_task_is_streamed_as_its_version_begins(desk: &mut Desk) {
 
 fn a_credential_that_is_missing(desk: &mut Desk) {
     let mut watch = desk.stream(Note::new("tck-auth-required"));
-    let asked = watch.until("auth-required", |update| {
-        update.state() == Some("auth-required")
-    });
+    let asked = watch.until("auth-required", |update| update.state() == Some("auth-required"));
     match desk.binding.version() {
         Version::V03 => assert!(asked.update.is_last() && watch.next().is_none()),
         // It may arrive out of band, so the stream stays.
@@ -376,17 +290,11 @@ fn a_long_task_can_be_watched_twice(desk: &mut Desk) {
     assert!(matches!(begun.update, Update::Task(_)), "{begun:?}");
     let id = begun.update.task_id().to_owned();
     let mut second = desk.subscribe(&id);
-    assert_eq!(
-        second.next().map(|seen| seen.update.task_id().to_owned()),
-        Some(id.clone())
-    );
+    assert_eq!(second.next().map(|seen| seen.update.task_id().to_owned()), Some(id.clone()));
     assert!(!is_terminal(desk.get(&id).state()));
     desk.cancel(&id);
     for watch in [first, second] {
-        assert_eq!(
-            watch.last().and_then(|seen| seen.update.state()),
-            Some("canceled")
-        );
+        assert_eq!(watch.last().and_then(|seen| seen.update.state()), Some("canceled"));
     }
 }
 
@@ -410,20 +318,12 @@ fn no_stream_of_what_cannot_be_read(desk: &mut Desk) {
 
 /// A kit keeps the connection of a refused stream in a pool and stumbles over it in its next test, unless it is told to drop it.
 fn a_refused_stream_leaves_no_connection_behind(desk: &mut Desk) {
-    let wire = desk
-        .binding
-        .wire(&Op::Subscribe("nobody-made-this".into()), &json!(1));
-    let answers = [
-        desk.put(&wire, &[("Accept", "text/event-stream")]),
-        desk.put(&wire, &[]),
-    ];
+    let wire = desk.binding.wire(&Op::Subscribe("nobody-made-this".into()), &json!(1));
+    let answers = [desk.put(&wire, &[("Accept", "text/event-stream")]), desk.put(&wire, &[])];
     let kept = match desk.binding {
         // A refusal that is not one to HTTP costs nobody a connection.
         Binding::Rpc03 | Binding::Rpc10 => [(200, false), (200, false)],
         Binding::Rest03 | Binding::Rest10 => [(404, true), (404, false)],
     };
-    assert_eq!(
-        answers.map(|answer| (answer.head.status(), answer.head.closes())),
-        kept
-    );
+    assert_eq!(answers.map(|answer| (answer.head.status(), answer.head.closes())), kept);
 }

@@ -27,10 +27,7 @@ fn capability(desk: &Desk, name: &str) -> Value {
 fn without_streams(desk: &mut Desk) {
     assert_eq!(capability(desk, "streaming"), false);
     let task = desk.task(Note::new("tck-input-required"));
-    for op in [
-        Op::Stream(Note::new("tck-complete-task")),
-        Op::Subscribe(task.id.clone()),
-    ] {
+    for op in [Op::Stream(Note::new("tck-complete-task")), Op::Subscribe(task.id.clone())] {
         let refusal = match desk.watch_with(&op, &[]) {
             Err(refusal) => refusal,
             Ok(watch) => watch.refusal(),
@@ -43,33 +40,21 @@ fn without_webhooks(desk: &mut Desk) {
     assert_eq!(capability(desk, "pushNotifications"), false);
     let task = desk.task(Note::new("tck-complete-task")).id;
     for op in [
-        Op::SetHook(
-            task.clone(),
-            Hook::at("https://example.com/webhook").named("h"),
-        ),
+        Op::SetHook(task.clone(), Hook::at("https://example.com/webhook").named("h")),
         Op::GetHook(task.clone(), "h".into()),
         Op::ListHooks(task.clone()),
         Op::DeleteHook(task.clone(), "h".into()),
     ] {
         desk.refused(&op, Fault::PushNotSupported);
     }
-    let inline =
-        Note::new("tck-complete-task").hooked(Hook::at("https://example.com/webhook").named("h"));
+    let inline = Note::new("tck-complete-task").hooked(Hook::at("https://example.com/webhook").named("h"));
     desk.refused(&Op::Send(inline), Fault::PushNotSupported);
 }
 
 fn with_an_extension_that_everybody_must_know(desk: &mut Desk) {
     let extensions = capability(desk, "extensions");
-    let declared = extensions
-        .as_array()
-        .into_iter()
-        .flatten()
-        .find(|extension| extension["uri"] == REQUIRED);
-    assert_eq!(
-        declared.map(|extension| &extension["required"]),
-        Some(&json!(true)),
-        "{extensions}"
-    );
+    let declared = extensions.as_array().into_iter().flatten().find(|extension| extension["uri"] == REQUIRED);
+    assert_eq!(declared.map(|extension| &extension["required"]), Some(&json!(true)), "{extensions}");
     let op = Op::Send(Note::new("tck-complete-task"));
     desk.refused(&op, Fault::ExtensionRequired);
     let header = match desk.binding.version() {
@@ -95,16 +80,10 @@ fn with_a_limit_to_waiting(desk: &mut Desk) {
     let task = desk.task(Note::new("slow"));
     assert_eq!(task.state(), "working");
     let looked = desk.get_some(&task.id, 1);
-    assert!(
-        ["submitted", "working"].contains(&looked.state()),
-        "{looked:?}"
-    );
+    assert!(["submitted", "working"].contains(&looked.state()), "{looked:?}");
     assert_eq!(looked.history().len(), 1);
     let follow = desk.task(Note::new("slow").to(&task.id));
-    assert_eq!(
-        (follow.id.as_str(), follow.state()),
-        (task.id.as_str(), "working")
-    );
+    assert_eq!((follow.id.as_str(), follow.state()), (task.id.as_str(), "working"));
     assert_eq!(desk.get(&task.id).asked().len(), 2);
     assert_eq!(desk.cancel(&task.id).state(), "canceled");
 }
@@ -121,16 +100,9 @@ fn the_statuses_of_the_first_edition_of_1_0() {
     let refusal = desk.ask(&Op::Cancel(over.id)).expect_err("a refusal");
     assert_eq!((refusal.http, refusal.code()), (409, 409));
     let id = json!(1);
-    let wire = desk
-        .binding
-        .wire(&Op::Send(Note::new("tck-complete-task")), &id);
+    let wire = desk.binding.wire(&Op::Send(Note::new("tck-complete-task")), &id);
     let body = wire.body.expect("a body").to_string();
-    let response = desk.client.request(
-        "POST",
-        &wire.path,
-        &[("Content-Type", "text/plain")],
-        body.as_bytes(),
-    );
+    let response = desk.client.request("POST", &wire.path, &[("Content-Type", "text/plain")], body.as_bytes());
     assert_eq!(response.status(), 415);
 }
 
@@ -139,23 +111,15 @@ fn a_server_may_insist_on_the_version() {
     let desk = Desk::with(Binding::Rpc10, &[&["--strict-version"]]);
     for binding in [Binding::Rpc10, Binding::Rest10] {
         let mut named = desk.beside(binding);
-        assert_eq!(
-            named.task(Note::new("tck-complete-task")).state(),
-            "completed"
-        );
+        assert_eq!(named.task(Note::new("tck-complete-task")).state(), "completed");
         let mut silent = desk.beside(binding);
         silent.client = Client::new(&desk.server.url());
-        let refusal = silent
-            .ask(&Op::Send(Note::new("tck-complete-task")))
-            .expect_err("a refusal");
+        let refusal = silent.ask(&Op::Send(Note::new("tck-complete-task"))).expect_err("a refusal");
         refusal.check(binding, Fault::Version);
     }
     for binding in [Binding::Rpc03, Binding::Rest03] {
         let mut old = desk.beside(binding);
-        assert_eq!(
-            old.task(Note::new("tck-complete-task")).state(),
-            "completed"
-        );
+        assert_eq!(old.task(Note::new("tck-complete-task")).state(), "completed");
         assert_eq!(old.binding.version(), Version::V03);
     }
     assert_eq!(Binding::Rest10.frame(), Frame::Rest);

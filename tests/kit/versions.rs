@@ -50,21 +50,14 @@ fn a_patch_number_does_not_matter(desk: &mut Desk) {
     };
     for version in versions {
         let mut other = speaking(desk, Some(version));
-        assert_eq!(
-            other.task(Note::new("tck-complete-task")).state(),
-            "completed",
-            "{version}"
-        );
+        assert_eq!(other.task(Note::new("tck-complete-task")).state(), "completed", "{version}");
     }
 }
 
 fn who_names_no_version_is_understood_by_what_is_asked(desk: &mut Desk) {
     for version in [None, Some("")] {
         let mut other = speaking(desk, version);
-        assert_eq!(
-            other.task(Note::new("tck-complete-task")).state(),
-            "completed"
-        );
+        assert_eq!(other.task(Note::new("tck-complete-task")).state(), "completed");
     }
 }
 
@@ -74,9 +67,7 @@ fn extensions_nobody_knows_are_ignored(desk: &mut Desk) {
     let unknown = &format!("https://example.com/ext/v1,https://example.com/ext/v2, {other}");
     for header in ["A2A-Extensions", "X-A2A-Extensions"] {
         let id = json!(1);
-        let wire = desk
-            .binding
-            .wire(&Op::Send(Note::new("tck-complete-task")), &id);
+        let wire = desk.binding.wire(&Op::Send(Note::new("tck-complete-task")), &id);
         let response = desk.put(&wire, &[(header, unknown)]);
         assert_eq!(response.status(), 200);
         assert_eq!(response.head.field(header), None, "nothing of it is in use");
@@ -90,13 +81,8 @@ fn the_extension_in_use_is_named(desk: &mut Desk) {
         Version::V10 => "A2A-Extensions",
     };
     let id = json!(1);
-    let wire = desk
-        .binding
-        .wire(&Op::Send(Note::new("tck-complete-task")), &id);
-    let response = desk.put(
-        &wire,
-        &[(header, &format!("https://example.com/x, {extension}"))],
-    );
+    let wire = desk.binding.wire(&Op::Send(Note::new("tck-complete-task")), &id);
+    let response = desk.put(&wire, &[(header, &format!("https://example.com/x, {extension}"))]);
     assert_eq!(response.status(), 200, "{}", response.text());
     assert_eq!(response.head.field(header), Some(extension));
 }
@@ -106,9 +92,7 @@ fn the_version_may_stand_in_the_query() {
     let mut desk = Desk::with(Binding::Rest10, &[]);
     let task = desk.task(Note::new("tck-complete-task"));
     let mut plain = Client::new(&desk.server.url());
-    let seen = plain
-        .get(&format!("/tasks/{}?A2A-Version=1.0", task.id))
-        .json();
+    let seen = plain.get(&format!("/tasks/{}?A2A-Version=1.0", task.id)).json();
     assert_eq!(seen["status"]["state"], "TASK_STATE_COMPLETED");
     let refused = plain.get(&format!("/tasks/{}?a2a-version=7.0", task.id));
     assert_eq!(refused.status(), 400, "{}", refused.text());

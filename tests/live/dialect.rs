@@ -26,21 +26,11 @@ pub enum Line {
     /// A request is answered with a stream that ends when there is something to answer, and with the turn.
     Streams { path: &'static str },
     /// The same on a task that is there already, which a first request with this body makes.
-    Inside {
-        path: &'static str,
-        create: &'static str,
-    },
+    Inside { path: &'static str, create: &'static str },
     /// As before, but the stream stays open while there is something to answer.
-    Open {
-        path: &'static str,
-        create: &'static str,
-    },
+    Open { path: &'static str, create: &'static str },
     /// Everything goes over one socket.
-    Socket {
-        path: &'static str,
-        protocol: Option<&'static str>,
-        replies: Replies,
-    },
+    Socket { path: &'static str, protocol: Option<&'static str>, replies: Replies },
 }
 
 /// What a request over a socket is answered with.
@@ -72,62 +62,37 @@ pub const DIALECTS: [Dialect; 17] = [
         line: Line::Streams { path: "/" },
         fields: &[],
         prompt: |text| rpc("message/stream", json!({ "message": coder_prompt(text) })),
-        answer: |known, reply| {
-            rpc(
-                "message/stream",
-                json!({ "message": coder_answer(known, reply) }),
-            )
-        },
+        answer: |known, reply| rpc("message/stream", json!({ "message": coder_answer(known, reply) })),
         rests: never,
     },
     Dialect {
         name: "rpc-0.3-devtool",
         line: Line::Streams { path: "/" },
         fields: &[DEVTOOL_03],
-        prompt: |text| {
-            rpc(
-                "message/stream",
-                json!({ "message": typed(json!([{ "kind": "text", "text": text }])) }),
-            )
-        },
+        prompt: |text| rpc("message/stream", json!({ "message": typed(json!([{ "kind": "text", "text": text }])) })),
         answer: |known, reply| {
             let part = json!({ "kind": "data", "data": extension_answer(known, reply) });
-            rpc(
-                "message/stream",
-                json!({ "message": to(known, typed(json!([part]))) }),
-            )
+            rpc("message/stream", json!({ "message": to(known, typed(json!([part]))) }))
         },
         rests: never,
     },
     Dialect {
         name: "rpc-0.3-plain",
-        line: Line::Streams {
-            path: "/?profile=plain",
-        },
+        line: Line::Streams { path: "/?profile=plain" },
         fields: &[],
-        prompt: |text| {
-            rpc(
-                "message/stream",
-                json!({ "message": typed(json!([{ "kind": "text", "text": text }])) }),
-            )
-        },
+        prompt: |text| rpc("message/stream", json!({ "message": typed(json!([{ "kind": "text", "text": text }])) })),
         answer: |known, reply| {
             let part = match reply {
                 Reply::Allow => json!({ "kind": "text", "text": "yes" }),
                 Reply::Edit(_) => json!({ "kind": "data", "data": extension_answer(known, reply) }),
             };
-            rpc(
-                "message/stream",
-                json!({ "message": to(known, typed(json!([part]))) }),
-            )
+            rpc("message/stream", json!({ "message": to(known, typed(json!([part]))) }))
         },
         rests: never,
     },
     Dialect {
         name: "rest-0.3-proto",
-        line: Line::Streams {
-            path: "/v1/message:stream",
-        },
+        line: Line::Streams { path: "/v1/message:stream" },
         fields: &[],
         prompt: |text| json!({ "message": proto(json!([{ "text": text }])) }),
         answer: |known, reply| {
@@ -138,9 +103,7 @@ pub const DIALECTS: [Dialect; 17] = [
     },
     Dialect {
         name: "rest-0.3-kind",
-        line: Line::Streams {
-            path: "/v1/message:stream",
-        },
+        line: Line::Streams { path: "/v1/message:stream" },
         fields: &[],
         prompt: |text| json!({ "message": coder_prompt(text) }),
         answer: |known, reply| json!({ "message": coder_answer(known, reply) }),
@@ -148,40 +111,20 @@ pub const DIALECTS: [Dialect; 17] = [
     },
     Dialect {
         name: "rpc-1.0-plain",
-        line: Line::Streams {
-            path: "/?profile=plain",
-        },
+        line: Line::Streams { path: "/?profile=plain" },
         fields: &[V10],
-        prompt: |text| {
-            rpc(
-                "SendStreamingMessage",
-                json!({ "message": v10(json!([{ "text": text }])) }),
-            )
-        },
-        answer: |known, reply| {
-            rpc(
-                "SendStreamingMessage",
-                json!({ "message": plain_answer(known, reply) }),
-            )
-        },
+        prompt: |text| rpc("SendStreamingMessage", json!({ "message": v10(json!([{ "text": text }])) })),
+        answer: |known, reply| rpc("SendStreamingMessage", json!({ "message": plain_answer(known, reply) })),
         rests: never,
     },
     Dialect {
         name: "rpc-1.0-devtool",
         line: Line::Streams { path: "/" },
         fields: &[V10, DEVTOOL_10],
-        prompt: |text| {
-            rpc(
-                "SendStreamingMessage",
-                json!({ "message": v10(json!([{ "text": text }])) }),
-            )
-        },
+        prompt: |text| rpc("SendStreamingMessage", json!({ "message": v10(json!([{ "text": text }])) })),
         answer: |known, reply| {
             let part = json!({ "data": extension_answer(known, reply) });
-            rpc(
-                "SendStreamingMessage",
-                json!({ "message": to(known, v10(json!([part]))) }),
-            )
+            rpc("SendStreamingMessage", json!({ "message": to(known, v10(json!([part]))) }))
         },
         rests: never,
     },
@@ -196,18 +139,13 @@ pub const DIALECTS: [Dialect; 17] = [
         },
         answer: |known, reply| {
             let part = json!({ "data": coder_pick(known, reply) });
-            rpc(
-                "SendStreamingMessage",
-                json!({ "message": to(known, v10(json!([part]))) }),
-            )
+            rpc("SendStreamingMessage", json!({ "message": to(known, v10(json!([part]))) }))
         },
         rests: never,
     },
     Dialect {
         name: "rest-1.0-plain",
-        line: Line::Streams {
-            path: "/message:stream?profile=plain",
-        },
+        line: Line::Streams { path: "/message:stream?profile=plain" },
         fields: &[V10],
         prompt: |text| json!({ "message": v10(json!([{ "text": text }])) }),
         answer: |known, reply| json!({ "message": plain_answer(known, reply) }),
@@ -215,9 +153,7 @@ pub const DIALECTS: [Dialect; 17] = [
     },
     Dialect {
         name: "rest-1.0-devtool",
-        line: Line::Streams {
-            path: "/message:stream",
-        },
+        line: Line::Streams { path: "/message:stream" },
         fields: &[V10, DEVTOOL_10],
         prompt: |text| json!({ "message": v10(json!([{ "text": text }])) }),
         answer: |known, reply| {
@@ -228,9 +164,7 @@ pub const DIALECTS: [Dialect; 17] = [
     },
     Dialect {
         name: "kebab",
-        line: Line::Streams {
-            path: "/message/stream",
-        },
+        line: Line::Streams { path: "/message/stream" },
         fields: &[],
         prompt: |text| json!({ "userMessage": text }),
         answer: |known, reply| {
@@ -255,10 +189,7 @@ pub const DIALECTS: [Dialect; 17] = [
     },
     Dialect {
         name: "session-sse",
-        line: Line::Inside {
-            path: "/tasks/{task}/messages/stream",
-            create: "",
-        },
+        line: Line::Inside { path: "/tasks/{task}/messages/stream", create: "" },
         fields: &[],
         prompt: |text| json!({ "message": { "content": { "text": text } } }),
         answer: |known, reply| session_answer(known, reply),
@@ -266,58 +197,26 @@ pub const DIALECTS: [Dialect; 17] = [
     },
     Dialect {
         name: "ws-session",
-        line: Line::Socket {
-            path: "/ws",
-            protocol: None,
-            replies: Replies::Apart,
-        },
+        line: Line::Socket { path: "/ws", protocol: None, replies: Replies::Apart },
         fields: &[],
-        prompt: |text| {
-            rpc(
-                "message/stream",
-                json!({ "message": { "content": { "text": text } } }),
-            )
-        },
+        prompt: |text| rpc("message/stream", json!({ "message": { "content": { "text": text } } })),
         answer: |known, reply| rpc("message/stream", session_answer(known, reply)),
         rests: |frame| frame["kind"] == "STATE_CHANGE" && frame["final"] == true,
     },
     Dialect {
         name: "ws-a2a.v0.3",
-        line: Line::Socket {
-            path: "/ws",
-            protocol: Some("a2a.v0.3"),
-            replies: Replies::Events,
-        },
+        line: Line::Socket { path: "/ws", protocol: Some("a2a.v0.3"), replies: Replies::Events },
         fields: &[],
         prompt: |text| rpc("message/stream", json!({ "message": coder_prompt(text) })),
-        answer: |known, reply| {
-            rpc(
-                "message/stream",
-                json!({ "message": coder_answer(known, reply) }),
-            )
-        },
+        answer: |known, reply| rpc("message/stream", json!({ "message": coder_answer(known, reply) })),
         rests: |frame| frame["result"]["final"] == true,
     },
     Dialect {
         name: "ws-a2a.v1.0",
-        line: Line::Socket {
-            path: "/ws?profile=plain",
-            protocol: Some("a2a.v1.0"),
-            replies: Replies::Events,
-        },
+        line: Line::Socket { path: "/ws?profile=plain", protocol: Some("a2a.v1.0"), replies: Replies::Events },
         fields: &[],
-        prompt: |text| {
-            rpc(
-                "SendStreamingMessage",
-                json!({ "message": v10(json!([{ "text": text }])) }),
-            )
-        },
-        answer: |known, reply| {
-            rpc(
-                "SendStreamingMessage",
-                json!({ "message": plain_answer(known, reply) }),
-            )
-        },
+        prompt: |text| rpc("SendStreamingMessage", json!({ "message": v10(json!([{ "text": text }])) })),
+        answer: |known, reply| rpc("SendStreamingMessage", json!({ "message": plain_answer(known, reply) })),
         rests: |frame| {
             let state = &frame["result"]["statusUpdate"]["status"]["state"];
             state == "TASK_STATE_INPUT_REQUIRED" || state == "TASK_STATE_COMPLETED"
@@ -325,16 +224,11 @@ pub const DIALECTS: [Dialect; 17] = [
     },
     Dialect {
         name: "ws-gemini-a2a.v1",
-        line: Line::Socket {
-            path: "/ws",
-            protocol: Some("gemini-a2a.v1"),
-            replies: Replies::Apart,
-        },
+        line: Line::Socket { path: "/ws", protocol: Some("gemini-a2a.v1"), replies: Replies::Apart },
         fields: &[],
         prompt: |text| json!({ "id": 1, "call": { "say": { "text": text } } }),
         answer: |known, reply| {
-            let mut answer =
-                json!({ "task": known.task, "call": known.call, "option": "proceed_once" });
+            let mut answer = json!({ "task": known.task, "call": known.call, "option": "proceed_once" });
             if let Reply::Edit(content) = reply {
                 answer["edited"] = json!(content);
             }

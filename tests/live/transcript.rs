@@ -17,13 +17,7 @@ const IDS: [(&str, &str); 9] = [
 ];
 
 /// Members whose number is another one in every run.
-const COUNTS: [&str; 5] = [
-    "contentLength",
-    "promptTokenCount",
-    "candidatesTokenCount",
-    "totalTokenCount",
-    "at",
-];
+const COUNTS: [&str; 5] = ["contentLength", "promptTokenCount", "candidatesTokenCount", "totalTokenCount", "at"];
 
 #[derive(Default)]
 pub struct Transcript {
@@ -35,10 +29,7 @@ pub struct Transcript {
 impl Transcript {
     pub fn of(workspace: &str) -> Transcript {
         let names = vec![(workspace.to_owned(), "WORKSPACE".to_owned())];
-        Transcript {
-            names,
-            text: String::new(),
-        }
+        Transcript { names, text: String::new() }
     }
 
     /// The id that was seen last under such a name, as it is in truth.
@@ -90,10 +81,7 @@ impl Transcript {
             return;
         }
         let start = format!("{kind}-");
-        let before = self
-            .names
-            .iter()
-            .filter(|(_, name)| name.starts_with(&start));
+        let before = self.names.iter().filter(|(_, name)| name.starts_with(&start));
         let name = format!("{start}{}", before.count() + 1);
         self.names.push((id.to_owned(), name));
     }
@@ -130,9 +118,5 @@ impl Transcript {
 /// `2026-03-01T09:30:00.125Z`, and nothing else.
 fn is_time(text: &str) -> bool {
     let form = "0000-00-00T00:00:00.000Z";
-    text.len() == form.len()
-        && text
-            .chars()
-            .zip(form.chars())
-            .all(|(c, f)| c == f || (f == '0' && c.is_ascii_digit()))
+    text.len() == form.len() && text.chars().zip(form.chars()).all(|(c, f)| c == f || (f == '0' && c.is_ascii_digit()))
 }

@@ -75,10 +75,7 @@ impl Dialect {
             Dialect::SocketRpc10 => (Envelope::Rpc10, Some(Profile::Plain)),
             Dialect::SocketOwn => (Envelope::Own, None),
         };
-        let form = Form {
-            profile,
-            ..Form::of(envelope)
-        };
+        let form = Form { profile, ..Form::of(envelope) };
         a2a::view(&form, None)
     }
 
@@ -104,15 +101,13 @@ impl Dialect {
                 json!({ "id": task }),
             ),
             Dialect::Rest03 => get(&format!("/v1/tasks/{task}:subscribe"), &headers),
-            Dialect::Rest10 => get(
-                &format!("/tasks/{task}:subscribe?profile=plain"),
-                &format!("A2A-Version: 1.0\r\n{headers}"),
-            ),
+            Dialect::Rest10 => {
+                get(&format!("/tasks/{task}:subscribe?profile=plain"), &format!("A2A-Version: 1.0\r\n{headers}"))
+            }
             Dialect::Socket => upgrade(&format!("/ws?taskId={task}{position}"), ""),
-            Dialect::SocketOwn => upgrade(
-                &format!("/ws?taskId={task}{position}"),
-                "Sec-WebSocket-Protocol: gemini-a2a.v1\r\n",
-            ),
+            Dialect::SocketOwn => {
+                upgrade(&format!("/ws?taskId={task}{position}"), "Sec-WebSocket-Protocol: gemini-a2a.v1\r\n")
+            }
             Dialect::SocketRpc03 => upgrade("/ws", "Sec-WebSocket-Protocol: a2a.v0.3\r\n"),
             Dialect::SocketRpc10 => upgrade("/ws", "Sec-WebSocket-Protocol: a2a.v1.0\r\n"),
             Dialect::Kebab | Dialect::Snake | Dialect::SessionSse => {
@@ -124,8 +119,7 @@ impl Dialect {
     /// What a socket says once it is open, to watch the task.
     pub fn greeting(self, task: &TaskId) -> Option<String> {
         let call = |method: &str| {
-            json!({"jsonrpc": "2.0", "id": "watch", "method": method, "params": {"id": task}})
-                .to_string()
+            json!({"jsonrpc": "2.0", "id": "watch", "method": method, "params": {"id": task}}).to_string()
         };
         match self {
             Dialect::SocketRpc03 => Some(call("tasks/resubscribe")),
@@ -193,16 +187,12 @@ impl Dialect {
                 {"message": message, "configuration": {"blocking": false, "returnImmediately": true}}})
         };
         match self {
-            Dialect::Rpc03(_) => Said::Request(rpc_body(
-                self.target(),
-                self.profile_header(),
-                frame("message/send", message),
-            )),
-            Dialect::Rpc10(_) => Said::Request(rpc_body(
-                self.target(),
-                self.profile_header(),
-                frame("SendMessage", in_10(&message)),
-            )),
+            Dialect::Rpc03(_) => {
+                Said::Request(rpc_body(self.target(), self.profile_header(), frame("message/send", message)))
+            }
+            Dialect::Rpc10(_) => {
+                Said::Request(rpc_body(self.target(), self.profile_header(), frame("SendMessage", in_10(&message))))
+            }
             Dialect::Rest03 => {
                 let mut message = in_10(&message);
                 let parts = message["parts"].take();
@@ -217,11 +207,7 @@ impl Dialect {
                 let body = json!({"message": in_10(&message), "configuration": {"returnImmediately": true}});
                 Said::Request(post("/message:send", "A2A-Version: 1.0\r\n", &body))
             }
-            Dialect::Kebab => Said::Stream(post(
-                "/message/stream",
-                "",
-                &json!({"taskId": task, "userMessage": brief}),
-            )),
+            Dialect::Kebab => Said::Stream(post("/message/stream", "", &json!({"taskId": task, "userMessage": brief}))),
             Dialect::Snake => {
                 let body = match brief {
                     Value::String(text) => json!({ "message": text }),
@@ -239,9 +225,7 @@ impl Dialect {
                 Said::Message(frame("message/stream", message).to_string())
             }
             Dialect::SocketRpc03 => Said::Message(frame("message/send", message).to_string()),
-            Dialect::SocketRpc10 => {
-                Said::Message(frame("SendMessage", in_10(&message)).to_string())
-            }
+            Dialect::SocketRpc10 => Said::Message(frame("SendMessage", in_10(&message)).to_string()),
             Dialect::SocketOwn => Said::Message(
                 match brief {
                     Value::String(text) => {
@@ -279,10 +263,7 @@ fn get(target: &str, headers: &str) -> Vec<u8> {
 
 fn upgrade(target: &str, headers: &str) -> Vec<u8> {
     let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n";
-    get(
-        target,
-        &format!("Connection: Upgrade\r\nUpgrade: websocket\r\n{key}{headers}"),
-    )
+    get(target, &format!("Connection: Upgrade\r\nUpgrade: websocket\r\n{key}{headers}"))
 }
 
 fn post(target: &str, headers: &str, body: &Value) -> Vec<u8> {
@@ -295,11 +276,7 @@ fn post(target: &str, headers: &str, body: &Value) -> Vec<u8> {
 }
 
 fn rpc(target: &str, headers: &str, method: &str, params: Value) -> Vec<u8> {
-    rpc_body(
-        target,
-        headers,
-        json!({"jsonrpc": "2.0", "id": "watch", "method": method, "params": params}),
-    )
+    rpc_body(target, headers, json!({"jsonrpc": "2.0", "id": "watch", "method": method, "params": params}))
 }
 
 fn rpc_body(target: &str, headers: &str, body: Value) -> Vec<u8> {
@@ -338,13 +315,7 @@ enum Reader {
 
 impl Link {
     pub fn new(key: Key, dialect: Dialect, outbox: Vec<u8>) -> Link {
-        Link {
-            key,
-            outbox,
-            dialect,
-            reader: Reader::Http(Message::new(Side::Response), None),
-            body: Vec::new(),
-        }
+        Link { key, outbox, dialect, reader: Reader::Http(Message::new(Side::Response), None), body: Vec::new() }
     }
 
     pub fn is_socket(&self) -> bool {
@@ -362,9 +333,7 @@ impl Link {
     }
 
     fn http(&mut self, bytes: &[u8]) -> Vec<Shown> {
-        let Reader::Http(message, sse) = &mut self.reader else {
-            unreachable!("looked at by the caller")
-        };
+        let Reader::Http(message, sse) = &mut self.reader else { unreachable!("looked at by the caller") };
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n")
             && bytes.starts_with(b"HTTP/1.1 101 ")
         {
@@ -399,18 +368,14 @@ impl Link {
             }
             shown.push(Shown::End);
             self.body.clear();
-            message
-                .restart(Side::Response, &mut self.body)
-                .expect("HTTP");
+            message.restart(Side::Response, &mut self.body).expect("HTTP");
             *sse = None;
         }
         shown
     }
 
     fn messages(&mut self) -> Vec<Shown> {
-        let Reader::Socket(rx) = &mut self.reader else {
-            unreachable!("looked at by the caller")
-        };
+        let Reader::Socket(rx) = &mut self.reader else { unreachable!("looked at by the caller") };
         let mut shown = Vec::new();
         while let Some((opcode, place)) = frame::front(rx) {
             let payload = rx[place.clone()].to_vec();
@@ -448,15 +413,9 @@ fn message(dialect: Dialect, text: &str) -> Shown {
                 }
                 _ => text.to_owned(),
             };
-            Shown::Frame {
-                seq: Seq(seq),
-                body,
-            }
+            Shown::Frame { seq: Seq(seq), body }
         }
-        _ => Shown::Reply {
-            status: 200,
-            body: value,
-        },
+        _ => Shown::Reply { status: 200, body: value },
     }
 }
 

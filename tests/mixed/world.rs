@@ -58,10 +58,7 @@ struct Client {
 impl World {
     pub fn new(seed: u64) -> World {
         let mut chance = Chance::new(seed);
-        let now = Now {
-            mono_ms: 1_000,
-            unix_ms: 1_767_225_600_000,
-        };
+        let now = Now { mono_ms: 1_000, unix_ms: 1_767_225_600_000 };
         let limits = Limits {
             tx_bytes: [600, 4_000, 64_000][chance.below(3)],
             hot_bytes: [800, 20_000][chance.below(2)],
@@ -79,10 +76,7 @@ impl World {
             asked: Vec::new(),
         };
         World {
-            core: Core::new(Setup {
-                tools: tools(),
-                ..Setup::alone(limits.clone(), Switches::default(), now)
-            }),
+            core: Core::new(Setup { tools: tools(), ..Setup::alone(limits.clone(), Switches::default(), now) }),
             chance,
             now,
             turn: 0,
@@ -166,8 +160,7 @@ impl World {
         }
         let after = client.frames.last().map(|(seq, _)| *seq);
         // These ask for the task over the socket, and have no word for a position there.
-        let after = after
-            .filter(|_| !matches!(client.dialect, Dialect::SocketRpc03 | Dialect::SocketRpc10));
+        let after = after.filter(|_| !matches!(client.dialect, Dialect::SocketRpc03 | Dialect::SocketRpc10));
         let after = after.filter(|_| self.chance.percent(80));
         if after.is_some() {
             *self.tally.entry("a stream was taken up again").or_default() += 1;
@@ -209,9 +202,7 @@ impl World {
         };
         let option = ["proceed_once", "proceed_once", "cancel"][self.chance.below(3)];
         self.said += 1;
-        let said = self.clients[at]
-            .dialect
-            .answer(task, self.said, &call, option);
+        let said = self.clients[at].dialect.answer(task, self.said, &call, option);
         self.note(format!("client {at} answers {call} with {option}"));
         self.say(at, said);
     }
@@ -219,10 +210,7 @@ impl World {
     /// Somebody who can always answer does so, when everything else is over.
     fn answer_somewhere(&mut self) {
         let task = self.session.clone().expect("begun");
-        let at = CAST
-            .iter()
-            .position(|dialect| *dialect == Dialect::Rest10)
-            .expect("it is there");
+        let at = CAST.iter().position(|dialect| *dialect == Dialect::Rest10).expect("it is there");
         self.answer(at, &task);
     }
 
@@ -352,13 +340,8 @@ impl World {
         for key in self.core.writable() {
             // A slow reader takes a little, and the rest another time.
             let budget = [0, 30, 500, 20_000][self.chance.below(4)];
-            let bytes: Vec<u8> = self
-                .core
-                .slices(key)
-                .iter()
-                .flat_map(|slice| slice.iter().copied())
-                .take(budget)
-                .collect();
+            let bytes: Vec<u8> =
+                self.core.slices(key).iter().flat_map(|slice| slice.iter().copied()).take(budget).collect();
             self.core.sent(key, bytes.len(), self.now);
             self.deliver(key, &bytes);
         }
@@ -514,12 +497,7 @@ fn frames(log: &[(Record, State)], view: View, tools: &Tools) -> BTreeMap<u64, (
 }
 
 /// A stream is a snapshot, or none, and then every event the view shows from there on, without a gap. Gives how many frames.
-fn compare(
-    at: usize,
-    dialect: Dialect,
-    stream: &[(Seq, String)],
-    expected: &BTreeMap<u64, (String, String)>,
-) -> u64 {
+fn compare(at: usize, dialect: Dialect, stream: &[(Seq, String)], expected: &BTreeMap<u64, (String, String)>) -> u64 {
     let is_event = |(seq, body): &(Seq, String)| {
         let pair = expected.get(&seq.0);
         pair.is_some_and(|(open, closing)| body.is_empty() || body == open || body == closing)
@@ -532,10 +510,7 @@ fn compare(
         let (one, next) = (pair[0].0.0, pair[1].0.0);
         assert!(one < next, "client {at} {dialect:?}: {one}, then {next}");
         let missed: Vec<&u64> = expected.range(one + 1..next).map(|(seq, _)| seq).collect();
-        assert!(
-            missed.is_empty(),
-            "client {at} {dialect:?}: {one}, then {next} without {missed:?}"
-        );
+        assert!(missed.is_empty(), "client {at} {dialect:?}: {one}, then {next} without {missed:?}");
     }
     for event in events {
         assert!(
@@ -544,13 +519,9 @@ fn compare(
             expected.get(&event.0.0)
         );
     }
-    if let (Some(snapshot), Some(event)) = (stream.first().filter(|f| !is_event(f)), events.first())
-    {
+    if let (Some(snapshot), Some(event)) = (stream.first().filter(|f| !is_event(f)), events.first()) {
         let missed = expected.range(snapshot.0.0 + 1..event.0.0).next();
-        assert_eq!(
-            missed, None,
-            "client {at} {dialect:?}: a gap after the snapshot"
-        );
+        assert_eq!(missed, None, "client {at} {dialect:?}: a gap after the snapshot");
     }
     events.len() as u64
 }
@@ -572,10 +543,7 @@ fn tools() -> Vec<ToolSpec> {
 fn work(job: &Job, chance: &mut Chance) -> Vec<NoteBody> {
     match &job.work {
         Work::Think(think) => {
-            let mut notes = vec![NoteBody::Thought {
-                subject: "Considering".into(),
-                description: "what to do".into(),
-            }];
+            let mut notes = vec![NoteBody::Thought { subject: "Considering".into(), description: "what to do".into() }];
             let chunks = 1 + chance.below(4);
             notes.extend((0..chunks).map(|n| NoteBody::Text(format!("chunk {n} "))));
             let calls = match think.round {
@@ -613,14 +581,10 @@ fn work(job: &Job, chance: &mut Chance) -> Vec<NoteBody> {
         }
         Work::Run(_) => {
             let lines = chance.below(4);
-            let mut notes: Vec<NoteBody> = (0..lines)
-                .map(|n| NoteBody::Output(format!("line {n}\n")))
-                .collect();
+            let mut notes: Vec<NoteBody> = (0..lines).map(|n| NoteBody::Output(format!("line {n}\n"))).collect();
             notes.push(NoteBody::Ended(RunEnd::Ended(Ending::Success {
                 output: "made".into(),
-                display: Display::Text {
-                    text: "made".into(),
-                },
+                display: Display::Text { text: "made".into() },
             })));
             notes
         }

@@ -23,12 +23,7 @@ pub struct Chaos {
 
 impl Chaos {
     pub fn new(seed: u64, from: Vec<(Door, Made)>) -> Chaos {
-        Chaos {
-            chance: Chance::new(seed),
-            house: House::at_work(),
-            left: LIFE,
-            from,
-        }
+        Chaos { chance: Chance::new(seed), house: House::at_work(), left: LIFE, from }
     }
 
     /// Sends one; what became of it, or what is wrong with that.
@@ -194,12 +189,7 @@ fn after_head(heard: &[Heard]) -> Option<Sent> {
     for heard in heard {
         sent = Some(match heard {
             Heard::Answer { head, body } => {
-                let families = [
-                    Family::Rpc03,
-                    Family::Rest03,
-                    Family::Rest10,
-                    Family::Gemini,
-                ];
+                let families = [Family::Rpc03, Family::Rest03, Family::Rest10, Family::Gemini];
                 let known = families.iter().any(|family| is_of(*family, head, body));
                 // The wire's own refusals, and answers without a body.
                 let whole = known || (body.is_empty() && head.status() < 500);
@@ -226,9 +216,7 @@ fn after_body(made: &Made, heard: &[Heard]) -> Option<Sent> {
     let family = family(&made.send, &made.headers);
     match heard {
         [Heard::Answer { head, body }] if is_of(family, head, body) => match head.status() {
-            200 if String::from_utf8_lossy(body).contains("\"error\":{\"code\"") => {
-                Some(Sent::Refused)
-            }
+            200 if String::from_utf8_lossy(body).contains("\"error\":{\"code\"") => Some(Sent::Refused),
             200..300 => Some(Sent::Taken),
             500.. => None,
             _ => Some(Sent::Refused),

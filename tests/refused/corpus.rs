@@ -106,11 +106,7 @@ impl Dialect {
     pub fn made(&self, over: Carrier) -> Vec<Made> {
         let mut made = Vec::new();
         for base in &self.bases {
-            let maker = Maker {
-                family: self.family,
-                base,
-                over,
-            };
+            let maker = Maker { family: self.family, base, over };
             maker.members(&mut made);
             maker.states(&mut made);
             maker.bodies(&mut made);
@@ -199,13 +195,7 @@ impl Maker<'_> {
 
     /// Refused before anything of the request was understood.
     fn early(&self, family: Family, fault: Fault) -> Expected {
-        Expected::Refusal {
-            family,
-            fault,
-            id: Value::Null,
-            member: None,
-            framed: false,
-        }
+        Expected::Refusal { family, fault, id: Value::Null, member: None, framed: false }
     }
 
     /// Each member in every way that its kind can be wrong or is still right.
@@ -262,10 +252,7 @@ impl Maker<'_> {
             ("$canceled", late("$canceled")),
             ("$completed", late("$completed")),
         ] {
-            let base = Base {
-                task: task.into(),
-                ..self.base.clone()
-            };
+            let base = Base { task: task.into(), ..self.base.clone() };
             let expected = fault.map_or(Expected::Success, |fault| self.refusal(fault));
             made.push(self.made(&format!("the task {task}"), &base, expected));
         }
@@ -275,10 +262,7 @@ impl Maker<'_> {
         let text = body.to_string();
         if text.contains("{context}") {
             let text = text.replace("{context}", "$other_context");
-            let base = Base {
-                body: Some(serde_json::from_str(&text).expect("JSON")),
-                ..self.base.clone()
-            };
+            let base = Base { body: Some(serde_json::from_str(&text).expect("JSON")), ..self.base.clone() };
             // There the task decides, because clients make contexts up.
             let tolerated = self.family == Family::Rest03;
             let mut expected = match tolerated {
@@ -317,21 +301,14 @@ impl Maker<'_> {
             Family::Rest03 | Family::Rest10 | Family::Gemini => Fault::Params,
         };
         for wrong in [json!([body]), json!(7), json!([])] {
-            let base = Base {
-                body: Some(wrong.clone()),
-                ..self.base.clone()
-            };
+            let base = Base { body: Some(wrong.clone()), ..self.base.clone() };
             let shown: String = wrong.to_string().chars().take(20).collect();
             let expected = self.early(self.family(), fault);
             made.push(self.made(&format!("{shown} for a body"), &base, expected));
         }
         let mut base = self.base.clone();
         let surprise = json!({"deep": [{"x": 1}, null, "\u{0}"]});
-        edit(
-            base.body.as_mut().expect("a body"),
-            "surprise",
-            &Some(surprise),
-        );
+        edit(base.body.as_mut().expect("a body"), "surprise", &Some(surprise));
         made.push(self.made("a member that nobody knows", &base, Expected::Success));
     }
 
@@ -342,12 +319,9 @@ impl Maker<'_> {
             false => "rpc-no-params",
         };
         let members = match self.family {
-            Family::Rpc03 | Family::Rpc10 => vec![
-                ("jsonrpc", "jsonrpc"),
-                ("method", "method"),
-                ("id", "rpc-id"),
-                ("params", params),
-            ],
+            Family::Rpc03 | Family::Rpc10 => {
+                vec![("jsonrpc", "jsonrpc"), ("method", "method"), ("id", "rpc-id"), ("params", params)]
+            }
             Family::Own => vec![("id", "own-id"), ("call", "own-call")],
             Family::Rest03 | Family::Rest10 | Family::Gemini => return,
         };
@@ -399,10 +373,7 @@ impl Maker<'_> {
         }
         let (_, target) = self.base.send.split_once(' ').expect("a method");
         for method in ["PUT", "PATCH", "OPTIONS"] {
-            let base = Base {
-                send: format!("{method} {target}"),
-                ..self.base.clone()
-            };
+            let base = Base { send: format!("{method} {target}"), ..self.base.clone() };
             let family = self.family();
             // Two paths were the task server's first.
             let gemini = family == Family::Rest10 && matches!(target, "/tasks" | "/tasks/{task}");
@@ -418,11 +389,7 @@ impl Maker<'_> {
             base
         };
         if self.base.body.is_some() {
-            for media in [
-                "text/plain",
-                "application/x-www-form-urlencoded",
-                "nonsense",
-            ] {
+            for media in ["text/plain", "application/x-www-form-urlencoded", "nonsense"] {
                 let base = with(&format!("Content-Type: {media}"));
                 let mut expected = self.refusal(Fault::ContentType);
                 if let Expected::Refusal { framed, family, .. } = &mut expected {
@@ -452,15 +419,9 @@ impl Maker<'_> {
         };
         let base = with(&format!("A2A-Version: {version}"));
         let mut expected = self.refusal(Fault::Method);
-        if let Expected::Refusal {
-            family: of, framed, ..
-        } = &mut expected
-        {
+        if let Expected::Refusal { family: of, framed, .. } = &mut expected {
             *of = family;
-            let streams = base
-                .headers
-                .iter()
-                .any(|header| header.contains("event-stream"));
+            let streams = base.headers.iter().any(|header| header.contains("event-stream"));
             *framed = streams && family == Family::Rpc03;
         }
         made.push(self.made("the other version", &base, expected));

@@ -19,13 +19,8 @@ enum Spelling {
 }
 
 impl Spelling {
-    const ALL: [Spelling; 5] = [
-        Spelling::Devtool,
-        Spelling::DevtoolCamel,
-        Spelling::Coder,
-        Spelling::Session,
-        Spelling::Kebab,
-    ];
+    const ALL: [Spelling; 5] =
+        [Spelling::Devtool, Spelling::DevtoolCamel, Spelling::Coder, Spelling::Session, Spelling::Kebab];
 
     /// The members that name the call and the decision.
     fn members(self) -> (&'static str, &'static str) {
@@ -130,11 +125,9 @@ impl Place {
 
     fn family(self) -> Family {
         match self {
-            Place::Rpc03
-            | Place::Rpc03Metadata
-            | Place::SocketSession
-            | Place::SocketBare
-            | Place::SocketRpc03 => Family::Rpc03,
+            Place::Rpc03 | Place::Rpc03Metadata | Place::SocketSession | Place::SocketBare | Place::SocketRpc03 => {
+                Family::Rpc03
+            }
             Place::Rpc10 | Place::SocketRpc10 => Family::Rpc10,
             Place::Rest03 | Place::Rest03Kind => Family::Rest03,
             Place::Rest10 => Family::Rest10,
@@ -168,10 +161,7 @@ impl Place {
                 message["metadata"] = json!({ key: answer });
                 post("/", rpc("message/send", message))
             }
-            Place::Rpc10 => post(
-                "/",
-                rpc("SendMessage", proto("parts", json!({"data": answer}))),
-            ),
+            Place::Rpc10 => post("/", rpc("SendMessage", proto("parts", json!({"data": answer})))),
             Place::Rest03 => {
                 let message = proto("content", json!({"data": {"data": answer}}));
                 post("/v1/message:send", json!({"message": message}))
@@ -179,20 +169,10 @@ impl Place {
             Place::Rest03Kind => post("/v1/message:send", json!({"message": old(answer)})),
             Place::Rest10 => {
                 let message = proto("parts", json!({"data": answer}));
-                (
-                    "POST /message:send".into(),
-                    new,
-                    json!({"message": message}),
-                )
+                ("POST /message:send".into(), new, json!({"message": message}))
             }
-            Place::Kebab => post(
-                "/message/stream",
-                json!({"taskId": task, "userMessage": answer}),
-            ),
-            Place::Snake => post(
-                &format!("/tasks/{task}/execute"),
-                json!({"confirmation": answer}),
-            ),
+            Place::Kebab => post("/message/stream", json!({"taskId": task, "userMessage": answer})),
+            Place::Snake => post(&format!("/tasks/{task}/execute"), json!({"confirmation": answer})),
             Place::SessionSse => {
                 let body = json!({"message": {"content": {"data": answer}}});
                 post(&format!("/tasks/{task}/messages/stream"), body)
@@ -208,13 +188,9 @@ impl Place {
                 post("/", answer)
             }
             Place::SocketRpc03 => post("/", rpc("message/send", old(answer))),
-            Place::SocketRpc10 => post(
-                "/",
-                rpc("SendMessage", proto("parts", json!({"data": answer}))),
-            ),
+            Place::SocketRpc10 => post("/", rpc("SendMessage", proto("parts", json!({"data": answer})))),
             Place::SocketOwn => {
-                let message =
-                    json!({"id": "m", "role": "user", "parts": [{"content": {"data": answer}}]});
+                let message = json!({"id": "m", "role": "user", "parts": [{"content": {"data": answer}}]});
                 let say = json!({"task": task, "message": message});
                 post("/", json!({"id": "q", "call": {"say": say}}))
             }
@@ -229,69 +205,15 @@ impl Place {
 
 /// What is forged: the task it goes to, the call it is about, the option it takes, and what is wrong with that.
 const FORGERIES: [(&str, &str, &str, &str, Fault); 9] = [
-    (
-        "to nobody's call",
-        "$waiting",
-        "nonsense",
-        "proceed_once",
-        Fault::NotPending,
-    ),
-    (
-        "to a call without a name",
-        "$waiting",
-        "",
-        "proceed_once",
-        Fault::NotPending,
-    ),
-    (
-        "to one answered already",
-        "$working",
-        "$working_call",
-        "proceed_once",
-        Fault::NotPending,
-    ),
-    (
-        "to a call of another task",
-        "$waiting",
-        "$other_call",
-        "proceed_once",
-        Fault::NotPending,
-    ),
-    (
-        "to a stranger's call",
-        "$waiting",
-        "$foreign_call",
-        "proceed_once",
-        Fault::NotPending,
-    ),
-    (
-        "to a stranger's task",
-        "$foreign",
-        "$foreign_call",
-        "proceed_once",
-        Fault::NoTask,
-    ),
-    (
-        "to one that asks nothing",
-        "$idle",
-        "$waiting_call",
-        "cancel",
-        Fault::NotPending,
-    ),
-    (
-        "to one that is over",
-        "$canceled",
-        "$waiting_call",
-        "proceed_once",
-        Fault::Over,
-    ),
-    (
-        "with an unknown option",
-        "$waiting",
-        "$waiting_call",
-        "proceed_twice",
-        Fault::UnknownOption,
-    ),
+    ("to nobody's call", "$waiting", "nonsense", "proceed_once", Fault::NotPending),
+    ("to a call without a name", "$waiting", "", "proceed_once", Fault::NotPending),
+    ("to one answered already", "$working", "$working_call", "proceed_once", Fault::NotPending),
+    ("to a call of another task", "$waiting", "$other_call", "proceed_once", Fault::NotPending),
+    ("to a stranger's call", "$waiting", "$foreign_call", "proceed_once", Fault::NotPending),
+    ("to a stranger's task", "$foreign", "$foreign_call", "proceed_once", Fault::NoTask),
+    ("to one that asks nothing", "$idle", "$waiting_call", "cancel", Fault::NotPending),
+    ("to one that is over", "$canceled", "$waiting_call", "proceed_once", Fault::Over),
+    ("with an unknown option", "$waiting", "$waiting_call", "proceed_twice", Fault::UnknownOption),
 ];
 
 pub fn requests() -> Vec<(Door, Made)> {
@@ -345,13 +267,7 @@ pub fn requests() -> Vec<(Door, Made)> {
 impl Place {
     fn made(self, name: String, task: &str, answer: Value, expected: Expected) -> (Door, Made) {
         let (send, headers, body) = self.write(task, answer);
-        let made = Made {
-            name,
-            send,
-            headers,
-            body: Some(body.to_string().into_bytes()),
-            expected,
-        };
+        let made = Made { name, send, headers, body: Some(body.to_string().into_bytes()), expected };
         (self.door(), made)
     }
 
@@ -360,12 +276,6 @@ impl Place {
             Family::Rpc03 | Family::Rpc10 | Family::Own => json!("q"),
             Family::Rest03 | Family::Rest10 | Family::Gemini => Value::Null,
         };
-        Expected::Refusal {
-            family: self.family(),
-            fault,
-            id,
-            member: member.map(str::to_owned),
-            framed: false,
-        }
+        Expected::Refusal { family: self.family(), fault, id, member: member.map(str::to_owned), framed: false }
     }
 }

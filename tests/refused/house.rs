@@ -50,15 +50,8 @@ pub enum Workers {
 impl House {
     /// A house in the situation, at rest.
     pub fn new() -> House {
-        let limits = Limits {
-            body_bytes: LARGEST,
-            ws_message_bytes: LARGEST,
-            ..Limits::default()
-        };
-        let now = Now {
-            mono_ms: 5_000,
-            unix_ms: task::NOON,
-        };
+        let limits = Limits { body_bytes: LARGEST, ws_message_bytes: LARGEST, ..Limits::default() };
+        let now = Now { mono_ms: 5_000, unix_ms: task::NOON };
         let mut house = House {
             core: core(limits, now),
             store: MemoryStore::default(),
@@ -77,10 +70,7 @@ impl House {
 
     /// The same, but whatever is accepted is done.
     pub fn at_work() -> House {
-        House {
-            workers: Workers::Work,
-            ..House::new()
-        }
+        House { workers: Workers::Work, ..House::new() }
     }
 
     fn furnish(&mut self) {
@@ -110,28 +100,22 @@ impl House {
         let foreign = self.prompt("acme", Workers::Ask(task::call(task::EDIT, "four")));
         self.place("foreign", &foreign);
         self.question("foreign", &foreign);
-        let said =
-            json!({"message": {"role": "ROLE_USER", "messageId": "c", "parts": [{"text": "go"}]}});
+        let said = json!({"message": {"role": "ROLE_USER", "messageId": "c", "parts": [{"text": "go"}]}});
         self.workers = Workers::Work;
         let completed = self.rpc("SendMessage", said);
         self.place("completed", &completed["task"]);
-        for (name, status) in [
-            ("token", Value::Null),
-            ("other_token", json!("input-required")),
-        ] {
+        for (name, status) in [("token", Value::Null), ("other_token", json!("input-required"))] {
             let page = self.rpc("ListTasks", json!({"pageSize": 1, "status": status}));
             self.name(name, &page["nextPageToken"]);
         }
         // `$idle` is the beginning of `$idle_context`.
-        self.names
-            .sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
+        self.names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
     }
 
     /// A prompt that makes a task, with the turn it leads to.
     fn prompt(&mut self, tenant: &str, workers: Workers) -> Value {
         self.workers = workers;
-        let mut body =
-            json!({"message": {"role": "ROLE_USER", "messageId": "m", "parts": [{"text": "go"}]}});
+        let mut body = json!({"message": {"role": "ROLE_USER", "messageId": "m", "parts": [{"text": "go"}]}});
         if tenant.is_empty() {
             body["message"]["parts"][0]["kind"] = json!("text");
             return self.rpc("message/send", body);
@@ -150,19 +134,12 @@ impl House {
 
     fn ask(&mut self, method: &str, target: &str, headers: &str, body: Option<&Value>) -> Value {
         let body = body.map(Value::to_string).unwrap_or_default();
-        let bytes = request(
-            method,
-            target,
-            &format!("Content-Type: application/json\r\n{headers}"),
-            body.as_bytes(),
-        );
+        let bytes = request(method, target, &format!("Content-Type: application/json\r\n{headers}"), body.as_bytes());
         let mut line = self.open();
         let heard = self.exchange(&mut line, &bytes);
         self.hang_up(&line);
         match heard.as_slice() {
-            [Heard::Answer { head, body }] if head.status() < 300 => {
-                serde_json::from_slice(body).expect("JSON")
-            }
+            [Heard::Answer { head, body }] if head.status() < 300 => serde_json::from_slice(body).expect("JSON"),
             other => panic!("{method} {target}: {other:?}"),
         }
     }
@@ -290,11 +267,7 @@ impl House {
                 let page = file.and_then(|file| file.page(offset, 1 << 20));
                 self.core.paged(sub, page, now);
             }
-            Out::Stop(_)
-            | Out::Over { .. }
-            | Out::SaveRule { .. }
-            | Out::Trouble { .. }
-            | Out::Notice { .. } => {}
+            Out::Stop(_) | Out::Over { .. } | Out::SaveRule { .. } | Out::Trouble { .. } | Out::Notice { .. } => {}
             Out::Load { task } => panic!("{task} left memory"),
         }
     }
@@ -305,14 +278,10 @@ impl House {
         }
         Some(match &job.work {
             Work::Think(think) => match &self.workers {
-                Workers::Ask(call) if think.round == 0 => {
-                    task::model_answers(std::slice::from_ref(call))
-                }
+                Workers::Ask(call) if think.round == 0 => task::model_answers(std::slice::from_ref(call)),
                 Workers::Ask(_) | Workers::Work | Workers::Sleep => task::model_answers(&[]),
             },
-            Work::Prepare { calls, .. } => {
-                NoteBody::Prepared(calls.iter().map(|call| Ok(task::plan(call))).collect())
-            }
+            Work::Prepare { calls, .. } => NoteBody::Prepared(calls.iter().map(|call| Ok(task::plan(call))).collect()),
             Work::Run(_) => NoteBody::Ended(RunEnd::Ended(task::success())),
             Work::Attach { .. } => NoteBody::Attached(None),
             Work::Command(_) => task::command_says("done"),
@@ -369,10 +338,7 @@ fn core(limits: Limits, now: Now) -> Core {
         }),
         resolve: Box::new(|wish| match wish {
             Some("/nowhere") => Err("There is no directory of that name.".into()),
-            _ => Ok(Site {
-                path: "/w".into(),
-                trusted: true,
-            }),
+            _ => Ok(Site { path: "/w".into(), trusted: true }),
         }),
         ..Setup::alone(limits, Switches::default(), now)
     })

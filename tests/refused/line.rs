@@ -36,11 +36,7 @@ pub enum Heard {
 
 impl Line {
     pub fn new(key: Key) -> Line {
-        Line {
-            key,
-            talk: Talk::Http(Message::new(Side::Response), Sse::default()),
-            body: Vec::new(),
-        }
+        Line { key, talk: Talk::Http(Message::new(Side::Response), Sse::default()), body: Vec::new() }
     }
 
     pub fn take(&mut self, bytes: &[u8]) -> Vec<Heard> {
@@ -60,9 +56,7 @@ impl Line {
     }
 
     fn http(&mut self, bytes: &[u8]) -> Vec<Heard> {
-        let Talk::Http(message, sse) = &mut self.talk else {
-            unreachable!("looked at by the caller")
-        };
+        let Talk::Http(message, sse) = &mut self.talk else { unreachable!("looked at by the caller") };
         let mut heard = Vec::new();
         let mut bytes = bytes;
         loop {
@@ -73,8 +67,7 @@ impl Line {
             };
             if head.is_event_stream() {
                 sse.input().append(&mut self.body);
-                sse.drain(|frame| heard.push(Heard::Event(frame.data.into_owned())))
-                    .expect("events");
+                sse.drain(|frame| heard.push(Heard::Event(frame.data.into_owned()))).expect("events");
             }
             if !message.is_done() {
                 return heard;

@@ -72,13 +72,10 @@ pub fn enter(house: &mut House, door: Door) -> Line {
 
 /// What goes over the line for a request.
 pub fn bytes(house: &House, door: Door, made: &Made) -> Vec<u8> {
-    let body = made
-        .body
-        .as_ref()
-        .map(|body| match std::str::from_utf8(body) {
-            Ok(text) => house.fill(text).into_bytes(),
-            Err(_) => body.clone(),
-        });
+    let body = made.body.as_ref().map(|body| match std::str::from_utf8(body) {
+        Ok(text) => house.fill(text).into_bytes(),
+        Err(_) => body.clone(),
+    });
     if door.is_socket() {
         return masked(1, &body.unwrap_or_default());
     }
@@ -105,23 +102,14 @@ pub fn refused(house: &mut House, door: Door, made: &Made) -> Result<(), String>
     let heard = house.exchange(&mut line, &bytes);
     let verdict = judge(door, made, &heard).and_then(|()| match door {
         Door::Http => http_goes_on(house, &mut line, &heard),
-        Door::Session | Door::Rpc03 | Door::Rpc10 | Door::Own => {
-            socket_goes_on(house, door, &mut line)
-        }
+        Door::Session | Door::Rpc03 | Door::Rpc10 | Door::Own => socket_goes_on(house, door, &mut line),
     });
     house.hang_up(&line);
     verdict
 }
 
 fn judge(door: Door, made: &Made, heard: &[Heard]) -> Result<(), String> {
-    let Expected::Refusal {
-        family,
-        fault,
-        id,
-        member,
-        framed,
-    } = &made.expected
-    else {
+    let Expected::Refusal { family, fault, id, member, framed } = &made.expected else {
         panic!("{} is no refusal", made.name);
     };
     let body = match (heard, framed) {
@@ -169,14 +157,9 @@ fn http_goes_on(house: &mut House, line: &mut Line, heard: &[Heard]) -> Result<(
     let closes = matches!(heard, [Heard::Answer { head, .. }] if head.closes());
     if closes {
         let closed = house.is_closed(line);
-        return closed
-            .then_some(())
-            .ok_or("it said close and did not".into());
+        return closed.then_some(()).ok_or("it said close and did not".into());
     }
-    match house
-        .exchange(line, &request("GET", "/health", "", b""))
-        .as_slice()
-    {
+    match house.exchange(line, &request("GET", "/health", "", b"")).as_slice() {
         [Heard::Answer { head, .. }] if head.status() == 200 => Ok(()),
         other => Err(format!("afterwards: {}", short(other))),
     }
@@ -184,10 +167,7 @@ fn http_goes_on(house: &mut House, line: &mut Line, heard: &[Heard]) -> Result<(
 
 fn socket_goes_on(house: &mut House, door: Door, line: &mut Line) -> Result<(), String> {
     let innocent = house.fill(&door.innocent());
-    match house
-        .exchange(line, &masked(1, innocent.as_bytes()))
-        .as_slice()
-    {
+    match house.exchange(line, &masked(1, innocent.as_bytes())).as_slice() {
         [Heard::Text(text)] if succeeded(text) == Some(json!("after")) => Ok(()),
         other => Err(format!("afterwards: {}", short(other))),
     }
@@ -256,8 +236,5 @@ pub fn short(heard: &[Heard]) -> String {
         other => format!("{other:?}"),
     });
     let whole: Vec<String> = whole.collect();
-    format!("[{}]", whole.join(", "))
-        .chars()
-        .take(500)
-        .collect()
+    format!("[{}]", whole.join(", ")).chars().take(500).collect()
 }

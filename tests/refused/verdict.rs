@@ -154,11 +154,7 @@ pub fn judge(family: Family, fault: Fault, id: &Value, body: &[u8]) -> Result<St
         Family::Rest10 => take("/error/message"),
         Family::Gemini => take("/error"),
     };
-    if message
-        .as_ref()
-        .and_then(Value::as_str)
-        .is_none_or(|text| text.is_empty())
-    {
+    if message.as_ref().and_then(Value::as_str).is_none_or(|text| text.is_empty()) {
         return Err(format!("nothing is said in {body}"));
     }
     // Beyond the reason, what it is about is for each fault to say.
@@ -201,12 +197,8 @@ pub fn judge(family: Family, fault: Fault, id: &Value, body: &[u8]) -> Result<St
 
 /// Details of 1.0: each says its type, and the first is the one that says the reason.
 fn typed(details: &Value) -> Result<(), String> {
-    let kinds: Vec<&str> = details
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|detail| detail["@type"].as_str())
-        .collect();
+    let kinds: Vec<&str> =
+        details.as_array().into_iter().flatten().filter_map(|detail| detail["@type"].as_str()).collect();
     let info = "type.googleapis.com/google.rpc.ErrorInfo";
     let place = "type.googleapis.com/google.rpc.BadRequest";
     let domain = &details[0]["domain"];
@@ -234,9 +226,7 @@ pub fn is_of(family: Family, head: &Head, body: &[u8]) -> bool {
         Family::Rpc03 | Family::Rpc10 => is_rpc(&body),
         Family::Rest03 | Family::Rest10 if fine => true,
         Family::Rest03 => body["code"].is_i64() && body["type"] == body["error"],
-        Family::Rest10 => {
-            body["error"]["code"] == head.status() && body["error"]["status"].is_string()
-        }
+        Family::Rest10 => body["error"]["code"] == head.status() && body["error"]["status"].is_string(),
         Family::Gemini => fine || body["error"].is_string(),
         Family::Own => false,
     }

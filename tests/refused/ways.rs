@@ -41,17 +41,9 @@ pub fn ways(kind: &str) -> Vec<Way> {
         None => (kind, None),
     };
     let kind = find(name);
-    let mut ways = vec![Way {
-        value: None,
-        fault: kind.gone.or(absent),
-        named: !kind.unnamed,
-    }];
+    let mut ways = vec![Way { value: None, fault: kind.gone.or(absent), named: !kind.unnamed }];
     let mut add = |fault: Option<Fault>, named: bool, values: Vec<Value>| {
-        ways.extend(values.into_iter().map(|value| Way {
-            value: Some(value),
-            fault,
-            named,
-        }));
+        ways.extend(values.into_iter().map(|value| Way { value: Some(value), fault, named }));
     };
     add(absent, !kind.unnamed, kind.absent);
     add(Some(Fault::Params), !kind.unnamed, kind.wrong);

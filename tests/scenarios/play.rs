@@ -6,9 +6,7 @@
 
 use crate::support::client::{Client, Event, Events};
 use crate::support::fake::FakeGemini;
-use crate::support::message::{
-    asked_of, call_of, kind_of, prompt, prompt_at, prompt_in, state_of, task_of, text_of,
-};
+use crate::support::message::{asked_of, call_of, kind_of, prompt, prompt_at, prompt_in, state_of, task_of, text_of};
 use crate::support::server::{Server, Setup};
 use serde_json::{Value, json};
 use std::sync::Mutex;
@@ -33,11 +31,7 @@ impl Play {
     pub fn with(change: impl FnOnce(Setup) -> Setup) -> Play {
         let fake = FakeGemini::start();
         let server = change(Setup::new(&fake)).start();
-        Play {
-            fake,
-            server,
-            log: Mutex::default(),
-        }
+        Play { fake, server, log: Mutex::default() }
     }
 
     pub fn client(&self) -> Client {
@@ -56,8 +50,7 @@ impl Play {
     }
 
     pub fn say_in(&self, task: &str, script: &str) -> Turn {
-        self.open(script, "message/stream", prompt_in(task, script))
-            .rest()
+        self.open(script, "message/stream", prompt_in(task, script)).rest()
     }
 
     /// The same answer to each of these calls, in one message.
@@ -74,12 +67,7 @@ impl Play {
     pub fn open(&self, title: &str, method: &str, params: Value) -> Live<'_> {
         let block = self.block(title);
         let events = self.client().stream(method, params);
-        Live {
-            play: self,
-            block,
-            events,
-            seen: vec![],
-        }
+        Live { play: self, block, events, seen: vec![] }
     }
 
     /// A call that is answered at once; gives the whole reply.
@@ -133,21 +121,13 @@ impl Play {
         let lines = || script.iter().flat_map(|piece| piece.lines());
         let lines = || lines().map(str::trim).filter(|line| !line.is_empty());
         let marked = lines().any(|line| line.starts_with("+ ") || line.starts_with("- "));
-        assert_eq!(
-            marked,
-            because.is_some(),
-            "what differs is marked, and has a reason"
-        );
+        assert_eq!(marked, because.is_some(), "what differs is marked, and has a reason");
         let ours = lines().filter(|line| !line.starts_with("- "));
         let expected: Vec<&str> = ours.map(|line| line.trim_start_matches("+ ")).collect();
         let seen = self.log().blocks.concat();
         if seen != expected {
             let why = because.map_or(String::new(), |why| format!(" (differs because {why})"));
-            panic!(
-                "{why}\n--- expected\n{}\n--- seen\n{}\n---",
-                expected.join("\n"),
-                seen.join("\n")
-            );
+            panic!("{why}\n--- expected\n{}\n--- seen\n{}\n---", expected.join("\n"), seen.join("\n"));
         }
     }
 
@@ -169,9 +149,7 @@ impl Log {
             Some("status-update") => self.status(result),
             Some("artifact-update") => {
                 let id = result["artifact"]["artifactId"].as_str().unwrap_or("");
-                let call = id
-                    .strip_prefix("tool-")
-                    .and_then(|id| id.strip_suffix("-output"));
+                let call = id.strip_prefix("tool-").and_then(|id| id.strip_suffix("-output"));
                 match call {
                     Some(call) => format!("artifact {}", self.number(call)),
                     None => format!("artifact {id}"),
@@ -184,11 +162,7 @@ impl Log {
 
     fn status(&mut self, update: &Value) -> String {
         let kind = update["metadata"]["coderAgent"]["kind"].as_str();
-        let mut line = format!(
-            "status {} {}",
-            state_of(update).unwrap_or("?"),
-            kind.unwrap_or("?")
-        );
+        let mut line = format!("status {} {}", state_of(update).unwrap_or("?"), kind.unwrap_or("?"));
         let data = call_of(update);
         if let Some(call) = data["request"]["callId"].as_str() {
             let status = data["status"].as_str().unwrap_or("?");
@@ -283,11 +257,7 @@ impl Turn {
     /// The calls that asked for an answer, in the order they did.
     pub fn asked(&self) -> Vec<String> {
         let mut calls: Vec<String> = vec![];
-        for call in self
-            .events
-            .iter()
-            .filter_map(|event| asked_of(event.result()))
-        {
+        for call in self.events.iter().filter_map(|event| asked_of(event.result())) {
             if !calls.iter().any(|known| known == call) {
                 calls.push(call.to_string());
             }

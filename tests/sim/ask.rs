@@ -68,14 +68,7 @@ impl Ask {
     }
 
     pub fn streams(&self) -> bool {
-        matches!(
-            self.what,
-            What::Watch { .. }
-                | What::Say {
-                    mode: Mode::Stream,
-                    ..
-                }
-        )
+        matches!(self.what, What::Watch { .. } | What::Say { mode: Mode::Stream, .. })
     }
 
     pub fn task(&self) -> Option<&TaskId> {
@@ -87,12 +80,7 @@ impl Ask {
             | What::SetHook { task, .. }
             | What::DropHook(task)
             | What::Metadata(task) => Some(task),
-            What::Create
-            | What::AllMetadata
-            | What::Health
-            | What::Card
-            | What::Nonsense
-            | What::Garbage => None,
+            What::Create | What::AllMetadata | What::Health | What::Card | What::Nonsense | What::Garbage => None,
         }
     }
 }
@@ -110,11 +98,7 @@ impl Composer {
     /// Some request, given what there is.
     pub fn any(&mut self, chance: &mut Chance, ledger: &Ledger, limits: &Limits) -> (Ask, Vec<u8>) {
         let tasks = ledger.tasks();
-        let open: Vec<TaskId> = tasks
-            .iter()
-            .filter(|t| ledger.is_open(t))
-            .cloned()
-            .collect();
+        let open: Vec<TaskId> = tasks.iter().filter(|t| ledger.is_open(t)).cloned().collect();
         let born = if open.len() < 2 { 40 } else { 6 };
         let kind = chance.weighted(&[
             (born, Kind::Birth),
@@ -158,13 +142,7 @@ impl Composer {
                 let task = any(chance);
                 let history = [None, Some(0), Some(2)][chance.below(3)];
                 let params = json!({"id": task, "historyLength": history});
-                self.rpc(
-                    chance,
-                    ledger,
-                    "tasks/get",
-                    params,
-                    What::Get { task, history },
-                )
+                self.rpc(chance, ledger, "tasks/get", params, What::Get { task, history })
             }
             Kind::Cancel => {
                 let task = any(chance);
@@ -179,9 +157,7 @@ impl Composer {
                 let line = format!("GET /tasks/{task}/metadata");
                 self.plain(chance, ledger, &line, "", What::Metadata(task))
             }
-            Kind::AllMetadata => {
-                self.plain(chance, ledger, "GET /tasks/metadata", "", What::AllMetadata)
-            }
+            Kind::AllMetadata => self.plain(chance, ledger, "GET /tasks/metadata", "", What::AllMetadata),
             Kind::Health => self.plain(chance, ledger, "GET /health", "", What::Health),
             Kind::Card => {
                 let line = "GET /.well-known/agent-card.json";
@@ -198,10 +174,7 @@ impl Composer {
                         "tasks/pushNotificationConfig/delete",
                         json!({"id": task, "pushNotificationConfigId": hook_id(chance)}),
                     ),
-                    false => (
-                        "DeleteTaskPushNotificationConfig",
-                        json!({"taskId": task, "id": hook_id(chance)}),
-                    ),
+                    false => ("DeleteTaskPushNotificationConfig", json!({"taskId": task, "id": hook_id(chance)})),
                 };
                 self.rpc(chance, ledger, method, params, What::DropHook(task))
             }
@@ -218,21 +191,9 @@ impl Composer {
         }
     }
 
-    pub fn watch(
-        &mut self,
-        chance: &mut Chance,
-        ledger: &Ledger,
-        task: TaskId,
-        after: Option<Seq>,
-    ) -> (Ask, Vec<u8>) {
+    pub fn watch(&mut self, chance: &mut Chance, ledger: &Ledger, task: TaskId, after: Option<Seq>) -> (Ask, Vec<u8>) {
         let params = json!({ "id": task });
-        self.rpc(
-            chance,
-            ledger,
-            "tasks/resubscribe",
-            params,
-            What::Watch { task, after },
-        )
+        self.rpc(chance, ledger, "tasks/resubscribe", params, What::Watch { task, after })
     }
 
     pub fn cancel(&mut self, chance: &mut Chance, ledger: &Ledger, task: TaskId) -> (Ask, Vec<u8>) {
@@ -248,10 +209,7 @@ impl Composer {
                 "tasks/pushNotificationConfig/set",
                 json!({"taskId": task, "pushNotificationConfig": {"id": hook_id(chance), "url": url}}),
             ),
-            false => (
-                "CreateTaskPushNotificationConfig",
-                json!({"taskId": task, "id": hook_id(chance), "url": url}),
-            ),
+            false => ("CreateTaskPushNotificationConfig", json!({"taskId": task, "id": hook_id(chance), "url": url})),
         };
         let what = What::SetHook { task, url };
         self.rpc(chance, ledger, method, params, what)
@@ -268,8 +226,7 @@ impl Composer {
             message["contextId"] = json!(context(chance));
         }
         if chance.percent(5) {
-            message["metadata"] =
-                json!({"coderAgent": {"kind": "agent-settings", "workspacePath": "/nowhere"}});
+            message["metadata"] = json!({"coderAgent": {"kind": "agent-settings", "workspacePath": "/nowhere"}});
         }
         self.send(chance, ledger, message, None)
     }
@@ -285,9 +242,7 @@ impl Composer {
             }
         }
         if chance.percent(10) {
-            let early = chance
-                .pick(&log.states)
-                .and_then(|state| state.calls.first());
+            let early = chance.pick(&log.states).and_then(|state| state.calls.first());
             let call = early.map_or("no-such-call", |call| call.id().as_str());
             parts.push(answer(chance, call));
         }
@@ -306,13 +261,7 @@ impl Composer {
         json!({"kind": "message", "messageId": format!("m{}", self.next), "role": "user", "parts": parts})
     }
 
-    fn send(
-        &mut self,
-        chance: &mut Chance,
-        ledger: &Ledger,
-        message: Value,
-        task: Option<TaskId>,
-    ) -> (Ask, Vec<u8>) {
+    fn send(&mut self, chance: &mut Chance, ledger: &Ledger, message: Value, task: Option<TaskId>) -> (Ask, Vec<u8>) {
         let mode = chance.weighted(&[(6, Mode::Stream), (2, Mode::Wait), (2, Mode::Now)]);
         let history = [None, Some(0), Some(1)][chance.below(3)];
         let blocking = mode != Mode::Now;
@@ -325,34 +274,16 @@ impl Composer {
             Mode::Stream => "message/stream",
             Mode::Wait | Mode::Now => "message/send",
         };
-        let what = What::Say {
-            task,
-            mode,
-            history,
-        };
+        let what = What::Say { task, mode, history };
         self.rpc(chance, ledger, method, params, what)
     }
 
-    fn rpc(
-        &mut self,
-        chance: &mut Chance,
-        ledger: &Ledger,
-        method: &str,
-        params: Value,
-        what: What,
-    ) -> (Ask, Vec<u8>) {
+    fn rpc(&mut self, chance: &mut Chance, ledger: &Ledger, method: &str, params: Value, what: What) -> (Ask, Vec<u8>) {
         let body = json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params});
         self.plain(chance, ledger, "POST /", &body.to_string(), what)
     }
 
-    fn plain(
-        &mut self,
-        chance: &mut Chance,
-        ledger: &Ledger,
-        line: &str,
-        body: &str,
-        what: What,
-    ) -> (Ask, Vec<u8>) {
+    fn plain(&mut self, chance: &mut Chance, ledger: &Ledger, line: &str, body: &str, what: What) -> (Ask, Vec<u8>) {
         let (version, connection) = match chance.below(20) {
             0 => ("1.0", ""),
             1 => ("1.1", "Connection: close\r\n"),
@@ -360,18 +291,12 @@ impl Composer {
         };
         let mut ask = self.ask(what, ledger, version == "1.0" || !connection.is_empty());
         let mut line = line.to_owned();
-        let mut fields = format!(
-            "Host: localhost\r\nUser-Agent: {} sim\r\n{connection}",
-            ask.tag()
-        );
+        let mut fields = format!("Host: localhost\r\nUser-Agent: {} sim\r\n{connection}", ask.tag());
         if ask.streams() && chance.percent(70) {
             fields += "Accept: text/event-stream\r\n";
             ask.hopes = true;
         }
-        if let What::Watch {
-            after: Some(after), ..
-        } = &ask.what
-        {
+        if let What::Watch { after: Some(after), .. } = &ask.what {
             match chance.percent(70) {
                 true => fields += &format!("Last-Event-ID: {after}\r\n"),
                 false => line += &format!("?after={after}"),
@@ -407,8 +332,7 @@ impl Composer {
             0 => b"hello, is this the library?\r\n\r\n".to_vec(),
             1 => {
                 let length = limits.body_bytes + 1;
-                format!("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n")
-                    .into()
+                format!("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n").into()
             }
             2 => {
                 let filler = "x".repeat(limits.head_bytes + 1);
@@ -422,15 +346,7 @@ impl Composer {
     fn ask(&mut self, what: What, ledger: &Ledger, closes: bool) -> Ask {
         let number = self.next;
         self.next += 1;
-        let mut ask = Ask {
-            number,
-            what,
-            known: Seq(0),
-            closes,
-            hopes: false,
-            start: 0,
-            end: 0,
-        };
+        let mut ask = Ask { number, what, known: Seq(0), closes, hopes: false, start: 0, end: 0 };
         let log = ask.task().and_then(|task| ledger.log(task));
         ask.known = Seq(log.map_or(0, |log| log.len()));
         ask
@@ -472,12 +388,7 @@ fn words(chance: &mut Chance) -> Value {
 }
 
 fn answer(chance: &mut Chance, call: &str) -> Value {
-    let outcome = chance.weighted(&[
-        (12, "proceed_once"),
-        (3, "proceed_always"),
-        (4, "cancel"),
-        (1, "perhaps"),
-    ]);
+    let outcome = chance.weighted(&[(12, "proceed_once"), (3, "proceed_always"), (4, "cancel"), (1, "perhaps")]);
     let mut data = json!({"callId": call, "outcome": outcome});
     if chance.percent(10) {
         data["newContent"] = json!("as the user wants it");

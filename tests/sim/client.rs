@@ -118,9 +118,7 @@ impl Link {
                 return;
             };
             if head.status() == 100 {
-                self.reader
-                    .restart(Side::Response, &mut self.body)
-                    .expect("HTTP");
+                self.reader.restart(Side::Response, &mut self.body).expect("HTTP");
                 continue;
             }
             let ask = self.asks.front().expect("answers have requests");
@@ -128,10 +126,7 @@ impl Link {
             let half = ask.end > self.sent || self.refused;
             if half || ask.what == What::Garbage {
                 // Half a request is answered only to refuse it.
-                assert!(
-                    matches!(head.status(), 400 | 408 | 413 | 431),
-                    "{head:?} for {ask:?}"
-                );
+                assert!(matches!(head.status(), 400 | 408 | 413 | 431), "{head:?} for {ask:?}");
                 assert!(head.closes(), "a refused connection is closed");
                 if head.status() == 408 {
                     court.tally.count("took too long");
@@ -168,20 +163,12 @@ impl Link {
                 assert_eq!(closes, head.closes(), "{ask:?} and its connection");
                 self.refused |= forsaken;
             }
-            self.reader
-                .restart(Side::Response, &mut self.body)
-                .expect("HTTP");
+            self.reader.restart(Side::Response, &mut self.body).expect("HTTP");
         }
     }
 
     /// The connection is gone. Gives the stream to take up again, if one was cut off.
-    pub fn end(
-        mut self,
-        ending: Ending,
-        now_ms: u64,
-        stall_ms: u64,
-        court: &mut Court<'_>,
-    ) -> Option<(TaskId, Seq)> {
+    pub fn end(mut self, ending: Ending, now_ms: u64, stall_ms: u64, court: &mut Court<'_>) -> Option<(TaskId, Seq)> {
         let stalled = now_ms.saturating_sub(self.took_at) >= stall_ms;
         if ending == Ending::Closed && !stalled {
             // HTTP/1.0: the end of the connection is the end of the answer.
@@ -191,17 +178,10 @@ impl Link {
                 let ask = self.asks.pop_front().expect("a stream answers something");
                 flow.complete(court, &ask);
             }
-            assert!(
-                self.owed() == 0 || self.refused,
-                "closed without an answer to {:?}",
-                self.asks.front()
-            );
+            assert!(self.owed() == 0 || self.refused, "closed without an answer to {:?}", self.asks.front());
             let begun = |ask: &&Ask| ask.start < self.sent && self.sent < ask.end;
             let cut = self.asks.front().filter(begun);
-            assert!(
-                cut.is_none() || self.refused,
-                "closed without a word in the middle of {cut:?}"
-            );
+            assert!(cut.is_none() || self.refused, "closed without a word in the middle of {cut:?}");
         }
         if ending == Ending::Closed && stalled && self.owed() > 0 {
             court.tally.count("cut off while stalled");

@@ -22,32 +22,20 @@ impl House {
             self.now.mono_ms += 7;
             self.now.unix_ms += 7;
             self.ledger.refresh();
-            let open: Vec<TaskId> = self
-                .ledger
-                .tasks()
-                .into_iter()
-                .filter(|t| self.ledger.is_open(t))
-                .collect();
+            let open: Vec<TaskId> = self.ledger.tasks().into_iter().filter(|t| self.ledger.is_open(t)).collect();
             self.cancel(&open);
             self.turn();
             let owed: usize = self.links().map(|link| link.owed()).sum();
             let unsent: usize = self.links().map(|link| link.unsent().len()).sum();
             let idle = self.workers.is_empty() && self.post.errands.is_empty();
-            let quiet =
-                idle && self.chores.is_empty() && !self.core.has_more() && self.is_settled();
+            let quiet = idle && self.chores.is_empty() && !self.core.has_more() && self.is_settled();
             if open.is_empty() && owed == 0 && unsent == 0 && quiet {
                 return;
             }
         }
-        let left: Vec<String> = self
-            .links()
-            .filter_map(|link| link.asks.front())
-            .map(|ask| format!("{ask:?}"))
-            .collect();
-        panic!(
-            "it never comes to rest; unanswered: {left:#?}; {:?}",
-            self.core.check()
-        );
+        let left: Vec<String> =
+            self.links().filter_map(|link| link.asks.front()).map(|ask| format!("{ask:?}")).collect();
+        panic!("it never comes to rest; unanswered: {left:#?}; {:?}", self.core.check());
     }
 
     /// Whether no webhook is still to be told something.
@@ -67,9 +55,7 @@ impl House {
     }
 
     fn links(&self) -> impl Iterator<Item = &Link> {
-        self.clients
-            .iter()
-            .filter_map(|client| client.link.as_ref())
+        self.clients.iter().filter_map(|client| client.link.as_ref())
     }
 
     /// The last client cancels what is open, one task after the other.
@@ -97,11 +83,7 @@ impl House {
         }
         let (ask, bytes) = self.composer.cancel(&mut self.chance, &self.ledger, task);
         self.say(|| format!("client {at} asks: r{} {:?}", ask.number, ask.what));
-        self.clients[at]
-            .link
-            .as_mut()
-            .expect("just seen")
-            .ask(ask, &bytes);
+        self.clients[at].link.as_mut().expect("just seen").ask(ask, &bytes);
     }
 
     /// Everybody leaves, and nothing may be left of them.
@@ -114,10 +96,7 @@ impl House {
         self.now.unix_ms += 1_000_000;
         self.turn();
         let left = self.core.check();
-        let nothing = Census {
-            tasks: left.tasks,
-            ..Census::default()
-        };
+        let nothing = Census { tasks: left.tasks, ..Census::default() };
         assert_eq!(left, nothing, "something is left over");
         assert!(!self.core.has_more(), "work is left over");
     }
@@ -128,8 +107,7 @@ impl House {
         for job in &self.changes {
             let file = self.shelf.file(&job.task).expect("its log is there");
             let mut found = false;
-            read_all(file.as_ref(), &mut |record| found |= record.seq == job.at)
-                .expect("a good log");
+            read_all(file.as_ref(), &mut |record| found |= record.seq == job.at).expect("a good log");
             assert!(found, "{job:?} ran and nothing says so");
         }
     }

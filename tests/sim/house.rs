@@ -74,10 +74,7 @@ impl House {
     pub fn new(seed: u64, sabotage: Sabotage) -> House {
         let mut chance = Chance::new(seed);
         let limits = setting::limits(&mut chance);
-        let now = Now {
-            mono_ms: 1_000,
-            unix_ms: 1_767_225_600_000,
-        };
+        let now = Now { mono_ms: 1_000, unix_ms: 1_767_225_600_000 };
         let shelf = Shelf::new(sabotage);
         House {
             ledger: Ledger::new(shelf.store.clone(), &tools()),
@@ -181,19 +178,11 @@ impl House {
             match worker.notes.front() {
                 Some((due, _)) if *due <= now.mono_ms => {
                     let (_, body) = worker.notes.pop_front().expect("just seen");
-                    let note = Note {
-                        job: worker.job.clone(),
-                        body,
-                    };
+                    let note = Note { job: worker.job.clone(), body };
                     if self.shelf.sabotage == Sabotage::LostNote && note.body.is_last() {
                         continue;
                     }
-                    let said = format!(
-                        "{} {}: {:.60}",
-                        note.job.task,
-                        note.job.at,
-                        format!("{:?}", note.body)
-                    );
+                    let said = format!("{} {}: {:.60}", note.job.task, note.job.at, format!("{:?}", note.body));
                     self.core.note(note, now);
                     self.say(|| said);
                     budget -= 1;
@@ -210,9 +199,7 @@ impl House {
         }
         let deaf = self.shelf.sabotage == Sabotage::DeafReceiver;
         while let Some((delivery, result)) = self.post.done(now.mono_ms, deaf) {
-            let Delivery {
-                task, hook, seq, ..
-            } = &delivery;
+            let Delivery { task, hook, seq, .. } = &delivery;
             self.tally.count(match &result {
                 Ok(()) => "told a webhook",
                 Err(_) => "failed to tell a webhook",
@@ -227,12 +214,7 @@ impl House {
         let unlucky = self.turn < TURNS && self.chance.percent(1);
         self.troubled |= unlucky;
         let failed = || StoreError::new("the disk is told to fail");
-        self.say(|| {
-            format!(
-                "the disk does {chore:?}{}",
-                if unlucky { " and fails" } else { "" }
-            )
-        });
+        self.say(|| format!("the disk does {chore:?}{}", if unlucky { " and fails" } else { "" }));
         match chore {
             Chore::Sync { task, upto } => {
                 let result = match self.shelf.sabotage {
@@ -251,11 +233,7 @@ impl House {
             Chore::Load { task } => {
                 self.tally.count("loads");
                 self.loads_failed |= unlucky;
-                let result = if unlucky {
-                    Err(failed())
-                } else {
-                    self.load(&task)
-                };
+                let result = if unlucky { Err(failed()) } else { self.load(&task) };
                 self.core.loaded(&task, result, now);
             }
         }
@@ -284,11 +262,7 @@ impl House {
             parent = state.created.parent.clone();
         }
         let bytes = file.len() as usize;
-        Ok(Loaded {
-            state,
-            inherited,
-            bytes,
-        })
+        Ok(Loaded { state, inherited, bytes })
     }
 
     fn perform(&mut self) {
@@ -300,10 +274,7 @@ impl House {
             let at = self.now.mono_ms + self.chance.within(0, delay);
             match out {
                 // Background processes, rules on disk and a log are nothing the simulation has.
-                Out::Over { .. }
-                | Out::SaveRule { .. }
-                | Out::Trouble { .. }
-                | Out::Notice { .. } => {}
+                Out::Over { .. } | Out::SaveRule { .. } | Out::Trouble { .. } | Out::Notice { .. } => {}
                 Out::Deliver(delivery) => {
                     let fate = match self.turn < TURNS {
                         true => Fate::any(&mut self.chance),
@@ -311,8 +282,7 @@ impl House {
                     };
                     self.say(|| format!("{delivery:?} {fate:?}"));
                     let history = self.limits.hook_history;
-                    self.post
-                        .take(delivery, at, fate, &mut self.ledger, history);
+                    self.post.take(delivery, at, fate, &mut self.ledger, history);
                 }
                 Out::Start(job) => self.start(job),
                 Out::Stop(job) => {
@@ -324,9 +294,10 @@ impl House {
                     }
                 }
                 Out::Sync { task, upto } => {
-                    let twice = self.chores.iter().any(
-                        |(_, chore)| matches!(chore, Chore::Sync { task: other, .. } if *other == task),
-                    );
+                    let twice = self
+                        .chores
+                        .iter()
+                        .any(|(_, chore)| matches!(chore, Chore::Sync { task: other, .. } if *other == task));
                     assert!(!twice, "one sync at a time");
                     self.chores.push((at, Chore::Sync { task, upto }));
                 }
@@ -347,11 +318,7 @@ impl House {
     fn start(&mut self, job: Job) {
         let JobId { task, at } = &job.id;
         self.say(|| format!("start {task} {at}: {:.60}", format!("{:?}", job.work)));
-        assert!(
-            self.started.insert(job.id.clone()),
-            "{:?} is started twice",
-            job.id
-        );
+        assert!(self.started.insert(job.id.clone()), "{:?} is started twice", job.id);
         let log = self.ledger.read(task);
         let record = log.record(*at);
         let record = record.unwrap_or_else(|| panic!("{:?} starts before it is on disk", job.id));
@@ -375,14 +342,9 @@ impl House {
                     assert_eq!(think.history, history, "{task} forgets what was said");
                 }
             }
-            Work::Prepare { .. } => assert!(matches!(
-                record.event,
-                Event::Answered { .. } | Event::CallStale { .. }
-            )),
+            Work::Prepare { .. } => assert!(matches!(record.event, Event::Answered { .. } | Event::CallStale { .. })),
             Work::Run(run) => {
-                let started = Event::CallStarted {
-                    call: run.call.clone(),
-                };
+                let started = Event::CallStarted { call: run.call.clone() };
                 assert_eq!(record.event, started);
                 let spec = tools().into_iter().find(|tool| tool.name == run.name);
                 if spec.is_some_and(|spec| spec.kind.mutates()) {
@@ -393,8 +355,7 @@ impl House {
                 }
             }
         }
-        self.workers
-            .push(Worker::new(&job, self.now.mono_ms, &mut self.chance));
+        self.workers.push(Worker::new(&job, self.now.mono_ms, &mut self.chance));
     }
 
     fn write(&mut self) {
@@ -491,19 +452,13 @@ impl House {
     }
 
     fn court(&mut self) -> Court<'_> {
-        Court {
-            ledger: &mut self.ledger,
-            tally: &mut self.tally,
-            troubled: self.troubled,
-        }
+        Court { ledger: &mut self.ledger, tally: &mut self.tally, troubled: self.troubled }
     }
 }
 
 /// Where `mark` stands in some output for the last time.
 fn find_last(output: &[u8], mark: &[u8]) -> Option<usize> {
-    output
-        .windows(mark.len())
-        .rposition(|window| window == mark)
+    output.windows(mark.len()).rposition(|window| window == mark)
 }
 
 /// The first `most` bytes of some output.

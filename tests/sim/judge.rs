@@ -49,31 +49,19 @@ impl Court<'_> {
                 assert!(status != 200 || json(body).get("error").is_some());
             }
             What::Health => self.health(status, &json(body)),
-            What::Card => assert_eq!(
-                (status, &json(body)["protocolVersion"]),
-                (200, &"0.3.0".into())
-            ),
+            What::Card => assert_eq!((status, &json(body)["protocolVersion"]), (200, &"0.3.0".into())),
             What::Create if status == 201 => {
                 let task = json(body).as_str().expect("an id").into();
-                assert!(
-                    self.ledger.log(&task).is_some(),
-                    "{task} was shown before it was on disk"
-                );
+                assert!(self.ledger.log(&task).is_some(), "{task} was shown before it was on disk");
             }
             What::AllMetadata => self.listed(status, body),
             What::Metadata(task) if status == 200 => {
-                let log = self
-                    .ledger
-                    .log(task)
-                    .expect("a task that is shown is on disk");
+                let log = self.ledger.log(task).expect("a task that is shown is on disk");
                 let shows = |seq: &Seq| {
                     let state = log.state(*seq).expect("counted down from the last");
                     a2a::metadata(state, &self.ledger.tools).body[..] == *body
                 };
-                assert!(
-                    log.back_to(ask.known).any(|seq| shows(&seq)),
-                    "metadata of no state on disk"
-                );
+                assert!(log.back_to(ask.known).any(|seq| shows(&seq)), "metadata of no state on disk");
             }
             What::Create | What::Metadata(_) => {
                 let error = &json(body)["error"];
@@ -88,15 +76,13 @@ impl Court<'_> {
                 Some(_) => self.hooked(ask, status),
                 None => self.refusal(ask, status, body),
             },
-            What::Say { .. } | What::Get { .. } | What::Cancel(_) | What::Watch { .. } => {
-                match unwrap(ask, body) {
-                    Some(result) => {
-                        assert_eq!(status, 200);
-                        self.result(ask, result);
-                    }
-                    None => self.refusal(ask, status, body),
+            What::Say { .. } | What::Get { .. } | What::Cancel(_) | What::Watch { .. } => match unwrap(ask, body) {
+                Some(result) => {
+                    assert_eq!(status, 200);
+                    self.result(ask, result);
                 }
-            }
+                None => self.refusal(ask, status, body),
+            },
         }
     }
 
@@ -120,13 +106,8 @@ impl Court<'_> {
         let What::SetHook { task, url } = &ask.what else {
             return self.tally.count("dropped a webhook");
         };
-        let mut log = self
-            .ledger
-            .log(task)
-            .into_iter()
-            .flat_map(|log| &log.records);
-        let found = log
-            .any(|record| matches!(&record.event, Event::HookSet { target } if target.url == *url));
+        let mut log = self.ledger.log(task).into_iter().flat_map(|log| &log.records);
+        let found = log.any(|record| matches!(&record.event, Event::HookSet { target } if target.url == *url));
         assert!(found, "{ask:?} was acknowledged before it was on disk");
         self.tally.count("set a webhook");
     }
@@ -135,17 +116,9 @@ impl Court<'_> {
     /// on disk.
     fn result(&mut self, ask: &Ask, result: &[u8]) {
         let (history, task) = match &ask.what {
-            What::Say {
-                task: Some(task),
-                history,
-                ..
-            }
-            | What::Get { task, history } => (*history, task.clone()),
+            What::Say { task: Some(task), history, .. } | What::Get { task, history } => (*history, task.clone()),
             What::Say { history, .. } => {
-                let id = json(result)["id"]
-                    .as_str()
-                    .expect("a task has an id")
-                    .into();
+                let id = json(result)["id"].as_str().expect("a task has an id").into();
                 (*history, id)
             }
             What::Cancel(task) => (None, task.clone()),
@@ -155,12 +128,9 @@ impl Court<'_> {
         let log = self.ledger.log(&task);
         let log = log.unwrap_or_else(|| panic!("{task} was shown before it was on disk"));
         let suits = |state: &State| match &ask.what {
-            What::Say {
-                mode: Mode::Wait, ..
-            } => !matches!(
-                state.status.state,
-                TaskState::Submitted | TaskState::Working
-            ),
+            What::Say { mode: Mode::Wait, .. } => {
+                !matches!(state.status.state, TaskState::Submitted | TaskState::Working)
+            }
             What::Cancel(_) => state.status.state == TaskState::Canceled,
             _ => true,
         };
@@ -174,9 +144,7 @@ impl Court<'_> {
             String::from_utf8_lossy(result)
         );
         self.tally.count(match ask.what {
-            What::Say {
-                mode: Mode::Wait, ..
-            } => "waited for a turn",
+            What::Say { mode: Mode::Wait, .. } => "waited for a turn",
             What::Cancel(_) => "canceled",
             _ => "shown a task",
         });
@@ -202,20 +170,14 @@ impl Court<'_> {
     /// The answer is an error: it must be one that can be true.
     pub fn refusal(&mut self, ask: &Ask, status: u16, body: &[u8]) {
         let answer = json(body);
-        assert_eq!(
-            answer["id"], ask.number,
-            "{ask:?}: {status} {answer} answers something else"
-        );
+        assert_eq!(answer["id"], ask.number, "{ask:?}: {status} {answer} answers something else");
         let error = &answer["error"];
         let reason = error["data"]["reason"].as_str().unwrap_or_default();
         let over = ask.task().is_some_and(|task| !self.ledger.is_open(task));
         let says = matches!(ask.what, What::Say { .. });
         match error["code"].as_i64().expect("an error has a code") {
             -32001 => self.lost(ask),
-            -32002 => assert!(
-                over && matches!(ask.what, What::Cancel(_)),
-                "not cancelable"
-            ),
+            -32002 => assert!(over && matches!(ask.what, What::Cancel(_)), "not cancelable"),
             -32600 => assert!(over && says, "{ask:?}: {error}"),
             -32602 if matches!(ask.what, What::SetHook { .. }) => {
                 self.tally.count("had too many webhooks");
@@ -235,11 +197,7 @@ impl Court<'_> {
     }
 
     fn lost(&mut self, ask: &Ask) {
-        assert_eq!(
-            ask.known,
-            Seq(0),
-            "{ask:?}: a task that is on disk is not found"
-        );
+        assert_eq!(ask.known, Seq(0), "{ask:?}: a task that is on disk is not found");
         self.tally.count("not found");
     }
 
@@ -265,28 +223,15 @@ pub struct Flow {
 
 impl Flow {
     pub fn new(ask: &Ask) -> Flow {
-        Flow {
-            task: ask.task().cloned(),
-            ..Flow::default()
-        }
+        Flow { task: ask.task().cloned(), ..Flow::default() }
     }
 
-    pub fn frame(
-        &mut self,
-        court: &mut Court<'_>,
-        ask: &Ask,
-        id: Option<&str>,
-        name: Option<&str>,
-        data: &str,
-    ) {
+    pub fn frame(&mut self, court: &mut Court<'_>, ask: &Ask, id: Option<&str>, name: Option<&str>, data: &str) {
         assert!(!self.ended, "{ask:?}: a frame after the last one: {data}");
         let data = data.as_bytes();
         let Some(id) = id else {
             let begun = self.cursor.is_some();
-            assert!(
-                !begun || name == Some("error"),
-                "only errors have no position"
-            );
+            assert!(!begun || name == Some("error"), "only errors have no position");
             self.ended = true;
             court.ledger.refresh();
             return court.refusal(ask, 200, data);
@@ -294,20 +239,11 @@ impl Flow {
         assert_eq!(name, None, "events of 0.3 have no names");
         let seq = Seq(id.parse().expect("an id is a number"));
         let body = unwrap(ask, data).expect("a frame with a position is a result");
-        let task = self.task.get_or_insert_with(|| {
-            json(body)["id"]
-                .as_str()
-                .expect("a new task comes first")
-                .into()
-        });
+        let task = self.task.get_or_insert_with(|| json(body)["id"].as_str().expect("a new task comes first").into());
         let task = &task.clone();
         let (view, tools) = (court.ledger.view, court.ledger.tools.clone());
         let log = court.ledger.read(task);
-        assert!(
-            seq.0 <= log.len(),
-            "event {seq} of {task} was seen, but on disk are only {}",
-            log.len()
-        );
+        assert!(seq.0 <= log.len(), "event {seq} of {task} was seen, but on disk are only {}", log.len());
         let history = match &ask.what {
             What::Say { history, .. } => *history,
             _ => None,
@@ -324,16 +260,9 @@ impl Flow {
                 return;
             }
             // A position from the future may have been reached in the meantime.
-            assert!(
-                matches!(ask.what, What::Watch { after: Some(_), .. }),
-                "{ask:?} must begin with the task"
-            );
+            assert!(matches!(ask.what, What::Watch { after: Some(_), .. }), "{ask:?} must begin with the task");
         }
-        if self.cursor.is_none()
-            && self.enter(log, ask, seq, body, &|state| {
-                a2a::present(view, state, &tools)
-            })
-        {
+        if self.cursor.is_none() && self.enter(log, ask, seq, body, &|state| a2a::present(view, state, &tools)) {
             court.tally.count("answered at once while paused");
             self.ended = true;
             return;
@@ -351,9 +280,7 @@ impl Flow {
             let closing = expected.closing.as_ref();
             assert_eq!(
                 String::from_utf8_lossy(body),
-                closing
-                    .map(|closing| String::from_utf8_lossy(closing))
-                    .unwrap_or_default(),
+                closing.map(|closing| String::from_utf8_lossy(closing)).unwrap_or_default(),
                 "event {seq} of {task} is something else on disk"
             );
         }
@@ -364,9 +291,7 @@ impl Flow {
         }
         self.cursor = Some(seq);
         self.ended = last;
-        court
-            .tally
-            .count(if last { "came to an end" } else { "frames" });
+        court.tally.count(if last { "came to an end" } else { "frames" });
     }
 
     /// Where a stream on a known task begins; true if its one frame is the present state of a task that waits for answers.
@@ -421,24 +346,12 @@ impl Flow {
         match (&ask.what, self.snapshot, self.cursor) {
             (What::Watch { .. }, Some(at), _) => {
                 assert_eq!(self.cursor, Some(at), "{ask:?} just stopped behind {at}");
-                assert!(
-                    rests(at),
-                    "{ask:?} stopped after a snapshot of a task that works"
-                );
+                assert!(rests(at), "{ask:?} stopped after a snapshot of a task that works");
             }
-            (
-                What::Watch {
-                    after: Some(after), ..
-                },
-                None,
-                None,
-            ) => {
-                let over = log.back_to(ask.known).any(|seq| {
-                    rests(seq)
-                        && log
-                            .state(seq)
-                            .is_some_and(|s| s.status.seq <= (*after).max(Seq(1)))
-                });
+            (What::Watch { after: Some(after), .. }, None, None) => {
+                let over = log
+                    .back_to(ask.known)
+                    .any(|seq| rests(seq) && log.state(seq).is_some_and(|s| s.status.seq <= (*after).max(Seq(1))));
                 assert!(over, "{ask:?} showed nothing of what there is");
                 court.tally.count("had nothing to show");
             }
@@ -473,6 +386,5 @@ fn unwrap<'a>(ask: &Ask, answer: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 fn json(bytes: &[u8]) -> Value {
-    serde_json::from_slice(bytes)
-        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(bytes)))
+    serde_json::from_slice(bytes).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(bytes)))
 }

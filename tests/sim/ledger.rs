@@ -46,9 +46,7 @@ impl Ledger {
 
     /// A task's log as it is on disk now; an empty one if there is none.
     pub fn read(&mut self, task: &TaskId) -> &Log {
-        let Ledger {
-            tools, view, store, ..
-        } = self;
+        let Ledger { tools, view, store, .. } = self;
         let log = self.logs.entry(task.clone()).or_default();
         if let Ok(file) = store.file(task) {
             loop {
@@ -57,11 +55,7 @@ impl Ledger {
                     break;
                 }
                 log.offset += page.len() as u64;
-                for line in page
-                    .strip_suffix(b"\n")
-                    .unwrap_or(&page)
-                    .split(|b| *b == b'\n')
-                {
+                for line in page.strip_suffix(b"\n").unwrap_or(&page).split(|b| *b == b'\n') {
                     let record = Record::read(line).expect("a whole line");
                     log.take(record, *view, tools);
                 }
@@ -120,9 +114,7 @@ impl Log {
     }
 
     pub fn last(&self) -> &State {
-        self.states
-            .last()
-            .expect("only logs with events are given out")
+        self.states.last().expect("only logs with events are given out")
     }
 
     pub fn state(&self, seq: Seq) -> Option<&State> {
@@ -147,8 +139,7 @@ impl Log {
     /// The last events, short, for people.
     pub fn tail(&self, n: usize) -> Vec<String> {
         let rest = self.records.iter().rev().take(n).rev();
-        rest.map(|record| format!("{} {:.100}", record.seq, format!("{:?}", record.event)))
-            .collect()
+        rest.map(|record| format!("{} {:.100}", record.seq, format!("{:?}", record.event))).collect()
     }
 
     /// Positions from the newest down to `least`.

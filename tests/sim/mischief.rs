@@ -103,9 +103,7 @@ impl House {
         if !link.is_open() {
             return;
         }
-        let (ask, bytes) = self
-            .composer
-            .any(&mut self.chance, &self.ledger, &self.limits);
+        let (ask, bytes) = self.composer.any(&mut self.chance, &self.ledger, &self.limits);
         let said = format!("client {at} asks: r{} {:?}", ask.number, ask.what);
         link.ask(ask, &bytes);
         self.say(|| said);

@@ -45,9 +45,7 @@ impl Fate {
             0..13 => Fate::Arrives,
             13..15 => Fate::Unanswered,
             15 => Fate::Fails(Retry::Never),
-            _ => Fate::Fails(Retry::Again {
-                after_ms: chance.percent(30).then(|| chance.within(0, 900)),
-            }),
+            _ => Fate::Fails(Retry::Again { after_ms: chance.percent(30).then(|| chance.within(0, 900)) }),
         }
     }
 
@@ -61,17 +59,8 @@ impl Fate {
 
 impl Post {
     /// Takes a delivery: it must be what its webhook is told next, as the log on disk has it, and the only one on its way there.
-    pub fn take(
-        &mut self,
-        delivery: Delivery,
-        due: u64,
-        fate: Fate,
-        ledger: &mut Ledger,
-        history: usize,
-    ) {
-        let Delivery {
-            task, hook, seq, ..
-        } = &delivery;
+    pub fn take(&mut self, delivery: Delivery, due: u64, fate: Fate, ledger: &mut Ledger, history: usize) {
+        let Delivery { task, hook, seq, .. } = &delivery;
         let mut others = self.errands.iter().map(|errand| &errand.delivery);
         let twice = others.any(|other| (&other.task, &other.hook) == (task, hook));
         assert!(!twice, "{delivery:?}: one at a time");
@@ -79,8 +68,7 @@ impl Post {
         let log = ledger.read(task);
         let state = log.last();
         let known = find(state, hook);
-        let known =
-            known.unwrap_or_else(|| panic!("{delivery:?} to a webhook that is not on disk"));
+        let known = known.unwrap_or_else(|| panic!("{delivery:?} to a webhook that is not on disk"));
         let next = known.due.front();
         let next = next.unwrap_or_else(|| panic!("{delivery:?} is nothing that the log owes"));
         assert_eq!(next.seq(), *seq, "{delivery:?} comes out of turn");
@@ -92,33 +80,17 @@ impl Post {
             String::from_utf8_lossy(&body),
             "{delivery:?} tells something else than the log"
         );
-        self.errands.push(Errand {
-            due,
-            delivery,
-            fate,
-        });
+        self.errands.push(Errand { due, delivery, fate });
     }
 
     /// One whose outcome is known by now, and how it went. Receivers have heard what arrived, but for a sabotaged one.
-    pub fn done(
-        &mut self,
-        now_ms: u64,
-        deaf: bool,
-    ) -> Option<(Delivery, Result<(), DeliveryError>)> {
-        let at = self
-            .errands
-            .iter()
-            .position(|errand| errand.due <= now_ms)?;
+    pub fn done(&mut self, now_ms: u64, deaf: bool) -> Option<(Delivery, Result<(), DeliveryError>)> {
+        let at = self.errands.iter().position(|errand| errand.due <= now_ms)?;
         let Errand { delivery, fate, .. } = self.errands.remove(at);
         if fate.arrives() && !deaf {
             self.hear(&delivery);
         }
-        let failed = |retry| {
-            Err(DeliveryError {
-                retry,
-                message: "the receiver is not well".into(),
-            })
-        };
+        let failed = |retry| Err(DeliveryError { retry, message: "the receiver is not well".into() });
         let place = (delivery.url.clone(), delivery.seq);
         let failures = self.failures.entry(place).or_default();
         *failures = match fate {
@@ -219,9 +191,7 @@ impl Told {
             let Some(now) = now.filter(|_| !ends) else {
                 break;
             };
-            if let Event::HookMoved {
-                id: moved, upto, ..
-            } = &record.event
+            if let Event::HookMoved { id: moved, upto, .. } = &record.event
                 && moved == id
             {
                 if now.health.delivered > health.delivered {
@@ -248,16 +218,10 @@ impl Told {
 
     fn compare(&self, task: &TaskId, heard: &[Seq]) {
         for seq in heard {
-            assert!(
-                self.news.contains(seq),
-                "{seq} of {task} was no news: {self:?}"
-            );
+            assert!(self.news.contains(seq), "{seq} of {task} was no news: {self:?}");
         }
         for seq in &self.delivered {
-            assert!(
-                heard.contains(seq),
-                "{seq} of {task} was never told: {self:?}"
-            );
+            assert!(heard.contains(seq), "{seq} of {task} was never told: {self:?}");
         }
         for seq in &self.news {
             // In 0.3 a delivery is the present task, and makes up for all before.

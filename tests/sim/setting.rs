@@ -64,10 +64,7 @@ pub fn core(limits: &Limits, now: Now, births: u64) -> Core {
     Core::new(Setup {
         tools: tools(),
         resolve: Box::new(|wish| match wish {
-            None => Ok(Site {
-                path: "/w".into(),
-                trusted: true,
-            }),
+            None => Ok(Site { path: "/w".into(), trusted: true }),
             Some(wish) => Err(format!("{wish} is not a directory")),
         }),
         entropy: Entropy::counting_after(births.into()),

@@ -33,11 +33,7 @@ pub struct Shelf {
 
 impl Shelf {
     pub fn new(sabotage: Sabotage) -> Shelf {
-        Shelf {
-            store: MemoryStore::default(),
-            sabotage,
-            late: BTreeMap::new(),
-        }
+        Shelf { store: MemoryStore::default(), sabotage, late: BTreeMap::new() }
     }
 }
 

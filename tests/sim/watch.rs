@@ -29,8 +29,7 @@ impl House {
         let unwritten = 64 * 1024;
         let little = census.tasks * self.limits.hot_bytes / 16;
         assert!(
-            census.hot_bytes
-                <= self.limits.hot_total_bytes + self.limits.hot_bytes + little + unwritten,
+            census.hot_bytes <= self.limits.hot_total_bytes + self.limits.hot_bytes + little + unwritten,
             "{census:?}"
         );
     }
@@ -44,11 +43,7 @@ impl House {
         self.core.append(&mut self.shelf, self.now);
         self.core.release(self.now);
         let (writes, closes) = (self.core.writable(), self.core.closing());
-        assert_eq!(
-            (writes, closes),
-            (vec![], vec![]),
-            "the loop would have slept"
-        );
+        assert_eq!((writes, closes), (vec![], vec![]), "the loop would have slept");
         let outs = self.core.outs();
         assert!(outs.is_empty(), "the loop would have slept on {outs:?}");
     }
@@ -56,8 +51,7 @@ impl House {
     /// A task in a context that was there before continues it.
     pub(super) fn place(&mut self) {
         for known in self.shelf.store.known() {
-            if self.placed.insert(known.task.clone()) && !self.contexts.insert(known.brief.context)
-            {
+            if self.placed.insert(known.task.clone()) && !self.contexts.insert(known.brief.context) {
                 let created = &self.ledger.read(&known.task).last().created;
                 let continues = created.parent.is_some() || self.loads_failed;
                 assert!(continues, "{} begins its context anew", known.task);

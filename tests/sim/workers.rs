@@ -7,9 +7,7 @@ use gemini_a2a::base::slots::Key;
 use gemini_a2a::task::event::{Answer, Outcome, Request};
 use gemini_a2a::task::job::{Job, JobId, ModelError, ModelErrorKind, NoteBody, RunEnd, Work};
 use gemini_a2a::task::message::{Artifact, Part};
-use gemini_a2a::task::spec::{
-    Base, CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
-};
+use gemini_a2a::task::spec::{Base, CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 
@@ -43,9 +41,7 @@ pub struct Worker {
 impl Worker {
     pub fn new(job: &Job, now_ms: u64, chance: &mut Chance) -> Worker {
         let bodies = match &job.work {
-            Work::Think(_) | Work::Attach { .. } | Work::Command(_) | Work::Compact(_) => {
-                think(chance)
-            }
+            Work::Think(_) | Work::Attach { .. } | Work::Command(_) | Work::Compact(_) => think(chance),
             Work::Prepare { calls, .. } => vec![prepare(calls, chance)],
             Work::Run(run) => self::run(&run.name, chance),
         };
@@ -55,10 +51,7 @@ impl Worker {
             at += chance.within(0, pace);
             (at, body)
         });
-        Worker {
-            job: job.id.clone(),
-            notes: notes.collect(),
-        }
+        Worker { job: job.id.clone(), notes: notes.collect() }
     }
 
     /// Asked to stop: it may end at once, or have more to say first.
@@ -78,10 +71,7 @@ fn think(chance: &mut Chance) -> Vec<NoteBody> {
     }
     for _ in 0..chance.below(8) {
         notes.push(match chance.below(10) {
-            0 => NoteBody::Thought {
-                subject: "Considering".into(),
-                description: "what to do".into(),
-            },
+            0 => NoteBody::Thought { subject: "Considering".into(), description: "what to do".into() },
             1 => NoteBody::Cited("a book".into()),
             2 => NoteBody::Produced {
                 artifact: Artifact {
@@ -108,25 +98,14 @@ fn think(chance: &mut Chance) -> Vec<NoteBody> {
         0 => failed(ModelErrorKind::Fatal),
         1 => NoteBody::Died("a bug in the client".into()),
         2 | 3 => failed(ModelErrorKind::BadStream),
-        4 | 5 => failed(ModelErrorKind::Busy {
-            after_ms: chance.percent(50).then(|| chance.within(0, 400)),
-        }),
+        4 | 5 => failed(ModelErrorKind::Busy { after_ms: chance.percent(50).then(|| chance.within(0, 400)) }),
         _ => NoteBody::Answered(Ok(answer(said, chance))),
     });
     notes
 }
 
 fn answer(said: String, chance: &mut Chance) -> Answer {
-    let names = [
-        "look",
-        "edit",
-        "edit",
-        "shell",
-        "shell",
-        "sweep",
-        "forbidden",
-        "unheard-of",
-    ];
+    let names = ["look", "edit", "edit", "shell", "shell", "sweep", "forbidden", "unheard-of"];
     let count = match chance.below(10) {
         0..5 => 0,
         5..8 => 1,
@@ -147,10 +126,7 @@ fn answer(said: String, chance: &mut Chance) -> Answer {
         3 => Some(Outcome::Fail("it broke".into())),
         _ => None,
     };
-    Answer {
-        verdict: verdict.filter(|_| calls.is_empty()),
-        ..Answer::new(vec![json!({ "text": said })], calls)
-    }
+    Answer { verdict: verdict.filter(|_| calls.is_empty()), ..Answer::new(vec![json!({ "text": said })], calls) }
 }
 
 fn prepare(calls: &[Request], chance: &mut Chance) -> NoteBody {
@@ -160,10 +136,7 @@ fn prepare(calls: &[Request], chance: &mut Chance) -> NoteBody {
     let mut plans: Vec<Result<Plan, CallError>> = Vec::new();
     for request in calls {
         plans.push(match chance.below(12) {
-            0 => Err(CallError::new(
-                ErrorKind::InvalidToolParams,
-                "that cannot be done",
-            )),
+            0 => Err(CallError::new(ErrorKind::InvalidToolParams, "that cannot be done")),
             _ => Ok(plan(request, chance)),
         });
     }
@@ -188,17 +161,9 @@ fn plan(request: &Request, chance: &mut Chance) -> Plan {
             warnings: Vec::new(),
             dir: None,
         },
-        _ => Question::Info {
-            title: title.clone(),
-            prompt: "may I?".into(),
-            urls: Vec::new(),
-        },
+        _ => Question::Info { title: title.clone(), prompt: "may I?".into(), urls: Vec::new() },
     };
-    Plan {
-        title,
-        question,
-        base: Some(Base { sha256: None }),
-    }
+    Plan { title, question, base: Some(Base { sha256: None }) }
 }
 
 fn run(name: &str, chance: &mut Chance) -> Vec<NoteBody> {
@@ -231,10 +196,5 @@ pub enum Chore {
 
 /// A tool call as it is before the machine has given it an id.
 fn unnamed(name: String, args: Value, api_id: Option<String>) -> Request {
-    Request {
-        call: "".into(),
-        name,
-        args,
-        api_id,
-    }
+    Request { call: "".into(), name, args, api_id }
 }

@@ -26,9 +26,8 @@ impl Response {
     }
 
     pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| {
-            panic!("{error} in the body of {:?}: {}", self.head, self.text())
-        })
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error} in the body of {:?}: {}", self.head, self.text()))
     }
 }
 
@@ -42,15 +41,8 @@ pub struct Client {
 impl Client {
     /// `url` is `http://HOST:PORT`.
     pub fn new(url: &str) -> Client {
-        let authority = url
-            .trim_start_matches("http://")
-            .trim_end_matches('/')
-            .to_string();
-        Client {
-            authority,
-            fields: vec![],
-            kept: None,
-        }
+        let authority = url.trim_start_matches("http://").trim_end_matches('/').to_string();
+        Client { authority, fields: vec![], kept: None }
     }
 
     pub fn field(mut self, name: &str, value: &str) -> Client {
@@ -67,13 +59,7 @@ impl Client {
         self.request("POST", path, &json, body.to_string().as_bytes())
     }
 
-    pub fn request(
-        &mut self,
-        method: &str,
-        path: &str,
-        fields: &[(&str, &str)],
-        body: &[u8],
-    ) -> Response {
+    pub fn request(&mut self, method: &str, path: &str, fields: &[(&str, &str)], body: &[u8]) -> Response {
         let answer = self.try_request(method, path, fields, body);
         answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
@@ -91,11 +77,7 @@ impl Client {
             _ => Conn::open(&self.authority)?,
         };
         conn.send(&self.bytes(method, path, fields, body))?;
-        let side = if method == "HEAD" {
-            Side::HeadOnly
-        } else {
-            Side::Response
-        };
+        let side = if method == "HEAD" { Side::HeadOnly } else { Side::Response };
         let response = conn.response(side)?;
         if !response.head.closes() {
             self.kept = Some(conn);
@@ -107,10 +89,7 @@ impl Client {
     pub fn rpc(&mut self, method: &str, params: Value) -> Value {
         let id = fresh();
         let reply = self.post("/", &envelope(id, method, params)).json();
-        assert_eq!(
-            reply["jsonrpc"], "2.0",
-            "{method} was answered with {reply}"
-        );
+        assert_eq!(reply["jsonrpc"], "2.0", "{method} was answered with {reply}");
         assert_eq!(reply["id"], id, "{method} was answered with {reply}");
         reply
     }
@@ -142,15 +121,9 @@ impl Client {
     fn stream_with(&self, method: &str, params: Value, fields: &[(&str, &str)]) -> Events {
         let id = fresh();
         let body = envelope(id, method, params).to_string();
-        let mut all = vec![
-            ("Content-Type", "application/json"),
-            ("Accept", "text/event-stream"),
-        ];
+        let mut all = vec![("Content-Type", "application/json"), ("Accept", "text/event-stream")];
         all.extend_from_slice(fields);
-        Events::open(
-            &self.authority,
-            &self.bytes("POST", "/", &all, body.as_bytes()),
-        )
+        Events::open(&self.authority, &self.bytes("POST", "/", &all, body.as_bytes()))
     }
 
     /// Opens an event stream by any other request.
@@ -166,10 +139,7 @@ impl Client {
     /// A request as bytes, with everything HTTP/1.1 asks for.
     pub fn bytes(&self, method: &str, path: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", self.authority);
-        let own = self
-            .fields
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()));
+        let own = self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         for (name, value) in own.chain(fields.iter().copied()) {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
@@ -199,10 +169,7 @@ impl Conn {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Conn {
-            stream,
-            message: Message::new(Side::Response),
-        })
+        Ok(Conn { stream, message: Message::new(Side::Response) })
     }
 
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -217,9 +184,7 @@ impl Conn {
     /// Reads one whole response.
     pub fn response(&mut self, side: Side) -> io::Result<Response> {
         let mut body = vec![];
-        self.message
-            .restart(side, &mut body)
-            .map_err(io::Error::other)?;
+        self.message.restart(side, &mut body).map_err(io::Error::other)?;
         while !self.message.is_done() {
             self.fill(&mut body)?;
         }
@@ -236,10 +201,7 @@ impl Conn {
 
     /// Whether the server has kept this idle connection.
     fn is_open(&self) -> bool {
-        let peeked = self
-            .stream
-            .set_nonblocking(true)
-            .and_then(|()| self.stream.peek(&mut [0]));
+        let peeked = self.stream.set_nonblocking(true).and_then(|()| self.stream.peek(&mut [0]));
         let waiting = peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
         self.stream.set_nonblocking(false).is_ok() && waiting
     }
@@ -252,10 +214,7 @@ impl Conn {
         });
         match read? {
             0 => self.message.close().map_err(io::Error::other),
-            count => self
-                .message
-                .feed(&bytes[..count], body)
-                .map_err(io::Error::other),
+            count => self.message.feed(&bytes[..count], body).map_err(io::Error::other),
         }
     }
 }
@@ -308,12 +267,7 @@ impl Events {
             conn.fill(sse.input()).expect("the head of a stream");
         }
         let head = conn.message.head().cloned().unwrap_or_default();
-        let mut events = Events {
-            conn,
-            sse,
-            ready: VecDeque::new(),
-            head,
-        };
+        let mut events = Events { conn, sse, ready: VecDeque::new(), head };
         if !events.head.is_event_stream() {
             events.take_refusal();
         }
@@ -338,30 +292,19 @@ impl Events {
 
     fn take_refusal(&mut self) {
         while !self.conn.message.is_done() {
-            self.conn
-                .fill(self.sse.input())
-                .expect("the answer to a refused stream");
+            self.conn.fill(self.sse.input()).expect("the answer to a refused stream");
         }
         let body = std::mem::take(self.sse.input());
-        let json = serde_json::from_slice(&body).unwrap_or_else(|error| {
-            panic!(
-                "{error}: {:?} {}",
-                self.head,
-                String::from_utf8_lossy(&body)
-            )
-        });
-        self.ready.push_back(Event {
-            id: None,
-            name: None,
-            json,
-        });
+        let json = serde_json::from_slice(&body)
+            .unwrap_or_else(|error| panic!("{error}: {:?} {}", self.head, String::from_utf8_lossy(&body)));
+        self.ready.push_back(Event { id: None, name: None, json });
     }
 
     fn take_ready(&mut self) {
         let ready = &mut self.ready;
         let drained = self.sse.drain(|frame| {
-            let json = serde_json::from_str(&frame.data)
-                .unwrap_or_else(|error| panic!("{error} in an event: {}", frame.data));
+            let json =
+                serde_json::from_str(&frame.data).unwrap_or_else(|error| panic!("{error} in an event: {}", frame.data));
             let (id, name) = (frame.id.map(str::to_string), frame.name.map(str::to_string));
             ready.push_back(Event { id, name, json });
         });
@@ -381,9 +324,7 @@ impl Iterator for Events {
             if self.conn.message.is_done() {
                 return None;
             }
-            self.conn
-                .fill(self.sse.input())
-                .expect("the next event of a stream");
+            self.conn.fill(self.sse.input()).expect("the next event of a stream");
         }
     }
 }

@@ -19,21 +19,13 @@ pub struct Corpus {
 
 /// The cases of some files, each with its theme. A line is a mark, a blank and a text: `##` a case's name, `<` what is sent, `>` what
 /// is made of it.
-pub fn read(
-    files: &[(&str, &str)],
-    sent: impl Fn(&str) -> Vec<u8>,
-    verdict: impl Fn(&str) -> String,
-) -> Vec<Case> {
+pub fn read(files: &[(&str, &str)], sent: impl Fn(&str) -> Vec<u8>, verdict: impl Fn(&str) -> String) -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     for (theme, text) in files {
         for line in text.lines().filter(|line| !line.is_empty()) {
             let (mark, rest) = line.split_once(' ').expect("a mark, a blank, a text");
             if mark == "##" {
-                cases.push(Case {
-                    name: format!("{theme}: {rest}"),
-                    bytes: Vec::new(),
-                    verdicts: Vec::new(),
-                });
+                cases.push(Case { name: format!("{theme}: {rest}"), bytes: Vec::new(), verdicts: Vec::new() });
                 continue;
             }
             let case = cases.last_mut().expect("a file begins with a name");
@@ -105,12 +97,7 @@ impl Corpus {
             let bytes = self.mutate(&mut dice);
             let whole = (self.judge)(&[&bytes]);
             let pieces = dice.cut(&bytes, 24);
-            assert_eq!(
-                (self.judge)(&pieces),
-                whole,
-                "seed {seed}: {}",
-                bytes.escape_ascii()
-            );
+            assert_eq!((self.judge)(&pieces), whole, "seed {seed}: {}", bytes.escape_ascii());
             refused += u64::from(!(self.is_good)(&whole));
         }
         // Neither a test of the refusals only, nor one that refuses nothing.

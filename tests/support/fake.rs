@@ -43,11 +43,7 @@ impl Recorded {
     /// Roles of the history, oldest first.
     pub fn roles(&self) -> Vec<&str> {
         let contents = self.body["contents"].as_array();
-        contents
-            .into_iter()
-            .flatten()
-            .filter_map(|c| c["role"].as_str())
-            .collect()
+        contents.into_iter().flatten().filter_map(|c| c["role"].as_str()).collect()
     }
 }
 
@@ -144,16 +140,11 @@ impl Drop for FakeGemini {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state
-            .lock()
-            .expect("no thread of the fake panics while it holds this lock")
+        self.state.lock().expect("no thread of the fake panics while it holds this lock")
     }
 
     fn counters(&self) -> Counters {
-        Counters {
-            requests: self.requests.load(Ordering::Relaxed),
-            ..self.lock().counters
-        }
+        Counters { requests: self.requests.load(Ordering::Relaxed), ..self.lock().counters }
     }
 
     fn release(&self) {
@@ -207,9 +198,7 @@ fn serve(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
             if count == 0 {
                 return Ok(());
             }
-            message
-                .feed(&bytes[..count], &mut body)
-                .map_err(io::Error::other)?;
+            message.feed(&bytes[..count], &mut body).map_err(io::Error::other)?;
         }
         let head = message.head().cloned().unwrap_or_default();
         let whole = std::mem::take(&mut body);
@@ -217,9 +206,7 @@ fn serve(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
         if head.closes() {
             return Ok(());
         }
-        message
-            .restart(Side::Request, &mut body)
-            .map_err(io::Error::other)?;
+        message.restart(Side::Request, &mut body).map_err(io::Error::other)?;
     }
 }
 
@@ -252,10 +239,7 @@ fn answer(shared: &Shared, head: &Head, body: &[u8], out: &mut TcpStream) -> io:
     let request: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let chunk = Chunk::new(head, number, body.len());
     if shared.memory == Memory::Keep {
-        let recorded = Recorded {
-            head: head.clone(),
-            body: request.clone(),
-        };
+        let recorded = Recorded { head: head.clone(), body: request.clone() };
         shared.lock().recorded.push(recorded);
     }
     match (head.method(), verb(head)) {
@@ -273,9 +257,7 @@ fn answer(shared: &Shared, head: &Head, body: &[u8], out: &mut TcpStream) -> io:
         ("POST", "generateContent") => {
             let text = match schema(&request) {
                 Some(schema) => example(schema).to_string(),
-                None if wants_summary(&request) => {
-                    "<state_snapshot>what was said before</state_snapshot>".into()
-                }
+                None if wants_summary(&request) => "<state_snapshot>what was said before</state_snapshot>".into(),
                 None => "Done.".into(),
             };
             let mut whole = chunk.json(json!([{ "text": text }]), Some("STOP"));
@@ -283,11 +265,7 @@ fn answer(shared: &Shared, head: &Head, body: &[u8], out: &mut TcpStream) -> io:
             send(out, "200 OK", &whole)
         }
         ("POST", "countTokens") => send(out, "200 OK", &json!({ "totalTokens": body.len() / 4 })),
-        ("POST", "embedContent") => send(
-            out,
-            "200 OK",
-            &json!({ "embedding": { "values": [0.1, 0.2, 0.3] } }),
-        ),
+        ("POST", "embedContent") => send(out, "200 OK", &json!({ "embedding": { "values": [0.1, 0.2, 0.3] } })),
         _ => send(out, "404 Not Found", &error(404)),
     }
 }
@@ -295,9 +273,7 @@ fn answer(shared: &Shared, head: &Head, body: &[u8], out: &mut TcpStream) -> io:
 fn send(out: &mut TcpStream, status: &str, body: &Value) -> io::Result<()> {
     let body = body.to_string();
     let length = body.len();
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
-    );
+    let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n");
     out.write_all((head + &body).as_bytes())
 }
 
@@ -316,12 +292,7 @@ fn error(code: u16) -> Value {
 /// What the API's own tools add to an answer: a source for a search, and that every page was read.
 fn ground(request: &Value, whole: &mut Value) {
     let tools = request["tools"].as_array().map(Vec::as_slice);
-    let has = |tool: &str| {
-        tools
-            .unwrap_or_default()
-            .iter()
-            .any(|t| t.get(tool).is_some())
-    };
+    let has = |tool: &str| tools.unwrap_or_default().iter().any(|t| t.get(tool).is_some());
     if has("googleSearch") {
         whole["candidates"][0]["groundingMetadata"] = json!({
             "groundingChunks": [{ "web": { "uri": "https://source.test/", "title": "A source" } }],
@@ -337,18 +308,14 @@ fn ground(request: &Value, whole: &mut Value) {
 
 /// Whether the request ends with asking for a summary of what stands before.
 fn wants_summary(request: &Value) -> bool {
-    let last = request["contents"]
-        .as_array()
-        .and_then(|contents| contents.last());
+    let last = request["contents"].as_array().and_then(|contents| contents.last());
     last.is_some_and(|turn| turn.to_string().contains("<state_snapshot>"))
 }
 
 /// The schema an answer must fit, if the request has one.
 fn schema(request: &Value) -> Option<&Value> {
     let config = &request["generationConfig"];
-    config
-        .get("responseJsonSchema")
-        .or_else(|| config.get("responseSchema"))
+    config.get("responseJsonSchema").or_else(|| config.get("responseSchema"))
 }
 
 /// Some value of that schema.
@@ -358,23 +325,14 @@ fn example(schema: &Value) -> Value {
         let user = choices.iter().find(|choice| *choice == "user");
         return user.or(choices.first()).cloned().unwrap_or_default();
     }
-    match schema["type"]
-        .as_str()
-        .unwrap_or("object")
-        .to_ascii_lowercase()
-        .as_str()
-    {
+    match schema["type"].as_str().unwrap_or("object").to_ascii_lowercase().as_str() {
         "string" => json!("fake"),
         "number" | "integer" => json!(0),
         "boolean" => json!(false),
         "array" => json!([]),
         _ => {
             let properties = schema["properties"].as_object();
-            properties
-                .into_iter()
-                .flatten()
-                .map(|(name, of)| (name.clone(), example(of)))
-                .collect()
+            properties.into_iter().flatten().map(|(name, of)| (name.clone(), example(of))).collect()
         }
     }
 }
@@ -414,9 +372,7 @@ fn stream(shared: &Shared, request: &Value, chunk: Chunk, out: &mut TcpStream) -
 
 /// Whether the caller has closed: a read that would not wait finds the end.
 fn is_gone(caller: &TcpStream) -> bool {
-    let peeked = caller
-        .set_nonblocking(true)
-        .and_then(|()| caller.peek(&mut [0]));
+    let peeked = caller.set_nonblocking(true).and_then(|()| caller.peek(&mut [0]));
     let back = caller.set_nonblocking(false);
     match peeked {
         Ok(count) => count == 0 || back.is_err(),

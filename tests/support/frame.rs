@@ -8,14 +8,8 @@ pub fn front(bytes: &[u8]) -> Option<(u8, Range<usize>)> {
     assert_eq!(first & 0xf0, 0x80, "a server sends whole messages");
     assert_eq!(second & 0x80, 0, "a server does not mask");
     let (head, len) = match second {
-        126 => (
-            4,
-            u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?).into(),
-        ),
-        127 => (
-            10,
-            u64::from_be_bytes(bytes.get(2..10)?.try_into().ok()?) as usize,
-        ),
+        126 => (4, u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?).into()),
+        127 => (10, u64::from_be_bytes(bytes.get(2..10)?.try_into().ok()?) as usize),
         len => (2, usize::from(len)),
     };
     (bytes.len() >= head + len).then_some((first & 0x0f, head..head + len))

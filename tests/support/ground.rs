@@ -59,12 +59,7 @@ impl Ground {
     }
 
     /// Hands a call to whatever runs it.
-    pub fn run(
-        &self,
-        name: &str,
-        args: Value,
-        tool: impl FnOnce(&Run, &Ctx<'_>) -> RunEnd,
-    ) -> RunEnd {
+    pub fn run(&self, name: &str, args: Value, tool: impl FnOnce(&Run, &Ctx<'_>) -> RunEnd) -> RunEnd {
         let ctx = Ctx {
             workspace: Workspace::open(&self.ws()).expect("the workspace opens"),
             cancel: &self.cancel,

@@ -10,10 +10,7 @@ pub struct Head {
 
 impl Head {
     pub fn field(&self, name: &str) -> Option<&str> {
-        let found = self
-            .fields
-            .iter()
-            .find(|(n, _)| n.eq_ignore_ascii_case(name));
+        let found = self.fields.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
 
@@ -33,13 +30,11 @@ impl Head {
     }
 
     pub fn closes(&self) -> bool {
-        self.field("connection")
-            .is_some_and(|v| v.eq_ignore_ascii_case("close"))
+        self.field("connection").is_some_and(|v| v.eq_ignore_ascii_case("close"))
     }
 
     pub fn is_event_stream(&self) -> bool {
-        self.field("content-type")
-            .is_some_and(|v| v.starts_with("text/event-stream"))
+        self.field("content-type").is_some_and(|v| v.starts_with("text/event-stream"))
     }
 
     fn word(&self, n: usize) -> &str {
@@ -47,20 +42,14 @@ impl Head {
     }
 
     fn parse(bytes: &[u8]) -> Result<Head, String> {
-        let text =
-            std::str::from_utf8(bytes).map_err(|_| "a head that is not UTF-8".to_string())?;
+        let text = std::str::from_utf8(bytes).map_err(|_| "a head that is not UTF-8".to_string())?;
         let mut lines = text.split("\r\n");
         let start = lines.next().unwrap_or("").to_string();
         let field = |line: &str| {
-            let (name, value) = line
-                .split_once(':')
-                .ok_or_else(|| format!("a bad field: {line}"))?;
+            let (name, value) = line.split_once(':').ok_or_else(|| format!("a bad field: {line}"))?;
             Ok((name.to_string(), value.trim().to_string()))
         };
-        let fields = lines
-            .filter(|l| !l.is_empty())
-            .map(field)
-            .collect::<Result<_, String>>()?;
+        let fields = lines.filter(|l| !l.is_empty()).map(field).collect::<Result<_, String>>()?;
         Ok(Head { start, fields })
     }
 }
@@ -97,13 +86,7 @@ pub struct Message {
 
 impl Message {
     pub fn new(side: Side) -> Message {
-        Message {
-            side,
-            raw: vec![],
-            used: 0,
-            at: At::Head,
-            head: Head::default(),
-        }
+        Message { side, raw: vec![], used: 0, at: At::Head, head: Head::default() }
     }
 
     /// The head, once it is complete.
@@ -137,10 +120,7 @@ impl Message {
                 self.at = At::Done;
                 Ok(())
             }
-            _ => Err(format!(
-                "closed in the middle of a message, at {:?}",
-                self.at
-            )),
+            _ => Err(format!("closed in the middle of a message, at {:?}", self.at)),
         }
     }
 
@@ -211,19 +191,12 @@ impl Message {
         if self.side == Side::HeadOnly || (self.side == Side::Response && bodiless) {
             return Ok(At::Done);
         }
-        if self
-            .head
-            .field("transfer-encoding")
-            .is_some_and(|v| v.eq_ignore_ascii_case("chunked"))
-        {
+        if self.head.field("transfer-encoding").is_some_and(|v| v.eq_ignore_ascii_case("chunked")) {
             return Ok(At::ChunkSize);
         }
         match (self.head.field("content-length"), self.side) {
             (Some("0"), _) | (None, Side::Request) => Ok(At::Done),
-            (Some(length), _) => length
-                .parse()
-                .map(At::Length)
-                .map_err(|_| format!("content-length {length}")),
+            (Some(length), _) => length.parse().map(At::Length).map_err(|_| format!("content-length {length}")),
             (None, _) => Ok(At::UntilClose),
         }
     }

@@ -62,27 +62,19 @@ pub fn state_of(result: &Value) -> Option<&str> {
 /// The text of an update, its parts joined.
 pub fn text_of(result: &Value) -> String {
     let parts = result["status"]["message"]["parts"].as_array();
-    parts
-        .into_iter()
-        .flatten()
-        .filter_map(|part| part["text"].as_str())
-        .collect()
+    parts.into_iter().flatten().filter_map(|part| part["text"].as_str()).collect()
 }
 
 /// The tool call an update asks a permission for.
 pub fn asked_of(result: &Value) -> Option<&str> {
     let parts = result["status"]["message"]["parts"].as_array()?;
-    let asking = parts
-        .iter()
-        .find(|part| part["data"]["status"] == "awaiting_approval")?;
+    let asking = parts.iter().find(|part| part["data"]["status"] == "awaiting_approval")?;
     asking["data"]["request"]["callId"].as_str()
 }
 
 /// What a status update is about: `text-content`, `tool-call-update`, ….
 pub fn kind_of(result: &Value) -> &str {
-    result["metadata"]["coderAgent"]["kind"]
-        .as_str()
-        .unwrap_or("")
+    result["metadata"]["coderAgent"]["kind"].as_str().unwrap_or("")
 }
 
 /// The tool call an update carries.

@@ -37,10 +37,7 @@ pub fn eventually<T>(what: &str, mut fact: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = fact() {
             return found;
         }
-        assert!(
-            begin.elapsed() < PATIENCE,
-            "waited {PATIENCE:?} for: {what}"
-        );
+        assert!(begin.elapsed() < PATIENCE, "waited {PATIENCE:?} for: {what}");
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(50));
     }

@@ -25,16 +25,9 @@ use serde_json::{Value, json};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
-    Stream {
-        count: u64,
-        delay_us: u64,
-        bytes: usize,
-    },
+    Stream { count: u64, delay_us: u64, bytes: usize },
     Text(String),
-    Think {
-        subject: String,
-        description: String,
-    },
+    Think { subject: String, description: String },
     Calls(Vec<Call>),
     Cite(String),
     Hold,
@@ -77,25 +70,12 @@ fn done() -> Answer {
 /// The newest scripted line, and how many rounds of tool results came after it.
 fn newest(request: &Value) -> (String, usize) {
     let mut rounds = 0;
-    let contents = request["contents"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
+    let contents = request["contents"].as_array().map(Vec::as_slice).unwrap_or_default();
     for content in contents.iter().rev().filter(|c| c["role"] != "model") {
-        let parts = content["parts"]
-            .as_array()
-            .map(Vec::as_slice)
-            .unwrap_or_default();
-        rounds += usize::from(
-            parts
-                .iter()
-                .any(|part| part["functionResponse"].is_object()),
-        );
+        let parts = content["parts"].as_array().map(Vec::as_slice).unwrap_or_default();
+        rounds += usize::from(parts.iter().any(|part| part["functionResponse"].is_object()));
         let texts = parts.iter().rev().filter_map(|part| part["text"].as_str());
-        if let Some(line) = texts
-            .flat_map(str::lines)
-            .find(|line| is_script(line.trim()))
-        {
+        if let Some(line) = texts.flat_map(str::lines).find(|line| is_script(line.trim())) {
             return (line.trim().to_string(), rounds);
         }
     }
@@ -104,26 +84,10 @@ fn newest(request: &Value) -> (String, usize) {
 
 fn is_script(line: &str) -> bool {
     let word = line.split(' ').next().unwrap_or("");
-    let error = word
-        .strip_prefix("ERR")
-        .is_some_and(|code| code.parse::<u16>().is_ok());
+    let error = word.strip_prefix("ERR").is_some_and(|code| code.parse::<u16>().is_ok());
     error
-        || matches!(
-            word,
-            "STREAM" | "TEXT" | "THINK" | "WRITE" | "REPLACE" | "READ" | "LS" | "SHELL" | "CALL"
-        )
-        || matches!(
-            word,
-            "SIGNED"
-                | "PARALLEL"
-                | "CITE"
-                | "HANG"
-                | "HOLD"
-                | "CUT"
-                | "GARBAGE"
-                | "EMPTY"
-                | "FINISH"
-        )
+        || matches!(word, "STREAM" | "TEXT" | "THINK" | "WRITE" | "REPLACE" | "READ" | "LS" | "SHELL" | "CALL")
+        || matches!(word, "SIGNED" | "PARALLEL" | "CITE" | "HANG" | "HOLD" | "CUT" | "GARBAGE" | "EMPTY" | "FINISH")
 }
 
 fn answer(text: &str) -> Answer {
@@ -133,16 +97,8 @@ fn answer(text: &str) -> Answer {
         return Answer::Hang;
     }
     if let Some(code) = word.strip_prefix("ERR").and_then(|code| code.parse().ok()) {
-        let times = rest
-            .split(' ')
-            .next()
-            .and_then(|n| n.parse().ok())
-            .unwrap_or(u64::MAX);
-        return Answer::Error {
-            code,
-            times,
-            then: vec![Item::Text("Done.".into())],
-        };
+        let times = rest.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(u64::MAX);
+        return Answer::Error { code, times, then: vec![Item::Text("Done.".into())] };
     }
     Answer::Items(text.split(" ++ ").map(|part| item(part.trim())).collect())
 }
@@ -153,26 +109,16 @@ fn item(text: &str) -> Item {
     let word_at = |n: usize| words.get(n).copied().unwrap_or("");
     let number_at = |n: usize, default: u64| word_at(n).parse().unwrap_or(default);
     match word {
-        "STREAM" => Item::Stream {
-            count: number_at(0, 1),
-            delay_us: number_at(1, 0),
-            bytes: number_at(2, 40) as usize,
-        },
+        "STREAM" => {
+            Item::Stream { count: number_at(0, 1), delay_us: number_at(1, 0), bytes: number_at(2, 40) as usize }
+        }
         "THINK" => {
             let (subject, description) = rest.split_once('|').unwrap_or((rest, "weighing it"));
-            Item::Think {
-                subject: subject.trim().into(),
-                description: description.trim().into(),
-            }
+            Item::Think { subject: subject.trim().into(), description: description.trim().into() }
         }
         "WRITE" => {
-            let (path, content) = rest
-                .split_once(' ')
-                .unwrap_or((rest, "hello from the model\n"));
-            call(
-                "write_file",
-                json!({ "file_path": path, "content": content }),
-            )
+            let (path, content) = rest.split_once(' ').unwrap_or((rest, "hello from the model\n"));
+            call("write_file", json!({ "file_path": path, "content": content }))
         }
         "REPLACE" => call(
             "replace",
@@ -188,10 +134,7 @@ fn item(text: &str) -> Item {
         "SIGNED" => any_call(rest, Some("c2lnbmVkIGJ5IHRoZSBtb2RlbA==".into())),
         "PARALLEL" => {
             let file = json!({ "file_path": "parallel.txt", "content": "one\n" });
-            Item::Calls(vec![
-                plain("write_file", file),
-                plain("run_shell_command", shell("mkdir -p made; echo two")),
-            ])
+            Item::Calls(vec![plain("write_file", file), plain("run_shell_command", shell("mkdir -p made; echo two"))])
         }
         "CITE" => Item::Cite(rest.into()),
         "HOLD" => Item::Hold,
@@ -209,11 +152,7 @@ fn shell(command: &str) -> Value {
 }
 
 fn plain(name: &str, args: Value) -> Call {
-    Call {
-        name: name.into(),
-        args,
-        signature: None,
-    }
+    Call { name: name.into(), args, signature: None }
 }
 
 fn call(name: &str, args: Value) -> Item {
@@ -224,9 +163,5 @@ fn call(name: &str, args: Value) -> Item {
 fn any_call(text: &str, signature: Option<String>) -> Item {
     let (name, args) = text.split_once(' ').unwrap_or((text, "{}"));
     let args = serde_json::from_str(args).unwrap_or_else(|_| json!(args));
-    Item::Calls(vec![Call {
-        name: name.into(),
-        args,
-        signature,
-    }])
+    Item::Calls(vec![Call { name: name.into(), args, signature }])
 }

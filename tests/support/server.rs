@@ -24,9 +24,7 @@ pub struct Setup {
 impl Setup {
     /// The binary under test, as a server whose model is `fake`.
     pub fn new(fake: &FakeGemini) -> Setup {
-        Setup::without_model()
-            .env("GEMINI_API_KEY", "fake")
-            .env("GOOGLE_GEMINI_BASE_URL", fake.url())
+        Setup::without_model().env("GEMINI_API_KEY", "fake").env("GOOGLE_GEMINI_BASE_URL", fake.url())
     }
 
     /// A server without a model: for scripted agents, and for what happens when there is none.
@@ -35,11 +33,7 @@ impl Setup {
     }
 
     pub fn of(program: &Path) -> Setup {
-        Setup {
-            program: program.into(),
-            args: vec![],
-            env: vec![],
-        }
+        Setup { program: program.into(), args: vec![], env: vec![] }
     }
 
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Setup {
@@ -58,11 +52,7 @@ impl Setup {
             Ok(process) => process,
             Err(output) => panic!("{} did not start:\n{output}", self.program.display()),
         };
-        Server {
-            setup: self,
-            dir,
-            process,
-        }
+        Server { setup: self, dir, process }
     }
 }
 
@@ -125,19 +115,11 @@ impl Server {
     pub fn ended(&mut self) -> ExitStatus {
         let begin = Instant::now();
         loop {
-            let ended = self
-                .process
-                .child
-                .try_wait()
-                .expect("asking for the state of our own child");
+            let ended = self.process.child.try_wait().expect("asking for the state of our own child");
             if let Some(status) = ended {
                 return status;
             }
-            assert!(
-                begin.elapsed() < PATIENCE,
-                "still running:\n{}",
-                self.output()
-            );
+            assert!(begin.elapsed() < PATIENCE, "still running:\n{}", self.output());
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -175,19 +157,14 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let mut child = command
-            .spawn()
-            .unwrap_or_else(|error| panic!("{} cannot run: {error}", setup.program.display()));
+        let mut child =
+            command.spawn().unwrap_or_else(|error| panic!("{} cannot run: {error}", setup.program.display()));
         let output = Arc::new(Output::default());
         let stdout = child.stdout.take().expect("stdout is piped");
         let stderr = child.stderr.take().expect("stderr is piped");
         output.follow(stdout);
         output.follow(stderr);
-        Process {
-            child,
-            port: 0,
-            output,
-        }
+        Process { child, port: 0, output }
     }
 
     /// Waits for the line that says where it listens; the output if it never comes.
@@ -231,10 +208,7 @@ impl Output {
         thread::spawn(move || {
             let mut lines = BufReader::new(from);
             let mut line = vec![];
-            while lines
-                .read_until(b'\n', &mut line)
-                .is_ok_and(|count| count > 0)
-            {
+            while lines.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
                 let text = String::from_utf8_lossy(&line);
                 let mut seen = output.seen.lock().expect("readers of output do not panic");
                 seen.0.push_str(&text);
@@ -247,30 +221,22 @@ impl Output {
     }
 
     fn text(&self) -> String {
-        self.seen
-            .lock()
-            .expect("readers of output do not panic")
-            .0
-            .clone()
+        self.seen.lock().expect("readers of output do not panic").0.clone()
     }
 
     /// The port it has named, after waiting that long at most.
     fn port(&self, patience: Duration) -> Option<u16> {
         let seen = self.seen.lock().expect("readers of output do not panic");
-        let waiting = self
-            .bell
-            .wait_timeout_while(seen, patience, |seen| seen.1.is_none());
+        let waiting = self.bell.wait_timeout_while(seen, patience, |seen| seen.1.is_none());
         waiting.expect("readers of output do not panic").0.1
     }
 }
 
 /// The port of the first `http://127.0.0.1:PORT` or `http://localhost:PORT` in a line.
 fn loopback_port(line: &str) -> Option<u16> {
-    ["http://127.0.0.1:", "http://localhost:"]
-        .iter()
-        .find_map(|start| {
-            let rest = &line[line.find(start)? + start.len()..];
-            let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
-            digits.parse().ok()
-        })
+    ["http://127.0.0.1:", "http://localhost:"].iter().find_map(|start| {
+        let rest = &line[line.find(start)? + start.len()..];
+        let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+        digits.parse().ok()
+    })
 }

@@ -19,12 +19,8 @@ impl Socket {
     pub fn open(url: &str, path: &str, protocol: Option<&str>) -> Socket {
         let authority = url.trim_start_matches("http://");
         let mut stream = TcpStream::connect(authority).expect("connecting to the server");
-        stream
-            .set_read_timeout(Some(PATIENCE))
-            .expect("a timeout that is not zero");
-        let offer = protocol
-            .map(|name| format!("Sec-WebSocket-Protocol: {name}\r\n"))
-            .unwrap_or_default();
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout that is not zero");
+        let offer = protocol.map(|name| format!("Sec-WebSocket-Protocol: {name}\r\n")).unwrap_or_default();
         let ask = format!(
             "GET {path} HTTP/1.1\r\nHost: {authority}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{offer}\r\n"
@@ -51,8 +47,7 @@ impl Socket {
         loop {
             match self.line.read() {
                 Ok(Message::Text(text)) => {
-                    return serde_json::from_str(&text)
-                        .unwrap_or_else(|error| panic!("{error} in a message: {text}"));
+                    return serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in a message: {text}"));
                 }
                 Ok(Message::Ping(_) | Message::Pong(_)) => {}
                 Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::Interrupted => {}

@@ -39,8 +39,5 @@ pub fn find(text: &str) -> impl Iterator<Item = Stamp> {
 fn read(text: &str) -> Option<Stamp> {
     let (time, rest) = text.split_once(MARK)?;
     let (index, _) = rest.strip_prefix(' ')?.split_once(' ')?;
-    Some(Stamp {
-        written_ns: time.parse().ok()?,
-        index: index.parse().ok()?,
-    })
+    Some(Stamp { written_ns: time.parse().ok()?, index: index.parse().ok()? })
 }

@@ -23,11 +23,7 @@ impl Chunk {
     pub fn new(head: &Head, number: u64, bytes: usize) -> Chunk {
         let path = head.target().split("/models/").nth(1).unwrap_or("");
         let model = path.split(':').next().unwrap_or("").to_string();
-        Chunk {
-            model,
-            number,
-            prompt_tokens: bytes / 4,
-        }
+        Chunk { model, number, prompt_tokens: bytes / 4 }
     }
 
     pub fn json(&self, parts: Value, finish: Option<&str>) -> Value {
@@ -58,11 +54,7 @@ impl Voice<'_> {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\
                     Transfer-Encoding: chunked\r\n\r\n";
         out.write_all(head.as_bytes())?;
-        Ok(Voice {
-            out,
-            chunk,
-            buffer: String::new(),
-        })
+        Ok(Voice { out, chunk, buffer: String::new() })
     }
 
     pub fn caller(&self) -> &TcpStream {
@@ -72,27 +64,12 @@ impl Voice<'_> {
     /// Says one item; `finish` goes with the last one of an answer.
     pub fn say(&mut self, item: &Item, finish: Option<&str>) -> io::Result<()> {
         let parts = match item {
-            Item::Stream {
-                count,
-                delay_us,
-                bytes,
-            } => {
-                let flood = Flood {
-                    count: *count,
-                    delay: Duration::from_micros(*delay_us),
-                    bytes: *bytes,
-                };
+            Item::Stream { count, delay_us, bytes } => {
+                let flood = Flood { count: *count, delay: Duration::from_micros(*delay_us), bytes: *bytes };
                 return self.flood(&flood, finish);
             }
             Item::Cut(count) => {
-                self.flood(
-                    &Flood {
-                        count: *count,
-                        delay: Duration::ZERO,
-                        bytes: 40,
-                    },
-                    None,
-                )?;
+                self.flood(&Flood { count: *count, delay: Duration::ZERO, bytes: 40 }, None)?;
                 // The caller may have gone already; cut is cut.
                 let _ = self.out.shutdown(Shutdown::Both);
                 return Err(gone());
@@ -101,9 +78,7 @@ impl Voice<'_> {
             Item::Garbage => return self.event("{\"candidates\": [ oops"),
             Item::Empty => return Ok(()),
             Item::Finish(reason) => {
-                let partial = self
-                    .chunk
-                    .json(json!([{ "text": "Partial." }]), Some(reason));
+                let partial = self.chunk.json(json!([{ "text": "Partial." }]), Some(reason));
                 return self.event(&partial.to_string());
             }
             Item::Cite(uri) => {
@@ -114,10 +89,7 @@ impl Voice<'_> {
             }
             Item::Hold => json!([]),
             Item::Text(text) => json!([{ "text": text }]),
-            Item::Think {
-                subject,
-                description,
-            } => {
+            Item::Think { subject, description } => {
                 json!([{ "text": format!("**{subject}** {description}"), "thought": true }])
             }
             Item::Calls(calls) => calls.iter().map(call).collect(),
@@ -132,23 +104,14 @@ impl Voice<'_> {
     fn event(&mut self, json: &str) -> io::Result<()> {
         const AROUND: usize = "data: \r\n\r\n".len();
         self.buffer.clear();
-        write!(
-            self.buffer,
-            "{:x}\r\ndata: {json}\r\n\r\n\r\n",
-            json.len() + AROUND
-        )
-        .expect("writing to a string");
+        write!(self.buffer, "{:x}\r\ndata: {json}\r\n\r\n\r\n", json.len() + AROUND).expect("writing to a string");
         self.out.write_all(self.buffer.as_bytes())
     }
 
     /// Text on a fixed schedule. Written without a JSON tree, because this is what benchmarks spend their time in.
     fn flood(&mut self, flood: &Flood, finish: Option<&str>) -> io::Result<()> {
         const HOLE: &str = "<text>";
-        let frame = |finish| {
-            self.chunk
-                .json(json!([{ "text": HOLE }]), finish)
-                .to_string()
-        };
+        let frame = |finish| self.chunk.json(json!([{ "text": HOLE }]), finish).to_string();
         let (middle, last) = (frame(None), frame(finish));
         let mut words = Words(self.chunk.number);
         let begin = Instant::now();
@@ -156,14 +119,8 @@ impl Voice<'_> {
         for index in 0..flood.count {
             let due = begin + flood.delay * index as u32;
             thread::sleep(due.saturating_duration_since(Instant::now()));
-            let frame = if index + 1 == flood.count {
-                &last
-            } else {
-                &middle
-            };
-            let (before, after) = frame
-                .split_once(HOLE)
-                .expect("the placeholder is in the frame");
+            let frame = if index + 1 == flood.count { &last } else { &middle };
+            let (before, after) = frame.split_once(HOLE).expect("the placeholder is in the frame");
             event.clear();
             event.push_str(before);
             stamp::write(index, &mut event);
@@ -195,24 +152,14 @@ struct Words(u64);
 impl Words {
     fn write(&mut self, bytes: usize, out: &mut String) {
         for _ in 0..bytes {
-            self.0 = self
-                .0
-                .wrapping_mul(0x5851_f42d_4c95_7f2d)
-                .wrapping_add(0x1405_7b7e_f767_814f);
+            self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
             let pick = (self.0 >> 40) as u8 % 32;
-            out.push(if pick < 26 {
-                char::from(b'a' + pick)
-            } else {
-                ' '
-            });
+            out.push(if pick < 26 { char::from(b'a' + pick) } else { ' ' });
         }
     }
 }
 
 /// The stream ends here, for whatever reason.
 pub fn gone() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::ConnectionAborted,
-        "the stream was broken off",
-    )
+    io::Error::new(io::ErrorKind::ConnectionAborted, "the stream was broken off")
 }

@@ -20,8 +20,7 @@ use gemini_a2a::task::push::{Health, Target};
 use gemini_a2a::task::record::Record;
 use gemini_a2a::task::slash::{Commanded, Invocation};
 use gemini_a2a::task::spec::{
-    Answers, Base, CallError, Choice, Display, Ending, ErrorKind, Keeping, Kind, Plan, Question,
-    ToolSpec, Verdict,
+    Answers, Base, CallError, Choice, Display, Ending, ErrorKind, Keeping, Kind, Plan, Question, ToolSpec, Verdict,
 };
 use gemini_a2a::task::state::State;
 use serde_json::json;
@@ -45,18 +44,12 @@ pub fn target(id: &str) -> Target {
 }
 
 pub fn hook_set(target: &Target) -> Event {
-    Event::HookSet {
-        target: Arc::new(target.clone()),
-    }
+    Event::HookSet { target: Arc::new(target.clone()) }
 }
 
 /// It was delivered.
 pub fn hook_moved(id: &str, upto: u64) -> Event {
-    Event::HookMoved {
-        id: id.into(),
-        upto: Seq(upto),
-        health: Health::default().after_success(),
-    }
+    Event::HookMoved { id: id.into(), upto: Seq(upto), health: Health::default().after_success() }
 }
 
 // A task under test.
@@ -79,11 +72,7 @@ pub fn given(events: impl IntoIterator<Item = Event>) -> Case {
         Some(Event::Created(_)) => events.next().expect("just seen"),
         _ => created(Lifecycle::Conversational),
     };
-    let first = Record {
-        seq: Seq(1),
-        at: NOON,
-        event: first,
-    };
+    let first = Record { seq: Seq(1), at: NOON, event: first };
     let mut case = Case {
         state: born(&first),
         log: vec![first],
@@ -108,11 +97,7 @@ pub fn born(first: &Record) -> State {
 impl Case {
     /// Appends an event as the core does.
     pub fn record(&mut self, event: Event) {
-        let record = Record {
-            seq: self.state.seq.next(),
-            at: self.state.stamp(&event, NOON),
-            event,
-        };
+        let record = Record { seq: self.state.seq.next(), at: self.state.stamp(&event, NOON), event };
         self.state.apply(&record);
         self.log.push(record);
     }
@@ -140,20 +125,12 @@ impl Case {
     }
 
     pub fn decide(&self, input: Input) -> Result<Decision, Refusal> {
-        let rules = Rules {
-            tools: &self.tools,
-            limits: &self.limits,
-            policy: &self.policy,
-            grant: self.grant,
-        };
+        let rules = Rules { tools: &self.tools, limits: &self.limits, policy: &self.policy, grant: self.grant };
         decide(&self.state, input, &rules)
     }
 
     pub fn when(self, input: Input) -> Outcomes {
-        Outcomes {
-            result: self.decide(input),
-            case: self,
-        }
+        Outcomes { result: self.decide(input), case: self }
     }
 
     /// What follows by itself.
@@ -171,9 +148,7 @@ impl Case {
     /// Gives `Advance` until nothing comes of it, unlooked at.
     pub fn settle(mut self) -> Case {
         loop {
-            let decision = self
-                .decide(Input::Advance)
-                .expect("nobody can refuse to go on");
+            let decision = self.decide(Input::Advance).expect("nobody can refuse to go on");
             if decision.is_empty() {
                 return self;
             }
@@ -194,10 +169,7 @@ impl Outcomes {
     /// Exactly this came of it; it is recorded, and the case goes on from there.
     #[track_caller]
     pub fn then(mut self, events: &[Event], effects: &[Effect]) -> Case {
-        let expected = Decision {
-            events: events.to_vec(),
-            effects: effects.to_vec(),
-        };
+        let expected = Decision { events: events.to_vec(), effects: effects.to_vec() };
         assert_eq!(self.result, Ok(expected), "in {:?}", self.case.state.phase);
         for event in events {
             self.case.record(event.clone());
@@ -283,9 +255,7 @@ pub fn plan(request: &Request) -> Plan {
                 old: Some("old".into()),
                 new: "new".into(),
             },
-            Some(Base {
-                sha256: Some("ab12".into()),
-            }),
+            Some(Base { sha256: Some("ab12".into()) }),
         ),
         SHELL => (
             Question::Exec {
@@ -297,56 +267,26 @@ pub fn plan(request: &Request) -> Plan {
             },
             None,
         ),
-        ASK => (
-            Question::AskUser {
-                title: title.clone(),
-                questions: vec![],
-            },
-            None,
-        ),
-        _ => (
-            Question::Info {
-                title: title.clone(),
-                prompt: "?".into(),
-                urls: vec![],
-            },
-            None,
-        ),
+        ASK => (Question::AskUser { title: title.clone(), questions: vec![] }, None),
+        _ => (Question::Info { title: title.clone(), prompt: "?".into(), urls: vec![] }, None),
     };
-    Plan {
-        title,
-        question,
-        base,
-    }
+    Plan { title, question, base }
 }
 
 pub fn success() -> Ending {
-    Ending::Success {
-        output: "done".into(),
-        display: Display::Text {
-            text: "done".into(),
-        },
-    }
+    Ending::Success { output: "done".into(), display: Display::Text { text: "done".into() } }
 }
 
 pub fn failure(kind: ErrorKind, message: &str) -> Ending {
-    Ending::Error {
-        error: CallError::new(kind, message),
-    }
+    Ending::Error { error: CallError::new(kind, message) }
 }
 
 pub fn refused() -> Ending {
-    Ending::Cancelled {
-        reason: "The user did not allow this call.".into(),
-        output: String::new(),
-    }
+    Ending::Cancelled { reason: "The user did not allow this call.".into(), output: String::new() }
 }
 
 pub fn stopped() -> Ending {
-    Ending::Cancelled {
-        reason: "The task was canceled.".into(),
-        output: String::new(),
-    }
+    Ending::Cancelled { reason: "The task was canceled.".into(), output: String::new() }
 }
 
 // Events.
@@ -375,11 +315,7 @@ pub fn created_as(mode: Mode, auto_execute: bool) -> Event {
     let Event::Created(created) = created(Lifecycle::Conversational) else {
         unreachable!("it says so");
     };
-    Event::Created(Arc::new(Created {
-        mode,
-        auto_execute,
-        ..Created::clone(&created)
-    }))
+    Event::Created(Arc::new(Created { mode, auto_execute, ..Created::clone(&created) }))
 }
 
 /// The first event of a task whose client wants only these tools used.
@@ -399,10 +335,7 @@ pub fn created_to_run(line: &str) -> Event {
         unreachable!("it says so");
     };
     Event::Created(Arc::new(Created {
-        command: Some(Invocation {
-            path: line.split(' ').map(str::to_owned).collect(),
-            args: vec!["x".into()],
-        }),
+        command: Some(Invocation { path: line.split(' ').map(str::to_owned).collect(), args: vec!["x".into()] }),
         ..Created::clone(&created)
     }))
 }
@@ -416,38 +349,20 @@ pub fn untrusted(mut log: Vec<Event>) -> Vec<Event> {
 }
 
 pub fn message(text: &str) -> Arc<Message> {
-    let parts = if text.is_empty() {
-        vec![]
-    } else {
-        vec![Part::text(text)]
-    };
-    Arc::new(Message::new(
-        format!("id of {text}").as_str(),
-        Role::User,
-        parts,
-    ))
+    let parts = if text.is_empty() { vec![] } else { vec![Part::text(text)] };
+    Arc::new(Message::new(format!("id of {text}").as_str(), Role::User, parts))
 }
 
 pub fn ann() -> Source {
-    Source {
-        client: "ann".into(),
-        via: "test".into(),
-    }
+    Source { client: "ann".into(), via: "test".into() }
 }
 
 pub fn bob() -> Source {
-    Source {
-        client: "bob".into(),
-        via: "test".into(),
-    }
+    Source { client: "bob".into(), via: "test".into() }
 }
 
 pub fn prompted(turn: u32, text: &str) -> Event {
-    Event::Prompted {
-        message: message(text),
-        by: ann(),
-        turn,
-    }
+    Event::Prompted { message: message(text), by: ann(), turn }
 }
 
 pub fn began(turn: u32) -> Event {
@@ -467,18 +382,11 @@ pub fn answer(calls: &[Request]) -> Answer {
 }
 
 pub fn answered(calls: &[Request]) -> Event {
-    Event::Answered {
-        answer: Arc::new(answer(calls)),
-    }
+    Event::Answered { answer: Arc::new(answer(calls)) }
 }
 
 pub fn concluded(verdict: Outcome) -> Event {
-    Event::Answered {
-        answer: Arc::new(Answer {
-            verdict: Some(verdict),
-            ..answer(&[])
-        }),
-    }
+    Event::Answered { answer: Arc::new(Answer { verdict: Some(verdict), ..answer(&[]) }) }
 }
 
 /// What a command leaves for programs.
@@ -492,18 +400,11 @@ pub fn result(text: &str) -> Arc<Artifact> {
 }
 
 pub fn backed_off(failed: u32, broken: u32, delay_ms: u64) -> Event {
-    Event::BackedOff {
-        tries: Tries { failed, broken },
-        delay_ms,
-        reason: "no luck".into(),
-    }
+    Event::BackedOff { tries: Tries { failed, broken }, delay_ms, reason: "no luck".into() }
 }
 
 pub fn planned(request: &Request) -> Event {
-    Event::CallPlanned {
-        call: request.call.clone(),
-        plan: Arc::new(plan(request)),
-    }
+    Event::CallPlanned { call: request.call.clone(), plan: Arc::new(plan(request)) }
 }
 
 pub fn asked(request: &Request) -> Event {
@@ -533,20 +434,14 @@ pub fn chosen(request: &Request, choice: Choice) -> Event {
 /// What "always" allows for a call with the plan of [`plan`], in the default mode.
 pub fn rule(request: &Request) -> Rule {
     let modes = Some(vec![Mode::Default, Mode::AutoEdit, Mode::Yolo]);
-    let allow = Rule {
-        modes,
-        ..Rule::new(request.name.as_str(), Verdict::Allow)
-    };
+    let allow = Rule { modes, ..Rule::new(request.name.as_str(), Verdict::Allow) };
     match request.name.as_str() {
         EDIT => Rule {
             tool_name: Names::Many(vec!["replace".into(), EDIT.into()]),
             file_path: Some("/w/a.txt".into()),
             ..allow
         },
-        SHELL => Rule {
-            command_prefix: Some("make".into()),
-            ..allow
-        },
+        SHELL => Rule { command_prefix: Some("make".into()), ..allow },
         _ => allow,
     }
 }
@@ -571,17 +466,11 @@ pub fn stale(request: &Request) -> Event {
 }
 
 pub fn ended(request: &Request, ending: Ending) -> Event {
-    Event::CallEnded {
-        call: request.call.clone(),
-        ending: Arc::new(ending),
-    }
+    Event::CallEnded { call: request.call.clone(), ending: Arc::new(ending) }
 }
 
 pub fn closed(state: Final, text: &str) -> Event {
-    Event::Closed {
-        state,
-        text: Some(text.to_owned()).filter(|text| !text.is_empty()),
-    }
+    Event::Closed { state, text: Some(text.to_owned()).filter(|text| !text.is_empty()) }
 }
 
 pub fn canceled() -> Event {
@@ -595,18 +484,11 @@ pub fn think(job: u64) -> Effect {
 }
 
 pub fn prepare(job: u64, calls: &[Request]) -> Effect {
-    Effect::Prepare {
-        job: Seq(job),
-        calls: calls.iter().map(|request| request.call.clone()).collect(),
-    }
+    Effect::Prepare { job: Seq(job), calls: calls.iter().map(|request| request.call.clone()).collect() }
 }
 
 pub fn run(job: u64, request: &Request, gate: Gate) -> Effect {
-    Effect::Run {
-        job: Seq(job),
-        call: request.call.clone(),
-        gate,
-    }
+    Effect::Run { job: Seq(job), call: request.call.clone(), gate }
 }
 
 pub fn stop(job: u64) -> Effect {
@@ -614,10 +496,7 @@ pub fn stop(job: u64) -> Effect {
 }
 
 pub fn arm(job: u64, delay_ms: u64) -> Effect {
-    Effect::Arm {
-        job: Seq(job),
-        delay_ms,
-    }
+    Effect::Arm { job: Seq(job), delay_ms }
 }
 
 // Inputs.
@@ -638,50 +517,25 @@ pub fn say_and_pick(text: &str, picks: &[(&Request, &str)]) -> Input {
         edited: None,
         answers: None,
     });
-    Input::Say {
-        said: Said {
-            message: message(text),
-            answers: answers.collect(),
-        },
-        by: ann(),
-    }
+    Input::Say { said: Said { message: message(text), answers: answers.collect() }, by: ann() }
 }
 
 /// An answer with a content of the user's own.
 pub fn pick_edited(request: &Request, option: &str, content: &str) -> Input {
-    pick_with(Pick {
-        call: request.call.clone(),
-        option: option.into(),
-        edited: Some(content.into()),
-        answers: None,
-    })
+    pick_with(Pick { call: request.call.clone(), option: option.into(), edited: Some(content.into()), answers: None })
 }
 
 /// An answer with words to the agent's questions.
 pub fn pick_answering(request: &Request, option: &str, answers: Arc<Answers>) -> Input {
-    pick_with(Pick {
-        call: request.call.clone(),
-        option: option.into(),
-        edited: None,
-        answers: Some(answers),
-    })
+    pick_with(Pick { call: request.call.clone(), option: option.into(), edited: None, answers: Some(answers) })
 }
 
 fn pick_with(pick: Pick) -> Input {
-    Input::Say {
-        said: Said {
-            message: message(""),
-            answers: vec![pick],
-        },
-        by: ann(),
-    }
+    Input::Say { said: Said { message: message(""), answers: vec![pick] }, by: ann() }
 }
 
 pub fn note(job: u64, body: NoteBody) -> Input {
-    Input::Note {
-        job: Seq(job),
-        body,
-    }
+    Input::Note { job: Seq(job), body }
 }
 
 /// The model's answer as its worker reports it: calls without ids of ours.
@@ -694,23 +548,15 @@ pub fn model_answers(calls: &[Request]) -> NoteBody {
 }
 
 pub fn model_fails(kind: ModelErrorKind) -> NoteBody {
-    NoteBody::Answered(Err(ModelError {
-        kind,
-        message: "no luck".into(),
-    }))
+    NoteBody::Answered(Err(ModelError { kind, message: "no luck".into() }))
 }
 
 pub fn command_says(text: &str) -> NoteBody {
-    NoteBody::Commanded(Ok(Commanded::Done {
-        text: text.into(),
-        data: json!({ "says": text }),
-    }))
+    NoteBody::Commanded(Ok(Commanded::Done { text: text.into(), data: json!({ "says": text }) }))
 }
 
 pub fn command_asks(prompt: &str) -> NoteBody {
-    NoteBody::Commanded(Ok(Commanded::Ask {
-        prompt: prompt.into(),
-    }))
+    NoteBody::Commanded(Ok(Commanded::Ask { prompt: prompt.into() }))
 }
 
 pub fn prepared(calls: &[Request]) -> NoteBody {

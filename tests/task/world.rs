@@ -177,12 +177,7 @@ pub struct Scene {
 
 impl Scene {
     fn ask(&self, state: &State, input: Input) -> Result<Decision, Refusal> {
-        let rules = Rules {
-            tools: &self.tools,
-            limits: &self.limits,
-            policy: &self.policy,
-            grant: self.grant,
-        };
+        let rules = Rules { tools: &self.tools, limits: &self.limits, policy: &self.policy, grant: self.grant };
         (self.machine)(state, input, &rules)
     }
 }
@@ -297,9 +292,7 @@ impl World {
             }
             Act::Abort => {
                 self.budget.aborts -= 1;
-                Input::Abort {
-                    turn: self.state.turn,
-                }
+                Input::Abort { turn: self.state.turn }
             }
             Act::Due(job) => {
                 self.timers.retain(|timer| *timer != job);
@@ -440,11 +433,7 @@ impl World {
     }
 
     fn record(&mut self, event: Event) -> Result<Record, String> {
-        let record = Record {
-            seq: self.state.seq.next(),
-            at: self.state.stamp(&event, task::NOON),
-            event,
-        };
+        let record = Record { seq: self.state.seq.next(), at: self.state.stamp(&event, task::NOON), event };
         self.admit(&record)?;
         Ok(record)
     }
@@ -468,9 +457,7 @@ impl World {
 
     fn perform(&mut self, effect: &Effect, limits: &Limits) -> Result<(), String> {
         let chore = match effect {
-            Effect::Think { .. } => Chore::Think {
-                calls: self.state.turn == 1 && self.state.round == 0,
-            },
+            Effect::Think { .. } => Chore::Think { calls: self.state.turn == 1 && self.state.round == 0 },
             Effect::Attach { .. } | Effect::Compact { .. } => {
                 return Err("nothing here names files or grows too long".into());
             }
@@ -489,9 +476,7 @@ impl World {
                     return Err(format!("{call} runs without a start in the log"));
                 }
                 if *gate != Gate::Synced {
-                    return Err(format!(
-                        "{call} changes things and does not wait for the disk"
-                    ));
+                    return Err(format!("{call} changes things and does not wait for the disk"));
                 }
                 Chore::Run(call.clone())
             }
@@ -515,11 +500,7 @@ impl World {
             }
         };
         let job = job(&self.state, effect, limits).ok_or("an effect without a job")?;
-        self.workers.push(Worker {
-            job: job.id.at,
-            chore,
-            late: false,
-        });
+        self.workers.push(Worker { job: job.id.at, chore, late: false });
         Ok(())
     }
 
@@ -539,14 +520,7 @@ impl World {
                 (Item::Answered(answer), None) if !answer.calls.is_empty() => {
                     open = Some(answer.calls.iter().map(|request| &request.call).collect());
                 }
-                (
-                    Item::Said(_)
-                    | Item::Dropped(_)
-                    | Item::Answered(_)
-                    | Item::Summary(_)
-                    | Item::Nudge(_),
-                    None,
-                ) => {}
+                (Item::Said(_) | Item::Dropped(_) | Item::Answered(_) | Item::Summary(_) | Item::Nudge(_), None) => {}
             }
         }
         let current: Vec<&CallId> = self.state.calls.iter().map(|call| call.id()).collect();
@@ -637,9 +611,7 @@ impl World {
         let expected: &[TaskState] = match state.phase {
             Phase::Closed => &[TaskState::Canceled, TaskState::Failed, TaskState::Completed],
             Phase::Idle => &[TaskState::InputRequired],
-            Phase::Tools if state.suspended || state.waits_for_answers() => {
-                &[TaskState::InputRequired]
-            }
+            Phase::Tools if state.suspended || state.waits_for_answers() => &[TaskState::InputRequired],
             Phase::Tools
             | Phase::Thinking { .. }
             | Phase::Attaching { .. }
@@ -674,12 +646,7 @@ impl Facts {
                 }
                 facts.asks += 1;
             }
-            Event::CallAnswered {
-                call,
-                choice,
-                rules,
-                ..
-            } => {
+            Event::CallAnswered { call, choice, rules, .. } => {
                 if *choice == Choice::ProceedAlwaysAndSave {
                     self.to_save += rules.len() as u8;
                 }
@@ -855,12 +822,7 @@ fn phase_job(phase: &Phase) -> Option<Seq> {
 fn stage_job(stage: Stage) -> Option<Seq> {
     match stage {
         Stage::Running { job } | Stage::Replanning { job } => Some(job),
-        Stage::Named
-        | Stage::Planned
-        | Stage::Asked
-        | Stage::Answered
-        | Stage::Ready
-        | Stage::Ended => None,
+        Stage::Named | Stage::Planned | Stage::Asked | Stage::Answered | Stage::Ready | Stage::Ended => None,
     }
 }
 

@@ -41,38 +41,20 @@ fn every_spelling_says_the_same() {
     let task = Some(TaskId::from("t-1"));
     for (given, expected) in [
         // 0.3 over JSON-RPC.
-        (
-            json!({"taskId": "t-1", "pushNotificationConfig": old}),
-            (task.clone(), full(Some("h"), &both)),
-        ),
-        (
-            json!({"taskId": "t-1", "pushNotificationConfig": nameless}),
-            (task.clone(), full(None, &both)),
-        ),
-        (
-            json!({"task_id": "t-1", "push_notification_config": old}),
-            (task.clone(), full(Some("h"), &both)),
-        ),
+        (json!({"taskId": "t-1", "pushNotificationConfig": old}), (task.clone(), full(Some("h"), &both))),
+        (json!({"taskId": "t-1", "pushNotificationConfig": nameless}), (task.clone(), full(None, &both))),
+        (json!({"task_id": "t-1", "push_notification_config": old}), (task.clone(), full(Some("h"), &both))),
         // 1.0, flat.
         (flat, (task.clone(), full(Some("h"), &["Bearer"]))),
         // REST, as clients of several kits send it.
-        (
-            json!({"name": name, "pushNotificationConfig": nameless}),
-            (task.clone(), full(Some("h"), &both)),
-        ),
-        (
-            json!({"parent": "tasks/t-1", "configId": "h", "config": new}),
-            (task.clone(), full(Some("h"), &["Bearer"])),
-        ),
+        (json!({"name": name, "pushNotificationConfig": nameless}), (task.clone(), full(Some("h"), &both))),
+        (json!({"parent": "tasks/t-1", "configId": "h", "config": new}), (task.clone(), full(Some("h"), &["Bearer"]))),
         (
             json!({"parent": "tasks/t-1", "config_id": "h",
                 "config": {"name": name, "push_notification_config": nameless}}),
             (task.clone(), full(Some("h"), &both)),
         ),
-        (
-            json!({"parent": "tasks/t-1/pushNotificationConfigs", "config": new}),
-            (task, full(Some("h"), &["Bearer"])),
-        ),
+        (json!({"parent": "tasks/t-1/pushNotificationConfigs", "config": new}), (task, full(Some("h"), &["Bearer"]))),
         (json!({"config": old}), (None, full(Some("h"), &both))),
         // Bare, also inline with a prompt.
         (old, (None, full(Some("h"), &both))),
@@ -83,14 +65,7 @@ fn every_spelling_says_the_same() {
         ),
         (
             json!({"url": url, "token": null, "authentication": null}),
-            (
-                None,
-                Wish {
-                    token: None,
-                    credentials: None,
-                    ..full(None, &[])
-                },
-            ),
+            (None, Wish { token: None, credentials: None, ..full(None, &[]) }),
         ),
     ] {
         assert_eq!(read(given.clone()), Ok(expected), "{given}");
@@ -110,21 +85,11 @@ fn what_is_wrong_is_named() {
         (json!({"url": url, "id": "a/b"}), "id"),
         (json!({"url": url, "token": "a\r\nX-Evil: 1"}), "token"),
         (json!({"url": url, "token": "ü"}), "token"),
-        (
-            json!({"url": url, "authentication": {"schemes": ["a b"]}}),
-            "authentication.schemes",
-        ),
-        (
-            json!({"url": url, "authentication": {"scheme": "B", "credentials": "\n"}}),
-            "authentication.credentials",
-        ),
+        (json!({"url": url, "authentication": {"schemes": ["a b"]}}), "authentication.schemes"),
+        (json!({"url": url, "authentication": {"scheme": "B", "credentials": "\n"}}), "authentication.credentials"),
     ] {
         let fault = read(given.clone()).expect_err("refused");
-        assert_eq!(
-            (fault.kind, fault.field.as_deref()),
-            (FaultKind::InvalidParams, Some(field)),
-            "{given}"
-        );
+        assert_eq!((fault.kind, fault.field.as_deref()), (FaultKind::InvalidParams, Some(field)), "{given}");
     }
     for given in [
         json!({"url": 7}),
@@ -140,21 +105,13 @@ fn what_is_wrong_is_named() {
 }
 
 fn hook(id: &str) -> Hook {
-    let target =
-        full(Some(id), &["Bearer", "Basic"]).target(id.into(), Protocol::V03, Profile::Coder);
+    let target = full(Some(id), &["Bearer", "Basic"]).target(id.into(), Protocol::V03, Profile::Coder);
     Hook::new(Arc::new(target), Seq(1))
 }
 
 fn bare(id: &str) -> Hook {
-    let target = Wish {
-        token: None,
-        credentials: None,
-        ..full(Some(id), &[])
-    };
-    Hook::new(
-        Arc::new(target.target(id.into(), Protocol::V10, Profile::Plain)),
-        Seq(1),
-    )
+    let target = Wish { token: None, credentials: None, ..full(Some(id), &[]) };
+    Hook::new(Arc::new(target.target(id.into(), Protocol::V10, Profile::Plain)), Seq(1))
 }
 
 fn body(response: &Response) -> Value {
@@ -169,36 +126,15 @@ fn each_writer_has_its_own_configuration() {
         "authentication": {"schemes": ["Bearer", "Basic"], "credentials": "s3cret"}});
     let rpc = |result: &Value| json!({"jsonrpc": "2.0", "id": null, "result": result});
     let kind = json!({"taskId": "t-1", "pushNotificationConfig": old});
-    let proto =
-        json!({"name": "tasks/t-1/pushNotificationConfigs/h", "pushNotificationConfig": old});
+    let proto = json!({"name": "tasks/t-1/pushNotificationConfigs/h", "pushNotificationConfig": old});
     let flat = json!({"taskId": "t-1", "id": "h", "url": url, "token": "tok",
         "authentication": {"scheme": "Bearer", "credentials": "s3cret"}});
     for (envelope, one, many, gone) in [
-        (
-            Envelope::Rpc03,
-            rpc(&kind),
-            rpc(&json!([kind])),
-            rpc(&Value::Null),
-        ),
+        (Envelope::Rpc03, rpc(&kind), rpc(&json!([kind])), rpc(&Value::Null)),
         (Envelope::Rest03Json, kind.clone(), json!([kind]), json!({})),
-        (
-            Envelope::Rest03Proto,
-            proto.clone(),
-            json!({"configs": [proto]}),
-            json!({}),
-        ),
-        (
-            Envelope::Rpc10,
-            rpc(&flat),
-            rpc(&json!({"configs": [flat], "nextPageToken": ""})),
-            rpc(&json!({})),
-        ),
-        (
-            Envelope::Rest10,
-            flat.clone(),
-            json!({"configs": [flat], "nextPageToken": ""}),
-            json!({}),
-        ),
+        (Envelope::Rest03Proto, proto.clone(), json!({"configs": [proto]}), json!({})),
+        (Envelope::Rpc10, rpc(&flat), rpc(&json!({"configs": [flat], "nextPageToken": ""})), rpc(&json!({}))),
+        (Envelope::Rest10, flat.clone(), json!({"configs": [flat], "nextPageToken": ""}), json!({})),
     ] {
         let form = Form::of(envelope);
         assert_eq!(body(&config(&form, &task, &hook("h"))), one);
@@ -207,19 +143,14 @@ fn each_writer_has_its_own_configuration() {
         assert_eq!(deleted(&form).status, 200);
     }
     let form = Form::of(Envelope::Rest10);
-    assert_eq!(
-        body(&config(&form, &task, &bare("b"))),
-        json!({"taskId": "t-1", "id": "b", "url": url})
-    );
+    assert_eq!(body(&config(&form, &task, &bare("b"))), json!({"taskId": "t-1", "id": "b", "url": url}));
 }
 
 #[test]
 fn how_deliveries_went_is_told_where_a_member_more_does_no_harm() {
     let task = TaskId::from("t-1");
     let mut hook = hook("h");
-    hook.health = Health::default()
-        .after_success()
-        .after_failure("status 500", 9);
+    hook.health = Health::default().after_success().after_failure("status 500", 9);
     let metadata = json!({"deliveries":
         {"delivered": 1, "failed": 1, "pending": 0, "suspended": false, "lastError": "status 500"}});
     for (envelope, shown) in [
@@ -244,15 +175,9 @@ fn a_webhook_without_a_name_gets_one() {
         target(full(id, &[]), &form, &state.created, || "fresh".into())
     };
     let old = named(Envelope::Rpc03, None);
-    assert_eq!(
-        (old.id.as_str(), old.protocol, old.profile),
-        ("t-1", Protocol::V03, Profile::Coder)
-    );
+    assert_eq!((old.id.as_str(), old.protocol, old.profile), ("t-1", Protocol::V03, Profile::Coder));
     let new = named(Envelope::Rpc10, None);
-    assert_eq!(
-        (new.id.as_str(), new.protocol, new.profile),
-        ("fresh", Protocol::V10, Profile::Plain)
-    );
+    assert_eq!((new.id.as_str(), new.protocol, new.profile), ("fresh", Protocol::V10, Profile::Plain));
     assert_eq!(named(Envelope::Rest10, Some("h")).id.as_str(), "h");
 }
 
@@ -309,11 +234,7 @@ fn header_lines() {
     );
     // A scheme alone says nothing, and neither do credentials that nobody knows how to send.
     for (schemes, credentials) in [(vec!["Bearer".into()], None), (vec![], Some("x".into()))] {
-        let lone = Target {
-            schemes,
-            credentials,
-            ..(*bare("h").target).clone()
-        };
+        let lone = Target { schemes, credentials, ..(*bare("h").target).clone() };
         assert_eq!(headers(&lone, &task, Seq(7)), target(&bare("h")));
     }
 }
@@ -325,32 +246,15 @@ fn told(target: &Target) -> State {
         let said = Item::Said(Arc::new(sample::prompt(id, "hi")));
         state.history.push(Arc::new(said));
     }
-    let artifact = Artifact {
-        id: "a".into(),
-        name: Some("notes".into()),
-        description: None,
-        parts: vec![Part::text("x")],
-    };
+    let artifact =
+        Artifact { id: "a".into(), name: Some("notes".into()), description: None, parts: vec![Part::text("x")] };
     let events = [
-        Event::HookSet {
-            target: Arc::new(target.clone()),
-        },
-        Event::Produced {
-            artifact: Arc::new(artifact),
-            append: false,
-            last: true,
-        },
-        Event::TurnEnded {
-            turn: 1,
-            end: End::Asked("Which one?".into()),
-        },
+        Event::HookSet { target: Arc::new(target.clone()) },
+        Event::Produced { artifact: Arc::new(artifact), append: false, last: true },
+        Event::TurnEnded { turn: 1, end: End::Asked("Which one?".into()) },
     ];
     for event in events {
-        let record = Record {
-            seq: state.seq.next(),
-            at: sample::AT + state.seq.0,
-            event,
-        };
+        let record = Record { seq: state.seq.next(), at: sample::AT + state.seq.0, event };
         state.apply(&record);
     }
     state
@@ -381,21 +285,11 @@ fn an_artifact_is_delivered_whole_and_one_that_is_gone_not_at_all() {
     let [artifact, status] = &Vec::from(state.hooks[0].due.clone())[..] else {
         panic!("two things are due: {:?}", state.hooks[0].due);
     };
-    let text = delivered(&target, &state, artifact)
-        .expect("a body")
-        .to_string();
-    assert!(
-        text.contains(r#""artifactId":"a""#) && text.contains(r#""lastChunk":true"#),
-        "{text}"
-    );
-    let text = delivered(&target, &state, status)
-        .expect("a body")
-        .to_string();
+    let text = delivered(&target, &state, artifact).expect("a body").to_string();
+    assert!(text.contains(r#""artifactId":"a""#) && text.contains(r#""lastChunk":true"#), "{text}");
+    let text = delivered(&target, &state, status).expect("a body").to_string();
     assert!(text.contains("Which one?"), "{text}");
-    let gone = Due::Artifact {
-        seq: Seq(1),
-        id: "gone".into(),
-    };
+    let gone = Due::Artifact { seq: Seq(1), id: "gone".into() };
     assert_eq!(delivered(&target, &state, &gone), None);
 }
 
@@ -404,21 +298,9 @@ fn a_past_status_is_told_as_what_it_was() {
     let target = bare("h").target;
     let mut state = told(&target);
     let due = state.hooks[0].due.back().expect("something is due").clone();
-    let closed = Event::Closed {
-        state: crate::task::event::Final::Canceled,
-        text: None,
-    };
-    let record = Record {
-        seq: state.seq.next(),
-        at: sample::AT + 60_000,
-        event: closed,
-    };
+    let closed = Event::Closed { state: crate::task::event::Final::Canceled, text: None };
+    let record = Record { seq: state.seq.next(), at: sample::AT + 60_000, event: closed };
     state.apply(&record);
-    let text = delivered(&target, &state, &due)
-        .expect("a body")
-        .to_string();
-    assert!(
-        text.contains("Which one?") && !text.to_lowercase().contains("canceled"),
-        "{text}"
-    );
+    let text = delivered(&target, &state, &due).expect("a body").to_string();
+    assert!(text.contains("Which one?") && !text.to_lowercase().contains("canceled"), "{text}");
 }

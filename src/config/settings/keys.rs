@@ -109,10 +109,7 @@ pub const KEYS: &[Key] = &[
         },
     },
     Key {
-        names: &[
-            "tools.truncateToolOutputThreshold",
-            "truncateToolOutputThreshold",
-        ],
+        names: &["tools.truncateToolOutputThreshold", "truncateToolOutputThreshold"],
         by: By::Anyone,
         wants: "a whole number of characters from 1 on",
         set: |s, node, _| put(&mut s.tools.result_chars, count(node)),
@@ -156,8 +153,7 @@ pub const KEYS: &[Key] = &[
             let one = node.text().map(|name| vec![name.to_owned()]);
             let names = one.or_else(|| node.texts())?;
             // They are looked for in several directories, the user's own among them, and must not lead out of any.
-            let plain =
-                |name: &String| !name.contains('/') && !["", ".", ".."].contains(&name.as_str());
+            let plain = |name: &String| !name.contains('/') && !["", ".", ".."].contains(&name.as_str());
             if names.is_empty() || !names.iter().all(plain) {
                 return None;
             }
@@ -184,28 +180,19 @@ pub const KEYS: &[Key] = &[
         set: |s, node, _| put(&mut s.context.directory_tree, node.bool()),
     },
     Key {
-        names: &[
-            "context.fileFiltering.respectGitIgnore",
-            "fileFiltering.respectGitIgnore",
-        ],
+        names: &["context.fileFiltering.respectGitIgnore", "fileFiltering.respectGitIgnore"],
         by: By::Anyone,
         wants: SWITCH,
         set: |s, node, _| put(&mut s.context.respect_git_ignore, node.bool()),
     },
     Key {
-        names: &[
-            "context.fileFiltering.respectGeminiIgnore",
-            "fileFiltering.respectGeminiIgnore",
-        ],
+        names: &["context.fileFiltering.respectGeminiIgnore", "fileFiltering.respectGeminiIgnore"],
         by: By::Anyone,
         wants: SWITCH,
         set: |s, node, _| put(&mut s.context.respect_gemini_ignore, node.bool()),
     },
     Key {
-        names: &[
-            "context.fileFiltering.customIgnoreFilePaths",
-            "fileFiltering.customIgnoreFilePaths",
-        ],
+        names: &["context.fileFiltering.customIgnoreFilePaths", "fileFiltering.customIgnoreFilePaths"],
         by: By::Anyone,
         wants: TEXTS,
         set: |s, node, _| add(&mut s.context.ignore_files, node),
@@ -263,12 +250,7 @@ pub const KEYS: &[Key] = &[
             Some(())
         },
     },
-    Key {
-        names: &["policyPaths"],
-        by: By::Operator,
-        wants: TEXTS,
-        set: |s, node, _| add(&mut s.policy_paths, node),
-    },
+    Key { names: &["policyPaths"], by: By::Operator, wants: TEXTS, set: |s, node, _| add(&mut s.policy_paths, node) },
     Key {
         names: &["adminPolicyPaths"],
         by: By::Operator,

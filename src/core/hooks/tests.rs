@@ -21,9 +21,7 @@ impl Rig {
     }
 
     fn answer(&mut self, delivery: &Delivery, result: Result<(), DeliveryError>) {
-        let Delivery {
-            task, hook, seq, ..
-        } = delivery;
+        let Delivery { task, hook, seq, .. } = delivery;
         self.core.delivered(task, hook, *seq, result, self.now);
         self.turns();
     }
@@ -69,28 +67,18 @@ fn gist(delivery: &Delivery) -> String {
         state(&update["status"])
     } else if let Some(update) = body.get("artifactUpdate") {
         let (id, last) = (&update["artifact"]["artifactId"], &update["lastChunk"]);
-        format!(
-            "{}{}",
-            id.as_str().expect("an id"),
-            if *last == json!(true) { " whole" } else { "" }
-        )
+        format!("{}{}", id.as_str().expect("an id"), if *last == json!(true) { " whole" } else { "" })
     } else {
         format!("task {}", state(&body["status"]))
     }
 }
 
 fn again() -> DeliveryError {
-    DeliveryError {
-        retry: Retry::Again { after_ms: None },
-        message: "status 500".into(),
-    }
+    DeliveryError { retry: Retry::Again { after_ms: None }, message: "status 500".into() }
 }
 
 fn never() -> DeliveryError {
-    DeliveryError {
-        retry: Retry::Never,
-        message: "status 404".into(),
-    }
+    DeliveryError { retry: Retry::Never, message: "status 404".into() }
 }
 
 #[test]
@@ -99,36 +87,15 @@ fn a_1_0_receiver_is_told_everything_in_order() {
     let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
     let first = rig.taken();
     let state = rig.state(&task);
-    assert_eq!(
-        first.seq, state.status.seq,
-        "the turn's begin is not missed"
-    );
+    assert_eq!(first.seq, state.status.seq, "the turn's begin is not missed");
     assert_eq!(first.url, "https://client.example/a2a");
     let names: Vec<_> = first.headers.iter().map(|(name, _)| *name).collect();
-    assert_eq!(
-        names,
-        [
-            "Content-Type",
-            "A2A-Version",
-            "X-A2A-Event-Id",
-            "Authorization",
-            "X-A2A-Notification-Token"
-        ]
-    );
-    assert!(
-        first
-            .headers
-            .contains(&("X-A2A-Event-Id", format!("{task}:{}", first.seq)))
-    );
+    assert_eq!(names, ["Content-Type", "A2A-Version", "X-A2A-Event-Id", "Authorization", "X-A2A-Notification-Token"]);
+    assert!(first.headers.contains(&("X-A2A-Event-Id", format!("{task}:{}", first.seq))));
     assert!(!format!("{first:?}").contains("s3cret"));
     // Things happen while the first is on its way.
     rig.note(NoteBody::Produced {
-        artifact: Artifact {
-            id: "a".into(),
-            name: None,
-            description: None,
-            parts: vec![Part::text("x")],
-        },
+        artifact: Artifact { id: "a".into(), name: None, description: None, parts: vec![Part::text("x")] },
         append: false,
         last: true,
     });
@@ -136,10 +103,7 @@ fn a_1_0_receiver_is_told_everything_in_order() {
     assert_eq!(rig.sent, [], "one at a time");
     rig.answer(&first, Ok(()));
     let told: Vec<String> = rig.drain().into_iter().map(|(_, what)| what).collect();
-    assert_eq!(
-        told,
-        ["a whole", "answer-1 whole", "TASK_STATE_INPUT_REQUIRED"]
-    );
+    assert_eq!(told, ["a whole", "answer-1 whole", "TASK_STATE_INPUT_REQUIRED"]);
     rig.cancel(&task);
     let told: Vec<String> = rig.drain().into_iter().map(|(_, what)| what).collect();
     assert_eq!(told, ["TASK_STATE_CANCELED"]);
@@ -178,10 +142,7 @@ fn tries_are_spaced_and_end() {
         assert_eq!(delivery, first, "the same under the same id");
     }
     rig.answer(&delivery, Err(again()));
-    assert_eq!(
-        *rig.health(&task),
-        Health::default().after_failure("status 500", 10)
-    );
+    assert_eq!(*rig.health(&task), Health::default().after_failure("status 500", 10));
     // The next one has its own tries.
     rig.cancel(&task);
     let next = rig.taken();
@@ -222,12 +183,7 @@ fn a_receiver_that_asks_for_patience_gets_some() {
     let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
     for (asked, waits) in [(30_000, 30_000), (3_600_000, 60_000)] {
         let delivery = rig.taken();
-        let patience = DeliveryError {
-            retry: Retry::Again {
-                after_ms: Some(asked),
-            },
-            message: "status 429".into(),
-        };
+        let patience = DeliveryError { retry: Retry::Again { after_ms: Some(asked) }, message: "status 429".into() };
         rig.answer(&delivery, Err(patience));
         rig.later(waits - 1);
         assert_eq!(rig.sent, []);
@@ -243,10 +199,7 @@ fn a_receiver_that_asks_for_patience_gets_some() {
 
 #[test]
 fn a_dead_receiver_is_left_alone_until_it_is_set_again() {
-    let limits = Limits {
-        hook_streak: 3,
-        ..Limits::default()
-    };
+    let limits = Limits { hook_streak: 3, ..Limits::default() };
     let mut rig = Rig::with(limits, Switches::default());
     let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
     rig.end_turn();
@@ -345,18 +298,12 @@ fn a_webhook_that_moved_while_it_was_told_is_told_at_its_new_place() {
     let mut rig = Rig::new();
     let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
     let first = rig.taken();
-    let moved = |n: u32| Wish {
-        url: format!("https://client.example/{n}"),
-        ..wish(Some("h"))
-    };
+    let moved = |n: u32| Wish { url: format!("https://client.example/{n}"), ..wish(Some("h")) };
     rig.push(&task, Push::Set(moved(1)));
     assert_eq!(rig.sent, [], "one at a time");
     rig.answer(&first, Ok(()));
     let second = rig.taken();
-    assert_eq!(
-        (second.seq, second.url.as_str()),
-        (first.seq, "https://client.example/1")
-    );
+    assert_eq!((second.seq, second.url.as_str()), (first.seq, "https://client.example/1"));
     // One that waits after a failure does not wait for the new place, which has all its tries.
     rig.answer(&second, Err(again()));
     assert_eq!(rig.sent, []);
@@ -382,13 +329,7 @@ fn webhooks_are_asked_for_by_their_names() {
     assert_eq!(rig.push(&task, Push::Get(Some(id.as_str().into()))), made);
     let unknown = rig.push(&task, Push::Get(Some("x".into())));
     assert!(unknown.get("error").is_some(), "{unknown}");
-    let old = rig.ask(
-        Envelope::Rpc03,
-        Call::Push {
-            task: task.clone(),
-            ask: Push::Set(wish(None)),
-        },
-    );
+    let old = rig.ask(Envelope::Rpc03, Call::Push { task: task.clone(), ask: Push::Set(wish(None)) });
     assert_eq!(old["result"]["pushNotificationConfig"]["id"], task.as_str());
     for named in [Some("default"), Some(task.as_str()), None] {
         let ask = Push::Get(named.map(Into::into));
@@ -405,20 +346,10 @@ fn webhooks_are_asked_for_by_their_names() {
 
 #[test]
 fn a_task_has_so_many_webhooks_and_a_minute_so_many_registrations() {
-    let limits = Limits {
-        hooks: 2,
-        hooks_per_minute: 4,
-        ..Limits::default()
-    };
+    let limits = Limits { hooks: 2, hooks_per_minute: 4, ..Limits::default() };
     let mut rig = Rig::with(limits, Switches::default());
     let task = rig.begin(Envelope::Rest10, None);
-    for (id, fine) in [
-        ("a", true),
-        ("b", true),
-        ("c", false),
-        ("b", true),
-        ("a", false),
-    ] {
+    for (id, fine) in [("a", true), ("b", true), ("c", false), ("b", true), ("a", false)] {
         let answer = rig.push(&task, Push::Set(wish(Some(id))));
         assert_eq!(answer.get("error").is_none(), fine, "{id}: {answer}");
     }
@@ -429,18 +360,10 @@ fn a_task_has_so_many_webhooks_and_a_minute_so_many_registrations() {
 
 #[test]
 fn a_server_without_webhooks_says_so() {
-    let off = Switches {
-        push: false,
-        ..Switches::default()
-    };
+    let off = Switches { push: false, ..Switches::default() };
     let mut rig = Rig::with(Limits::default(), off);
     let task = rig.begin(Envelope::Rpc03, None);
-    for ask in [
-        Push::Set(wish(None)),
-        Push::Get(None),
-        Push::List,
-        Push::Delete("x".into()),
-    ] {
+    for ask in [Push::Set(wish(None)), Push::Get(None), Push::List, Push::Delete("x".into())] {
         let task = task.clone();
         let answer = rig.ask(Envelope::Rpc03, Call::Push { task, ask });
         assert_eq!(answer["error"]["code"], -32003);
@@ -469,15 +392,8 @@ fn ending_waits_for_what_is_on_its_way_and_tries_nothing_twice() {
 
 /// A second after a task is over it may be forgotten.
 fn forgetful() -> Rig {
-    let times = Times {
-        retention_ms: Some(1_000),
-        ..Times::default()
-    };
-    let limits = Limits {
-        times,
-        expiry_retry_ms: 5_000,
-        ..Limits::default()
-    };
+    let times = Times { retention_ms: Some(1_000), ..Times::default() };
+    let limits = Limits { times, expiry_retry_ms: 5_000, ..Limits::default() };
     Rig::with(limits, Switches::default())
 }
 
@@ -552,14 +468,9 @@ fn a_task_that_another_server_left_open_is_looked_at_before_it_is_forgotten() {
     rig.restart();
     assert!(!rig.core.tasks.contains_key(&task));
     // Another server has had it since, and died.
-    rig.store
-        .append(&task, b"", Openness::Open)
-        .expect("a disk");
+    rig.store.append(&task, b"", Openness::Open).expect("a disk");
     rig.later(2_000);
-    assert!(
-        rig.core.tasks.contains_key(&task),
-        "it owes nothing after all"
-    );
+    assert!(rig.core.tasks.contains_key(&task), "it owes nothing after all");
     assert!(!rig.store.is_open(&task), "and that was written down");
     rig.later(5_000);
     assert!(!rig.remembers(&task));
@@ -568,9 +479,7 @@ fn a_task_that_another_server_left_open_is_looked_at_before_it_is_forgotten() {
 #[test]
 fn a_full_house_restores_what_was_left_open_one_after_the_other() {
     let mut rig = Rig::new();
-    let tasks: Vec<TaskId> = (0..3)
-        .map(|_| rig.begin(Envelope::Rest10, Some(wish(Some("h")))))
-        .collect();
+    let tasks: Vec<TaskId> = (0..3).map(|_| rig.begin(Envelope::Rest10, Some(wish(Some("h"))))).collect();
     rig.drain_all();
     for task in &tasks {
         rig.cancel(task);

@@ -84,10 +84,7 @@ fn seen(rig: &mut Rig, key: Key) -> Vec<Value> {
     let mut seen = Vec::new();
     while let [first, length, after @ ..] = rest {
         let (length, after) = match length {
-            126 => (
-                u16::from_be_bytes([after[0], after[1]]) as usize,
-                &after[2..],
-            ),
+            126 => (u16::from_be_bytes([after[0], after[1]]) as usize, &after[2..]),
             short => (*short as usize, after),
         };
         let (payload, next) = after.split_at(length);
@@ -124,9 +121,7 @@ fn text<'a>(value: &'a Value, member: &str) -> &'a str {
 
 /// The positions a socket was shown of a task.
 fn positions(seen: &[Value], task: &TaskId) -> Vec<u64> {
-    let shown = seen
-        .iter()
-        .filter(|seen| text(seen, "task") == task.as_str());
+    let shown = seen.iter().filter(|seen| text(seen, "task") == task.as_str());
     shown.filter_map(|seen| seen["seq"].as_u64()).collect()
 }
 
@@ -188,11 +183,7 @@ fn the_end_of_a_session_is_seen_by_those_who_move_on_to_the_next() {
     let first = rig.core.session.clone().expect("a session");
     seen(&mut rig, bob);
     let cancel = rpc(2, "tasks/cancel", json!({ "id": first }));
-    send(
-        &mut rig,
-        ann,
-        &[cancel, prompt(3, "message/stream", "anew")],
-    );
+    send(&mut rig, ann, &[cancel, prompt(3, "message/stream", "anew")]);
     let second = rig.core.session.clone().expect("a session");
     assert_ne!(first, second);
     for key in [ann, bob] {
@@ -224,29 +215,20 @@ fn tasks_of_a_tenant_are_shown_to_nobody_else() {
 
 #[test]
 fn a_follower_of_more_than_there_is_room_for_is_told_to_come_back() {
-    let mut rig = small(Limits {
-        subs: 2,
-        ..Limits::default()
-    });
+    let mut rig = small(Limits { subs: 2, ..Limits::default() });
     for _ in 0..3 {
         begin(&mut rig);
     }
     let socket = join(&mut rig, "?taskId=*", OWN);
     let seen = seen(&mut rig, socket);
     let last = seen.last().and_then(Value::as_str);
-    assert_eq!(
-        last,
-        Some("too much is watched already: connect again later")
-    );
+    assert_eq!(last, Some("too much is watched already: connect again later"));
     assert_eq!(rig.core.subs.len(), 0);
 }
 
 #[test]
 fn a_socket_with_all_its_calls_under_way_is_not_read_from() {
-    let mut rig = small(Limits {
-        socket_calls: 2,
-        ..Limits::default()
-    });
+    let mut rig = small(Limits { socket_calls: 2, ..Limits::default() });
     let socket = join(&mut rig, "", A2A_03);
     let mut sent = 0;
     while rig.core.room(socket) > 0 && sent < 1_000 {
@@ -268,10 +250,7 @@ fn a_socket_with_all_its_calls_under_way_is_not_read_from() {
 
 #[test]
 fn calls_that_wait_for_a_task_are_under_way() {
-    let mut rig = small(Limits {
-        socket_calls: 2,
-        ..Limits::default()
-    });
+    let mut rig = small(Limits { socket_calls: 2, ..Limits::default() });
     let task = begin(&mut rig);
     rig.end_turn();
     rig.restart();
@@ -282,27 +261,17 @@ fn calls_that_wait_for_a_task_are_under_way() {
     assert_eq!(rig.core.parked[&task].len(), 2);
     rig.turns();
     rig.turns();
-    let ids: Vec<Value> = seen(&mut rig, socket)
-        .iter()
-        .map(|answer| answer["id"].clone())
-        .collect();
+    let ids: Vec<Value> = seen(&mut rig, socket).iter().map(|answer| answer["id"].clone()).collect();
     assert_eq!(ids, [1, 2, 3, 4, 5]);
 }
 
 #[test]
 fn any_number_of_tasks_is_watched_over_one_socket_each_once() {
-    let mut rig = small(Limits {
-        socket_calls: 2,
-        ..Limits::default()
-    });
+    let mut rig = small(Limits { socket_calls: 2, ..Limits::default() });
     let tasks: Vec<TaskId> = (0..3).map(|_| begin(&mut rig)).collect();
     let socket = join(&mut rig, "", OWN);
     for task in &tasks {
-        send(
-            &mut rig,
-            socket,
-            &[own(json!({ "watch": { "task": task } }))],
-        );
+        send(&mut rig, socket, &[own(json!({ "watch": { "task": task } }))]);
     }
     let upto = rig.state(&tasks[0]).seq;
     let again = json!({ "watch": { "task": tasks[0], "after": upto } });
@@ -333,23 +302,14 @@ fn who_watches_is_answered_before_the_events() {
     };
     let ok = |after: u64| json!({"id": 1, "ok": {"taskId": task, "after": after}});
     let upto = rig.state(&task).seq.0;
-    for (after, begins) in [
-        (json!(null), 0),
-        (json!(1), 1),
-        (json!(upto), upto),
-        (json!(upto + 1), 0),
-    ] {
+    for (after, begins) in [(json!(null), 0), (json!(1), 1), (json!(upto), upto), (json!(upto + 1), 0)] {
         let behind: Vec<u64> = (begins + 1..=upto).collect();
         assert_eq!(watch(&mut rig, after), (ok(begins), behind));
     }
     rig.cancel(&task);
     seen(&mut rig, socket);
     let upto = rig.state(&task).seq.0;
-    assert_eq!(
-        watch(&mut rig, json!(upto)),
-        (ok(upto), vec![]),
-        "it is over"
-    );
+    assert_eq!(watch(&mut rig, json!(upto)), (ok(upto), vec![]), "it is over");
 }
 
 #[test]
@@ -363,11 +323,8 @@ fn a_client_is_called_what_it_calls_itself() {
         let socket = join(&mut rig, query, head);
         send(&mut rig, socket, &[prompt(1, "message/stream", "hi")]);
         let seen = seen(&mut rig, socket);
-        let said: Vec<&Value> = seen
-            .iter()
-            .filter(|seen| text(seen, "kind") == "USER_MESSAGE")
-            .map(|seen| &seen["source"])
-            .collect();
+        let said: Vec<&Value> =
+            seen.iter().filter(|seen| text(seen, "kind") == "USER_MESSAGE").map(|seen| &seen["source"]).collect();
         assert_eq!(said, [&json!({"client": name, "via": "session"})]);
     }
 }
@@ -386,11 +343,7 @@ fn one_that_was_too_slow_goes_on_where_it_was_told_to() {
     let mut close = 1013u16.to_be_bytes().to_vec();
     close.extend(reason.as_bytes());
     let bytes = taken(&mut rig, socket);
-    assert!(
-        bytes.ends_with(&close),
-        "{}",
-        String::from_utf8_lossy(&bytes)
-    );
+    assert!(bytes.ends_with(&close), "{}", String::from_utf8_lossy(&bytes));
     // Without the session's name it is a place in the present one.
     let behind = [place, format!("?after={shown}")].map(|place| join(&mut rig, &place, ""));
     rig.end_turn();
@@ -398,10 +351,7 @@ fn one_that_was_too_slow_goes_on_where_it_was_told_to() {
     let upto = rig.state(&session).seq.0;
     for socket in behind {
         let seen = seen(&mut rig, socket);
-        let shown_now: Vec<u64> = seen
-            .iter()
-            .filter_map(|seen| seen["seq"].as_u64())
-            .collect();
+        let shown_now: Vec<u64> = seen.iter().filter_map(|seen| seen["seq"].as_u64()).collect();
         assert!(shown_now.iter().all(|seq| *seq > shown.0), "{shown_now:?}");
         assert_eq!(shown_now.last(), Some(&upto));
     }
@@ -457,10 +407,7 @@ fn a_place_in_the_session_is_gone_on_from_and_one_in_a_former_session_is_not_tak
     rig.end_turn();
     let first = rig.core.session.clone().expect("a session");
     let all = seen(&mut rig, ann);
-    let all: Vec<Value> = all
-        .into_iter()
-        .filter(|seen| seen["kind"] != Value::Null)
-        .collect();
+    let all: Vec<Value> = all.into_iter().filter(|seen| seen["kind"] != Value::Null).collect();
     let half = all[0]["seq"].as_u64().expect("a place");
     let bob = join(&mut rig, &format!("?after={first}:{half}"), "");
     assert_eq!(seen(&mut rig, bob), all[1..]);
@@ -534,14 +481,10 @@ fn a_socket_whose_log_is_damaged_is_told_and_closed() {
     rig.core.to_pump.push(sub);
     rig.core.release(rig.now);
     rig.core.outs();
-    rig.core
-        .paged(sub, Ok(b"no line of ours\n".to_vec()), rig.now);
+    rig.core.paged(sub, Ok(b"no line of ours\n".to_vec()), rig.now);
     rig.turns();
     let seen = seen(&mut rig, socket);
-    assert!(
-        text_of_last(&seen).starts_with("the journal is damaged"),
-        "{seen:?}"
-    );
+    assert!(text_of_last(&seen).starts_with("the journal is damaged"), "{seen:?}");
     assert!(rig.core.conns.get(socket).is_none());
 }
 
@@ -584,9 +527,7 @@ fn a_list_does_without_what_cannot_be_read() {
     rig.lost = vec![tasks[1].clone()];
     let body = http(&mut rig, "GET /tasks?pageSize=10", &Value::Null);
     let list: Value = serde_json::from_str(&body).expect("JSON");
-    let listed = list["tasks"]
-        .as_array()
-        .unwrap_or_else(|| panic!("{list:#}"));
+    let listed = list["tasks"].as_array().unwrap_or_else(|| panic!("{list:#}"));
     let mut listed: Vec<&str> = listed.iter().map(|task| text(task, "id")).collect();
     listed.sort_unstable();
     let mut others = [tasks[0].as_str(), tasks[2].as_str()];
@@ -643,24 +584,16 @@ fn a_session_that_cannot_be_read_is_followed_by_another() {
     send(&mut rig, socket, &[prompt(1, "message/stream", "go")]);
     let seen = seen(&mut rig, socket);
     let mut shown = seen.iter().filter(|seen| seen["kind"].is_string());
-    assert!(
-        shown.all(|seen| text(seen, "taskId") == second.as_str()),
-        "{seen:#?}"
-    );
+    assert!(shown.all(|seen| text(seen, "taskId") == second.as_str()), "{seen:#?}");
 }
 
 #[test]
 fn a_list_without_pages_shows_the_newest_and_no_more() {
-    let mut rig = small(Limits {
-        list_briefs: 2,
-        list_page: 2,
-        ..Limits::default()
-    });
+    let mut rig = small(Limits { list_briefs: 2, list_page: 2, ..Limits::default() });
     for _ in 0..3 {
         http(&mut rig, "POST /tasks", &json!({}));
     }
-    let list: Value =
-        serde_json::from_str(&http(&mut rig, "GET /tasks", &Value::Null)).expect("JSON");
+    let list: Value = serde_json::from_str(&http(&mut rig, "GET /tasks", &Value::Null)).expect("JSON");
     assert_eq!(list["tasks"].as_array().map(Vec::len), Some(2));
     assert_eq!(list["totalSize"], 3, "who is shown a part is told so");
     let key = rig.core.opened(Peer::SameUser, rig.now);
@@ -691,12 +624,8 @@ fn a_server_that_ends_begins_no_session() {
 /// A server that was killed may leave a child behind that still holds the lock of a journal for a moment.
 #[test]
 fn a_log_that_somebody_has_is_asked_for_again() {
-    let mut rig = small(Limits {
-        load_tries: 3,
-        ..Limits::default()
-    });
-    let session: Value =
-        serde_json::from_str(&http(&mut rig, "POST /tasks", &Value::Null)).expect("JSON");
+    let mut rig = small(Limits { load_tries: 3, ..Limits::default() });
+    let session: Value = serde_json::from_str(&http(&mut rig, "POST /tasks", &Value::Null)).expect("JSON");
     let task = session["taskId"].as_str().expect("an id").to_owned();
     rig.restart();
     rig.busy = 2;

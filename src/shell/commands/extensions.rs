@@ -24,18 +24,9 @@ pub fn list(asked: &Asked) -> Result<Commanded, String> {
     let workspace = Path::new(asked.workspace());
     let home = asked.scenery.home();
     let trusted = asked.command.trusted.then(|| workspace.join(".gemini"));
-    let found = find(
-        trusted.as_deref(),
-        home.as_deref(),
-        workspace,
-        asked.scenery.limits(),
-    );
+    let found = find(trusted.as_deref(), home.as_deref(), workspace, asked.scenery.limits());
     let lines = found.iter().map(|extension| {
-        let Extension {
-            name,
-            version,
-            enabled,
-        } = extension;
+        let Extension { name, version, enabled } = extension;
         let off = if *enabled { "" } else { " (switched off here)" };
         format!("{name} {version}{off}")
     });
@@ -50,18 +41,10 @@ pub fn list(asked: &Asked) -> Result<Commanded, String> {
             "enabled": extension.enabled,
         })
     });
-    Ok(Commanded::Done {
-        data: json!({ "extensions": shown.collect::<Vec<_>>() }),
-        text,
-    })
+    Ok(Commanded::Done { data: json!({ "extensions": shown.collect::<Vec<_>>() }), text })
 }
 
-fn find(
-    project: Option<&Path>,
-    home: Option<&Path>,
-    workspace: &Path,
-    limits: &Limits,
-) -> Vec<Extension> {
+fn find(project: Option<&Path>, home: Option<&Path>, workspace: &Path, limits: &Limits) -> Vec<Extension> {
     let switches = home.and_then(|home| read(&home.join(DIRECTORY).join(SWITCHES), limits));
     let mut found: Vec<Extension> = Vec::new();
     for (dir, ours) in [(project, false), (home, true)] {
@@ -78,11 +61,7 @@ fn find(
                 continue;
             };
             if found.iter().all(|known| known.name != name) {
-                found.push(Extension {
-                    enabled: is_enabled(switches.as_ref(), &name, workspace),
-                    name,
-                    version,
-                });
+                found.push(Extension { enabled: is_enabled(switches.as_ref(), &name, workspace), name, version });
             }
         }
     }
@@ -146,29 +125,16 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     fn extension(name: &str, version: &str, enabled: bool) -> Extension {
-        Extension {
-            name: name.into(),
-            version: version.into(),
-            enabled,
-        }
+        Extension { name: name.into(), version: version.into(), enabled }
     }
 
     #[test]
     fn the_first_of_a_name_counts_and_what_is_no_manifest_does_not() {
         let scratch = Scratch::new();
         for (dir, manifest) in [
-            (
-                "w/.gemini/extensions/b",
-                r#"{"name": "both", "version": "1"}"#,
-            ),
-            (
-                "h/.gemini/extensions/a",
-                r#"{"name": "both", "version": "2"}"#,
-            ),
-            (
-                "h/.gemini/extensions/z",
-                r#"{"name": "mine", "version": "3", /* x */}"#,
-            ),
+            ("w/.gemini/extensions/b", r#"{"name": "both", "version": "1"}"#),
+            ("h/.gemini/extensions/a", r#"{"name": "both", "version": "2"}"#),
+            ("h/.gemini/extensions/z", r#"{"name": "mine", "version": "3", /* x */}"#),
             ("h/.gemini/extensions/n", r#"{"name": "no version"}"#),
             ("h/.gemini/extensions/g", "garbage"),
         ] {
@@ -190,17 +156,11 @@ mod tests {
             find(Some(&project), Some(&home), &workspace, &limits),
             [extension("both", "1", true), out(), mine()]
         );
-        assert_eq!(
-            find(None, Some(&home), &workspace, &limits),
-            [extension("both", "2", true), out(), mine()]
-        );
+        assert_eq!(find(None, Some(&home), &workspace, &limits), [extension("both", "2", true), out(), mine()]);
         assert_eq!(find(None, None, &workspace, &limits), []);
         let off = format!(r#"{{"mine": {{"overrides": ["!{}*"]}}}}"#, at("").display());
         scratch.put("h/.gemini/extensions/extension-enablement.json", off);
-        assert_eq!(
-            find(None, Some(&home), &workspace, &limits).last(),
-            Some(&extension("mine", "3", false))
-        );
+        assert_eq!(find(None, Some(&home), &workspace, &limits).last(), Some(&extension("mine", "3", false)));
     }
 
     #[test]

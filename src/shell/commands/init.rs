@@ -12,16 +12,13 @@ pub fn run(asked: &Asked) -> Result<Commanded, String> {
     let path = Path::new(asked.workspace()).join(&name);
     // Whatever has that name, a link that leads nowhere too, is somebody's.
     match OpenOptions::new().write(true).create_new(true).open(&path) {
-        Ok(_) => Ok(Commanded::Ask {
-            prompt: prompt(&name),
-        }),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => said(format!(
-            "A {name} file already exists in this directory. No changes were made."
-        )),
-        Err(error) => Err(format!(
-            "{} cannot be made: {error}. See that the workspace can be written to.",
-            path.display()
-        )),
+        Ok(_) => Ok(Commanded::Ask { prompt: prompt(&name) }),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            said(format!("A {name} file already exists in this directory. No changes were made."))
+        }
+        Err(error) => {
+            Err(format!("{} cannot be made: {error}. See that the workspace can be written to.", path.display()))
+        }
     }
 }
 

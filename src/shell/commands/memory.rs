@@ -20,11 +20,7 @@ const HEADING: &str = "## Gemini Added Memories";
 pub fn show(asked: &Asked) -> Result<Commanded, String> {
     let memory = asked.scenery.remembered(asked.workspace());
     let texts = [memory.system, memory.project];
-    let texts: Vec<&str> = texts
-        .iter()
-        .map(String::as_str)
-        .filter(|text| !text.is_empty())
-        .collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).filter(|text| !text.is_empty()).collect();
     if texts.is_empty() {
         return said("Memory is currently empty.".into());
     }
@@ -54,10 +50,7 @@ pub fn list(asked: &Asked) -> Result<Commanded, String> {
     }
     let from = files(paths.len());
     let text = format!("Remembered from {from}:\n{}", paths.join("\n"));
-    Ok(Commanded::Done {
-        data: json!({ "files": paths }),
-        text,
-    })
+    Ok(Commanded::Done { data: json!({ "files": paths }), text })
 }
 
 pub fn add(asked: &Asked) -> Result<Commanded, String> {
@@ -65,19 +58,16 @@ pub fn add(asked: &Asked) -> Result<Commanded, String> {
     if entry.is_empty() {
         return Err("There is nothing to remember; say it behind /memory add.".into());
     }
-    let home = asked.scenery.home().ok_or(
-        "There is no home directory to remember things in; set HOME or GEMINI_CLI_HOME and start again.",
-    )?;
+    let home = asked
+        .scenery
+        .home()
+        .ok_or("There is no home directory to remember things in; set HOME or GEMINI_CLI_HOME and start again.")?;
     let path = home.join(asked.scenery.memory_name(asked.workspace()));
     let most = asked.scenery.limits().memory_file_bytes;
-    write(&path, &entry, most)
-        .map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
+    write(&path, &entry, most).map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
     let text = format!("Remembered in {}: {entry}", path.display());
     let file = path.display().to_string();
-    Ok(Commanded::Done {
-        data: json!({ "file": file, "added": entry }),
-        text,
-    })
+    Ok(Commanded::Done { data: json!({ "file": file, "added": entry }), text })
 }
 
 fn files(number: usize) -> String {
@@ -101,10 +91,7 @@ fn write(path: &Path, entry: &str, most: u64) -> io::Result<()> {
     let path = target(path)?;
     let (text, mode) = match std::fs::metadata(&path) {
         Ok(meta) if !meta.is_file() => return Err(io::Error::other("it is not a file")),
-        Ok(meta) => (
-            read_plain(&path, most)?.unwrap_or_default(),
-            meta.permissions().mode() & 0o777,
-        ),
+        Ok(meta) => (read_plain(&path, most)?.unwrap_or_default(), meta.permissions().mode() & 0o777),
         Err(error) if error.kind() == io::ErrorKind::NotFound => (String::new(), 0o600),
         Err(error) => return Err(error),
     };
@@ -170,11 +157,7 @@ mod tests {
     }
 
     fn mode(path: &Path) -> u32 {
-        std::fs::metadata(path)
-            .expect("it is there")
-            .permissions()
-            .mode()
-            & 0o777
+        std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777
     }
 
     #[test]
@@ -184,26 +167,14 @@ mod tests {
             ("\n\n", "## Gemini Added Memories\n- x\n"),
             ("no end", "no end\n\n## Gemini Added Memories\n- x\n"),
             ("# A\nb\n\n", "# A\nb\n\n## Gemini Added Memories\n- x\n"),
-            (
-                "## Gemini Added Memories",
-                "## Gemini Added Memories\n- x\n",
-            ),
-            (
-                "a\n## Gemini Added Memories  \n- b",
-                "a\n## Gemini Added Memories  \n- b\n- x\n",
-            ),
+            ("## Gemini Added Memories", "## Gemini Added Memories\n- x\n"),
+            ("a\n## Gemini Added Memories  \n- b", "a\n## Gemini Added Memories  \n- b\n- x\n"),
             (
                 "## Gemini Added Memories\n- b\n### c\n- d\n\n## e\nf\n",
                 "## Gemini Added Memories\n- b\n### c\n- d\n- x\n\n## e\nf\n",
             ),
-            (
-                "## Gemini Added Memories\n#hash\n# e",
-                "## Gemini Added Memories\n#hash\n- x\n\n# e",
-            ),
-            (
-                "not ## Gemini Added Memories\n",
-                "not ## Gemini Added Memories\n\n## Gemini Added Memories\n- x\n",
-            ),
+            ("## Gemini Added Memories\n#hash\n# e", "## Gemini Added Memories\n#hash\n- x\n\n# e"),
+            ("not ## Gemini Added Memories\n", "not ## Gemini Added Memories\n\n## Gemini Added Memories\n- x\n"),
         ] {
             assert_eq!(with(before, "x"), after, "{before:?}");
         }
@@ -211,13 +182,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_one_line() {
-        for (typed, line) in [
-            (" a  b ", "a b"),
-            ("a\n## b\n- c", "a ## b - c"),
-            ("- - a", "a"),
-            ("-", ""),
-            ("", ""),
-        ] {
+        for (typed, line) in [(" a  b ", "a b"), ("a\n## b\n- c", "a ## b - c"), ("- - a", "a"), ("-", ""), ("", "")] {
             assert_eq!(entry(typed), line, "{typed:?}");
         }
     }

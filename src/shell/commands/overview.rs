@@ -6,12 +6,8 @@ use serde_json::json;
 
 pub fn tools(asked: &Asked) -> Result<Commanded, String> {
     let tools = &asked.command.facts.tools;
-    let shown = tools
-        .iter()
-        .map(|(name, description)| json!({ "name": name, "description": description }));
-    let rows = tools
-        .iter()
-        .map(|(name, description)| (name.clone(), brief(description)));
+    let shown = tools.iter().map(|(name, description)| json!({ "name": name, "description": description }));
+    let rows = tools.iter().map(|(name, description)| (name.clone(), brief(description)));
     Ok(Commanded::Done {
         data: json!({ "tools": shown.collect::<Vec<_>>() }),
         text: match tools.len() {
@@ -28,10 +24,7 @@ pub fn stats(asked: &Asked) -> Result<Commanded, String> {
     let tokens = &facts.tokens;
     let text = table(vec![
         ("uptime".into(), format!("{hours} h {minutes} min {rest} s")),
-        (
-            "tasks".into(),
-            format!("{} active of {}", facts.active, facts.known),
-        ),
+        ("tasks".into(), format!("{} active of {}", facts.active, facts.known)),
         ("model".into(), facts.model.clone()),
         (
             "tokens".into(),
@@ -60,21 +53,15 @@ pub fn help(asked: &Asked) -> Result<Commanded, String> {
     let mut shown = Vec::new();
     for (path, spec) in runnable {
         let name = path.join(" ");
-        let arguments = spec
-            .arguments
-            .iter()
-            .map(|argument| match argument.required {
-                true => format!(" <{}>", argument.name),
-                false => format!(" [{}]", argument.name),
-            });
+        let arguments = spec.arguments.iter().map(|argument| match argument.required {
+            true => format!(" <{}>", argument.name),
+            false => format!(" [{}]", argument.name),
+        });
         let typed = format!("/{name}{}", arguments.collect::<String>());
         rows.push((typed, spec.description.clone()));
         shown.push(json!({ "name": name, "description": spec.description }));
     }
-    Ok(Commanded::Done {
-        data: json!({ "commands": shown }),
-        text: table(rows),
-    })
+    Ok(Commanded::Done { data: json!({ "commands": shown }), text: table(rows) })
 }
 
 /// The first sentence or line.
@@ -89,8 +76,6 @@ fn brief(description: &str) -> String {
 fn table(rows: Vec<(String, String)>) -> String {
     let widest = rows.iter().map(|(name, _)| name.chars().count()).max();
     let width = widest.unwrap_or(0);
-    let lines = rows
-        .iter()
-        .map(|(name, text)| format!("{name:width$}  {text}"));
+    let lines = rows.iter().map(|(name, text)| format!("{name:width$}  {text}"));
     lines.collect::<Vec<_>>().join("\n")
 }

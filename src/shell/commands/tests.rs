@@ -44,10 +44,8 @@ impl Rig {
     }
 
     fn run(&self, phrase: &str, args: &[&str]) -> Result<Commanded, String> {
-        let typed = Typed {
-            phrase: phrase.into(),
-            args: Args::Words(args.iter().map(|arg| arg.to_string()).collect()),
-        };
+        let typed =
+            Typed { phrase: phrase.into(), args: Args::Words(args.iter().map(|arg| arg.to_string()).collect()) };
         let invoked = self.commands.registry().invoke(&typed);
         let (invocation, _) = invoked.unwrap_or_else(|why| panic!("{why:?}"));
         let command = Command {
@@ -85,10 +83,7 @@ impl Rig {
 }
 
 fn done(text: &str, data: Value) -> Result<Commanded, String> {
-    Ok(Commanded::Done {
-        text: text.into(),
-        data,
-    })
+    Ok(Commanded::Done { text: text.into(), data })
 }
 
 #[test]
@@ -96,62 +91,41 @@ fn memory_from_nothing_to_something() {
     let rig = Rig::new();
     assert_eq!(rig.says("memory"), "Memory is currently empty.");
     assert_eq!(rig.says("memory list"), "No GEMINI.md files in use.");
-    assert_eq!(
-        rig.says("memory refresh"),
-        "Memory was read again; there is nothing in it."
-    );
+    assert_eq!(rig.says("memory refresh"), "Memory was read again; there is nothing in it.");
     let own = rig.path("home/.gemini/GEMINI.md");
     assert_eq!(
         rig.run("memory add", &["be", "brief"]),
-        done(
-            &format!("Remembered in {own}: be brief"),
-            json!({"file": own, "added": "be brief"})
-        )
+        done(&format!("Remembered in {own}: be brief"), json!({"file": own, "added": "be brief"}))
     );
     let project = rig.scratch.put("w/GEMINI.md", "Use tabs.");
     let project = project.to_str().expect("plain");
     let mine = format!(
         "--- Context from: {own} ---\n## Gemini Added Memories\n- be brief\n--- End of context from: {own} ---"
     );
-    let theirs = format!(
-        "--- Context from: {project} ---\nUse tabs.\n--- End of context from: {project} ---"
-    );
-    assert_eq!(
-        rig.says("memory show"),
-        format!("Remembered from 2 files:\n\n{mine}\n\n{theirs}")
-    );
+    let theirs = format!("--- Context from: {project} ---\nUse tabs.\n--- End of context from: {project} ---");
+    assert_eq!(rig.says("memory show"), format!("Remembered from 2 files:\n\n{mine}\n\n{theirs}"));
     assert_eq!(
         rig.run("memory list", &[]),
-        done(
-            &format!("Remembered from 2 files:\n{own}\n{project}"),
-            json!({"files": [own, project]})
-        )
+        done(&format!("Remembered from 2 files:\n{own}\n{project}"), json!({"files": [own, project]}))
     );
     let chars = mine.chars().count() + theirs.chars().count();
-    assert_eq!(
-        rig.says("memory refresh"),
-        format!("Memory was read again: {chars} characters from 2 files.")
-    );
+    assert_eq!(rig.says("memory refresh"), format!("Memory was read again: {chars} characters from 2 files."));
 }
 
 #[test]
 fn memory_goes_to_the_file_that_is_read() {
     let rig = Rig::new();
     let own = rig.path("home/.gemini/AGENTS.md");
-    for (names, file) in [
-        (r#"["AGENTS.md", "GEMINI.md"]"#, own.as_str()),
-        (r#""../escape.md""#, &rig.path("home/.gemini/GEMINI.md")),
-    ] {
+    for (names, file) in
+        [(r#"["AGENTS.md", "GEMINI.md"]"#, own.as_str()), (r#""../escape.md""#, &rig.path("home/.gemini/GEMINI.md"))]
+    {
         let settings = format!(r#"{{"context": {{"fileName": {names}}}}}"#);
         rig.scratch.put("w/.gemini/settings.json", settings);
         let added = json!({"file": file, "added": "x"});
         let text = format!("Remembered in {file}: x");
         assert_eq!(rig.run("memory add", &["x"]), done(&text, added));
     }
-    assert_eq!(
-        rig.run("memory add", &[" - "]),
-        Err("There is nothing to remember; say it behind /memory add.".into())
-    );
+    assert_eq!(rig.run("memory add", &[" - "]), Err("There is nothing to remember; say it behind /memory add.".into()));
 }
 
 #[test]
@@ -163,39 +137,24 @@ fn init_makes_a_file_once_and_asks_the_model_to_fill_it() {
     }
     let file = rig.path("w/GEMINI.md");
     assert_eq!(std::fs::read(&file).expect("it was made"), b"");
-    assert_eq!(
-        rig.says("init"),
-        "A GEMINI.md file already exists in this directory. No changes were made."
-    );
+    assert_eq!(rig.says("init"), "A GEMINI.md file already exists in this directory. No changes were made.");
     std::fs::remove_file(&file).expect("the file");
     std::os::unix::fs::symlink("../none", &file).expect("a link");
     assert!(rig.says("init").contains("already exists"));
     std::fs::remove_file(&file).expect("the link");
     std::fs::remove_dir_all(rig.path("w")).expect("the workspace");
     let error = rig.run("init", &[]).expect_err("there is no workspace");
-    assert!(
-        error.starts_with(&format!("{file} cannot be made: ")),
-        "{error}"
-    );
+    assert!(error.starts_with(&format!("{file} cannot be made: ")), "{error}");
 }
 
 #[test]
 fn extensions_that_there_are() {
     let rig = Rig::new();
-    assert_eq!(
-        rig.run("list-extensions", &[]),
-        done("No extensions installed.", json!({"extensions": []}))
-    );
-    rig.scratch.put(
-        "home/.gemini/extensions/e/gemini-extension.json",
-        r#"{"name": "e", "version": "1.0"}"#,
-    );
+    assert_eq!(rig.run("list-extensions", &[]), done("No extensions installed.", json!({"extensions": []})));
+    rig.scratch.put("home/.gemini/extensions/e/gemini-extension.json", r#"{"name": "e", "version": "1.0"}"#);
     assert_eq!(
         rig.run("extensions", &[]),
-        done(
-            "e 1.0",
-            json!({"extensions": [{"name": "e", "version": "1.0", "enabled": true}]})
-        )
+        done("e 1.0", json!({"extensions": [{"name": "e", "version": "1.0", "enabled": true}]}))
     );
 }
 
@@ -226,9 +185,7 @@ fn what_the_server_says_of_itself() {
     assert_eq!(text.lines().next(), Some(first));
     assert!(text.contains("\n/memory add <text>  "), "{text}");
     let names = data["commands"].as_array().expect("a list").iter();
-    let names: Vec<&str> = names
-        .filter_map(|command| command["name"].as_str())
-        .collect();
+    let names: Vec<&str> = names.filter_map(|command| command["name"].as_str()).collect();
     assert_eq!(
         names,
         [
@@ -249,39 +206,21 @@ fn what_the_server_says_of_itself() {
 fn commands_of_others_run_like_our_own() {
     let mut rig = Rig::new();
     let echo: fn(&Asked) -> _ = |asked| said(asked.command.invocation.line());
-    let spec = Spec {
-        subs: vec![Spec::new("loud", "")],
-        ..Spec::new("echo", "")
-    };
-    let taken = rig
-        .commands
-        .register(Spec::new("tools", ""), Box::new(echo));
+    let spec = Spec { subs: vec![Spec::new("loud", "")], ..Spec::new("echo", "") };
+    let taken = rig.commands.register(Spec::new("tools", ""), Box::new(echo));
     assert_eq!(taken, Err(Taken("tools".into())));
-    rig.commands
-        .register(spec, Box::new(echo))
-        .expect("it is new");
+    rig.commands.register(spec, Box::new(echo)).expect("it is new");
     assert_eq!(rig.says("echo"), "/echo");
     assert_eq!(rig.says("echo loud"), "/echo loud");
-    assert_eq!(
-        rig.run("echo", &["a", "b"]),
-        done("/echo a b", json!("/echo a b"))
-    );
+    assert_eq!(rig.run("echo", &["a", "b"]), done("/echo a b", json!("/echo a b")));
 }
 
 #[test]
 fn a_task_may_know_commands_that_are_gone() {
     let mut rig = Rig::new();
     rig.commands.functions.clear();
-    assert_eq!(
-        rig.run("help", &[]),
-        Err("There is no command help; /help lists those there are.".into())
-    );
-    let typed = Typed {
-        phrase: "gone".into(),
-        args: Args::Line(String::new()),
-    };
-    let unknown = Unrunnable::Unknown {
-        phrase: "gone".into(),
-    };
+    assert_eq!(rig.run("help", &[]), Err("There is no command help; /help lists those there are.".into()));
+    let typed = Typed { phrase: "gone".into(), args: Args::Line(String::new()) };
+    let unknown = Unrunnable::Unknown { phrase: "gone".into() };
     assert_eq!(rig.commands.registry().invoke(&typed), Err(unknown));
 }

@@ -40,23 +40,19 @@ pub struct FileLog {
 impl FileLog {
     /// An existing log, locked, its torn end mended.
     pub fn open(path: PathBuf, marker: PathBuf) -> Result<FileLog, StoreError> {
-        let file = private_file(&path, OpenOptions::new().read(true))
-            .map_err(|e| failed("open", &path, &e))?;
+        let file = private_file(&path, OpenOptions::new().read(true)).map_err(|e| failed("open", &path, &e))?;
         let log = FileLog::locked(file, path, marker)?;
         log.mend()?;
         if log.is_empty() {
-            return Err(StoreError::new(format!(
-                "{} has no events: the task was never begun",
-                log.name()
-            )));
+            return Err(StoreError::new(format!("{} has no events: the task was never begun", log.name())));
         }
         Ok(log)
     }
 
     /// A new log, locked; None if there is one already. An empty file does not count: nothing was ever written there.
     pub fn create(path: PathBuf, marker: PathBuf) -> Result<Option<FileLog>, StoreError> {
-        let file = private_file(&path, OpenOptions::new().read(true).create(true))
-            .map_err(|e| failed("create", &path, &e))?;
+        let file =
+            private_file(&path, OpenOptions::new().read(true).create(true)).map_err(|e| failed("create", &path, &e))?;
         let log = FileLog::locked(file, path, marker)?;
         let size = log.size()?;
         log.new_file.store(true, Ordering::Release);
@@ -65,10 +61,9 @@ impl FileLog {
 
     fn locked(file: File, path: PathBuf, marker: PathBuf) -> Result<FileLog, StoreError> {
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| match e {
-            rustix::io::Errno::WOULDBLOCK => StoreError::busy(format!(
-                "{} is in use by another server; ask that one, or stop it",
-                path.display()
-            )),
+            rustix::io::Errno::WOULDBLOCK => {
+                StoreError::busy(format!("{} is in use by another server; ask that one, or stop it", path.display()))
+            }
             other => failed("lock", &path, &other.into()),
         })?;
         Ok(FileLog::over(file, path, marker))
@@ -119,8 +114,7 @@ impl FileLog {
 
     /// Notes that the task is open, for the next start of a server.
     pub fn mark(&self) -> Result<(), StoreError> {
-        private_file(&self.marker, OpenOptions::new().create(true))
-            .map_err(|e| failed("create", &self.marker, &e))?;
+        private_file(&self.marker, OpenOptions::new().create(true)).map_err(|e| failed("create", &self.marker, &e))?;
         self.new_marker.store(true, Ordering::Release);
         Ok(())
     }
@@ -136,9 +130,7 @@ impl FileLog {
     /// Removes the log and its note. What the index says of it counts for nothing without it.
     pub fn delete(&self) -> Result<(), StoreError> {
         match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(failed("delete", &self.path, &error))
-            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("delete", &self.path, &error)),
             Ok(()) | Err(_) => {
                 self.unmark();
                 Ok(())
@@ -149,9 +141,7 @@ impl FileLog {
     /// Finds where the whole lines end and makes the file end there.
     fn mend(&self) -> Result<(), StoreError> {
         let size = self.size()?;
-        let tail = self
-            .after_last_break(size)
-            .map_err(|e| failed("read", &self.path, &e))?;
+        let tail = self.after_last_break(size).map_err(|e| failed("read", &self.path, &e))?;
         self.end.store(size - tail.len() as u64, Ordering::Release);
         let Some((_, but_last)) = tail.split_last() else {
             return Ok(());
@@ -213,10 +203,7 @@ impl FileLog {
 
     fn flush(&self) -> io::Result<()> {
         self.file.sync_data()?;
-        for (is_new, path) in [
-            (&self.new_file, &self.path),
-            (&self.new_marker, &self.marker),
-        ] {
+        for (is_new, path) in [(&self.new_file, &self.path), (&self.new_marker, &self.marker)] {
             if is_new.swap(false, Ordering::AcqRel) {
                 sync_entry(path)?;
             }

@@ -100,9 +100,7 @@ impl Index {
     /// Adds several.
     pub fn add_all(&mut self, entries: &[Entry]) {
         self.counting += entries.len();
-        let owed = entries
-            .iter()
-            .map(|entry| (entry.task.clone(), entry.clone()));
+        let owed = entries.iter().map(|entry| (entry.task.clone(), entry.clone()));
         self.owed.extend(owed);
         self.pay();
     }
@@ -214,10 +212,7 @@ fn draft(old: &File, places: &Places) -> io::Result<Draft> {
     let file = private_file(&places.fresh, OpenOptions::new().create_new(true))?;
     write_whole(&file, &lines)?;
     file.sync_all()?;
-    Ok(Draft {
-        file,
-        upto: bytes.len() as u64,
-    })
+    Ok(Draft { file, upto: bytes.len() as u64 })
 }
 
 /// Puts the new index in the old one's place, with what the old one has got since.
@@ -257,9 +252,7 @@ fn counting(bytes: &[u8], places: &Places) -> io::Result<Vec<Entry>> {
 }
 
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    bytes
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty())
+    bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
 }
 
 fn write_entry(out: &mut Vec<u8>, entry: &Entry) {

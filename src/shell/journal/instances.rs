@@ -58,8 +58,7 @@ impl Instances {
 /// None if a living server has it.
 fn lock(dir: &Path, id: &str) -> Result<Option<File>, StoreError> {
     let path = dir.join(id);
-    let file = private_file(&path, OpenOptions::new().create(true))
-        .map_err(|e| failed("open", &path, &e))?;
+    let file = private_file(&path, OpenOptions::new().create(true)).map_err(|e| failed("open", &path, &e))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(file)),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),

@@ -48,11 +48,7 @@ impl Drop for Scratch {
 }
 
 fn record(seq: u64, event: Event) -> Record {
-    Record {
-        seq: Seq(seq),
-        at: 1_000 + seq,
-        event,
-    }
+    Record { seq: Seq(seq), at: 1_000 + seq, event }
 }
 
 fn text(seq: u64, text: &str) -> Record {
@@ -96,12 +92,8 @@ fn three(task: &str) -> [Record; 3] {
 /// A journal with one task of three events, closed again.
 fn written(scratch: &Scratch, task: &str) {
     let mut journal = scratch.open();
-    journal
-        .create(&task.into(), &Brief::bare("c".into()))
-        .unwrap();
-    journal
-        .append(&task.into(), &lines(&three(task)), Openness::Settled)
-        .unwrap();
+    journal.create(&task.into(), &Brief::bare("c".into())).unwrap();
+    journal.append(&task.into(), &lines(&three(task)), Openness::Settled).unwrap();
 }
 
 #[test]
@@ -153,18 +145,10 @@ fn learnt(known: Vec<Known>) -> Vec<Learnt> {
 fn what_was_appended_is_there_after_a_restart() {
     let scratch = Scratch::new();
     let mut journal = scratch.open();
-    journal
-        .create(&"t".into(), &Brief::bare("c".into()))
-        .unwrap();
+    journal.create(&"t".into(), &Brief::bare("c".into())).unwrap();
     let records = three("t");
     for record in &records {
-        journal
-            .append(
-                &"t".into(),
-                &lines(std::slice::from_ref(record)),
-                Openness::Open,
-            )
-            .unwrap();
+        journal.append(&"t".into(), &lines(std::slice::from_ref(record)), Openness::Open).unwrap();
     }
     journal.file(&"t".into()).unwrap().sync().unwrap();
     assert_eq!(load(&mut journal, "t").unwrap(), records);
@@ -172,9 +156,7 @@ fn what_was_appended_is_there_after_a_restart() {
     let mut journal = scratch.open();
     assert_eq!(learnt(journal.known()), [known("t", "c", true)]);
     assert_eq!(load(&mut journal, "t").unwrap(), records);
-    let again = journal
-        .create(&"t".into(), &Brief::bare("c".into()))
-        .unwrap_err();
+    let again = journal.create(&"t".into(), &Brief::bare("c".into())).unwrap_err();
     assert!(again.message.contains("exists already"), "{again}");
 }
 
@@ -182,32 +164,20 @@ fn what_was_appended_is_there_after_a_restart() {
 fn nobody_else_can_read_any_of_it() {
     let scratch = Scratch::new();
     let mut journal = scratch.open();
-    journal
-        .create(&"t".into(), &Brief::bare("c".into()))
-        .unwrap();
-    journal
-        .append(&"t".into(), &lines(&three("t")), Openness::Open)
-        .unwrap();
+    journal.create(&"t".into(), &Brief::bare("c".into())).unwrap();
+    journal.append(&"t".into(), &lines(&three("t")), Openness::Open).unwrap();
     let mut seen = Vec::new();
     let mut look = vec![scratch.0.clone()];
     while let Some(path) = look.pop() {
         let metadata = fs::metadata(&path).unwrap();
         let mode = metadata.permissions().mode() & 0o777;
-        assert_eq!(
-            mode,
-            if metadata.is_dir() { 0o700 } else { 0o600 },
-            "{path:?}"
-        );
+        assert_eq!(mode, if metadata.is_dir() { 0o700 } else { 0o600 }, "{path:?}");
         if metadata.is_dir() {
             look.extend(fs::read_dir(&path).unwrap().map(|e| e.unwrap().path()));
         }
         seen.push(path);
     }
-    assert_eq!(
-        seen.len(),
-        8,
-        "four directories, index, instance, log, marker"
-    );
+    assert_eq!(seen.len(), 8, "four directories, index, instance, log, marker");
     fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o770)).unwrap();
     let refused = Journal::open(&scratch.0, &Limits::default(), &mut sys::entropy());
     let error = refused.err().expect("others may write there");
@@ -225,19 +195,9 @@ fn a_line_torn_anywhere_is_cut_and_the_log_goes_on() {
         let mut journal = scratch.open();
         // Only its line break is missing: that one is whole.
         let kept = if cut == whole.len() - 1 { 3 } else { 2 };
-        assert_eq!(
-            load(&mut journal, "t").unwrap(),
-            three("t")[..kept],
-            "cut at {cut}"
-        );
+        assert_eq!(load(&mut journal, "t").unwrap(), three("t")[..kept], "cut at {cut}");
         let next = text(kept as u64 + 1, "next");
-        journal
-            .append(
-                &"t".into(),
-                &lines(std::slice::from_ref(&next)),
-                Openness::Settled,
-            )
-            .unwrap();
+        journal.append(&"t".into(), &lines(std::slice::from_ref(&next)), Openness::Settled).unwrap();
         let all = [&three("t")[..kept], &[next]].concat();
         assert_eq!(load(&mut journal, "t").unwrap(), all, "cut at {cut}");
         assert_eq!(fs::read(scratch.log("t")).unwrap(), lines(&all));
@@ -276,10 +236,7 @@ fn what_was_set_aside_takes_no_more_lines_and_gives_none() {
     assert_eq!(file.page(0, 1), Err(error.clone()));
     assert_eq!(file.sync(), Err(error.clone()));
     let more = lines(&[text(4, "four")]);
-    assert_eq!(
-        journal.append(&"t".into(), &more, Openness::Open),
-        Err(error)
-    );
+    assert_eq!(journal.append(&"t".into(), &more, Openness::Open), Err(error));
     assert!(!scratch.marked("t"));
     assert_eq!(scratch.tasks(), ["t.jsonl.damaged-1", "t.jsonl.damaged-2"]);
 }
@@ -290,11 +247,7 @@ fn a_log_of_a_newer_version_is_left_where_it_is() {
     written(&scratch, "t");
     let head = r#"{"seq":1,"at":5,"v":99,"event":{"type":"created"}"#;
     let crc = crate::base::crc::crc32(head.as_bytes());
-    fs::write(
-        scratch.log("t"),
-        format!("{head},\"crc\":\"{crc:08x}\"}}\n"),
-    )
-    .unwrap();
+    fs::write(scratch.log("t"), format!("{head},\"crc\":\"{crc:08x}\"}}\n")).unwrap();
     let error = load(&mut scratch.open(), "t").unwrap_err();
     assert!(error.message.contains("another version"), "{error}");
     assert_eq!(scratch.tasks(), ["t.jsonl"]);
@@ -308,11 +261,7 @@ fn a_task_has_one_server_at_a_time() {
     let reading = first.file(&"t".into()).unwrap();
     let error = load(&mut second, "t").unwrap_err();
     assert!(error.message.contains("another server"), "{error}");
-    assert_eq!(
-        learnt(second.known()),
-        [known("t", "c", false)],
-        "locked, but listed"
-    );
+    assert_eq!(learnt(second.known()), [known("t", "c", false)], "locked, but listed");
     first.close(&"t".into());
     assert!(load(&mut second, "t").is_err(), "somebody still reads it");
     assert!(load(&mut first, "t").is_ok(), "it is still the first one's");
@@ -345,10 +294,7 @@ fn the_marker_follows_the_task() {
     let (task, batch) = (TaskId::from("t"), three("t").map(|r| lines(&[r])));
     journal.create(&task, &Brief::bare("c".into())).unwrap();
     assert!(!scratch.marked("t"));
-    for (line, open) in batch
-        .iter()
-        .zip([Openness::Open, Openness::Settled, Openness::Open])
-    {
+    for (line, open) in batch.iter().zip([Openness::Open, Openness::Settled, Openness::Open]) {
         journal.append(&task, line, open).unwrap();
         assert_eq!(scratch.marked("t"), open == Openness::Open);
     }
@@ -367,10 +313,7 @@ fn the_index_is_found_again_from_the_logs() {
     for task in ["b", "a"] {
         written(&scratch, task);
     }
-    scratch
-        .open()
-        .create(&"never".into(), &Brief::bare("c".into()))
-        .unwrap();
+    scratch.open().create(&"never".into(), &Brief::bare("c".into())).unwrap();
     let index = scratch.0.join("index.jsonl");
     let whole = fs::read(&index).unwrap();
     let all = |known: Vec<Known>| {
@@ -399,16 +342,10 @@ fn tasks_come_in_the_order_of_their_creation() {
     for (n, task) in order.iter().enumerate() {
         let mut first = created(task, "c");
         first.at = 10 + n as u64;
-        journal
-            .create(&task.as_str().into(), &Brief::bare("c".into()))
-            .unwrap();
-        journal
-            .append(&task.as_str().into(), &lines(&[first]), Openness::Settled)
-            .unwrap();
+        journal.create(&task.as_str().into(), &Brief::bare("c".into())).unwrap();
+        journal.append(&task.as_str().into(), &lines(&[first]), Openness::Settled).unwrap();
     }
-    let ids = |known: Vec<Known>| -> Vec<String> {
-        known.iter().map(|k| k.task.as_str().to_owned()).collect()
-    };
+    let ids = |known: Vec<Known>| -> Vec<String> { known.iter().map(|k| k.task.as_str().to_owned()).collect() };
     assert_eq!(ids(journal.known()), order);
     fs::remove_file(scratch.0.join("index.jsonl")).unwrap();
     assert_eq!(ids(scratch.open().known()), order);
@@ -430,20 +367,13 @@ fn an_id_is_a_plain_file_name_or_nothing() {
     let mut journal = scratch.open();
     let long = "x".repeat(129);
     for id in ["", "..", "../t", "a/b", "a.b", "a\0b", "ä", " ", &long] {
-        let error = journal
-            .create(&id.into(), &Brief::bare("c".into()))
-            .unwrap_err();
-        assert!(
-            error.message.contains("cannot be the id"),
-            "{id:?}: {error}"
-        );
+        let error = journal.create(&id.into(), &Brief::bare("c".into())).unwrap_err();
+        assert!(error.message.contains("cannot be the id"), "{id:?}: {error}");
         assert!(journal.file(&id.into()).is_err());
     }
     assert!(scratch.tasks().is_empty());
     let longest = "x".repeat(128);
-    journal
-        .create(&longest.as_str().into(), &Brief::bare("c".into()))
-        .unwrap();
+    journal.create(&longest.as_str().into(), &Brief::bare("c".into())).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", scratch.log("link")).unwrap();
     assert!(journal.file(&"link".into()).is_err());
 }
@@ -455,9 +385,7 @@ fn pages_are_whole_lines_however_long() {
     let (task, long) = (TaskId::from("t"), "x".repeat(200_000));
     let records = [created("t", "c"), text(2, &long), text(3, "three")];
     journal.create(&task, &Brief::bare("c".into())).unwrap();
-    journal
-        .append(&task, &lines(&records), Openness::Settled)
-        .unwrap();
+    journal.append(&task, &lines(&records), Openness::Settled).unwrap();
     let file = journal.file(&task).unwrap();
     let mut offset = 0;
     for record in &records {
@@ -522,10 +450,7 @@ fn a_short_write_is_cut_back_and_can_be_given_again() {
     let more = [second, third].concat();
     assert_eq!(journal.probe(), Ok(()));
     for room in 1..more.len() {
-        let limit = Rlimit {
-            current: Some((first.len() + room) as u64),
-            maximum: before.maximum,
-        };
+        let limit = Rlimit { current: Some((first.len() + room) as u64), maximum: before.maximum };
         setrlimit(Resource::Fsize, limit).unwrap();
         let error = journal.append(&task, &more, Openness::Open).unwrap_err();
         assert!(error.message.contains("free some space"), "{error}");

@@ -30,8 +30,8 @@ enum End {
 
 /// Words with a meaning where a command may begin.
 const RESERVED: [&str; 22] = [
-    "!", "[[", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function",
-    "if", "in", "select", "then", "time", "until", "while", "{", "}", "]]",
+    "!", "[[", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in", "select",
+    "then", "time", "until", "while", "{", "}", "]]",
 ];
 
 impl<'a> Reader<'a> {
@@ -39,13 +39,7 @@ impl<'a> Reader<'a> {
         if depth > COMMAND_DEPTH {
             return unclear("it is nested too deeply");
         }
-        Ok(Reader {
-            chars: text.chars().collect(),
-            at: 0,
-            depth,
-            found,
-            pending: Vec::new(),
-        })
+        Ok(Reader { chars: text.chars().collect(), at: 0, depth, found, pending: Vec::new() })
     }
 
     pub fn whole(&mut self) -> Read<()> {
@@ -58,9 +52,7 @@ impl<'a> Reader<'a> {
     }
 
     pub fn sees(&self, text: &str) -> bool {
-        text.chars()
-            .enumerate()
-            .all(|(n, c)| self.peek(n) == Some(c))
+        text.chars().enumerate().all(|(n, c)| self.peek(n) == Some(c))
     }
 
     /// What was read since `start`, as it was written.
@@ -135,26 +127,17 @@ impl<'a> Reader<'a> {
             (End::Text, next) => Ok(next.is_none()),
             (_, None) => unclear("it ends too early"),
             (End::Bracket, Some(c)) => Ok(c == ')'),
-            (End::Words(words), Some(_)) => {
-                Ok(self.reserved().is_some_and(|word| words.contains(&word)))
+            (End::Words(words), Some(_)) => Ok(self.reserved().is_some_and(|word| words.contains(&word))),
+            (End::Case, Some(_)) => {
+                Ok(self.sees(";;") || self.sees(";&") || self.reserved().is_some_and(|word| word == "esac"))
             }
-            (End::Case, Some(_)) => Ok(self.sees(";;")
-                || self.sees(";&")
-                || self.reserved().is_some_and(|word| word == "esac")),
         }
     }
 
     /// The reserved word that stands here, whole.
     fn reserved(&self) -> Option<&'static str> {
-        let ends = |c: char| {
-            matches!(
-                c,
-                ' ' | '\t' | '\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>'
-            )
-        };
-        RESERVED
-            .into_iter()
-            .find(|word| self.sees(word) && self.peek(word.chars().count()).is_none_or(ends))
+        let ends = |c: char| matches!(c, ' ' | '\t' | '\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>');
+        RESERVED.into_iter().find(|word| self.sees(word) && self.peek(word.chars().count()).is_none_or(ends))
     }
 
     fn expect(&mut self, word: &'static str) -> Read<()> {
@@ -365,10 +348,7 @@ impl<'a> Reader<'a> {
 
     /// What bash evaluates by itself. It counts as a command, because evaluating can run substitutions hidden in quotes.
     fn keep_named(&mut self, name: &str) -> Read<()> {
-        let simple = Simple {
-            argv: vec![Word::exact(name), Word::open("…")],
-            ..Simple::default()
-        };
+        let simple = Simple { argv: vec![Word::exact(name), Word::open("…")], ..Simple::default() };
         keep(simple, self.depth, self.found)
     }
 
@@ -461,8 +441,7 @@ impl<'a> Reader<'a> {
 
     /// `name () …`, at the opening bracket.
     fn function(&mut self, simple: &Simple) -> Read<()> {
-        let alone =
-            simple.argv.len() == 1 && simple.assigns.is_empty() && simple.redirects.is_empty();
+        let alone = simple.argv.len() == 1 && simple.assigns.is_empty() && simple.redirects.is_empty();
         self.at += 1;
         self.skip_blanks();
         if !alone || self.peek(0) != Some(')') {

@@ -47,11 +47,7 @@ impl Reader<'_> {
             let Some(mark) = target.literal() else {
                 return unclear("the end mark of a here document is not plain");
             };
-            self.pending.push(Pending {
-                mark: mark.to_owned(),
-                quoted,
-                strip_tabs: sign == "<<-",
-            });
+            self.pending.push(Pending { mark: mark.to_owned(), quoted, strip_tabs: sign == "<<-" });
         }
         let number = |text: &str| {
             let digits = text.strip_suffix('-').unwrap_or(text);

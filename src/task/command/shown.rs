@@ -20,11 +20,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
         let blanks = padding(rest);
         if blanks > PADDING_CHARS {
             let lines = rest[..blanks].matches('\n').count();
-            let kind = if lines > 0 {
-                "blanks and line ends"
-            } else {
-                "blanks"
-            };
+            let kind = if lines > 0 { "blanks and line ends" } else { "blanks" };
             write!(out, "⟨{blanks} {kind}⟩").expect("memory takes it");
             rest = &rest[blanks..];
             continue;
@@ -55,24 +51,15 @@ pub fn warnings(command: &str) -> Vec<String> {
     hidden.sort_unstable();
     hidden.dedup();
     if !hidden.is_empty() {
-        let names: Vec<String> = hidden
-            .iter()
-            .take(5)
-            .map(|c| format!("U+{:04X}", u32::from(*c)))
-            .collect();
-        found.push(format!(
-            "It holds characters that are not shown as they are: {}.",
-            names.join(", ")
-        ));
+        let names: Vec<String> = hidden.iter().take(5).map(|c| format!("U+{:04X}", u32::from(*c))).collect();
+        found.push(format!("It holds characters that are not shown as they are: {}.", names.join(", ")));
     }
     if is_padded(command) {
         found.push("It holds a long run of blanks; look at what comes after it.".to_owned());
     }
     let (chars, lines) = (command.chars().count(), command.lines().count());
     if chars > COMMAND_LONG_CHARS || lines > COMMAND_LONG_LINES {
-        found.push(format!(
-            "It is long: {chars} characters in {lines} lines; read it to its end."
-        ));
+        found.push(format!("It is long: {chars} characters in {lines} lines; read it to its end."));
     }
     match parse(command) {
         Err(why) => found.push(format!("What it runs cannot be told: {}.", why.0)),
@@ -80,18 +67,12 @@ pub fn warnings(command: &str) -> Vec<String> {
             let mut files: Vec<&str> = Vec::new();
             for redirect in parsed.commands.iter().flat_map(|simple| &simple.redirects) {
                 let file = redirect.target.text.as_str();
-                if redirect.flow == super::Flow::Write
-                    && !redirect.is_idle()
-                    && !files.contains(&file)
-                {
+                if redirect.flow == super::Flow::Write && !redirect.is_idle() && !files.contains(&file) {
                     files.push(file);
                 }
             }
             if !files.is_empty() {
-                let files: Vec<String> = files
-                    .iter()
-                    .map(|file| visible(file).into_owned())
-                    .collect();
+                let files: Vec<String> = files.iter().map(|file| visible(file).into_owned()).collect();
                 found.push(format!("It writes to {}.", files.join(", ")));
             }
         }
@@ -101,18 +82,13 @@ pub fn warnings(command: &str) -> Vec<String> {
 
 /// How many blanks and line ends the text begins with.
 fn padding(text: &str) -> usize {
-    text.find(|c| !matches!(c, ' ' | '\t' | '\n'))
-        .unwrap_or(text.len())
+    text.find(|c| !matches!(c, ' ' | '\t' | '\n')).unwrap_or(text.len())
 }
 
 fn is_padded(text: &str) -> bool {
     let mut run = 0;
     text.chars().any(|c| {
-        run = if matches!(c, ' ' | '\t' | '\n') {
-            run + 1
-        } else {
-            0
-        };
+        run = if matches!(c, ' ' | '\t' | '\n') { run + 1 } else { 0 };
         run > PADDING_CHARS
     })
 }
@@ -127,17 +103,9 @@ fn is_hidden(c: char) -> bool {
         '\u{180b}'..='\u{180f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}' => true,
         '\u{fe00}'..='\u{fe0f}' | '\u{fff0}'..='\u{fffb}' => true,
         // Directions, zero widths, separators.
-        '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => {
-            true
-        }
+        '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => true,
         // Blanks that the shell takes for letters.
-        '\u{a0}'
-        | '\u{1680}'
-        | '\u{2000}'..='\u{200a}'
-        | '\u{202f}'
-        | '\u{205f}'
-        | '\u{3000}'
-        | '\u{2800}' => true,
+        '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' | '\u{2800}' => true,
         '\u{e0000}'..='\u{e0fff}' => true,
         _ => false,
     }

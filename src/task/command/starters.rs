@@ -45,42 +45,16 @@ enum Takes {
 }
 
 const fn courier(name: &'static str, values: &'static str, own: usize) -> Starter {
-    Starter {
-        name,
-        role: Role::Courier,
-        flags: "",
-        values,
-        long: &[],
-        valued: &[],
-        own,
-        takes: Takes::Words,
-    }
+    Starter { name, role: Role::Courier, flags: "", values, long: &[], valued: &[], own, takes: Takes::Words }
 }
 
-const fn actor(
-    name: &'static str,
-    flags: &'static str,
-    values: &'static str,
-    takes: Takes,
-) -> Starter {
-    Starter {
-        name,
-        role: Role::Actor,
-        flags,
-        values,
-        long: &[],
-        valued: &[],
-        own: 0,
-        takes,
-    }
+const fn actor(name: &'static str, flags: &'static str, values: &'static str, takes: Takes) -> Starter {
+    Starter { name, role: Role::Actor, flags, values, long: &[], valued: &[], own: 0, takes }
 }
 
 const STARTERS: [Starter; 18] = [
     courier("builtin", "", 0),
-    Starter {
-        flags: "p",
-        ..courier("command", "", 0)
-    },
+    Starter { flags: "p", ..courier("command", "", 0) },
     courier("nice", "n", 0),
     courier("nohup", "", 0),
     courier("stdbuf", "ioe", 0),
@@ -110,8 +84,8 @@ const STARTERS: [Starter; 18] = [
 
 /// Programs that run their arguments in ways not told apart here.
 const OPAQUE: [&str; 15] = [
-    "chroot", "entr", "expect", "flock", "ltrace", "nsenter", "parallel", "rlwrap", "runuser",
-    "script", "strace", "unshare", "valgrind", "watch", "xvfb-run",
+    "chroot", "entr", "expect", "flock", "ltrace", "nsenter", "parallel", "rlwrap", "runuser", "script", "strace",
+    "unshare", "valgrind", "watch", "xvfb-run",
 ];
 
 /// Shells that read `-c` scripts; only for the first three is the script surely read as we read it.
@@ -126,11 +100,7 @@ pub(super) fn look(argv: &[Word]) -> (Role, Vec<Started>) {
     let known = STARTERS.iter().find(|starter| starter.name == name);
     if let Some(starter) = known {
         // Another program of the same name need not behave like the one we know.
-        let role = if name == program {
-            starter.role
-        } else {
-            Role::Actor
-        };
+        let role = if name == program { starter.role } else { Role::Actor };
         return starter.started(role, argv);
     }
     match name {
@@ -158,11 +128,7 @@ impl Starter {
         let Some(mut words) = self.behind_options(&argv[1..]) else {
             return (Role::Actor, vec![Started::Unknown(self.name.to_owned())]);
         };
-        if words.len() < self.own
-            || words[..self.own]
-                .iter()
-                .any(|word| word.sure != Sure::Literal)
-        {
+        if words.len() < self.own || words[..self.own].iter().any(|word| word.sure != Sure::Literal) {
             return (Role::Actor, vec![Started::Unknown(self.name.to_owned())]);
         }
         words = &words[self.own..];
@@ -238,31 +204,17 @@ fn more(mut words: Vec<Word>) -> Vec<Word> {
 
 /// The commands of `find -exec` and its like.
 fn executed(words: &[Word]) -> Vec<Started> {
-    const SIGNS: [&str; 8] = [
-        "-exec",
-        "-execdir",
-        "-ok",
-        "-okdir",
-        "-x",
-        "-X",
-        "--exec",
-        "--exec-batch",
-    ];
+    const SIGNS: [&str; 8] = ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
     let mut started = Vec::new();
     let mut at = 0;
     while at < words.len() {
-        let sign = words[at]
-            .literal()
-            .is_some_and(|text| SIGNS.contains(&text));
+        let sign = words[at].literal().is_some_and(|text| SIGNS.contains(&text));
         at += 1;
         if !sign {
             continue;
         }
         let ends = |word: &Word| matches!(word.literal(), Some(";" | "+"));
-        let len = words[at..]
-            .iter()
-            .position(ends)
-            .unwrap_or(words.len() - at);
+        let len = words[at..].iter().position(ends).unwrap_or(words.len() - at);
         let mut inner = words[at..at + len].to_vec();
         for word in &mut inner {
             if word.text.contains('{') {
@@ -312,9 +264,7 @@ fn shell(name: &str, by_name: bool, words: &[Word]) -> (Role, Vec<Started>) {
     let Some(option) = option else {
         return (Role::Actor, vec![Started::Unknown(name.to_owned())]);
     };
-    let letters = option
-        .strip_prefix('-')
-        .filter(|letters| !letters.starts_with('-'));
+    let letters = option.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
     let Some(letters) = letters else {
         // A file is as opaque as any program; a long option may be anything.
         let unknown = || Started::Unknown(name.to_owned());

@@ -8,11 +8,7 @@ fn read(line: &str) -> Vec<String> {
 }
 
 fn shown(simple: &Simple) -> String {
-    let mut words: Vec<String> = simple
-        .assigns
-        .iter()
-        .map(|name| format!("{name}="))
-        .collect();
+    let mut words: Vec<String> = simple.assigns.iter().map(|name| format!("{name}=")).collect();
     words.extend(simple.argv.iter().map(|word| match word.sure {
         Sure::Literal => word.text.clone(),
         Sure::Pattern => format!("*{}", word.text),
@@ -47,34 +43,19 @@ fn lists_pipes_and_groups() {
         ("", &[]),
         ("# nothing", &[]),
         ("a", &["a"]),
-        (
-            "a;b&c&&d||e|f|&g\nh",
-            &["a", "b", "c", "d", "e", "f", "g", "h"],
-        ),
+        ("a;b&c&&d||e|f|&g\nh", &["a", "b", "c", "d", "e", "f", "g", "h"]),
         ("a &&\n\n b | # why\n c", &["a", "b", "c"]),
         ("(a; b) | { c; d; }", &["a", "b", "c", "d"]),
         ("! a; time -p b; ! time c", &["a", "b", "c"]),
-        (
-            "if a; then b; elif c; then d; else e; fi",
-            &["a", "b", "c", "d", "e"],
-        ),
-        (
-            "while a; do b; done; until c\ndo d\ndone",
-            &["a", "b", "c", "d"],
-        ),
+        ("if a; then b; elif c; then d; else e; fi", &["a", "b", "c", "d", "e"]),
+        ("while a; do b; done; until c\ndo d\ndone", &["a", "b", "c", "d"]),
         ("for x in 1 $(a) 3; do b; done", &["a", "b"]),
         ("for x\ndo b; done; for x; do c; done", &["b", "c"]),
         ("for ((i=0; i<3; i++)); do b; done", &["(( ?…", "b"]),
-        (
-            "case $(a) in (x|y) b;; z) c;& *) d;;& esac",
-            &["a", "b", "c", "d"],
-        ),
+        ("case $(a) in (x|y) b;; z) c;& *) d;;& esac", &["a", "b", "c", "d"]),
         ("[[ -f $(a) && ( x < y ) ]] && b", &["a", "[[ ?…", "b"]),
         ("((1+2)); b", &["(( ?…", "b"]),
-        (
-            "f() { a; }; function g { b; }; function h() (c)",
-            &["a", "b", "c"],
-        ),
+        ("f() { a; }; function g { b; }; function h() (c)", &["a", "b", "c"]),
     ]);
 }
 
@@ -88,15 +69,9 @@ fn words() {
         ("a $ b$", &["a $ b$"]),
         ("a *.c [x] '*'", &["a **.c *[x] *"]),
         ("[ -f x ]", &["[ -f x ]"]),
-        (
-            "a {} {b} {c,d} {1..3} x{y",
-            &["a {} {b} ?{c,d} ?{1..3} x{y"],
-        ),
+        ("a {} {b} {c,d} {1..3} x{y", &["a {} {b} ?{c,d} ?{1..3} x{y"]),
         ("a ~ ~b c~ d=~ '~'", &["a ?~ ?~b c~ ?d=~ ~"]),
-        (
-            "a $b ${c} $1 $? \"$d\" '$e'",
-            &["a ?$b ?${c} ?$1 ?$? ?\"$d\" $e"],
-        ),
+        ("a $b ${c} $1 $? \"$d\" '$e'", &["a ?$b ?${c} ?$1 ?$? ?\"$d\" $e"]),
         ("a $'\\'' $'\\xff' $'\\0'", &["a ?$'\\'' ?$'\\xff' ?$'\\0'"]),
         ("a#b #c", &["a#b"]),
         ("é ü", &["é ü"]),
@@ -110,15 +85,9 @@ fn substitutions_are_read_and_make_words_open() {
         ("a \"x$(b 'c)')\"", &["b c)", "a ?\"x$(b 'c)')\""]),
         ("a `b \\`c\\``", &["c", "b ?`c`", "a ?`b \\`c\\``"]),
         ("a <(b) >(c)", &["b", "c", "a ?<(b) ?>(c)"]),
-        (
-            "a ${x:-$(b)} ${y#`c`}",
-            &["b", "c", "a ?${x:-$(b)} ?${y#`c`}"],
-        ),
+        ("a ${x:-$(b)} ${y#`c`}", &["b", "c", "a ?${x:-$(b)} ?${y#`c`}"]),
         ("a $((1 + $(b)))", &["b", "a ?$((1 + $(b)))"]),
-        (
-            "a $(case x in y) b;; esac)",
-            &["b", "a ?$(case x in y) b;; esac)"],
-        ),
+        ("a $(case x in y) b;; esac)", &["b", "a ?$(case x in y) b;; esac)"]),
         ("a $( (b) )", &["b", "a ?$( (b) )"]),
         ("$(a) b", &["a", "?$(a) b"]),
     ]);
@@ -133,10 +102,7 @@ fn redirections_and_variables() {
     reads(&[
         ("a > b 2>> c < d", &["a >b >c <d"]),
         ("a 2>&1 >&- <&3 3>&1-", &["a &1 &- &3 &1-"]),
-        (
-            "a &> b; c &>> d; e >& f; g >| h; i <> j",
-            &["a >b", "c >d", "e >f", "g >h", "i >j"],
-        ),
+        ("a &> b; c &>> d; e >& f; g >| h; i <> j", &["a >b", "c >d", "e >f", "g >h", "i >j"]),
         (">&-b c", &["b c &-"]),
         ("2>x a; a2>x", &["a >x", "a2 >x"]),
         ("a <<< b", &["a <<b"]),
@@ -159,14 +125,7 @@ fn here_documents() {
         ("a <<E\n\\$(c)\nE", &["a <<E"]),
         ("a $(b <<E\nx\nE\n)", &["b <<E", "a ?$(b <<E\nx\nE\n)"]),
     ]);
-    for line in [
-        "a <<E",
-        "a <<E\nx",
-        "a <<E\nEO\\\nF\nE",
-        "a $(b <<E)\nE",
-        "a <<$x\n$x",
-        "a <<E $(b\n)\nE",
-    ] {
+    for line in ["a <<E", "a <<E\nx", "a <<E\nEO\\\nF\nE", "a $(b <<E)\nE", "a <<$x\n$x", "a <<E $(b\n)\nE"] {
         assert!(parse(line).is_err(), "{line:?}");
     }
 }
@@ -176,14 +135,8 @@ fn starters() {
     reads(&[
         ("sh -c 'a; b'", &["via sh -c a; b", "a", "b"]),
         ("bash -euc 'a' x y", &["via bash -euc a x y", "a"]),
-        (
-            "zsh -c a; /bin/sh -c b",
-            &["zsh -c a", "a", "/bin/sh -c b", "b"],
-        ),
-        (
-            "sh; sh x; sh -c \"$x\"",
-            &["sh", "?sh", "sh x", "sh -c ?\"$x\"", "?sh"],
-        ),
+        ("zsh -c a; /bin/sh -c b", &["zsh -c a", "a", "/bin/sh -c b", "b"]),
+        ("sh; sh x; sh -c \"$x\"", &["sh", "?sh", "sh x", "sh -c ?\"$x\"", "?sh"]),
         ("eval a 'b; c'", &["eval a b; c", "a b", "c"]),
         ("eval $x", &["eval ?$x", "?eval"]),
         ("env -i -u X A=1 b c", &["env -i -u X A=1 b c", "b c"]),
@@ -191,32 +144,15 @@ fn starters() {
         ("sudo -u bob -n a", &["sudo -u bob -n a", "a"]),
         (
             "nohup nice -n 5 timeout -k 1 5 a",
-            &[
-                "via nohup nice -n 5 timeout -k 1 5 a",
-                "via nice -n 5 timeout -k 1 5 a",
-                "via timeout -k 1 5 a",
-                "a",
-            ],
+            &["via nohup nice -n 5 timeout -k 1 5 a", "via nice -n 5 timeout -k 1 5 a", "via timeout -k 1 5 a", "a"],
         ),
-        (
-            "command a; command -v b; builtin c",
-            &["via command a", "a", "command -v b", "via builtin c", "c"],
-        ),
+        ("command a; command -v b; builtin c", &["via command a", "a", "command -v b", "via builtin c", "c"]),
         ("xargs -0 a b", &["xargs -0 a b", "a b ?…"]),
         ("xargs", &["xargs", "echo ?…"]),
         ("xargs -I X a X", &["xargs -I X a X", "?xargs"]),
-        (
-            "find . -exec a {} \\; -o -ok b {}x +",
-            &["find . -exec a {} ; -o -ok b {}x +", "a ?{}", "b ?{}x"],
-        ),
-        (
-            "trap 'a b' EXIT; trap - EXIT",
-            &["trap a b EXIT", "a b", "trap - EXIT"],
-        ),
-        (
-            "exec a; su -c 'b' root",
-            &["exec a", "a", "su -c b root", "b"],
-        ),
+        ("find . -exec a {} \\; -o -ok b {}x +", &["find . -exec a {} ; -o -ok b {}x +", "a ?{}", "b ?{}x"]),
+        ("trap 'a b' EXIT; trap - EXIT", &["trap a b EXIT", "a b", "trap - EXIT"]),
+        ("exec a; su -c 'b' root", &["exec a", "a", "su -c b root", "b"]),
         ("watch a", &["watch a", "?watch"]),
     ]);
 }
@@ -284,24 +220,15 @@ fn hidden_text_is_shown() {
     );
     let blanks = " ".repeat(PADDING_CHARS);
     assert_eq!(visible(&format!("a{blanks}b")), format!("a{blanks}b"));
-    assert_eq!(
-        visible(&format!("a {blanks}b\u{7f}")),
-        format!("a⟨{} blanks⟩b⟨U+007F⟩", PADDING_CHARS + 1)
-    );
-    assert_eq!(
-        visible(&format!("a{}b", "\n".repeat(100))),
-        "a⟨100 blanks and line ends⟩b"
-    );
+    assert_eq!(visible(&format!("a {blanks}b\u{7f}")), format!("a⟨{} blanks⟩b⟨U+007F⟩", PADDING_CHARS + 1));
+    assert_eq!(visible(&format!("a{}b", "\n".repeat(100))), "a⟨100 blanks and line ends⟩b");
     assert!(hides("a\u{feff}") && hides(&"\n".repeat(100)) && !hides("a b\n"));
 }
 
 #[test]
 fn what_to_look_at_is_said() {
     assert_eq!(warnings("ls -l 2>&1 >/dev/null"), Vec::<String>::new());
-    assert_eq!(
-        warnings("make > out 2>> log < in > out"),
-        ["It writes to out, log."]
-    );
+    assert_eq!(warnings("make > out 2>> log < in > out"), ["It writes to out, log."]);
     assert_eq!(
         warnings("ls 'a\u{202e}\u{200b}"),
         [
@@ -310,13 +237,7 @@ fn what_to_look_at_is_said() {
         ]
     );
     let far = format!("ls{}; rm x", " ".repeat(500));
-    assert_eq!(
-        warnings(&far),
-        ["It holds a long run of blanks; look at what comes after it."]
-    );
+    assert_eq!(warnings(&far), ["It holds a long run of blanks; look at what comes after it."]);
     let long = format!("echo {}", "a".repeat(3_000));
-    assert_eq!(
-        warnings(&long),
-        ["It is long: 3005 characters in 1 lines; read it to its end."]
-    );
+    assert_eq!(warnings(&long), ["It is long: 3005 characters in 1 lines; read it to its end."]);
 }

@@ -49,10 +49,7 @@ impl Draft {
             true => Sure::Pattern,
             false => Sure::Literal,
         };
-        Word {
-            text: self.text,
-            sure,
-        }
+        Word { text: self.text, sure }
     }
 }
 
@@ -185,10 +182,7 @@ impl Reader<'_> {
             }
             Some(c) if c.is_ascii_alphabetic() || c == '_' => {
                 draft.open = true;
-                while self
-                    .peek(0)
-                    .is_some_and(|c| c.is_ascii_alphanumeric() || c == '_')
-                {
+                while self.peek(0).is_some_and(|c| c.is_ascii_alphanumeric() || c == '_') {
                     self.at += 1;
                 }
             }
@@ -217,8 +211,7 @@ impl Reader<'_> {
                 (None, _) => return unclear("a backtick is not closed"),
                 (Some('`'), _) => break,
                 (Some('\\'), Some(c)) => {
-                    let drops =
-                        matches!(c, '`' | '\\' | '$') || (c == '"' && place == Place::Quoted);
+                    let drops = matches!(c, '`' | '\\' | '$') || (c == '"' && place == Place::Quoted);
                     if !drops {
                         text.push('\\');
                     }

@@ -20,14 +20,7 @@ impl Deciding<'_> {
         if self.state.suspended {
             self.push(Event::Resumed);
         }
-        for Picked {
-            call,
-            choice,
-            edited,
-            answers,
-            refusal,
-        } in picks
-        {
+        for Picked { call, choice, edited, answers, refusal } in picks {
             let rules = self.granted(&call, choice);
             self.push(Event::CallAnswered {
                 call: call.clone(),
@@ -52,11 +45,7 @@ impl Deciding<'_> {
         }
         if speaks {
             let turn = self.next_turn();
-            self.push(Event::Prompted {
-                message: said.message,
-                by,
-                turn,
-            });
+            self.push(Event::Prompted { message: said.message, by, turn });
         }
         Ok(())
     }
@@ -74,22 +63,15 @@ impl Deciding<'_> {
                 continue;
             }
             let options = call.options();
-            let Some(choice) = Choice::from_word(&pick.option).filter(|c| options.contains(c))
-            else {
+            let Some(choice) = Choice::from_word(&pick.option).filter(|c| options.contains(c)) else {
                 let offered = options.iter().map(|choice| choice.word()).collect();
-                return Err(Refusal::UnknownOption {
-                    call: pick.call.clone(),
-                    offered,
-                });
+                return Err(Refusal::UnknownOption { call: pick.call.clone(), offered });
             };
             valid.push(Picked {
                 call: pick.call.clone(),
                 choice,
                 edited: pick.edited.clone().filter(|_| plan.question.is_edit()),
-                answers: pick
-                    .answers
-                    .clone()
-                    .filter(|_| plan.question.asks_the_user()),
+                answers: pick.answers.clone().filter(|_| plan.question.asks_the_user()),
                 refusal: refused(plan),
             });
         }
@@ -111,11 +93,7 @@ impl Deciding<'_> {
     }
 
     pub(super) fn next_turn(&self) -> u32 {
-        self.state
-            .queue
-            .back()
-            .map_or(self.state.turn, |queued| queued.turn)
-            + 1
+        self.state.queue.back().map_or(self.state.turn, |queued| queued.turn) + 1
     }
 
     pub(super) fn cancel(&mut self) -> Result<(), Refusal> {
@@ -124,10 +102,7 @@ impl Deciding<'_> {
         }
         self.stop_everything("The task was canceled.");
         let text = "Task canceled by user request.".to_owned();
-        self.push(Event::Closed {
-            state: Final::Canceled,
-            text: Some(text),
-        });
+        self.push(Event::Closed { state: Final::Canceled, text: Some(text) });
         Ok(())
     }
 
@@ -160,10 +135,7 @@ impl Deciding<'_> {
                 }
                 Stage::Planned | Stage::Asked | Stage::Answered | Stage::Ready => {}
             }
-            let ending = Ending::Cancelled {
-                reason: reason.to_owned(),
-                output: String::new(),
-            };
+            let ending = Ending::Cancelled { reason: reason.to_owned(), output: String::new() };
             self.end_call(call.id().clone(), ending);
         }
     }
@@ -175,8 +147,5 @@ pub(super) fn refused(plan: &Plan) -> Ending {
     } else {
         "The user did not allow this call."
     };
-    Ending::Cancelled {
-        reason: reason.to_owned(),
-        output: String::new(),
-    }
+    Ending::Cancelled { reason: reason.to_owned(), output: String::new() }
 }

@@ -23,11 +23,8 @@ impl Deciding<'_> {
     /// Why the model may not be asked again in this task, if so.
     pub(super) fn worn_out(&self) -> Option<String> {
         let most = self.rules.limits.session_requests;
-        (most > 0 && self.state.requests >= most).then(|| {
-            format!(
-                "The task has asked the model {most} times, as often as it may. Start a new task."
-            )
-        })
+        (most > 0 && self.state.requests >= most)
+            .then(|| format!("The task has asked the model {most} times, as often as it may. Start a new task."))
     }
 
     /// Asks the model, after making room if the conversation has become too long.
@@ -68,14 +65,9 @@ impl Deciding<'_> {
             return self.end_turn(End::Failed(reason));
         };
         if self.state.utterance.since.is_some() {
-            self.push(Event::Retracted {
-                reason: reason.clone(),
-            });
+            self.push(Event::Retracted { reason: reason.clone() });
         }
-        let job = self.push(Event::FellBack {
-            model: model.into(),
-            reason,
-        });
+        let job = self.push(Event::FellBack { model: model.into(), reason });
         self.effect(Effect::Think { job });
     }
 
@@ -83,13 +75,10 @@ impl Deciding<'_> {
     pub(super) fn said(&mut self, text: String) {
         let said = &self.state.utterance;
         let (had, has) = (said.text.len(), said.text.len() + text.len());
-        let look = had / LOOK_EVERY != has / LOOK_EVERY
-            && self.rules.limits.loop_strikes > 0
-            && said.fences.is_multiple_of(2);
+        let look =
+            had / LOOK_EVERY != has / LOOK_EVERY && self.rules.limits.loop_strikes > 0 && said.fences.is_multiple_of(2);
         let tail = look.then(|| {
-            let from = said
-                .text
-                .floor_char_boundary(had.saturating_sub(loops::WINDOW));
+            let from = said.text.floor_char_boundary(had.saturating_sub(loops::WINDOW));
             format!("{}{text}", &said.text[from..])
         });
         let circles = tail.is_some_and(|tail| loops::text_repeats(&tail));
@@ -114,12 +103,8 @@ impl Deciding<'_> {
             said_at: self.state.utterance.since.or(Some(seq)),
             ..Answer::new(vec![json!({ "text": whole })], Vec::new())
         };
-        self.push(Event::Answered {
-            answer: Arc::new(answer),
-        });
-        let job = self.push(Event::Nudged {
-            text: WORDS_REPEAT.into(),
-        });
+        self.push(Event::Answered { answer: Arc::new(answer) });
+        let job = self.push(Event::Nudged { text: WORDS_REPEAT.into() });
         self.effect(Effect::Think { job });
     }
 
@@ -135,17 +120,13 @@ impl Deciding<'_> {
         let calls: Vec<Request> = answer.calls.clone();
         let over = self.strikes_out();
         self.push(Event::Looped);
-        self.push(Event::Answered {
-            answer: Arc::new(answer),
-        });
+        self.push(Event::Answered { answer: Arc::new(answer) });
         for request in calls {
             let error = CallError::new(ErrorKind::ExecutionFailed, CALLS_REPEAT);
             self.end_call(request.call, Ending::Error { error });
         }
         if over {
-            self.end_turn(End::Failed(given_up(
-                "the model makes the same calls again and again",
-            )));
+            self.end_turn(End::Failed(given_up("the model makes the same calls again and again")));
         }
     }
 
@@ -155,7 +136,5 @@ impl Deciding<'_> {
 }
 
 fn given_up(why: &str) -> String {
-    format!(
-        "The turn was ended because {why}. Say in other words what you want, or in smaller steps."
-    )
+    format!("The turn was ended because {why}. Say in other words what you want, or in smaller steps.")
 }

@@ -11,9 +11,7 @@ impl Deciding<'_> {
                 if !known && hooks.len() >= self.rules.limits.hooks {
                     return Err(Refusal::HooksFull);
                 }
-                self.push(Event::HookSet {
-                    target: Arc::new(target),
-                });
+                self.push(Event::HookSet { target: Arc::new(target) });
             }
             HookInput::Drop(id) => {
                 if self.hook_named(&id).is_some() {

@@ -27,12 +27,7 @@ fn awaited(state: &State, job: Seq) -> Option<Awaited<'_>> {
     let of_calls = state.calls.iter().filter_map(|call| match call.stage {
         Stage::Running { job } => Some((job, Awaited::Run(call))),
         Stage::Replanning { job } => Some((job, Awaited::Plan(call))),
-        Stage::Named
-        | Stage::Planned
-        | Stage::Asked
-        | Stage::Answered
-        | Stage::Ready
-        | Stage::Ended => None,
+        Stage::Named | Stage::Planned | Stage::Asked | Stage::Answered | Stage::Ready | Stage::Ended => None,
     });
     let mut all = of_turn.into_iter().chain(of_calls);
     all.find_map(|(at, awaited)| (at == job).then_some(awaited))
@@ -104,33 +99,16 @@ impl Deciding<'_> {
     fn heard(&mut self, body: NoteBody) {
         match body {
             NoteBody::Traced(trace) => drop(self.push(Event::Traced { trace })),
-            NoteBody::Thought {
-                subject,
-                description,
-            } if subject.is_empty() && description.is_empty() => {}
-            NoteBody::Thought {
-                subject,
-                description,
-            } => {
-                self.push(Event::Thought {
-                    subject,
-                    description,
-                });
+            NoteBody::Thought { subject, description } if subject.is_empty() && description.is_empty() => {}
+            NoteBody::Thought { subject, description } => {
+                self.push(Event::Thought { subject, description });
             }
             NoteBody::Text(text) if text.is_empty() => {}
             NoteBody::Cited(text) if text.trim().is_empty() => {}
             NoteBody::Text(text) => self.said(text),
             NoteBody::Cited(text) => drop(self.push(Event::Cited { text })),
-            NoteBody::Produced {
-                artifact,
-                append,
-                last,
-            } => {
-                self.push(Event::Produced {
-                    artifact: Arc::new(artifact),
-                    append,
-                    last,
-                });
+            NoteBody::Produced { artifact, append, last } => {
+                self.push(Event::Produced { artifact: Arc::new(artifact), append, last });
             }
             NoteBody::Answered(Ok(answer)) => self.answered(answer),
             NoteBody::Answered(Err(error)) => self.model_failed(error),
@@ -151,17 +129,11 @@ impl Deciding<'_> {
         self.name_calls(&mut answer.calls);
         answer.said_at = self.state.utterance.since;
         let circles = self.calls_go_in_circles(&answer);
-        let calls: Vec<CallId> = answer
-            .calls
-            .iter()
-            .map(|request| request.call.clone())
-            .collect();
+        let calls: Vec<CallId> = answer.calls.iter().map(|request| request.call.clone()).collect();
         if circles {
             return self.stop_circling(answer);
         }
-        let job = self.push(Event::Answered {
-            answer: Arc::new(answer),
-        });
+        let job = self.push(Event::Answered { answer: Arc::new(answer) });
         if !calls.is_empty() {
             self.effect(Effect::Prepare { job, calls });
         }
@@ -172,16 +144,9 @@ impl Deciding<'_> {
     fn name_calls(&self, calls: &mut [Request]) {
         let earlier = self.state.history.iter().filter_map(|item| match &**item {
             Item::Answered(answer) => Some(&answer.calls),
-            Item::Said(_)
-            | Item::Dropped(_)
-            | Item::Results(_)
-            | Item::Summary(_)
-            | Item::Nudge(_) => None,
+            Item::Said(_) | Item::Dropped(_) | Item::Results(_) | Item::Summary(_) | Item::Nudge(_) => None,
         });
-        let mut taken: HashSet<CallId> = earlier
-            .flatten()
-            .map(|request| request.call.clone())
-            .collect();
+        let mut taken: HashSet<CallId> = earlier.flatten().map(|request| request.call.clone()).collect();
         let number = self.state.seq.0 + 1;
         for (n, request) in calls.iter_mut().enumerate() {
             let own = || format!("{}_{}_{number}_{n}", request.name, self.state.at);
@@ -203,24 +168,16 @@ impl Deciding<'_> {
             ModelErrorKind::Fatal => return self.end_turn(End::Failed(error.message)),
             ModelErrorKind::Unusable => return self.fall_back(error.message),
             ModelErrorKind::Busy { after_ms } => {
-                let tries = Tries {
-                    failed: failed + 1,
-                    broken,
-                };
+                let tries = Tries { failed: failed + 1, broken };
                 let doubled = limits.backoff_ms.saturating_mul(1 << failed.min(20));
-                let delay = doubled
-                    .min(limits.backoff_cap_ms)
-                    .max(after_ms.unwrap_or(0));
+                let delay = doubled.min(limits.backoff_cap_ms).max(after_ms.unwrap_or(0));
                 if tries.failed >= limits.model_tries || delay > limits.backoff_longest_ms {
                     return self.fall_back(error.message);
                 }
                 (tries, self.spread(delay))
             }
             ModelErrorKind::BadStream => {
-                let tries = Tries {
-                    failed,
-                    broken: broken + 1,
-                };
+                let tries = Tries { failed, broken: broken + 1 };
                 if tries.broken >= limits.stream_tries {
                     return self.end_turn(End::Failed(error.message));
                 }
@@ -229,15 +186,9 @@ impl Deciding<'_> {
         };
         let reason = error.message;
         if self.state.utterance.since.is_some() {
-            self.push(Event::Retracted {
-                reason: reason.clone(),
-            });
+            self.push(Event::Retracted { reason: reason.clone() });
         }
-        let job = self.push(Event::BackedOff {
-            tries,
-            delay_ms,
-            reason,
-        });
+        let job = self.push(Event::BackedOff { tries, delay_ms, reason });
         self.effect(Effect::Arm { job, delay_ms });
     }
 
@@ -253,16 +204,10 @@ impl Deciding<'_> {
         let mut planned = Vec::new();
         for call in &self.state.calls {
             let id = call.id().clone();
-            match results
-                .next()
-                .unwrap_or_else(|| Err(too_many(self.rules.limits.calls)))
-            {
+            match results.next().unwrap_or_else(|| Err(too_many(self.rules.limits.calls))) {
                 Ok(plan) => {
                     let plan = Arc::new(plan);
-                    self.push(Event::CallPlanned {
-                        call: id,
-                        plan: plan.clone(),
-                    });
+                    self.push(Event::CallPlanned { call: id, plan: plan.clone() });
                     planned.push((call, plan));
                 }
                 Err(error) => self.end_call(id, Ending::Error { error }),
@@ -277,10 +222,7 @@ impl Deciding<'_> {
         match result {
             Ok(plan) => {
                 let plan = Arc::new(plan);
-                self.push(Event::CallPlanned {
-                    call: call.id().clone(),
-                    plan: plan.clone(),
-                });
+                self.push(Event::CallPlanned { call: call.id().clone(), plan: plan.clone() });
                 self.judge(call, &plan);
             }
             Err(error) => self.end_call(call.id().clone(), Ending::Error { error }),
@@ -356,10 +298,7 @@ impl Deciding<'_> {
             RunEnd::Ended(ending) => self.end_call(id, ending),
             RunEnd::Stale => {
                 let job = self.push(Event::CallStale { call: id.clone() });
-                self.effect(Effect::Prepare {
-                    job,
-                    calls: vec![id],
-                });
+                self.effect(Effect::Prepare { job, calls: vec![id] });
             }
         }
     }
@@ -373,10 +312,7 @@ impl Deciding<'_> {
 }
 
 fn died(message: String) -> CallError {
-    CallError::new(
-        ErrorKind::UnhandledException,
-        format!("The tool ended unexpectedly: {message}"),
-    )
+    CallError::new(ErrorKind::UnhandledException, format!("The tool ended unexpectedly: {message}"))
 }
 
 fn too_many(limit: usize) -> CallError {

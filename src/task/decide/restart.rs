@@ -4,7 +4,8 @@ use super::clients::refused;
 use super::time::unanswered;
 use super::*;
 
-pub(super) const RESTARTED: &str = "The server was restarted while the agent was working. What had finished is kept; send a message to go on.";
+pub(super) const RESTARTED: &str =
+    "The server was restarted while the agent was working. What had finished is kept; send a message to go on.";
 
 impl Deciding<'_> {
     pub(super) fn restored(&mut self) {
@@ -18,10 +19,7 @@ impl Deciding<'_> {
             | Phase::Compacting { .. }
             | Phase::Preparing { .. } => {
                 let end = End::Interrupted(text.into());
-                self.push(Event::TurnEnded {
-                    turn: self.state.turn,
-                    end,
-                });
+                self.push(Event::TurnEnded { turn: self.state.turn, end });
             }
             Phase::Tools => self.restored_calls(text),
         }
@@ -31,9 +29,7 @@ impl Deciding<'_> {
         if self.state.calls.is_empty() || self.state.waits_for_answers() || self.state.suspended {
             return;
         }
-        let interrupted = |message: &str| Ending::Error {
-            error: CallError::new(ErrorKind::Interrupted, message),
-        };
+        let interrupted = |message: &str| Ending::Error { error: CallError::new(ErrorKind::Interrupted, message) };
         let mut open = 0;
         for call in &self.state.calls {
             let id = call.id().clone();
@@ -67,10 +63,7 @@ impl Deciding<'_> {
         }
         if open == 0 {
             let end = End::Interrupted(text.into());
-            self.push(Event::TurnEnded {
-                turn: self.state.turn,
-                end,
-            });
+            self.push(Event::TurnEnded { turn: self.state.turn, end });
         } else {
             self.push(Event::Interrupted { text: text.into() });
         }

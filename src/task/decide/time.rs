@@ -9,10 +9,7 @@ use crate::limits::Times;
 /// When a turn that is under way should be told the time, in Unix milliseconds. Nothing changes by [`Input::Time`] before, and
 /// something does then.
 pub fn deadline(state: &State, times: &Times) -> Option<u64> {
-    let turn = times
-        .turn_ms
-        .filter(|_| is_in_turn(state))
-        .map(|limit| state.turn_at.saturating_add(limit));
+    let turn = times.turn_ms.filter(|_| is_in_turn(state)).map(|limit| state.turn_at.saturating_add(limit));
     let asked = state.asked().map(|call| call.asked_at).min();
     let answer = times.answer_ms.zip(asked);
     let answer = answer.map(|(limit, asked)| asked.saturating_add(limit));
@@ -22,9 +19,7 @@ pub fn deadline(state: &State, times: &Times) -> Option<u64> {
 impl Deciding<'_> {
     pub(super) fn time(&mut self, unix_ms: u64) {
         let times = self.rules.limits.times;
-        let lasted = |since: u64, limit: Option<u64>| {
-            limit.filter(|limit| unix_ms >= since.saturating_add(*limit))
-        };
+        let lasted = |since: u64, limit: Option<u64>| limit.filter(|limit| unix_ms >= since.saturating_add(*limit));
         if self.state.is_idle() {
             if let Some(limit) = lasted(self.state.status.at, times.idle_ms) {
                 self.expire(limit);
@@ -53,10 +48,7 @@ impl Deciding<'_> {
             | TaskState::Rejected => Final::Completed,
         };
         let limit = span::spell(limit);
-        self.push(Event::Closed {
-            state,
-            text: Some(format!("Nobody went on with this task for {limit}.")),
-        });
+        self.push(Event::Closed { state, text: Some(format!("Nobody went on with this task for {limit}.")) });
     }
 
     /// The clock says no to what nobody else has answered.
@@ -80,8 +72,7 @@ impl Deciding<'_> {
             return;
         }
         // An answer lets a task work again, and after a restart only the user does: what is left still waits for them.
-        let ends =
-            |call: &CallState| call.is_over() || (call.stage == Stage::Asked && is_overdue(call));
+        let ends = |call: &CallState| call.is_over() || (call.stage == Stage::Asked && is_overdue(call));
         let text = RESTARTED.to_owned();
         if self.state.calls.iter().all(ends) {
             let turn = self.state.turn;

@@ -14,28 +14,19 @@ const SAVED_PRIORITY: u16 = 200;
 
 /// What a yes to this call would allow from now on; nothing if it can be allowed only once.
 pub fn always(tool: &str, plan: &Plan, mode: Mode, workspace: &str) -> Vec<Rule> {
-    let allow = |tool: Names| Rule {
-        modes: Some(mode.and_above()),
-        ..Rule::new(tool, Verdict::Allow)
-    };
+    let allow = |tool: Names| Rule { modes: Some(mode.and_above()), ..Rule::new(tool, Verdict::Allow) };
     match &plan.question {
         Question::Edit { file_path, .. } => {
             let mut tools = vec!["replace".to_owned(), "write_file".to_owned()];
             if !tools.iter().any(|known| known == tool) {
                 tools.push(tool.to_owned());
             }
-            vec![Rule {
-                file_path: Some(file_path.clone()),
-                ..allow(Names::Many(tools))
-            }]
+            vec![Rule { file_path: Some(file_path.clone()), ..allow(Names::Many(tools)) }]
         }
         Question::Exec { command, .. } => {
             let mut rules: Vec<Rule> = Vec::new();
             for prefix in prefixes(command, workspace) {
-                let rule = Rule {
-                    command_prefix: Some(Names::One(prefix)),
-                    ..allow(tool.into())
-                };
+                let rule = Rule { command_prefix: Some(Names::One(prefix)), ..allow(tool.into()) };
                 if !rules.contains(&rule) {
                     rules.push(rule);
                 }
@@ -49,10 +40,7 @@ pub fn always(tool: &str, plan: &Plan, mode: Mode, workspace: &str) -> Vec<Rule>
 
 /// A rule as it is written to the file of saved ones.
 pub fn kept(rule: Rule) -> Value {
-    let rule = Rule {
-        priority: SAVED_PRIORITY,
-        ..rule
-    };
+    let rule = Rule { priority: SAVED_PRIORITY, ..rule };
     serde_json::to_value(rule).expect("rules are JSON")
 }
 
@@ -61,14 +49,8 @@ fn prefixes(line: &str, workspace: &str) -> Vec<String> {
     let Ok(parsed) = command::parse(line) else {
         return Vec::new();
     };
-    let own =
-        |simple: &&Simple| simple.role == Role::Actor && safe::check(simple, workspace).is_err();
-    parsed
-        .commands
-        .iter()
-        .filter(own)
-        .filter_map(prefix)
-        .collect()
+    let own = |simple: &&Simple| simple.role == Role::Actor && safe::check(simple, workspace).is_err();
+    parsed.commands.iter().filter(own).filter_map(prefix).collect()
 }
 
 /// The program, and for those that are many in one the subcommand too.
@@ -80,18 +62,13 @@ fn prefix(simple: &Simple) -> Option<String> {
     }
     let mut len = 1 + subcommands(name);
     if matches!(name, "npm" | "pnpm" | "yarn" | "bun")
-        && matches!(
-            simple.argv.get(1)?.literal(),
-            Some("run" | "exec" | "x" | "dlx")
-        )
+        && matches!(simple.argv.get(1)?.literal(), Some("run" | "exec" | "x" | "dlx"))
     {
         len += 1;
     }
     let words: Option<Vec<&str>> = (0..len).map(|n| simple.argv.get(n)?.literal()).collect();
     let words = words?;
-    let plain = |word: &&str| {
-        !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || c.is_control())
-    };
+    let plain = |word: &&str| !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || c.is_control());
     let options = words[1..].iter().any(|word| word.starts_with('-'));
     (!program.is_empty() && words.iter().all(plain) && !options).then(|| words.join(" "))
 }
@@ -99,11 +76,10 @@ fn prefix(simple: &Simple) -> Option<String> {
 /// How many words behind the name say what a program of many parts does.
 fn subcommands(name: &str) -> usize {
     match name {
-        "apt" | "apt-get" | "brew" | "bun" | "bundle" | "cargo" | "composer" | "conda" | "deno"
-        | "docker" | "dotnet" | "gem" | "git" | "go" | "helm" | "hg" | "jj" | "just"
-        | "kubectl" | "mvn" | "npm" | "npx" | "nx" | "pip" | "pip3" | "pipx" | "pnpm"
-        | "podman" | "poetry" | "rustup" | "svn" | "swift" | "systemctl" | "terraform"
-        | "turbo" | "uv" | "uvx" | "yarn" => 1,
+        "apt" | "apt-get" | "brew" | "bun" | "bundle" | "cargo" | "composer" | "conda" | "deno" | "docker"
+        | "dotnet" | "gem" | "git" | "go" | "helm" | "hg" | "jj" | "just" | "kubectl" | "mvn" | "npm" | "npx"
+        | "nx" | "pip" | "pip3" | "pipx" | "pnpm" | "podman" | "poetry" | "rustup" | "svn" | "swift" | "systemctl"
+        | "terraform" | "turbo" | "uv" | "uvx" | "yarn" => 1,
         "aws" | "az" | "gcloud" | "gh" => 2,
         _ => 0,
     }

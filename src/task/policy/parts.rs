@@ -19,8 +19,7 @@ pub(super) fn all(rules: &[&Held], ask: &Ask<'_>, line: &str, parsed: &Parsed) -
     for simple in &parsed.commands {
         let outcome = judged(rules, ask, &Part::Command(simple));
         let heavier = |known: &Outcome| {
-            let weight =
-                |outcome: &Outcome| (super::care(outcome.ruling.verdict), !outcome.may_be_denied);
+            let weight = |outcome: &Outcome| (super::care(outcome.ruling.verdict), !outcome.may_be_denied);
             weight(&outcome) < weight(known)
         };
         if worst.as_ref().is_none_or(heavier) {
@@ -82,18 +81,13 @@ pub(super) fn judged(rules: &[&Held], ask: &Ask<'_>, part: &Part<'_>) -> Outcome
 /// Why a part that a rule allows is asked about all the same.
 fn part_doubt(ask: &Ask<'_>, simple: &Simple, by: Option<By>) -> Option<String> {
     if !ask.trusted && safe::name(simple) == Some("git") {
-        return Some(
-            "git runs what its configuration says, and this workspace is not trusted".into(),
-        );
+        return Some("git runs what its configuration says, and this workspace is not trusted".into());
     }
     if ask.mode == Mode::Yolo {
         return None;
     }
     if !simple.argv.is_empty() && simple.program().is_none() {
-        return Some(format!(
-            "which program {} is cannot be told",
-            simple.argv[0].text
-        ));
+        return Some(format!("which program {} is cannot be told", simple.argv[0].text));
     }
     if let Some(name) = simple.assigns.first() {
         return Some(format!("it sets {name}"));
@@ -111,20 +105,14 @@ fn part_doubt(ask: &Ask<'_>, simple: &Simple, by: Option<By>) -> Option<String> 
 
 /// Editing unasked covers redirections too, but only what an edit could reach.
 fn redirect_doubt(ask: &Ask<'_>, simple: &Simple) -> Option<String> {
-    for redirect in simple
-        .redirects
-        .iter()
-        .filter(|redirect| !redirect.is_idle())
-    {
+    for redirect in simple.redirects.iter().filter(|redirect| !redirect.is_idle()) {
         let target = &redirect.target;
         let within = match redirect.flow {
             Flow::Text | Flow::Copy => true,
-            Flow::Read => target
-                .literal()
-                .is_some_and(|path| safe::is_within(path, ask.workspace)),
-            Flow::Write => target.literal().is_some_and(|path| {
-                safe::is_within(path, ask.workspace) && !safe::is_protected(path)
-            }),
+            Flow::Read => target.literal().is_some_and(|path| safe::is_within(path, ask.workspace)),
+            Flow::Write => {
+                target.literal().is_some_and(|path| safe::is_within(path, ask.workspace) && !safe::is_protected(path))
+            }
         };
         if ask.mode != Mode::AutoEdit || !within {
             return Some(match redirect.flow {

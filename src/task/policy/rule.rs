@@ -62,9 +62,7 @@ impl Names {
 
     fn has_tool(&self, tool: &str) -> bool {
         self.iter().any(|name| {
-            let family = name
-                .strip_suffix('*')
-                .filter(|family| family.starts_with("mcp_"));
+            let family = name.strip_suffix('*').filter(|family| family.starts_with("mcp_"));
             name == "*" || name == tool || family.is_some_and(|family| tool.starts_with(family))
         })
     }
@@ -96,10 +94,7 @@ impl Rule {
     pub fn read(value: &Value) -> Result<Rule, String> {
         let rule: Rule = Rule::deserialize(value).map_err(|error| error.to_string())?;
         if rule.priority > 999 {
-            return Err(format!(
-                "priority must be from 0 to 999, not {}",
-                rule.priority
-            ));
+            return Err(format!("priority must be from 0 to 999, not {}", rule.priority));
         }
         if rule.tool_name.iter().next().is_none() {
             return Err("toolName is empty".to_owned());
@@ -189,16 +184,9 @@ pub(super) enum Fit {
 
 impl Held {
     pub fn new(rule: Rule, tier: Tier, origin: impl Into<String>) -> Result<Held, String> {
-        let command = rule
-            .command_regex
-            .as_deref()
-            .map(|text| pattern("commandRegex", text, Anchor::Start))
-            .transpose()?;
-        let args = rule
-            .args_pattern
-            .as_deref()
-            .map(|text| pattern("argsPattern", text, Anchor::None))
-            .transpose()?;
+        let command =
+            rule.command_regex.as_deref().map(|text| pattern("commandRegex", text, Anchor::Start)).transpose()?;
+        let args = rule.args_pattern.as_deref().map(|text| pattern("argsPattern", text, Anchor::None)).transpose()?;
         Ok(Held {
             rank: tier.rank(rule.priority),
             rule,
@@ -228,15 +216,8 @@ impl Held {
         const PRIORITY: u16 = 950;
         let origin = format!("what was allowed in this session: {}", described(&rule));
         // Answers make rules without patterns; one with a pattern in a foreign log fits nothing.
-        let mut held = Held::plain(
-            Rule {
-                command_regex: None,
-                args_pattern: None,
-                ..rule.clone()
-            },
-            Tier::Workspace,
-            origin,
-        );
+        let mut held =
+            Held::plain(Rule { command_regex: None, args_pattern: None, ..rule.clone() }, Tier::Workspace, origin);
         held.rule = rule;
         held.rank = Tier::Workspace.rank(PRIORITY);
         held
@@ -246,10 +227,7 @@ impl Held {
     pub fn concerns(&self, ask: &Ask<'_>) -> bool {
         let rule = &self.rule;
         rule.tool_name.has_tool(ask.tool)
-            && rule
-                .modes
-                .as_ref()
-                .is_none_or(|modes| modes.contains(&ask.mode))
+            && rule.modes.as_ref().is_none_or(|modes| modes.contains(&ask.mode))
             && rule.interactive.is_none_or(|with| with == ask.interactive)
             && (self.kinds.is_empty() || self.kinds.contains(&ask.kind))
     }
@@ -352,11 +330,9 @@ fn prefix_fit(rule: &Rule, subject: &Subject<'_>, strict: Strict) -> Fit {
     match subject {
         Subject::Call(_) => Fit::No,
         Subject::Anything(_) => Fit::Maybe,
-        Subject::Command(_, simple) => prefixes
-            .iter()
-            .map(|prefix| words_fit(prefix, simple, strict))
-            .max()
-            .unwrap_or(Fit::No),
+        Subject::Command(_, simple) => {
+            prefixes.iter().map(|prefix| words_fit(prefix, simple, strict)).max().unwrap_or(Fit::No)
+        }
     }
 }
 
@@ -369,8 +345,7 @@ fn words_fit(prefix: &str, simple: &Simple, strict: Strict) -> Fit {
         let Some(text) = word.literal() else {
             return Fit::Maybe;
         };
-        let same =
-            text == *want || (n == 0 && strict == Strict::No && &text[path_len(simple)..] == *want);
+        let same = text == *want || (n == 0 && strict == Strict::No && &text[path_len(simple)..] == *want);
         if !same {
             // `git -C . push` may be a push, if somebody should be warned of pushes.
             let optional = strict == Strict::No && n == 1 && text.starts_with('-');
@@ -447,9 +422,7 @@ enum Anchor {
 
 fn pattern(member: &str, text: &str, anchor: Anchor) -> Result<Regex, String> {
     if text.chars().count() > PATTERN_CHARS {
-        return Err(format!(
-            "{member} is longer than {PATTERN_CHARS} characters"
-        ));
+        return Err(format!("{member} is longer than {PATTERN_CHARS} characters"));
     }
     let text = match anchor {
         Anchor::None => text.to_owned(),
@@ -484,9 +457,7 @@ mod decision_word {
             "allow" => Ok(Verdict::Allow),
             "ask_user" | "ask" => Ok(Verdict::Ask),
             "deny" => Ok(Verdict::Deny),
-            _ => Err(D::Error::custom(format!(
-                "decision must be allow, ask_user or deny, not {word}"
-            ))),
+            _ => Err(D::Error::custom(format!("decision must be allow, ask_user or deny, not {word}"))),
         }
     }
 }

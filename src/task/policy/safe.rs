@@ -18,23 +18,10 @@ enum Words {
 }
 
 const SAFE: &[(&str, Words)] = &[
-    (
-        "base64",
-        Words::Checked(|words| {
-            !words
-                .iter()
-                .any(|word| short(word, "o") || could_be(word, "--output"))
-        }),
-    ),
+    ("base64", Words::Checked(|words| !words.iter().any(|word| short(word, "o") || could_be(word, "--output")))),
     ("cat", Words::Files),
-    (
-        "cd",
-        Words::Checked(|words| matches!(words, [dir] if !dir.starts_with('-') && !dir.is_empty())),
-    ),
-    (
-        "command",
-        Words::Checked(|words| matches!(words.first(), Some(&("-v" | "-V")))),
-    ),
+    ("cd", Words::Checked(|words| matches!(words, [dir] if !dir.starts_with('-') && !dir.is_empty()))),
+    ("command", Words::Checked(|words| matches!(words.first(), Some(&("-v" | "-V"))))),
     ("cut", Words::Files),
     ("echo", Words::Free),
     ("expr", Words::Free),
@@ -60,10 +47,7 @@ const SAFE: &[(&str, Words)] = &[
     ("tr", Words::Free),
     ("true", Words::Free),
     ("uname", Words::Free),
-    (
-        "uniq",
-        Words::Checked(|words| words.iter().filter(|word| !word.starts_with('-')).count() <= 1),
-    ),
+    ("uniq", Words::Checked(|words| words.iter().filter(|word| !word.starts_with('-')).count() <= 1)),
     ("wc", Words::Files),
     ("which", Words::Free),
     ("whoami", Words::Free),
@@ -75,9 +59,7 @@ pub(super) fn check(simple: &Simple, workspace: &str) -> Result<(), String> {
         return Err("which program it runs cannot be told".to_owned());
     };
     let Some((_, words)) = SAFE.iter().find(|(name, _)| *name == program) else {
-        return Err(format!(
-            "{program} is not among the commands that only look"
-        ));
+        return Err(format!("{program} is not among the commands that only look"));
     };
     let words = *words;
     let args = &simple.argv[1..];
@@ -91,9 +73,7 @@ pub(super) fn check(simple: &Simple, workspace: &str) -> Result<(), String> {
     }
     let texts: Vec<&str> = args.iter().map(|word| word.text.as_str()).collect();
     match words {
-        Words::Checked(fits) if !fits(&texts) => {
-            Err(format!("{program} can do more than look with these words"))
-        }
+        Words::Checked(fits) if !fits(&texts) => Err(format!("{program} can do more than look with these words")),
         Words::Free | Words::Files | Words::Checked(_) => Ok(()),
     }
 }
@@ -108,16 +88,14 @@ pub(super) fn danger(simple: &Simple) -> Option<String> {
     let name = name(simple)?;
     let forced = |word: &Word| {
         word.sure != Sure::Literal
-            || matches!(
-                word.text.as_str(),
-                "--force" | "--recursive" | "--no-preserve-root"
-            )
+            || matches!(word.text.as_str(), "--force" | "--recursive" | "--no-preserve-root")
             || short(&word.text, "rRf")
     };
     let dangerous = match name {
         "rm" => simple.argv[1..].iter().any(forced),
-        "dd" | "doas" | "halt" | "mkfs" | "poweroff" | "reboot" | "shred" | "shutdown" | "su"
-        | "sudo" | "wipefs" => true,
+        "dd" | "doas" | "halt" | "mkfs" | "poweroff" | "reboot" | "shred" | "shutdown" | "su" | "sudo" | "wipefs" => {
+            true
+        }
         name => name.starts_with("mkfs."),
     };
     dangerous.then(|| format!("{name} is dangerous"))
@@ -132,10 +110,7 @@ pub(super) fn is_within(path: &str, workspace: &str) -> bool {
         None => true,
         Some(_) => {
             let root = workspace.trim_end_matches('/');
-            !root.is_empty()
-                && path
-                    .strip_prefix(root)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            !root.is_empty() && path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         }
     }
 }
@@ -144,10 +119,8 @@ pub(super) fn is_within(path: &str, workspace: &str) -> bool {
 pub(super) fn is_protected(path: &str) -> bool {
     path.split('/').any(|segment| {
         let lower = segment.to_lowercase();
-        matches!(
-            lower.as_str(),
-            ".git" | ".env" | ".gemini" | ".vscode" | "node_modules"
-        ) || (lower.starts_with("gha-creds-") && lower.ends_with(".json"))
+        matches!(lower.as_str(), ".git" | ".env" | ".gemini" | ".vscode" | "node_modules")
+            || (lower.starts_with("gha-creds-") && lower.ends_with(".json"))
     })
 }
 
@@ -155,10 +128,9 @@ fn is_known(word: &Word, words: Words) -> bool {
     match (word.sure, words) {
         (Sure::Literal, _) => true,
         // `.*` also matches the parent directory.
-        (Sure::Pattern, Words::Files) => !word
-            .text
-            .split('/')
-            .any(|segment| segment.starts_with('.') && segment.contains(['*', '?', '['])),
+        (Sure::Pattern, Words::Files) => {
+            !word.text.split('/').any(|segment| segment.starts_with('.') && segment.contains(['*', '?', '[']))
+        }
         (Sure::Pattern, Words::Free | Words::Checked(_)) | (Sure::Open, _) => false,
     }
 }
@@ -179,27 +151,20 @@ fn stays(word: &str, workspace: &str) -> bool {
 
 /// Whether a group of short options has one of these letters.
 fn short(word: &str, letters: &str) -> bool {
-    let group = word
-        .strip_prefix('-')
-        .filter(|group| !group.starts_with('-'));
+    let group = word.strip_prefix('-').filter(|group| !group.starts_with('-'));
     group.is_some_and(|group| group.contains(|c| letters.contains(c)))
 }
 
 /// Whether a word is a long option, or short for it.
 fn could_be(word: &str, option: &str) -> bool {
     let name = word.split('=').next().unwrap_or(word);
-    name.len() > 2
-        && name.starts_with("--")
-        && (option.starts_with(name) || name.starts_with(option))
+    name.len() > 2 && name.starts_with("--") && (option.starts_with(name) || name.starts_with(option))
 }
 
 fn find(words: &[&str]) -> bool {
-    const ACTS: [&str; 9] = [
-        "-delete", "-exec", "-execdir", "-fls", "-fprint", "-fprint0", "-fprintf", "-ok", "-okdir",
-    ];
-    !words
-        .iter()
-        .any(|word| ACTS.contains(word) || word.starts_with("-files0-from"))
+    const ACTS: [&str; 9] =
+        ["-delete", "-exec", "-execdir", "-fls", "-fprint", "-fprint0", "-fprintf", "-ok", "-okdir"];
+    !words.iter().any(|word| ACTS.contains(word) || word.starts_with("-files0-from"))
 }
 
 fn ripgrep(words: &[&str]) -> bool {
@@ -216,14 +181,11 @@ fn sed(words: &[&str]) -> bool {
     let ["-n", script, files @ ..] = words else {
         return false;
     };
-    let number =
-        |text: &str| text == "$" || (!text.is_empty() && text.chars().all(|c| c.is_ascii_digit()));
-    let lines = script
-        .strip_suffix('p')
-        .is_some_and(|range| match range.split_once(',') {
-            Some((from, to)) => number(from) && number(to),
-            None => number(range),
-        });
+    let number = |text: &str| text == "$" || (!text.is_empty() && text.chars().all(|c| c.is_ascii_digit()));
+    let lines = script.strip_suffix('p').is_some_and(|range| match range.split_once(',') {
+        Some((from, to)) => number(from) && number(to),
+        None => number(range),
+    });
     lines && !files.iter().any(|file| file.starts_with('-'))
 }
 
@@ -247,15 +209,9 @@ fn git(words: &[&str]) -> bool {
         return false;
     };
     let acts = |word: &&str| {
-        [
-            "--output",
-            "--ext-diff",
-            "--textconv",
-            "--no-index",
-            "--output-directory",
-        ]
-        .iter()
-        .any(|option| could_be(word, option))
+        ["--output", "--ext-diff", "--textconv", "--no-index", "--output-directory"]
+            .iter()
+            .any(|option| could_be(word, option))
             && *word != "--text"
     };
     match *subcommand {

@@ -78,24 +78,14 @@ pub(super) fn translated(tools: &ToolSettings) -> (Vec<Held>, Vec<String>) {
             match entry_rule(entry, verdict) {
                 Ok(rule) => {
                     let rule = Rule { priority, ..rule };
-                    held.push(Held::plain(
-                        rule,
-                        Tier::User,
-                        format!("tools.{key}: {entry}"),
-                    ));
+                    held.push(Held::plain(rule, Tier::User, format!("tools.{key}: {entry}")));
                 }
                 Err(problem) => problems.push(format!("tools.{key}: {entry} {problem}")),
             }
         }
     };
     entries(&tools.exclude, "exclude", Verdict::Deny, 400, &mut held);
-    entries(
-        &tools.confirmation_required,
-        "confirmationRequired",
-        Verdict::Ask,
-        350,
-        &mut held,
-    );
+    entries(&tools.confirmation_required, "confirmationRequired", Verdict::Ask, 350, &mut held);
     let mut allowed = Vec::new();
     entries(&tools.allowed, "allowed", Verdict::Allow, 300, &mut allowed);
     for rule in &mut allowed {

@@ -35,32 +35,20 @@ impl Lines {
             .build()
             .map_err(|error| error.to_string())?;
         let needles = match required(pattern, letters) {
-            Some(Literals { any, letters }) => {
-                any.iter().map(|text| Needle::new(text, letters)).collect()
-            }
+            Some(Literals { any, letters }) => any.iter().map(|text| Needle::new(text, letters)).collect(),
             None => Vec::new(),
         };
-        Ok(Lines {
-            expression,
-            needles,
-        })
+        Ok(Lines { expression, needles })
     }
 
     /// Whether a text can have a match at all. Quick: most texts end here.
     pub fn may_be_in(&self, text: &[u8]) -> bool {
-        self.needles.is_empty()
-            || self
-                .needles
-                .iter()
-                .any(|needle| needle.find(text, 0).is_some())
+        self.needles.is_empty() || self.needles.iter().any(|needle| needle.find(text, 0).is_some())
     }
 
     /// The lines that match, as ranges of the text without their ends, in order, until `found` says stop.
     pub fn each(&self, text: &[u8], mut found: impl FnMut(Range<usize>) -> Go) {
-        let mut candidates = Candidates {
-            needles: &self.needles,
-            ahead: vec![Ahead::Unknown; self.needles.len()],
-        };
+        let mut candidates = Candidates { needles: &self.needles, ahead: vec![Ahead::Unknown; self.needles.len()] };
         let mut from = 0;
         while from < text.len() {
             let Some(hit) = candidates.next(text, from) else {
@@ -68,9 +56,7 @@ impl Lines {
             };
             let begin = memchr::memrchr(b'\n', &text[from..hit]).map_or(from, |at| from + at + 1);
             let end = memchr::memchr(b'\n', &text[hit..]).map_or(text.len(), |at| hit + at);
-            let line = text[begin..end]
-                .strip_suffix(b"\r")
-                .unwrap_or(&text[begin..end]);
+            let line = text[begin..end].strip_suffix(b"\r").unwrap_or(&text[begin..end]);
             let matches = str::from_utf8(line).is_ok_and(|line| self.expression.is_match(line));
             if matches && found(begin..begin + line.len()) == Go::Stop {
                 return;
@@ -134,27 +120,18 @@ impl Needle {
             return Needle::Exact(Box::new(memmem::Finder::new(text).into_owned()));
         }
         let bytes = text.as_bytes();
-        let rarest = (0..bytes.len())
-            .min_by_key(|at| frequency(bytes[*at]))
-            .expect("a literal is not empty");
+        let rarest = (0..bytes.len()).min_by_key(|at| frequency(bytes[*at])).expect("a literal is not empty");
         Needle::Folded {
             text: bytes.to_vec(),
             rarest,
-            cases: (
-                bytes[rarest].to_ascii_lowercase(),
-                bytes[rarest].to_ascii_uppercase(),
-            ),
+            cases: (bytes[rarest].to_ascii_lowercase(), bytes[rarest].to_ascii_uppercase()),
         }
     }
 
     fn find(&self, hay: &[u8], from: usize) -> Option<usize> {
         let (text, rarest, cases) = match self {
             Needle::Exact(finder) => return finder.find(&hay[from..]).map(|at| from + at),
-            Needle::Folded {
-                text,
-                rarest,
-                cases,
-            } => (text, *rarest, *cases),
+            Needle::Folded { text, rarest, cases } => (text, *rarest, *cases),
         };
         // The rarest byte of a literal that begins at `from` or later cannot come sooner.
         let first = from + rarest;
@@ -190,26 +167,17 @@ mod tests {
     #[test]
     fn lines_are_found_with_their_ends_cut() {
         let text = b"one\r\ntwo One\n\xff one\nthree\none";
-        assert_eq!(
-            found("one$", Letters::EitherCase, text),
-            ["one", "two One", "one"]
-        );
+        assert_eq!(found("one$", Letters::EitherCase, text), ["one", "two One", "one"]);
         assert_eq!(found("^one$", Letters::AsTheyAre, text), ["one", "one"]);
         assert_eq!(found("", Letters::AsTheyAre, b"a\n\nb\n"), ["a", "", "b"]);
-        assert_eq!(
-            found("o.*\n", Letters::AsTheyAre, text),
-            Vec::<String>::new()
-        );
+        assert_eq!(found("o.*\n", Letters::AsTheyAre, text), Vec::<String>::new());
     }
 
     #[test]
     fn several_literals_are_followed_at_once() {
         let text = b"b\na\nx\nb a\nA\n";
         assert_eq!(found("a|b", Letters::AsTheyAre, text), ["b", "a", "b a"]);
-        assert_eq!(
-            found("a|b", Letters::EitherCase, text),
-            ["b", "a", "b a", "A"]
-        );
+        assert_eq!(found("a|b", Letters::EitherCase, text), ["b", "a", "b a", "A"]);
     }
 
     #[test]
@@ -223,10 +191,7 @@ mod tests {
 
     impl Dice {
         fn roll(&mut self, sides: usize) -> usize {
-            self.0 = self
-                .0
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (self.0 >> 33) as usize % sides
         }
     }
@@ -260,27 +225,13 @@ mod tests {
             "(?i)",
             "[-]",
         ];
-        const TIMES: [&str; 9] = [
-            "*",
-            "+",
-            "?",
-            "{2}",
-            "{0,1}",
-            "{1,}",
-            "+?",
-            "*?",
-            "{ 1 , 2 }",
-        ];
+        const TIMES: [&str; 9] = ["*", "+", "?", "{2}", "{0,1}", "{1,}", "+?", "*?", "{ 1 , 2 }"];
         let mut text = String::new();
         for _ in 0..dice.roll(5) {
             if depth > 0 && dice.roll(4) == 0 {
                 let open = ["(", "(?:", "(?i:", "(?P<n>", "(?-i:", "(?s:"][dice.roll(6)];
                 // A name may be used once only.
-                let open = if text.contains("?P<") || depth < 3 {
-                    "("
-                } else {
-                    open
-                };
+                let open = if text.contains("?P<") || depth < 3 { "(" } else { open };
                 text += open;
                 text += &expression(dice, depth - 1);
                 text += ")";
@@ -299,9 +250,7 @@ mod tests {
 
     #[test]
     fn no_match_is_missed_in_random_expressions_and_texts() {
-        const LETTERS: [&str; 14] = [
-            "a", "b", "A", "k", "K", "z", "ß", "Ö", "ö", "_", ".", "-", "\n", "]",
-        ];
+        const LETTERS: [&str; 14] = ["a", "b", "A", "k", "K", "z", "ß", "Ö", "ö", "_", ".", "-", "\n", "]"];
         let (mut tried, mut helped, mut hits) = (0, 0, 0);
         for seed in 0..20_000 {
             let mut dice = Dice(seed);
@@ -312,9 +261,7 @@ mod tests {
             };
             tried += 1;
             helped += usize::from(!lines.needles.is_empty());
-            let text: String = (0..dice.roll(60))
-                .map(|_| LETTERS[dice.roll(LETTERS.len())])
-                .collect();
+            let text: String = (0..dice.roll(60)).map(|_| LETTERS[dice.roll(LETTERS.len())]).collect();
             let plain: Vec<&str> = text.lines().filter(|line| lines.is_match(line)).collect();
             hits += plain.len();
             assert_eq!(
@@ -324,9 +271,6 @@ mod tests {
             );
         }
         // The test means nothing if most expressions are not valid, have no literals or never match.
-        assert!(
-            tried > 8_000 && helped > 3_000 && hits > 10_000,
-            "{tried} {helped} {hits}"
-        );
+        assert!(tried > 8_000 && helped > 3_000 && hits > 10_000, "{tried} {helped} {hits}");
     }
 }

@@ -55,20 +55,12 @@ pub struct Literals {
 
 /// The literals of a valid expression; None if some match may be without any.
 pub fn required(pattern: &str, letters: Letters) -> Option<Literals> {
-    let mut reader = Reader {
-        chars: pattern.chars().collect(),
-        at: 0,
-        letters,
-        lost: Lost::No,
-    };
+    let mut reader = Reader { chars: pattern.chars().collect(), at: 0, letters, lost: Lost::No };
     let whole = reader.alternation();
     if reader.lost == Lost::Yes || reader.at < reader.chars.len() {
         return None;
     }
-    Some(Literals {
-        any: whole.needs()?,
-        letters: reader.letters,
-    })
+    Some(Literals { any: whole.needs()?, letters: reader.letters })
 }
 
 /// What is known of a part of the expression.
@@ -121,10 +113,7 @@ fn row(parts: Vec<Known>) -> Known {
             && exact.len() * set.len() <= MOST
             && exact.iter().all(|text| text.len() < LONGEST)
         {
-            exact = exact
-                .iter()
-                .flat_map(|lead| set.iter().map(move |end| format!("{lead}{end}")))
-                .collect();
+            exact = exact.iter().flat_map(|lead| set.iter().map(move |end| format!("{lead}{end}"))).collect();
             continue;
         }
         whole = false;
@@ -192,10 +181,7 @@ impl Reader {
     }
 
     fn skip(&mut self, text: &str) -> bool {
-        let found = text.chars().eq(self.chars[self.at..]
-            .iter()
-            .copied()
-            .take(text.chars().count()));
+        let found = text.chars().eq(self.chars[self.at..].iter().copied().take(text.chars().count()));
         if found {
             self.at += text.chars().count();
         }
@@ -242,10 +228,8 @@ impl Reader {
             Some('{') => {
                 let begin = self.at;
                 self.skip_behind('}');
-                let least: String = self.chars[begin..self.at]
-                    .iter()
-                    .take_while(|c| c.is_ascii_digit() || c.is_whitespace())
-                    .collect();
+                let least: String =
+                    self.chars[begin..self.at].iter().take_while(|c| c.is_ascii_digit() || c.is_whitespace()).collect();
                 least.trim().parse::<u64>().is_ok_and(|least| least > 0)
             }
             _ => false,
@@ -253,11 +237,7 @@ impl Reader {
         if self.peek() == Some('?') {
             self.at += 1;
         }
-        if at_least_once {
-            Known::Needs(part.needs())
-        } else {
-            ANYTHING
-        }
+        if at_least_once { Known::Needs(part.needs()) } else { ANYTHING }
     }
 
     /// None for a change of flags: it is no part, and what is said about the part before it may come behind it.
@@ -387,8 +367,8 @@ mod tests {
     #[test]
     fn where_nothing_is_certain_nothing_is_claimed() {
         for pattern in [
-            "", ".*", "a*", "(abc)?", "(abc|)", "foo|.*", "a|b*", "[a-z]+", r"\d+", r"\w",
-            "(?x) a b", "x{0,3}", "x(?i)*", "^$", r"\b", "(?:a{0})",
+            "", ".*", "a*", "(abc)?", "(abc|)", "foo|.*", "a|b*", "[a-z]+", r"\d+", r"\w", "(?x) a b", "x{0,3}",
+            "x(?i)*", "^$", r"\b", "(?:a{0})",
         ] {
             assert_eq!(literals(pattern), Vec::<String>::new(), "{pattern}");
         }

@@ -23,14 +23,8 @@ pub struct Report {
 impl Report {
     /// What the model reads, and what people see.
     pub fn show(&self, wish: &Wish, base: &Spot, ctx: &Ctx) -> (String, String) {
-        let like = wish
-            .include_text
-            .map_or(String::new(), |glob| format!(" (files: \"{glob}\")"));
-        let of = format!(
-            "pattern \"{}\" in path \"{}\"{like}",
-            wish.pattern,
-            base.relative()
-        );
+        let like = wish.include_text.map_or(String::new(), |glob| format!(" (files: \"{glob}\")"));
+        let of = format!("pattern \"{}\" in path \"{}\"{like}", wish.pattern, base.relative());
         if self.hidden {
             let text = format!(
                 "No matches found for {of}: it is hidden by ignore files. Set no_ignore to search it all the same."
@@ -58,10 +52,7 @@ impl Report {
         } else {
             ""
         };
-        let text = format!(
-            "Found {found}{limited} for {of}:\n{body}{more}{}",
-            self.notes(ctx)
-        );
+        let text = format!("Found {found}{limited} for {of}:\n{body}{more}{}", self.notes(ctx));
         (text.trim_end().into(), format!("Found {found}{limited}"))
     }
 
@@ -101,10 +92,7 @@ impl Report {
     fn notes(&self, ctx: &Ctx) -> String {
         let too_large = match self.too_large {
             0 => String::new(),
-            n => format!(
-                "{n} files larger than {} MiB were not searched.\n",
-                ctx.limits.file_bytes >> 20
-            ),
+            n => format!("{n} files larger than {} MiB were not searched.\n", ctx.limits.file_bytes >> 20),
         };
         too_large + &self.gaps
     }

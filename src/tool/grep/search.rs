@@ -92,11 +92,7 @@ impl Ord for TreePath {
 
 impl Best {
     pub fn new(most: usize) -> Best {
-        Best {
-            most,
-            kept: Mutex::default(),
-            full: AtomicBool::new(false),
-        }
+        Best { most, kept: Mutex::default(), full: AtomicBool::new(false) }
     }
 
     pub fn add(&self, path: &[u8], found: FoundFile) {
@@ -123,10 +119,7 @@ impl Best {
             return false;
         }
         let mut kept = self.kept();
-        let late = kept
-            .files
-            .last_key_value()
-            .is_some_and(|(last, _)| by_path(path, &last.0).is_gt());
+        let late = kept.files.last_key_value().is_some_and(|(last, _)| by_path(path, &last.0).is_gt());
         kept.limited |= late;
         late
     }
@@ -141,10 +134,7 @@ impl Best {
     }
 
     pub fn into_files(self) -> Vec<(Vec<u8>, FoundFile)> {
-        let kept = self
-            .kept
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut left = self.most;
         let mut files = Vec::with_capacity(kept.files.len());
         for (path, mut found) in kept.files {
@@ -253,9 +243,10 @@ fn lines_in(bytes: &[u8], lines: &Lines, wish: &Wish, around: Option<Around>) ->
     };
     let mut hits = Vec::new();
     lines.each(bytes, |range| {
-        let excepted = wish.except.as_ref().is_some_and(|except| {
-            str::from_utf8(&bytes[range.clone()]).is_ok_and(|line| except.is_match(line))
-        });
+        let excepted = wish
+            .except
+            .as_ref()
+            .is_some_and(|except| str::from_utf8(&bytes[range.clone()]).is_ok_and(|line| except.is_match(line)));
         if !excepted {
             hits.push(range);
         }
@@ -264,19 +255,9 @@ fn lines_in(bytes: &[u8], lines: &Lines, wish: &Wish, around: Option<Around>) ->
     if hits.is_empty() {
         return None;
     }
-    let mut found = FoundFile {
-        matches: hits.len(),
-        lines: Vec::new(),
-    };
-    let around = around.unwrap_or(Around {
-        before: 0,
-        after: 0,
-    });
-    let mut pen = Pen {
-        bytes,
-        at: 0,
-        number: 1,
-    };
+    let mut found = FoundFile { matches: hits.len(), lines: Vec::new() };
+    let around = around.unwrap_or(Around { before: 0, after: 0 });
+    let mut pen = Pen { bytes, at: 0, number: 1 };
     for (i, hit) in hits.iter().enumerate() {
         pen.skip_to_before(hit.start, around.before);
         while pen.at < hit.start {
@@ -323,11 +304,7 @@ impl Pen<'_> {
         let rest = &self.bytes[self.at..];
         let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
         let bytes = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
-        let line = str::from_utf8(bytes).ok().map(|text| Line {
-            number: self.number,
-            role,
-            text: text.into(),
-        });
+        let line = str::from_utf8(bytes).ok().map(|text| Line { number: self.number, role, text: text.into() });
         self.at = (self.at + end + 1).min(self.bytes.len());
         self.number += 1;
         line

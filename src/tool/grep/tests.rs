@@ -3,20 +3,11 @@ use crate::limits::Limits;
 use crate::tool::tests::{Scratch, run_of, with_ctx};
 use std::os::unix::fs::symlink;
 
-fn grep_with(
-    limits: &Limits,
-    scratch: &Scratch,
-    args: Value,
-) -> Result<(String, String), CallError> {
+fn grep_with(limits: &Limits, scratch: &Scratch, args: Value) -> Result<(String, String), CallError> {
     let run = run_of(scratch, "grep_search", args);
-    let end = with_ctx(scratch, limits, |ctx| {
-        GrepSearch.run(&run, ctx, &mut |_| {})
-    });
+    let end = with_ctx(scratch, limits, |ctx| GrepSearch.run(&run, ctx, &mut |_| {}));
     match end {
-        RunEnd::Ended(Ending::Success {
-            output,
-            display: Display::Text { text },
-        }) => Ok((output, text)),
+        RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }) => Ok((output, text)),
         RunEnd::Ended(Ending::Error { error }) => Err(error),
         other => panic!("{other:?}"),
     }
@@ -50,11 +41,7 @@ fn matches_are_shown_by_file_in_the_order_of_paths() {
     scratch.put("a/x.txt", "hello x");
     scratch.put("a.txt", "oh, hello");
     assert_eq!(
-        grep_with(
-            &Limits::default(),
-            &scratch,
-            json!({"pattern": "hel+o", "context": 0})
-        ),
+        grep_with(&Limits::default(), &scratch, json!({"pattern": "hel+o", "context": 0})),
         Ok((
             "Found 4 matches for pattern \"hel+o\" in path \".\":\n---\n\
              File: a/x.txt\nL1: hello x\n---\n\
@@ -69,10 +56,7 @@ fn matches_are_shown_by_file_in_the_order_of_paths() {
         "Found 3 files with matches for pattern \"hello\" in path \".\":\na/x.txt\na.txt\nb.txt"
     );
     assert_eq!(
-        grep(
-            &scratch,
-            json!({"pattern": "bye", "dir_path": "a", "include_pattern": "*.md"})
-        ),
+        grep(&scratch, json!({"pattern": "bye", "dir_path": "a", "include_pattern": "*.md"})),
         "No matches found for pattern \"bye\" in path \"a\" (files: \"*.md\")."
     );
 }
@@ -85,51 +69,18 @@ fn arguments_choose_what_matches() {
     scratch.put("c.md", "fn Main\n");
     let table: [(Value, &[&str]); 13] = [
         (json!({"pattern": "fn main"}), &["c.md:1", "src/a.rs:1"]),
-        (
-            json!({"pattern": "fn main", "case_sensitive": true}),
-            &["src/a.rs:1"],
-        ),
-        (
-            json!({"pattern": "fn main() {", "fixed_strings": true}),
-            &["src/a.rs:1"],
-        ),
+        (json!({"pattern": "fn main", "case_sensitive": true}), &["src/a.rs:1"]),
+        (json!({"pattern": "fn main() {", "fixed_strings": true}), &["src/a.rs:1"]),
         (json!({"pattern": r"fn main\(\) {"}), &["src/a.rs:1"]),
-        (
-            json!({"pattern": "a.b"}),
-            &["src/a.rs:2", "src/b.ts:1", "src/b.ts:2", "src/b.ts:3"],
-        ),
-        (
-            json!({"pattern": "a.b", "fixed_strings": true}),
-            &["src/a.rs:2", "src/b.ts:1"],
-        ),
-        (
-            json!({"pattern": "a.b", "exclude_pattern": "SKIP"}),
-            &["src/a.rs:2", "src/b.ts:1", "src/b.ts:3"],
-        ),
-        (
-            json!({"pattern": "a.b", "include_pattern": "*.{ts,md}"}),
-            &["src/b.ts:1", "src/b.ts:2", "src/b.ts:3"],
-        ),
-        (
-            json!({"pattern": "a.b", "include_pattern": "src/*.rs"}),
-            &["src/a.rs:2"],
-        ),
-        (
-            json!({"pattern": "a.b", "include_pattern": "!*.ts"}),
-            &["src/a.rs:2"],
-        ),
-        (
-            json!({"pattern": "a.b", "dir_path": "src", "include_pattern": "/a.rs"}),
-            &["src/a.rs:2"],
-        ),
-        (
-            json!({"pattern": "a.b", "max_matches_per_file": 1}),
-            &["src/a.rs:2", "src/b.ts:1"],
-        ),
-        (
-            json!({"pattern": "a.b", "dir_path": "src/b.ts"}),
-            &["src/b.ts:1", "src/b.ts:2", "src/b.ts:3"],
-        ),
+        (json!({"pattern": "a.b"}), &["src/a.rs:2", "src/b.ts:1", "src/b.ts:2", "src/b.ts:3"]),
+        (json!({"pattern": "a.b", "fixed_strings": true}), &["src/a.rs:2", "src/b.ts:1"]),
+        (json!({"pattern": "a.b", "exclude_pattern": "SKIP"}), &["src/a.rs:2", "src/b.ts:1", "src/b.ts:3"]),
+        (json!({"pattern": "a.b", "include_pattern": "*.{ts,md}"}), &["src/b.ts:1", "src/b.ts:2", "src/b.ts:3"]),
+        (json!({"pattern": "a.b", "include_pattern": "src/*.rs"}), &["src/a.rs:2"]),
+        (json!({"pattern": "a.b", "include_pattern": "!*.ts"}), &["src/a.rs:2"]),
+        (json!({"pattern": "a.b", "dir_path": "src", "include_pattern": "/a.rs"}), &["src/a.rs:2"]),
+        (json!({"pattern": "a.b", "max_matches_per_file": 1}), &["src/a.rs:2", "src/b.ts:1"]),
+        (json!({"pattern": "a.b", "dir_path": "src/b.ts"}), &["src/b.ts:1", "src/b.ts:2", "src/b.ts:3"]),
     ];
     for (args, expected) in table {
         assert_eq!(places(&scratch, args.clone()), expected, "{args}");
@@ -160,22 +111,13 @@ fn context_is_shown_where_asked_for_and_around_few_matches() {
             "L200: line 200",
         ]
     );
-    assert_eq!(
-        shown(json!({"pattern": "line (1|2)$", "context": 1, "after": 0})),
-        ["L1: line 1", "L2: line 2"]
-    );
+    assert_eq!(shown(json!({"pattern": "line (1|2)$", "context": 1, "after": 0})), ["L1: line 1", "L2: line 2"]);
     let one = shown(json!({"pattern": "line 100$"}));
-    assert_eq!(
-        (one.len(), one[0].as_str(), one[50].as_str()),
-        (101, "L50- line 50", "L100: line 100")
-    );
+    assert_eq!((one.len(), one[0].as_str(), one[50].as_str()), (101, "L50- line 50", "L100: line 100"));
     let three = shown(json!({"pattern": "line (1|100|101)$"}));
     assert_eq!(three.len(), 16 + 32);
     assert_eq!(shown(json!({"pattern": "line (1|2|3|100)$"})).len(), 4);
-    assert_eq!(
-        shown(json!({"pattern": "line 100$", "context": 0})).len(),
-        1
-    );
+    assert_eq!(shown(json!({"pattern": "line 100$", "context": 0})).len(), 1);
 }
 
 #[test]
@@ -183,48 +125,22 @@ fn only_the_first_matches_are_kept_whatever_the_threads_do() {
     let scratch = Scratch::new();
     for dir in 0..40 {
         for file in 0..20 {
-            scratch.put(
-                &format!("d{dir:02}/f{file:02}"),
-                "match one\nother\nmatch two\n",
-            );
+            scratch.put(&format!("d{dir:02}/f{file:02}"), "match one\nother\nmatch two\n");
         }
     }
     for total in [1, 7, 100, 1599] {
-        let found = grep_with(
-            &Limits::default(),
-            &scratch,
-            json!({"pattern": "match", "total_max_matches": total}),
-        );
+        let found = grep_with(&Limits::default(), &scratch, json!({"pattern": "match", "total_max_matches": total}));
         let (output, display) = found.expect("it can be searched");
-        assert_eq!(
-            display,
-            format!(
-                "Found {total} match{} (limited)",
-                if total == 1 { "" } else { "es" }
-            )
-        );
+        assert_eq!(display, format!("Found {total} match{} (limited)", if total == 1 { "" } else { "es" }));
         let expected: Vec<String> = (0..40)
             .flat_map(|dir| (0..20).map(move |file| format!("File: d{dir:02}/f{file:02}")))
             .take(usize::div_ceil(total, 2))
             .collect();
-        let files: Vec<&str> = output
-            .lines()
-            .filter(|line| line.starts_with("File: "))
-            .collect();
+        let files: Vec<&str> = output.lines().filter(|line| line.starts_with("File: ")).collect();
         assert_eq!(files, expected);
-        assert_eq!(
-            output
-                .lines()
-                .filter(|line| line.contains(": match"))
-                .count(),
-            total
-        );
+        assert_eq!(output.lines().filter(|line| line.contains(": match")).count(), total);
     }
-    let all = grep_with(
-        &Limits::default(),
-        &scratch,
-        json!({"pattern": "match", "total_max_matches": 1600}),
-    );
+    let all = grep_with(&Limits::default(), &scratch, json!({"pattern": "match", "total_max_matches": 1600}));
     assert_eq!(all.map(|found| found.1), Ok("Found 1600 matches".into()));
     let names = json!({"pattern": "match", "names_only": true, "total_max_matches": 3});
     assert!(grep(&scratch, names).contains("d00/f00\nd00/f01\nd00/f02\nThere may be more"));
@@ -233,32 +149,16 @@ fn only_the_first_matches_are_kept_whatever_the_threads_do() {
 #[test]
 fn what_is_no_text_or_not_written_by_hand_is_left_out() {
     let scratch = Scratch::new();
-    for name in [
-        "a.rs",
-        "x.log",
-        "dist/a",
-        "build/a",
-        "node_modules/a",
-        ".git/a",
-        ".idea/a",
-        "out/a",
-        ".hidden",
-    ] {
+    for name in ["a.rs", "x.log", "dist/a", "build/a", "node_modules/a", ".git/a", ".idea/a", "out/a", ".hidden"] {
         scratch.put(name, "needle");
     }
     scratch.put(".gitignore", "out\n");
     scratch.put("binary", b"needle\0");
     scratch.put("latin", b"needle \xe9\nneedle\n");
     symlink("/etc/passwd", scratch.path().join("passwd")).expect("links can be made");
+    assert_eq!(places(&scratch, json!({"pattern": "needle|root"})), [".hidden:1", "a.rs:1", "latin:2"]);
     assert_eq!(
-        places(&scratch, json!({"pattern": "needle|root"})),
-        [".hidden:1", "a.rs:1", "latin:2"]
-    );
-    assert_eq!(
-        places(
-            &scratch,
-            json!({"pattern": "needle|root", "no_ignore": true})
-        ),
+        places(&scratch, json!({"pattern": "needle|root", "no_ignore": true})),
         [
             ".hidden:1",
             ".idea/a:1",
@@ -272,22 +172,11 @@ fn what_is_no_text_or_not_written_by_hand_is_left_out() {
         ]
     );
     // What is named is searched, unless it is hidden.
-    assert_eq!(
-        places(&scratch, json!({"pattern": "needle", "dir_path": "x.log"})),
-        ["x.log:1"]
-    );
-    assert_eq!(
-        places(&scratch, json!({"pattern": "needle", "dir_path": "dist"})),
-        ["dist/a:1"]
-    );
+    assert_eq!(places(&scratch, json!({"pattern": "needle", "dir_path": "x.log"})), ["x.log:1"]);
+    assert_eq!(places(&scratch, json!({"pattern": "needle", "dir_path": "dist"})), ["dist/a:1"]);
     for dir in ["out", "out/a"] {
         let hidden = grep(&scratch, json!({"pattern": "needle", "dir_path": dir}));
-        assert!(
-            hidden.ends_with(
-                "it is hidden by ignore files. Set no_ignore to search it all the same."
-            ),
-            "{hidden}"
-        );
+        assert!(hidden.ends_with("it is hidden by ignore files. Set no_ignore to search it all the same."), "{hidden}");
     }
 }
 
@@ -297,44 +186,20 @@ fn limits_are_kept_and_told() {
     scratch.put("a", format!("needle {}\n", "x".repeat(30)));
     scratch.put("big", vec![b'x'; 101]);
     scratch.put("c/d/e", "needle\n");
-    let small = Limits {
-        line_chars: 10,
-        file_bytes: 100,
-        search_depth: 1,
-        ..Limits::default()
-    };
+    let small = Limits { line_chars: 10, file_bytes: 100, search_depth: 1, ..Limits::default() };
     assert_eq!(
         grep_with(&small, &scratch, json!({"pattern": "needle"})).map(|found| found.0),
         Ok("Found 1 match for pattern \"needle\" in path \".\":\n---\nFile: a\nL1: needle xxx... [cut]\n---\n\
             1 files larger than 0 MiB were not searched.\n1 folders could not be looked into."
             .into())
     );
-    let brief = Limits {
-        search_chars: 5,
-        ..Limits::default()
-    };
-    let cut =
-        grep_with(&brief, &scratch, json!({"pattern": "needle"})).expect("it can be searched");
-    assert!(
-        cut.0
-            .ends_with("---\n[1 more files are left out: the answer is long enough.]"),
-        "{}",
-        cut.0
-    );
-    let few = Limits {
-        search_entries: 2,
-        ..Limits::default()
-    };
+    let brief = Limits { search_chars: 5, ..Limits::default() };
+    let cut = grep_with(&brief, &scratch, json!({"pattern": "needle"})).expect("it can be searched");
+    assert!(cut.0.ends_with("---\n[1 more files are left out: the answer is long enough.]"), "{}", cut.0);
+    let few = Limits { search_entries: 2, ..Limits::default() };
     let cut = grep_with(&few, &scratch, json!({"pattern": "nothing"})).expect("it can be searched");
-    assert!(
-        cut.0.contains("stopped after 2 files and folders"),
-        "{}",
-        cut.0
-    );
-    let hurried = Limits {
-        search_ms: 0,
-        ..Limits::default()
-    };
+    assert!(cut.0.contains("stopped after 2 files and folders"), "{}", cut.0);
+    let hurried = Limits { search_ms: 0, ..Limits::default() };
     let late = grep_with(&hurried, &scratch, json!({"pattern": "needle"}));
     assert_eq!(
         late,
@@ -353,26 +218,11 @@ fn failures_have_their_kinds() {
     let table = [
         (json!({"pattern": "a("}), ErrorKind::InvalidToolParams),
         (json!({"pattern": "(?=a)"}), ErrorKind::InvalidToolParams),
-        (
-            json!({"pattern": "a", "exclude_pattern": "["}),
-            ErrorKind::InvalidToolParams,
-        ),
-        (
-            json!({"pattern": "a", "include_pattern": "\\"}),
-            ErrorKind::InvalidToolParams,
-        ),
-        (
-            json!({"pattern": "a", "dir_path": "nope"}),
-            ErrorKind::FileNotFound,
-        ),
-        (
-            json!({"pattern": "a", "dir_path": "etc"}),
-            ErrorKind::PathNotInWorkspace,
-        ),
-        (
-            json!({"pattern": "a", "dir_path": "../x"}),
-            ErrorKind::PathNotInWorkspace,
-        ),
+        (json!({"pattern": "a", "exclude_pattern": "["}), ErrorKind::InvalidToolParams),
+        (json!({"pattern": "a", "include_pattern": "\\"}), ErrorKind::InvalidToolParams),
+        (json!({"pattern": "a", "dir_path": "nope"}), ErrorKind::FileNotFound),
+        (json!({"pattern": "a", "dir_path": "etc"}), ErrorKind::PathNotInWorkspace),
+        (json!({"pattern": "a", "dir_path": "../x"}), ErrorKind::PathNotInWorkspace),
     ];
     for (args, expected) in table {
         assert_eq!(kind(args.clone()), Err(expected), "{args}");

@@ -68,9 +68,7 @@ fn entries(dir: &OwnedFd) -> io::Result<Vec<(std::ffi::OsString, FileType)>> {
         }
         let kind = match entry.file_type() {
             FileType::Unknown => rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
-                .map_or(FileType::Unknown, |stat| {
-                    FileType::from_raw_mode(stat.st_mode)
-                }),
+                .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
             known => known,
         };
         entries.push((name.to_os_string(), kind));
@@ -87,13 +85,8 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     fn found(scratch: &Scratch, wanted: &str, limits: &Limits) -> Vec<String> {
-        let paths = with_ctx(scratch, limits, |ctx| {
-            files_ending_in(Path::new(wanted), ctx)
-        });
-        paths
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect()
+        let paths = with_ctx(scratch, limits, |ctx| files_ending_in(Path::new(wanted), ctx));
+        paths.iter().map(|path| path.display().to_string()).collect()
     }
 
     #[test]
@@ -101,23 +94,14 @@ mod tests {
         let scratch = Scratch::new();
         let outside = Scratch::new();
         outside.put("util/a.rs", "");
-        for file in [
-            "src/util/a.rs",
-            "src/xutil/a.rs",
-            "a.rs",
-            ".git/util/a.rs",
-            "node_modules/util/a.rs",
-        ] {
+        for file in ["src/util/a.rs", "src/xutil/a.rs", "a.rs", ".git/util/a.rs", "node_modules/util/a.rs"] {
             scratch.put(file, "");
         }
         symlink(outside.path(), scratch.path().join("out")).expect("link");
         symlink("a.rs", scratch.path().join("src/b.rs")).expect("link");
         let limits = Limits::default();
         assert_eq!(found(&scratch, "util/a.rs", &limits), ["src/util/a.rs"]);
-        assert_eq!(
-            found(&scratch, "a.rs", &limits),
-            ["a.rs", "src/util/a.rs", "src/xutil/a.rs"]
-        );
+        assert_eq!(found(&scratch, "a.rs", &limits), ["a.rs", "src/util/a.rs", "src/xutil/a.rs"]);
         assert_eq!(found(&scratch, "b.rs", &limits), Vec::<String>::new());
     }
 
@@ -126,10 +110,7 @@ mod tests {
         let scratch = Scratch::new();
         scratch.put("a/b/c/x.rs", "");
         for (dirs, expected) in [(3, 0), (4, 1)] {
-            let limits = Limits {
-                lookup_dirs: dirs,
-                ..Limits::default()
-            };
+            let limits = Limits { lookup_dirs: dirs, ..Limits::default() };
             assert_eq!(found(&scratch, "x.rs", &limits).len(), expected, "{dirs}");
         }
     }

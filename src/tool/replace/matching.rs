@@ -37,10 +37,7 @@ pub fn find(content: &str, old: &str, new: &str, steps: usize) -> Option<(Strate
     }
     let exact: Vec<Edit> = content
         .match_indices(old)
-        .map(|(at, found)| Edit {
-            range: at..at + found.len(),
-            text: new.to_owned(),
-        })
+        .map(|(at, found)| Edit { range: at..at + found.len(), text: new.to_owned() })
         .collect();
     if !exact.is_empty() {
         return Some((Strategy::Exact, exact));
@@ -52,10 +49,7 @@ pub fn find(content: &str, old: &str, new: &str, steps: usize) -> Option<(Strate
         (Strategy::Loose, &|| loose(&lines, &wish)),
         (Strategy::Fuzzy, &|| fuzzy(&lines, &wish, steps)),
     ];
-    lenient
-        .into_iter()
-        .map(|(strategy, search)| (strategy, search()))
-        .find(|(_, edits)| !edits.is_empty())
+    lenient.into_iter().map(|(strategy, search)| (strategy, search())).find(|(_, edits)| !edits.is_empty())
 }
 
 /// What is searched for, and what is to stand in its place, as whole lines.
@@ -73,17 +67,9 @@ impl<'a> Wish<'a> {
             return None;
         }
         let Some(bare) = old.strip_suffix('\n') else {
-            return Some(Wish {
-                old,
-                new,
-                removes_lines: false,
-            });
+            return Some(Wish { old, new, removes_lines: false });
         };
-        Some(Wish {
-            old: bare,
-            new: new.strip_suffix('\n').unwrap_or(new),
-            removes_lines: new.is_empty(),
-        })
+        Some(Wish { old: bare, new: new.strip_suffix('\n').unwrap_or(new), removes_lines: new.is_empty() })
     }
 
     fn indented(&self, indent: &str) -> String {
@@ -105,15 +91,8 @@ impl<'a> Wish<'a> {
     /// The edit of `count` whole lines from `first` on.
     fn edit(&self, lines: &Lines, first: usize, count: usize) -> Edit {
         let last = lines.ranges[first + count - 1].end;
-        let end = if self.removes_lines {
-            (last + 1).min(lines.content.len())
-        } else {
-            last
-        };
-        Edit {
-            range: lines.ranges[first].start..end,
-            text: self.indented(indent_of(lines.text(first))),
-        }
+        let end = if self.removes_lines { (last + 1).min(lines.content.len()) } else { last };
+        Edit { range: lines.ranges[first].start..end, text: self.indented(indent_of(lines.text(first))) }
     }
 }
 
@@ -177,10 +156,7 @@ fn loose(lines: &Lines, wish: &Wish) -> Vec<Edit> {
         let begin = line.start + indent.len();
         if let Some(end) = match_tokens(&tokens, &lines.content[begin..]) {
             free_from = begin + end;
-            edits.push(Edit {
-                range: line.start..free_from,
-                text: wish.indented(indent),
-            });
+            edits.push(Edit { range: line.start..free_from, text: wish.indented(indent) });
         }
     }
     edits
@@ -246,9 +222,7 @@ fn fuzzy(lines: &Lines, wish: &Wish, steps: usize) -> Vec<Edit> {
         let Some(solid) = distance(window, &wanted_bare, length / 10) else {
             continue;
         };
-        let window: Vec<&str> = (first..first + wanted.len())
-            .map(|line| lines.text(line).trim_end())
-            .collect();
+        let window: Vec<&str> = (first..first + wanted.len()).map(|line| lines.text(line).trim_end()).collect();
         let window: Vec<char> = window.join("\n").chars().collect();
         if let Some(raw) = distance(&window, &wanted_raw, length - 9 * solid) {
             near.push((9 * solid + raw, first));
@@ -257,18 +231,12 @@ fn fuzzy(lines: &Lines, wish: &Wish, steps: usize) -> Vec<Edit> {
     near.sort_unstable();
     let mut firsts: Vec<usize> = Vec::new();
     for (_, first) in near {
-        if firsts
-            .iter()
-            .all(|other| other.abs_diff(first) >= wanted.len())
-        {
+        if firsts.iter().all(|other| other.abs_diff(first) >= wanted.len()) {
             firsts.push(first);
         }
     }
     firsts.sort_unstable();
-    firsts
-        .into_iter()
-        .map(|first| wish.edit(lines, first, wanted.len()))
-        .collect()
+    firsts.into_iter().map(|first| wish.edit(lines, first, wanted.len())).collect()
 }
 
 /// Insertions, deletions and replacements between two texts, if `most` are enough. Only the diagonals that can be are looked at.
@@ -316,24 +284,8 @@ mod tests {
     fn each_strategy_finds_what_the_stricter_ones_miss() {
         let nested = "fn f() {\n    if x {\n        go( a,b );\n    }\n}\n";
         let table: &[(&str, &str, &str, &str, Strategy, usize, &str)] = &[
-            (
-                "exact",
-                "a b a",
-                "a",
-                "$1\\0",
-                Strategy::Exact,
-                2,
-                "$1\\0 b $1\\0",
-            ),
-            (
-                "exact wins over better-looking lines",
-                "x = 1\n  x = 1\n",
-                "x = 1",
-                "y",
-                Strategy::Exact,
-                2,
-                "y\n  y\n",
-            ),
+            ("exact", "a b a", "a", "$1\\0", Strategy::Exact, 2, "$1\\0 b $1\\0"),
+            ("exact wins over better-looking lines", "x = 1\n  x = 1\n", "x = 1", "y", Strategy::Exact, 2, "y\n  y\n"),
             (
                 "indentation",
                 nested,
@@ -352,33 +304,9 @@ mod tests {
                 1,
                 "\tone\n\t  deeper\n\tless\n",
             ),
-            (
-                "whole lines removed",
-                "a\n  b\nc\n",
-                "\tb\n",
-                "",
-                Strategy::Flexible,
-                1,
-                "a\nc\n",
-            ),
-            (
-                "the last line removed",
-                "a\n  b",
-                "\tb\n",
-                "",
-                Strategy::Flexible,
-                1,
-                "a\n",
-            ),
-            (
-                "a line break on both sides",
-                "a\n  b\nc\n",
-                "\tb\n",
-                "d\n",
-                Strategy::Flexible,
-                1,
-                "a\n  d\nc\n",
-            ),
+            ("whole lines removed", "a\n  b\nc\n", "\tb\n", "", Strategy::Flexible, 1, "a\nc\n"),
+            ("the last line removed", "a\n  b", "\tb\n", "", Strategy::Flexible, 1, "a\n"),
+            ("a line break on both sides", "a\n  b\nc\n", "\tb\n", "d\n", Strategy::Flexible, 1, "a\n  d\nc\n"),
             (
                 "space around signs",
                 nested,
@@ -408,11 +336,7 @@ mod tests {
             ),
         ];
         for (what, content, old, new, strategy, count, expected) in table {
-            assert_eq!(
-                applied(content, old, new),
-                Some((*strategy, *count, (*expected).to_owned())),
-                "{what}"
-            );
+            assert_eq!(applied(content, old, new), Some((*strategy, *count, (*expected).to_owned())), "{what}");
         }
     }
 
@@ -436,18 +360,12 @@ mod tests {
     fn near_texts_are_all_found_and_never_overlap() {
         let old = "alpha beta gamma delta";
         let content = format!("{old}!\n{old}?\n");
-        assert_eq!(
-            applied(&content, &format!("{old}."), "x"),
-            Some((Strategy::Fuzzy, 2, "x\nx\n".into()))
-        );
+        assert_eq!(applied(&content, &format!("{old}."), "x"), Some((Strategy::Fuzzy, 2, "x\nx\n".into())));
         // Three windows of two lines are near; two of them can be had.
         let (row, near) = ("the very same words again", "the very same wards again");
         let content = format!("{row}\n{row}\n{row}\n{row}\n");
         let old = format!("{near}\n{near}");
-        assert_eq!(
-            applied(&content, &old, "x"),
-            Some((Strategy::Fuzzy, 2, "x\nx\n".into()))
-        );
+        assert_eq!(applied(&content, &old, "x"), Some((Strategy::Fuzzy, 2, "x\nx\n".into())));
     }
 
     #[test]
@@ -489,9 +407,7 @@ mod tests {
         for _ in 0..2_000 {
             let mut text = || -> Vec<char> {
                 let length = next(12);
-                (0..length)
-                    .map(|_| char::from(b'a' + next(3) as u8))
-                    .collect()
+                (0..length).map(|_| char::from(b'a' + next(3) as u8)).collect()
             };
             let (a, b) = (text(), text());
             let expected = plain(&a, &b);

@@ -18,24 +18,17 @@ fn all(path: &str, old: &str, new: &str) -> Value {
 }
 
 fn plan(scratch: &Scratch, args: &Value) -> Result<Plan, CallError> {
-    with_ctx(scratch, &Limits::default(), |ctx| {
-        Replace.prepare(args, ctx)
-    })
+    with_ctx(scratch, &Limits::default(), |ctx| Replace.prepare(args, ctx))
 }
 
 fn run(scratch: &Scratch, run: &Run) -> RunEnd {
-    with_ctx(scratch, &Limits::default(), |ctx| {
-        Replace.run(run, ctx, &mut |_| {})
-    })
+    with_ctx(scratch, &Limits::default(), |ctx| Replace.run(run, ctx, &mut |_| {}))
 }
 
 /// Plans and runs, as the task would; the text for the model.
 fn replace(scratch: &Scratch, args: Value) -> Result<String, CallError> {
     let base = plan(scratch, &args)?.base;
-    let order = Run {
-        base,
-        ..run_of(scratch, "replace", args)
-    };
+    let order = Run { base, ..run_of(scratch, "replace", args) };
     match run(scratch, &order) {
         RunEnd::Ended(Ending::Success { output, .. }) => Ok(output),
         RunEnd::Ended(Ending::Error { error }) => Err(error),
@@ -87,27 +80,14 @@ fn what_is_replaced_is_told_with_its_surroundings() {
     let real = file.display();
     assert_eq!(
         replace(&scratch, args("a", "y = 1", "y = 2")),
-        Ok(format!(
-            "Modified {real} (1 replacement). What changed:\n@@ -1,2 +1,2 @@\n x = 1\n-y = 1\n+y = 2\n"
-        ))
+        Ok(format!("Modified {real} (1 replacement). What changed:\n@@ -1,2 +1,2 @@\n x = 1\n-y = 1\n+y = 2\n"))
     );
-    let end = run(
-        &scratch,
-        &run_of(&scratch, "replace", all("a", " = ", ": $& ")),
-    );
+    let end = run(&scratch, &run_of(&scratch, "replace", all("a", " = ", ": $& ")));
     let RunEnd::Ended(Ending::Success { output, display }) = end else {
         panic!("{end:?}");
     };
-    assert!(output.starts_with(&format!(
-        "Modified {real} (2 replacements). What changed:\n"
-    )));
-    let Display::Diff {
-        new,
-        added,
-        removed,
-        ..
-    } = display
-    else {
+    assert!(output.starts_with(&format!("Modified {real} (2 replacements). What changed:\n")));
+    let Display::Diff { new, added, removed, .. } = display else {
         panic!("{display:?}");
     };
     assert_eq!((new.as_str(), added, removed), ("x: $& 1\ny: $& 2\n", 2, 2));
@@ -117,10 +97,7 @@ fn what_is_replaced_is_told_with_its_surroundings() {
 #[test]
 fn nearly_equal_text_is_replaced_and_the_model_told_where() {
     let scratch = Scratch::new();
-    let file = scratch.put(
-        "a",
-        "head\n  let colour = paint(canvas, brush);\n  done();\nend\n",
-    );
+    let file = scratch.put("a", "head\n  let colour = paint(canvas, brush);\n  done();\nend\n");
     let old = "let color = paint(canvas, brush);\ndone();";
     let output = replace(&scratch, args("a", old, "paint();\ndone();")).expect("it is near");
     let expected = format!(
@@ -158,19 +135,13 @@ fn line_ends_and_the_end_of_the_file_stay_as_they_are() {
 #[test]
 fn encodings_stay_and_what_is_not_text_is_not_edited() {
     let scratch = Scratch::new();
-    for (name, encoding) in [
-        ("wide", Encoding::Utf16Le),
-        ("marked", Encoding::Utf8Marked),
-    ] {
+    for (name, encoding) in [("wide", Encoding::Utf16Le), ("marked", Encoding::Utf8Marked)] {
         scratch.put(name, encoding.encode("grün\r\n"));
         replace(&scratch, args(name, "ü", "ö")).expect("text");
         assert_eq!(bytes(&scratch, name), encoding.encode("grön\r\n"));
     }
     scratch.put("latin", b"gr\xfcn a\n");
-    assert_eq!(
-        kind(&scratch, args("latin", "a", "b")),
-        ErrorKind::EditPreparationFailure
-    );
+    assert_eq!(kind(&scratch, args("latin", "a", "b")), ErrorKind::EditPreparationFailure);
     assert_eq!(bytes(&scratch, "latin"), b"gr\xfcn a\n");
 }
 
@@ -178,15 +149,9 @@ fn encodings_stay_and_what_is_not_text_is_not_edited() {
 fn an_empty_old_text_creates_a_file() {
     let scratch = Scratch::new();
     let real = scratch.path().join("new/a");
-    assert_eq!(
-        replace(&scratch, args("new/a", "", "1\n")),
-        Ok(format!("Created {}.", real.display()))
-    );
+    assert_eq!(replace(&scratch, args("new/a", "", "1\n")), Ok(format!("Created {}.", real.display())));
     assert_eq!(bytes(&scratch, "new/a"), b"1\n");
-    assert_eq!(
-        kind(&scratch, args("new/a", "", "2\n")),
-        ErrorKind::AttemptToCreateExistingFile
-    );
+    assert_eq!(kind(&scratch, args("new/a", "", "2\n")), ErrorKind::AttemptToCreateExistingFile);
     // Creating does not look elsewhere: it means this place.
     replace(&scratch, args("a", "", "3\n")).expect("nothing is there");
     assert_eq!(bytes(&scratch, "a"), b"3\n");
@@ -199,20 +164,14 @@ fn what_cannot_be_done_fails_when_it_is_planned() {
     scratch.put("dir/x", "");
     for (args, expected) in [
         (args("f", "zzz", "y"), ErrorKind::EditNoOccurrenceFound),
-        (
-            args("f", "a", "y"),
-            ErrorKind::EditExpectedOccurrenceMismatch,
-        ),
+        (args("f", "a", "y"), ErrorKind::EditExpectedOccurrenceMismatch),
         (args("f", "a b", "a b"), ErrorKind::EditNoChange),
         (args("f", "a c\n", "a c"), ErrorKind::EditNoChange),
         (args("nowhere", "a", "b"), ErrorKind::FileNotFound),
         (args("dir", "a", "b"), ErrorKind::TargetIsDirectory),
         (args("../f", "a", "b"), ErrorKind::PathNotInWorkspace),
         (args(".git/config", "a", "b"), ErrorKind::PolicyViolation),
-        (
-            args("f", "a b", "x\n// rest of code ...\n"),
-            ErrorKind::InvalidToolParams,
-        ),
+        (args("f", "a b", "x\n// rest of code ...\n"), ErrorKind::InvalidToolParams),
     ] {
         let error = plan(&scratch, &args).expect_err("it cannot be done");
         assert_eq!(error.kind, expected, "{args}");
@@ -238,10 +197,7 @@ fn a_file_further_down_is_found_if_it_is_the_only_one() {
     );
     let absolute = scratch.path().join("deep/mod.rs");
     let absolute = absolute.to_str().expect("plain");
-    assert_eq!(
-        kind(&scratch, args(absolute, "a", "b")),
-        ErrorKind::FileNotFound
-    );
+    assert_eq!(kind(&scratch, args(absolute, "a", "b")), ErrorKind::FileNotFound);
 }
 
 #[test]
@@ -250,11 +206,7 @@ fn a_changed_file_is_not_written_and_the_users_own_text_is() {
     let file = scratch.put("a", "x\r\ny\r\n");
     let order = args("a", "x", "z");
     let base = plan(&scratch, &order).expect("a plan").base;
-    let approved = Run {
-        base,
-        edited: Some("mine\n".into()),
-        ..run_of(&scratch, "replace", order)
-    };
+    let approved = Run { base, edited: Some("mine\n".into()), ..run_of(&scratch, "replace", order) };
     scratch.put("a", "x and more\r\n");
     assert_eq!(run(&scratch, &approved), RunEnd::Stale);
     scratch.put("a", "x\r\ny\r\n");
@@ -287,9 +239,7 @@ fn git_applies_what_is_shown_and_gets_what_is_written() {
     for round in 0..40 {
         let scratch = Scratch::new();
         let ending = ["\n", "\r\n"][pick(2)];
-        let lines: Vec<&str> = (0..5 + pick(20))
-            .map(|_| words[pick(words.len())])
-            .collect();
+        let lines: Vec<&str> = (0..5 + pick(20)).map(|_| words[pick(words.len())]).collect();
         let mut before = lines.join(ending);
         if pick(3) > 0 {
             before.push_str(ending);

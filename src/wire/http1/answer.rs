@@ -23,12 +23,7 @@ pub struct Reply {
 /// Writes the head of an answer and gives back the body that follows it on the wire: none after a HEAD, nor with a status that
 /// has none.
 #[must_use = "the body follows the head on the wire"]
-pub fn write_head(
-    out: &mut Vec<u8>,
-    response: &Response,
-    reply: Reply,
-    now_unix_ms: u64,
-) -> Option<Shared> {
+pub fn write_head(out: &mut Vec<u8>, response: &Response, reply: Reply, now_unix_ms: u64) -> Option<Shared> {
     let interim = response.status < 200;
     let has_body = !interim && !matches!(response.status, 204 | 304);
     write_status(out, response.status);
@@ -50,12 +45,7 @@ pub fn write_head(
 }
 
 /// Writes the head of a stream: 200, its length unknown. After a HEAD the caller leaves it at that.
-pub fn write_stream_head(
-    out: &mut Vec<u8>,
-    headers: &[(&str, &str)],
-    reply: Reply,
-    now_unix_ms: u64,
-) -> Framing {
+pub fn write_stream_head(out: &mut Vec<u8>, headers: &[(&str, &str)], reply: Reply, now_unix_ms: u64) -> Framing {
     let framing = match reply.version {
         Version::Http11 => Framing::Chunked,
         Version::Http10 => Framing::UntilClose,
@@ -111,10 +101,7 @@ impl Framing {
 }
 
 fn write_status(out: &mut Vec<u8>, status: u16) {
-    append(
-        out,
-        format_args!("HTTP/1.1 {status} {}\r\n", reason(status)),
-    );
+    append(out, format_args!("HTTP/1.1 {status} {}\r\n", reason(status)));
 }
 
 /// A value may carry words of a client. A line end in it would begin a field of the client's choosing, so control bytes become
@@ -122,11 +109,7 @@ fn write_status(out: &mut Vec<u8>, status: u16) {
 fn write_field(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");
-    out.extend(
-        value
-            .bytes()
-            .map(|b| if b.is_ascii_control() { b' ' } else { b }),
-    );
+    out.extend(value.bytes().map(|b| if b.is_ascii_control() { b' ' } else { b }));
     out.extend_from_slice(b"\r\n");
 }
 
@@ -140,8 +123,7 @@ fn write_connection(out: &mut Vec<u8>, reply: Reply) {
 }
 
 fn append(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text)
-        .expect("memory takes what is written to it");
+    out.write_fmt(text).expect("memory takes what is written to it");
 }
 
 /// The phrase is for people; a status without one goes with an empty phrase, as the grammar allows.
@@ -191,11 +173,7 @@ mod tests {
     use super::*;
 
     const NOW: u64 = 784_111_777_000;
-    const REPLY: Reply = Reply {
-        version: Version::Http11,
-        method: Method::Get,
-        keep_alive: true,
-    };
+    const REPLY: Reply = Reply { version: Version::Http11, method: Method::Get, keep_alive: true };
 
     fn head(response: &Response, reply: Reply) -> (String, Option<Shared>) {
         let mut out = Vec::new();
@@ -215,11 +193,7 @@ mod tests {
                 Some(Shared::from(*b"{}"))
             )
         );
-        let reply = Reply {
-            method: Method::Head,
-            keep_alive: false,
-            ..REPLY
-        };
+        let reply = Reply { method: Method::Head, keep_alive: false, ..REPLY };
         assert_eq!(
             head(&response, reply),
             (
@@ -233,20 +207,14 @@ mod tests {
 
     #[test]
     fn statuses_without_a_body_have_no_length() {
-        let old = Reply {
-            version: Version::Http10,
-            ..REPLY
-        };
+        let old = Reply { version: Version::Http10, ..REPLY };
         assert_eq!(
             head(&Response::empty(204), old).0,
             "HTTP/1.1 204 No Content\r\nConnection: keep-alive\r\n\
              Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n"
         );
         let upgrade = Response::empty(101).with("Connection", "Upgrade");
-        let closing = Reply {
-            keep_alive: false,
-            ..REPLY
-        };
+        let closing = Reply { keep_alive: false, ..REPLY };
         assert_eq!(
             head(&upgrade, closing).0,
             "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
@@ -288,10 +256,7 @@ mod tests {
              Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n\
              15\r\ndata: {}  <- 20 bytes\r\n0\r\n\r\n"
         );
-        let old = Reply {
-            version: Version::Http10,
-            ..REPLY
-        };
+        let old = Reply { version: Version::Http10, ..REPLY };
         assert_eq!(
             stream(old),
             "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\

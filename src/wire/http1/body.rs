@@ -9,10 +9,7 @@ use super::{Reject, bad};
 use crate::base::buf::Buf;
 use crate::limits::Limits;
 
-pub(super) const TOO_LARGE: Reject = Reject {
-    status: 413,
-    message: "the body is larger than this server takes",
-};
+pub(super) const TOO_LARGE: Reject = Reject { status: 413, message: "the body is larger than this server takes" };
 
 /// What is still to come of a body.
 #[derive(Debug)]
@@ -66,23 +63,14 @@ impl Body {
     }
 
     /// Moves what has arrived from the queue into `body`.
-    pub fn fill(
-        &mut self,
-        body: &mut Vec<u8>,
-        rx: &mut Buf,
-        limits: &Limits,
-    ) -> Result<Filled, Reject> {
+    pub fn fill(&mut self, body: &mut Vec<u8>, rx: &mut Buf, limits: &Limits) -> Result<Filled, Reject> {
         loop {
             match &mut self.0 {
                 Rest::Refused => return Err(TOO_LARGE),
                 Rest::Fixed { left } => {
                     let whole = body.len() + *left;
                     *left -= take(body, rx, *left, whole);
-                    return Ok(if *left == 0 {
-                        Filled::Wholly
-                    } else {
-                        Filled::Partly
-                    });
+                    return Ok(if *left == 0 { Filled::Wholly } else { Filled::Partly });
                 }
                 Rest::ChunkLine { scanned } => {
                     let too_long = bad("the line of a chunk is too long");
@@ -94,9 +82,7 @@ impl Body {
                     rx.consume(end);
                     self.0 = match usize::try_from(size) {
                         Ok(0) => Rest::Trailers { scanned: 0 },
-                        Ok(left) if left <= limits.body_bytes - body.len() => {
-                            Rest::ChunkData { left }
-                        }
+                        Ok(left) if left <= limits.body_bytes - body.len() => Rest::ChunkData { left },
                         _ => return Err(TOO_LARGE),
                     };
                 }
@@ -150,14 +136,10 @@ fn chunk_size(line: &[u8]) -> Result<u64, Reject> {
         return Err(bad("the size of a chunk is not 1 to 16 hexadecimal digits"));
     }
     if !is_extension(extension) {
-        return Err(bad(
-            "the line of a chunk is not `size` or `size;name=value`",
-        ));
+        return Err(bad("the line of a chunk is not `size` or `size;name=value`"));
     }
     Ok(size.iter().fold(0, |sum, &digit| {
-        let value = (digit as char)
-            .to_digit(16)
-            .expect("counted as a hexadecimal digit");
+        let value = (digit as char).to_digit(16).expect("counted as a hexadecimal digit");
         sum << 4 | u64::from(value)
     }))
 }
@@ -184,10 +166,7 @@ fn is_extension(mut rest: &[u8]) -> bool {
 
 /// What follows the blanks at the front.
 fn blanks(text: &[u8]) -> &[u8] {
-    let n = text
-        .iter()
-        .take_while(|b| matches!(b, b' ' | b'\t'))
-        .count();
+    let n = text.iter().take_while(|b| matches!(b, b' ' | b'\t')).count();
     &text[n..]
 }
 

@@ -46,15 +46,8 @@ impl Search {
 }
 
 /// The end of a run of lines closed by an empty one: a head, or the trailers of a chunked body.
-pub(super) fn section_end(
-    bytes: &[u8],
-    scanned: &mut usize,
-    limits: &Limits,
-) -> Result<Option<usize>, Reject> {
-    const TOO_LARGE: Reject = Reject {
-        status: 431,
-        message: "the header fields are larger than this server takes",
-    };
+pub(super) fn section_end(bytes: &[u8], scanned: &mut usize, limits: &Limits) -> Result<Option<usize>, Reject> {
+    const TOO_LARGE: Reject = Reject { status: 431, message: "the header fields are larger than this server takes" };
     while let Some(end) = line_end(bytes, scanned, limits.head_bytes, TOO_LARGE)? {
         if end == 2 || bytes[..end].ends_with(b"\r\n\r\n") {
             return Ok(Some(end));
@@ -100,11 +93,7 @@ pub(super) fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, Reject> {
     let (Some(method), Some(target), Some(minor)) = (raw.method, raw.path, raw.version) else {
         return Err(bad("the head is not a request"));
     };
-    let version = if minor == 0 {
-        Version::Http10
-    } else {
-        Version::Http11
-    };
+    let version = if minor == 0 { Version::Http10 } else { Version::Http11 };
     let mut headers = Headers::default();
     for field in raw.headers.iter() {
         let value = str::from_utf8(field.value).map_err(|_| bad("a header value is not ASCII"))?;
@@ -134,16 +123,11 @@ pub(super) fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, Reject> {
 pub(super) fn refusal(error: httparse::Error, bytes: &[u8]) -> Reject {
     use httparse::Error;
     match error {
-        Error::TooManyHeaders => Reject {
-            status: 431,
-            message: "more header fields than this server takes",
-        },
+        Error::TooManyHeaders => Reject { status: 431, message: "more header fields than this server takes" },
         Error::Version => version_refusal(bytes),
         Error::HeaderName => bad("a header line does not begin with a name and a colon"),
         Error::HeaderValue => bad("the value of a header field is not text"),
-        Error::NewLine | Error::Status | Error::Token => {
-            bad("the request line is not `METHOD target HTTP/1.1`")
-        }
+        Error::NewLine | Error::Status | Error::Token => bad("the request line is not `METHOD target HTTP/1.1`"),
     }
 }
 
@@ -155,10 +139,7 @@ fn version_refusal(bytes: &[u8]) -> Reject {
         [_, _, [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]]
             if major.is_ascii_digit() && minor.is_ascii_digit() =>
         {
-            Reject {
-                status: 505,
-                message: "this server speaks HTTP/1.1 and HTTP/1.0",
-            }
+            Reject { status: 505, message: "this server speaks HTTP/1.1 and HTTP/1.0" }
         }
         _ => bad("the request line is not `METHOD target HTTP/1.1`"),
     }
@@ -171,9 +152,7 @@ fn host(headers: &Headers, version: Version) -> Result<Option<Authority>, Reject
         (Some(_), Some(_), _) => Err(bad("more than one Host")),
         (Some(host), None, _) => match uri::host_of(host) {
             Some(authority) => Ok(Some(authority)),
-            None => Err(bad(
-                "Host is not `name` or `name:port`, without anything else",
-            )),
+            None => Err(bad("Host is not `name` or `name:port`, without anything else")),
         },
         (None, _, Version::Http11) => Err(bad("HTTP/1.1 needs a Host")),
         (None, _, Version::Http10) => Ok(None),
@@ -182,12 +161,7 @@ fn host(headers: &Headers, version: Version) -> Result<Option<Authority>, Reject
 
 type Route = (Method, String, Vec<(String, String)>);
 
-fn route(
-    method: &str,
-    target: &str,
-    host: Option<&Authority>,
-    limits: &Limits,
-) -> Result<Route, Reject> {
+fn route(method: &str, target: &str, host: Option<&Authority>, limits: &Limits) -> Result<Route, Reject> {
     let method = match method {
         "GET" => Method::Get,
         "HEAD" => Method::Head,
@@ -197,10 +171,7 @@ fn route(
         "OPTIONS" => Method::Options,
         "PATCH" => Method::Patch,
         "CONNECT" => {
-            return Err(Reject {
-                status: 405,
-                message: "this server is not a proxy",
-            });
+            return Err(Reject { status: 405, message: "this server is not a proxy" });
         }
         _ => Method::Other,
     };
@@ -216,10 +187,7 @@ fn route(
         }
     }
     if target.query.len() > limits.head_fields {
-        return Err(Reject {
-            status: 414,
-            message: "more query parameters than this server takes",
-        });
+        return Err(Reject { status: 414, message: "more query parameters than this server takes" });
     }
     Ok((method, target.path, target.query))
 }
@@ -233,9 +201,7 @@ fn framing(headers: &Headers, version: Version, limits: &Limits) -> Result<Body,
         (Some(_), Some(_)) => Err(bad("both Content-Length and Transfer-Encoding")),
         (Some(_), None) if lengths.next().is_some() => Err(bad("more than one Content-Length")),
         (Some(length), None) => fixed(length, limits),
-        (None, Some(_)) if version == Version::Http10 => {
-            Err(bad("HTTP/1.0 knows no Transfer-Encoding"))
-        }
+        (None, Some(_)) if version == Version::Http10 => Err(bad("HTTP/1.0 knows no Transfer-Encoding")),
         (None, Some(_)) if codings.next().is_some() => Err(bad("more than one Transfer-Encoding")),
         (None, Some(coding)) if coding.eq_ignore_ascii_case("chunked") => Ok(Body::chunked()),
         (None, Some(coding)) => Err(coding_refusal(coding)),
@@ -246,9 +212,7 @@ fn fixed(length: &str, limits: &Limits) -> Result<Body, Reject> {
     if length.is_empty() || !length.bytes().all(|b| b.is_ascii_digit()) {
         return Err(bad("Content-Length is not a number"));
     }
-    let length: u64 = length
-        .parse()
-        .map_err(|_| bad("Content-Length has too many digits"))?;
+    let length: u64 = length.parse().map_err(|_| bad("Content-Length has too many digits"))?;
     match usize::try_from(length) {
         Ok(length) if length <= limits.body_bytes => Ok(Body::fixed(length)),
         _ => Ok(Body::too_large()),
@@ -262,10 +226,7 @@ fn coding_refusal(coding: &str) -> Reject {
     let last = codings.next_back().unwrap_or_default();
     let known_twice = |c: &str| c.is_empty() || c.eq_ignore_ascii_case("chunked");
     if last.eq_ignore_ascii_case("chunked") && !codings.any(known_twice) {
-        Reject {
-            status: 501,
-            message: "the only Transfer-Encoding here is chunked",
-        }
+        Reject { status: 501, message: "the only Transfer-Encoding here is chunked" }
     } else {
         bad("Transfer-Encoding does not end in one chunked")
     }
@@ -276,10 +237,7 @@ fn expectation(headers: &Headers) -> Result<bool, Reject> {
     let mut expected = false;
     for value in headers.all("expect") {
         if !value.eq_ignore_ascii_case("100-continue") {
-            return Err(Reject {
-                status: 417,
-                message: "the only expectation met here is 100-continue",
-            });
+            return Err(Reject { status: 417, message: "the only expectation met here is 100-continue" });
         }
         expected = true;
     }

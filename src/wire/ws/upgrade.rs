@@ -46,24 +46,14 @@ pub fn upgrade(request: &Request) -> Result<Upgrade, Refused> {
         ));
     }
     if only(headers, "sec-websocket-version") != Some(VERSION) {
-        let mut refused =
-            required("the WebSocket spoken here is the one of `Sec-WebSocket-Version: 13`");
-        refused
-            .headers
-            .push(("Sec-WebSocket-Version", VERSION.to_owned()));
+        let mut refused = required("the WebSocket spoken here is the one of `Sec-WebSocket-Version: 13`");
+        refused.headers.push(("Sec-WebSocket-Version", VERSION.to_owned()));
         return Err(refused);
     }
     let key = only(headers, "sec-websocket-key")
-        .filter(|key| {
-            STANDARD
-                .decode(key)
-                .is_ok_and(|nonce| nonce.len() == NONCE_BYTES)
-        })
+        .filter(|key| STANDARD.decode(key).is_ok_and(|nonce| nonce.len() == NONCE_BYTES))
         .ok_or_else(|| bad("there must be one Sec-WebSocket-Key, 16 bytes in base64"))?;
-    Ok(Upgrade {
-        accept: accept(key),
-        protocols: protocols(headers)?,
-    })
+    Ok(Upgrade { accept: accept(key), protocols: protocols(headers)? })
 }
 
 /// Writes the head that ends HTTP; what follows it in either direction is frames. `protocol` is one of those the client named.
@@ -77,10 +67,7 @@ pub fn write_upgrade(out: &mut Vec<u8>, accept: &str, protocol: Option<&str>) {
     field("Connection", "Upgrade");
     field("Sec-WebSocket-Accept", accept);
     if let Some(protocol) = protocol {
-        assert!(
-            is_token(protocol),
-            "protocols were checked when they were read"
-        );
+        assert!(is_token(protocol), "protocols were checked when they were read");
         field("Sec-WebSocket-Protocol", protocol);
     }
     out.extend_from_slice(b"\r\n");
@@ -137,19 +124,12 @@ fn required(message: &'static str) -> Refused {
     Refused {
         status: 426,
         message,
-        headers: vec![
-            ("Connection", "Upgrade".to_owned()),
-            ("Upgrade", "websocket".to_owned()),
-        ],
+        headers: vec![("Connection", "Upgrade".to_owned()), ("Upgrade", "websocket".to_owned())],
     }
 }
 
 fn bad(message: &'static str) -> Refused {
-    Refused {
-        status: 400,
-        message,
-        headers: Vec::new(),
-    }
+    Refused { status: 400, message, headers: Vec::new() }
 }
 
 #[cfg(test)]
@@ -183,9 +163,7 @@ mod tests {
     /// The good request with one field in another way: left out, once, or as often as there are values.
     fn with(name: &str, values: &[&str]) -> Request {
         let others = GOOD.into_iter().filter(|(known, _)| *known != name);
-        let fields: Vec<_> = others
-            .chain(values.iter().map(|value| (name, *value)))
-            .collect();
+        let fields: Vec<_> = others.chain(values.iter().map(|value| (name, *value))).collect();
         request(&fields)
     }
 
@@ -197,10 +175,7 @@ mod tests {
     fn the_example_of_the_rfc() {
         assert_eq!(
             upgrade(&request(&GOOD)),
-            Ok(Upgrade {
-                accept: "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=".to_owned(),
-                protocols: Vec::new(),
-            })
+            Ok(Upgrade { accept: "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=".to_owned(), protocols: Vec::new() })
         );
     }
 
@@ -223,10 +198,7 @@ mod tests {
         let refused = Refused {
             status: 426,
             message: "this is a WebSocket: ask over HTTP/1.1 with `Upgrade: websocket` and `Connection: Upgrade`",
-            headers: vec![
-                ("Connection", "Upgrade".to_owned()),
-                ("Upgrade", "websocket".to_owned()),
-            ],
+            headers: vec![("Connection", "Upgrade".to_owned()), ("Upgrade", "websocket".to_owned())],
         };
         for (name, values) in [
             ("Upgrade", &[][..]),
@@ -241,10 +213,7 @@ mod tests {
             let found = upgrade(&with(name, values));
             assert_eq!(found, Err(refused.clone()), "{name}: {values:?}");
         }
-        let old = Request {
-            version: Version::Http10,
-            ..request(&GOOD)
-        };
+        let old = Request { version: Version::Http10, ..request(&GOOD) };
         assert_eq!(upgrade(&old), Err(refused.clone()));
         assert_eq!(upgrade(&request(&[])), Err(refused));
     }
@@ -252,10 +221,7 @@ mod tests {
     #[test]
     fn another_method() {
         for method in [Method::Post, Method::Head, Method::Other] {
-            let request = Request {
-                method,
-                ..request(&GOOD)
-            };
+            let request = Request { method, ..request(&GOOD) };
             let refused = Refused {
                 status: 405,
                 message: "a WebSocket begins with a GET",
@@ -276,15 +242,7 @@ mod tests {
                 ("Sec-WebSocket-Version", "13".to_owned()),
             ],
         };
-        for values in [
-            &[][..],
-            &[""],
-            &["8"],
-            &["013"],
-            &["13, 8"],
-            &["13", "13"],
-            &["13", "8"],
-        ] {
+        for values in [&[][..], &[""], &["8"], &["013"], &["13, 8"], &["13", "13"], &["13", "8"]] {
             let found = upgrade(&with("Sec-WebSocket-Version", values));
             assert_eq!(found, Err(refused.clone()), "{values:?}");
         }
@@ -314,18 +272,11 @@ mod tests {
     fn protocols_are_offered_in_order() {
         let found = |names: &[&str]| Ok(names.iter().map(|name| (*name).to_owned()).collect());
         assert_eq!(protocols_of(&["chat"]), found(&["chat"]));
-        assert_eq!(
-            protocols_of(&["b,a ,\tgemini-a2a.v1", ",c,", "a"]),
-            found(&["b", "a", "gemini-a2a.v1", "c"])
-        );
+        assert_eq!(protocols_of(&["b,a ,\tgemini-a2a.v1", ",c,", "a"]), found(&["b", "a", "gemini-a2a.v1", "c"]));
         assert_eq!(protocols_of(&["Chat, chat"]), found(&["Chat", "chat"]));
         assert_eq!(protocols_of(&[""]), found(&[]));
         for wrong in ["a b", "a/b", "\"a\"", "a;q=1", "x, a\u{1}", "é"] {
-            assert_eq!(
-                protocols_of(&[wrong]),
-                Err(bad("Sec-WebSocket-Protocol is not a list of names")),
-                "{wrong:?}"
-            );
+            assert_eq!(protocols_of(&[wrong]), Err(bad("Sec-WebSocket-Protocol is not a list of names")), "{wrong:?}");
         }
     }
 
@@ -339,10 +290,7 @@ mod tests {
         const START: &str = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
             Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n";
         assert_eq!(head(None), format!("{START}\r\n"));
-        assert_eq!(
-            head(Some("gemini-a2a.v1")),
-            format!("{START}Sec-WebSocket-Protocol: gemini-a2a.v1\r\n\r\n")
-        );
+        assert_eq!(head(Some("gemini-a2a.v1")), format!("{START}Sec-WebSocket-Protocol: gemini-a2a.v1\r\n\r\n"));
     }
 
     #[test]

@@ -12,37 +12,26 @@ fn index(scratch: &Scratch) -> PathBuf {
 }
 
 fn journal(scratch: &Scratch, most_spent: usize) -> Journal {
-    scratch.open_with(&Limits {
-        index_spent: most_spent,
-        ..Limits::default()
-    })
+    scratch.open_with(&Limits { index_spent: most_spent, ..Limits::default() })
 }
 
 fn begin(journal: &mut Journal, task: &str) {
     let brief = Brief::bare("c".into());
     journal.create(&task.into(), &brief).unwrap();
     let first = records(&[created(task, "c")]);
-    journal
-        .append(&task.into(), &first, Openness::Settled)
-        .unwrap();
+    journal.append(&task.into(), &first, Openness::Settled).unwrap();
 }
 
 /// The task comes to rest for the `n`th time.
 fn rest(journal: &mut Journal, task: &str, n: u64) {
-    let brief = Brief {
-        at: n,
-        state: TaskState::InputRequired,
-        ..Brief::bare("c".into())
-    };
+    let brief = Brief { at: n, state: TaskState::InputRequired, ..Brief::bare("c".into()) };
     journal.note(&task.into(), &brief);
 }
 
 /// Each task with its last rest, as a start learns of them.
 fn rests(journal: &mut Journal) -> Vec<(String, u64)> {
     let known = journal.known().into_iter();
-    known
-        .map(|known| (known.task.to_string(), known.brief.at))
-        .collect()
+    known.map(|known| (known.task.to_string(), known.brief.at)).collect()
 }
 
 fn line_count(scratch: &Scratch) -> usize {
@@ -90,9 +79,7 @@ fn a_long_one_is_written_anew_only_when_half_of_it_is_spent() {
     assert_eq!(journal(&scratch, 0).known().len(), 3);
     assert_eq!(line_count(&scratch), 6);
     rest(&mut before, "b", 2);
-    let expected: Vec<_> = [("a", 1), ("b", 2), ("c", 1)]
-        .map(|(task, n)| (task.to_owned(), n))
-        .into();
+    let expected: Vec<_> = [("a", 1), ("b", 2), ("c", 1)].map(|(task, n)| (task.to_owned(), n)).into();
     assert_eq!(rests(&mut journal(&scratch, 0)), expected);
     assert_eq!(line_count(&scratch), 3);
     // Order and times of the beginnings survive it.
@@ -125,10 +112,7 @@ fn a_running_server_has_it_done_beside_the_loop_and_goes_on_in_the_new_one() {
     assert_eq!(rests(&mut scratch.open()), expected);
     assert!(ours.chore().is_some(), "six more are spent");
     rest(&mut ours, "t", 12);
-    assert!(
-        ours.chore().is_none(),
-        "a chore that is not done comes up again later"
-    );
+    assert!(ours.chore().is_none(), "a chore that is not done comes up again later");
 }
 
 #[test]
@@ -243,18 +227,13 @@ fn who_cannot_have_the_lock_does_not_wait_and_adds_its_lines_later() {
     drop(held);
     assert!(ours.chore().is_none());
     assert_eq!(line_count(&scratch), 3, "only the last word was owed");
-    assert_eq!(
-        rests(&mut scratch.open()),
-        [one("t", 2), one("u", 0)].concat()
-    );
+    assert_eq!(rests(&mut scratch.open()), [one("t", 2), one("u", 0)].concat());
 }
 
 /// A limit on the size of files makes the system write a part and stop, as a full disk does.
 #[test]
 fn a_full_disk_costs_neither_the_old_one_nor_what_was_to_be_added() {
-    if !alone(
-        "shell::journal::index::tests::a_full_disk_costs_neither_the_old_one_nor_what_was_to_be_added",
-    ) {
+    if !alone("shell::journal::index::tests::a_full_disk_costs_neither_the_old_one_nor_what_was_to_be_added") {
         return;
     }
     let scratch = Scratch::new();
@@ -264,10 +243,7 @@ fn a_full_disk_costs_neither_the_old_one_nor_what_was_to_be_added() {
     rest(&mut ours, "t", 2);
     let before = getrlimit(Resource::Fsize);
     let most = |bytes: usize| {
-        let limit = Rlimit {
-            current: Some(bytes as u64),
-            maximum: before.maximum,
-        };
+        let limit = Rlimit { current: Some(bytes as u64), maximum: before.maximum };
         setrlimit(Resource::Fsize, limit).unwrap();
     };
     let whole = fs::read(index(&scratch)).unwrap();
