@@ -13,6 +13,7 @@ pub struct Args {
     pub mode: Mode,
     pub a2a_port: Option<String>,
     pub host: Option<String>,
+    pub listen: Vec<String>,
     pub workspace: Option<String>,
     pub allowed_roots: Vec<String>,
     pub model: Option<String>,
@@ -35,6 +36,8 @@ pub enum Mode {
     #[default]
     Serve,
     Replay(Replay),
+    /// A page of the manual; None lists the subjects.
+    Manual(Option<String>),
     Help,
     Version,
 }
@@ -69,8 +72,14 @@ const FLAGS: &[Flag] = &[
     Flag {
         name: "--host",
         value: "ADDR",
-        help: "loopback address to listen on (default: 127.0.0.1)",
+        help: "loopback address of that port (default: 127.0.0.1)",
         set: |args, value| args.host = Some(value),
+    },
+    Flag {
+        name: "--listen",
+        value: "PLACE",
+        help: "listen on ADDR:PORT or unix:PATH too; may be repeated",
+        set: |args, value| args.listen.push(value),
     },
     Flag {
         name: "--workspace",
@@ -159,6 +168,7 @@ pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Args, String> {
     match words.peek().map(String::as_str) {
         Some("serve") => drop(words.next()),
         Some("replay") => return replay(words.skip(1)),
+        Some("help") => return manual(words.skip(1)),
         _ => {}
     }
     while let Some(word) = words.next() {
@@ -200,6 +210,17 @@ pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Args, String> {
 
 fn only(mode: Mode) -> Args {
     Args { mode, ..Args::default() }
+}
+
+/// The arguments of `help`.
+fn manual(words: impl Iterator<Item = String>) -> Result<Args, String> {
+    let words: Vec<String> = words.collect();
+    match words.as_slice() {
+        [] => Ok(only(Mode::Manual(None))),
+        [word] if word == "--help" || word == "-h" => Ok(only(Mode::Manual(None))),
+        [subject] => Ok(only(Mode::Manual(Some(subject.clone())))),
+        _ => Err("help takes one subject; without one it prints the list of subjects".into()),
+    }
 }
 
 /// What stands behind the verb `replay`.
@@ -253,7 +274,8 @@ pub fn help() -> String {
     let mut text = String::from(
         "gemini-a2a: a coding agent and an agent server (A2A) in one binary\n\n\
          Usage: gemini-a2a [serve] [flags]\n       \
-         gemini-a2a replay FILE [--at SEQ] --as DIALECT\n\nFlags:\n",
+         gemini-a2a replay FILE [--at SEQ] --as DIALECT\n       \
+         gemini-a2a help [SUBJECT]    the manual; without a subject, the list of subjects\n\nFlags:\n",
     );
     for (name, value, help) in rows() {
         let left = format!("{name} {value}");
@@ -357,6 +379,16 @@ mod tests {
         assert!(parse("serve serve").is_err());
         assert_eq!(parse("--a2a-port 1 --help").unwrap().mode, Mode::Help);
         assert_eq!(parse("-V").unwrap().mode, Mode::Version);
+    }
+
+    #[test]
+    fn the_manual_takes_one_subject() {
+        let asked = |line: &str| parse(line).map(|args| args.mode);
+        assert_eq!(asked("help"), Ok(Mode::Manual(None)));
+        assert_eq!(asked("help --help"), Ok(Mode::Manual(None)));
+        assert_eq!(asked("help replay"), Ok(Mode::Manual(Some("replay".into()))));
+        assert!(asked("help replay scripts").is_err());
+        assert!(help().contains("gemini-a2a help [SUBJECT]"));
     }
 
     #[test]

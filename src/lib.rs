@@ -9,7 +9,11 @@
 //! | [`model`] | Gemini requests and streams, history rules, scripted agents | base task |
 //! | [`tool`] | one file per tool: schema, `prepare`, `run` (on worker threads) | base task |
 //! | [`core`] | connections, routes, tasks, subscriptions, timers | base wire task a2a model |
+//! | [`manual`] | the pages that `gemini-a2a help` prints | – |
 //! | [`shell`] | mio, threads, files, sockets, signals, children | everything |
+//!
+//! The features `web-tools` and `webhooks` are whole subsystems and on by default. A module that belongs to one has a counterpart
+//! `none.rs` with the same interface, chosen where the module is declared; beside that, only `a2a::WEBHOOKS` tells builds apart.
 //!
 //! Everything but `tool` and `shell` is pure: no sockets, files, threads, clocks or randomness. Read `shell/server.rs` for the
 //! turn of the loop, then `task/decide.rs` for what the agent does, then `core/mod.rs` for how the two meet.
@@ -19,6 +23,7 @@
 pub mod args;
 pub mod config;
 pub mod limits;
+pub mod manual;
 
 pub mod base;
 pub mod wire;

@@ -19,10 +19,26 @@ pub struct Limits {
     /// What the reader of a WebSocket message sets aside before it knows how long a frame is. Most messages fit; a longer frame
     /// gets its own length.
     pub ws_buffer_bytes: usize,
-    /// Open connections. Beyond it new ones wait in the kernel's backlog until one closes.
+    /// Open connections. Beyond it those on which nothing is under way are closed for new ones of the user who runs this server;
+    /// while there are none, new ones wait in the kernel's backlog.
     pub connections: usize,
+    /// Connections of other users of this machine, who may see that the server is there and its card, and nothing else. Enough
+    /// for some monitors and proxies; more are closed as soon as they are accepted, because the share of the user who runs this
+    /// server is not theirs.
+    pub stranger_connections: usize,
     /// The backlog is looked at again after this time when a connection could not be accepted.
     pub accept_retry_ms: u64,
+    /// Connections that the kernel keeps for us until we accept them. When so many came at once it may have turned others away, and
+    /// tries those again by itself.
+    pub accept_queue: usize,
+    /// For so long connections that were turned away while a tool lived may still come. The kernel waits for at most two minutes
+    /// between two tries.
+    pub late_connection_ms: u64,
+    /// A process whose parents end while they are read is looked at again so often; then it may only read. Parents of honest
+    /// processes seldom end just then.
+    pub peer_tries: u32,
+    /// The log is told of refused peers at most this often: anybody on this machine can be refused a thousand times a second.
+    pub refusal_tell_ms: u64,
     /// A new connection must have sent a whole head within this time, else 408 and close.
     pub head_ms: u64,
     /// Time for a body, from its head on: else 408 and close.
@@ -39,6 +55,9 @@ pub struct Limits {
     pub socket_calls: usize,
     /// Output queued for one connection before its cursor stops advancing.
     pub tx_bytes: usize,
+    /// What the kernel may hold of one connection's output, before it doubles it for its own use. It would take megabytes for a peer
+    /// that does not read, beyond what is counted here; as much as is queued here is enough for the fastest reader.
+    pub socket_send_bytes: usize,
     /// Output queued for all connections together, an answer may be longer than what a connection queues otherwise, and requests that
     /// are not whole yet. Beyond it calls with long answers are refused with 503 and Retry-After, long requests are turned back, and
     /// peers are cut off that have taken nothing for this time.
@@ -49,7 +68,7 @@ pub struct Limits {
     /// Time for taking requests in one turn of the loop; who is left is gone on with in the next one. Some answers take long to
     /// make, and signals, timers and streams do not wait for all of them.
     pub turn_ms: u64,
-    /// Connections accepted, and worker notes taken, in one turn of the loop.
+    /// Connections accepted from one listener, and worker notes taken, in one turn of the loop.
     pub turn_accepts: usize,
     pub turn_notes: usize,
     /// Notes waiting for the loop; a worker that would exceed it waits.
@@ -141,8 +160,16 @@ pub struct Limits {
     pub drain_ms: u64,
     /// A command that prints nothing for this long is ended; 0 is never.
     pub shell_silence_ms: u64,
+    /// A command that nobody approved is ended after this time: it shall answer a question, not occupy a thread.
+    pub confined_ms: u64,
     /// Between TERM and KILL for a process group.
     pub kill_ms: u64,
+    /// A supervisor has this long to start its program. It takes milliseconds; one that takes longer is not our program, or was
+    /// stopped. The call fails then.
+    pub supervisor_start_ms: u64,
+    /// A supervisor has this long to kill what is below it. It takes milliseconds; one that takes longer was stopped by its
+    /// command, and is killed.
+    pub supervisor_end_ms: u64,
     /// Commands that run in the background, of one task and of all; the next one is refused.
     pub background_task: usize,
     pub background: usize,
@@ -271,7 +298,12 @@ impl Default for Limits {
             ws_message_bytes: 10 * MIB,
             ws_buffer_bytes: KIB,
             connections: 20_000,
+            stranger_connections: 64,
             accept_retry_ms: 500,
+            accept_queue: 128,
+            late_connection_ms: 130_000,
+            peer_tries: 5,
+            refusal_tell_ms: 10_000,
             head_ms: 10_000,
             body_ms: 30_000,
             idle_ms: 75_000,
@@ -280,6 +312,7 @@ impl Default for Limits {
             socket_ping_ms: 20_000,
             socket_calls: 64,
             tx_bytes: 64 * KIB,
+            socket_send_bytes: 64 * KIB,
             crowd_bytes: 256 * MIB,
             crowd_stall_ms: 1_000,
             turn_bytes: 256 * KIB,
@@ -332,7 +365,10 @@ impl Default for Limits {
             live_ms: 100,
             drain_ms: 250,
             shell_silence_ms: 300_000,
+            confined_ms: 60_000,
             kill_ms: 2_000,
+            supervisor_start_ms: 20_000,
+            supervisor_end_ms: 10_000,
             background_task: 16,
             background: 64,
             background_kept: 128,
@@ -399,7 +435,13 @@ impl Limits {
             let left = (files - files / 8).saturating_sub(32);
             (left as usize / 3).max(1)
         });
-        Limits { connections: self.connections.min(2 * third), tasks: self.tasks.min(third), ..self }
+        let connections = self.connections.min(2 * third);
+        Limits {
+            connections,
+            stranger_connections: self.stranger_connections.min((connections / 4).max(1)),
+            tasks: self.tasks.min(third),
+            ..self
+        }
     }
 }
 
@@ -411,8 +453,19 @@ pub const LIST_BYTES: usize = 8 << 20;
 /// 128 deep, and has some ten of its own around what it holds.
 pub const JSON_DEPTH: usize = 100;
 
+/// Lists and objects in all in what clients, models and scripts send; more are refused. Each takes some hundred bytes of memory
+/// however short it is written, so a body of the allowed length could take half a gigabyte and hold up everybody else meanwhile:
+/// reading so many takes about as long as one turn of the loop may. Real messages have a few dozen; a table of more rows is better
+/// sent as a file.
+pub const JSON_CONTAINERS: usize = 25_000;
+
 /// Characters of a context id that a client chose: it is a key of ours and is shown to people; longer ones are refused.
 pub const CONTEXT_ID_CHARS: usize = 128;
+
+/// Parts of one message. People attach some files and write some paragraphs; a thousand parts is more than any client was seen to
+/// send. Each part is converted, journaled, shown and given to the model on its own, so a body full of empty ones would hold up
+/// everybody else for a second and take thirty times its size in memory. A message with more is refused as a wrong parameter.
+pub const MESSAGE_PARTS: usize = 1_000;
 
 /// Output of a running call that is kept for views that show all of it each time; the newest wins. As much as a screen and what
 /// was scrolled out of it; the whole is in the call's result.
@@ -420,11 +473,29 @@ pub const LIVE_TAIL_BYTES: usize = 64 * 1024;
 /// Between two updates that show it: nobody reads faster, and each repeats the whole tail.
 pub const LIVE_SHOWN_MS: u64 = 100;
 
-/// A command line that is read for what it would run: its length, the commands in it, and how deeply they are nested. Beyond
-/// any of these it is not understood, and people are asked.
+/// A command line that is read for what it would run: its length and the commands in it. Beyond either it is not understood,
+/// and needs approval.
 pub const COMMAND_CHARS: usize = 64 * 1024;
 pub const COMMAND_PARTS: usize = 256;
-pub const COMMAND_DEPTH: usize = 24;
+/// Directories that a command may run in, because each `cd` before it may succeed or fail; with more of them the line needs
+/// approval.
+pub const LINE_DIRECTORIES: usize = 16;
+/// Paths and directory entries that are looked at before a line runs without approval: the operands of all its commands, and
+/// what its patterns are compared with. With more of them it needs approval.
+pub const LINE_PATHS: usize = 10_000;
+/// Files that the redirections of one line may write without approval: each is a rule in the kernel.
+pub const LINE_EDITS: usize = 32;
+/// Words of a command that are looked at for the programs that it starts (`sudo`, `xargs`, `sh -c`); with more of them it may start
+/// anything.
+pub const STARTER_WORDS: usize = 64;
+/// A git repository's configuration that is read before git runs without approval: usual ones are below 2 KiB.
+pub const GIT_CONFIG_BYTES: u64 = 64 * 1024;
+/// A git index that is read for submodules: a hundred thousand files take some 10 MB. With a larger one git needs approval.
+pub const GIT_INDEX_BYTES: u64 = 64 << 20;
+
+/// Memory for the data of one process of a command that nobody approved. `tail` and `jq` keep all that they are given; without a limit
+/// they would take everything the machine has within seconds. Sorting and searching large files needs a tenth of it.
+pub const CONFINED_DATA_BYTES: u64 = 1 << 30;
 
 /// A command of more lines or characters than fit a screen is pointed out when it is asked about, and so is a run of blanks or
 /// empty lines that could push part of it out of sight.
@@ -436,6 +507,39 @@ pub const PADDING_CHARS: usize = 32;
 pub const PATTERN_CHARS: usize = 2_048;
 /// Memory for one compiled pattern, in bytes: an innocent one needs a thousandth of it.
 pub const PATTERN_BYTES: usize = 4 << 20;
+
+/// A supervisor that has not reported the start of its program is continued this often, because another command may have stopped it.
+pub const SUPERVISOR_CONTINUE_MS: u64 = 100;
+/// A supervisor kills the processes of its command for this long. It is longer than `supervisor_end_ms`, so that the server decides
+/// when this takes too long; a supervisor whose server is gone goes on by itself.
+pub const SUPERVISOR_KILL_MS: u64 = 600_000;
+/// The processes that a supervisor left are killed for this long at a time, because no command can be started meanwhile, and
+/// what is left is killed again after the second time.
+pub const ORPHANS_KILL_MS: u64 = 1_000;
+pub const ORPHANS_RETRY_MS: u64 = 500;
+/// Killed processes that the model is told of by number: enough to recognise them.
+pub const STRAYS_NAMED: usize = 32;
+/// At its start a server looks so often for processes of a dead server, all of which it stops before it kills them; one that forks
+/// faster than that escapes.
+pub const SWEEP_ROUNDS: usize = 200;
+/// A killed process is waited for this long at the start; one that is stuck in the kernel dies later.
+pub const SWEEP_WAIT_MS: u64 = 1_000;
+
+/// What another server says of itself in its file under `instances/`; more is not read. Usual is a tenth of a kilobyte.
+pub const INSTANCE_BYTES: u64 = 64 * 1024;
+
+/// Shortened logs that a start names; the rest is counted. A power failure may shorten many.
+pub const SHORTENED_NAMED: usize = 20;
+
+/// So many connections give way at once, as a part of all: whoever gives way is found by looking at all of them.
+pub const GIVE_WAY_PART: usize = 64;
+
+/// Places to listen on, beside the socket that is there by default; more is refused at start.
+pub const LISTENERS: usize = 32;
+
+/// How far the parents of a process are followed to find out whether it is a tool's. People's shells, editors and build tools are
+/// some tens deep; a process further down than this is not identified and may only read.
+pub const PEER_ANCESTORS: usize = 256;
 
 /// Tasks on a page of a list: what a client gets that does not say, and what it may ask for, as A2A 1.0 has it.
 pub const PAGE_TASKS: usize = 50;
@@ -449,13 +553,13 @@ mod tests {
     fn connections_and_tasks_share_the_files_there_are() {
         let caps = |files| {
             let limits = Limits::default().within(files);
-            (limits.connections, limits.tasks)
+            (limits.connections, limits.tasks, limits.stranger_connections)
         };
-        assert_eq!(caps(None), (20_000, 20_000));
-        assert_eq!(caps(Some(1 << 20)), (20_000, 20_000));
-        assert_eq!(caps(Some(20_000)), (11_644, 5_822));
-        assert_eq!(caps(Some(1_024)), (576, 288));
-        assert_eq!(caps(Some(64)), (16, 8));
-        assert_eq!(caps(Some(16)), (2, 1));
+        assert_eq!(caps(None), (20_000, 20_000, 64));
+        assert_eq!(caps(Some(1 << 20)), (20_000, 20_000, 64));
+        assert_eq!(caps(Some(20_000)), (11_644, 5_822, 64));
+        assert_eq!(caps(Some(1_024)), (576, 288, 64));
+        assert_eq!(caps(Some(64)), (16, 8, 4));
+        assert_eq!(caps(Some(16)), (2, 1, 1));
     }
 }

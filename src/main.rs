@@ -7,5 +7,6 @@ use gemini_a2a::shell::program;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    program::adopt_orphans();
     program::run(Commands::built_in())
 }

@@ -1,16 +1,17 @@
-//! Commands as they really run: through the stub, with real shells and signals. What is waited for is always a fact, such as a
+//! Commands as they really run: below a supervisor, with real shells and signals. What is waited for is always a fact, such as a
 //! file or the end of a process; a test that waits in vain fails at its deadline.
 
 use gemini_a2a::base::cancel::Cancel;
 use gemini_a2a::base::id::TaskId;
-use gemini_a2a::limits::Limits;
-use gemini_a2a::shell::children::{Children, MARKER, sweep};
+use gemini_a2a::limits::{Limits, STRAYS_NAMED};
+use gemini_a2a::shell::children::{Children, MARKER, Plan, sweep};
+use gemini_a2a::shell::procfs;
 use gemini_a2a::task::job::{Run, RunEnd};
 use gemini_a2a::task::spec::{Display, Ending};
 use gemini_a2a::tool::background::Background;
 use gemini_a2a::tool::path::Workspace;
 use gemini_a2a::tool::web::Web;
-use gemini_a2a::tool::{Ctx, Toolbox};
+use gemini_a2a::tool::{Ctx, Spawn, Toolbox};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,6 +28,11 @@ struct Place {
     cancel: Cancel,
     task: TaskId,
     background: Background,
+}
+
+fn children(exe: PathBuf, instance: &str, env: Vec<(OsString, OsString)>, dir: &Path, limits: &Limits) -> Children {
+    let plan = Plan { exe, instance: instance.into(), env, workspaces: vec![dir.to_owned()], private: vec![] };
+    Children::new(plan, limits).expect("a thread")
 }
 
 impl Place {
@@ -48,8 +54,8 @@ impl Place {
         let limits = Limits { shell_silence_ms: 30_000, kill_ms: 300, ..Limits::default() };
         let exe = PathBuf::from(env!("CARGO_BIN_EXE_gemini-a2a"));
         Place {
+            children: children(exe, instance, env, &dir, &limits),
             dir,
-            children: Children::new(exe, instance, env, &limits).expect("a thread"),
             limits,
             cancel: Cancel::default(),
             task: "t".into(),
@@ -94,6 +100,7 @@ impl Place {
             base: None,
             edited: None,
             answers: None,
+            confinement: Default::default(),
         };
         match Toolbox::built_in().run(&run, &ctx, out) {
             RunEnd::Ended(ending) => ending,
@@ -126,9 +133,7 @@ fn success(output: &str, display: &str) -> Ending {
 
 /// Whether there is such a process, other than a dead one nobody has asked about.
 fn runs(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").map(|(_, rest)| &rest[..1]);
-    !matches!(state, None | Some("Z" | "X"))
+    procfs::stat(pid).is_some_and(|stat| !stat.is_over)
 }
 
 fn wait_until(what: &str, mut fact: impl FnMut() -> bool) {
@@ -228,6 +233,18 @@ fn what_a_command_leaves_behind_ends_with_it() {
         ending,
         success(&format!("Output: {pid}\n\nBackground PIDs: {pid} (ended with the command)"), &format!("{pid}\n"))
     );
+}
+
+#[test]
+fn only_so_many_of_them_are_named() {
+    let place = Place::new();
+    for (count, named) in [(STRAYS_NAMED, STRAYS_NAMED), (STRAYS_NAMED + 1, STRAYS_NAMED)] {
+        let command = format!("for n in {{1..{count}}}; do sleep 1000 & done");
+        let told = place.told(&place.task, "run_shell_command", json!({ "command": command })).expect("it ran");
+        let (_, pids) = told.split_once("Background PIDs: ").expect("they were ended");
+        let (pids, _) = pids.split_once(" (ended").expect("all numbers");
+        assert_eq!(pids.split(", ").count(), named, "{told}");
+    }
 }
 
 #[test]
@@ -349,6 +366,30 @@ fn a_tool_that_panics_leaves_nothing_running() {
     wait_until("its end", || !runs(place.pid("pid")));
 }
 
+/// Rules of the kernel only add: what is below a directory that commands may read cannot be closed to them.
+#[test]
+fn no_command_is_confined_where_it_could_read_what_is_private() {
+    let place = Place::new();
+    let confine = |private: &Path| {
+        let plan = Plan {
+            exe: env!("CARGO_BIN_EXE_gemini-a2a").into(),
+            instance: "private".into(),
+            env: vec![],
+            workspaces: vec![place.dir.clone()],
+            private: vec![private.to_owned()],
+        };
+        Children::new(plan, &place.limits).expect("a thread").can_confine(&place.dir)
+    };
+    if let Err(why) = confine(Path::new("/home/me")) {
+        println!("skipped: {why}");
+        return;
+    }
+    for private in [place.dir.join("state"), place.dir.clone(), "/opt/me".into(), "/usr/sbin".into()] {
+        let why = confine(&private).expect_err("it could be read");
+        assert!(why.contains(private.to_str().expect("plain")), "{why}");
+    }
+}
+
 #[test]
 fn a_program_that_is_not_there_is_an_error() {
     let place = Place::with(vec![("PATH".into(), "/nowhere".into())]);
@@ -371,7 +412,7 @@ impl Drop for Victim {
 
 const SMALL_PARENT: &str = "GEMINI_A2A_TEST_PARENT";
 
-/// Not a test of its own: this is the process that `nothing_outlives_a_killed_server` kills.
+/// Not a test of its own: this is the process that the next tests kill.
 #[test]
 fn small_parent() {
     let Some(dir) = std::env::var_os(SMALL_PARENT) else {
@@ -380,28 +421,55 @@ fn small_parent() {
     let instance = format!("small-parent-{}", std::process::id());
     let place = Place::at(dir.into(), &instance, std::env::vars_os().collect());
     place.run(
-        "ls /proc/$$/fd > fds; echo ${GEMINI_API_KEY-none} > key; cat /proc/$PPID/environ > stolen; \
+        "ls /proc/$$/fd > fds; echo ${GEMINI_API_KEY-none} > key; \
+         read -r _ _ _ server _ < /proc/$PPID/stat; cat /proc/$PPID/environ /proc/$server/environ > stolen; \
          (setsid sh -c 'echo $$ > daemon; exec sleep 1000' &) ; \
-         sleep 1000 & echo $! > background; echo $GEMINI_A2A_CHILD > marker; echo $$ > shell; wait",
+         (env -i setsid sh -c 'echo $$ > hidden; exec sleep 1000' &) ; \
+         sleep 1000 & echo $! > background; echo $GEMINI_A2A_CHILD > marker; echo $PPID > supervisor; \
+         echo $$ > shell; wait",
     );
+}
+
+/// The process above with its command, which has left processes in several ways.
+struct Family {
+    place: Place,
+    parent: Victim,
+    supervisor: u32,
+    /// Shell, background job, daemon, daemon with an empty environment.
+    pids: [u32; 4],
+    instance: String,
+}
+
+impl Family {
+    fn start() -> Family {
+        let place = Place::new();
+        // Started with a descriptor that is not ours to keep, and a key that is not the command's to see.
+        let parent = Command::new("bash")
+            .args(["-c", "exec 9</dev/null; exec \"$0\" --exact small_parent"])
+            .arg(std::env::current_exe().expect("we run"))
+            .env(SMALL_PARENT, &place.dir)
+            .env("GEMINI_API_KEY", "canary-5417")
+            .stdout(Stdio::null())
+            .spawn()
+            .map(Victim)
+            .expect("bash");
+        let files = ["shell", "background", "daemon", "hidden"].map(|name| place.dir.join(name));
+        wait_until("the command has started", || files.iter().all(|file| pid_in(file).is_some()));
+        let pids = files.map(|file| pid_in(&file).expect("it was there"));
+        let marker = std::fs::read_to_string(place.dir.join("marker")).expect("it was written");
+        let (instance, _) = marker.split_once(':').expect("<instance>:<number>");
+        Family { supervisor: place.pid("supervisor"), pids, instance: instance.to_owned(), place, parent }
+    }
+}
+
+fn kill(pid: u32, signal: rustix::process::Signal) {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).expect("a pid");
+    rustix::process::kill_process(pid, signal).expect("it runs");
 }
 
 #[test]
 fn nothing_outlives_a_killed_server() {
-    let place = Place::new();
-    // Started with a descriptor that is not ours to keep, and a key that is not the command's to see.
-    let parent = Command::new("bash")
-        .args(["-c", "exec 9</dev/null; exec \"$0\" --exact small_parent"])
-        .arg(std::env::current_exe().expect("we run"))
-        .env(SMALL_PARENT, &place.dir)
-        .env("GEMINI_API_KEY", "canary-5417")
-        .stdout(Stdio::null())
-        .spawn()
-        .map(Victim)
-        .expect("bash");
-    let files = ["shell", "background", "daemon"].map(|name| place.dir.join(name));
-    wait_until("the command has started", || files.iter().all(|file| pid_in(file).is_some()));
-    let pids = files.map(|file| pid_in(&file).expect("it was there"));
+    let Family { place, parent, pids, supervisor, .. } = Family::start();
     let read = |name: &str| std::fs::read_to_string(place.dir.join(name)).expect("it was written");
     assert_eq!((read("fds").as_str(), read("key").as_str()), ("0\n1\n2\n", "none\n"));
     let stolen = std::fs::read(place.dir.join("stolen")).expect("it was written");
@@ -410,18 +478,47 @@ fn nothing_outlives_a_killed_server() {
     } else {
         assert_eq!(stolen, b"");
     }
-    let marker = read("marker");
-    let (instance, _) = marker.split_once(':').expect("<instance>:<number>");
-
     drop(parent);
-    wait_until("the shell dies with its parent", || !runs(pids[0]));
-    // Another instance's are not touched; the next run of the same server finds the rest.
-    assert_eq!(sweep("another", &place.limits), Vec::<u32>::new());
-    let mut rest = vec![pids[1], pids[2]];
-    rest.sort();
-    assert_eq!(sweep(instance, &place.limits), rest);
-    wait_until("their end", || pids.iter().all(|pid| !runs(*pid)));
-    assert_eq!(sweep(instance, &place.limits), Vec::<u32>::new());
+    wait_until("the end of everything", || [supervisor].iter().chain(&pids).all(|pid| !runs(*pid)));
+}
+
+/// The server was killed after it said that the program may start, and before the supervisor could report the start.
+#[test]
+fn a_supervisor_without_a_server_kills_the_program_that_it_has_just_started() {
+    let (mut ours, theirs) = std::os::unix::net::UnixStream::pair().expect("a socket pair");
+    std::io::Write::write_all(&mut ours, b"g").expect("the buffer has room");
+    drop(ours);
+    // A duration that no other process has among its arguments.
+    let duration = format!("1000.{}", std::process::id());
+    let mut supervisor = Command::new(env!("CARGO_BIN_EXE_gemini-a2a"))
+        .args(["__supervise", "--", "/bin/sleep", &duration])
+        .stdin(std::os::fd::OwnedFd::from(theirs))
+        .spawn()
+        .expect("the supervisor starts");
+    assert!(supervisor.wait().expect("a child").success());
+    let is_ours = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(&duration)
+    };
+    assert_eq!(procfs::pids().filter(is_ours).collect::<Vec<u32>>(), [0u32; 0]);
+}
+
+#[test]
+fn the_next_start_finds_what_a_server_left_that_died_with_its_supervisor() {
+    let Family { place: _place, parent, pids, supervisor, instance } = Family::start();
+    // Nobody may have time to notice the death of the other.
+    kill(parent.0.id(), rustix::process::Signal::STOP);
+    kill(supervisor, rustix::process::Signal::KILL);
+    wait_until("the supervisor's end", || !runs(supervisor));
+    drop(parent);
+    assert_eq!(sweep(["another"]), Vec::<u32>::new());
+    // A shell that starts another one may still be on its way out, and is found, too.
+    let (marked, swept) = (&pids[..3], sweep([instance.as_str()]));
+    assert!(marked.iter().all(|pid| swept.contains(pid)), "{marked:?} are not all among {swept:?}");
+    wait_until("their end", || marked.iter().all(|pid| !runs(*pid)));
+    assert_eq!(sweep([instance.as_str()]), Vec::<u32>::new());
+    // What has removed the marker cannot be found by anybody.
+    kill(pids[3], rustix::process::Signal::KILL);
 }
 
 /// Starts a command in the background and gives its number.
@@ -493,10 +590,10 @@ fn background_commands_end_with_their_task() {
     let inner = place.pid("inner");
     place.background.end_task(&mine);
     wait_until("their end", || !runs(pid) && !runs(inner));
-    assert!(runs(theirs) && place.background.any_running());
+    assert!(runs(theirs) && !place.children.supervisors().pids().is_empty());
     place.background.end_task(&other);
     wait_until("the other's end", || !runs(theirs));
-    assert!(!place.background.any_running());
+    wait_until("the end of its supervisor", || place.children.supervisors().pids().is_empty());
 }
 
 #[test]
@@ -512,7 +609,7 @@ fn a_call_that_is_cancelled_takes_its_background_command_with_it() {
         assert!(told.is_err_and(|text| text.starts_with("The command was cancelled and ended.")));
     });
     wait_until("its end", || !runs(place.pid("pid")));
-    assert!(!place.background.any_running());
+    wait_until("the end of its supervisor", || place.children.supervisors().pids().is_empty());
 }
 
 #[test]
@@ -540,7 +637,7 @@ fn background_commands_are_limited_in_number_and_output() {
         "{last}"
     );
     let instance = place.dir.file_name().and_then(|name| name.to_str());
-    let ended = sweep(instance.expect("a plain name"), &place.limits);
+    let ended = sweep([instance.expect("a plain name")]);
     assert!(ended.contains(&pid), "{ended:?}");
     wait_until("its end", || !runs(pid));
 }

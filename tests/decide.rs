@@ -835,6 +835,21 @@ fn running(command: &str) -> Plan {
 }
 
 #[test]
+fn a_line_that_could_not_be_read_is_allowed_once() {
+    let s = shell();
+    let looked = NoteBody::Prepared(vec![Ok(running("make $x"))]);
+    let planned = Event::CallPlanned { call: s.call.clone(), plan: Arc::new(running("make $x")) };
+    let case = given(log(thinking(), &[answered(std::slice::from_ref(&s))]))
+        .when(note(4, looked))
+        .then(&[planned, asked_for(&s, Keeping::Once)], &[])
+        .settle();
+    assert_eq!(case.state.calls[0].options(), [Choice::ProceedOnce, Choice::Cancel]);
+    // Clients that are not shown the options may say always all the same.
+    let said = case.decide(pick(&s, "proceed_always")).expect("it is taken for once");
+    assert!(said.events.contains(&chosen(&s, Choice::ProceedOnce)), "{:?}", said.events);
+}
+
+#[test]
 fn always_for_a_command_covers_its_program_and_no_interpreter() {
     let commands = [
         ("make", "make test | tail -3", true),

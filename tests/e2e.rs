@@ -11,6 +11,8 @@ mod approvals;
 mod command_line;
 #[path = "e2e/commands.rs"]
 mod commands;
+#[path = "e2e/connections.rs"]
+mod connections;
 #[path = "e2e/crash.rs"]
 mod crash;
 #[path = "e2e/disk.rs"]
@@ -21,9 +23,15 @@ mod doors;
 mod drive;
 #[path = "e2e/http.rs"]
 mod http;
+#[path = "e2e/peers.rs"]
+mod peers;
 #[path = "e2e/streams.rs"]
 mod streams;
 #[path = "e2e/switches.rs"]
 mod switches;
+#[cfg(feature = "webhooks")]
 #[path = "e2e/webhooks.rs"]
 mod webhooks;
+#[cfg(not(feature = "webhooks"))]
+#[path = "e2e/without_webhooks.rs"]
+mod without_webhooks;

@@ -5,8 +5,9 @@
 mod ground;
 
 use gemini_a2a::task::job::RunEnd;
-use gemini_a2a::task::spec::Ending;
-use gemini_a2a::tool::{Tool, read_many_files::ReadManyFiles};
+use gemini_a2a::task::spec::{CallError, Display, Ending, ErrorKind};
+use gemini_a2a::tool::Ctx;
+use gemini_a2a::tool::attachments::attached;
 use ground::Ground;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
@@ -32,9 +33,10 @@ impl Ground {
         )
     }
 
+    /// `@path` is what a prompt attaches; everything else is a tool.
     fn call(&self, name: &str, args: Value) -> Ending {
         let end = self.run(name, args, |run, ctx| match name {
-            "read_many_files" => ReadManyFiles.run(run, ctx, &mut |_| {}),
+            "@path" => RunEnd::Ended(attach(&run.args, ctx)),
             _ => self.toolbox.run(run, ctx, &mut |_| {}),
         });
         match end {
@@ -49,8 +51,18 @@ impl Ground {
             ("list_directory", json!({"dir_path": path})),
             ("glob", json!({"pattern": "**/*", "dir_path": path})),
             ("grep_search", json!({"pattern": "c[a]nary|inside", "dir_path": path, "no_ignore": true})),
-            ("read_many_files", json!({"include": [path]})),
+            // A full stop at the end of a word would be the sentence's, so that "." needs the slash.
+            ("@path", json!({"prompt": format!("look at @{path}/")})),
         ]
+    }
+}
+
+/// What a prompt attaches, as the end of a call: nothing is attached if the path cannot be used.
+fn attach(args: &Value, ctx: &Ctx<'_>) -> Ending {
+    let prompt = args["prompt"].as_str().expect("a text");
+    match attached(prompt, ctx) {
+        Some(output) => Ending::Success { output, display: Display::Text { text: String::new() } },
+        None => Ending::Error { error: CallError::new(ErrorKind::FileNotFound, "nothing is attached") },
     }
 }
 
@@ -85,9 +97,7 @@ fn no_path_and_no_link_leads_out() {
             let ending = ground.call(tool, args);
             let text = format!("{ending:?}");
             assert!(!text.contains(SECRET), "{tool} {path}: {text}");
-            // `~` is a name like any other here, and as a pattern it finds nothing.
-            let nothing = text.contains("No files matching the criteria");
-            assert!(matches!(ending, Ending::Error { .. }) || nothing, "{tool} {path}: {text}");
+            assert!(matches!(ending, Ending::Error { .. }), "{tool} {path}: {text}");
         }
     }
     // From the top, links are seen and not followed.

@@ -11,7 +11,7 @@ use gemini_a2a::task::message::{Message, Part, Role, Source};
 use gemini_a2a::task::policy::Mode;
 use gemini_a2a::task::record::Record;
 use gemini_a2a::task::spec::{
-    CallError, Choice, Display, Ending, ErrorKind, Keeping, Kind, Plan, Question, ToolSpec, Verdict,
+    CallError, Choice, Confinement, Display, Ending, ErrorKind, Keeping, Kind, Plan, Question, ToolSpec, Verdict,
 };
 use gemini_a2a::task::state::State;
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ fn questions() -> Vec<Event> {
         planned("call-2", "make", command_question()),
         asked("call-2"),
         planned("call-3", "Read gone.txt", read_question()),
-        Event::CallReady { call: "call-3".into() },
+        Event::CallReady { call: "call-3".into(), confinement: Confinement::None },
         Event::CallStarted { call: "call-3".into() },
         ended("call-3", Ending::Error { error: CallError::new(ErrorKind::FileNotFound, "There is no file gone.txt.") }),
         Event::Paused,
@@ -67,7 +67,7 @@ fn edit() -> Vec<Event> {
     let call = || CallId::from("call-1");
     let mut edit = vec![answered_call("call-1", Some("my notes\n"))];
     edit.extend([
-        Event::CallReady { call: call() },
+        Event::CallReady { call: call(), confinement: Confinement::None },
         Event::CallStarted { call: call() },
         ended(
             "call-1",
@@ -94,7 +94,7 @@ fn build() -> Vec<Event> {
     let output = |text: &str| Event::CallOutput { call: call(), text: text.into() };
     let mut build = vec![answered_call("call-2", None)];
     build.extend([
-        Event::CallReady { call: call() },
+        Event::CallReady { call: call(), confinement: Confinement::None },
         Event::CallStarted { call: call() },
         output("cc a.c\n"),
         output("cc b.c\n"),
@@ -207,6 +207,8 @@ fn command_question() -> Question {
         programs: vec!["make".into()],
         dir: None,
         warnings: Vec::new(),
+        needs_approval: None,
+        edits: Vec::new(),
     }
 }
 

@@ -168,7 +168,7 @@ fn trusted_by_the_operator_it_counts_but_reaches_no_further_than_itself() {
     let server = hostile.open(&fake).arg("--trust-workspace").start();
     // Its settings allow commands, and now they count.
     let client = Client::new(&server.url());
-    let command = prompt("SHELL env; echo done-$((1+1))");
+    let command = prompt("SHELL env; printf done-%s 2");
     finish(client.stream("message/stream", command));
     let told = fake.turns().last().expect("the model was asked").body["contents"].to_string();
     assert!(told.contains("done-2") && !told.contains("PLANTED"), "{told}");

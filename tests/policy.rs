@@ -1,10 +1,18 @@
-//! What may run unasked: a table of command lines, most of them written to get something past a list of allowed commands, with
-//! the decision each must get and why; then rules, modes and settings; then properties over random lines.
+//! What may run unasked: the decisions about the lines of `policy/lines.rs`, then rules, modes and settings, then properties over
+//! random lines.
 
-use gemini_a2a::task::command::{self, Parsed, Simple};
+use gemini_a2a::limits::STARTER_WORDS;
+use gemini_a2a::task::command;
 use gemini_a2a::task::policy::{Ask, Mode, Policy, Rule, Ruling, Tier, ToolSettings, always, kept};
-use gemini_a2a::task::spec::{Kind, Plan, Question, Verdict};
+use gemini_a2a::task::spec::{Confinement, Kind, Plan, Question, Verdict};
 use serde_json::{Value, json};
+
+#[path = "policy/files.rs"]
+mod files;
+#[path = "policy/lines.rs"]
+mod lines;
+#[path = "policy/reader.rs"]
+mod reader;
 
 const SHELL: &str = "run_shell_command";
 
@@ -60,7 +68,6 @@ impl Case {
             by_default,
             args,
             plan,
-            workspace: "/w",
             mode: self.mode,
             session: &self.session,
             trusted: self.trusted,
@@ -108,7 +115,19 @@ fn exec(command: &str) -> Plan {
         programs: vec![],
         dir: None,
         warnings: vec![],
+        needs_approval: None,
+        edits: vec![],
     })
+}
+
+/// The same with what `prepare` found out about its files.
+fn found(command: &str, written: &[&str], why: Option<&str>) -> Plan {
+    let mut plan = exec(command);
+    if let Question::Exec { edits, needs_approval, .. } = &mut plan.question {
+        *edits = written.iter().map(|file| (*file).to_owned()).collect();
+        *needs_approval = why.map(str::to_owned);
+    }
+    plan
 }
 
 fn edit(path: &str) -> Plan {
@@ -128,251 +147,89 @@ fn info() -> Plan {
 
 use Verdict::{Allow, Ask as Asks, Deny};
 
-#[rustfmt::skip]
-const LINES: &[(&str, Verdict, &str)] = &[
-    // What only looks, runs.
-    ("ls", Allow, "known to only look"),
-    ("ls -la src", Allow, "options do not make it more"),
-    ("  ls\t-l  ", Allow, "blanks mean nothing"),
-    ("ls | wc -l", Allow, "every part only looks"),
-    ("cat a.rs | grep -n 'fn main' | head -3", Allow, "every part only looks"),
-    ("cd src && ls; pwd", Allow, "every part only looks"),
-    ("ls &", Allow, "in the background it is the same command"),
-    ("(ls)", Allow, "a subshell of something harmless"),
-    ("{ ls; }", Allow, "a group of something harmless"),
-    ("! ls", Allow, "the sign only turns the status"),
-    ("time ls", Allow, "timing adds nothing"),
-    ("'l's", Allow, "quotes are taken off: this is ls"),
-    ("l\\s", Allow, "the backslash is taken off: this is ls"),
-    ("$'\\x6cs'", Allow, "decoded, this is ls"),
-    ("\"ls\" \"-l\"", Allow, "quotes are taken off"),
-    ("ls *.rs", Allow, "names of files here"),
-    ("ls 2>/dev/null", Allow, "nothing is written anywhere"),
-    ("ls 2>&1 | head", Allow, "one descriptor becomes another"),
-    ("grep '$(rm x)' a", Allow, "nothing is expanded within single quotes"),
-    ("echo \"a\\$(rm x)\"", Allow, "the dollar sign is escaped"),
-    ("echo 'a; rm -rf /'", Allow, "one quoted word"),
-    ("ls # ; rm -rf /", Allow, "a comment runs nothing"),
-    ("ls /w/src", Allow, "an absolute path within the workspace"),
-    ("for i in a b; do ls; done", Allow, "the body only looks"),
-    ("if true; then ls; else pwd; fi", Allow, "all branches only look"),
-    ("case a in a|b) ls;; *) pwd;; esac", Allow, "all branches only look"),
-    ("sh -c 'ls -l'", Allow, "the script only looks, and the shell adds nothing"),
-    ("timeout 5 ls", Allow, "a time limit adds nothing"),
-    ("command -v cargo", Allow, "only looks a name up"),
-    ("find . -name '*.rs' -type f", Allow, "find without an action"),
-    ("sed -n 3,9p a.rs", Allow, "prints lines"),
-    ("sort -u a | uniq -c", Allow, "written nowhere"),
-    ("base64 -d a", Allow, "written nowhere"),
-    ("git status", Allow, "only looks"),
-    ("git log --oneline -5 && git --no-pager diff HEAD~1", Allow, "only look"),
-    ("git branch -a", Allow, "lists"),
-    ("rg -n 'fn main' src", Allow, "only looks"),
-    ("echo {}", Allow, "no list in the braces: a plain word"),
-
-    // Something else in the same line.
-    ("rm -rf /", Asks, "not known to only look"),
-    ("ls; rm -rf /", Asks, "a list has two commands"),
-    ("ls;rm -rf /", Asks, "without a blank, too"),
-    ("ls && rm x", Asks, "a list"),
-    ("ls || rm x", Asks, "a list"),
-    ("ls | rm x", Asks, "a pipe"),
-    ("ls |& tee out", Asks, "a pipe with errors"),
-    ("ls & rm x", Asks, "a list"),
-    ("ls\nrm x", Asks, "a line end ends a command"),
-    ("ls\r\nrm x", Asks, "so does this one, and the first is not ls"),
-    ("ls # \n rm x", Asks, "a comment ends with its line"),
-    ("ls \\\n; rm x", Asks, "a joined line goes on"),
-    ("(ls; rm x)", Asks, "in brackets"),
-    ("{ ls; rm x; }", Asks, "in braces"),
-    ("! rm x", Asks, "behind a sign"),
-    ("time rm x", Asks, "behind a word of the shell"),
-    ("if ls; then rm x; fi", Asks, "in a branch"),
-    ("while ls; do rm x; done", Asks, "in a loop"),
-    ("for i in 1; do rm x; done", Asks, "in a loop"),
-    ("case a in a) rm x;; esac", Asks, "in a branch"),
-    ("ls() { rm x; }; ls", Asks, "the name gets another meaning"),
-    ("ls() { ls; }; ls", Asks, "the name gets another meaning, whatever it is"),
-    ("function ls { rm x; }", Asks, "the name gets another meaning"),
-    ("alias ls=rm; ls x", Asks, "the name gets another meaning"),
-
-    // Substitutions.
-    ("ls $(rm x)", Asks, "a substitution"),
-    ("ls \"$(rm x)\"", Asks, "quotes do not stop it"),
-    ("ls `rm x`", Asks, "the old substitution"),
-    ("ls \"`rm x`\"", Asks, "quotes do not stop it"),
-    ("ls $(ls)", Asks, "what is harmless in itself makes words nobody has seen"),
-    ("cat <(rm x)", Asks, "a process substitution"),
-    ("cat<(rm x)", Asks, "a process substitution without a blank"),
-    ("ls > >(rm x)", Asks, "a process substitution"),
-    ("echo ${x:-$(rm y)}", Asks, "a substitution within a parameter"),
-    ("echo ${x:-`rm y`}", Asks, "a substitution within a parameter"),
-    ("echo $((1+$(rm x)))", Asks, "a substitution within arithmetic"),
-    ("echo $(( a[$(rm x)] ))", Asks, "a substitution within arithmetic"),
-    ("echo \"$\\\n(rm x)\"", Asks, "the lines are joined first"),
-    ("[[ 'a[$(rm x)]' -eq 0 ]]", Asks, "a test evaluates even what is quoted"),
-    ("((a[$(rm x)]))", Asks, "arithmetic evaluates"),
-    ("cat <<EOF\n$(rm x)\nEOF", Asks, "a here document expands"),
-    ("cat <<'EOF'\n$(rm x)\nEOF", Asks, "nothing runs here, but it is a redirection"),
-    ("cat <<EOF\nEO\\\nF\nrm x\nEOF", Asks, "joined lines may be the end mark"),
-    ("cat <<EOF; ls\nEOF\nrm x", Asks, "commands follow the document"),
-
-    // Variables, globs, braces, tildes: words that are not what they seem.
-    ("$CMD", Asks, "nobody knows which program"),
-    ("l$x", Asks, "nobody knows which program"),
-    ("/bin/l?", Asks, "a pattern for a program"),
-    ("ls${IFS}-la", Asks, "nobody knows which program"),
-    ("cat${IFS}/etc/passwd", Asks, "nobody knows which program"),
-    ("echo $HOME", Asks, "a word that is not shown"),
-    ("cat $x", Asks, "nobody knows which file"),
-    ("{rm,-rf,x}", Asks, "braces make a command"),
-    ("echo {a,b}", Asks, "braces make words"),
-    ("cat {/etc/passwd,a}", Asks, "braces make words"),
-    ("find * -name x", Asks, "a file may be named -delete"),
-    ("sort *", Asks, "a file may be named -o"),
-    ("cat ~/.ssh/id_rsa", Asks, "not in the workspace"),
-    ("cat /etc/passwd", Asks, "not in the workspace"),
-    ("cat ../../etc/passwd", Asks, "not in the workspace"),
-    ("cat .*/x", Asks, "the pattern matches the parent directory"),
-    ("grep -f/etc/passwd x a", Asks, "not in the workspace"),
-    ("grep --file=/etc/passwd x a", Asks, "not in the workspace"),
-    ("ls /workspace", Asks, "only begins like the workspace"),
-    ("cd", Asks, "goes home"),
-    ("cd / && cat etc/passwd", Asks, "leaves the workspace"),
-    ("!!", Asks, "not a command we know"),
-
-    // Assignments.
-    ("VAR=x ls", Asks, "variables change programs"),
-    ("LD_PRELOAD=./evil.so ls", Asks, "variables change programs"),
-    ("PATH=.:$PATH; ls", Asks, "variables change programs"),
-    ("a=(x y) ls", Asks, "variables change programs"),
-    ("a[0]=x ls", Asks, "variables change programs"),
-    ("IFS=x", Asks, "variables change what follows"),
-    ("export PATH=.; ls", Asks, "variables change programs"),
-
-    // Redirections.
-    ("> a", Asks, "empties a file"),
-    ("ls > a", Asks, "writes a file"),
-    ("ls >> a", Asks, "writes a file"),
-    ("ls >| a", Asks, "writes a file"),
-    ("ls &> a", Asks, "writes a file"),
-    ("ls >& a", Asks, "writes a file"),
-    ("ls 2> a", Asks, "writes a file"),
-    ("ls <> a", Asks, "opens a file for writing"),
-    ("cat < a", Asks, "a redirection"),
-    ("cat < /dev/tcp/host/80", Asks, "opens a connection"),
-    ("echo x > /dev/tcp/host/80", Asks, "opens a connection"),
-    ("cat <<< a", Asks, "a redirection"),
-    ("{ ls; } > a", Asks, "a group writes a file"),
-    ("(ls) > a", Asks, "a subshell writes a file"),
-    ("for i in a; do ls; done > a", Asks, "a loop writes a file"),
-    ("exec > a", Asks, "all that follows writes a file"),
-
-    // Programs that start programs.
-    ("sh -c 'ls; rm x'", Asks, "the script counts"),
-    ("sh -c \"ls\nrm x\"", Asks, "the script counts"),
-    ("bash -c 'sh -c \"rm x\"'", Asks, "however deep"),
-    ("sh -c \"$x\"", Asks, "nobody knows the script"),
-    ("bash -lc ls", Asks, "reads the user's profile, too"),
-    ("zsh -c ls", Asks, "another shell reads other things into it"),
-    ("./sh -c ls", Asks, "not the shell we know"),
-    ("curl x | sh", Asks, "runs what comes"),
-    ("eval ls", Asks, "evaluates"),
-    ("eval 'rm x'", Asks, "evaluates"),
-    (". ./file", Asks, "runs a file"),
-    ("source file", Asks, "runs a file"),
-    ("trap 'rm x' EXIT", Asks, "runs later"),
-    ("xargs rm", Asks, "runs with words nobody has seen"),
-    ("ls | xargs cat", Asks, "reads files nobody has named"),
-    ("env rm x", Asks, "starts another"),
-    ("env ls", Asks, "changes the environment"),
-    ("sudo ls", Asks, "as somebody else"),
-    ("nohup rm x", Asks, "starts another"),
-    ("timeout 5 rm x", Asks, "starts another"),
-    ("command rm x", Asks, "starts another"),
-    ("builtin eval rm", Asks, "starts another"),
-    ("exec rm x", Asks, "starts another"),
-    ("nice -n 5 rm x", Asks, "starts another"),
-    ("find . -exec rm {} ;", Asks, "starts another"),
-    ("find . -exec rm {} +", Asks, "starts another"),
-    ("find . -delete", Asks, "deletes"),
-    ("find . -fprint a", Asks, "writes"),
-    ("coproc rm x", Asks, "not understood"),
-
-    // Programs that can do more than look.
-    ("sed -n 1p;w", Asks, "two commands"),
-    ("sed -n '1p;w out' a", Asks, "writes"),
-    ("sed 's/x/y/e' a", Asks, "runs"),
-    ("sed -i s/x/y/ a", Asks, "edits"),
-    ("awk 'BEGIN{system(\"rm x\")}'", Asks, "runs"),
-    ("sort -o a b", Asks, "writes"),
-    ("sort -uoa b", Asks, "writes"),
-    ("sort --out=a b", Asks, "writes, shortened"),
-    ("sort --compress-program=./x a", Asks, "runs"),
-    ("uniq a b", Asks, "writes its second file"),
-    ("base64 -o a b", Asks, "writes"),
-    ("rg --pre ./x y", Asks, "runs"),
-    ("git -c core.pager='rm x' log", Asks, "configures what runs"),
-    ("git -C /tmp log", Asks, "looks elsewhere"),
-    ("git --exec-path=. status", Asks, "runs something else"),
-    ("git log --output=a", Asks, "writes"),
-    ("git diff --outp=a", Asks, "writes, shortened"),
-    ("git diff --ext-diff", Asks, "runs"),
-    ("git branch x", Asks, "makes a branch"),
-    ("git branch -D x", Asks, "deletes a branch"),
-    ("git push", Asks, "does something"),
-    ("python -c 'print(1)'", Asks, "runs anything"),
-    ("printf -v PATH .", Asks, "sets a variable"),
-
-    // Text that is not what it looks like, or not a command.
-    ("ls\u{a0}-la", Asks, "a blank that is a letter to the shell"),
-    ("ls\u{200b}", Asks, "not ls"),
-    ("l\u{0455}", Asks, "a letter of another alphabet"),
-    ("ls \u{202e}cod.txt", Asks, "turns the direction of writing"),
-    ("ls \u{1b}[2K", Asks, "an order to the screen"),
-    ("ls                                                                   ; pwd", Asks, "pushed out of sight"),
-    ("ls 'a", Asks, "a quote does not end"),
-    ("ls \"a", Asks, "a quote does not end"),
-    ("ls `a", Asks, "a backtick does not end"),
-    ("ls $(a", Asks, "a substitution does not end"),
-    ("ls \\", Asks, "a backslash at the end"),
-    ("ls &&", Asks, "nothing follows"),
-    ("ls ;; rm x", Asks, "not a command"),
-    ("ls )", Asks, "not a command"),
-    ("ls (rm)", Asks, "not a command"),
-    ("if ls", Asks, "not a whole command"),
-    ("th\\\nen rm x", Asks, "a word with a meaning, split over lines"),
-    ("echo $'a\\'; rm x; echo \\''", Asks, "a plain sh would run the middle"),
-    ("", Asks, "nothing to run"),
-    ("# only words", Asks, "nothing to run"),
-];
-
 #[test]
 fn every_line_gets_its_decision() {
-    assert!(LINES.len() >= 80);
-    plain().holds(LINES);
+    assert!(lines::UNASKED.len() >= 120 && lines::ASKS.len() >= 180);
+    let untrusted = Case { trusted: false, ..plain() };
+    let mut wrong = Vec::new();
+    for line in lines::UNASKED {
+        let got = untrusted.run(line);
+        let expected = Confinement::ReadOnly { writable: vec![] };
+        if got.verdict != Allow || got.confinement != expected {
+            wrong.push(format!("{line:?} must run confined, not {got:?}"));
+        }
+    }
+    for (line, why) in lines::ASKS {
+        let got = untrusted.run(line);
+        if got.verdict != Asks {
+            wrong.push(format!("{line:?} must ask ({why}), not {got:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
-fn yolo_runs_the_whole_table_and_planning_nothing_of_it() {
-    for (command, _, _) in LINES {
-        assert_eq!(plain().mode(Mode::Yolo).run(command).verdict, Allow, "{command:?}");
-        assert_eq!(plain().mode(Mode::Plan).run(command).verdict, Deny, "{command:?}");
+fn what_prepare_found_asks_about_commands_that_only_read() {
+    for (line, _) in lines::LEADS_OUT {
+        let found = found(line, &[], Some("it leads out"));
+        let judged = |case: Case| case.judge(SHELL, Kind::Execute, &json!({ "command": line }), &found);
+        let ruling = judged(plain());
+        assert_eq!(ruling.verdict, Asks, "{line:?}");
+        // A rule for the whole tool still allows it, as the user; files of redirections are looked at all the same.
+        if line.contains('<') {
+            continue;
+        }
+        let allowed = judged(plain().tools(json!({"allowed": [SHELL]})));
+        assert_eq!((allowed.verdict, allowed.confinement), (Allow, Confinement::None), "{line:?}");
     }
 }
 
 #[test]
-fn a_line_that_is_too_long_or_too_deep_asks() {
+fn yolo_runs_all_lines_as_the_user_and_planning_none() {
+    let all = lines::UNASKED.iter().chain(lines::ASKS.iter().map(|(line, _)| line));
+    for line in all {
+        let ruling = plain().mode(Mode::Yolo).run(line);
+        assert_eq!((ruling.verdict, ruling.confinement), (Allow, Confinement::None), "{line:?}");
+        assert_eq!(plain().mode(Mode::Plan).run(line).verdict, Deny, "{line:?}");
+    }
+}
+
+#[test]
+fn a_line_that_is_too_long_asks() {
     let long = format!("echo {}", "a".repeat(70_000));
-    let deep = format!("{}ls{}", "(".repeat(100), ")".repeat(100));
-    let deeper = format!("ls {}rm{}", "$(".repeat(50_000), ")".repeat(50_000));
-    let many = "ls;".repeat(1_000);
-    for line in [&long, &deep, &deeper, &many] {
+    for line in [&long, &"ls;".repeat(1_000)] {
         assert_eq!(plain().run(line).verdict, Asks);
     }
     assert_eq!(plain().run(&"ls;".repeat(200)).verdict, Allow);
-    assert_eq!(plain().run("((((ls))))").verdict, Asks);
-    assert_eq!(plain().run("( ( ( (ls) ) ) )").verdict, Allow);
+}
+
+#[test]
+fn a_line_of_both_kinds_runs_as_the_user() {
+    let allow = json!([{"toolName": SHELL, "commandPrefix": ["npm test", "make"], "decision": "allow"}]);
+    let case = plain().rules(Tier::User, allow);
+    let untrusted = Case { trusted: false, ..case.clone() };
+    let judged = |case: &Case, line: &str| {
+        let ruling = case.run(line);
+        (ruling.verdict, ruling.confinement)
+    };
+    let as_user = (Allow, Confinement::None);
+    let confined = (Allow, Confinement::ReadOnly { writable: vec![] });
+    let asks = (Asks, Confinement::None);
+    for (line, trusted, not) in [
+        ("cd src && npm test", &as_user, &as_user),
+        ("npm test 2>&1 | tail -5", &as_user, &as_user),
+        ("make; git status", &as_user, &asks),
+        ("git status", &confined, &confined),
+        ("ls | wc -l", &confined, &confined),
+        // Files of the workspace may choose which compiler tells its version.
+        ("make; cargo --version", &asks, &asks),
+        ("cargo --version", &confined, &confined),
+        ("make; rm x", &asks, &asks),
+        ("make > x", &asks, &asks),
+    ] {
+        assert_eq!(judged(&case, line), *trusted, "{line}");
+        assert_eq!(judged(&untrusted, line), *not, "{line} where nothing is trusted");
+    }
 }
 
 #[test]
@@ -387,18 +244,18 @@ fn a_denied_command_is_found_wherever_it_stands() {
         ("ls; rm x", Deny, "in a list"),
         ("ls | rm x", Deny, "in a pipe"),
         ("/bin/rm x", Deny, "by its path"),
-        ("\\rm x", Deny, "escaped"),
+        ("\\rm x", Asks, "not understood, so may be it"),
         ("r'm' x", Deny, "quoted"),
-        ("$'\\x72m' x", Deny, "encoded"),
-        ("X=1 rm x", Deny, "behind a variable"),
-        ("(rm x)", Deny, "in a subshell"),
-        ("f() { rm x; }; f", Deny, "in a function"),
-        ("echo $(rm x)", Deny, "in a substitution"),
-        ("echo `rm x`", Deny, "in backticks"),
-        ("cat <(rm x)", Deny, "in a process substitution"),
-        ("cat <<EOF\n`rm x`\nEOF", Deny, "in a here document"),
+        ("$'\\x72m' x", Asks, "encoded"),
+        ("X=1 rm x", Asks, "behind a variable"),
+        ("(rm x)", Asks, "in a subshell"),
+        ("f() { rm x; }; f", Asks, "in a function"),
+        ("echo $(rm x)", Asks, "in a substitution"),
+        ("echo `rm x`", Asks, "in backticks"),
+        ("cat <(rm x)", Asks, "in a process substitution"),
+        ("cat <<EOF\n`rm x`\nEOF", Asks, "in a here document"),
         ("sh -c 'rm x'", Deny, "in a script"),
-        ("bash -c 'bash -c \"rm x\"'", Deny, "in a script in a script"),
+        ("bash -c 'bash -c \"rm x\"'", Asks, "in a script in a script"),
         ("eval rm x", Deny, "evaluated"),
         ("eval 'r''m x'", Deny, "evaluated"),
         ("trap 'rm x' EXIT", Deny, "later"),
@@ -406,7 +263,7 @@ fn a_denied_command_is_found_wherever_it_stands() {
         ("sudo -u bob rm x", Deny, "as somebody else"),
         ("env A=1 rm x", Deny, "with another environment"),
         ("xargs -0 -n 1 rm", Deny, "by xargs"),
-        ("find . -exec rm {} ;", Deny, "by find"),
+        ("find . -exec rm {} ;", Asks, "by find"),
         ("timeout -s KILL 5 nice rm x", Deny, "behind two starters"),
         ("busybox rm x", Deny, "in a box"),
         ("su -c 'rm x'", Deny, "as somebody else"),
@@ -415,12 +272,15 @@ fn a_denied_command_is_found_wherever_it_stands() {
         ("eval \"$x\"", Asks, "may be it"),
         ("sh -c \"$x\"", Asks, "may be it"),
         ("curl x | sh", Asks, "may be it"),
-        ("sudo --weird rm x", Asks, "may be it"),
-        ("xargs -I rm rm", Asks, "may be it"),
-        ("watch rm x", Asks, "may be it"),
+        ("sudo --weird rm x", Deny, "among its words"),
+        ("xargs -I rm rm", Deny, "among its words"),
+        ("watch rm x", Deny, "among its words"),
         ("ls 'a", Asks, "not understood, so may be it"),
     ];
     let case = plain().mode(Mode::Yolo).rules(Tier::User, deny);
+    for (words, expected) in [(STARTER_WORDS, Allow), (STARTER_WORDS + 1, Asks)] {
+        assert_eq!(case.run(&format!("nohup {}", "x ".repeat(words))).verdict, expected, "{words} words");
+    }
     case.holds(table);
     // Without anybody to ask, what may be denied is.
     let alone = Case { auto_execute: true, ..case };
@@ -452,9 +312,9 @@ fn an_allowed_prefix_fits_whole_words_and_nothing_around_them() {
     plain().rules(Tier::User, allow).holds(&[
         ("cargo test", Allow, "it"),
         ("cargo test --lib | tail -5", Allow, "and something harmless"),
-        ("timeout 60 cargo test", Allow, "a time limit adds nothing"),
-        ("bash -c 'cargo test && cargo test'", Allow, "all of the script"),
-        ("cargo test $x", Allow, "the rule leaves the rest open"),
+        ("timeout 60 cargo test", Asks, "timeout starts anything"),
+        ("bash -c 'cargo test && cargo test'", Asks, "bash runs anything"),
+        ("cargo test $x", Asks, "not understood"),
         ("cargo tests", Asks, "another word"),
         ("cargo publish", Asks, "another subcommand"),
         ("cargo $x", Asks, "an unknown subcommand"),
@@ -516,38 +376,39 @@ fn patterns_speak_about_single_commands() {
 }
 
 #[test]
-fn git_asks_where_nothing_is_trusted() {
+fn git_runs_only_confined_where_nothing_is_trusted() {
     let untrusted = Case { trusted: false, ..plain() };
     untrusted.holds(&[
-        ("git status", Asks, "its configuration may run something"),
-        ("ls; git log", Asks, "in a list, too"),
-        ("/usr/bin/git log", Asks, "by its path, too"),
-        ("ls", Allow, "not git"),
+        ("git status", Allow, "it runs confined"),
+        ("git push", Asks, "it does something"),
+        ("/usr/bin/git log", Asks, "by its path"),
     ]);
-    untrusted.clone().mode(Mode::Yolo).holds(&[("git status", Asks, "even in yolo")]);
+    let confined = Confinement::ReadOnly { writable: vec![] };
+    let yolo = untrusted.clone().mode(Mode::Yolo);
+    assert_eq!(yolo.run("git status; ls").confinement, confined);
+    yolo.holds(&[("git push", Asks, "even in yolo"), ("git status; make", Asks, "the line cannot be confined")]);
     let allow = json!([{"toolName": SHELL, "commandPrefix": "git", "decision": "allow"}]);
-    untrusted.rules(Tier::User, allow).holds(&[("git status", Asks, "whatever a rule says")]);
+    let allowed = untrusted.rules(Tier::User, allow);
+    assert_eq!(allowed.run("git status").confinement, confined);
+    allowed.holds(&[("git push", Asks, "whatever a rule says"), ("/usr/bin/git push", Asks, "by its path")]);
 }
 
 #[test]
 fn editing_unasked_covers_redirections_that_an_edit_could_do() {
-    #[rustfmt::skip]
-    plain().mode(Mode::AutoEdit).holds(&[
-        ("echo x > a", Allow, "a file of the workspace"),
-        ("cat < a", Allow, "a file of the workspace"),
-        ("cat <<'EOF' > src/a\nx\nEOF", Allow, "a file of the workspace"),
-        ("echo x > /w/a", Allow, "a file of the workspace"),
-        ("echo x > ../a", Asks, "not in the workspace"),
-        ("echo x > /etc/a", Asks, "not in the workspace"),
-        ("echo x > ~/a", Asks, "not in the workspace"),
-        ("echo x > $a", Asks, "nobody knows where"),
-        ("echo x > .git/hooks/pre-commit", Asks, "runs later"),
-        ("echo x >> .env", Asks, "decides something"),
-        ("echo x > /dev/tcp/h/80", Asks, "opens a connection"),
-        ("cat < /dev/tcp/h/80", Asks, "opens a connection"),
-        ("make > a", Asks, "make is no edit"),
-        ("echo $(ls) > a", Asks, "a substitution"),
-    ]);
+    let judged = |mode: Mode, line: &str, edits: &[&str], needs_approval: Option<&str>| {
+        let args = json!({ "command": line });
+        let ruling = plain().mode(mode).judge(SHELL, Kind::Execute, &args, &found(line, edits, needs_approval));
+        (ruling.verdict, ruling.confinement)
+    };
+    let asks = (Asks, Confinement::None);
+    let written = (Allow, Confinement::ReadOnly { writable: vec!["/w/a".into()] });
+    assert_eq!(judged(Mode::AutoEdit, "echo x > a", &["/w/a"], None), written);
+    assert_eq!(judged(Mode::AutoEdit, "cat b | sort >> a", &["/w/a"], None), written);
+    assert_eq!(judged(Mode::Default, "echo x > a", &["/w/a"], None), asks);
+    assert_eq!(judged(Mode::AutoEdit, "echo x > a", &[], Some("a is protected")), asks);
+    assert_eq!(judged(Mode::AutoEdit, "echo x > a", &[], None), asks, "nobody looked at the file");
+    assert_eq!(judged(Mode::AutoEdit, "make > a", &["/w/a"], None), asks, "make is no edit");
+    assert_eq!(judged(Mode::AutoEdit, "echo $(ls) > a", &["/w/a"], None), asks);
 }
 
 #[test]
@@ -704,7 +565,7 @@ fn what_is_wrong_with_a_rule_is_said_and_the_rest_holds() {
 // Always.
 
 fn prefixes(command: &str) -> Vec<String> {
-    let rules = always(SHELL, &exec(command), Mode::Default, "/w");
+    let rules = always(SHELL, &exec(command), Mode::Default);
     let prefix = |rule: &Rule| {
         let names = rule.command_prefix.as_ref().expect("a prefix");
         names.iter().map(str::to_owned).collect::<Vec<_>>().join("+")
@@ -722,8 +583,6 @@ fn always_allows_what_was_shown_and_no_interpreter() {
         ("npm run lint", &["npm run lint"]),
         ("gh pr view 3", &["gh pr view"]),
         ("ls | tee x", &["tee"]),
-        ("timeout 5 make", &["make"]),
-        ("bash -c 'make all'", &["make"]),
         ("make > out", &["make"]),
         // Nothing to name.
         ("git", &[]),
@@ -735,7 +594,8 @@ fn always_allows_what_was_shown_and_no_interpreter() {
         // These run whatever they are given.
         ("sh x", &[]), ("bash -c \"$x\"", &[]), ("python x.py", &[]), ("python3.12 x.py", &[]),
         ("/usr/bin/perl -e x", &[]), ("node x", &[]), ("ruby x", &[]), ("awk x", &[]), ("sed -i x y", &[]),
-        ("env make", &["make"]), ("sudo make", &["make"]), ("xargs make", &["make"]), ("eval 'make'", &["make"]),
+        ("env make", &[]), ("sudo make", &[]), ("xargs make", &[]), ("eval 'make'", &[]), ("timeout 5 make", &[]), ("bash -c 'make all'", &[]),
+        ("for x in 1; do make; done", &[]), ("make; A=1 make", &[]),
         ("find . -delete", &[]), (". x", &[]), ("source x", &[]), ("export A=1", &[]), ("alias a=b", &[]),
     ];
     for (command, expected) in cases {
@@ -745,7 +605,7 @@ fn always_allows_what_was_shown_and_no_interpreter() {
 
 #[test]
 fn an_answer_holds_for_the_session_and_not_beyond_what_it_says() {
-    let said = |tool: &str, plan: &Plan| Case { session: always(tool, plan, Mode::Default, "/w"), ..plain() };
+    let said = |tool: &str, plan: &Plan| Case { session: always(tool, plan, Mode::Default), ..plain() };
     let edits = said("write_file", &edit("/w/a"));
     assert_eq!(edits.edit("write_file", "/w/a"), Allow);
     assert_eq!(edits.edit("replace", "/w/a"), Allow, "it is the same file");
@@ -768,8 +628,8 @@ fn an_answer_holds_for_the_session_and_not_beyond_what_it_says() {
 
 #[test]
 fn saved_rules_come_back() {
-    let mut rules = always(SHELL, &exec("git add ."), Mode::Default, "/w");
-    rules.extend(always("write_file", &edit("/w/a"), Mode::AutoEdit, "/w"));
+    let mut rules = always(SHELL, &exec("git add ."), Mode::Default);
+    rules.extend(always("write_file", &edit("/w/a"), Mode::AutoEdit));
     let saved: Vec<Value> = rules.into_iter().map(kept).collect();
     let case = plain().rules(Tier::User, Value::from(saved));
     case.holds(&[("git add x", Allow, "saved"), ("git push", Asks, "not saved")]);
@@ -811,23 +671,6 @@ fn line(dice: &mut Dice) -> String {
     (0..len).map(|_| PIECES[dice.roll(PIECES.len())]).collect()
 }
 
-#[test]
-fn no_line_makes_the_reader_panic() {
-    let mut dice = Dice(0x5eed);
-    let mut understood = 0;
-    for _ in 0..60_000 {
-        let line = line(&mut dice);
-        understood += usize::from(command::parse(&line).is_ok());
-        let _ = command::warnings(&line);
-        let _ = command::visible(&line);
-    }
-    assert!(understood > 5_000, "only {understood} were lines at all");
-    for _ in 0..5_000 {
-        let noise: String = (0..dice.roll(40)).filter_map(|_| char::from_u32(dice.roll(0x300) as u32)).collect();
-        let _ = command::parse(&noise);
-    }
-}
-
 /// Whatever is allowed consists of commands that are allowed alone, and of nothing else.
 #[test]
 fn an_allowed_line_has_only_allowed_parts() {
@@ -841,23 +684,10 @@ fn an_allowed_line_has_only_allowed_parts() {
             continue;
         }
         allowed += 1;
-        let parsed = command::parse(&line).expect("what is not understood is not allowed");
-        let Parsed { commands, substitutes, defines } = parsed;
-        assert!(!substitutes && !defines && !commands.is_empty(), "{line:?}");
+        let commands = command::parse(&line).expect("what is not understood is not allowed");
         for simple in commands {
-            assert!(simple.assigns.is_empty(), "{line:?}");
-            assert!(simple.redirects.iter().all(|redirect| redirect.is_idle()), "{line:?}");
-            if simple.argv.is_empty() {
-                continue;
-            }
-            let words: Vec<String> = simple
-                .argv
-                .iter()
-                .map(|word| match word.literal() {
-                    Some(text) => format!("'{}'", text.replace('\'', "'\\''")),
-                    None => word.text.clone(),
-                })
-                .collect();
+            assert!(simple.writes.is_empty(), "{line:?}");
+            let words: Vec<String> = simple.words.iter().map(quoted).collect();
             let alone = case.run(&words.join(" "));
             assert_eq!(alone.verdict, Allow, "{words:?} of {line:?}: {alone:?}");
         }
@@ -865,77 +695,10 @@ fn an_allowed_line_has_only_allowed_parts() {
     assert!(allowed > 200, "only {allowed} were allowed");
 }
 
-#[test]
-fn reading_takes_time_in_proportion() {
-    // Each of these is as long as a line may be; a reader that looks at anything twice would not come back.
-    for unit in
-        ["$(", "`", "\"$(", "${x:-", "$((", "(", "{ ", "if ", "a ", "a;", "'", "<<E ", "a=(", "f() {", "!", "\\", "[[ "]
-    {
-        let line = unit.repeat(60_000 / unit.len());
-        let _ = command::parse(&line);
-        let _ = command::warnings(&line);
-    }
-}
-
-/// The judge of the reader is the shell itself: whatever it starts, the reader has named, and with the same words.
-#[test]
-fn bash_starts_nothing_that_was_not_read() {
-    const BASH: &str = "/bin/bash";
-    if !std::path::Path::new(BASH).exists() {
-        return;
-    }
-    let count = number("POLICY_LINES", 600);
-    let mut dice = Dice(number("POLICY_SEED", 0xba5e) as u64);
-    let dir = std::env::temp_dir().join(format!("gemini-a2a-policy-{}", std::process::id()));
-    let (mut lines, mut started) = (0, 0);
-    while lines < count {
-        let line = line(&mut dice);
-        let Ok(parsed) = command::parse(&line) else {
-            continue;
-        };
-        // Loops need not end, and files that lines have left here are not theirs to run.
-        let runs_files = parsed.commands.iter().any(|simple| simple.program() == Some("."));
-        if line.contains("while") || line.contains("/etc") || runs_files {
-            continue;
-        }
-        lines += 1;
-        std::fs::create_dir_all(&dir).expect("a place of our own");
-        let log = dir.join(format!("started-{lines}"));
-        // Nothing is found, and what was looked for is written down.
-        let note = "() { builtin printf '%s\\0' \"$@\" $'\\1' >> \"$STARTED\"; }";
-        let status = std::process::Command::new(BASH)
-            .args(["-c", &line])
-            .current_dir(&dir)
-            .env_clear()
-            .env("PATH", "/nonexistent")
-            .env("HOME", &dir)
-            .env("STARTED", &log)
-            .env("BASH_FUNC_command_not_found_handle%%", note)
-            .stdin(std::process::Stdio::null())
-            .stdout(std::process::Stdio::null())
-            .stderr(std::process::Stdio::null())
-            .status();
-        status.expect("bash runs");
-        let text = std::fs::read(&log).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        for argv in text.split_terminator("\u{1}\0") {
-            started += 1;
-            let argv: Vec<&str> = argv.split_terminator('\0').collect();
-            let read = parsed.commands.iter().any(|simple| could_be(simple, &argv));
-            assert!(read, "{line:?} started {argv:?}, and was read as {parsed:?}");
-        }
-    }
-    assert!(started > lines / 4, "{started} commands in {lines} lines");
-    std::fs::remove_dir_all(&dir).expect("our own place");
-}
-
-/// Whether these may be the words of a command that was read.
-fn could_be(simple: &Simple, argv: &[&str]) -> bool {
-    let certain = simple.argv.iter().take_while(|word| word.literal().is_some());
-    let certain: Vec<&str> = certain.filter_map(|word| word.literal()).collect();
-    match certain.len() == simple.argv.len() {
-        true => argv == certain,
-        false => argv.starts_with(&certain),
+fn quoted(word: &command::Word) -> String {
+    match word.literal() {
+        Some(text) => format!("'{}'", text.replace('\'', "'\\''")),
+        None => word.text.clone(),
     }
 }
 

@@ -1,4 +1,5 @@
-//! A program of somebody else's: this one with a command of its own, which every client can use like those that are built in.
+//! A program of somebody else's: this one with commands of its own, which every client can use like those that are built in. It
+//! starts processes of its own too, which are no tools of the agent.
 //!
 //! There is no test harness here, because this file is both: started with arguments it is that program, and started without
 //! it is the test, which starts itself.
@@ -9,17 +10,22 @@ use gemini_a2a::shell::commands::{Asked, Commands};
 use gemini_a2a::shell::program;
 use gemini_a2a::task::slash::{Argument, Commanded, Spec};
 use serde_json::{Value, json};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use support::client::Client;
+use support::fake::FakeGemini;
+use support::message::{approval, asked_of, prompt, task_of};
 use support::server::Setup;
 
 fn main() -> ExitCode {
-    // Whoever runs tests may pass flags and names of tests.
-    match std::env::args().nth(1).as_deref() == Some("serve") {
+    // Whoever runs tests may pass flags and names of tests. A word that begins with two underscores is the library's own: it starts
+    // tools through the same program.
+    match std::env::args().nth(1).is_some_and(|word| word == "serve" || word.starts_with("__")) {
         true => program::run(commands()),
         false => {
             a_further_command_is_one_like_the_others();
             println!("a further command is one like the others: ok");
+            children_of_the_program_are_no_tools();
+            println!("children of the program are no tools: ok");
             ExitCode::SUCCESS
         }
     }
@@ -38,7 +44,46 @@ fn commands() -> Commands {
     assert!(added.is_ok(), "nothing else is called so");
     let again = commands.register(greet, Box::new(run));
     assert!(again.is_err(), "nothing that is there is replaced");
+    let mut relay = Spec::new("relay", "Prompts the server from a process of its own.");
+    relay.arguments.push(Argument { name: "url".into(), description: "The server.".into(), required: true });
+    assert!(commands.register(relay, Box::new(relayed)).is_ok(), "nothing else is called so");
     commands
+}
+
+fn relayed(asked: &Asked) -> Result<Commanded, String> {
+    let url = asked.command.invocation.args.join(" ");
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send", "params": prompt("TEXT hi") }).to_string();
+    let output = Command::new("curl")
+        .args(["-s", "--noproxy", "*", "-o", "/dev/null", "-w", "%{http_code}"])
+        .args(["-H", "Content-Type: application/json", "-d", &body, &url])
+        .output()
+        .map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(Commanded::Done { data: json!({ "status": text }), text })
+}
+
+/// While a tool runs, a child of the program itself may still prompt: it descends from no supervisor of tools.
+fn children_of_the_program_are_no_tools() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no curl here");
+        return;
+    }
+    let this = std::env::current_exe().expect("this program is a file");
+    let fake = FakeGemini::start();
+    let setup = Setup::of(&this).arg("serve").env("GEMINI_API_KEY", "fake").env("GOOGLE_GEMINI_BASE_URL", fake.url());
+    let server = setup.start();
+    let mut client = Client::new(&server.url());
+    let script = "SHELL touch began; while ! [ -e go ]; do sleep 0.02; done";
+    let events: Vec<_> = client.stream("message/stream", prompt(script)).collect();
+    let task = events.iter().find_map(|event| task_of(event.result())).expect("a task");
+    let call = events.iter().find_map(|event| asked_of(event.result())).expect("a question");
+    let running = client.stream("message/stream", approval(task, call, "proceed_once"));
+    let began = server.workspace().join("began");
+    support::eventually("the tool runs", || began.exists().then_some(()));
+    let body = json!({ "command": "relay", "args": [format!("{}/", server.url())] });
+    assert_eq!(client.post("/executeCommand", &body).json()["data"]["status"], "200");
+    std::fs::write(server.workspace().join("go"), "").expect("a file");
+    running.for_each(drop);
 }
 
 fn a_further_command_is_one_like_the_others() {
@@ -48,7 +93,7 @@ fn a_further_command_is_one_like_the_others() {
 
     let listed = client.get("/listCommands").json();
     let listed = listed["commands"].as_array().expect("a list");
-    let ours = listed.last().expect("not an empty one");
+    let ours = listed.iter().rev().nth(1).expect("two of them are ours");
     assert_eq!(
         *ours,
         json!({

@@ -17,7 +17,7 @@ use gemini_a2a::task::decide::{Decision, Effect, Gate, Input, Refusal, Rules, de
 use gemini_a2a::task::event::{End, Event, Final, Lifecycle};
 use gemini_a2a::task::policy::{Grant, Policy};
 use gemini_a2a::task::record::Record;
-use gemini_a2a::task::spec::Choice;
+use gemini_a2a::task::spec::{Choice, Confinement};
 use gemini_a2a::task::state::{CallState, Phase, Stage, State};
 use std::collections::HashSet;
 use std::fmt;
@@ -533,7 +533,7 @@ fn a_call_that_nobody_was_asked_about_is_caught() {
         let mut decision = decide(state, input, rules)?;
         for event in &mut decision.events {
             if let Event::CallAsked { call, .. } = event {
-                *event = Event::CallReady { call: call.clone() };
+                *event = Event::CallReady { call: call.clone(), confinement: Confinement::None };
             }
         }
         Ok(decision)

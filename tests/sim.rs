@@ -107,7 +107,7 @@ fn every_promise_is_kept() {
 }
 
 /// What must have happened somewhere, or the runs show nothing.
-const EXPECTED: [&str; 32] = [
+const EXPECTED: [&str; 34] = [
     "answered at once while paused",
     "answered late",
     "answered wrongly",
@@ -128,6 +128,8 @@ const EXPECTED: [&str; 32] = [
     "not found",
     "pages",
     "shown a task",
+    "stopped without a record",
+    "told a stream of the disk",
     "told of the disk",
     "took too long",
     "turned away",
@@ -161,6 +163,7 @@ fn a_broken_promise_is_noticed() {
         (Sabotage::Amnesia, "is not found"),
         (Sabotage::LostFrame, "comes something else"),
         (Sabotage::LostNote, "something is left over"),
+        (Sabotage::DeafWorker, "was not stopped in the same turn"),
         (Sabotage::DeafReceiver, "was never told"),
     ] {
         let noticed = (0..20).any(|seed| match run(seed, sabotage) {

@@ -139,6 +139,7 @@ impl House {
                 Out::Over { .. } | Out::SaveRule { .. } | Out::Trouble { .. } | Out::Notice { .. } => {}
                 Out::Page { .. } => panic!("nobody reads old events here"),
                 Out::Deliver(_) => panic!("nobody is told here"),
+                Out::Identify { .. } => panic!("everybody is known here"),
             }
         }
         more || self.core.has_more()

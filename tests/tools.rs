@@ -3,6 +3,7 @@
 
 mod support;
 
+use gemini_a2a::shell::procfs;
 use serde_json::{Value, json};
 use support::client::Client;
 use support::eventually;
@@ -113,10 +114,10 @@ fn a_background_command_ends_when_its_task_is_cancelled() {
         let text = std::fs::read_to_string(scene.server.workspace().join("pid")).ok()?;
         text.trim().parse::<u32>().ok()
     });
-    let stat = move || std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
-    assert!(stat().is_some_and(|stat| !stat.contains(") Z")));
+    let is_alive = || procfs::stat(pid).is_some_and(|stat| !stat.is_over);
+    assert!(is_alive());
     scene.client.call("tasks/cancel", json!({ "id": waiting.task }));
-    eventually("its end", || stat().is_none_or(|stat| stat.contains(") Z")).then_some(()));
+    eventually("its end", || (!is_alive()).then_some(()));
 }
 
 #[test]

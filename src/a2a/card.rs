@@ -205,6 +205,7 @@ mod tests {
     use super::*;
     use crate::a2a::form::Envelope;
     use crate::a2a::sample;
+    use crate::a2a::switches::WEBHOOKS;
     use crate::base::http::Method;
 
     const HERE: Identity<'static> =
@@ -257,7 +258,7 @@ mod tests {
         let extensions = capabilities["extensions"].take();
         assert_eq!(
             capabilities,
-            json!({"streaming": true, "pushNotifications": true, "extendedAgentCard": false, "extensions": null})
+            json!({"streaming": true, "pushNotifications": WEBHOOKS, "extendedAgentCard": false, "extensions": null})
         );
         let named: Vec<(&Value, &Value)> =
             extensions.as_array().expect("a list").iter().map(|one| (&one["uri"], &one["required"])).collect();

@@ -48,7 +48,7 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, tools: &Tools, protocol: 
             shown.call(call, CallStatus::AwaitingApproval)
         }
         // A call that a rule allowed has been shown as scheduled already.
-        Event::CallReady { call } => match state.call(call)?.choice {
+        Event::CallReady { call, .. } => match state.call(call)?.choice {
             Some(_) => shown.call(call, CallStatus::Scheduled),
             None => None,
         },

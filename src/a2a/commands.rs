@@ -475,6 +475,8 @@ mod tests {
             programs: vec!["ls".into()],
             dir: None,
             warnings: vec![],
+            needs_approval: None,
+            edits: vec![],
         };
         for (question, status) in
             [(exec, "AWAITING_SHELL_CONFIRMATION"), (sample::edit(), "AWAITING_ACTION_CONFIRMATION")]

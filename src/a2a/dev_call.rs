@@ -189,7 +189,7 @@ enum About<'a> {
 impl<'a> About<'a> {
     fn of(question: &'a Question) -> About<'a> {
         match question {
-            Question::Exec { title: _, command, programs: _, dir, warnings } => {
+            Question::Exec { title: _, command, programs: _, dir, warnings, needs_approval: _, edits: _ } => {
                 About::Execute { command, working_directory: dir.as_deref(), warnings }
             }
             Question::Edit { title: _, file_name, file_path, diff, old, new } => About::FileEdit(FileDiff {
@@ -253,6 +253,8 @@ mod tests {
             programs: vec!["make".into()],
             dir: None,
             warnings: vec![],
+            needs_approval: None,
+            edits: vec![],
         }
     }
 
@@ -296,6 +298,8 @@ mod tests {
             programs: vec![],
             dir: Some("sub".into()),
             warnings: vec!["It is long.".into()],
+            needs_approval: None,
+            edits: vec![],
         };
         assert_eq!(
             asked(warned),

@@ -35,7 +35,7 @@ pub fn frame<'a>(state: &'a State, record: &'a Record) -> Option<Frame<'a>> {
         Event::Thought { subject, description } => shown.thought(subject, description),
         Event::CallAsked { call, .. } => shown.call(call, CallStatus::AwaitingApproval),
         // Of a call that was asked about, the next news is that it runs.
-        Event::CallReady { call } => match state.call(call)?.choice {
+        Event::CallReady { call, .. } => match state.call(call)?.choice {
             Some(_) => None,
             None => shown.call(call, CallStatus::Scheduled),
         },
@@ -188,7 +188,7 @@ mod tests {
     use crate::task::event::{End, Final};
     use crate::task::message::Artifact;
     use crate::task::message::Part;
-    use crate::task::spec::{Choice, Display, Ending, Keeping, Question};
+    use crate::task::spec::{Choice, Confinement, Display, Ending, Keeping, Question};
     use crate::task::state::{Live, Phase, Stage};
     use serde_json::Value;
     use std::sync::Arc;
@@ -263,6 +263,8 @@ mod tests {
             programs: vec![],
             dir: None,
             warnings: vec![],
+            needs_approval: None,
+            edits: vec![],
         };
         sample::call("run_shell_command", json!({"command": "make"}), Some(question))
     }
@@ -311,7 +313,7 @@ mod tests {
             rules: vec![],
         };
         assert_eq!(frames(&state, answered), None);
-        assert_eq!(frames(&state, Event::CallReady { call: call() }), None);
+        assert_eq!(frames(&state, Event::CallReady { call: call(), confinement: Confinement::None }), None);
         let update = |data| by_ada(around("TOOL_CALL_UPDATE", "working", object(data)));
         assert_eq!(frame(&state, Event::CallStarted { call: call() }), update(command_shown("EXECUTING")));
         let ending = Arc::new(Ending::Success { output: "1".into(), display: Display::Text { text: "1".into() } });
@@ -329,7 +331,7 @@ mod tests {
         state.calls = vec![command()];
         let call = "call-1".into();
         assert_eq!(
-            frame(&state, Event::CallReady { call }),
+            frame(&state, Event::CallReady { call, confinement: Confinement::None }),
             around("TOOL_CALL_UPDATE", "working", object(command_shown("PENDING")))
         );
     }

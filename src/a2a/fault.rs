@@ -5,10 +5,11 @@
 //! proxies and clients must see in the head: no credential, no permission, wrong method, too large, come back later.
 
 use crate::a2a::form::{Envelope, Form};
-use crate::a2a::own;
 use crate::a2a::respond;
 use crate::a2a::switches::RestStatus;
+use crate::a2a::{own, session};
 use crate::base::http::Response;
+use crate::base::id::TaskId;
 use crate::base::json;
 use crate::task::event::Protocol;
 use crate::task::fault::{Fault, FaultKind};
@@ -55,19 +56,7 @@ pub fn fault_frame(form: &Form, fault: &Fault) -> Vec<u8> {
     let row = row(&fault.kind, form.envelope.protocol());
     let message = fault.message.as_str();
     match family(form) {
-        Family::Rpc(protocol) => {
-            let mut out = br#"{"jsonrpc":"2.0","id":"#.to_vec();
-            out.extend_from_slice(&form.id);
-            out.extend_from_slice(br#","error":"#);
-            let data = match protocol {
-                Protocol::V03 => Value::Object(facts(fault, &row, Reason::Told)),
-                Protocol::V10 => details(fault, &row),
-            };
-            let error = json!({ "code": row.code, "message": message, "data": data });
-            json::write(&mut out, &error);
-            out.push(b'}');
-            out
-        }
+        Family::Rpc(protocol) => rpc_error(&form.id, protocol, fault, &row),
         Family::Rest03 => json::bytes(&json!({
             "code": row.code,
             "type": row.name,
@@ -91,6 +80,35 @@ pub fn fault_frame(form: &Form, fault: &Fault) -> Vec<u8> {
         }
         Family::Own => own::error(form, row.reason, message),
     }
+}
+
+/// Something to know about a task that is neither an event of it nor the answer to a call, as a frame of a socket: it has no
+/// position, and no id of a call, so the streams of the socket go on after it.
+pub fn notice(form: &Form, task: &TaskId, message: &str) -> Vec<u8> {
+    let fault = Fault::new(FaultKind::Storage, message);
+    match family(form) {
+        Family::Rpc(protocol) => {
+            let row = Row { task: Some(task.as_str()), ..row(&fault.kind, protocol) };
+            rpc_error(b"null", protocol, &fault, &row)
+        }
+        Family::Bare => session::notice(task, message),
+        Family::Own => own::problem(task, message),
+        // Not spoken over sockets.
+        Family::Rest03 | Family::Rest10 => fault_frame(form, &fault),
+    }
+}
+
+fn rpc_error(id: &[u8], protocol: Protocol, fault: &Fault, row: &Row<'_>) -> Vec<u8> {
+    let mut out = br#"{"jsonrpc":"2.0","id":"#.to_vec();
+    out.extend_from_slice(id);
+    out.extend_from_slice(br#","error":"#);
+    let data = match protocol {
+        Protocol::V03 => Value::Object(facts(fault, row, Reason::Told)),
+        Protocol::V10 => details(fault, row),
+    };
+    json::write(&mut out, &json!({ "code": row.code, "message": fault.message, "data": data }));
+    out.push(b'}');
+    out
 }
 
 /// Whether a failure before the first event is sent as a frame of the stream the client asked for, not as a plain answer.
@@ -237,6 +255,11 @@ fn row(kind: &FaultKind, protocol: Protocol) -> Row<'_> {
             let statuses = Statuses { rest_100: 415, ..http(400) };
             plain(-32005, "ContentTypeNotSupportedError", ARGUMENT, reason, statuses)
         }
+        // In the head, because a page can be made to send such a body without asking first.
+        ContentTypeMissing => {
+            let reason = "CONTENT_TYPE_NOT_SUPPORTED";
+            plain(-32005, "ContentTypeNotSupportedError", ARGUMENT, reason, head(415))
+        }
         ExtendedCardNotConfigured => {
             let name = "AuthenticatedExtendedCardNotConfiguredError";
             let reason = "EXTENDED_AGENT_CARD_NOT_CONFIGURED";
@@ -298,6 +321,7 @@ mod tests {
             (PushNotSupported, -32003, [200, 400, 400, 400]),
             (Unsupported, -32004, [200, 400, 400, 400]),
             (ContentTypeNotSupported, -32005, [200, 400, 415, 400]),
+            (ContentTypeMissing, -32005, [415, 415, 415, 415]),
             (ExtendedCardNotConfigured, -32007, [200, 400, 400, 400]),
             (VersionNotSupported, -32009, [200, 400, 400, 400]),
             (Unauthenticated, -32000, [401, 401, 401, 401]),

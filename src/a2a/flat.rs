@@ -231,6 +231,8 @@ mod tests {
                     programs: vec!["make".into()],
                     dir: Some("sub".into()),
                     warnings: vec!["It rebuilds everything.".into()],
+                    needs_approval: None,
+                    edits: vec![],
                 },
                 json!({"title": "Run", "prompt": "make -B\n(in sub)\nIt rebuilds everything.",
                     "type": "danger", "options": options}),

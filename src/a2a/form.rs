@@ -272,18 +272,6 @@ pub fn view_of(form: &Form, born: Option<(Protocol, Profile)>) -> View {
     View::A2a(writer, projection)
 }
 
-/// The view of a webhook: as the request saw it that registered it.
-pub fn hook_view(protocol: Protocol, profile: Profile) -> View {
-    let form = Form {
-        profile: Some(profile),
-        ..Form::of(match protocol {
-            Protocol::V03 => Envelope::Rpc03,
-            Protocol::V10 => Envelope::Rest10,
-        })
-    };
-    view(&form, None)
-}
-
 impl View {
     /// What a state is shown as.
     pub fn state(self, state: TaskState, idle: bool) -> TaskState {

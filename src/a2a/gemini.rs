@@ -154,18 +154,37 @@ pub fn all_metadata<'a>(states: impl IntoIterator<Item = &'a State>, tools: &Too
 
 /// The answer to `GET /health`. A server with a problem is still alive, and starting it anew would mend nothing: so that those
 /// who look at no more than the status line let it live, that stays the same.
-pub fn health(problem: Option<&str>, uptime_ms: u64, active: usize, total: usize, hooks: Census) -> Response {
+pub fn health(report: &HealthReport<'_>) -> Response {
     let mut health = json!({
-        "status": if problem.is_some() { "degraded" } else { "healthy" },
-        "uptime": uptime_ms as f64 / 1000.0,
-        "activeTasks": active,
-        "totalTasks": total,
-        "webhooks": hooks,
+        "status": if report.problem.is_some() { "degraded" } else { "healthy" },
+        "uptime": report.uptime_ms as f64 / 1000.0,
+        "activeTasks": report.active,
+        "totalTasks": report.total,
+        "webhooks": report.hooks,
+        "refused_peers": report.refused_peers,
+        "confinement": if report.unconfined.is_some() { "none" } else { "full" },
     });
-    if let Some(problem) = problem {
+    if let Some(problem) = report.problem {
         health["problem"] = problem.into();
     }
+    if let Some(why) = report.unconfined {
+        health["why"] = why.into();
+    }
     Response::json(200, json::bytes(&health))
+}
+
+/// How the server does.
+#[derive(Default)]
+pub struct HealthReport<'a> {
+    pub problem: Option<&'a str>,
+    pub uptime_ms: u64,
+    pub active: usize,
+    pub total: usize,
+    pub hooks: Census,
+    /// Requests that were refused because a tool's process may have sent them.
+    pub refused_peers: u64,
+    /// Why commands without approval cannot be confined, so that all commands need approval.
+    pub unconfined: Option<&'a str>,
 }
 
 fn write_metadata(out: &mut Vec<u8>, state: &State, tools: &Tools, told: Detail) {
@@ -365,16 +384,25 @@ mod tests {
     #[test]
     fn health_in_seconds_and_a_problem_if_there_is_one() {
         assert_eq!(
-            value(&health(None, 12_500, 1, 4, Census::default())),
+            value(&health(&HealthReport {
+                uptime_ms: 12_500,
+                active: 1,
+                total: 4,
+                refused_peers: 3,
+                ..HealthReport::default()
+            })),
             json!({"status": "healthy", "uptime": 12.5, "activeTasks": 1, "totalTasks": 4,
-                "webhooks": {"active": 0, "suspended": 0, "pending": 0, "failed": 0}})
+                "webhooks": {"active": 0, "suspended": 0, "pending": 0, "failed": 0},
+                "refused_peers": 3, "confinement": "full"})
         );
-        let degraded = health(Some("No space."), 0, 0, 0, Census::default());
+        let report = HealthReport { problem: Some("No space."), unconfined: Some("Old."), ..HealthReport::default() };
+        let degraded = health(&report);
         assert_eq!(degraded.status, 200, "it is alive");
         assert_eq!(
             value(&degraded),
             json!({"status": "degraded", "problem": "No space.", "uptime": 0.0, "activeTasks": 0,
-                "totalTasks": 0, "webhooks": {"active": 0, "suspended": 0, "pending": 0, "failed": 0}})
+                "totalTasks": 0, "webhooks": {"active": 0, "suspended": 0, "pending": 0, "failed": 0},
+                "refused_peers": 0, "confinement": "none", "why": "Old."})
         );
     }
 }

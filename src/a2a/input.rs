@@ -10,7 +10,7 @@ use crate::a2a::words;
 use crate::base::crc::crc32;
 use crate::base::id::{ContextId, MessageId, TaskId};
 use crate::base::json;
-use crate::limits::CONTEXT_ID_CHARS;
+use crate::limits::{CONTEXT_ID_CHARS, MESSAGE_PARTS};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::job::Pick;
 use crate::task::message::{Content, Message, Part, Role};
@@ -122,7 +122,17 @@ fn role(sent: &Object, gaps: Gaps) -> Result<Role, Fault> {
     role.ok_or_else(|| wrong(AT, "role", "must be user or agent; in 1.0 ROLE_USER or ROLE_AGENT."))
 }
 
+/// Refuses a message with too many parts before any of them is looked at.
+pub fn check_parts(list: &[Value], at: &str, name: &str) -> Result<(), Fault> {
+    if list.len() <= MESSAGE_PARTS {
+        return Ok(());
+    }
+    let what = format!("has {} parts; send at most {MESSAGE_PARTS}, joined or in several messages.", list.len());
+    Err(wrong(at, name, &what))
+}
+
 fn parts(list: &[Value], name: &str) -> Result<Vec<Part>, Fault> {
+    check_parts(list, AT, name)?;
     list.iter()
         .enumerate()
         .map(|(i, value)| {
@@ -535,5 +545,20 @@ mod tests {
         ] {
             assert_eq!(one_part(sent.clone()).unwrap_err(), expected, "{sent}");
         }
+    }
+
+    #[test]
+    fn a_message_has_a_limited_number_of_parts() {
+        let many = |count: usize, part: Value| {
+            let parts = vec![part; count];
+            read(json!({"messageId": "m", "role": "user", "parts": parts}))
+        };
+        let text = json!({"text": "x"});
+        assert_eq!(many(MESSAGE_PARTS, text.clone()).expect("as many as allowed").message.parts.len(), MESSAGE_PARTS);
+        let refused = many(MESSAGE_PARTS + 1, text).expect_err("one too many");
+        assert_eq!(refused, "message.parts has 1001 parts; send at most 1000, joined or in several messages.");
+        // They are counted before they are looked at.
+        let refused = many(MESSAGE_PARTS + 1, json!(7)).expect_err("numbers are no parts");
+        assert!(refused.contains("1001 parts"), "{refused}");
     }
 }

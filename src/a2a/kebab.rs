@@ -100,7 +100,7 @@ mod tests {
     use crate::base::id::Seq;
     use crate::task::event::Final;
     use crate::task::message::Source;
-    use crate::task::spec::{Choice, Display, Ending};
+    use crate::task::spec::{Choice, Confinement, Display, Ending};
     use crate::task::state::{Phase, TaskState};
     use serde_json::{Value, json};
     use std::sync::Arc;
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(asked["kind"], "tool-call-confirmation");
         assert_eq!(asked["inputParameters"], args);
         assert_eq!(asked["confirmationRequest"]["type"], "warning");
-        assert_eq!(shown(&state, Event::CallReady { call: call() }), None);
+        assert_eq!(shown(&state, Event::CallReady { call: call(), confinement: Confinement::None }), None);
         assert_eq!(shown(&state, Event::CallStarted { call: call() }), at_work(update("EXECUTING")));
         let ending = Arc::new(Ending::Success { output: "done".into(), display: Display::Text { text: "".into() } });
         state.calls[0].ending = Some(ending.clone());

@@ -28,8 +28,11 @@ pub mod own;
 mod plain;
 mod prompt;
 mod proto;
+#[cfg(feature = "webhooks")]
 pub mod push;
-mod push_rules;
+#[cfg(not(feature = "webhooks"))]
+#[path = "push/none.rs"]
+mod push;
 mod rest;
 mod route;
 mod rpc;
@@ -50,19 +53,18 @@ mod words;
 
 pub use answer::blame;
 pub use card::{Card, Identity, card};
-pub use fault::{fault, fault_frame, in_stream};
+pub use fault::{fault, fault_frame, in_stream, notice};
 pub use form::{
     Begins, DIALECTS, Ends, Envelope, Form, Shows, View, begins_at_the_start, finds_questions, frame_prefix,
     frame_suffix, joins_session, prefix, prompt_stream, sub_protocol, suffix, view, watch_stream,
 };
-pub use gemini::{all_metadata, created, health, metadata, session_id};
+pub use gemini::{HealthReport, all_metadata, created, health, metadata, session_id};
 pub use list::{Page, briefs, list, lists_briefs, shown_state};
 pub use operation::accepts_stream;
 pub use own::watching;
-pub use push_rules::{Place, PushRules};
 pub use route::decode;
 pub use socket::heard as socket;
-pub use switches::{CardDefault, RestStatus, Switches};
+pub use switches::{CardDefault, PushRules, RestStatus, Switches, WEBHOOKS};
 pub use tools::Tools;
 
 use crate::base::Shared;

@@ -24,15 +24,19 @@ pub fn body(request: &Request) -> Result<Option<Value>, Fault> {
 /// can make it send `text/plain` without asking us first.
 pub fn check_type(request: &Request) -> Result<(), Fault> {
     let headers = &request.headers;
-    let fits = match headers.get("content-type") {
-        Some(value) => {
-            let media = value.split(';').next().unwrap_or_default().trim();
-            let media = media.to_ascii_lowercase();
-            media == "application/json" || media.ends_with("+json")
+    let Some(value) = headers.get("content-type") else {
+        let browser = headers.get("origin").or(headers.get("sec-fetch-site")).is_some();
+        if request.body.is_empty() || !browser {
+            return Ok(());
         }
-        None => request.body.is_empty() || (headers.get("origin").is_none() && headers.get("sec-fetch-site").is_none()),
+        return Err(Fault::new(
+            FaultKind::ContentTypeMissing,
+            "The body does not say what it is; send it with Content-Type: application/json.",
+        ));
     };
-    if fits {
+    let media = value.split(';').next().unwrap_or_default().trim();
+    let media = media.to_ascii_lowercase();
+    if media == "application/json" || media.ends_with("+json") {
         return Ok(());
     }
     Err(Fault::new(

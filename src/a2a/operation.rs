@@ -11,12 +11,12 @@ use crate::a2a::settings;
 use crate::a2a::switches::Switches;
 use crate::a2a::version;
 use crate::base::http::Headers;
-use crate::base::id::{ConfigId, Seq, TaskId};
-use crate::limits::PAGE_TASKS_MOST;
-use crate::task::call::{Birth, Call, Mode, Push, Say};
+use crate::base::id::{Seq, TaskId};
+use crate::task::call::{Birth, Call, Mode, Say};
 use crate::task::event::{Lifecycle, Profile, Protocol};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::job::Said;
+use crate::task::push::not_supported;
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +81,7 @@ pub struct Ask<'a> {
     pub params: &'a Object,
     /// Ids that the path names; they win over the params.
     pub task: Option<&'a str>,
+    #[cfg_attr(not(feature = "webhooks"), expect(dead_code, reason = "only webhooks use it"))]
     pub config: Option<&'a str>,
     pub headers: &'a Headers,
     pub query: &'a [(String, String)],
@@ -124,7 +125,13 @@ pub fn call(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
         })),
         Operation::Cancel => Ok(Call::Cancel { task: task(ask, &["id"])? }),
         Operation::Subscribe => Ok(Call::Subscribe { task: task(ask, &["id"])?, after: continued(ask)? }),
-        Operation::SetPush | Operation::GetPush | Operation::ListPush | Operation::DeletePush => webhook(ask),
+        Operation::SetPush | Operation::GetPush | Operation::ListPush | Operation::DeletePush => {
+            if ask.switches.push {
+                push::call(ask)
+            } else {
+                Err(not_supported())
+            }
+        }
         Operation::ExtendedCard if ask.switches.extended_card => Ok(Call::ExtendedCard),
         Operation::ExtendedCard => Err(no_card(ask.protocol)),
         Operation::Commands => Ok(Call::Commands),
@@ -147,64 +154,6 @@ pub fn accepts_stream(headers: &Headers) -> bool {
     })
 }
 
-fn no_push() -> Fault {
-    Fault::new(
-        FaultKind::PushNotSupported,
-        "Push notifications are not supported: webhooks are turned off on this server. Watch the task with a stream instead.",
-    )
-}
-
-/// What is asked about the webhooks of a task. 0.3 calls the task `id`, 1.0 the webhook.
-fn webhook(ask: &Ask) -> Result<Call, Fault> {
-    if !ask.switches.push {
-        return Err(no_push());
-    }
-    let params = ask.params;
-    if ask.operation == Operation::SetPush {
-        let (named, wish) = push::wish(params, "", &ask.switches.push_rules)?;
-        let task = ask.task.map(TaskId::from).or(named);
-        return Ok(Call::Push { task: task.ok_or_else(|| wrong("", "taskId", "is required."))?, ask: Push::Set(wish) });
-    }
-    let (task_names, id_names): (&[&str], &[&str]) = match ask.protocol {
-        Protocol::V03 => (&["id", "taskId", "task_id"], &["pushNotificationConfigId", "push_notification_config_id"]),
-        Protocol::V10 => (&["taskId", "task_id"], &["id"]),
-    };
-    let name = text(params, &["name", "parent"], "")?;
-    let (named_task, named_id) = name.map_or((None, None), push::resource);
-    let task = match ask.task.or(named_task) {
-        Some(task) => TaskId::from(task),
-        None => task(ask, task_names)?,
-    };
-    let id = match ask.config.or(named_id) {
-        Some(id) => Some(id),
-        None => text(params, id_names, "")?,
-    };
-    let id = id.map(ConfigId::from);
-    let required = || wrong("", id_names[0], "is required.");
-    let asked = match (ask.operation, ask.protocol) {
-        (Operation::DeletePush, _) => Push::Delete(id.ok_or_else(required)?),
-        (Operation::ListPush, _) => {
-            one_page(params)?;
-            Push::List
-        }
-        (_, Protocol::V03) => Push::Get(id),
-        (_, Protocol::V10) => Push::Get(Some(id.ok_or_else(required)?)),
-    };
-    Ok(Call::Push { task, ask: asked })
-}
-
-/// All webhooks of a task fit on one page, so there is no other page to ask for.
-fn one_page(params: &Object) -> Result<(), Fault> {
-    let size = count(params, &["pageSize", "page_size"], "")?;
-    if size.is_some_and(|size| size > PAGE_TASKS_MOST) {
-        return Err(wrong("", "pageSize", "must be at most 100."));
-    }
-    match text(params, &["pageToken", "page_token"], "")? {
-        None => Ok(()),
-        Some(_) => Err(wrong("", "pageToken", "is none that was given out here.")),
-    }
-}
-
 /// 1.0 counts it among capabilities that are not there, 0.3 has a name for it.
 fn no_card(protocol: Protocol) -> Fault {
     let kind = match protocol {
@@ -215,7 +164,7 @@ fn no_card(protocol: Protocol) -> Fault {
     Fault::new(kind, message)
 }
 
-fn task(ask: &Ask, names: &[&'static str]) -> Result<TaskId, Fault> {
+pub(super) fn task(ask: &Ask, names: &[&'static str]) -> Result<TaskId, Fault> {
     let id = match ask.task {
         Some(id) => Some(id),
         None => text(ask.params, names, "")?,
@@ -263,15 +212,10 @@ fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
     let configuration = object(ask.params, &["configuration"], "")?;
     let none = Object::new();
     let wishes = configuration.unwrap_or(&none);
-    let push = match member(wishes, push_names(ask.protocol)) {
+    let push = match push_member(wishes, ask.protocol) {
         None => None,
-        Some(_) if !ask.switches.push => return Err(no_push()),
-        Some((name, _)) => {
-            let config = object(wishes, &[name], "configuration")?.unwrap_or(&none);
-            let at = format!("configuration.{name}");
-            let (_, wish) = push::wish(config, &at, &ask.switches.push_rules)?;
-            Some(wish)
-        }
+        Some(_) if !ask.switches.push => return Err(not_supported()),
+        Some(name) => Some(push::brought(ask, wishes, name)?),
     };
     form.outputs = outputs(wishes)?;
     let mode = match (ask.operation, waits(ask, form, configuration)?) {
@@ -320,20 +264,6 @@ pub fn birth(form: &Form, switches: &Switches) -> Birth {
     }
 }
 
-fn push_names(protocol: Protocol) -> &'static [&'static str] {
-    match protocol {
-        Protocol::V03 => {
-            &["pushNotificationConfig", "push_notification_config", "pushNotification", "push_notification"]
-        }
-        Protocol::V10 => &[
-            "taskPushNotificationConfig",
-            "task_push_notification_config",
-            "pushNotificationConfig",
-            "push_notification_config",
-        ],
-    }
-}
-
 /// Whether the answer waits for the end of the turn. Silence means yes, but not in a configuration of 0.3's REST: its
 /// protobuf form leaves out what is false.
 fn waits(ask: &Ask, form: &Form, configuration: Option<&Object>) -> Result<bool, Fault> {
@@ -363,4 +293,19 @@ fn outputs(configuration: &Object) -> Result<Outputs, Fault> {
         media.ends_with("json") || matches!(media.as_str(), "*" | "*/*" | "application/*" | "data")
     };
     Ok(if modes.is_empty() || modes.iter().any(takes_data) { Outputs::Any } else { Outputs::Text })
+}
+
+fn push_member(wishes: &Object, protocol: Protocol) -> Option<&str> {
+    let names: &[&'static str] = match protocol {
+        Protocol::V03 => {
+            &["pushNotificationConfig", "push_notification_config", "pushNotification", "push_notification"]
+        }
+        Protocol::V10 => &[
+            "taskPushNotificationConfig",
+            "task_push_notification_config",
+            "pushNotificationConfig",
+            "push_notification_config",
+        ],
+    };
+    member(wishes, names).map(|(name, _)| name)
 }

@@ -32,7 +32,7 @@
 
 use crate::a2a::answer;
 use crate::a2a::form::{Envelope, Form, prefix, suffix};
-use crate::a2a::input::is_short_name;
+use crate::a2a::input::{check_parts, is_short_name};
 use crate::a2a::list::read_token;
 use crate::a2a::object::{Object, wrong};
 use crate::a2a::words;
@@ -84,6 +84,11 @@ pub fn error(form: &Form, reason: &str, message: &str) -> Vec<u8> {
     json::write(&mut out, &json!({ "reason": reason, "message": message }));
     out.push(b'}');
     out
+}
+
+/// Something to know about a task that is no record of it.
+pub fn problem(task: &TaskId, message: &str) -> Vec<u8> {
+    json::bytes(&json!({ "problem": { "task": task, "message": message } }))
 }
 
 #[derive(Serialize)]
@@ -140,6 +145,9 @@ impl Asked {
     }
 
     fn said(&mut self, own_message: impl Fn(Part) -> Message) -> Result<Said, Fault> {
+        if let Some(Value::Array(parts)) = self.members.get("message").and_then(|message| message.get("parts")) {
+            check_parts(parts, &self.name, "message.parts")?;
+        }
         let message = match (self.wish::<String>("text")?, self.wish::<Message>("message")?) {
             (Some(text), None) => own_message(Part::text(text)),
             (None, Some(message)) if !message.parts.is_empty() => message,

@@ -205,7 +205,7 @@ fn alone(call: &CallState, options: &str) -> String {
 /// What is asked, in words.
 fn wording(question: &Question) -> String {
     match question {
-        Question::Exec { title: _, command, programs: _, dir, warnings } => {
+        Question::Exec { title: _, command, programs: _, dir, warnings, needs_approval: _, edits: _ } => {
             let mut lines = vec![format!("Run this command?\n{command}")];
             lines.extend(dir.iter().map(|dir| format!("In {dir}.")));
             lines.extend(warnings.iter().cloned());
@@ -383,6 +383,8 @@ mod tests {
                     programs: vec![],
                     dir: Some("sub".into()),
                     warnings: vec!["Look twice.".into()],
+                    needs_approval: None,
+                    edits: vec![],
                 },
                 format!("What it does\nRun this command?\nmake\nIn sub.\nLook twice.\n\n{words}"),
             ),
@@ -435,7 +437,7 @@ mod tests {
         vec![
             answers(said, vec![request]),
             Event::CallPlanned { call: call(), plan },
-            Event::CallReady { call: call() },
+            Event::CallReady { call: call(), confinement: Default::default() },
             Event::CallStarted { call: call() },
             succeeds(id, "1"),
             Event::ResultsSent,

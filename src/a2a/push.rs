@@ -5,11 +5,14 @@
 //! One reader takes them all: it goes inwards through whatever wrapper it knows and collects ids on the way. On the way out the
 //! envelope of the request decides.
 
-use crate::a2a::form::{Form, Projection, View, Wrapper, Writer, hook_view};
-use crate::a2a::object::{Object, member, object, text, texts};
+mod rules;
+
+use crate::a2a::form::{self, Envelope, Form, Projection, View, Wrapper, Writer};
+use crate::a2a::object::{Object, count, member, object, text, texts, wrong};
+use crate::a2a::operation::{self, Ask, Operation};
 use crate::a2a::proto::Edition;
-use crate::a2a::push_rules::PushRules;
 use crate::a2a::snapshot::{self, Wanted};
+use crate::a2a::switches::PushRules;
 use crate::a2a::tools::Tools;
 use crate::a2a::value::{AgentMessage, ArtifactUpdate, Finality, Frame, Piece, StatusUpdate};
 use crate::a2a::words::{CODER, CoderKind};
@@ -17,16 +20,76 @@ use crate::a2a::{present, proto, result, snapshot as whole, v03};
 use crate::base::http::Response;
 use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::json;
-use crate::task::event::{Created, Protocol};
+use crate::limits::PAGE_TASKS_MOST;
+use crate::task::call::{Call, Push};
+use crate::task::event::{Created, Profile, Protocol};
 use crate::task::fault::Fault;
 use crate::task::push::{Due, Hook, Target, Wish};
 use crate::task::state::{State, Status, TaskState};
+pub use rules::Place;
 use serde_json::{Value, json};
 
 /// Configurations inside each other: `config` around `pushNotificationConfig` is the deepest that anybody sends.
 const WRAPPERS: usize = 3;
 /// Each of id, token, scheme and credentials. They become header lines of every delivery, and receivers take some KiB of those.
 const LONGEST: usize = 4096;
+
+/// What is asked about the webhooks of a task. 0.3 calls the task `id`, 1.0 the webhook.
+pub fn call(ask: &Ask) -> Result<Call, Fault> {
+    let params = ask.params;
+    if ask.operation == Operation::SetPush {
+        let (named, wish) = wish(params, "", &ask.switches.push_rules)?;
+        let task = ask.task.map(TaskId::from).or(named);
+        return Ok(Call::Push { task: task.ok_or_else(|| wrong("", "taskId", "is required."))?, ask: Push::Set(wish) });
+    }
+    let (task_names, id_names): (&[&str], &[&str]) = match ask.protocol {
+        Protocol::V03 => (&["id", "taskId", "task_id"], &["pushNotificationConfigId", "push_notification_config_id"]),
+        Protocol::V10 => (&["taskId", "task_id"], &["id"]),
+    };
+    let name = text(params, &["name", "parent"], "")?;
+    let (named_task, named_id) = name.map_or((None, None), resource);
+    let task = match ask.task.or(named_task) {
+        Some(task) => TaskId::from(task),
+        None => operation::task(ask, task_names)?,
+    };
+    let id = match ask.config.or(named_id) {
+        Some(id) => Some(id),
+        None => text(params, id_names, "")?,
+    };
+    let id = id.map(ConfigId::from);
+    let required = || wrong("", id_names[0], "is required.");
+    let asked = match (ask.operation, ask.protocol) {
+        (Operation::DeletePush, _) => Push::Delete(id.ok_or_else(required)?),
+        (Operation::ListPush, _) => {
+            one_page(params)?;
+            Push::List
+        }
+        (_, Protocol::V03) => Push::Get(id),
+        (_, Protocol::V10) => Push::Get(Some(id.ok_or_else(required)?)),
+    };
+    Ok(Call::Push { task, ask: asked })
+}
+
+/// All webhooks of a task fit on one page, so there is no other page to ask for.
+fn one_page(params: &Object) -> Result<(), Fault> {
+    let size = count(params, &["pageSize", "page_size"], "")?;
+    if size.is_some_and(|size| size > PAGE_TASKS_MOST) {
+        return Err(wrong("", "pageSize", "must be at most 100."));
+    }
+    match text(params, &["pageToken", "page_token"], "")? {
+        None => Ok(()),
+        Some(_) => Err(wrong("", "pageToken", "is none that was given out here.")),
+    }
+}
+
+/// The webhook that a message brings along in its `configuration`, as the member `name`.
+pub fn brought(ask: &Ask, configuration: &Object, name: &str) -> Result<Wish, Fault> {
+    let none = Object::new();
+    let config = object(configuration, &[name], "configuration")?.unwrap_or(&none);
+    let at = format!("configuration.{name}");
+    let (_, wish) = wish(config, &at, &ask.switches.push_rules)?;
+    Ok(wish)
+}
 
 /// A configuration in any spelling, and the task it names, if it does. `at` is where it stands, for messages.
 pub fn wish(given: &Object, at: &str, rules: &PushRules) -> Result<(Option<TaskId>, Wish), Fault> {
@@ -274,6 +337,18 @@ pub fn delivery(target: &Target, state: &State, due: &Due, history: usize, tools
         Writer::Proto03 => proto::frame(Edition::V03, &state.created, &frame, Finality::Open),
         Writer::V10 => proto::frame(Edition::V10, &state.created, &frame, Finality::Open),
     })
+}
+
+/// The view of a webhook: as the request saw it that registered it.
+fn hook_view(protocol: Protocol, profile: Profile) -> View {
+    let form = Form {
+        profile: Some(profile),
+        ..Form::of(match protocol {
+            Protocol::V03 => Envelope::Rpc03,
+            Protocol::V10 => Envelope::Rest10,
+        })
+    };
+    form::view(&form, None)
 }
 
 fn past<'a>(projection: Projection, state: &State, status: &'a Status, shown: TaskState) -> StatusUpdate<'a> {

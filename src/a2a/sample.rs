@@ -8,7 +8,8 @@ use crate::task::message::{Message, Part, Role, Source};
 use crate::task::policy::Mode;
 use crate::task::record::Record;
 use crate::task::spec::{
-    Choice, Display, Ending, Inquiry, InquiryKind, InquiryOption, Keeping, Kind, Plan, Question, ToolSpec, Verdict,
+    Choice, Confinement, Display, Ending, Inquiry, InquiryKind, InquiryOption, Keeping, Kind, Plan, Question, ToolSpec,
+    Verdict,
 };
 use crate::task::state::{CallState, Stage, State, TaskState};
 use serde_json::{Value, json};
@@ -146,6 +147,8 @@ pub fn shell(id: &str, command: &str) -> (event::Request, Arc<Plan>) {
             programs: vec![command.into()],
             dir: None,
             warnings: vec![],
+            needs_approval: None,
+            edits: vec![],
         },
         base: None,
     };
@@ -194,7 +197,7 @@ pub fn approved_command() -> Vec<Event> {
             answers: None,
             rules: vec![],
         },
-        Event::CallReady { call: call() },
+        Event::CallReady { call: call(), confinement: Confinement::None },
         Event::CallStarted { call: call() },
         Event::CallOutput { call: call(), text: "1".into() },
         succeeds("call-1", "1"),

@@ -1,5 +1,5 @@
 //! The session dialect: flat objects for those who share one session over a socket or follow a turn of it. Every object has `kind`,
-//! `taskId` and `seq`; what can be read is in `content.text`.
+//! `taskId` and, unless it is a notice, `seq`; what can be read is in `content.text`.
 //!
 //! Everybody is told what the others do: prompts of others (`USER_MESSAGE`), who answered a question and with what
 //! (`answered_by`, `selected_option_id`), what happens behind the scenes (`CONSOLE_LOG`). `final` of a `STATE_CHANGE` says that the
@@ -26,6 +26,12 @@ pub fn frame(state: &State, record: &Record) -> Option<Vec<u8>> {
     Some(encode(state, record.seq, &shown))
 }
 
+/// Something to know about a task that is no event of it: the one object without `seq`.
+pub fn notice(task: &TaskId, text: &str) -> Vec<u8> {
+    let shown = Shown::log("error", text.into());
+    json::bytes(&Object { task_id: task, seq: None, shown: &shown })
+}
+
 /// The present state, for those who begin to follow the task.
 pub fn present(state: &State) -> Vec<u8> {
     let open = state.calls.iter().filter(|call| !call.is_over());
@@ -36,7 +42,7 @@ pub fn present(state: &State) -> Vec<u8> {
 }
 
 fn encode(state: &State, seq: Seq, shown: &Shown<'_>) -> Vec<u8> {
-    json::bytes(&Object { task_id: &state.created.task, seq, shown })
+    json::bytes(&Object { task_id: &state.created.task, seq: Some(seq), shown })
 }
 
 #[derive(Serialize)]
@@ -45,7 +51,8 @@ struct Object<'a> {
     #[serde(flatten)]
     shown: &'a Shown<'a>,
     task_id: &'a TaskId,
-    seq: Seq,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seq: Option<Seq>,
 }
 
 #[derive(Serialize)]
@@ -131,7 +138,7 @@ fn shown<'a>(state: &'a State, record: &'a Record) -> Option<Shown<'a>> {
         Event::CallAsked { call, .. } => update(call, CallStatus::AwaitingApproval),
         Event::CallAnswered { call, .. } => update(call, CallStatus::Scheduled),
         // Its answer has been shown; what is left to say is that the task works again.
-        Event::CallReady { call } => match state.call(call)?.choice {
+        Event::CallReady { call, .. } => match state.call(call)?.choice {
             Some(_) => Some(Shown::StateChange(StateChange::of(state))),
             None => update(call, CallStatus::Scheduled),
         },
@@ -253,7 +260,7 @@ mod tests {
     use crate::a2a::{self, Wanted, sample};
     use crate::task::event::{End, Final, Tries};
     use crate::task::message::{Artifact, Part};
-    use crate::task::spec::{Ending, Keeping};
+    use crate::task::spec::{Confinement, Ending, Keeping};
     use crate::task::state::{Queued, Stage};
     use serde_json::{Value, json};
     use std::sync::Arc;
@@ -412,7 +419,7 @@ mod tests {
         refused.plan = Some(plan);
         refused.stage = Stage::Ready;
         state.calls = vec![refused];
-        let ready = Event::CallReady { call: "call-1".into() };
+        let ready = Event::CallReady { call: "call-1".into(), confinement: Confinement::None };
         assert_eq!(shown(&state, ready), Some(call("PENDING")));
         let ending = Arc::new(Ending::Cancelled { reason: "No.".into(), output: String::new() });
         state.calls[0].ending = Some(ending.clone());

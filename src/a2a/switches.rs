@@ -1,7 +1,9 @@
 //! What the operator can switch about the dialects. Frozen at the start; every one is a flag of the same name.
 
-use crate::a2a::push_rules::PushRules;
 use crate::task::event::{Lifecycle, Profile};
+
+/// Whether this build can deliver to webhooks. Without the feature everything behaves as with `--push off`.
+pub const WEBHOOKS: bool = cfg!(feature = "webhooks");
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Switches {
@@ -45,7 +47,7 @@ impl Default for Switches {
     fn default() -> Switches {
         Switches {
             streaming: true,
-            push: true,
+            push: WEBHOOKS,
             push_rules: PushRules::default(),
             extended_card: false,
             required_extensions: Vec::new(),
@@ -57,4 +59,15 @@ impl Default for Switches {
             emit_persisted_state: false,
         }
     }
+}
+
+/// What the operator allows beyond the public internet over TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PushRules {
+    /// Receivers without TLS.
+    pub allow_http: bool,
+    /// Hosts that the operator vouches for: neither TLS nor a public address is asked of them.
+    pub allow_hosts: Vec<String>,
+    /// Receivers anywhere, on this machine too. For tests.
+    pub allow_private: bool,
 }

@@ -6,10 +6,10 @@ use crate::base::http::Method;
 use crate::base::id::Seq;
 use crate::task::call::{Call, List};
 use crate::task::event::{Answer, End, Event, Final};
-use crate::task::fault::FaultKind;
+use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::{Artifact, Content, Part, Role, Source};
 use crate::task::spec::{
-    CallError, Choice, Display, Ending, ErrorKind, InquiryKind, Keeping, Question, Todo, TodoStatus,
+    CallError, Choice, Confinement, Display, Ending, ErrorKind, InquiryKind, Keeping, Question, Todo, TodoStatus,
 };
 use crate::task::state::{CallResult, CallState, Item, Queued, Stage, TaskState};
 use serde_json::{Value, json};
@@ -170,7 +170,7 @@ fn a_call_from_plan_to_start() {
         call_frame(&state, Event::CallPlanned { call: call(), plan }),
         (scheduled.clone(), around_call("tool-call-update", "working"))
     );
-    assert_eq!(frames(&state, Event::CallReady { call: call() }), None);
+    assert_eq!(frames(&state, Event::CallReady { call: call(), confinement: Confinement::None }), None);
 
     let mut waiting = scheduled.clone();
     waiting["status"] = json!("awaiting_approval");
@@ -196,7 +196,10 @@ fn a_call_from_plan_to_start() {
     let mut ready = scheduled;
     ready["outcome"] = json!("proceed_once");
     let around = around_call("tool-call-update", "input-required");
-    assert_eq!(call_frame(&state, Event::CallReady { call: call() }), (ready.clone(), around.clone()));
+    assert_eq!(
+        call_frame(&state, Event::CallReady { call: call(), confinement: Confinement::None }),
+        (ready.clone(), around.clone())
+    );
     ready["status"] = json!("executing");
     assert_eq!(call_frame(&state, Event::CallStarted { call: call() }), (ready, around));
 }
@@ -252,6 +255,8 @@ fn running() -> CallState {
         programs: vec!["echo".into(), "wc".into()],
         dir: Some("/w".into()),
         warnings: vec![],
+        needs_approval: None,
+        edits: vec![],
     };
     let args = json!({"command": "echo a | wc"});
     sample::call("run_shell_command", args, Some(question))
@@ -444,7 +449,7 @@ fn approved_command() -> Vec<Event> {
             answers: None,
             rules: vec![],
         },
-        Event::CallReady { call: call() },
+        Event::CallReady { call: call(), confinement: Confinement::None },
         Event::CallStarted { call: call() },
         Event::CallOutput { call: call(), text: "1".into() },
         Event::CallEnded { call: call(), ending },
@@ -770,5 +775,77 @@ fn routes() {
     assert_eq!(ask(Delete, "/tasks/t/metadata"), refused("GET, HEAD", Envelope::Gemini));
     for path in ["/no/such", "/tasks//metadata", "/tasks/a/b/metadata"] {
         assert_eq!(ask(Get, path), Err((FaultKind::NotFound, Envelope::Gemini)), "{path}");
+    }
+}
+
+#[test]
+fn every_dialect_refuses_too_many_parts_in_its_own_way() {
+    let most = crate::limits::MESSAGE_PARTS;
+    let message = |count: usize| {
+        let parts = vec![json!({ "text": "x" }); count];
+        json!({ "messageId": "m", "role": "user", "parts": parts })
+    };
+    let rpc = |method: &str, count| json!({ "jsonrpc": "2.0", "id": 5, "method": method, "params": { "message": message(count) } });
+    let bare = |count| json!({ "message": message(count) });
+    let decoded = |path: &str, body: &Value| {
+        let decoded = route::decode(&sample::post(path, &body.to_string()), &Switches::default());
+        decoded.map(|_| ()).map_err(|(found, form)| {
+            let answer = fault(&form, &found);
+            (answer.status, value(&answer.body))
+        })
+    };
+    type Body<'a> = &'a dyn Fn(usize) -> Value;
+    let bodies: [(&str, Body<'_>, u16, &str); 8] = [
+        ("/", &|n| rpc("message/send", n), 200, "/error/message"),
+        ("/", &|n| rpc("SendStreamingMessage", n), 200, "/error/message"),
+        ("/v1/message:send", &bare, 400, "/message"),
+        ("/message:send", &bare, 400, "/error/message"),
+        ("/message/stream", &bare, 400, "/error"),
+        ("/tasks/t/execute", &bare, 400, "/error"),
+        ("/tasks/t/messages/stream", &bare, 400, "/error"),
+        ("/message:stream", &bare, 400, "/error/message"),
+    ];
+    for (path, body, status, place) in bodies {
+        assert_eq!(decoded(path, &body(most)), Ok(()), "{path}");
+        let (found, answer) = decoded(path, &body(most + 1)).expect_err(path);
+        let words = answer.pointer(place).and_then(Value::as_str).unwrap_or_default();
+        assert!(found == status && words.contains("has 1001 parts"), "{path}: {found} {answer}");
+    }
+    let frame = |count| {
+        let parts = vec![json!({ "content": { "text": "x" } }); count];
+        let message = json!({ "id": "m", "role": "user", "parts": parts });
+        own::decode(&json!({ "id": 1, "call": { "say": { "message": message } } }).to_string())
+    };
+    assert!(frame(most).is_ok());
+    let (found, _) = frame(most + 1).expect_err("one too many");
+    assert_eq!(found.field.as_deref(), Some("say.message.parts"));
+}
+
+#[test]
+fn absurd_lengths_of_the_history() {
+    let rpc = |method: &str, length: &str| {
+        let body =
+            format!(r#"{{"jsonrpc":"2.0","id":5,"method":"{method}","params":{{"id":"t","historyLength":{length}}}}}"#);
+        route::decode(&sample::post("/", &body), &Switches::default())
+    };
+    let rest = |path: &str, length: &str| {
+        let mut request = sample::post(path, "");
+        request.method = Method::Get;
+        request.query = vec![("historyLength".into(), length.into())];
+        request.headers.push("A2A-Version", if path.starts_with("/v1") { "0.3" } else { "1.0" });
+        route::decode(&request, &Switches::default())
+    };
+    type Decoded = Result<(Call, Form), (Fault, Form)>;
+    let ways: [&dyn Fn(&str) -> Decoded; 4] =
+        [&|n| rpc("tasks/get", n), &|n| rpc("GetTask", n), &|n| rest("/v1/tasks/t", n), &|n| rest("/tasks/t", n)];
+    for way in ways {
+        for (length, most) in [("0", 0), ("1", 1), ("9223372036854775807", i64::MAX as usize)] {
+            let (call, _) = way(length).unwrap_or_else(|(fault, _)| panic!("{length}: {fault:?}"));
+            assert_eq!(call, Call::Get { task: "t".into(), history: Some(most) });
+        }
+        for length in ["-1", "-9223372036854775808", "1.5", "1e30", "99999999999999999999999", "\"\\u0000\""] {
+            let (fault, _) = way(length).expect_err(length);
+            assert_eq!(fault.field.as_deref(), Some("historyLength"), "{length}");
+        }
     }
 }

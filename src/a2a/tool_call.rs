@@ -147,7 +147,7 @@ impl<'a> Details<'a> {
                 original_content: old.as_deref().unwrap_or_default(),
                 new_content: new,
             },
-            Question::Exec { title, command, programs, dir: _, warnings: _ } => {
+            Question::Exec { title, command, programs, dir: _, warnings: _, needs_approval: _, edits: _ } => {
                 Details::Exec { title, command, root_command: programs.join(", "), root_commands: programs }
             }
             Question::Info { title, prompt, urls } => Details::Info { title, prompt, urls },

@@ -7,8 +7,13 @@ pub struct Now {
     pub unix_ms: u64,
 }
 
+/// `9999-12-31T23:59:59.999Z`. RFC 3339 and HTTP have four digits for the year, so a later time, which only a clock that is wrong can
+/// give, is written as this one: it is still valid, and still sorts behind every other.
+const LATEST_MS: u64 = 253_402_300_799_999;
+
 /// `2026-03-01T09:30:00.125Z`, the only form of time we send. Digit by digit: every streamed event has one.
 pub fn rfc3339(unix_ms: u64) -> String {
+    let unix_ms = unix_ms.min(LATEST_MS);
     let at = civil(unix_ms);
     let mut text = String::with_capacity(24);
     for (value, digits, then) in [
@@ -33,7 +38,7 @@ pub fn rfc3339(unix_ms: u64) -> String {
 pub fn http_date(unix_ms: u64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let at = civil(unix_ms);
+    let at = civil(unix_ms.min(LATEST_MS));
     format!(
         "{}, {:02} {} {:04} {:02}:{:02}:{:02} GMT",
         DAYS[(at.days % 7) as usize],
@@ -144,6 +149,17 @@ mod tests {
         assert_eq!(rfc3339(1_772_357_400_125), "2026-03-01T09:30:00.125Z");
         assert_eq!(rfc3339(4_107_542_399_999), "2100-02-28T23:59:59.999Z");
         assert_eq!(http_date(784_111_777_000), "Sun, 06 Nov 1994 08:49:37 GMT");
+    }
+
+    #[test]
+    fn years_have_four_digits() {
+        let latest = "9999-12-31T23:59:59.999Z";
+        assert_eq!(rfc3339(LATEST_MS - 1), "9999-12-31T23:59:59.998Z");
+        for unix_ms in [LATEST_MS, LATEST_MS + 1, 1 << 60, u64::MAX] {
+            assert_eq!(rfc3339(unix_ms), latest, "{unix_ms}");
+            assert_eq!(http_date(unix_ms), "Fri, 31 Dec 9999 23:59:59 GMT", "{unix_ms}");
+        }
+        assert_eq!(read_rfc3339(latest), Some(LATEST_MS));
     }
 
     #[test]

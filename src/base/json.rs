@@ -1,7 +1,7 @@
 //! Writing JSON straight into bytes, for what is written often: events and frames. And reading what others wrote: bounded in its
 //! depth, because it may go into a journal, where it stands inside of other things and has to be read again.
 
-use crate::limits::JSON_DEPTH;
+use crate::limits::{JSON_CONTAINERS, JSON_DEPTH};
 use serde::de::Error;
 use serde::{Deserialize, Serialize};
 
@@ -19,16 +19,30 @@ pub fn bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
 
 /// Reads what a client, a model or a script wrote.
 pub fn read<'a, T: Deserialize<'a>>(json: &'a [u8]) -> serde_json::Result<T> {
-    if depth(json) > JSON_DEPTH {
+    let Shape { depth, containers } = shape(json);
+    if depth > JSON_DEPTH {
         let message = format!("values are nested deeper than {JSON_DEPTH} levels");
+        return Err(serde_json::Error::custom(message));
+    }
+    if containers > JSON_CONTAINERS {
+        let message = format!("it has more than {JSON_CONTAINERS} lists and objects");
         return Err(serde_json::Error::custom(message));
     }
     serde_json::from_slice(json)
 }
 
-/// How many lists and objects are open at once, at most. Of what is not JSON it says nothing of use.
-fn depth(json: &[u8]) -> usize {
-    let (mut open, mut most) = (0_usize, 0);
+#[derive(Debug, PartialEq, Eq)]
+struct Shape {
+    /// How many lists and objects are open at once, at most.
+    depth: usize,
+    /// How many there are.
+    containers: usize,
+}
+
+/// Looks at the brackets only, which costs little of what reading the text costs, and no further than to the first that is one too
+/// many. Of what is not JSON it says nothing of use.
+fn shape(json: &[u8]) -> Shape {
+    let (mut open, mut depth, mut containers) = (0_usize, 0, 0);
     let mut quoted = false;
     let mut bytes = json.iter();
     while let Some(byte) = bytes.next() {
@@ -37,13 +51,17 @@ fn depth(json: &[u8]) -> usize {
             (b'"', _) => quoted = !quoted,
             (b'[' | b'{', false) => {
                 open += 1;
-                most = most.max(open);
+                containers += 1;
+                depth = depth.max(open);
+                if containers > JSON_CONTAINERS || depth > JSON_DEPTH {
+                    break;
+                }
             }
             (b']' | b'}', false) => open = open.saturating_sub(1),
             (_, _) => {}
         }
     }
-    most
+    Shape { depth, containers }
 }
 
 #[cfg(test)]
@@ -65,10 +83,24 @@ mod tests {
 
     #[test]
     fn brackets_in_strings_do_not_count() {
-        for (text, levels) in
-            [(r#"{"a": [1, {"b": []}], "c": {}}"#, 4), (r#"["[[[", "\"[[", "\\", {}]"#, 2), (r#""[""#, 0), ("]]]][", 1)]
-        {
-            assert_eq!(depth(text.as_bytes()), levels, "{text}");
+        for (text, depth, containers) in [
+            (r#"{"a": [1, {"b": []}], "c": {}}"#, 4, 5),
+            (r#"["[[[", "\"[[", "\\", {}]"#, 2, 2),
+            (r#""[""#, 0, 0),
+            ("]]]][", 1, 1),
+        ] {
+            assert_eq!(shape(text.as_bytes()), Shape { depth, containers }, "{text}");
         }
+    }
+
+    #[test]
+    fn what_has_too_many_lists_and_objects_is_refused() {
+        let read = |count: usize| {
+            let text = format!("[{}]", vec!["{}"; count - 1].join(","));
+            read::<Value>(text.as_bytes()).map(|_| ()).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(JSON_CONTAINERS), Ok(()));
+        let refused = read(JSON_CONTAINERS + 1).expect_err("one too many");
+        assert_eq!(refused, "it has more than 25000 lists and objects");
     }
 }

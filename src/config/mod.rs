@@ -7,6 +7,7 @@
 
 pub mod dotenv;
 pub mod jsonc;
+pub mod listen;
 pub mod paths;
 pub mod proxy;
 pub mod settings;
@@ -16,6 +17,7 @@ pub mod trust;
 pub mod yaml;
 
 use crate::args::Args;
+use crate::config::listen::Listen;
 use crate::config::proxy::Proxies;
 use crate::config::settings::{Approval, Settings};
 use crate::config::switches::{Board, SWITCHES};
@@ -24,7 +26,6 @@ use crate::limits::Limits;
 use crate::model::gemini::{self, Auth, Endpoint, Secret, Service};
 use crate::shell::log::Level;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 pub const DEFAULT_PORT: u16 = 41_242;
@@ -36,8 +37,10 @@ type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 #[derive(Debug)]
 pub struct Config {
-    pub host: IpAddr,
-    pub port: u16,
+    /// Never empty.
+    pub listen: Vec<Listen>,
+    /// Where programs of this user keep their sockets, if the system has such a place.
+    pub runtime_dir: Option<PathBuf>,
     pub workspace: PathBuf,
     /// Clients cannot choose another workspace.
     pub pinned: bool,
@@ -153,12 +156,8 @@ impl Config {
         let mut limits = limits(&args, &place.settings)?;
         limits.times = board.times;
         Ok(Config {
-            host: host(args.host.as_deref().unwrap_or("127.0.0.1"))?,
-            port: match (&args.a2a_port, env("CODER_AGENT_PORT")) {
-                (Some(text), _) => port(text, "--a2a-port")?,
-                (None, Some(text)) => port(&text, "CODER_AGENT_PORT")?,
-                (None, None) => DEFAULT_PORT,
-            },
+            listen: listen::listens(&args, env)?,
+            runtime_dir: env("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute()),
             workspace,
             pinned,
             state_dir: state_dir(args.state_dir.clone(), env)?,
@@ -226,10 +225,6 @@ impl Sources<'_> {
     }
 }
 
-fn port(text: &str, name: &str) -> Result<u16, String> {
-    text.parse().map_err(|_| format!("{name} must be a number from 0 to 65535, not {text}"))
-}
-
 /// The window of every Gemini model.
 const CONTEXT_TOKENS: f64 = 1_048_576.0;
 
@@ -268,18 +263,6 @@ fn board(args: &Args, settings: &Settings) -> Result<Board, String> {
         switch.argue(&mut board, value)?;
     }
     Ok(board)
-}
-
-/// Only loopback until there are credentials to ask for: nobody else is let in by accident.
-fn host(text: &str) -> Result<IpAddr, String> {
-    let name = if text == "localhost" { "127.0.0.1" } else { text };
-    let address: IpAddr =
-        name.trim_matches(['[', ']']).parse().map_err(|_| format!("--host must be an IP address, not {text}"))?;
-    if address.is_loopback() {
-        Ok(address)
-    } else {
-        Err(format!("--host {text} is not a loopback address; only 127.0.0.1 or ::1 can be used"))
-    }
 }
 
 fn state_dir(given: Option<String>, env: Env) -> Result<PathBuf, String> {
@@ -453,9 +436,13 @@ mod tests {
 
     #[test]
     fn arguments_beat_the_environment_and_that_beats_defaults() {
-        assert_eq!(config("", &[]).unwrap().port, 41_242);
-        assert_eq!(config("", &[("CODER_AGENT_PORT", "7")]).unwrap().port, 7);
-        assert_eq!(config("--a2a-port 8", &[("CODER_AGENT_PORT", "7")]).unwrap().port, 8);
+        let port = |line: &str, env: &[(&str, &str)]| match config(line, env).unwrap().listen.as_slice() {
+            [Listen::Tcp(address)] => address.port(),
+            others => panic!("{others:?}"),
+        };
+        assert_eq!(port("", &[]), 41_242);
+        assert_eq!(port("", &[("CODER_AGENT_PORT", "7")]), 7);
+        assert_eq!(port("--a2a-port 8", &[("CODER_AGENT_PORT", "7")]), 8);
         let pinned = config("--workspace /a", &[("CODER_AGENT_WORKSPACE_PATH", "/b")]).unwrap();
         assert_eq!((pinned.workspace, pinned.pinned), (PathBuf::from("/b"), true));
         let state = |env| config("", env).unwrap().state_dir;

@@ -11,7 +11,6 @@ use crate::config::tree::{Node, Value};
 use crate::config::{jsonc, yaml};
 use keys::{By, KEYS};
 use std::collections::HashSet;
-use std::fmt;
 
 /// Where the switches are.
 const SECTION: &str = "a2a";
@@ -52,7 +51,6 @@ pub struct Settings {
     pub max_attempts: Option<u32>,
     pub approval: Option<Approval>,
     pub tools: Tools,
-    pub mcp: Mcp,
     pub context: Context,
     pub security: Security,
     /// Names that project files of variables may not set.
@@ -82,35 +80,10 @@ pub struct Tools {
     pub result_chars: Option<u32>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Mcp {
-    pub servers: Vec<McpServer>,
-    pub allowed: Option<Vec<String>>,
-    pub excluded: Vec<String>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct McpServer {
-    pub name: String,
-    pub origin: Origin,
-    pub settings: Unseen,
-}
-
-/// A value that may hold secrets and is never printed.
-#[derive(Clone, PartialEq)]
-pub struct Unseen(pub serde_json::Value);
-
-impl fmt::Debug for Unseen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Unseen(…)")
-    }
-}
-
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Context {
     /// Names of memory files; empty means the default.
     pub file_names: Vec<String>,
-    pub include_directories: Vec<String>,
     /// A directory with one of these in it is the root of a project; empty means the default.
     pub boundary_markers: Vec<String>,
     pub directory_tree: Option<bool>,
@@ -308,8 +281,7 @@ mod tests {
         let new = r#"{
             "model": {"name": "flash", "maxSessionTurns": 7},
             "tools": {"core": ["a"], "allowed": ["b"], "exclude": ["c"], "autoAccept": true},
-            "mcp": {"allowed": ["d"], "excluded": ["e"]},
-            "context": {"fileName": ["X.md"], "includeDirectories": ["../f"],
+            "context": {"fileName": ["X.md"],
                         "fileFiltering": {"respectGitIgnore": false, "customIgnoreFilePaths": [".i"]}},
             "security": {"folderTrust": {"enabled": false}},
             "advanced": {"excludedEnvVars": ["G"]},
@@ -318,8 +290,7 @@ mod tests {
         let old = r#"{
             "model": "flash", "maxSessionTurns": 7,
             "coreTools": ["a"], "allowedTools": ["b"], "excludeTools": ["c"], "autoAccept": true,
-            "allowMCPServers": ["d"], "excludeMCPServers": ["e"],
-            "contextFileName": "X.md", "includeDirectories": ["../f"],
+            "contextFileName": "X.md",
             "fileFiltering": {"respectGitIgnore": false, "customIgnoreFilePaths": [".i"]},
             "folderTrust": false,
             "excludedProjectEnvVars": ["G"],
@@ -343,10 +314,8 @@ mod tests {
                 auto_accept: Some(true),
                 ..Tools::default()
             },
-            mcp: Mcp { servers: vec![], allowed: Some(strings(&["d"])), excluded: strings(&["e"]) },
             context: Context {
                 file_names: strings(&["X.md"]),
-                include_directories: strings(&["../f"]),
                 respect_git_ignore: Some(false),
                 ignore_files: strings(&[".i"]),
                 ..Context::default()
@@ -362,17 +331,14 @@ mod tests {
     #[test]
     fn later_layers_win_and_prohibitions_add_up() {
         let layers = [
-            layer(
-                Origin::SystemDefaults,
-                r#"{"model": {"name": "a"}, "tools": {"exclude": ["x"], "allowed": ["1"]}, "mcpServers": {"m": {"command": "a"}}}"#,
-            ),
+            layer(Origin::SystemDefaults, r#"{"model": {"name": "a"}, "tools": {"exclude": ["x"], "allowed": ["1"]}}"#),
             layer(
                 Origin::User,
                 r#"{"model": {"name": "b"}, "security": {"disableYoloMode": true}, "tools": {"exclude": ["y"]}}"#,
             ),
             layer(
                 Origin::Workspace,
-                r#"{"tools": {"allowed": ["2"], "exclude": []}, "security": {"disableYoloMode": false}, "mcpServers": {"m": {"command": "$X"}}}"#,
+                r#"{"tools": {"allowed": ["2"], "exclude": []}, "security": {"disableYoloMode": false}, "context": {"fileName": "$X"}}"#,
             ),
             layer(Origin::System, r#"{"model": {"maxSessionTurns": -1}}"#),
         ];
@@ -383,10 +349,7 @@ mod tests {
         assert_eq!(settings.tools.exclude, ["x", "y"]);
         assert_eq!(settings.tools.allowed, ["2"]);
         assert!(settings.security.disable_yolo);
-        assert_eq!(
-            settings.mcp.servers,
-            [McpServer { name: "m".into(), origin: Origin::Workspace, settings: Unseen(json!({"command": "b"})) }]
-        );
+        assert_eq!(settings.context.file_names, ["b"]);
     }
 
     #[test]
@@ -405,7 +368,6 @@ mod tests {
             ]
         );
         assert!(settings.security.disable_yolo);
-        assert_eq!(settings.mcp.servers.len(), 1);
         assert!(!format!("{settings:?} {messages:?}").contains("s3cret"));
     }
 

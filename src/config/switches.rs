@@ -5,7 +5,7 @@
 //! `on` and `off` will do there too, as they do behind the flags that take them.
 //! What arguments say replaces what settings say; lists add up.
 
-use crate::a2a::{CardDefault, RestStatus, Switches};
+use crate::a2a::{CardDefault, RestStatus, Switches, WEBHOOKS};
 use crate::base::{address, span};
 use crate::config::tree::{Node, Value};
 use crate::limits::Times;
@@ -68,6 +68,7 @@ impl Takes {
     fn wants(self) -> String {
         match self {
             Takes::Nothing | Takes::OnOrOff => "on or off".into(),
+            Takes::OneOf([only]) => (*only).into(),
             Takes::OneOf([words @ .., last]) => format!("{} or {last}", words.join(", ")),
             Takes::OneOf([]) => unreachable!("there is something to choose from"),
             Takes::Time => "a time such as 500ms, 30s or 24h, or never".into(),
@@ -134,9 +135,9 @@ pub const SWITCHES: &[Switch] = &[
     Switch {
         flag: "--push",
         key: "a2a.push",
-        takes: Takes::OnOrOff,
-        help: "webhooks (default: on)",
-        set: |board, word| put(&mut board.a2a.push, on(word)),
+        takes: if WEBHOOKS { Takes::OnOrOff } else { Takes::OneOf(&["off"]) },
+        help: if WEBHOOKS { "webhooks (default: on)" } else { "webhooks; this build has none" },
+        set: |board, word| put(&mut board.a2a.push, on(word).filter(|on| !on || WEBHOOKS)),
     },
     Switch {
         flag: "--push-allow-http",
@@ -412,11 +413,10 @@ mod tests {
             change(&mut board.manners);
             board
         }
-        vec![
+        let mut cases = vec![
             ("--streaming on", "a2a.streaming", "true", Board::default()),
             ("--streaming off", "a2a.streaming", "false", a2a(|s| s.streaming = false)),
-            ("--push on", "a2a.push", "true", Board::default()),
-            ("--push off", "a2a.push", "false", a2a(|s| s.push = false)),
+            ("--push off", "a2a.push", "\"off\"", a2a(|s| s.push = false)),
             ("--push-allow-http", "a2a.pushAllowHttp", "true", a2a(|s| s.push_rules.allow_http = true)),
             (
                 "--push-allow-host ci.internal --push-allow-host [::1]",
@@ -505,7 +505,25 @@ mod tests {
             ("--idle-ttl never", "a2a.idleTtl", "\"never\"", times(|t| t.idle_ms = None)),
             ("--retention 24h", "a2a.retention", "\"24h\"", Board::default()),
             ("--retention 7d", "a2a.retention", "\"7d\"", times(|t| t.retention_ms = Some(604_800_000))),
-        ]
+        ];
+        if WEBHOOKS {
+            cases.push(("--push on", "a2a.push", "true", Board::default()));
+        }
+        cases
+    }
+
+    #[test]
+    fn webhooks_can_be_turned_on_only_in_a_build_that_has_them() {
+        let on = argued("--push on");
+        if WEBHOOKS {
+            assert_eq!(on, Ok(Board::default()));
+            for (value, push) in [("false", false), ("\"on\"", true)] {
+                assert_eq!(written("a2a.push", value).map(|board| board.a2a.push), Ok(push), "{value}");
+            }
+        } else {
+            assert_eq!(on, Err("--push must be off, not on".into()));
+            assert!(!Board::default().a2a.push);
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use crate::a2a::{self, Body, Tools, View};
 use crate::base::id::Seq;
 use crate::base::slots::Key;
-use crate::core::hooks::Courier;
+use crate::core::hooks::{self, Courier};
 use crate::core::store::Openness;
 use crate::limits::Limits;
 use crate::task::brief::Brief;
@@ -34,6 +34,8 @@ pub struct Cell {
     pub syncing: bool,
     /// Why the journal could not be written, until it could.
     pub broken: Option<String>,
+    /// A timer for the next try is armed.
+    pub retry_armed: bool,
     /// Jobs that wait for their events to be safe.
     pub gated: Vec<(Gate, Seq, Job)>,
     /// Jobs that were started and have not reported their end.
@@ -127,6 +129,7 @@ impl Cell {
             synced: Seq(0),
             syncing: false,
             broken: None,
+            retry_armed: false,
             gated: Vec::new(),
             running: Vec::new(),
             armed: u64::MAX,
@@ -240,7 +243,7 @@ impl Cell {
 
     /// Whether a webhook is still to be told something: then a restart has to go on with that.
     pub fn owes(&self) -> bool {
-        self.state.hooks.iter().any(|hook| !hook.due.is_empty())
+        hooks::are_due(&self.state)
     }
 
     /// What the next start is to know of it.

@@ -4,8 +4,10 @@
 //! Two kinds of promises: the parts agree with each other (a subscription is known to its task and its connection, sums are
 //! sums), and nothing that could go on was forgotten (it is listed, it waits for a timer, or for an answer from outside).
 
+use crate::base::id::TaskId;
 use crate::base::slots::Key;
 use crate::core::Core;
+use crate::core::conn::Peer;
 use crate::core::sub::{Kind, Sub};
 use crate::core::timers::Timer;
 use crate::task::decide::Gate;
@@ -28,6 +30,11 @@ pub struct Census {
 }
 
 impl Core {
+    /// Whether a task is over, recorded or not: then nothing of it may be running without having been stopped.
+    pub fn is_task_over(&self, task: &TaskId) -> bool {
+        self.tasks.get(task).is_some_and(|cell| cell.state.is_over())
+    }
+
     /// Panics when a promise is broken. To be called at the end of a turn.
     pub fn check(&self) -> Census {
         assert!(self.to_release.is_empty(), "a task waits to be released");
@@ -67,6 +74,8 @@ impl Core {
     }
 
     fn check_conns(&self) {
+        let strangers = self.conns.iter().filter(|(_, conn)| conn.peer == Peer::Stranger).count();
+        assert_eq!(strangers, self.strangers, "the number of strangers");
         for (key, conn) in self.conns.iter() {
             assert_eq!(conn.listed, self.to_write.contains(&key), "a listed connection is in the list");
             assert!(!conn.is_done(), "a connection that is done was kept");

@@ -23,16 +23,31 @@ use std::borrow::Cow;
 /// What is known about the process at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// The user who runs this server.
+    /// The user who runs this server, and no tool's process.
     SameUser,
-    /// A process that a tool of ours started.
-    OwnChild,
+    /// The user who runs this server; it may be a tool's process, which may only read.
+    Unchecked,
+    /// Nobody has looked yet.
+    Unasked,
     /// Anybody else, or nobody knows.
     Stranger,
 }
 
+/// What kind of listener a connection came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Link {
+    #[default]
+    Tcp,
+    Unix,
+}
+
 pub struct Conn {
     pub peer: Peer,
+    pub link: Link,
+    /// A request that waits until it is known who sent it.
+    pub waiting: Option<Box<Request>>,
+    /// Its peer was refused.
+    pub refused: bool,
     pub tx: Tx,
     rx: Buf,
     reader: Reader,
@@ -115,6 +130,9 @@ impl Conn {
     pub fn new(peer: Peer, now: Now) -> Conn {
         Conn {
             peer,
+            link: Link::Tcp,
+            waiting: None,
+            refused: false,
             tx: Tx::default(),
             rx: Buf::default(),
             reader: Reader::new(),
@@ -284,6 +302,14 @@ impl Conn {
         }
     }
 
+    /// Answers the request being served, after which the connection is closed.
+    pub fn answer_last(&mut self, response: &Response, now: Now) {
+        if let Talk::Answering(reply) = &mut self.talk {
+            reply.keep_alive = false;
+        }
+        self.answer(response, now);
+    }
+
     fn head_and_body(&mut self, response: &Response, reply: Reply, now: Now) {
         let mut body = None;
         let response = match &self.page {
@@ -396,6 +422,27 @@ impl Conn {
         }
     }
 
+    /// Something to know that is no event. Clients of event streams take every event for one of the task, and some end with
+    /// what they do not understand, so there it is a comment; on a socket it is `frame`, which its dialect tells apart.
+    pub fn notice(&mut self, text: &str, frame: &Shared, now: Now) {
+        match self.talk {
+            Talk::Streaming { framing, .. } => {
+                if self.tx.is_empty() {
+                    self.since = now.mono_ms;
+                }
+                let mut comment = Vec::new();
+                sse::comment(&mut comment, text);
+                self.tx.write(|out| {
+                    framing.open(out, comment.len());
+                    out.extend_from_slice(&comment);
+                    framing.close(out);
+                });
+            }
+            Talk::Socket(_) => self.event(&Line { name: None, seq: None, prefix: b"", body: frame, suffix: b"" }, now),
+            Talk::Reading | Talk::Answering(_) | Talk::Closing => {}
+        }
+    }
+
     /// Ends the stream; the connection goes on if it can. A socket goes on in any case.
     pub fn end_stream(&mut self, now: Now) {
         if let Talk::Streaming { framing, keep_alive } = self.talk {
@@ -433,6 +480,16 @@ impl Conn {
         matches!(self.talk, Talk::Reading) && !self.begun && self.tx.is_empty()
     }
 
+    /// Whether nothing is under way here: no whole request has come, and nothing waits to be sent.
+    pub fn gives_way(&self) -> bool {
+        matches!(self.talk, Talk::Reading) && self.tx.is_empty()
+    }
+
+    /// What it waits for and since when. Who sends a body comes last: it has shown that it wants something.
+    pub fn waits(&self) -> (Stage, u64) {
+        (self.reader.stage(), self.since)
+    }
+
     /// The socket took `n` bytes.
     pub fn sent(&mut self, n: usize, now: Now) {
         self.tx.advance(n);
@@ -441,7 +498,8 @@ impl Conn {
 
     /// How much memory it takes: what waits for its peer, and what is here of it.
     pub fn burden(&self) -> usize {
-        self.tx.len() + self.owed + self.held()
+        let waiting = self.waiting.as_ref().map_or(0, |request| request.body.len());
+        self.tx.len() + self.owed + self.held() + waiting
     }
 
     /// How much is here of a request or a message that is not whole yet.
@@ -505,7 +563,7 @@ impl Conn {
             if !listens {
                 socket.heard = now.mono_ms;
             } else if now.mono_ms - socket.heard > 3 * limits.socket_ping_ms {
-                return Overdue::Drop;
+                return Overdue::Cut;
             }
             if !self.tx.is_empty() {
                 return Overdue::HangUp;
@@ -515,7 +573,7 @@ impl Conn {
             return Overdue::Write;
         }
         if !self.tx.is_empty() {
-            return Overdue::Drop;
+            return Overdue::Cut;
         }
         match self.talk {
             Talk::Streaming { framing, .. } => {
@@ -557,4 +615,6 @@ pub enum Overdue {
     /// It takes nothing any more: it is to be told where to go on, and closed.
     HangUp,
     Drop,
+    /// Its peer is gone or reads nothing.
+    Cut,
 }

@@ -91,7 +91,7 @@ impl Core {
         while self.is_crowded()
             && let Some((_, key)) = burdens.pop()
         {
-            self.drop_conn(key);
+            self.cut_conn(key);
         }
         self.watch_crowd(now);
     }

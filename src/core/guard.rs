@@ -5,7 +5,7 @@
 //! any name can be made to resolve to it.
 
 use crate::base::http::{Method, Request, Response};
-use crate::core::conn::Peer;
+use crate::core::conn::{Link, Peer};
 use crate::task::fault::{Fault, FaultKind};
 use crate::wire::uri::{self, Origin};
 
@@ -26,16 +26,36 @@ pub struct Door {
     pub hosts: Vec<String>,
     /// Origins beside our own, as browsers write them.
     pub origins: Vec<String>,
-    pub port: u16,
+    /// The TCP ports we listen on.
+    pub ports: Vec<u16>,
+    /// The Unix socket that a peer is pointed to when its process cannot be told over TCP.
+    pub socket: Option<String>,
+}
+
+/// What becomes of a request, by who sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    Serve,
+    /// It is to wait until it is known which process sent it.
+    Identify,
+    Refuse,
 }
 
 impl Door {
-    /// Lets a request in, or says why not.
-    pub fn admit(&self, request: &Request, peer: Peer) -> Result<(), Fault> {
+    /// Refuses a request for what it says itself, whoever sent it.
+    ///
+    /// The Host list holds on Unix sockets too: no name leads to one, but `ssh -L 8080:/run/…/x.sock` puts a TCP port in front of
+    /// it, and behind that may be a browser on another machine. For the same reason no page may use it at all.
+    pub fn check(&self, request: &Request, link: Link) -> Result<(), Fault> {
         let host = request.headers.get("host").and_then(uri::host_of);
         if !host.is_some_and(|authority| self.knows(&authority.host)) {
             return Err(forbidden(
                 "This server does not answer to that Host. Use localhost, or allow the name with --allowed-host.",
+            ));
+        }
+        if link == Link::Unix && request.headers.get("origin").is_some() {
+            return Err(forbidden(
+                "Web pages may not use the Unix socket, so no Origin is allowed there. Use the TCP port for them.",
             ));
         }
         if let Some(origin) = request.headers.get("origin")
@@ -50,15 +70,27 @@ impl Door {
         {
             return Err(forbidden("Requests from other web sites are not allowed."));
         }
-        match peer {
-            Peer::SameUser => Ok(()),
-            Peer::OwnChild if is_public(request) || only_reads(request) => Ok(()),
-            Peer::OwnChild => {
-                Err(forbidden("A process that the agent started may not prompt the agent or answer for its user."))
-            }
-            Peer::Stranger if is_public(request) => Ok(()),
-            Peer::Stranger => Err(forbidden("Only processes of the user who runs this server may use it.")),
+        if let Some((name, _)) = request.headers.iter().find(|(name, _)| is_of_a_proxy(name)) {
+            let message = format!(
+                "The header {name} says that a proxy sent this request. This server knows its user by the process that \
+                 connects, and through a proxy everybody would be that user. Connect to it directly."
+            );
+            return Err(forbidden(&message));
         }
+        Ok(())
+    }
+
+    /// What a peer is told whose process could not be told from a tool's.
+    pub fn unclear(&self, link: Link) -> String {
+        let or = match (link, &self.socket) {
+            (Link::Tcp, Some(path)) => format!(", or connect over the Unix socket {path}"),
+            (Link::Unix, _) => ", or send the request from the process that connects, while it runs".to_owned(),
+            (Link::Tcp, None) => String::new(),
+        };
+        format!(
+            "A tool of the agent or another server is running, and the process behind this connection could not be told from \
+             what they started, so it may only read. Wait until the tool has ended{or}."
+        )
     }
 
     /// The origin to be told that its page may read the answer: one that the operator allows. Our own pages need no leave.
@@ -85,7 +117,7 @@ impl Door {
         }
         match uri::origin_of(origin) {
             Some(Origin::Site { scheme, host, port }) => {
-                scheme == "http" && self.knows(&host) && port == Some(self.port)
+                scheme == "http" && self.knows(&host) && port.is_some_and(|port| self.ports.contains(&port))
             }
             Some(Origin::Opaque) | None => false,
         }
@@ -123,17 +155,35 @@ impl Page {
     }
 }
 
+/// Who may do what. Tools may only read, so whoever may be one waits with anything else.
+pub fn admit(request: &Request, peer: Peer) -> Admission {
+    match peer {
+        Peer::SameUser => Admission::Serve,
+        Peer::Unchecked if only_reads(request) => Admission::Serve,
+        Peer::Unasked | Peer::Stranger if is_public(request) => Admission::Serve,
+        Peer::Unchecked | Peer::Unasked => Admission::Identify,
+        Peer::Stranger => Admission::Refuse,
+    }
+}
+
+/// Headers that proxies add.
+fn is_of_a_proxy(name: &str) -> bool {
+    matches!(name, "forwarded" | "via") || name.starts_with("x-forwarded-")
+}
+
 /// What anybody may see: that we are here, and our card.
 fn is_public(request: &Request) -> bool {
     matches!(request.method, Method::Get | Method::Head)
         && matches!(request.path.as_str(), "/health" | "/.well-known/agent-card.json" | "/.well-known/agent.json")
 }
 
-/// A socket is opened with GET, but prompts and answers come over it; and where webhooks are shown, so are their secrets.
+/// A socket is opened with GET, but prompts and answers come over it, so no upgrade is a read, wherever it is asked for; and where
+/// webhooks are shown, so are their secrets.
 fn only_reads(request: &Request) -> bool {
     let mut segments = request.path.split('/');
     matches!(request.method, Method::Get | Method::Head)
         && request.path != "/ws"
+        && request.headers.get("upgrade").is_none()
         && !segments.any(|segment| segment == "pushNotificationConfigs")
 }
 
@@ -165,7 +215,7 @@ mod tests {
 
     #[test]
     fn only_pages_that_are_let_in_may_read() {
-        let door = Door { origins: vec!["http://localhost:5173".into()], port: 41242, ..Door::default() };
+        let door = Door { origins: vec!["http://localhost:5173".into()], ports: vec![41242], ..Door::default() };
         let page = |origin| door.page(&request(Method::Get, "/", &[("Origin", origin)]));
         for stranger in ["http://localhost:41242", "https://evil.example", "null", ""] {
             assert_eq!(page(stranger), None, "{stranger}");
@@ -202,14 +252,16 @@ mod tests {
     }
 
     #[test]
-    fn children_see_tasks_but_no_secrets() {
-        let door = Door::default();
-        let lets = |method, path: &str| {
-            let request = request(method, path, &[]);
-            door.admit(&request, Peer::OwnChild).is_ok()
-        };
-        assert!(lets(Method::Get, "/tasks/t") && lets(Method::Head, "/tasks/t"));
-        assert!(!lets(Method::Post, "/tasks/t:cancel"));
+    fn who_may_be_a_tool_sees_tasks_but_no_secrets() {
+        let admitted = |method, path: &str, peer| admit(&request(method, path, &[]), peer);
+        let asked = |method, path: &str| admitted(method, path, Peer::Unchecked);
+        for method in [Method::Get, Method::Head] {
+            assert_eq!(asked(method, "/tasks/t"), Admission::Serve);
+            assert_eq!(admitted(method, "/tasks/t", Peer::Unasked), Admission::Identify);
+            assert_eq!(admitted(method, "/tasks/t", Peer::Stranger), Admission::Refuse);
+            assert_eq!(admitted(method, "/tasks/t", Peer::SameUser), Admission::Serve);
+        }
+        assert_eq!(asked(Method::Post, "/tasks/t:cancel"), Admission::Identify);
         for path in [
             "/ws",
             "/tasks/t/pushNotificationConfigs",
@@ -217,7 +269,50 @@ mod tests {
             "/v1/tasks/t/pushNotificationConfigs/c",
             "/acme/tasks/t/pushNotificationConfigs",
         ] {
-            assert!(!lets(Method::Get, path) && !lets(Method::Head, path), "{path}");
+            for method in [Method::Get, Method::Head] {
+                assert_eq!(asked(method, path), Admission::Identify, "{path}");
+            }
         }
+        for path in ["/ws", "/tasks/t", "/health", "/acme/ws", "/"] {
+            let upgrade = request(Method::Get, path, &[("Upgrade", "websocket")]);
+            assert_eq!(admit(&upgrade, Peer::Unchecked), Admission::Identify, "{path}");
+        }
+    }
+
+    #[test]
+    fn requests_that_came_through_a_proxy_are_refused() {
+        let door = Door::default();
+        let check = |fields: &[(&str, &str)]| door.check(&request(Method::Get, "/health", fields), Link::Tcp);
+        assert_eq!(check(&[]), Ok(()));
+        assert_eq!(check(&[("X-Forward", "x"), ("Viable", "x")]), Ok(()));
+        for name in ["Forwarded", "X-Forwarded-For", "x-forwarded-host", "X-Forwarded-Proto", "Via"] {
+            let fault = check(&[(name, "1.1 proxy")]).expect_err(name);
+            assert!(
+                fault.message.contains("proxy") && fault.message.contains(&name.to_lowercase()),
+                "{}",
+                fault.message
+            );
+        }
+    }
+
+    #[test]
+    fn who_is_not_identified_is_told_what_to_do() {
+        let door = Door { socket: Some("/run/x.sock".into()), ..Door::default() };
+        assert!(door.unclear(Link::Tcp).ends_with("has ended, or connect over the Unix socket /run/x.sock."));
+        assert!(door.unclear(Link::Unix).ends_with("from the process that connects, while it runs."));
+        assert!(Door::default().unclear(Link::Tcp).ends_with("Wait until the tool has ended."));
+    }
+
+    #[test]
+    fn no_page_may_use_the_unix_socket() {
+        let door = Door { origins: vec!["http://localhost:5173".into()], ports: vec![41242], ..Door::default() };
+        let check = |link, fields: &[(&str, &str)]| door.check(&request(Method::Get, "/tasks", fields), link).is_ok();
+        assert!(check(Link::Unix, &[]));
+        for origin in ["http://localhost:5173", "http://localhost:41242"] {
+            assert!(check(Link::Tcp, &[("Origin", origin)]) && !check(Link::Unix, &[("Origin", origin)]), "{origin}");
+        }
+        assert!(!check(Link::Unix, &[("Sec-Fetch-Site", "cross-site")]));
+        let named = Request { headers: Headers::default(), ..request(Method::Get, "/tasks", &[]) };
+        assert!(door.check(&named, Link::Unix).is_err(), "without a Host");
     }
 }

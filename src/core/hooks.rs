@@ -13,13 +13,15 @@ use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::cell::Cell;
 use crate::core::perform::explain;
+use crate::core::sub::Wants;
 use crate::core::timers::Timer;
 use crate::core::{Core, Out};
 use crate::limits::Limits;
 use crate::task::call::Push;
 use crate::task::decide::{Decision, HookInput, Input};
 use crate::task::fault::{Fault, FaultKind};
-use crate::task::push::{Census, Health, Hook, Target, Wish};
+use crate::task::push::{Health, Hook, Target, Wish, not_supported};
+use crate::task::state::State;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -90,9 +92,13 @@ impl Core {
         now: Now,
     ) -> Result<(), Fault> {
         if !self.switches.push {
-            return Err(no_push());
+            return Err(not_supported());
         }
         let hooks = |core: &Core| core.tasks[task].state.hooks.clone();
+        let wants = match ask {
+            Push::Set(_) | Push::Delete(_) => Wants::Change,
+            Push::Get(_) | Push::List => Wants::Read,
+        };
         let response = match ask {
             Push::Set(wish) => {
                 let target = self.register(task, wish, form, now)?;
@@ -115,7 +121,8 @@ impl Core {
                 a2a::push::deleted(form)
             }
         };
-        self.answer_after(conn, task, form, response);
+        let reply = self.answer_after(conn, task, form, response);
+        self.note_wish(reply, wants);
         Ok(())
     }
 
@@ -131,7 +138,7 @@ impl Core {
             return Ok(Decision::default());
         };
         if !self.switches.push {
-            return Err(no_push());
+            return Err(not_supported());
         }
         let target = self.register(task, wish, form, now)?;
         self.decide(task, Input::Hook(HookInput::Set(target))).map_err(|refusal| explain(task, refusal))
@@ -255,21 +262,6 @@ impl Core {
         let _ = self.drive(task, Input::Hook(moved), now);
     }
 
-    /// Of the tasks in memory; those that are not have nothing pending.
-    pub(super) fn hook_census(&self) -> Census {
-        let mut census = Census::default();
-        for hook in self.tasks.values().flat_map(|cell| &cell.state.hooks) {
-            if hook.health.suspended {
-                census.suspended += 1;
-            } else {
-                census.active += 1;
-            }
-            census.pending += hook.due.len();
-            census.failed += hook.health.failed;
-        }
-        census
-    }
-
     /// Panics when something is due to a webhook and nobody will see to it.
     pub(super) fn check_hooks(&self, task: &TaskId, cell: &Cell) {
         for hook in &cell.state.hooks {
@@ -287,6 +279,11 @@ impl Core {
             assert!(seen_to, "what is due to {id} of {task} was forgotten");
         }
     }
+}
+
+/// Whether a webhook is still to be told something: then a restart has to go on with that.
+pub(super) fn are_due(state: &State) -> bool {
+    state.hooks.iter().any(|hook| !hook.due.is_empty())
 }
 
 impl Courier {
@@ -336,13 +333,6 @@ fn pause(tries: u32, jitter: u64, asked_ms: Option<u64>, limits: &Limits) -> u64
     let usual = (limits.hook_retry_ms << tries.min(16)) * jitter / 100;
     let asked = asked_ms.unwrap_or(0).min(limits.hook_longest_ms);
     usual.max(asked)
-}
-
-fn no_push() -> Fault {
-    Fault::new(
-        FaultKind::PushNotSupported,
-        "Push notifications are not supported: webhooks are turned off on this server. Watch the task instead.",
-    )
 }
 
 /// When webhooks were registered, as far back as it matters.

@@ -7,6 +7,7 @@
 //! [`Core::release`] (what is on disk is shown and started), then it writes what [`Core::writable`] names.
 
 mod birth;
+mod capacity;
 mod cell;
 pub mod check;
 mod commands;
@@ -16,7 +17,12 @@ mod end;
 mod expiry;
 mod facts;
 pub mod guard;
+#[cfg(feature = "webhooks")]
 pub mod hooks;
+#[cfg(not(feature = "webhooks"))]
+#[path = "hooks/none.rs"]
+pub mod hooks;
+pub mod identity;
 mod list;
 mod memory;
 mod pages;
@@ -41,10 +47,11 @@ use crate::base::http::Request;
 use crate::base::id::{ContextId, Entropy, Seq, TaskId, Tenant};
 use crate::base::slots::{Key, Slots};
 use crate::core::cell::Cell;
-use crate::core::conn::{Conn, Overdue, Peer, Want};
+use crate::core::conn::{Conn, Link, Overdue, Peer, Want};
 use crate::core::crowd::Crowd;
-use crate::core::guard::Door;
+use crate::core::guard::{Admission, Door};
 use crate::core::hooks::{Delivery, Registrations};
+use crate::core::identity::Refusals;
 use crate::core::pages::Pages;
 use crate::core::register::Register;
 pub use crate::core::setup::{Approval, Choose, Resolve, Setup, Site};
@@ -84,6 +91,10 @@ pub enum Out {
     Load {
         task: TaskId,
     },
+    /// Find out which process is behind a connection; answered by [`Core::identified`].
+    Identify {
+        conn: Key,
+    },
     /// The task is closed: nothing of it may go on.
     Over {
         task: TaskId,
@@ -102,6 +113,15 @@ pub enum Out {
     Notice {
         text: String,
     },
+}
+
+/// How a connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// The peer gets everything that was sent, and then the end.
+    Orderly,
+    /// The peer takes nothing. What waits for it in the kernel is thrown away, which would keep it for a minute otherwise.
+    Reset,
 }
 
 /// A task that was read from its journal.
@@ -137,10 +157,13 @@ pub struct Core {
     resolve: Resolve,
     approval: Approval,
     manners: Manners,
+    unconfined: Option<String>,
     entropy: Entropy,
     started: Now,
 
     conns: Slots<Conn>,
+    /// How many connections are of other users.
+    strangers: usize,
     subs: Slots<Sub>,
     tasks: HashMap<TaskId, Cell>,
     /// Every task there is, loaded or not.
@@ -157,6 +180,7 @@ pub struct Core {
     /// How often a log was asked for that somebody else had.
     busy: HashMap<TaskId, u32>,
     timers: Timers,
+    #[cfg_attr(not(feature = "webhooks"), expect(dead_code, reason = "only webhooks use it"))]
     registrations: Registrations,
     hot_total: usize,
     /// How long the logs of the tasks in memory are.
@@ -166,13 +190,14 @@ pub struct Core {
     /// When the next look at tasks whose time is over is armed, in monotonic milliseconds.
     expiry_armed: u64,
     trouble: Trouble,
+    refusals: Refusals,
     /// Tasks that were loaded only to be closed.
     visitors: Vec<TaskId>,
 
     out: Vec<Out>,
     /// Connections with something to write, and those that are done.
     to_write: Vec<Key>,
-    to_close: Vec<Key>,
+    to_close: Vec<(Key, Close)>,
     /// Tasks that have left memory, tasks with lines to append, and tasks whose log has moved on disk.
     to_forget: Vec<TaskId>,
     to_append: Vec<TaskId>,
@@ -208,9 +233,11 @@ impl Core {
             resolve: setup.resolve,
             approval: setup.approval,
             manners: setup.manners,
+            unconfined: setup.unconfined,
             entropy: setup.entropy,
             started: setup.now,
             conns: Slots::default(),
+            strangers: 0,
             subs: Slots::default(),
             tasks: HashMap::new(),
             contexts: HashMap::new(),
@@ -227,6 +254,7 @@ impl Core {
             crowd: Crowd::default(),
             expiry_armed: u64::MAX,
             trouble: Trouble::default(),
+            refusals: Refusals::default(),
             visitors: Vec::new(),
             out: Vec::new(),
             to_write: Vec::new(),
@@ -246,14 +274,19 @@ impl Core {
     // Connections.
 
     pub fn opened(&mut self, peer: Peer, now: Now) -> Key {
+        self.strangers += usize::from(peer == Peer::Stranger);
         let key = self.conns.insert(Conn::new(peer, now));
         self.arm_conn(key);
         key
     }
 
-    /// Whether another connection may be taken from the backlog.
-    pub fn has_room(&self) -> bool {
-        self.conns.len() < self.limits.connections && !self.ending
+    /// The same for a connection to this kind of listener.
+    pub fn opened_over(&mut self, link: Link, peer: Peer, now: Now) -> Key {
+        let key = self.opened(peer, now);
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.link = link;
+        }
+        key
     }
 
     /// How many bytes may be read from a connection now; 0 when it waits for something else.
@@ -312,8 +345,8 @@ impl Core {
         keys
     }
 
-    /// Connections to close; the core has forgotten them.
-    pub fn closing(&mut self) -> Vec<Key> {
+    /// Connections to close, and how; the core has forgotten them.
+    pub fn closing(&mut self) -> Vec<(Key, Close)> {
         std::mem::take(&mut self.to_close)
     }
 
@@ -357,11 +390,21 @@ impl Core {
     }
 
     fn drop_conn(&mut self, key: Key) {
+        self.end_conn(key, Close::Orderly);
+    }
+
+    /// Cuts off a connection whose peer does not take what is sent.
+    fn cut_conn(&mut self, key: Key) {
+        self.end_conn(key, Close::Reset);
+    }
+
+    fn end_conn(&mut self, key: Key, how: Close) {
         let Some(conn) = self.conns.remove(key) else {
             return;
         };
         self.crowd.bytes -= conn.counted;
-        self.to_close.push(key);
+        self.strangers -= usize::from(conn.peer == Peer::Stranger);
+        self.to_close.push((key, how));
         self.followers.retain(|follower| *follower != key);
         self.abort_own(&conn.subs);
         for sub in conn.subs {
@@ -381,10 +424,17 @@ impl Core {
     }
 
     fn serve(&mut self, key: Key, request: Request, now: Now) {
-        let peer = self.conns.get(key).map_or(Peer::Stranger, |conn| conn.peer);
-        if let Err(fault) = self.door.admit(&request, peer) {
+        let Some((link, peer)) = self.conns.get(key).map(|conn| (conn.link, conn.peer)) else {
+            return;
+        };
+        if let Err(fault) = self.door.check(&request, link) {
             let form = a2a::Form::at(&request.path);
             return self.answer(key, &a2a::fault(&form, &fault), now);
+        }
+        match guard::admit(&request, peer) {
+            Admission::Serve => {}
+            Admission::Identify => return self.identify(key, request),
+            Admission::Refuse => return self.turn_stranger_away(key, &request, now),
         }
         if let Some(page) = self.door.page(&request) {
             let preflight = page.preflight(&request);
@@ -460,7 +510,7 @@ impl Core {
                 }
                 Timer::Limit(task) => self.check_limit(&task, now),
                 Timer::Expiry => self.expire(now),
-                Timer::Store(task) => self.retry_append(&task),
+                Timer::Store(task) => self.append_is_due(&task),
                 Timer::Trial => self.try_store(),
                 Timer::Load(task) => self.out.push(Out::Load { task }),
                 Timer::Waiting(sub) => self.stop_waiting(sub),
@@ -487,6 +537,7 @@ impl Core {
                 Overdue::Nothing | Overdue::Write => {}
                 Overdue::HangUp => self.hang_up(key, now),
                 Overdue::Drop => return self.drop_conn(key),
+                Overdue::Cut => return self.cut_conn(key),
             }
         }
         self.after_io(key);

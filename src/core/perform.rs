@@ -9,13 +9,14 @@ use crate::base::id::{ContextId, Seq, TaskId, Tenant};
 use crate::base::slots::Key;
 use crate::core::conn::Line;
 use crate::core::say::Born;
-use crate::core::sub::{First, Kind, Reply, Role, Sub, Until};
+use crate::core::sub::{First, Kind, Reply, Role, Sub, Until, Wants};
 use crate::core::{Core, Parked};
 use crate::task::call::{Call, Follow, Join, NewTasks};
 use crate::task::decide::{Input, Refusal};
 use crate::task::event::Protocol;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::message::Source;
+use crate::task::push::Census;
 use crate::task::state::{State, TaskState};
 
 impl Core {
@@ -125,11 +126,15 @@ impl Core {
             Call::Session => self.tell_session(conn, form, now),
             Call::Join(join) => self.join(conn, join, form, by, now),
             Call::Health => {
-                let active = self.tasks.values().filter(|cell| cell.is_open()).count();
-                let uptime = now.mono_ms - self.started.mono_ms;
-                let hooks = self.hook_census();
-                let total = self.known.len();
-                let health = a2a::health(self.problem(), uptime, active, total, hooks);
+                let health = a2a::health(&a2a::HealthReport {
+                    problem: self.problem(),
+                    uptime_ms: now.mono_ms - self.started.mono_ms,
+                    active: self.tasks.values().filter(|cell| cell.is_open()).count(),
+                    total: self.known.len(),
+                    hooks: Census::of(self.tasks.values().flat_map(|cell| &cell.state.hooks)),
+                    refused_peers: self.refusals.count(),
+                    unconfined: self.unconfined.as_deref(),
+                });
                 self.answer(conn, &health, now);
                 Ok(())
             }
@@ -160,15 +165,20 @@ impl Core {
         self.to_list.push(request);
     }
 
-    /// A task whose journal cannot be written takes nothing new. Its events up to there can be read; what it has come to
-    /// since cannot be shown, and to wait for it would be to wait for the disk.
+    /// A task whose journal cannot be written takes nothing new, except to be canceled: that stops its work without waiting
+    /// for the disk. Its recorded events can be read. What it has come to since cannot be shown before it is recorded.
     fn broken(&self, task: &TaskId, call: &Call) -> Option<Fault> {
         let cell = self.tasks.get(task)?;
         let why = cell.broken.as_ref()?;
-        let refused = match call {
-            Call::Say(_) | Call::Cancel { .. } | Call::Push { .. } => true,
-            Call::Get { .. } | Call::Metadata { .. } => cell.written < cell.state.seq,
-            Call::Subscribe { .. }
+        let what = match call {
+            Call::Say(_) | Call::Push { .. } => "Nothing of this request was accepted; send it again later.",
+            Call::Get { .. } | Call::Metadata { .. } if cell.written < cell.state.seq => {
+                "What the task has come to since then can be shown when it is recorded; ask again later."
+            }
+            Call::Get { .. }
+            | Call::Metadata { .. }
+            | Call::Cancel { .. }
+            | Call::Subscribe { .. }
             | Call::Create(_)
             | Call::Commands
             | Call::Execute(_)
@@ -178,9 +188,9 @@ impl Core {
             | Call::Health
             | Call::Card
             | Call::ExtendedCard
-            | Call::Join(_) => false,
+            | Call::Join(_) => return None,
         };
-        refused.then(|| Fault::new(FaultKind::Storage, format!("The task's journal cannot be written: {why}")))
+        Some(Fault::new(FaultKind::Storage, format!("The task's journal cannot be written: {why}. {what}")))
     }
 
     fn get(&mut self, conn: Key, task: &TaskId, history: Option<usize>, form: &Form) -> Result<(), Fault> {
@@ -190,16 +200,35 @@ impl Core {
         Ok(())
     }
 
+    /// Jobs are stopped in this turn of the loop, whether or not the journal can be written. The answer shows the canceled
+    /// task and therefore waits for its record, as every answer does. The append is tried in this turn even if an earlier one
+    /// failed; if it fails too, the caller is not left waiting for the disk but told that the work was stopped and that the
+    /// cancellation is still to be recorded (see [`Wants::Cancel`]). It is not told of success: a crash would take that back.
     fn cancel(&mut self, conn: Key, task: &TaskId, form: &Form, now: Now) -> Result<(), Fault> {
-        let canceled = self.tasks[task].state.status.state == TaskState::Canceled;
-        if canceled && form.envelope.protocol() == Protocol::V10 {
-            return self.get(conn, task, None, form);
+        let cell = &self.tasks[task];
+        let canceled = cell.state.status.state == TaskState::Canceled;
+        // Nobody has been told of a cancellation that is not recorded, so a second call asks for the same one.
+        let unrecorded = cell.broken.is_some();
+        if !canceled || (form.envelope.protocol() == Protocol::V03 && !unrecorded) {
+            self.drive(task, Input::Cancel, now).map_err(|_| {
+                let message = format!("Task not cancelable: {task}");
+                Fault::new(FaultKind::TaskNotCancelable(task.clone()), message)
+            })?;
         }
-        self.drive(task, Input::Cancel, now).map_err(|_| {
-            let message = format!("Task not cancelable: {task}");
-            Fault::new(FaultKind::TaskNotCancelable(task.clone()), message)
-        })?;
-        self.get(conn, task, None, form)
+        if unrecorded {
+            self.retry_append(task);
+        }
+        let response = a2a::task(form, &self.tasks[task].state, Wanted::newest(None));
+        let reply = self.answer_after(conn, task, form, response);
+        self.note_wish(reply, Wants::Cancel);
+        Ok(())
+    }
+
+    /// Notes what a call that waits for its answer wants.
+    pub(super) fn note_wish(&mut self, reply: Option<Key>, wants: Wants) {
+        if let Some(sub) = reply.and_then(|key| self.subs.get_mut(key)) {
+            sub.wants = wants;
+        }
     }
 
     fn metadata(&mut self, conn: Key, task: &TaskId, form: &Form) -> Result<(), Fault> {
@@ -265,6 +294,8 @@ impl Core {
             until,
             kind: Kind::Stream,
             role: Role::Call,
+            wants: Wants::Read,
+            told: false,
             safe: Seq(0),
             owns: None,
             first: None,

@@ -90,6 +90,7 @@ impl Core {
                     }
                     self.read_on(conn, now);
                 } else {
+                    self.tell_stream(key, now);
                     self.after_io(conn);
                 }
             }
@@ -297,6 +298,15 @@ impl Core {
         if let Some(conn) = self.conns.get_mut(key) {
             conn.answer(response, now);
             self.after_io(key);
+        }
+    }
+}
+
+/// The journal can be written again: the next time that it cannot, readers are told anew.
+pub(super) fn forget_notices(cell: &Cell, subs: &mut Slots<Sub>) {
+    for key in &cell.subs {
+        if let Some(sub) = subs.get_mut(*key) {
+            sub.told = false;
         }
     }
 }

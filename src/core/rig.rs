@@ -3,6 +3,7 @@
 use crate::a2a::{Envelope, Form, Switches};
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
+use crate::base::slots::Key;
 use crate::core::conn::{Peer, Want};
 use crate::core::hooks::Delivery;
 use crate::core::store::{Crash, MemoryStore, Store, StoreError, fold};
@@ -27,6 +28,8 @@ pub struct Rig {
     /// What the operator was told.
     pub notices: Vec<String>,
     pub jobs: Vec<JobId>,
+    /// Jobs that were to be stopped.
+    pub stops: Vec<JobId>,
     pub loads: Vec<TaskId>,
     /// Tasks that cannot be loaded.
     pub lost: Vec<TaskId>,
@@ -49,6 +52,7 @@ impl Rig {
             sent: Vec::new(),
             notices: Vec::new(),
             jobs: Vec::new(),
+            stops: Vec::new(),
             loads: Vec::new(),
             lost: Vec::new(),
             busy: 0,
@@ -63,6 +67,7 @@ impl Rig {
         self.core.remember(&mut self.store);
         self.sent.clear();
         self.jobs.clear();
+        self.stops.clear();
         self.turns();
     }
 
@@ -97,7 +102,12 @@ impl Rig {
                     let page = file.page(offset, self.limits.page_bytes);
                     self.core.paged(sub, page, self.now);
                 }
-                Out::Stop(_) | Out::Sync { .. } | Out::Over { .. } | Out::SaveRule { .. } | Out::Trouble { .. } => {}
+                Out::Stop(job) => self.stops.push(job),
+                Out::Sync { .. }
+                | Out::Identify { .. }
+                | Out::Over { .. }
+                | Out::SaveRule { .. }
+                | Out::Trouble { .. } => {}
             }
         }
         self.core.check();
@@ -117,6 +127,16 @@ impl Rig {
 
     /// Asks as a client, and gives the answer.
     pub fn ask(&mut self, envelope: Envelope, call: Call) -> Value {
+        let conn = self.begin_ask(envelope, call);
+        self.turns();
+        let text = self.take(conn);
+        self.core.broke(conn);
+        let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        serde_json::from_str(body).unwrap_or_else(|_| panic!("an answer, not {text}"))
+    }
+
+    /// Asks as a client, on a connection of its own.
+    pub fn begin_ask(&mut self, envelope: Envelope, call: Call) -> Key {
         let conn = self.core.opened(Peer::SameUser, self.now);
         // A connection answers what it was asked; what that was is said by `call`.
         let line = self.core.conns.get_mut(conn).expect("just opened");
@@ -125,13 +145,15 @@ impl Rig {
         let by = Source { client: "ann".into(), via: "test".into() };
         let form = Form::of(envelope);
         self.core.perform(conn, call, form, by, self.now);
-        self.turns();
+        conn
+    }
+
+    /// What waits for a connection, which takes it.
+    pub fn take(&mut self, conn: Key) -> String {
         let slices = self.core.slices(conn);
         let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
-        self.core.broke(conn);
-        let text = String::from_utf8(bytes).expect("UTF-8");
-        let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-        serde_json::from_str(body).unwrap_or_else(|_| panic!("an answer, not {text}"))
+        self.core.sent(conn, bytes.len(), self.now);
+        String::from_utf8(bytes).expect("UTF-8")
     }
 
     /// A new task whose turn has begun, with a webhook if one is given.
@@ -170,7 +192,7 @@ impl Rig {
     }
 }
 
-fn say(text: &str, protocol: Protocol) -> Say {
+pub fn say(text: &str, protocol: Protocol) -> Say {
     let message = Message::new("m", Role::User, vec![Part::text(text)]);
     Say {
         said: Said { message: Arc::new(message), answers: Vec::new() },

@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::core::birth::Newborn;
 use crate::core::cell::Mark;
 use crate::core::perform::explain;
-use crate::core::sub::{First, Kind, Until};
+use crate::core::sub::{First, Kind, Until, Wants};
 use crate::core::timers::Timer;
 use crate::task::call::{Disconnect, Durability, Mode, Say};
 use crate::task::decide::{Decision, Input};
@@ -116,6 +116,7 @@ impl Core {
             let state = &self.tasks[&task].state;
             let response = a2a::said(form, state, Wanted::newest(say.history));
             let reply = self.answer_after(conn, &task, form, response);
+            self.note_wish(reply, Wants::Change);
             self.hold(reply);
         }
         Ok(())
@@ -180,6 +181,7 @@ impl Core {
             }
             Mode::Wait if !stuck => {
                 sub.kind = Kind::Once { history: say.history };
+                sub.wants = Wants::Change;
                 let key = self.subscribe(sub)?;
                 if let Some(wait) = self.manners.blocking_timeout_ms {
                     self.timers.arm(now.mono_ms + wait, Timer::Waiting(key));

@@ -27,6 +27,8 @@ pub struct Setup {
     pub resolve: Resolve,
     pub approval: Approval,
     pub manners: Manners,
+    /// Why commands without approval cannot be confined in the server's workspace; None if they can.
+    pub unconfined: Option<String>,
     pub entropy: Entropy,
     pub now: Now,
 }
@@ -49,6 +51,7 @@ impl Setup {
             resolve: Box::new(move |_| Ok(site.clone())),
             approval: Approval::default(),
             manners: Manners::default(),
+            unconfined: None,
             entropy: Entropy::counting_after(0),
             now,
         }

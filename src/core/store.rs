@@ -51,6 +51,11 @@ pub trait Store {
     /// Whether a log could be written now: tries it, and leaves nothing behind.
     fn probe(&mut self) -> Result<(), StoreError>;
 
+    /// What whoever runs the server should know, found since the last call: logs that are damaged or have lost events.
+    fn findings(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Housekeeping that has come up since the last call, to be done beside the loop because it waits for the disk. That it
     /// fails, or is never done, costs space and time and nothing else.
     fn chore(&mut self) -> Option<Chore> {

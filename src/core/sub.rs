@@ -24,6 +24,9 @@ pub struct Sub {
     pub until: Until,
     pub kind: Kind,
     pub role: Role,
+    pub wants: Wants,
+    /// It has been told that the journal cannot be written at present.
+    pub told: bool,
     /// Nothing is sent before the log is flushed up to here.
     pub safe: Seq,
     /// The turn that is aborted when this client goes away.
@@ -71,6 +74,17 @@ pub enum Kind {
     Once { history: Option<usize> },
     /// An answer that is ready and waits for the log to be written up to `seq`.
     Ready { seq: Seq, reply: Reply },
+}
+
+/// What a call that waits for its answer wants of the task. It decides what the caller is told while the journal cannot be
+/// written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wants {
+    Read,
+    /// A prompt, an answer to a question or a webhook: it takes effect when it is recorded.
+    Change,
+    /// It has taken effect already: the work was stopped.
+    Cancel,
 }
 
 pub enum Reply {

@@ -129,11 +129,17 @@ impl Core {
         cell.gated.push((gate, cell.state.seq, job));
     }
 
-    /// A journal that could not be written is left alone until its timer is due.
+    /// A journal that could not be written is left alone until [`Core::retry_append`].
     pub(super) fn list_append(&mut self, task: &TaskId) {
+        if self.tasks.get(task).is_some_and(|cell| cell.broken.is_none()) {
+            self.retry_append(task);
+        }
+    }
+
+    /// Appends in this turn, also to a journal that could not be written before.
+    pub(super) fn retry_append(&mut self, task: &TaskId) {
         if let Some(cell) = self.tasks.get_mut(task)
             && !cell.listed
-            && cell.broken.is_none()
         {
             cell.listed = true;
             self.to_append.push(task.clone());
@@ -152,6 +158,7 @@ impl Core {
                 store.close(&task);
             }
         }
+        let mut failed = Vec::new();
         for task in std::mem::take(&mut self.to_append) {
             let Some(cell) = self.tasks.get_mut(&task) else {
                 continue;
@@ -160,6 +167,9 @@ impl Core {
             let added = cell.pending.len();
             match append_one(cell, store) {
                 Ok(()) => {
+                    if cell.broken.take().is_some() {
+                        readers::forget_notices(cell, &mut self.subs);
+                    }
                     cell.log_bytes += added;
                     self.log_bytes += added;
                     if !cell.is_open() {
@@ -178,20 +188,27 @@ impl Core {
                 }
                 Err(error) => {
                     cell.broken = Some(error.message.clone());
-                    let at = now.mono_ms + self.limits.store_retry_ms;
-                    self.timers.arm(at, Timer::Store(task));
+                    if !std::mem::replace(&mut cell.retry_armed, true) {
+                        let at = now.mono_ms + self.limits.store_retry_ms;
+                        self.timers.arm(at, Timer::Store(task.clone()));
+                    }
                     self.tell_trouble(&error, now);
+                    failed.push(task);
                 }
             }
         }
+        for task in failed {
+            self.tell_readers(&task, now);
+        }
         self.undergo_trial(store, now);
+        self.out.extend(store.findings().into_iter().map(|text| Out::Notice { text }));
     }
 
     /// The time has come to try a journal again that could not be written.
-    pub(super) fn retry_append(&mut self, task: &TaskId) {
+    pub(super) fn append_is_due(&mut self, task: &TaskId) {
         if let Some(cell) = self.tasks.get_mut(task) {
-            cell.broken = None;
-            self.list_append(task);
+            cell.retry_armed = false;
+            self.retry_append(task);
         }
     }
 

@@ -24,6 +24,7 @@ pub enum Timer {
     /// A call has waited for its turn as long as it may.
     Waiting(Key),
     /// A delivery failed; try again.
+    #[cfg_attr(not(feature = "webhooks"), expect(dead_code, reason = "only webhooks use it"))]
     Hook { task: TaskId, id: ConfigId },
     /// Too much waits for peers that may not be reading.
     Crowd,

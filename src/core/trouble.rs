@@ -5,10 +5,16 @@
 //! what is wrong and what to do, and names no file. It is bad from the first write that fails until a trial write succeeds and
 //! no journal is waiting any more; the trials go on by themselves, because it may be that nobody dares to ask for anything.
 
+use crate::a2a;
 use crate::base::clock::Now;
+use crate::base::id::TaskId;
+use crate::base::slots::Key;
+use crate::core::cell::Cell;
 use crate::core::store::{Store, StoreError};
+use crate::core::sub::{Kind, Sub, Wants};
 use crate::core::timers::Timer;
 use crate::core::{Core, Out};
+use crate::task::fault::{Fault, FaultKind};
 
 #[derive(Default)]
 pub(super) struct Trouble {
@@ -55,6 +61,62 @@ impl Core {
         self.out.push(Out::Trouble { text });
     }
 
+    /// A journal could not be written. Calls that wait for it are answered, because nobody knows when it can be; each is told
+    /// what became of its request. Streams are told when they are looked at next, in this turn.
+    pub(super) fn tell_readers(&mut self, task: &TaskId, now: Now) {
+        let Some(cell) = self.tasks.get(task) else {
+            return;
+        };
+        let Some(why) = cell.broken.clone() else {
+            return;
+        };
+        for key in cell.subs.clone() {
+            let Some(sub) = self.subs.get(key) else {
+                continue;
+            };
+            let waits = match &sub.kind {
+                Kind::Once { .. } => true,
+                Kind::Ready { seq, .. } => self.tasks.get(task).is_some_and(|cell| cell.written < *seq),
+                Kind::Stream => {
+                    self.to_pump.push(key);
+                    false
+                }
+            };
+            if waits {
+                let fault = Fault::new(FaultKind::Storage, unrecorded(&why, sub.wants));
+                self.dismiss(key, &fault, now);
+            }
+        }
+    }
+
+    /// Tells a stream that has shown everything recorded that the rest waits for the disk: once, until the disk takes it. What
+    /// it is told is no event: it has no position, so a client that comes back misses nothing by having seen it.
+    pub(super) fn tell_stream(&mut self, key: Key, now: Now) {
+        let Some(sub) = self.subs.get(key) else {
+            return;
+        };
+        let Some(why) = self.tasks.get(&sub.task).and_then(|cell| waited_for(sub, cell)) else {
+            return;
+        };
+        let Some(conn) = self.conns.get(sub.conn).filter(|_| !sub.told) else {
+            return;
+        };
+        // A socket may follow a task and have asked for its events too.
+        let mut others = conn.subs.iter().filter_map(|other| self.subs.get(*other));
+        let told = others.any(|other| other.told && other.task == sub.task);
+        let text = format!(
+            "The task's journal cannot be written: {why}. Events wait until it can be; then this stream goes on by itself."
+        );
+        let frame = a2a::notice(&sub.form, &sub.task, &text);
+        let (at, sub) = (sub.conn, self.subs.get_mut(key));
+        if let Some(sub) = sub {
+            sub.told = true;
+        }
+        if let Some(conn) = self.conns.get_mut(at).filter(|_| !told) {
+            conn.notice(&text, &frame.into(), now);
+        }
+    }
+
     /// Sees to it that somebody tries whether the store can be written.
     pub(super) fn arm_trial(&mut self, at_ms: u64) {
         if self.trouble.trial == Trial::None {
@@ -93,67 +155,33 @@ impl Core {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use crate::a2a::Envelope;
-    use crate::core::rig::Rig;
-    use crate::core::store::Failure;
-    use crate::task::call::Call;
-    use crate::task::decide::Input;
-    use serde_json::{Value, json};
+/// Why the journal that a stream waits for cannot be written. None: the stream waits for something else.
+fn waited_for<'a>(sub: &Sub, cell: &'a Cell) -> Option<&'a str> {
+    let next = match &sub.first {
+        Some(first) => first.seq,
+        None => sub.cursor.next(),
+    };
+    let waits = next > cell.written || sub.safe > cell.written;
+    cell.broken.as_deref().filter(|_| waits)
+}
 
-    /// The status, and what is wrong.
-    fn health(rig: &mut Rig) -> [Value; 2] {
-        let health = rig.ask(Envelope::Gemini, Call::Health);
-        ["status", "problem"].map(|member| health[member].clone())
-    }
-
-    fn well() -> [Value; 2] {
-        [json!("healthy"), Value::Null]
-    }
-
-    fn unwell() -> [Value; 2] {
-        let problem = "Journals cannot be written: the server's log says why. Until then nothing new begins and what was \
-             begun waits.";
-        [json!("degraded"), json!(problem)]
-    }
-
-    #[test]
-    fn a_task_that_could_not_be_begun_makes_it_unwell_until_a_trial_succeeds() {
-        let mut rig = Rig::new();
-        assert_eq!(health(&mut rig), well());
-        // One for the task, two for trials.
-        rig.store.fail(Failure::Refused, 3);
-        rig.ask(Envelope::Gemini, Call::Session);
-        for _ in 0..3 {
-            assert_eq!(health(&mut rig), unwell());
-            rig.later(rig.limits.store_retry_ms);
-        }
-        assert_eq!(health(&mut rig), well(), "nobody else has written");
-    }
-
-    #[test]
-    fn a_journal_that_waits_keeps_it_unwell_whatever_a_trial_says() {
-        let mut rig = Rig::new();
-        let task = rig.begin(Envelope::Rpc03, None);
-        rig.store.fail(Failure::Torn, 2);
-        let _ = rig.core.drive(&task, Input::Cancel, rig.now);
-        for _ in 0..2 {
-            rig.turns();
-            assert_eq!(health(&mut rig), unwell());
-            rig.later(rig.limits.store_retry_ms);
-        }
-        assert_eq!(health(&mut rig), well());
-    }
-
-    #[test]
-    fn a_disk_that_was_full_before_is_found_out_at_the_start() {
-        let mut rig = Rig::new();
-        rig.store.fail(Failure::Refused, 1);
-        rig.core.remember(&mut rig.store);
-        rig.turns();
-        assert_eq!(health(&mut rig), unwell());
-        rig.later(rig.limits.store_retry_ms);
-        assert_eq!(health(&mut rig), well());
+/// What has become of a request whose record cannot be written.
+fn unrecorded(why: &str, wants: Wants) -> String {
+    match wants {
+        Wants::Read => format!(
+            "The task's journal cannot be written: {why}. What the task has come to can be shown when it is recorded; ask \
+             again later."
+        ),
+        Wants::Change => format!(
+            "The task's journal cannot be written: {why}. The request was accepted and waits: it takes effect as soon as it is \
+             recorded, unless the server is stopped before. Do not send it again; look at the task later."
+        ),
+        Wants::Cancel => format!(
+            "The task was stopped, but its journal cannot be written: {why}. The cancellation is recorded as soon as that is \
+             possible; until then the task is shown as it was last recorded."
+        ),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,253 +1,465 @@
-//! Programs that tools start, and how none of them outlives us.
+//! Programs that tools start, and how none of them outlives its call.
 //!
-//! A child is started through a stub: this binary again, with a hidden verb. Between fork and exec a threaded program may do next to
-//! nothing, and Rust offers no way to do it safely; a fresh process may do everything. The stub becomes a session of its own, asks
-//! the kernel to be killed when its parent dies, makes sure no descriptor but the three it was given gets further, and becomes the
-//! program. Over the socket it is given as standard input it tells whether that worked; the socket closes itself on success.
+//! Every program has a supervisor ([`supervisor`]): this binary again, as a process between us and the program, below which all that the
+//! program starts has to stay. Ending a call closes its supervisor's control socket, and so does our own death; the supervisor
+//! then kills everything below it. A command may kill its supervisor, because it runs as the same user. Its processes then
+//! become ours if this process is a child subreaper (the binary is, a host program that embeds us decides for itself), and are killed
+//! here: a direct child that we did not start is an orphan of a killed supervisor.
 //!
-//! The kernel ties the death signal to the parent's thread, not to its process, and workers come and go. So one thread, which lasts
-//! as long as [`Children`], starts them all.
+//! Only one thread starts, reaps and tells apart our direct children, so that a supervisor that has just been started is never
+//! taken for an orphan.
 //!
-//! Killing the group is not enough: a child can leave it. Every child therefore carries a marker in its environment, which its
-//! descendants inherit. `Process::finish` looks through all processes for the marker, the session and the parentage, and
-//! ends what it finds; [`sweep`] does the same for whatever an earlier run of the server left behind. What hides from all three
-//! (empties its environment, leaves the session and outlives its parent) escapes; only a sandbox could hold it.
-//!
-//! The environment is made, not inherited: names from a list, so that no key or token of the server ever reaches a command. Nor can
-//! a command read the server's own under /proc, unless it is root's.
+//! If we and a supervisor are killed at the same moment, nobody is left to kill what is below it. Its processes carry a marker in their
+//! environment, by which the next start finds them ([`sweep`]), unless they have removed it.
 
-use crate::limits::Limits;
-use crate::tool::{Child, Finished, Launch, Spawn};
+mod confine;
+mod environment;
+mod processes;
+mod supervisor;
+
+pub(crate) use supervisor::VERB;
+pub use supervisor::child_main;
+
+use crate::limits::{Limits, ORPHANS_KILL_MS, ORPHANS_RETRY_MS, SUPERVISOR_CONTINUE_MS};
+use crate::shell::procfs;
+use crate::shell::supervisors::Supervisors;
+use crate::tool::{Child, Finished, Launch, ReadOnly, Spawn};
+use environment::Environment;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{DumpableBehavior, Pid, PidfdFlags, Signal};
-use std::collections::HashSet;
+use rustix::process::{DumpableBehavior, Pid, Signal, WaitId, WaitIdOptions};
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The variable that every child and its descendants carry: `<instance>:<number>`.
 pub const MARKER: &str = "GEMINI_A2A_CHILD";
 
-/// Tells the binary to be the stub.
-const VERB: &str = "__child";
+/// How children are made.
+pub struct Plan {
+    /// The binary whose main calls [`child_main`]: `/proc/self/exe` for the server itself, so that replacing the file does not matter.
+    pub exe: PathBuf,
+    /// Names this run of the server.
+    pub instance: String,
+    /// The environment to choose from.
+    pub env: Vec<(OsString, OsString)>,
+    /// Real paths of all directories that tasks may work in: no program from there counts as the system's.
+    pub workspaces: Vec<PathBuf>,
+    /// Real paths that no command may see without approval: the home directory and the state directory.
+    pub private: Vec<PathBuf>,
+}
 
-/// The stub's sign that it got as far as exec.
-const READY: u8 = b'.';
-
-/// Starts children. Dropping it ends the starting thread, and with it every child.
+/// Starts children. Dropping it ends them all.
 pub struct Children {
     orders: mpsc::Sender<Order>,
     exe: PathBuf,
     instance: String,
     next: AtomicU64,
-    env: Vec<(OsString, OsString)>,
-    patience: Duration,
+    approved: Environment,
+    read_only: Environment,
+    /// Directories with programs that commands without approval may run.
+    programs: Vec<PathBuf>,
+    private: Vec<PathBuf>,
+    /// Whether the kernel can confine commands.
+    confinement: Result<(), String>,
+    supervisors: Supervisors,
+    controls: Controls,
+    patience: Patience,
 }
 
-struct Order {
-    command: Command,
-    reply: mpsc::Sender<io::Result<std::process::Child>>,
+/// Work for the thread that has our direct children.
+enum Order {
+    Start {
+        command: Command,
+        control: Arc<UnixStream>,
+        reply: mpsc::Sender<io::Result<std::process::Child>>,
+    },
+    /// Reap a supervisor that is over or was killed, and whatever it left.
+    Reap {
+        child: std::process::Child,
+        end: SupervisorEnd,
+        reply: mpsc::Sender<()>,
+    },
+    /// Kill what is left of all commands, supervisors too: the server ends.
+    EndAll {
+        reply: mpsc::Sender<()>,
+    },
+}
+
+/// Whether a supervisor said that nothing is left below it.
+#[derive(Clone, Copy, PartialEq)]
+enum SupervisorEnd {
+    Orderly,
+    Abnormal,
+}
+
+/// The control sockets of live supervisors, by process number.
+#[derive(Clone, Default)]
+struct Controls(Arc<Mutex<HashMap<u32, Arc<UnixStream>>>>);
+
+impl Controls {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, Arc<UnixStream>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells every supervisor to end its command, also those that their command has stopped. Gives their control sockets.
+    fn end_all(&self) -> Vec<Arc<UnixStream>> {
+        // While this is locked none of them is reaped, so the numbers are theirs.
+        let live = self.lock();
+        for (pid, control) in live.iter() {
+            let _ = control.shutdown(Shutdown::Write);
+            signal(*pid, Signal::CONT);
+        }
+        live.values().cloned().collect()
+    }
+}
+
+fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+/// Waits until a process is over, and leaves it to be reaped.
+fn wait_for_end(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+    }
 }
 
 impl Children {
-    /// `exe` is the binary whose main calls [`child_main`]: `/proc/self/exe` for the server itself, so that replacing the file does
-    /// not matter. `instance` names this run of the server; `env` is the environment to choose from.
-    pub fn new(
-        exe: PathBuf,
-        instance: &str,
-        env: impl IntoIterator<Item = (OsString, OsString)>,
-        limits: &Limits,
-    ) -> io::Result<Children> {
-        // A child could read our own environment under /proc, were we not closed to others. Root can always; it is not hindered.
+    pub fn new(plan: Plan, limits: &Limits) -> io::Result<Children> {
+        // A child could read our environment and memory under /proc otherwise. Root always can.
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+        let approved = environment::approved(plan.env);
+        let programs = environment::program_directories(&approved, &plan.workspaces, &plan.private);
+        let supervisors = Supervisors::default();
         let (orders, inbox) = mpsc::channel::<Order>();
-        thread::Builder::new().name("children".into()).stack_size(256 * 1024).spawn(move || {
-            for Order { mut command, reply } in inbox {
-                let started = command.spawn();
-                // It still holds the child's ends of pipe and socket; both must close with the child.
-                drop(command);
-                let _ = reply.send(started);
-            }
-        })?;
+        let controls = Controls::default();
+        let keeper = Keeper { supervisors: supervisors.clone(), controls: controls.clone(), unclear: Vec::new() };
+        thread::Builder::new().name("children".into()).stack_size(256 * 1024).spawn(move || keeper.run(inbox))?;
         Ok(Children {
             orders,
-            exe,
-            instance: instance.to_string(),
+            exe: plan.exe,
+            instance: plan.instance,
             next: AtomicU64::new(1),
-            env: clean(env),
-            patience: Duration::from_millis(limits.kill_ms),
+            read_only: environment::read_only(&approved, &programs),
+            approved,
+            programs,
+            private: plan.private,
+            confinement: confine::available(),
+            supervisors,
+            controls,
+            patience: Patience {
+                start: Duration::from_millis(limits.supervisor_start_ms),
+                end: Duration::from_millis(limits.supervisor_end_ms),
+            },
         })
+    }
+
+    pub fn supervisors(&self) -> Supervisors {
+        self.supervisors.clone()
+    }
+
+    /// Ends every command, for the end of the server. Waits until their processes are gone, but not for ever.
+    pub fn end_all(&self) {
+        let until = Instant::now() + self.patience.end;
+        for control in self.controls.end_all() {
+            let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
+            let _ = poll(&mut [PollFd::new(&*control, PollFlags::empty())], left.as_ref());
+        }
+        // A supervisor that is still there is stuck, and what one left that was killed is ours.
+        let (reply, done) = mpsc::channel();
+        if self.orders.send(Order::EndAll { reply }).is_ok() {
+            let _ = done.recv_timeout(self.patience.end);
+        }
+    }
+
+    fn command(&self, launch: &Launch) -> Command {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut command = Command::new(&self.exe);
+        command.arg(supervisor::VERB);
+        let env = match &launch.read_only {
+            None => &self.approved,
+            Some(ReadOnly { workspace, writable }) => {
+                command.arg(supervisor::WORKSPACE).arg(workspace);
+                for file in writable {
+                    command.arg(supervisor::WRITABLE).arg(file);
+                }
+                for dir in &self.programs {
+                    command.arg(supervisor::PROGRAMS).arg(dir);
+                }
+                &self.read_only
+            }
+        };
+        let (program, args) =
+            launch.argv.split_first().map_or((OsStr::new(""), &[][..]), |(first, rest)| (first, rest));
+        command
+            .arg(supervisor::END)
+            .arg(environment::located(program, &self.programs))
+            .args(args)
+            .env_clear()
+            .envs(env.iter().map(|(name, value)| (name, value)))
+            .env(MARKER, format!("{}:{number}", self.instance))
+            // The open directory by its number: its name may mean another one by now.
+            .current_dir(format!("/proc/self/fd/{}", launch.dir.as_raw_fd()));
+        command
     }
 }
 
 impl Spawn for Children {
     fn spawn(&self, launch: Launch) -> io::Result<Box<dyn Child>> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let marker = format!("{}:{number}", self.instance);
         let (output, writer) = io::pipe()?;
-        let (mut ours, theirs) = UnixStream::pair()?;
-        let mut command = Command::new(&self.exe);
-        command
-            .arg(VERB)
-            .arg(std::process::id().to_string())
-            .args(&launch.argv)
-            .env_clear()
-            .envs(self.env.iter().map(|(name, value)| (name, value)))
-            .env(MARKER, &marker)
-            // The open directory by its number: its name may mean another one by now.
-            .current_dir(format!("/proc/self/fd/{}", launch.dir.as_raw_fd()))
-            .stdin(OwnedFd::from(theirs))
-            .stdout(writer.try_clone()?)
-            .stderr(writer);
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut command = self.command(&launch);
+        command.stdin(OwnedFd::from(theirs)).stdout(writer.try_clone()?).stderr(writer);
+        let control = Arc::new(ours);
         let (reply, answer) = mpsc::channel();
-        let gone = || io::Error::other("the thread that starts programs is gone");
-        self.orders.send(Order { command, reply }).map_err(|_| gone())?;
-        let process = Process::new(
-            answer.recv().map_err(|_| gone())??,
-            OwnedFd::from(output),
-            format!("{MARKER}={marker}").into_bytes(),
-            self.patience,
-        )?;
-        let mut said = String::new();
-        ours.read_to_string(&mut said)?;
-        match said.strip_prefix(READY as char) {
-            Some("") => Ok(Box::new(process)),
-            Some(errno) => Err(errno
-                .parse()
-                .map_or_else(|_| io::Error::other("the program could not be started"), io::Error::from_raw_os_error)),
-            None => Err(io::Error::other(format!("no child could be set up {said}"))),
-        }
-    }
-}
-
-/// What main does first: if the arguments say so, this process is a stub, and the code it exits with is returned; a stub that
-/// succeeds does not return at all.
-pub fn child_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
-    let mut args = args.into_iter().skip(1);
-    if args.next()? != VERB {
-        return None;
-    }
-    let parent = args.next().and_then(|pid| pid.to_str()?.parse().ok());
-    let argv: Vec<OsString> = args.collect();
-    // Standard input becomes /dev/null with the exec; until then this is the only way to tell what went wrong.
-    let Ok(channel) = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3) else {
-        return Some(ExitCode::from(127));
-    };
-    let mut channel = UnixStream::from(channel);
-    let error = match prepare_stub(parent, &argv) {
-        Ok(mut command) => {
-            let _ = channel.write_all(&[READY]);
-            let error = command.exec();
-            error.raw_os_error().unwrap_or_default().to_string()
-        }
-        Err(error) => error.to_string(),
-    };
-    let _ = channel.write_all(error.as_bytes());
-    Some(ExitCode::from(127))
-}
-
-fn prepare_stub(parent: Option<i32>, argv: &[OsString]) -> io::Result<Command> {
-    rustix::process::setsid()?;
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    // A parent that died before the line above sends no signal any more.
-    if rustix::process::getppid().map(Pid::as_raw_pid) != parent {
-        return Err(io::Error::other("because the server is gone"));
-    }
-    let (program, args) = argv.split_first().ok_or_else(|| io::Error::other("without a program"))?;
-    let leaks = inheritable()?;
-    let mut command = if leaks.is_empty() {
-        Command::new(program)
-    } else {
-        // We cannot close what we do not own, but a shell can: it was us who were handed these, by whoever started the server.
-        let closing: String = leaks.iter().map(|fd| format!(" {fd}>&-")).collect();
-        let mut shell = Command::new("bash");
-        shell.arg("-c").arg(format!("exec{closing}; exec \"$@\""));
-        shell.arg("bash").arg(program);
-        shell
-    };
-    command.args(args).stdin(Stdio::null());
-    Ok(command)
-}
-
-/// Descriptors beyond the first three that would survive an exec. All our own are marked not to.
-fn inheritable() -> io::Result<Vec<u32>> {
-    const CLOSES_ON_EXEC: u32 = 0o2_000_000;
-    let mut leaks = Vec::new();
-    for entry in std::fs::read_dir("/proc/self/fdinfo")? {
-        let entry = entry?;
-        let Some(fd) = entry.file_name().to_str().and_then(|fd| fd.parse().ok()) else {
-            continue;
+        self.orders.send(Order::Start { command, control: control.clone(), reply }).map_err(|_| gone())?;
+        let child = answer.recv().map_err(|_| gone())??;
+        let mut process = Process {
+            child: Some(child),
+            control,
+            pid: 0,
+            output: OwnedFd::from(output),
+            orders: self.orders.clone(),
+            patience: self.patience,
         };
-        let Ok(info) = std::fs::read_to_string(entry.path()) else {
-            continue;
-        };
-        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
-        let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
-        if fd > 2 && flags.is_none_or(|flags| flags & CLOSES_ON_EXEC == 0) {
-            leaks.push(fd);
+        process.pid = process.handshake()?;
+        Ok(Box::new(process))
+    }
+
+    fn can_confine(&self, workspace: &Path) -> Result<(), String> {
+        self.confinement.clone()?;
+        if let Some(dir) = self.private.iter().find(|dir| dir.starts_with(workspace)) {
+            return Err(format!("The workspace contains {}, which commands must not read", dir.display()));
+        }
+        match self.private.iter().find(|dir| confine::is_of_system(dir)) {
+            Some(dir) => Err(format!("{} is in a directory of the system, where commands may read", dir.display())),
+            None => Ok(()),
         }
     }
-    Ok(leaks)
+
+    fn can_run_confined(&self, program: &str) -> Result<(), String> {
+        match environment::found(program.as_ref(), &self.approved) {
+            Some(path) if !confine::can_run(&path, &self.programs) => {
+                Err(format!("{} is not a program of the system", path.display()))
+            }
+            // One that is nowhere does nothing.
+            Some(_) | None => Ok(()),
+        }
+    }
 }
 
+fn gone() -> io::Error {
+    io::Error::other("the thread that starts programs is gone")
+}
+
+/// Has our direct children: starts them, reaps them, and kills those that are orphans of a killed supervisor.
+struct Keeper {
+    supervisors: Supervisors,
+    controls: Controls,
+    /// Supervisors that are over and whose processes may not be.
+    unclear: Vec<std::process::Child>,
+}
+
+impl Keeper {
+    fn run(mut self, inbox: mpsc::Receiver<Order>) {
+        let retry = Duration::from_millis(ORPHANS_RETRY_MS);
+        loop {
+            let order = if self.unclear.is_empty() {
+                inbox.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected)
+            } else {
+                inbox.recv_timeout(retry)
+            };
+            match order {
+                Ok(order) => self.carry_out(order),
+                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+            }
+            for child in std::mem::take(&mut self.unclear) {
+                self.reap(child, SupervisorEnd::Abnormal);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, order: Order) {
+        match order {
+            Order::Start { mut command, control, reply } => {
+                let started = command.spawn();
+                // It still holds the child's ends of pipe and socket; both must close with the child.
+                drop(command);
+                if let Ok(child) = &started {
+                    // Known before its program can start: from then on a peer may be a tool's process.
+                    self.supervisors.begin(child.id());
+                    self.controls.lock().insert(child.id(), control.clone());
+                    let _ = (&*control).write_all(&[supervisor::GO]);
+                }
+                let _ = reply.send(started);
+            }
+            Order::Reap { child, end, reply } => {
+                // It was killed, and its processes become ours when it is over.
+                wait_for_end(child.id());
+                self.reap(child, end);
+                let _ = reply.send(());
+            }
+            Order::EndAll { reply } => {
+                let supervisors = self.supervisors.pids();
+                supervisors.iter().for_each(|pid| signal(*pid, Signal::KILL));
+                supervisors.iter().for_each(|pid| wait_for_end(*pid));
+                let _ = self.kill_orphans();
+                let _ = reply.send(());
+            }
+        }
+    }
+
+    /// Reaps a supervisor that is over, after what it may have left was killed. Until then its number is its own, and it
+    /// counts as alive, because a peer may be one of its processes.
+    fn reap(&mut self, mut child: std::process::Child, end: SupervisorEnd) {
+        let left = match end {
+            SupervisorEnd::Orderly => Ok(()),
+            SupervisorEnd::Abnormal => self.kill_orphans(),
+        };
+        if left.is_err() {
+            self.unclear.push(child);
+            return;
+        }
+        self.controls.lock().remove(&child.id());
+        let _ = child.wait();
+        self.supervisors.end(child.id());
+    }
+
+    /// Kills every direct child that is no supervisor, with all below it. Not where this process does not adopt orphans: then its
+    /// other children are the host program's own.
+    fn kill_orphans(&self) -> io::Result<()> {
+        if !matches!(rustix::process::child_subreaper(), Ok(Some(_))) {
+            return Ok(());
+        }
+        let known = self.supervisors.pids();
+        let patience = Duration::from_millis(ORPHANS_KILL_MS);
+        processes::kill_children(|pid| !known.contains(&pid), |_, _| {}, patience)?;
+        Ok(())
+    }
+}
+
+/// A program and all that it started, by their supervisor.
 struct Process {
-    child: std::process::Child,
-    pid: Pid,
-    over: OwnedFd,
+    /// None once it was handed over to be reaped.
+    child: Option<std::process::Child>,
+    control: Arc<UnixStream>,
+    pid: u32,
     output: OwnedFd,
-    marker: Vec<u8>,
-    patience: Duration,
-    ended: bool,
+    orders: mpsc::Sender<Order>,
+    patience: Patience,
+}
+
+/// How long supervisors are waited for. See `limits.rs`.
+#[derive(Clone, Copy)]
+struct Patience {
+    start: Duration,
+    end: Duration,
 }
 
 impl Process {
-    fn new(
-        mut child: std::process::Child,
-        output: OwnedFd,
-        marker: Vec<u8>,
-        patience: Duration,
-    ) -> io::Result<Process> {
-        let pid = Pid::from_child(&child);
-        let over = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(over) => over,
-            Err(errno) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(errno.into());
+    /// Waits for the supervisor's first line, which says whether the program was started. It is read byte by byte: the next line must
+    /// stay in the socket, where `over` sees it.
+    fn handshake(&mut self) -> io::Result<u32> {
+        let step = Duration::from_millis(SUPERVISOR_CONTINUE_MS);
+        self.control.set_read_timeout(Some(step.min(self.patience.start)))?;
+        let until = Instant::now() + self.patience.start;
+        let mut line = Vec::new();
+        let mut byte = [0];
+        while line.last() != Some(&b'\n') {
+            match (&*self.control).read(&mut byte) {
+                Ok(0) => return Err(io::Error::other("the supervisor ended before it started the program")),
+                Ok(_) => line.push(byte[0]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) if Instant::now() < until => self.go_on(),
+                Err(_) => return Err(io::Error::other("the supervisor did not start the program in time")),
             }
-        };
-        Ok(Process { child, pid, over, output, marker, patience, ended: false })
+        }
+        let line = String::from_utf8_lossy(&line);
+        let words: Vec<&str> = line.trim_end().splitn(3, ' ').collect();
+        let number = |at: usize| words.get(at).and_then(|word| word.parse::<i32>().ok());
+        match words.first() {
+            Some(&"started") => number(1).and_then(|pid| u32::try_from(pid).ok()),
+            Some(&"failed") => {
+                let text = words.get(2).copied().unwrap_or("for an unknown reason");
+                return Err(match number(1) {
+                    Some(errno) if errno > 0 => io::Error::from_raw_os_error(errno),
+                    Some(_) | None => io::Error::other(text.to_owned()),
+                });
+            }
+            Some(_) | None => None,
+        }
+        .ok_or_else(|| io::Error::other("the supervisor's answer cannot be read"))
     }
 
-    /// The program is waited for last: until then its number, which names its group and session, cannot mean another process.
-    fn end_all(&mut self) -> io::Result<Finished> {
-        self.ended = true;
-        let hunt = Hunt { marker: &self.marker, session: Some(self.pid), patience: self.patience };
-        let found = hunt.find();
-        let mut strays: Vec<u32> = found.iter().map(Sight::id).collect();
-        let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
-        let _ = self.child.kill();
-        hunt.end(&found);
-        strays.extend(hunt.end_all());
-        strays.sort_unstable();
-        strays.dedup();
-        let status = self.child.wait()?;
-        Ok(Finished { status, strays })
+    /// Continues the supervisor: its command may have stopped it.
+    fn go_on(&self) {
+        if let Some(child) = &self.child {
+            signal(child.id(), Signal::CONT);
+        }
     }
+
+    fn end_all(&mut self) -> io::Result<Finished> {
+        let _ = self.control.shutdown(Shutdown::Write);
+        self.go_on();
+        let Some(mut child) = self.child.take() else {
+            return Err(io::Error::other("it has been ended before"));
+        };
+        let report = self.report();
+        let end = match report.strays {
+            Some(_) => SupervisorEnd::Orderly,
+            None => SupervisorEnd::Abnormal,
+        };
+        // It has nothing left to do, or it was killed, stopped or is stuck. Then what was below it becomes ours.
+        let _ = child.kill();
+        let (reply, reaped) = mpsc::channel();
+        self.orders.send(Order::Reap { child, end, reply }).map_err(|_| gone())?;
+        reaped.recv().map_err(|_| gone())?;
+        let killed = || ExitStatus::from_raw(Signal::KILL.as_raw());
+        Ok(Finished { status: report.status.unwrap_or_else(killed), strays: report.strays.unwrap_or_default() })
+    }
+
+    /// What the supervisor says until it is over, or for as long as it is waited for.
+    fn report(&self) -> Report {
+        let mut report = Report::default();
+        let _ = self.control.set_read_timeout(Some(self.patience.end));
+        for line in BufReader::new(&*self.control).lines() {
+            let Ok(line) = line else {
+                break;
+            };
+            if let Some(status) = line.strip_prefix("exited ") {
+                report.status = status.parse().ok().map(ExitStatus::from_raw);
+            } else if let Some(strays) = line.strip_prefix("gone") {
+                report.strays = Some(strays.split_whitespace().filter_map(|pid| pid.parse().ok()).collect());
+                break;
+            }
+        }
+        report
+    }
+}
+
+#[derive(Default)]
+struct Report {
+    status: Option<ExitStatus>,
+    /// None if the supervisor did not say that nothing is left.
+    strays: Option<Vec<u32>>,
 }
 
 impl Child for Process {
     fn id(&self) -> u32 {
-        self.child.id()
+        self.pid
     }
 
     fn output(&self) -> BorrowedFd<'_> {
@@ -255,11 +467,11 @@ impl Child for Process {
     }
 
     fn over(&self) -> BorrowedFd<'_> {
-        self.over.as_fd()
+        self.control.as_fd()
     }
 
     fn ask(&self) {
-        let _ = rustix::process::kill_process_group(self.pid, Signal::TERM);
+        let _ = (&*self.control).write_all(&[supervisor::TERMINATE]);
     }
 
     fn finish(mut self: Box<Self>) -> io::Result<Finished> {
@@ -269,288 +481,32 @@ impl Child for Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if !self.ended {
+        if self.child.is_some() {
             let _ = self.end_all();
         }
     }
 }
 
-/// Ends every process that a run of the server named `instance` has left behind, and says which they were.
-pub fn sweep(instance: &str, limits: &Limits) -> Vec<u32> {
-    let marker = format!("{MARKER}={instance}:").into_bytes();
-    let hunt = Hunt { marker: &marker, session: None, patience: Duration::from_millis(limits.kill_ms) };
-    hunt.end_all()
-}
-
-/// A search for processes that belong together.
-struct Hunt<'a> {
-    /// The marker's variable; an instance's marker ends in a colon and fits all its children.
-    marker: &'a [u8],
-    session: Option<Pid>,
-    patience: Duration,
-}
-
-/// A process as it was seen. Its number may come to mean another one, which would have another start.
-#[derive(Clone, Debug, PartialEq)]
-struct Sight {
-    pid: i32,
-    parent: i32,
-    session: i32,
-    start: u64,
-}
-
-impl Sight {
-    fn id(&self) -> u32 {
-        self.pid.unsigned_abs()
-    }
-}
-
-impl Hunt<'_> {
-    /// A process that forks while it is hunted leaves new ones; nobody keeps ahead of us for this long.
-    const ROUNDS: usize = 200;
-
-    /// Ends all that can be found until none is left, and says which they were.
-    fn end_all(&self) -> Vec<u32> {
-        let mut ended = Vec::new();
-        for _ in 0..Hunt::ROUNDS {
-            let found = self.find();
-            if found.is_empty() {
-                break;
-            }
-            ended.extend(found.iter().map(Sight::id));
-            self.end(&found);
-        }
-        ended.sort_unstable();
-        ended.dedup();
-        ended
-    }
-
-    fn find(&self) -> Vec<Sight> {
-        let seen: Vec<Sight> = std::fs::read_dir("/proc")
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|entry| look(entry.file_name().to_str()?.parse().ok()?))
-            .collect();
-        let leader = self.session.map(Pid::as_raw_pid);
-        let mut ours: HashSet<i32> = seen
-            .iter()
-            .filter(|sight| Some(sight.session) == leader || self.is_marked(sight.pid))
-            .map(|sight| sight.pid)
-            .chain(leader)
-            .collect();
-        // Children of what we found belong to it, whatever they did to hide.
-        loop {
-            let before = ours.len();
-            let born = seen.iter().filter(|sight| ours.contains(&sight.parent));
-            let born: Vec<i32> = born.map(|sight| sight.pid).collect();
-            ours.extend(born);
-            if ours.len() == before {
-                break;
-            }
-        }
-        let me = rustix::process::getpid().as_raw_pid();
-        seen.into_iter()
-            .filter(|sight| ours.contains(&sight.pid))
-            .filter(|sight| sight.pid != me && Some(sight.pid) != leader)
-            .collect()
-    }
-
-    fn is_marked(&self, pid: i32) -> bool {
+/// Ends every process that carries the marker of one of `instances`, servers that are gone, and says which they were. One pass serves
+/// all of them, because it reads the environment of every process.
+pub fn sweep<'a>(instances: impl IntoIterator<Item = &'a str>) -> Vec<u32> {
+    let markers: Vec<Vec<u8>> = instances.into_iter().map(|id| format!("{MARKER}={id}:").into_bytes()).collect();
+    let is_marked = |pid: u32| {
         let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environ.split(|byte| *byte == 0).any(|variable| {
-            if self.marker.ends_with(b":") { variable.starts_with(self.marker) } else { variable == self.marker }
-        })
-    }
-
-    /// Kills them and waits until they are gone, or until it is clear that they will not go.
-    fn end(&self, found: &[Sight]) {
-        let mut dying = Vec::new();
-        for sight in found {
-            let handle =
-                Pid::from_raw(sight.pid).and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
-            // With the handle held, the number cannot come to mean another process between looking and killing.
-            if let Some(handle) = handle
-                && look(sight.pid).is_some_and(|now| now.start == sight.start)
-                && rustix::process::pidfd_send_signal(&handle, Signal::KILL).is_ok()
-            {
-                dying.push(handle);
-            }
-        }
-        let patience = Timespec {
-            tv_sec: i64::try_from(self.patience.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: self.patience.subsec_nanos().into(),
-        };
-        for handle in &dying {
-            let _ = poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&patience));
-        }
-    }
-}
-
-/// None when there is no such process, or when it is as good as gone.
-fn look(pid: i32) -> Option<Sight> {
-    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
-    // The program's name comes second, in brackets, and may contain anything.
-    let (_, rest) = stat.rsplit_once(')')?;
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    let number = |at: usize| fields.get(at)?.parse::<i64>().ok();
-    let dead = matches!(*fields.first()?, "Z" | "X") || number(20)? == 0;
-    if dead {
-        return None;
-    }
-    Some(Sight {
-        pid,
-        parent: i32::try_from(number(1)?).ok()?,
-        session: i32::try_from(number(3)?).ok()?,
-        start: u64::try_from(number(19)?).ok()?,
-    })
-}
-
-/// Names that are handed on: who and where the user is, and where tools are installed. None of them holds secrets.
-const HANDED_ON: [&str; 29] = [
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LANGUAGE",
-    "TZ",
-    "TMPDIR",
-    "COLORTERM",
-    "XDG_CONFIG_HOME",
-    "XDG_CACHE_HOME",
-    "XDG_DATA_HOME",
-    "XDG_STATE_HOME",
-    "CARGO_HOME",
-    "RUSTUP_HOME",
-    "RUSTUP_TOOLCHAIN",
-    "GOPATH",
-    "GOROOT",
-    "JAVA_HOME",
-    "NVM_DIR",
-    "PYENV_ROOT",
-    "VIRTUAL_ENV",
-    "CONDA_PREFIX",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "NODE_EXTRA_CA_CERTS",
-    "NO_PROXY",
-    "no_proxy",
-];
-
-/// Handed on unless they carry a user and password.
-const PROXIES: [&str; 6] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
-
-/// Set for every child: no pagers, no prompts, no programs of the user's or a repository's choosing behind git's back.
-const SET: [(&str, &str); 14] = [
-    ("GEMINI_CLI", "1"),
-    ("TERM", "xterm-256color"),
-    ("PAGER", "cat"),
-    ("GIT_PAGER", "cat"),
-    ("GIT_TERMINAL_PROMPT", "0"),
-    ("GIT_CONFIG_GLOBAL", "/dev/null"),
-    ("GIT_CONFIG_SYSTEM", "/dev/null"),
-    ("GIT_CONFIG_NOSYSTEM", "1"),
-    ("GIT_ASKPASS", ""),
-    ("SSH_ASKPASS", ""),
-    ("DISPLAY", ""),
-    ("DBUS_SESSION_BUS_ADDRESS", ""),
-    ("GH_PROMPT_DISABLED", "1"),
-    ("GCM_INTERACTIVE", "never"),
-];
-
-/// Git settings that win over those in a repository. An editor that does nothing keeps the text git proposes. `diff.external` is
-/// missing: git takes an empty one for a program, and `git diff` would fail everywhere.
-const GIT: [(&str, &str); 7] = [
-    ("credential.helper", ""),
-    ("core.fsmonitor", "false"),
-    ("core.hooksPath", "/dev/null"),
-    ("core.sshCommand", "ssh"),
-    ("core.editor", ":"),
-    ("sequence.editor", ":"),
-    ("core.pager", "cat"),
-];
-
-fn clean(env: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
-    let handed_on = |name: &OsStr, value: &OsStr| {
-        let Some(name) = name.to_str() else {
-            return false;
-        };
-        let secret = value.as_bytes().contains(&b'@');
-        HANDED_ON.contains(&name) || name.starts_with("LC_") || (PROXIES.contains(&name) && !secret)
+        environ.split(|byte| *byte == 0).any(|variable| markers.iter().any(|marker| variable.starts_with(marker)))
     };
-    let mut clean: Vec<(OsString, OsString)> = env.into_iter().filter(|(name, value)| handed_on(name, value)).collect();
-    let mut set = |name: String, value: &str| clean.push((name.into(), value.into()));
-    for (name, value) in SET {
-        set(name.into(), value);
-    }
-    set("GIT_CONFIG_COUNT".into(), &GIT.len().to_string());
-    for (at, (name, value)) in GIT.into_iter().enumerate() {
-        set(format!("GIT_CONFIG_KEY_{at}"), name);
-        set(format!("GIT_CONFIG_VALUE_{at}"), value);
-    }
-    clean
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_listed_names_are_handed_on() {
-        let pairs = [
-            ("PATH", "/bin"),
-            ("LC_ALL", "C"),
-            ("GEMINI_API_KEY", "secret"),
-            ("GOOGLE_APPLICATION_CREDENTIALS", "/secret"),
-            ("SSH_AUTH_SOCK", "/run/agent"),
-            ("LD_PRELOAD", "/evil.so"),
-            ("BASH_ENV", "/evil"),
-            ("BASH_FUNC_ls%%", "() { evil; }"),
-            ("https_proxy", "http://proxy:3128"),
-            ("http_proxy", "http://me:secret@proxy:3128"),
-            ("TERM", "dumb"),
-        ];
-        let env = pairs.map(|(name, value)| (name.into(), value.into()));
-        let names: Vec<String> = clean(env)
-            .into_iter()
-            .map(|(name, value)| format!("{}={}", name.display(), value.display()))
-            .filter(|pair| !pair.starts_with("GIT_CONFIG_"))
-            .collect();
-        let expected = [
-            "PATH=/bin",
-            "LC_ALL=C",
-            "https_proxy=http://proxy:3128",
-            "GEMINI_CLI=1",
-            "TERM=xterm-256color",
-            "PAGER=cat",
-            "GIT_PAGER=cat",
-            "GIT_TERMINAL_PROMPT=0",
-            "GIT_ASKPASS=",
-            "SSH_ASKPASS=",
-            "DISPLAY=",
-            "DBUS_SESSION_BUS_ADDRESS=",
-            "GH_PROMPT_DISABLED=1",
-            "GCM_INTERACTIVE=never",
-        ];
-        assert_eq!(names, expected);
-    }
-
-    #[test]
-    fn other_arguments_are_not_a_stubs() {
-        let args = |list: &[&str]| list.iter().map(OsString::from).collect::<Vec<_>>();
-        assert!(child_main(args(&[])).is_none());
-        assert!(child_main(args(&["gemini-a2a"])).is_none());
-        assert!(child_main(args(&["gemini-a2a", "serve", VERB])).is_none());
-    }
-
-    #[test]
-    fn we_see_ourselves() {
-        let me = rustix::process::getpid().as_raw_pid();
-        let sight = look(me).expect("we run");
-        assert_eq!(sight.pid, me);
-        assert_eq!(Some(sight.parent), rustix::process::getppid().map(Pid::as_raw_pid));
-        assert_eq!(look(i32::MAX), None);
-    }
+    let find = || {
+        // Nearly always there is none, and then nobody has to be known by their start time.
+        if !procfs::pids().any(is_marked) {
+            return Vec::new();
+        }
+        let all = processes::all();
+        let marked: Vec<processes::Process> = all.iter().filter(|one| is_marked(one.pid)).copied().collect();
+        let below = marked.iter().flat_map(|one| processes::below(&all, one.pid));
+        marked.iter().copied().chain(below).filter(|one| one.pid != std::process::id()).collect()
+    };
+    let mut pids: Vec<u32> = processes::kill_all(find).iter().map(|process| process.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids
 }

@@ -1,34 +1,41 @@
 //! Jobs become work on lanes here, and their reports become mail for the loop.
 
+#[cfg(feature = "webhooks")]
+pub mod webhook;
+#[cfg(not(feature = "webhooks"))]
+#[path = "jobs/webhook/none.rs"]
+pub mod webhook;
+
 use crate::base::cancel::Cancel;
 use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::Loaded;
-use crate::core::hooks::{Delivery, DeliveryError, Retry};
+use crate::core::hooks::DeliveryError;
 use crate::core::store::{Chore, LogFile, Store, StoreError, fold};
 use crate::limits::Limits;
 use crate::model::error;
 use crate::model::script::Script;
-use crate::shell::children::{self, Children};
+use crate::shell::children::Children;
 use crate::shell::client::{self, Client};
 use crate::shell::commands::Commands;
+use crate::shell::identity::{Answers, Inquiry};
 use crate::shell::lanes::{Full, Lane, Lanes, Left, Post};
 use crate::shell::saved;
 use crate::shell::scenery::Scenery;
-use crate::shell::webhook::Webhooks;
 use crate::task::event::Event;
 use crate::task::job::{Job, JobId, Note, NoteBody, RunEnd, Think, Work};
 use crate::task::policy::{self, Rule};
 use crate::task::spec::{CallError, Ending, ErrorKind, ToolSpec};
 use crate::task::state::Item;
+use crate::tool::attachments;
 use crate::tool::background::Background;
 use crate::tool::ignore::Wanted;
-use crate::tool::read_many_files;
 use crate::tool::web::Web;
 use crate::tool::{Ask, Ctx, Toolbox};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use webhook::Webhooks;
 
 /// What workers tell the loop. Notes are the large ones and nearly all of them, so boxing them would only cost.
 #[allow(clippy::large_enum_variant)]
@@ -55,6 +62,7 @@ pub enum Mail {
         seq: Seq,
         result: Result<(), DeliveryError>,
     },
+    Identified(Answers),
 }
 
 /// Who answers prompts.
@@ -89,20 +97,11 @@ pub struct Means {
     pub limits: Limits,
 }
 
-/// A job that was started and has not reported its end.
-struct Running {
-    cancel: Cancel,
-    /// It may have started programs.
-    is_tool: bool,
-}
-
 pub struct Jobs {
     lanes: Lanes<Mail>,
     means: Arc<Means>,
-    running: HashMap<JobId, Running>,
-    /// Tools that are running: only then can a peer be one of our children.
-    tools: usize,
-    marker: String,
+    /// Jobs that were started and have not reported their end.
+    running: HashMap<JobId, Cancel>,
     /// Mail made here and not by a worker.
     own: Vec<Mail>,
     more: bool,
@@ -110,29 +109,18 @@ pub struct Jobs {
 
 impl Jobs {
     pub fn new(lanes: Lanes<Mail>, means: Means) -> Jobs {
-        Jobs {
-            lanes,
-            marker: format!("{}={}:", children::MARKER, means.instance),
-            means: Arc::new(means),
-            running: HashMap::new(),
-            tools: 0,
-            own: Vec::new(),
-            more: false,
-        }
+        Jobs { lanes, means: Arc::new(means), running: HashMap::new(), own: Vec::new(), more: false }
     }
 
     pub fn start(&mut self, job: Job) {
         let cancel = Cancel::default();
         let id = job.id.clone();
         let means = self.means.clone();
-        let (lane, is_tool) = match &job.work {
-            Work::Think(_) | Work::Compact(_) => (Lane::Model, false),
-            Work::Attach { .. } | Work::Command(_) | Work::Prepare { .. } => (Lane::Tool, false),
-            Work::Run(_) => (Lane::Tool, true),
+        let lane = match &job.work {
+            Work::Think(_) | Work::Compact(_) => Lane::Model,
+            Work::Attach { .. } | Work::Command(_) | Work::Prepare { .. } | Work::Run(_) => Lane::Tool,
         };
-        self.tools += usize::from(is_tool);
-        let running = Running { cancel: cancel.clone(), is_tool };
-        self.running.insert(id.clone(), running);
+        self.running.insert(id.clone(), cancel.clone());
         let whose = id.clone();
         let work = move |post: &Post<Mail>, cancel: &Cancel| means.work(job, post, cancel);
         let died = move |message| Mail::Note(Note { job: whose, body: NoteBody::Died(message) });
@@ -143,8 +131,8 @@ impl Jobs {
     }
 
     pub fn stop(&mut self, job: &JobId) {
-        if let Some(running) = self.running.get(job) {
-            running.cancel.set();
+        if let Some(cancel) = self.running.get(job) {
+            cancel.set();
         }
     }
 
@@ -155,16 +143,10 @@ impl Jobs {
 
     /// Stops everything: the process is about to end, and nothing it started may outlive it.
     pub fn end(&mut self) {
-        for running in self.running.values() {
-            running.cancel.set();
+        for cancel in self.running.values() {
+            cancel.set();
         }
-        children::sweep(&self.means.instance, &self.means.limits);
-    }
-
-    /// The mark of processes that our tools have started, when there can be any.
-    pub fn marker(&self) -> Option<&str> {
-        let any = self.tools > 0 || self.means.background.any_running();
-        any.then_some(self.marker.as_str())
+        self.means.children.end_all();
     }
 
     pub fn sync(&mut self, store: &mut dyn Store, task: TaskId, upto: Seq) {
@@ -204,21 +186,13 @@ impl Jobs {
         }
     }
 
-    /// Tells a webhook something.
-    pub fn deliver(&mut self, delivery: Delivery) {
-        let means = self.means.clone();
-        let Delivery { task, hook, seq, .. } = delivery.clone();
-        let answer = move |result| Mail::Delivered { task, hook, seq, result };
-        let failed = |message| Err(DeliveryError { retry: Retry::Again { after_ms: None }, message });
-        let (died, full) = (answer.clone(), answer.clone());
-        let work = move |post: &Post<Mail>, _: &Cancel| {
-            post.send(answer(means.webhooks.deliver(&delivery, &means.limits)));
-        };
-        let died = move |message| died(failed(message));
-        if let Err(Full) = self.lanes.start(Lane::Hook, Cancel::default(), work, died) {
-            let message = "too many deliveries are waiting".to_owned();
-            self.own.push(full(failed(message)));
-        }
+    /// Finds out which processes are behind connections.
+    pub fn identify(&mut self, inquiry: Inquiry) {
+        let connections = inquiry.connections();
+        self.disk(
+            move || Mail::Identified(inquiry.run()),
+            move |message| Mail::Identified(Answers::unavailable(connections, &message)),
+        );
     }
 
     /// Keeps a rule that somebody allowed for good.
@@ -271,9 +245,8 @@ impl Jobs {
         for piece in into.iter() {
             if let Mail::Note(note) = piece
                 && note.body.is_last()
-                && let Some(Running { is_tool: true, .. }) = self.running.remove(&note.job)
             {
-                self.tools -= 1;
+                self.running.remove(&note.job);
             }
         }
         left
@@ -296,8 +269,8 @@ impl Means {
             Work::Think(think) => self.think(&job.id.task, think, cancel, &mut emit),
             Work::Attach { workspace, prompt } => {
                 let ctx = self.ctx(&job.id.task, workspace, cancel).ok();
-                let found = ctx.and_then(|ctx| read_many_files::attached(prompt, &ctx));
-                emit(NoteBody::Attached(found.map(|(for_model, _)| for_model)));
+                let found = ctx.and_then(|ctx| attachments::attached(prompt, &ctx));
+                emit(NoteBody::Attached(found));
             }
             Work::Command(command) => {
                 emit(NoteBody::Commanded(self.commands.run(command, &self.scenery)));

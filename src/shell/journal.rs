@@ -3,10 +3,10 @@
 //! ```text
 //! tasks/<task>.jsonl      the log, appended to, locked (flock) by the one server that has the task loaded
 //! open/<task>             an empty file while the task has an unfinished turn, an open question or news for a webhook
-//! index.jsonl             {"task","at","brief"} per task and rest, so that a start need not open every log
+//! index.jsonl             {"task","at","brief","end"} per task and rest, so that a start need not open every log
 //! index.<id>.new          the index that the server with this id is writing anew
 //! trial.<id>              there for a moment, when a server tries whether it can write
-//! instances/<id>          locked by the living server that marks its child processes with this id
+//! instances/<id>          locked by the living server that marks its child processes with this id; says where it listens
 //! ```
 //!
 //! Several servers may share the directory. A log has one writer because of its lock. The index has many and is only a hint: a
@@ -18,20 +18,20 @@
 
 mod file;
 mod index;
-mod instances;
+pub mod instances;
 #[cfg(test)]
 mod tests;
 
 use crate::base::id::{ContextId, Entropy, TaskId};
 use crate::core::store::{Chore, Known, LogFile, Openness, Store, StoreError};
-use crate::limits::Limits;
+use crate::limits::{Limits, SHORTENED_NAMED};
 use crate::shell::sys;
 use crate::task::brief::Brief;
 use crate::task::record::Record;
 use crate::task::state::{State, TaskState};
-use file::FileLog;
+use file::{FileLog, Findings};
 use index::{Entry, Index, Places};
-use instances::Instances;
+use instances::{Instance, Instances};
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};
@@ -55,6 +55,8 @@ pub struct Journal {
     loaded: HashMap<TaskId, Loaded>,
     /// Logs that are not loaded, or no longer, while the disk lane still reads them, and so still locked.
     leaving: HashMap<TaskId, Weak<FileLog>>,
+    /// What was found wrong and not told yet.
+    findings: Findings,
 }
 
 struct Loaded {
@@ -87,6 +89,7 @@ impl Journal {
             instances,
             loaded: HashMap::new(),
             leaving: HashMap::new(),
+            findings: Findings::default(),
         })
     }
 
@@ -99,6 +102,16 @@ impl Journal {
     /// them when the server starts are left over.
     pub fn instances(&self) -> impl Iterator<Item = &str> {
         self.instances.all()
+    }
+
+    /// Where living servers say where they are.
+    pub fn instances_dir(&self) -> &Path {
+        self.instances.dir()
+    }
+
+    /// Tells other programs where this server is, until it ends.
+    pub fn announce(&mut self, instance: &Instance) -> Result<(), StoreError> {
+        self.instances.announce(instance)
     }
 
     fn load(&mut self, task: &TaskId) -> Result<&mut Loaded, StoreError> {
@@ -117,7 +130,32 @@ impl Journal {
         let (path, marker) = self.paths(task)?;
         match self.leaving.remove(task).and_then(|log| log.upgrade()) {
             Some(log) => Ok(log),
-            None => Ok(Arc::new(FileLog::open(path, marker)?)),
+            None => Ok(Arc::new(FileLog::open(path, marker, self.findings.clone())?)),
+        }
+    }
+
+    /// Finds logs that are shorter than they were: whole lines are missing at their end, which nothing in the lines that are left
+    /// gives away. Such a log can be used, but somebody has to know.
+    fn find_shortened(&self, entries: &[Entry]) {
+        let shortened = entries.iter().filter_map(|entry| {
+            let path = self.places.log(entry.task.as_str());
+            let (size, end) = (fs::metadata(&path).ok()?.len(), entry.end?);
+            (size < end).then_some((path, size, end))
+        });
+        let mut more = 0;
+        for (n, (path, size, end)) in shortened.enumerate() {
+            if n < SHORTENED_NAMED {
+                self.findings.add(format!(
+                    "the journal {} has {size} bytes and had {end}: its last events are lost. The disk may have lost them with \
+                     a power failure, or somebody may have changed the file; the task goes on from what is left",
+                    path.display()
+                ));
+            } else {
+                more += 1;
+            }
+        }
+        if more > 0 {
+            self.findings.add(format!("{more} more journals are shorter than they were"));
         }
     }
 
@@ -152,10 +190,17 @@ impl Store for Journal {
             match opening(&self.places.log(&id), &id) {
                 Opening::Listed(entry) => found.push(entry),
                 // Named all the same, so that whoever asks for it is told what is wrong with it.
-                Opening::Damaged => damaged.push(Entry { task: id.as_str().into(), at: 0, brief: Some(unreadable()) }),
+                Opening::Damaged => {
+                    self.findings.add(format!(
+                        "the journal {} is damaged: its task cannot be used; replay shows what can be read of it",
+                        self.places.log(&id).display()
+                    ));
+                    damaged.push(Entry { task: id.as_str().into(), at: 0, brief: Some(unreadable()), end: None });
+                }
                 Opening::Unbegun => {}
             }
         }
+        self.find_shortened(&entries);
         found.sort_by(|a, b| (a.at, &a.task).cmp(&(b.at, &b.task)));
         self.index.add_all(&found);
         if let Some(chore) = self.index.chore() {
@@ -179,7 +224,7 @@ impl Store for Journal {
         if self.loaded.contains_key(task) {
             return Err(exists(task));
         }
-        let log = FileLog::create(path, marker)?.ok_or_else(|| exists(task))?;
+        let log = FileLog::create(path, marker, self.findings.clone())?.ok_or_else(|| exists(task))?;
         let loaded = Loaded { log: Arc::new(log), open: Openness::Settled, unlisted: Some(brief.clone()) };
         self.loaded.insert(task.clone(), loaded);
         Ok(())
@@ -196,13 +241,15 @@ impl Store for Journal {
             loaded.open = Openness::Settled;
         }
         if let Some(brief) = loaded.unlisted.take_if(|_| !lines.is_empty()) {
-            self.index.add(entry(task, brief));
+            let end = loaded.log.len();
+            self.index.add(entry(task, brief, Some(end)));
         }
         Ok(())
     }
 
     fn note(&mut self, task: &TaskId, brief: &Brief) {
-        self.index.update(entry(task, brief.clone()));
+        let end = self.loaded.get(task).map(|loaded| loaded.log.len());
+        self.index.update(entry(task, brief.clone(), end));
     }
 
     fn file(&mut self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
@@ -258,11 +305,15 @@ impl Store for Journal {
     fn chore(&mut self) -> Option<Chore> {
         self.index.chore()
     }
+
+    fn findings(&mut self) -> Vec<String> {
+        self.findings.take()
+    }
 }
 
 /// What the index is told of a task now.
-fn entry(task: &TaskId, brief: Brief) -> Entry {
-    Entry { task: task.clone(), at: sys::unix_ms(), brief: Some(brief) }
+fn entry(task: &TaskId, brief: Brief, end: Option<u64>) -> Entry {
+    Entry { task: task.clone(), at: sys::unix_ms(), brief: Some(brief), end }
 }
 
 /// What a log says of itself.
@@ -281,15 +332,16 @@ fn opening(path: &Path, id: &str) -> Opening {
         return Opening::Damaged;
     };
     let mut lines = BufReader::new(file);
-    let mut began = 0;
+    let (mut began, mut end) = (0, 0);
     let mut state: Option<State> = None;
     loop {
         let mut line = Vec::new();
         let read = (&mut lines).take(LINE_BYTES).read_until(b'\n', &mut line);
         // What comes behind the last whole line was never acknowledged.
-        let (Ok(_), Some(line)) = (read, line.strip_suffix(b"\n")) else {
+        let (Ok(read), Some(line)) = (read, line.strip_suffix(b"\n")) else {
             break;
         };
+        end += read as u64;
         let Ok(record) = Record::read(line) else {
             return Opening::Damaged;
         };
@@ -304,7 +356,8 @@ fn opening(path: &Path, id: &str) -> Opening {
     match state {
         None => Opening::Unbegun,
         Some(state) => {
-            Opening::Listed(Entry { task: state.created.task.clone(), at: began, brief: Some(Brief::of(&state)) })
+            let brief = Some(Brief::of(&state));
+            Opening::Listed(Entry { task: state.created.task.clone(), at: began, brief, end: Some(end) })
         }
     }
 }

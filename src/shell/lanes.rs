@@ -50,6 +50,16 @@ impl Lane {
         }
     }
 
+    /// Whether the lane's last thread stays without work. A command can use up all processes that our user may have, or
+    /// lower our limit. Then no thread can be started, and if none could look up who sends a request, nobody could
+    /// cancel that command.
+    fn keeps_a_thread(self) -> bool {
+        match self {
+            Lane::Disk => true,
+            Lane::Model | Lane::Tool | Lane::Hook => false,
+        }
+    }
+
     fn cap(self, limits: &Limits) -> usize {
         match self {
             Lane::Model => limits.model_threads,
@@ -95,7 +105,13 @@ impl<M: Send + 'static> Lanes<M> {
                     threads_cap: lane.cap(limits),
                     jobs_cap: limits.lane_jobs,
                     idle: Duration::from_millis(limits.thread_idle_ms),
-                    state: Mutex::new(QueueState { jobs: VecDeque::new(), threads: 0, idle: 0, busy: 0 }),
+                    state: Mutex::new(QueueState {
+                        jobs: VecDeque::new(),
+                        threads: 0,
+                        idle: 0,
+                        busy: 0,
+                        closed: false,
+                    }),
                     work: Condvar::new(),
                 })
             }),
@@ -190,6 +206,10 @@ impl<M: Send + 'static> Drop for Lanes<M> {
     fn drop(&mut self) {
         self.inbox.mail().closed = true;
         self.inbox.room.notify_all();
+        for queue in &self.queues {
+            queue.state().closed = true;
+            queue.work.notify_all();
+        }
     }
 }
 
@@ -269,6 +289,8 @@ struct QueueState<M> {
     threads: usize,
     idle: usize,
     busy: usize,
+    /// The loop is gone.
+    closed: bool,
 }
 
 impl<M> Queue<M> {
@@ -279,15 +301,16 @@ impl<M> Queue<M> {
     /// The next job, or None when the thread has waited long enough and is no longer counted.
     fn next(&self) -> Option<Job<M>> {
         let mut state = self.state();
-        if state.jobs.is_empty() {
+        while state.jobs.is_empty() {
             state.idle += 1;
             let (woken, timeout) = self
                 .work
-                .wait_timeout_while(state, self.idle, |state| state.jobs.is_empty())
+                .wait_timeout_while(state, self.idle, |state| state.jobs.is_empty() && !state.closed)
                 .unwrap_or_else(PoisonError::into_inner);
             state = woken;
             state.idle -= 1;
-            if timeout.timed_out() && state.jobs.is_empty() {
+            let stays = self.lane.keeps_a_thread() && state.threads == 1 && !state.closed;
+            if state.jobs.is_empty() && !stays && (timeout.timed_out() || state.closed) {
                 state.threads -= 1;
                 return None;
             }
@@ -445,6 +468,32 @@ mod tests {
         assert_eq!((rig.lanes.busy(), rig.lanes.queued(Lane::Tool)), (0, 0));
         rig.start(Lane::Tool, |post| post.send("again".into()));
         assert_eq!(rig.mail(1, 10), ["again"]);
+    }
+
+    #[test]
+    fn the_last_thread_of_the_disk_lane_stays_as_long_as_the_lanes() {
+        let mut rig = Rig::new(|limits| limits.thread_idle_ms = 1);
+        for lane in [Lane::Disk, Lane::Model] {
+            let (open, closed) = gate();
+            let (also_open, also_closed) = gate();
+            rig.start(lane, closed);
+            rig.start(lane, also_closed);
+            assert_eq!(rig.threads(lane), 2);
+            drop((open, also_open));
+        }
+        rig.until(|rig| rig.threads(Lane::Model) == 0 && rig.threads(Lane::Disk) == 1);
+        // It takes jobs after others have come and gone.
+        for _ in 0..20 {
+            rig.start(Lane::Model, |post| post.send(String::new()));
+            rig.mail(1, 10);
+            rig.until(|rig| rig.threads(Lane::Model) == 0);
+            assert_eq!(rig.threads(Lane::Disk), 1);
+        }
+        let queue = rig.lanes.queues[Lane::Disk as usize].clone();
+        drop(rig);
+        while queue.state().threads > 0 {
+            thread::yield_now();
+        }
     }
 
     #[test]

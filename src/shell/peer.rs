@@ -1,52 +1,38 @@
-//! Who is at the other end of a loopback connection. Both ends of it live on this machine, so the kernel knows the owner of
-//! the peer's socket; we ask for exactly that one socket (sock_diag, one question, one answer, no dump).
+//! Who owns the other end of a TCP connection. If both ends are on this machine the kernel knows the owner of the peer's socket;
+//! we ask for exactly that one socket (sock_diag, one question, one answer, no dump), whatever its address: an entry with exactly
+//! this pair of addresses is a socket of this machine, and no entry means that the peer is elsewhere.
 //!
-//! What is admitted has to be proven: an entry with exactly this pair of addresses, held by a process (its inode is not 0) of
-//! our own effective user. A peer that is gone already shows uid 0 and inode 0 and is nobody. Where netlink cannot be used
-//! the same facts are in /proc/net/tcp and tcp6, at the price of reading all of it.
+//! What is admitted has to be proven: an entry that a process holds (its inode is not 0), of our own effective user. A peer that is
+//! gone already shows uid 0 and inode 0 and is nobody. Which process holds the socket is another question (`descent.rs`).
 //!
-//! Being the same user is not enough for everything: our own tools run as that user too, and one that could connect back could
-//! approve itself. So while children run, the socket is also looked for among our descendants and among processes that carry
-//! our marker in their environment. A child that wants to hide has to shed both: fork away from its parents and clear its
-//! environment. Where the server adopts orphans (as a subreaper) even that does not help, for descent cannot be shed then.
+//! Where netlink cannot be used the same facts are in /proc/net/tcp and tcp6, at the price of reading all of it. The loop does not
+//! read files, so that is for the disk lane. Whether netlink can be used is found out once, when the server starts.
 
-use crate::shell::sys;
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
-use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 
+/// Who owns the peer's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Peer {
-    /// A process of our own effective user: admitted without a token.
-    SameUser,
-    /// A process that one of our tools started: it may look, but not prompt or approve.
-    OwnChild,
-    Other {
+pub enum Owner {
+    User {
         uid: u32,
+        /// Names the socket among the descriptors of processes.
+        inode: u64,
     },
-    /// Not on this machine, gone already, or not to be found out.
+    /// Not on this machine, or gone already.
+    Nobody,
+    /// Netlink cannot say; [`in_tables`] can.
     Unknown,
-}
-
-/// Whether there may be processes that our tools started.
-#[derive(Clone, Copy, Debug)]
-pub enum Children<'a> {
-    None,
-    /// Their environment has an entry that begins with `marker`, e.g. `NAME=instance`.
-    Running {
-        marker: &'a str,
-    },
 }
 
 /// Asks the kernel. Keeps its socket between questions.
 pub struct Peers {
+    /// None where netlink gives no answers.
     netlink: Option<OwnedFd>,
-    /// Netlink gave an answer once, so "no such socket" is an answer too and not a kernel without this ability.
-    trusted: bool,
     question: u32,
 }
 
@@ -66,41 +52,34 @@ impl Default for Peers {
 }
 
 impl Peers {
+    /// Opens netlink and tries it on a connection of our own: a kernel without this ability answers as if there were no such socket.
     pub fn new() -> Peers {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        Peers {
-            netlink: socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(SOCK_DIAG)).ok(),
-            trusted: false,
-            question: 0,
+        let netlink = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(SOCK_DIAG)).ok();
+        let mut peers = Peers { netlink, question: 0 };
+        if peers.try_out().is_none() {
+            peers.netlink = None;
         }
+        peers
     }
 
-    /// Who made an accepted connection: `peer` is its address for the other end, `local` for ours.
-    pub fn of(&mut self, peer: SocketAddr, local: SocketAddr, children: Children<'_>) -> Peer {
+    fn try_out(&mut self) -> Option<()> {
+        let local = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
+        let listener = local.into_iter().find_map(|ip| TcpListener::bind((ip, 0)).ok())?;
+        let client = TcpStream::connect(listener.local_addr().ok()?).ok()?;
+        let (from, to) = (client.local_addr().ok()?, client.peer_addr().ok()?);
+        let entry = self.ask(from, to).ok()?;
+        (entry.from == from && entry.to == to).then_some(())
+    }
+
+    /// The owner of the other end of an accepted connection: `peer` is its address for the other end, `local` for ours.
+    pub fn owner(&mut self, peer: SocketAddr, local: SocketAddr) -> Owner {
         let (peer, local) = (canonical(peer), canonical(local));
-        if !peer.ip().is_loopback() || !local.ip().is_loopback() {
-            return Peer::Unknown;
+        match self.ask(peer, local) {
+            Ok(entry) => owner_of(entry, peer, local),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Owner::Nobody,
+            Err(_) => Owner::Unknown,
         }
-        match self.find(peer, local) {
-            Some(entry) => judge(entry, sys::effective_uid(), children),
-            None => Peer::Unknown,
-        }
-    }
-
-    fn find(&mut self, peer: SocketAddr, local: SocketAddr) -> Option<Entry> {
-        let entry = match self.ask(peer, local) {
-            Ok(entry) => {
-                self.trusted = true;
-                Some(entry)
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.trusted => None,
-            Err(_) => ["/proc/net/tcp", "/proc/net/tcp6"]
-                .into_iter()
-                .filter_map(|path| fs::read_to_string(path).ok())
-                .find_map(|table| find_in_table(&table, peer, local)),
-        };
-        // The kernel falls back to a listener on that port when the connection is gone: that is not the peer.
-        entry.filter(|entry| entry.from == peer && entry.to == local)
     }
 
     /// One question, one answer. The kernel answers within the call that asks, so there is nothing to wait for: no answer now
@@ -125,43 +104,22 @@ impl Peers {
     }
 }
 
-/// Whether the socket `inode` is held by a process that one of our tools started. Reads /proc, a file or two per process:
-/// only worth asking while there are such processes.
-pub fn from_child(inode: u64, marker: &str) -> bool {
-    let ours = std::process::id();
-    let held_by = |pid: u32| holds(pid, inode) == Some(true);
-    if held_by(ours) {
-        // What a child has of our own sockets it was handed while it was started.
-        return false;
-    }
-    let parents = parents();
-    let (children, others): (Vec<u32>, Vec<u32>) = parents
-        .keys()
-        .filter(|pid| **pid != ours)
-        .partition(|pid| descends(&parents, **pid, ours) || is_marked(**pid, marker));
-    let mut hidden = false;
-    for pid in children {
-        match holds(pid, inode) {
-            Some(true) => return true,
-            Some(false) => {}
-            None => hidden = true,
-        }
-    }
-    // A child that does not let us look is cleared only by finding the socket somewhere else.
-    hidden && !others.into_iter().any(held_by)
+/// The same by reading the tables of all connections. Not for the loop.
+pub fn in_tables(peer: SocketAddr, local: SocketAddr) -> Owner {
+    let (peer, local) = (canonical(peer), canonical(local));
+    ["/proc/net/tcp", "/proc/net/tcp6"]
+        .into_iter()
+        .filter_map(|path| fs::read_to_string(path).ok())
+        .find_map(|table| find_in_table(&table, peer, local))
+        .map_or(Owner::Nobody, |entry| owner_of(entry, peer, local))
 }
 
-fn judge(entry: Entry, uid: u32, children: Children<'_>) -> Peer {
-    if entry.inode == 0 {
-        return Peer::Unknown;
+fn owner_of(entry: Entry, peer: SocketAddr, local: SocketAddr) -> Owner {
+    // The kernel falls back to a listener on that port when the connection is gone: that is not the peer.
+    if entry.from != peer || entry.to != local || entry.inode == 0 {
+        return Owner::Nobody;
     }
-    if entry.uid != uid {
-        return Peer::Other { uid: entry.uid };
-    }
-    match children {
-        Children::Running { marker } if from_child(entry.inode, marker) => Peer::OwnChild,
-        Children::Running { .. } | Children::None => Peer::SameUser,
-    }
+    Owner::User { uid: entry.uid, inode: entry.inode }
 }
 
 /// An IPv4 connection to an IPv6 listener is an IPv4 connection.
@@ -282,61 +240,12 @@ fn read_address(text: &str) -> Option<SocketAddr> {
     Some(canonical(SocketAddr::new(ip, port)))
 }
 
-/// Every process and its parent.
-fn parents() -> HashMap<u32, u32> {
-    fs::read_dir("/proc")
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| {
-            let pid: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
-            let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-            // The name in parentheses may hold anything, parentheses too: what follows the last one is the state.
-            let end = stat.iter().rposition(|byte| *byte == b')')?;
-            let rest = std::str::from_utf8(&stat[end + 1..]).ok()?;
-            Some((pid, rest.split_ascii_whitespace().nth(1)?.parse().ok()?))
-        })
-        .collect()
-}
-
-fn descends(parents: &HashMap<u32, u32>, pid: u32, ancestor: u32) -> bool {
-    let mut at = pid;
-    // Processes come and go while they are listed, so a chain of parents may loop; none is longer than the list.
-    for _ in 0..parents.len() {
-        match parents.get(&at) {
-            Some(parent) if *parent == ancestor => return true,
-            Some(parent) => at = *parent,
-            None => return false,
-        }
-    }
-    false
-}
-
-fn is_marked(pid: u32, marker: &str) -> bool {
-    fs::read(format!("/proc/{pid}/environ"))
-        .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|entry| entry.starts_with(marker.as_bytes())))
-}
-
-/// Whether the process has the socket open; None if it does not let us look.
-fn holds(pid: u32, inode: u64) -> Option<bool> {
-    let wanted = format!("socket:[{inode}]");
-    match fs::read_dir(format!("/proc/{pid}/fd")) {
-        Ok(fds) => Some(
-            fds.filter_map(|fd| fs::read_link(fd.ok()?.path()).ok())
-                .any(|target| target.as_os_str() == wanted.as_str()),
-        ),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
-        Err(_) => Some(false),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shell::sys;
     use std::io::Read;
-    use std::net::{TcpListener, TcpStream};
-    use std::process::{Child, Command, Stdio};
-
-    const MARKER: &str = "PEER_TEST_MARKER=";
+    use std::process::{Command, Stdio};
 
     /// The connection a client made, as the server has it.
     fn accepted(listener: &TcpListener) -> (TcpStream, SocketAddr, SocketAddr) {
@@ -346,9 +255,10 @@ mod tests {
     }
 
     /// Netlink and the tables in /proc, which must say the same.
-    fn both() -> [Peers; 2] {
-        let without = Peers { netlink: None, ..Peers::new() };
-        [Peers::new(), without]
+    fn both(peers: &mut Peers, peer: SocketAddr, local: SocketAddr) -> Owner {
+        let owner = peers.owner(peer, local);
+        assert_eq!(in_tables(peer, local), owner);
+        owner
     }
 
     fn listener(address: &str) -> Option<TcpListener> {
@@ -370,28 +280,9 @@ mod tests {
         })
     }
 
-    /// A process that connects, and stays until its connection ends.
-    fn connecting(mut command: Command, port: u16) -> Connecting {
-        let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; read -r line <&3");
-        let child = command.args(["bash", "-c", &script]).stdin(Stdio::null()).spawn();
-        Connecting(child.unwrap())
-    }
-
-    struct Connecting(Child);
-
-    impl Drop for Connecting {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
-
-    fn env() -> Command {
-        Command::new("env")
-    }
-
     #[test]
-    fn our_own_connection_is_the_same_user() {
+    fn our_own_connection_is_ours() {
+        let mut peers = Peers::new();
         for (bind, connect) in
             [("127.0.0.1:0", "127.0.0.1"), ("[::1]:0", "::1"), ("[::]:0", "127.0.0.1"), ("[::]:0", "::ffff:127.0.0.1")]
         {
@@ -400,28 +291,27 @@ mod tests {
             };
             let port = listener.local_addr().unwrap().port();
             let ip: IpAddr = connect.parse().unwrap();
-            let _client = TcpStream::connect((ip, port)).unwrap();
+            let client = TcpStream::connect((ip, port)).unwrap();
             let (_stream, peer, local) = accepted(&listener);
-            for mut peers in both() {
-                for children in [Children::None, Children::Running { marker: MARKER }] {
-                    let found = peers.of(peer, local, children);
-                    assert_eq!(found, Peer::SameUser, "{connect} at {bind}");
-                }
-            }
+            let expected = Owner::User { uid: sys::effective_uid(), inode: rustix::fs::fstat(&client).unwrap().st_ino };
+            assert_eq!(both(&mut peers, peer, local), expected, "{connect} at {bind}");
         }
     }
 
+    /// An address of this machine need not be a loopback one.
     #[test]
-    fn both_ways_of_asking_tell_the_same_entry() {
-        let listener = listener("127.0.0.1:0").unwrap();
+    fn a_peer_on_another_address_of_this_machine_is_found_too() {
+        let probe = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+        let routed = probe.connect("192.0.2.1:9").and_then(|()| probe.local_addr());
+        let Some(ip) = routed.ok().map(|address| address.ip()).filter(|ip| !ip.is_loopback()) else {
+            println!("skipped: this machine has only loopback");
+            return;
+        };
+        let listener = TcpListener::bind((ip, 0)).unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (_stream, peer, local) = accepted(&listener);
-        let [mut netlink, mut tables] = both();
-        let entry = netlink.ask(peer, local).unwrap();
-        assert_eq!(tables.find(peer, local), Some(entry));
-        assert_eq!(entry.uid, sys::effective_uid());
-        let inode = rustix::fs::fstat(&client).unwrap().st_ino;
-        assert_eq!(entry.inode, inode);
+        let expected = Owner::User { uid: sys::effective_uid(), inode: rustix::fs::fstat(&client).unwrap().st_ino };
+        assert_eq!(both(&mut Peers::new(), peer, local), expected);
     }
 
     #[test]
@@ -429,13 +319,11 @@ mod tests {
         let listener = listener("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut stream, peer, local) = accepted(&listener);
-        let [mut netlink, mut tables] = both();
-        assert_eq!(netlink.of(peer, local, Children::None), Peer::SameUser);
+        let mut peers = Peers::new();
+        assert!(matches!(both(&mut peers, peer, local), Owner::User { .. }));
         drop(client);
         assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
-        for peers in [&mut netlink, &mut tables] {
-            assert_eq!(peers.of(peer, local, Children::None), Peer::Unknown);
-        }
+        assert_eq!(both(&mut peers, peer, local), Owner::Nobody);
     }
 
     #[test]
@@ -443,8 +331,7 @@ mod tests {
         let listener = listener("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, peer, local) = accepted(&listener);
-        let [mut netlink, mut tables] = both();
-        assert_eq!(netlink.of(peer, local, Children::None), Peer::SameUser);
+        let mut peers = Peers::new();
         // Our side closes first, so it is the one that lingers and the peer's end vanishes at once.
         drop(stream);
         assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
@@ -453,20 +340,29 @@ mod tests {
             println!("skipped: somebody else took {peer}");
             return;
         };
-        let found = netlink.ask(peer, local).unwrap();
+        let found = peers.ask(peer, local).unwrap();
         assert_eq!((found.from, found.to.port()), (peer, 0), "the bystander");
-        for peers in [&mut netlink, &mut tables] {
-            assert_eq!(peers.of(peer, local, Children::None), Peer::Unknown);
+        assert_eq!(both(&mut peers, peer, local), Owner::Nobody);
+    }
+
+    #[test]
+    fn a_peer_elsewhere_is_nobody() {
+        let far: SocketAddr = "192.0.2.1:80".parse().unwrap();
+        let near: SocketAddr = "127.0.0.1:80".parse().unwrap();
+        let mut peers = Peers::new();
+        for (peer, local) in [(far, near), (near, far)] {
+            assert_eq!(both(&mut peers, peer, local), Owner::Nobody);
         }
     }
 
     #[test]
-    fn what_is_not_on_loopback_is_not_asked_for() {
-        let far: SocketAddr = "192.0.2.1:80".parse().unwrap();
-        let near: SocketAddr = "127.0.0.1:80".parse().unwrap();
-        for (peer, local) in [(far, near), (near, far)] {
-            assert_eq!(Peers::new().of(peer, local, Children::None), Peer::Unknown);
-        }
+    fn without_netlink_nothing_is_known() {
+        let listener = listener("127.0.0.1:0").unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (_stream, peer, local) = accepted(&listener);
+        let mut without = Peers { netlink: None, question: 0 };
+        assert_eq!(without.owner(peer, local), Owner::Unknown);
+        assert!(without.try_out().is_none() && Peers::new().netlink.is_some());
     }
 
     #[test]
@@ -478,48 +374,15 @@ mod tests {
             return;
         }
         let listener = listener("127.0.0.1:0").unwrap();
-        let mut command = Command::new("setpriv");
-        command.args(switch);
-        let _child = connecting(command, listener.local_addr().unwrap().port());
-        let (_stream, peer, local) = accepted(&listener);
-        for mut peers in both() {
-            let found = peers.of(peer, local, Children::Running { marker: MARKER });
-            assert_eq!(found, Peer::Other { uid: 65534 });
-        }
-    }
-
-    #[test]
-    fn a_child_is_known_by_descent_and_by_its_marker() {
-        let listener = listener("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let mut bare = env();
-        bare.arg("-i");
-        let mut marked = env();
-        marked.arg(format!("{MARKER}1"));
-        // It leaves the family: its parent is gone before it connects, so only the marker tells.
-        let mut orphan = Command::new("setsid");
-        orphan.args(["--fork", "env", &format!("{MARKER}1")]);
-        for command in [bare, marked, orphan] {
-            let _child = connecting(command, port);
-            let (_stream, peer, local) = accepted(&listener);
-            let mut peers = Peers::new();
-            let running = Children::Running { marker: MARKER };
-            assert_eq!(peers.of(peer, local, running), Peer::OwnChild);
-            assert_eq!(peers.of(peer, local, Children::None), Peer::SameUser);
-        }
-    }
-
-    #[test]
-    fn a_process_that_is_no_child_is_just_the_same_user() {
-        let listener = listener("127.0.0.1:0").unwrap();
-        let mut command = Command::new("setsid");
-        command.args(["--fork", "env", "-i"]);
-        let mut child = connecting(command, listener.local_addr().unwrap().port());
-        let (_stream, peer, local) = accepted(&listener);
-        // Its parent ends at once, and nothing leads from it to us any more.
-        child.0.wait().unwrap();
-        let running = Children::Running { marker: MARKER };
-        assert_eq!(Peers::new().of(peer, local, running), Peer::SameUser);
+        // It connects, and stays until its connection ends.
+        let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; read -r line <&3");
+        let mut command = Command::new("setpriv");
+        let child = command.args(switch).args(["bash", "-c", &script]).stdin(Stdio::null()).spawn();
+        let (stream, peer, local) = accepted(&listener);
+        assert!(matches!(both(&mut Peers::new(), peer, local), Owner::User { uid: 65534, .. }));
+        drop(stream);
+        child.unwrap().wait().unwrap();
     }
 
     #[test]

@@ -2,11 +2,20 @@
 //! somebody else's can be the same one with further commands.
 
 use crate::args::{self, Mode};
+use crate::manual;
 use crate::shell::commands::Commands;
 use crate::shell::{children, replay, start};
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
+
+/// Makes this process adopt processes whose supervisor was killed by its command, so that they are found and killed. A program
+/// that does so may have no children of its own: they would be taken for orphans.
+pub fn adopt_orphans() {
+    // Refused only by kernels that cannot do it.
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+}
 
 /// Does what the command line says, which may take until a signal comes. To be called first thing in `main`: tools start
 /// their programs through the same binary, and what was printed or opened before would happen again in each of them.
@@ -28,6 +37,7 @@ pub fn run(commands: Commands) -> ExitCode {
             print!("{}", args::help());
             ExitCode::SUCCESS
         }
+        Mode::Manual(subject) => print_manual(subject.as_deref()),
         Mode::Version => {
             println!("gemini-a2a {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
@@ -45,6 +55,19 @@ pub fn run(commands: Commands) -> ExitCode {
             }
         }
     }
+}
+
+fn print_manual(subject: Option<&str>) -> ExitCode {
+    let text = match subject {
+        None => manual::contents(),
+        Some(subject) => match manual::find(subject) {
+            Some(page) => page.text(),
+            None => return fail(&format!("the manual has no page {subject}\n\n{}", manual::contents().trim_end())),
+        },
+    };
+    // The write fails only when the reader has gone, for instance a pager that was quit.
+    let _ = io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
 }
 
 fn fail(message: &str) -> ExitCode {

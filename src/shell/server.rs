@@ -6,26 +6,28 @@
 
 use crate::base::clock::Now;
 use crate::base::slots::Key;
-use crate::core::conn::Peer;
+use crate::core::conn::{Link, Peer};
 use crate::core::store::Store;
-use crate::core::{Core, Out};
+use crate::core::{Close, Core, Out};
 use crate::limits::Limits;
+use crate::shell::identity::{Accepted, Caller, Identities};
 use crate::shell::jobs::{Jobs, Mail};
 use crate::shell::lanes::Left;
+use crate::shell::listen::{Listener, Remote, Stream};
 use crate::shell::log::Log;
-use crate::shell::peer::{self, Children, Peers};
 use crate::shell::signals::{Signal, Signals};
 use crate::shell::sys::Clock;
-use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
+use rustix::net::sockopt;
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
 pub const WAKE: Token = Token(usize::MAX);
-const LISTEN: Token = Token(usize::MAX - 1);
-const SIGNAL: Token = Token(usize::MAX - 2);
+const SIGNAL: Token = Token(usize::MAX - 1);
+/// The first listener's; those of the others follow.
+const LISTEN: usize = usize::MAX - 1_000;
 
 /// Read into and handed on; one for all connections.
 const SCRATCH: usize = 64 * 1024;
@@ -35,28 +37,38 @@ const MOST_LINGERING: usize = 1_024;
 
 pub struct Server {
     poll: Poll,
-    listener: TcpListener,
+    listeners: Vec<Listening>,
     signals: Signals,
     clock: Clock,
     core: Core,
     store: Box<dyn Store>,
     jobs: Jobs,
-    peers: Peers,
+    identities: Identities,
     limits: Limits,
     log: Log,
     sockets: HashMap<Key, Socket>,
     /// Connections to go on with although no event will say so.
     again: Vec<Key>,
-    /// The listener has more to accept; or may have, from this time on.
-    backlog: bool,
+    /// Listeners are looked at again from this time on.
     accept_at: Option<u64>,
-    lingering: VecDeque<(u64, TcpStream)>,
+    lingering: VecDeque<(u64, Stream)>,
     /// What ended us.
     signal: Option<Signal>,
 }
 
+struct Listening {
+    listener: Listener,
+    /// It may have connections to accept.
+    backlog: bool,
+    /// Accepting stopped before its backlog was seen to be empty.
+    is_left_over: bool,
+    /// Connections that were accepted since its backlog was seen to be empty.
+    taken: usize,
+}
+
 struct Socket {
-    stream: TcpStream,
+    stream: Stream,
+    caller: Caller,
     /// It is in the list of those to go on with, which names each once.
     again: bool,
     /// Reading, and writing, has not met `WouldBlock` since the last event.
@@ -67,12 +79,13 @@ struct Socket {
 /// What the server is made from.
 pub struct Parts {
     pub poll: Poll,
-    pub listener: TcpListener,
+    pub listeners: Vec<Listener>,
     pub signals: Signals,
     pub clock: Clock,
     pub core: Core,
     pub store: Box<dyn Store>,
     pub jobs: Jobs,
+    pub identities: Identities,
     pub limits: Limits,
     pub log: Log,
 }
@@ -80,22 +93,25 @@ pub struct Parts {
 impl Server {
     pub fn new(mut parts: Parts) -> io::Result<Server> {
         let registry = parts.poll.registry();
-        registry.register(&mut parts.listener, LISTEN, Interest::READABLE)?;
+        let mut listeners = Vec::new();
+        for (at, mut listener) in parts.listeners.into_iter().enumerate() {
+            listener.register(registry, Token(LISTEN + at))?;
+            listeners.push(Listening { listener, backlog: true, is_left_over: false, taken: 0 });
+        }
         registry.register(&mut parts.signals, SIGNAL, Interest::READABLE)?;
         Ok(Server {
             poll: parts.poll,
-            listener: parts.listener,
+            listeners,
             signals: parts.signals,
             clock: parts.clock,
             core: parts.core,
             store: parts.store,
             jobs: parts.jobs,
-            peers: Peers::new(),
+            identities: parts.identities,
             limits: parts.limits,
             log: parts.log,
             sockets: HashMap::new(),
             again: Vec::new(),
-            backlog: true,
             accept_at: None,
             lingering: VecDeque::new(),
             signal: None,
@@ -122,6 +138,7 @@ impl Server {
     fn turn(&mut self, events: &mut Events, scratch: &mut [u8]) -> io::Result<()> {
         // 1: wait until something happens, or until the nearest deadline.
         let patience = self.patience();
+        self.identities.polls();
         if let Err(error) = self.poll.poll(events, patience)
             && error.kind() != io::ErrorKind::Interrupted
         {
@@ -132,11 +149,18 @@ impl Server {
         // 3: everything that happened goes into the core.
         let mut left = self.take_again();
         let mut fresh = Vec::new();
+        if self.nobody_waits(events) {
+            self.identities.nobody_waits();
+        }
         for event in events.iter() {
             match event.token() {
-                LISTEN => self.backlog = true,
                 WAKE => {}
                 SIGNAL => self.take_signals(now),
+                Token(at) if at >= LISTEN => {
+                    if let Some(listening) = self.listeners.get_mut(at - LISTEN) {
+                        listening.backlog = true;
+                    }
+                }
                 Token(packed) => {
                     let key = Key::unpack(packed);
                     if let Some(socket) = self.sockets.get_mut(&key) {
@@ -183,7 +207,7 @@ impl Server {
     }
 
     fn patience(&self) -> Option<Duration> {
-        let accepting = self.backlog && self.core.has_room();
+        let accepting = self.listeners.iter().any(|listening| listening.backlog) && self.core.has_room();
         let busy = !self.again.is_empty() || self.core.has_more() || self.jobs.has_more();
         if busy || accepting || self.core.is_over() {
             return Some(Duration::ZERO);
@@ -194,48 +218,87 @@ impl Server {
         Some(Duration::from_millis(due.saturating_sub(self.clock.now().mono_ms)))
     }
 
+    /// Whether no listener had anybody waiting when the last poll returned.
+    fn nobody_waits(&self, events: &Events) -> bool {
+        !may_have_listener(events) && !self.listeners.iter().any(|listening| listening.is_left_over)
+    }
+
     fn accept(&mut self, now: Now) {
         if self.accept_at.take_if(|at| *at <= now.mono_ms).is_some() {
-            self.backlog = true;
+            self.look_at_listeners();
         }
+        for at in 0..self.listeners.len() {
+            self.accept_from(at, now);
+        }
+    }
+
+    fn look_at_listeners(&mut self) {
+        for listening in &mut self.listeners {
+            listening.backlog = true;
+        }
+    }
+
+    fn accept_from(&mut self, at: usize, now: Now) {
+        // Each has its own, so that many who connect to one keep nobody from another.
         let mut budget = self.limits.turn_accepts;
-        while self.backlog && budget > 0 && self.core.has_room() {
+        let accepted = if self.listeners[at].is_left_over { Accepted::Late } else { Accepted::AtOnce };
+        while self.listeners[at].backlog {
+            let listening = &mut self.listeners[at];
+            if budget == 0 || !self.core.has_room() {
+                listening.is_left_over = true;
+                return;
+            }
             budget -= 1;
-            match self.listener.accept() {
-                Ok((stream, address)) => self.welcome(stream, address, now),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.backlog = false,
+            match listening.listener.accept() {
+                Ok((stream, remote)) => {
+                    listening.taken += 1;
+                    if listening.taken >= self.limits.accept_queue {
+                        self.identities.crowded();
+                    }
+                    self.welcome(stream, remote, accepted, now);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    listening.backlog = false;
+                    listening.is_left_over = false;
+                    listening.taken = 0;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     // Out of descriptors, most likely: the backlog waits until a connection has gone, or a worker's file.
                     self.log.warn(format_args!("could not accept a connection: {error}"));
-                    self.backlog = false;
+                    listening.backlog = false;
+                    listening.is_left_over = true;
                     self.accept_at = Some(now.mono_ms + self.limits.accept_retry_ms);
                 }
             }
         }
     }
 
-    fn welcome(&mut self, mut stream: TcpStream, address: std::net::SocketAddr, now: Now) {
+    fn welcome(&mut self, mut stream: Stream, remote: Remote, accepted: Accepted, now: Now) {
         // Those who linger have files open too, which are among those that connections may have.
         if self.sockets.len() + self.lingering.len() >= self.limits.connections {
             self.lingering.pop_front();
         }
-        let children = match self.jobs.marker() {
-            Some(marker) => Children::Running { marker },
-            None => Children::None,
+        let (link, (peer, caller)): (Link, (Peer, Caller)) = match remote {
+            Remote::Tcp(address) => {
+                let Ok(local) = stream.local_addr() else {
+                    // It broke before we got to it.
+                    return;
+                };
+                (Link::Tcp, self.identities.tcp(address, local))
+            }
+            Remote::Unix => (Link::Unix, self.identities.unix(&stream, accepted)),
         };
-        let local = stream.local_addr();
-        let peer = match local.map(|local| self.peers.of(address, local, children)) {
-            Ok(peer::Peer::SameUser) => Peer::SameUser,
-            Ok(peer::Peer::OwnChild) => Peer::OwnChild,
-            Ok(peer::Peer::Other { .. } | peer::Peer::Unknown) | Err(_) => Peer::Stranger,
-        };
-        let _ = stream.set_nodelay(true);
-        let key = self.core.opened(peer, now);
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        match self.poll.registry().register(&mut stream, Token(key.pack()), interest) {
+        if !self.core.keeps(peer, now) {
+            return;
+        }
+        // Those who give way have files open until they are closed.
+        self.close(now);
+        let _ = sockopt::set_socket_send_buffer_size(&stream, self.limits.socket_send_bytes);
+        let key = self.core.opened_over(link, peer, now);
+        match stream.register(self.poll.registry(), Token(key.pack())) {
             Ok(()) => {
-                let socket = Socket { stream, again: false, readable: true, writable: true };
+                let socket = Socket { stream, caller, again: false, readable: true, writable: true };
                 self.sockets.insert(key, socket);
             }
             Err(error) => {
@@ -320,6 +383,11 @@ impl Server {
                 Mail::Synced { task, upto, result } => self.core.synced(&task, upto, result, now),
                 Mail::Paged { sub, page } => self.core.paged(sub, page, now),
                 Mail::Delivered { task, hook, seq, result } => self.core.delivered(&task, &hook, seq, result, now),
+                Mail::Identified(answers) => {
+                    for (conn, identity) in self.identities.answered(answers) {
+                        self.core.identified(conn, identity, now);
+                    }
+                }
                 Mail::Loaded { task, result } => self.core.loaded(&task, result.map(|l| *l), now),
             }
         }
@@ -335,6 +403,11 @@ impl Server {
                 Out::Page { task, sub, offset } => {
                     self.jobs.page(self.store.as_mut(), &task, sub, offset);
                 }
+                Out::Identify { conn } => {
+                    if let Some(socket) = self.sockets.get(&conn) {
+                        self.identities.ask(conn, socket.caller);
+                    }
+                }
                 Out::Over { task } => self.jobs.forget(&task),
                 Out::Load { task } => self.jobs.load(self.store.as_mut(), task),
                 Out::SaveRule { rule } => self.jobs.save(rule),
@@ -342,6 +415,9 @@ impl Server {
                 Out::Trouble { text } => self.log.error(text),
                 Out::Notice { text } => self.log.warn(text),
             }
+        }
+        if let Some(inquiry) = self.identities.inquiry() {
+            self.jobs.identify(inquiry);
         }
     }
 
@@ -382,12 +458,15 @@ impl Server {
     }
 
     fn close(&mut self, now: Now) {
-        for key in self.core.closing() {
+        for (key, how) in self.core.closing() {
             let Some(socket) = self.sockets.remove(&key) else {
                 continue;
             };
-            self.backlog = true;
-            if socket.readable && self.lingering.len() < MOST_LINGERING {
+            self.look_at_listeners();
+            if how == Close::Reset {
+                // Closing it then resets it.
+                let _ = sockopt::set_socket_linger(&socket.stream, Some(Duration::ZERO));
+            } else if socket.readable && self.lingering.len() < MOST_LINGERING {
                 let _ = socket.stream.shutdown(Shutdown::Write);
                 self.lingering.push_back((now.mono_ms + LINGER_MS, socket.stream));
             }
@@ -407,5 +486,41 @@ impl Server {
             self.signal.get_or_insert(signal);
             self.core.shut_down(now);
         }
+    }
+}
+
+/// Whether a listener is among the events, or may have been left out: a poll that fills its buffer leaves the rest for the next one.
+fn may_have_listener(events: &Events) -> bool {
+    let listener = |token: Token| (LISTEN..SIGNAL.0).contains(&token.0);
+    events.iter().count() >= events.capacity() || events.iter().any(|event| listener(event.token()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mio::net::{TcpListener, TcpStream};
+
+    /// A tool could hide its connection behind many other events, and be gone when it is seen.
+    #[test]
+    fn a_poll_that_was_full_does_not_show_that_nobody_waits() {
+        let mut poll = Poll::new().expect("an event queue");
+        let bind = || TcpListener::bind("127.0.0.1:0".parse().expect("an address")).expect("a free port");
+        let (mut listener, mut other) = (bind(), bind());
+        let registry = poll.registry();
+        registry.register(&mut other, Token(1), Interest::READABLE).expect("registered");
+        registry.register(&mut listener, Token(LISTEN), Interest::READABLE).expect("registered");
+        let connect = |to: &TcpListener| TcpStream::connect(to.local_addr().expect("an address")).expect("connected");
+        let _first = connect(&other);
+        let _second = connect(&listener);
+        let mut events = Events::with_capacity(1);
+        poll.poll(&mut events, None).expect("events");
+        assert_eq!(events.iter().map(|event| event.token()).collect::<Vec<_>>(), [Token(1)]);
+        assert!(may_have_listener(&events), "there was no room for the listener");
+        let mut events = Events::with_capacity(2);
+        poll.poll(&mut events, None).expect("events");
+        assert_eq!(events.iter().map(|event| event.token()).collect::<Vec<_>>(), [Token(LISTEN)]);
+        assert!(may_have_listener(&events));
+        poll.poll(&mut events, Some(Duration::ZERO)).expect("no events");
+        assert!(events.is_empty() && !may_have_listener(&events));
     }
 }

@@ -3,11 +3,13 @@
 //!
 //! The first INT or TERM asks for an orderly end. The second one means that this takes too long, or that the loop is stuck,
 //! so it ends the process in the signal handler itself, without asking the loop.
+//!
+//! CONT is only noted: whoever was stopped does not know how long things have waited.
 
 use mio::event::Source;
 use mio::net::UnixStream;
 use mio::{Interest, Registry, Token};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -59,6 +61,7 @@ impl Signal {
 pub struct Signals {
     socket: UnixStream,
     arrived: [Arc<AtomicBool>; Signal::ALL.len()],
+    continued: Arc<AtomicBool>,
 }
 
 impl Signals {
@@ -78,7 +81,14 @@ impl Signals {
             flag::register(number, arrived.clone())?;
             low_level::pipe::register(number, write.try_clone()?)?;
         }
-        Ok(Signals { socket: UnixStream::from_std(read), arrived })
+        let continued = Arc::new(AtomicBool::new(false));
+        flag::register(SIGCONT, continued.clone())?;
+        Ok(Signals { socket: UnixStream::from_std(read), arrived, continued })
+    }
+
+    /// Goes up whenever the process goes on after it was stopped, before it does anything else.
+    pub fn continued(&self) -> Arc<AtomicBool> {
+        self.continued.clone()
     }
 
     /// The signals since the last call, each once. Empties the socket, so the next signal is an event again.
@@ -140,6 +150,9 @@ mod tests {
                 done => done.unwrap(),
             }
             let arrived = signals.take();
+            if signals.continued().swap(false, Ordering::AcqRel) {
+                writeln!(out, "continued").unwrap();
+            }
             if !arrived.is_empty() {
                 writeln!(out, "{arrived:?}").unwrap();
             }
@@ -167,9 +180,11 @@ mod tests {
         }
 
         fn send(&self, signal: Signal) {
-            let pid = rustix::process::Pid::from_child(&self.child);
-            let signal = rustix::process::Signal::from_named_raw(signal.number()).unwrap();
-            rustix::process::kill_process(pid, signal).unwrap();
+            self.send_raw(rustix::process::Signal::from_named_raw(signal.number()).unwrap());
+        }
+
+        fn send_raw(&self, signal: rustix::process::Signal) {
+            rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
         }
 
         fn expect(&mut self, line: &str) {
@@ -194,6 +209,16 @@ mod tests {
         }
         inner.send(Signal::Terminate);
         inner.expect("[Terminate]");
+    }
+
+    #[test]
+    fn a_stop_is_noticed_when_it_is_over() {
+        let mut inner = Inner::start();
+        inner.send_raw(rustix::process::Signal::STOP);
+        inner.send_raw(rustix::process::Signal::CONT);
+        inner.send(Signal::Hangup);
+        inner.expect("continued");
+        inner.expect("[Hangup]");
     }
 
     #[test]

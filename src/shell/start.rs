@@ -3,6 +3,7 @@
 
 use crate::a2a;
 use crate::args::Args;
+use crate::base::clock::rfc3339;
 use crate::config::settings::{self, Origin};
 use crate::config::trust::{Trust, Word};
 use crate::config::{self, Agent, Config};
@@ -13,9 +14,13 @@ use crate::model::script::{DEMO, Script};
 use crate::shell::children::{self, Children};
 use crate::shell::client::{self, Client, Route};
 use crate::shell::commands::Commands;
+use crate::shell::identity::Identities;
+use crate::shell::jobs::webhook::Webhooks;
 use crate::shell::jobs::{Brain, Ignored, Jobs, Means};
 use crate::shell::journal::Journal;
+use crate::shell::journal::instances::Instance;
 use crate::shell::lanes::Lanes;
+use crate::shell::listen::Listener;
 use crate::shell::log::{Log, Redacted};
 use crate::shell::place::{Env, Places};
 use crate::shell::saved;
@@ -23,17 +28,15 @@ use crate::shell::scenery::Scenery;
 use crate::shell::server::{Parts, Server, WAKE};
 use crate::shell::signals::Signals;
 use crate::shell::sys::{self, Clock};
-use crate::shell::webhook::Webhooks;
 use crate::task::policy::{Grant, Mode, Policy, Tier, ToolSettings};
 use crate::task::spec::ToolSpec;
-use crate::tool::Toolbox;
 use crate::tool::background::Background;
 use crate::tool::ignore::{Respect, Wanted};
 use crate::tool::web::Web;
-use mio::net::TcpListener;
+use crate::tool::{Spawn, Toolbox};
 use mio::{Poll, Waker};
 use serde_json::Value;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -60,21 +63,22 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
     let workspace = directory(&config.workspace)?;
     let mut entropy = sys::entropy();
     let signals = Signals::new().map_err(|e| format!("signals cannot be watched: {e}"))?;
-    let store = Journal::open(&config.state_dir, &config.limits, &mut entropy).map_err(|e| e.message)?;
-    let children = children(&store, &config.limits)?;
-    let (listener, port) = listen(SocketAddr::new(config.host, config.port))?;
-    let name = if config.host.is_ipv4() { "localhost" } else { "[::1]" };
-    let url = format!("http://{name}:{port}/");
+    let mut store = Journal::open(&config.state_dir, &config.limits, &mut entropy).map_err(|e| e.message)?;
+    let listeners = listeners(&config, store.instance(), &log)?;
+    let roots = roots(&workspace, &config)?;
+    let children = children(&store, &config, roots.clone())?;
+    let names: Vec<String> = listeners.iter().map(Listener::name).collect();
+    let url = url(&listeners);
 
     let poll = Poll::new().map_err(|e| format!("the event queue cannot be made: {e}"))?;
     let waker = Waker::new(poll.registry(), WAKE).map_err(|e| format!("no waker: {e}"))?;
     let lanes = Lanes::new(move || drop(waker.wake()), &config.limits);
     let toolbox = Toolbox::built_in();
     let specs = declared(toolbox.specs(), &config);
-    let roots = config.ca_file.as_deref().map(read).transpose()?;
-    let tls = client::tls(roots.as_deref())?;
+    let certificates = config.ca_file.as_deref().map(read).transpose()?;
+    let tls = client::tls(certificates.as_deref())?;
     let web = Web::new(tls.clone());
-    let (brain, script, greeting) = brain(&config, roots)?;
+    let (brain, script, greeting) = brain(&config, certificates)?;
     let clock = Clock::start();
     let switches = config.board.a2a.clone();
     let webhooks = Webhooks::new(tls, switches.push_rules.clone());
@@ -83,18 +87,21 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
     if let Some(file) = &config.board.extended_card {
         card.extend(&more_of_card(file)?);
     }
+    let unconfined = children.can_confine(&workspace).err();
+    let door = door(&config, &listeners);
     let core = Core::new(Setup {
         limits: config.limits.clone(),
-        door: Door { hosts: config.allowed_hosts.clone(), origins: config.allowed_origins.clone(), port },
+        door,
         tools: specs.clone(),
         commands: commands.registry().clone(),
         choose: chooser(&config),
         script,
         card,
         switches,
-        resolve: resolver(workspace.clone(), &config, places.clone())?,
+        resolve: resolver(workspace.clone(), roots, &config, places.clone()),
         approval: approval(&config, saved.as_deref(), &log),
         manners: config.board.manners,
+        unconfined: unconfined.clone(),
         entropy,
         now: clock.now(),
     });
@@ -116,16 +123,27 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
         limits: limits.clone(),
     };
     means.scenery.tell(&config.messages);
+    let supervisors = means.children.supervisors();
     let jobs = Jobs::new(lanes, means);
+    let instance =
+        Instance { pid: std::process::id(), listen: names.clone(), url: url.clone(), started: rfc3339(sys::unix_ms()) };
+    if let Err(error) = store.announce(&instance) {
+        log.warn(format_args!("other programs will not find this server: {error}"));
+    }
+    let identities = Identities::new(supervisors, store.instances_dir(), signals.continued(), &limits);
     eprintln!("gemini-a2a listens on {url} and works in {}", workspace.display());
+    eprintln!("Its listeners: {}", names.join(", "));
     eprintln!("{greeting}");
     if config.trust == Trust::Untrusted {
         eprintln!(
             "The workspace is not trusted: its own settings and GEMINI.md files do not count (--trust-workspace)."
         );
     }
+    if let Some(why) = unconfined {
+        eprintln!("Every command needs approval, because none can be confined: {why}.");
+    }
     let store = Box::new(store);
-    let parts = Parts { poll, listener, signals, clock, core, store, jobs, limits, log };
+    let parts = Parts { poll, listeners, signals, clock, core, store, jobs, identities, limits, log };
     let server = Server::new(parts).map_err(|e| format!("the server cannot start: {e}"))?;
     server.run().map_err(|e| format!("the event loop failed: {e}"))
 }
@@ -142,24 +160,58 @@ fn secrets(config: &Config) -> Vec<String> {
     }
 }
 
-fn listen(address: SocketAddr) -> Result<(TcpListener, u16), String> {
-    let listener = TcpListener::bind(address).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            format!("port {} is in use; choose another with --a2a-port (0 takes a free one)", address.port())
+/// Everything that was asked for, and beside TCP the Unix socket over which the processes of peers can always be told.
+fn listeners(config: &Config, instance: &str, log: &Log) -> Result<Vec<Listener>, String> {
+    let mut listeners = config.listen.iter().map(Listener::open).collect::<Result<Vec<_>, _>>()?;
+    if listeners.iter().any(|listener| listener.address().is_some()) {
+        let dir = match &config.runtime_dir {
+            Some(dir) => dir.join("gemini-a2a"),
+            None => config.state_dir.join("run"),
+        };
+        let dir = std::path::absolute(&dir).unwrap_or(dir);
+        match Listener::open_default(&dir, instance) {
+            Ok(listener) => listeners.push(listener),
+            Err(error) => log.warn(format_args!("there is no Unix socket beside TCP: {error}")),
         }
-        _ => format!("cannot listen on {address}: {error}"),
-    })?;
-    let port = listener.local_addr().map_err(|e| format!("no local address: {e}"))?.port();
-    Ok((listener, port))
+    }
+    Ok(listeners)
 }
 
-/// Children left over from a server that died are ended before anything new is started.
-fn children(store: &Journal, limits: &Limits) -> Result<Children, String> {
-    for instance in store.instances() {
-        children::sweep(instance, limits);
+/// How clients reach this server: over its first TCP port. Over a Unix socket alone any loopback name will do.
+fn url(listeners: &[Listener]) -> String {
+    match listeners.iter().find_map(Listener::address) {
+        Some(address) if address.ip() == Ipv4Addr::LOCALHOST => format!("http://localhost:{}/", address.port()),
+        Some(address) => format!("http://{address}/"),
+        None => "http://localhost/".into(),
     }
-    Children::new("/proc/self/exe".into(), store.instance(), std::env::vars_os(), limits)
-        .map_err(|e| format!("no thread for child processes: {e}"))
+}
+
+fn door(config: &Config, listeners: &[Listener]) -> Door {
+    let path = listeners.iter().rev().find_map(Listener::path);
+    let addresses: Vec<SocketAddr> = listeners.iter().filter_map(Listener::address).collect();
+    let mut hosts = config.allowed_hosts.clone();
+    hosts.extend(addresses.iter().map(|address| address.ip().to_string()));
+    Door {
+        hosts,
+        origins: config.allowed_origins.clone(),
+        ports: addresses.iter().map(SocketAddr::port).collect(),
+        socket: path.map(|path| path.display().to_string()),
+    }
+}
+
+/// Processes left over from a server that died are ended before anything new is started.
+fn children(store: &Journal, config: &Config, workspaces: Vec<PathBuf>) -> Result<Children, String> {
+    children::sweep(store.instances());
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let private = home.iter().chain([&config.state_dir]).filter_map(|dir| dir.canonicalize().ok());
+    let plan = children::Plan {
+        exe: "/proc/self/exe".into(),
+        instance: store.instance().to_owned(),
+        env: std::env::vars_os().collect(),
+        workspaces,
+        private: private.collect(),
+    };
+    Children::new(plan, &config.limits).map_err(|e| format!("no thread for child processes: {e}"))
 }
 
 fn brain(config: &Config, roots: Option<Vec<u8>>) -> Result<(Brain, Option<Arc<Script>>, String), String> {
@@ -291,13 +343,9 @@ fn approval(config: &Config, saved: Option<&Path>, log: &Log) -> Approval {
 
 /// Where a client's task may work: the server's workspace, or a directory below an allowed root. Each is trusted or not on its
 /// own.
-fn resolver(workspace: PathBuf, config: &Config, places: Places) -> Result<Resolve, String> {
-    let mut roots = vec![workspace.clone()];
-    for root in &config.allowed_roots {
-        roots.push(directory(root)?);
-    }
+fn resolver(workspace: PathBuf, roots: Vec<PathBuf>, config: &Config, places: Places) -> Resolve {
     let (pinned, own) = (config.pinned, config.trust);
-    Ok(Box::new(move |wish| {
+    Box::new(move |wish| {
         let path = match wish {
             Some(wish) if !pinned => directory(Path::new(wish))?,
             _ => workspace.clone(),
@@ -311,5 +359,14 @@ fn resolver(workspace: PathBuf, config: &Config, places: Places) -> Result<Resol
         let trust = if path == workspace { own } else { places.look(&path)?.trust };
         let path = path.into_os_string().into_string();
         Ok(Site { path: path.map_err(|_| "the workspace's path is not UTF-8")?, trusted: trust == Trust::Trusted })
-    }))
+    })
+}
+
+/// All directories that tasks may work below: the server's workspace and the allowed roots.
+fn roots(workspace: &Path, config: &Config) -> Result<Vec<PathBuf>, String> {
+    let mut roots = vec![workspace.to_owned()];
+    for root in &config.allowed_roots {
+        roots.push(directory(root)?);
+    }
+    Ok(roots)
 }

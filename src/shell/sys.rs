@@ -37,6 +37,18 @@ pub fn entropy() -> Entropy {
     })
 }
 
+/// The time since the machine started, in the unit that /proc has the start of processes in.
+pub fn boot_ticks() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let per_second = ticks_per_second();
+    let (seconds, nanos) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
+    seconds * per_second + nanos * per_second / 1_000_000_000
+}
+
+pub fn ticks_per_second() -> u64 {
+    rustix::param::clock_ticks_per_second()
+}
+
 pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -68,6 +80,17 @@ mod tests {
         let before = getrlimit(Resource::Nofile);
         let limit = raise_file_limit();
         assert_eq!(limit, FileLimit { inherited: before.current, raised: before.maximum });
+    }
+
+    #[test]
+    fn ticks_are_those_of_processes() {
+        let before = boot_ticks();
+        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let after = boot_ticks();
+        let start = crate::shell::procfs::stat(child.id()).unwrap().start;
+        assert!((before..=after).contains(&start), "{before} {start} {after}");
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 
     #[test]

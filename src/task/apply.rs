@@ -7,7 +7,7 @@ use crate::task::loops::FENCE;
 use crate::task::message::{Artifact, Content};
 use crate::task::push::{self, Hook};
 use crate::task::record::Record;
-use crate::task::spec::{CallError, Ending, ErrorKind, Keeping};
+use crate::task::spec::{CallError, Confinement, Ending, ErrorKind, Keeping};
 use crate::task::state::{
     CallResult, CallState, Item, Live, Phase, Queued, Stage, State, Status, Summary, TaskState, Utterance,
 };
@@ -180,7 +180,11 @@ impl State {
                     }
                 }
             }
-            Event::CallReady { call } => self.call_mut(call).stage = Stage::Ready,
+            Event::CallReady { call, confinement } => {
+                let state = self.call_mut(call);
+                state.stage = Stage::Ready;
+                state.confinement = confinement.clone();
+            }
             Event::CallStarted { call } => {
                 self.call_mut(call).stage = Stage::Running { job: record.seq };
             }
@@ -434,6 +438,7 @@ impl CallState {
             live: None,
             ending: None,
             stale: 0,
+            confinement: Confinement::None,
         }
     }
 }

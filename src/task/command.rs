@@ -1,183 +1,344 @@
-//! What a command line would run, found by reading all of it the way bash does.
+//! Reads a command line into the simple commands it runs.
 //!
-//! [`parse`] turns the text into the simple commands it holds, wherever they stand: in pipes, lists, groups, loops, functions,
-//! substitutions, scripts given to `sh -c`, and behind `sudo`, `xargs` and their like. Nothing is run, expanded or looked up,
-//! so a word is either known to the letter, a pattern for file names, or open. Whatever is not understood with certainty makes
-//! the line [`Unclear`], and an unclear line is a question for people: this reader is allowed to know less than bash, never to
-//! believe more. In particular it gives up wherever bash and a plain `sh` would read the same characters differently.
+//! The reader is deliberately small. It accepts simple commands of literal words, joined by `|`, `&&`, `||`, `;` and line
+//! ends, with a few redirections. Everything else (expansion, substitution, assignment, compound commands, here documents) is
+//! [`Unclear`], with the reason: such a line needs approval. What it accepts, bash and a POSIX `sh` read in the same way.
 //!
-//! It knows nothing of rules; what may run is for `policy` to say. The text comes from a model: its length, nesting and number
-//! of commands are limited, the time is linear in its length, and no input makes it panic.
+//! The policy, "always" grants and the question that people see all use this one reader. It knows nothing of rules and looks at
+//! no files. The text comes from a model: its length and the number of commands are limited, the time is linear, and no input
+//! makes it panic.
 
-mod grammar;
-mod redirect;
+mod programs;
 mod shown;
-mod starters;
-mod word;
 
+pub use programs::{Known, is_builtin, read_only};
 pub use shown::{hides, visible, warnings};
 
-use crate::limits::{COMMAND_CHARS, COMMAND_DEPTH, COMMAND_PARTS};
-use grammar::Reader;
+use crate::limits::{COMMAND_CHARS, COMMAND_PARTS};
+use std::collections::HashSet;
+use std::hash::Hash;
 
-/// Every simple command of a line, in the order they end.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Parsed {
-    pub commands: Vec<Simple>,
-    /// Some text is made by a command: `$(…)`, backticks, `<(…)`.
-    pub substitutes: bool,
-    /// A name is given a new meaning: later words may not be what they seem.
-    pub defines: bool,
-}
-
-/// One program with its arguments, or only assignments or redirections.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Simple {
-    pub argv: Vec<Word>,
-    /// Names of the variables set for it, or for all that follows if there is no program.
-    pub assigns: Vec<String>,
-    pub redirects: Vec<Redirect>,
-    pub role: Role,
-}
-
-/// What a command adds to the line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Role {
-    /// It does something of its own.
-    #[default]
-    Actor,
-    /// It does nothing but start another command, which is listed too: `timeout 5 make`, `sh -c 'make'`.
-    Courier,
-}
-
-impl Simple {
-    /// The program's name as written, if it is certain.
-    pub fn program(&self) -> Option<&str> {
-        self.argv.first()?.literal()
-    }
-
-    /// The words with one blank between two of them.
-    pub fn text(&self) -> String {
-        let words: Vec<&str> = self.argv.iter().map(|word| word.text.as_str()).collect();
-        words.join(" ")
-    }
-
-    /// A command of which nothing is known.
-    fn unknown(source: &str) -> Simple {
-        Simple { argv: vec![Word::open(source)], ..Simple::default() }
-    }
-}
-
+/// One program with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Word {
-    /// Without quotes if literal or a pattern, else as written.
-    pub text: String,
-    pub sure: Sure,
+pub struct Simple {
+    /// The program, which is literal, and its arguments. Never empty.
+    pub words: Vec<Word>,
+    /// Files that standard input comes from.
+    pub reads: Vec<String>,
+    /// Files that output goes to. `/dev/null` is neither here nor there.
+    pub writes: Vec<String>,
+    /// How it is joined to the command before it.
+    pub joint: Joint,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sure {
-    /// Exactly this word.
-    Literal,
-    /// The file names it matches, or itself.
-    Pattern,
-    /// Any number of any words.
-    Open,
+pub enum Joint {
+    /// The first command of the line, or one behind `;` or a line end.
+    Then,
+    /// Behind `&&`.
+    And,
+    /// Behind `||`.
+    Or,
+    /// Behind `|`.
+    Pipe,
+}
+
+/// A word as the program gets it, without quotes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    pub text: String,
+    /// The shell replaces it by the names of the files that it matches. None of them can begin with a dash that is not in
+    /// `text`.
+    pub is_pattern: bool,
 }
 
 impl Word {
     pub fn literal(&self) -> Option<&str> {
-        match self.sure {
-            Sure::Literal => Some(&self.text),
-            Sure::Pattern | Sure::Open => None,
-        }
-    }
-
-    fn exact(text: &str) -> Word {
-        Word { text: text.to_owned(), sure: Sure::Literal }
-    }
-
-    fn open(source: &str) -> Word {
-        Word { text: source.to_owned(), sure: Sure::Open }
+        (!self.is_pattern).then_some(&self.text)
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Redirect {
-    pub flow: Flow,
-    /// The file, the descriptor, or for a here document its end mark.
-    pub target: Word,
-}
+impl Simple {
+    fn after(joint: Joint) -> Simple {
+        Simple { words: Vec::new(), reads: Vec::new(), writes: Vec::new(), joint }
+    }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
-    Read,
-    Write,
-    /// Text of the line itself: `<<` and `<<<`.
-    Text,
-    /// From one descriptor to another: `2>&1`, `<&-`.
-    Copy,
-}
+    pub fn program(&self) -> &str {
+        &self.words[0].text
+    }
 
-impl Redirect {
-    /// Whether it neither reads nor writes anything outside of the command.
-    pub fn is_idle(&self) -> bool {
-        match self.flow {
-            Flow::Copy => true,
-            Flow::Read | Flow::Write => self.target.literal() == Some("/dev/null"),
-            Flow::Text => false,
-        }
+    /// The program without its directories.
+    pub fn name(&self) -> &str {
+        self.program().rsplit('/').next().unwrap_or_default()
+    }
+
+    /// The words with one blank between two of them.
+    pub fn text(&self) -> String {
+        let words: Vec<&str> = self.words.iter().map(|word| word.text.as_str()).collect();
+        words.join(" ")
     }
 }
 
-/// Why a line was not understood.
+/// Why a line was not understood, as a clause: "it expands a variable".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unclear(pub String);
 
-pub fn parse(line: &str) -> Result<Parsed, Unclear> {
-    let mut found = Parsed::default();
-    script(line, 0, &mut found)?;
-    Ok(found)
-}
-
-/// Reads a whole script into `found`. Scripts hold scripts: `depth` is how many are around this one.
-fn script(text: &str, depth: usize, found: &mut Parsed) -> Result<(), Unclear> {
-    if text.chars().count() > COMMAND_CHARS {
+/// The commands of a line, in order; at least one.
+pub fn parse(line: &str) -> Result<Vec<Simple>, Unclear> {
+    if line.chars().count() > COMMAND_CHARS {
         return Err(Unclear(format!("it is longer than {COMMAND_CHARS} characters")));
     }
-    if text.contains('\0') {
-        return unclear("it holds a NUL character");
+    if hides(line) {
+        return unclear("it holds characters that are not shown as they are, or a long run of blanks");
     }
-    Reader::new(text, depth, found)?.whole()
+    let mut reader =
+        Reader { chars: line.chars().collect(), at: 0, commands: Vec::new(), current: Simple::after(Joint::Then) };
+    reader.line()?;
+    Ok(reader.commands)
+}
+
+/// The programs that a line starts, in order, without repeats. A line that is not understood is a script for bash.
+pub fn programs(line: &str) -> Vec<String> {
+    let Ok(commands) = parse(line) else {
+        return vec!["bash".to_owned()];
+    };
+    without_repeats(commands.iter().map(|simple| simple.program().to_owned()).collect())
+}
+
+fn without_repeats<T: Eq + Hash + Clone>(all: Vec<T>) -> Vec<T> {
+    let mut seen = HashSet::new();
+    all.into_iter().filter(|one| seen.insert(one.clone())).collect()
 }
 
 fn unclear<T>(why: &str) -> Result<T, Unclear> {
     Err(Unclear(why.to_owned()))
 }
 
-/// Adds a command, and those it starts in turn.
-fn keep(mut simple: Simple, depth: usize, found: &mut Parsed) -> Result<(), Unclear> {
-    if found.commands.len() >= COMMAND_PARTS {
-        return Err(Unclear(format!("it has more than {COMMAND_PARTS} parts")));
-    }
-    let (role, started) = starters::look(&simple.argv);
-    simple.role = role;
-    found.commands.push(simple);
-    for started in started {
-        if depth >= COMMAND_DEPTH {
-            return unclear("it is nested too deeply");
-        }
-        match started {
-            starters::Started::Program(argv) => {
-                let inner = Simple { argv, ..Simple::default() };
-                keep(inner, depth + 1, found)?;
-            }
-            starters::Started::Script(text) => script(&text, depth + 1, found)?,
-            starters::Started::Unknown(source) => found.commands.push(Simple::unknown(&source)),
-        }
-    }
-    Ok(())
+/// Words that begin or continue a compound command in bash or in another shell.
+const RESERVED: &str =
+    "! [[ ]] { } case coproc do done elif else esac fi for function if in namespace select then time until while";
+
+struct Reader {
+    chars: Vec<char>,
+    at: usize,
+    commands: Vec<Simple>,
+    current: Simple,
 }
 
-#[cfg(test)]
-mod tests;
+impl Reader {
+    fn peek(&self, ahead: usize) -> Option<char> {
+        self.chars.get(self.at + ahead).copied()
+    }
+
+    fn line(&mut self) -> Result<(), Unclear> {
+        let mut redirects = 0;
+        while let Some(c) = self.peek(0) {
+            let next = self.peek(1);
+            let started = !self.current.words.is_empty() || redirects > 0;
+            let (joint, len) = match (c, next) {
+                (' ' | '\t', _) => {
+                    self.at += 1;
+                    continue;
+                }
+                // Empty lines mean nothing, and a line may end behind `|`, `&&` and `||`.
+                ('\n', _) if !started => {
+                    self.at += 1;
+                    continue;
+                }
+                ('\n' | ';', _) => (Joint::Then, 1),
+                ('&', Some('&')) => (Joint::And, 2),
+                ('|', Some('|')) => (Joint::Or, 2),
+                ('|', Some('&')) => return unclear("it joins commands by \"|&\""),
+                ('|', _) => (Joint::Pipe, 1),
+                ('<' | '>', _) | ('&', Some('>')) | ('1' | '2', Some('<' | '>')) => {
+                    self.redirect()?;
+                    redirects += 1;
+                    continue;
+                }
+                ('&', _) => return unclear("it starts a command in the background"),
+                ('(' | ')', _) => return unclear("it has a subshell or a function"),
+                ('#', _) => return unclear("it has a comment"),
+                _ => {
+                    let word = self.word()?;
+                    self.push(word)?;
+                    continue;
+                }
+            };
+            self.at += len;
+            redirects = 0;
+            self.finish(joint)?;
+        }
+        match (self.current.words.is_empty() && redirects == 0, self.current.joint) {
+            (true, Joint::Then) if self.commands.is_empty() => unclear("it runs nothing"),
+            (true, Joint::Then) => Ok(()),
+            _ => self.finish(Joint::Then),
+        }
+    }
+
+    /// Ends the current command. `joint` is how the next one is joined to it.
+    fn finish(&mut self, joint: Joint) -> Result<(), Unclear> {
+        if self.current.words.is_empty() {
+            return unclear("a command is missing");
+        }
+        if self.commands.len() >= COMMAND_PARTS {
+            return Err(Unclear(format!("it has more than {COMMAND_PARTS} commands")));
+        }
+        let done = std::mem::replace(&mut self.current, Simple::after(joint));
+        self.commands.push(done);
+        Ok(())
+    }
+
+    fn push(&mut self, word: Word) -> Result<(), Unclear> {
+        if self.current.words.is_empty() {
+            let text = word.text.as_str();
+            if RESERVED.split(' ').any(|reserved| reserved == text) {
+                return Err(Unclear(format!("it has a compound command (\"{text}\")")));
+            }
+            if text.contains('=') {
+                return unclear("it sets a variable");
+            }
+            if word.is_pattern || text.is_empty() {
+                return unclear("the name of a program is not plain");
+            }
+        }
+        self.current.words.push(word);
+        Ok(())
+    }
+
+    /// At the sign, or at the digit before it.
+    fn redirect(&mut self) -> Result<(), Unclear> {
+        let digit = self.peek(0).filter(char::is_ascii_digit);
+        self.at += usize::from(digit.is_some());
+        let sign: String = self.chars[self.at..].iter().take_while(|c| "<>&|".contains(**c)).collect();
+        self.at += sign.len();
+        let writes = match (sign.as_str(), digit) {
+            (">&", _) => {
+                let end = self.peek(1).is_none_or(|c| " \t\n;|&".contains(c));
+                if !end || !matches!(self.peek(0), Some('1' | '2')) {
+                    return unclear("it redirects to something else than a file or descriptor 1 or 2");
+                }
+                self.at += 1;
+                return Ok(());
+            }
+            (">" | ">>", _) | ("&>", None) => true,
+            ("<", None) => false,
+            _ => return Err(Unclear(format!("it redirects by \"{sign}\""))),
+        };
+        while matches!(self.peek(0), Some(' ' | '\t')) {
+            self.at += 1;
+        }
+        let target = self.word()?;
+        if target.text.is_empty() || target.is_pattern {
+            return unclear("the file of a redirection is not plain");
+        }
+        if target.text == "/dev/null" {
+            return Ok(());
+        }
+        // A plain sh reads `&>` as two commands.
+        if sign == "&>" {
+            return unclear("it redirects by \"&>\" to a file");
+        }
+        match writes {
+            true => self.current.writes.push(target.text),
+            false => self.current.reads.push(target.text),
+        }
+        Ok(())
+    }
+
+    /// One word, up to a blank or an operator. Empty if there is none.
+    fn word(&mut self) -> Result<Word, Unclear> {
+        let (mut text, mut quoted, mut wild) = (String::new(), false, None);
+        while let Some(c) = self.peek(0) {
+            match c {
+                ' ' | '\t' | '\n' | ';' | '|' | '&' | '<' | '>' | '(' | ')' => break,
+                '\'' | '"' | '\\' => {
+                    quoted = true;
+                    self.quoted(c, &mut text)?;
+                    continue;
+                }
+                '*' | '?' | '[' => wild = wild.or(Some(text.len())),
+                '{' => {
+                    self.braces(&mut text)?;
+                    continue;
+                }
+                // Elsewhere it may stand for a home directory.
+                '~' if text.ends_with(|before: char| before.is_alphanumeric() || "^~_-.}".contains(before)) => {}
+                '$' | '`' => return unclear("it expands a variable or the output of a command"),
+                '~' | '}' | '!' => return Err(Unclear(format!("it has a \"{c}\" that is not quoted"))),
+                _ => {}
+            }
+            text.push(c);
+            self.at += 1;
+        }
+        let digits = !quoted && text.chars().all(|c| c.is_ascii_digit());
+        if digits && !text.is_empty() && matches!(self.peek(0), Some('<' | '>')) {
+            return unclear("it redirects another descriptor than 1 or 2");
+        }
+        match wild {
+            None => {}
+            Some(_) if text == "[" => wild = None,
+            Some(at) if quoted || !is_safe_pattern(&text, at) => {
+                return unclear("it has a wildcard that could match something unexpected");
+            }
+            Some(_) => {}
+        }
+        Ok(Word { text, is_pattern: wild.is_some() })
+    }
+
+    /// A quoted part of a word, at its first character `sign`.
+    fn quoted(&mut self, sign: char, text: &mut String) -> Result<(), Unclear> {
+        self.at += 1;
+        if sign == '\\' {
+            return match self.peek(0) {
+                Some(c) if c == ' ' || c.is_ascii_punctuation() => {
+                    text.push(c);
+                    self.at += 1;
+                    Ok(())
+                }
+                _ => unclear("it has a backslash that is not before punctuation"),
+            };
+        }
+        while let Some(c) = self.peek(0) {
+            let next = self.peek(1);
+            self.at += 1;
+            match (sign, c, next) {
+                (_, c, _) if c == sign => return Ok(()),
+                ('"', '`', _) => return unclear("it expands the output of a command"),
+                // A dollar sign at the end of the quotes stands for itself.
+                ('"', '$', next) if next != Some('"') => {
+                    return unclear("it expands a variable or the output of a command");
+                }
+                ('"', '\\', Some(escaped @ ('$' | '`' | '"' | '\\'))) => {
+                    text.push(escaped);
+                    self.at += 1;
+                }
+                ('"', '\\', Some('\n' | '!')) => return unclear("it has a backslash before a line end or a \"!\""),
+                _ => text.push(c),
+            }
+        }
+        unclear("a quote does not end")
+    }
+
+    /// Braces as in `stash@{0}`; others may be a list of words.
+    fn braces(&mut self, text: &mut String) -> Result<(), Unclear> {
+        let inner = self.chars[self.at + 1..].iter().take_while(|c| c.is_ascii_alphanumeric() || **c == '-');
+        let len = inner.count() + 2;
+        let whole: String = self.chars[self.at..].iter().take(len).collect();
+        if !text.ends_with('@') || !whole.ends_with('}') || len == 2 {
+            return unclear("it has braces that are not quoted");
+        }
+        text.push_str(&whole);
+        self.at += len;
+        Ok(())
+    }
+}
+
+/// Whether all that a pattern can match is a path that begins as its text does up to `wild`, where its first wildcard is. It
+/// must not become an option, and hidden names may be the parent directory.
+fn is_safe_pattern(text: &str, wild: usize) -> bool {
+    let start = &text[..wild];
+    let option = start.starts_with('-') && !(start.starts_with("--") && start.contains('=') && !text.contains('/'));
+    let hidden = text.split('/').any(|part| part.starts_with('.') && part.contains(['*', '?', '[']));
+    // Shells do not agree on what negates a set.
+    !start.is_empty() && !option && !hidden && !text.contains("[^")
+}

@@ -24,7 +24,9 @@ use crate::task::job::{Job, JobId, ModelError, ModelErrorKind, NoteBody, Pick, R
 use crate::task::message::Source;
 use crate::task::policy::{self, Ask, Grant, Policy, Rule, Ruling};
 use crate::task::push::{Health, Hook, Target};
-use crate::task::spec::{Answers, CallError, Choice, Ending, ErrorKind, Keeping, Kind, Plan, ToolSpec, Verdict};
+use crate::task::spec::{
+    Answers, CallError, Choice, Confinement, Ending, ErrorKind, Keeping, Kind, Plan, ToolSpec, Verdict,
+};
 use crate::task::state::{CallState, Item, Phase, Stage, State, TaskState};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -201,6 +203,7 @@ pub fn job(state: &State, effect: &Effect, limits: &Limits) -> Option<Job> {
                 base: call.plan.as_ref().and_then(|plan| plan.base.clone()),
                 edited: call.edited.clone(),
                 answers: call.answers.clone(),
+                confinement: call.confinement.clone(),
             };
             (*job, Work::Run(run))
         }

@@ -12,7 +12,7 @@ use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::{Mode, Rule};
 use crate::task::push::{Health, Target};
 use crate::task::slash::Invocation;
-use crate::task::spec::{Answers, Choice, Ending, Keeping, Plan};
+use crate::task::spec::{Answers, Choice, Confinement, Ending, Keeping, Plan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -130,6 +130,8 @@ pub enum Event {
     /// The call may run: allowed by a rule or by an answer.
     CallReady {
         call: CallId,
+        #[serde(default, skip_serializing_if = "Confinement::is_none")]
+        confinement: Confinement,
     },
     /// From here on the call may have had effects. Written before it starts.
     CallStarted {
@@ -296,11 +298,6 @@ impl Event {
             | Event::Resumed
             | Event::Closed { .. } => Cow::Borrowed(self),
         }
-    }
-
-    /// Whether it is about the webhooks of a task and not about the task itself.
-    pub fn is_of_hooks(&self) -> bool {
-        matches!(self, hooks!())
     }
 }
 

@@ -24,6 +24,8 @@ pub enum FaultKind {
     PushNotSupported,
     Unsupported,
     ContentTypeNotSupported,
+    /// A browser sent a body that does not say what it is.
+    ContentTypeMissing,
     ExtendedCardNotConfigured,
     /// The client does not list an extension that the operator requires.
     ExtensionRequired,

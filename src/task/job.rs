@@ -5,7 +5,7 @@ use crate::base::id::{CallId, MessageId, Seq, TaskId};
 use crate::task::event::{Answer, Request};
 use crate::task::message::{Artifact, Message};
 use crate::task::slash::{Command, Commanded};
-use crate::task::spec::{Answers, Base, CallError, Ending, Plan};
+use crate::task::spec::{Answers, Base, CallError, Confinement, Ending, Plan};
 use crate::task::state::Item;
 use serde_json::Value;
 use std::sync::Arc;
@@ -73,6 +73,7 @@ pub struct Run {
     pub edited: Option<Arc<str>>,
     /// What the user answered, when the call was a question to them.
     pub answers: Option<Arc<Answers>>,
+    pub confinement: Confinement,
 }
 
 #[derive(Clone, Debug, PartialEq)]

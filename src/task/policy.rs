@@ -2,29 +2,27 @@
 //!
 //! A [`Policy`] is a list of rules, each with a rank: the tier it comes from (built in, extension, workspace, user,
 //! administrator), then its priority. The first rule that fits a call decides. A command line is not one call but all the
-//! commands in it: every part is judged by the same rules, one denied part denies the line, one doubtful part asks.
+//! commands in it: every command is judged by the same rules, one denied command denies the line, one doubtful command asks.
 //!
 //! Certainty is one-sided. A rule that allows fits only what is known to the letter; a rule that asks or denies also fits what
-//! could turn out to be its match. And some things are asked about whatever a rule allows, except in yolo: lines that are not
-//! understood, substitutions, variables set for a command, redirections to files, text that hides something.
+//! could turn out to be its match. Some lines are asked about whatever a rule allows, except in yolo: those that are not
+//! understood and those that write to files.
 //!
-//! What a rule cannot know: where links lead, and what a program does with its input. Rules spare people questions; they do not
-//! confine anything. Where settings can be read two ways the careful one is taken: `tools.core` says which tools there are and
-//! approves none of them, and what somebody allowed with a click never outvotes a line somebody wrote.
+//! A line of commands that are known to only read needs no rule: it runs confined by the kernel. What a rule or a person allows
+//! runs as the user. Where settings can be read two ways the careful one is taken: `tools.core` says which tools there are
+//! and approves none of them, and what somebody allowed with a click never outvotes a line somebody wrote.
 
 mod always;
-mod parts;
+mod line;
+mod risky;
 mod rule;
-mod safe;
 mod settings;
 
 pub use always::{always, kept};
 pub use rule::{Names, Rule, Tier};
 pub use settings::ToolSettings;
 
-use crate::task::command;
-use crate::task::spec::{Kind, Plan, Question, Verdict};
-use parts::Part;
+use crate::task::spec::{Confinement, Kind, Plan, Question, Verdict};
 use rule::{Held, Subject};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -79,7 +77,6 @@ pub struct Ask<'a> {
     pub by_default: Verdict,
     pub args: &'a Value,
     pub plan: &'a Plan,
-    pub workspace: &'a str,
     pub mode: Mode,
     /// What was allowed for the rest of this session.
     pub session: &'a [Rule],
@@ -95,11 +92,13 @@ pub struct Ask<'a> {
 pub struct Ruling {
     pub verdict: Verdict,
     pub reason: String,
+    /// How the call is confined if it runs.
+    pub confinement: Confinement,
 }
 
 impl Ruling {
-    pub(super) fn new(verdict: Verdict, reason: impl Into<String>) -> Ruling {
-        Ruling { verdict, reason: reason.into() }
+    pub fn new(verdict: Verdict, reason: impl Into<String>) -> Ruling {
+        Ruling { verdict, reason: reason.into(), confinement: Confinement::None }
     }
 }
 
@@ -178,15 +177,13 @@ impl Policy {
         rules.push(&by_default);
         rules.retain(|held| held.concerns(ask));
         rules.sort_by_key(|held| (std::cmp::Reverse(held.rank), care(held.rule.decision)));
-        let Question::Exec { command, .. } = &ask.plan.question else {
-            return first_fit(&rules, &Subject::Call(ask));
-        };
-        match command::parse(command) {
-            Err(why) => {
-                let part = Part::Unreadable(&why.0);
-                parts::judged(&rules, ask, &part)
+        match &ask.plan.question {
+            Question::Exec { command, needs_approval, edits, .. } => {
+                line::judge(&rules, ask, command, &line::Found { needs_approval: needs_approval.as_deref(), edits })
             }
-            Ok(parsed) => parts::all(&rules, ask, command, &parsed),
+            Question::Edit { .. } | Question::Info { .. } | Question::AskUser { .. } => {
+                first_fit(&rules, &Subject::Call(ask))
+            }
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::base::id::{ConfigId, Seq};
 use crate::task::event::{Event, Profile, Protocol};
+use crate::task::fault::{Fault, FaultKind};
 use crate::task::record::Record;
 use crate::task::state::{State, Status, TaskState};
 use serde::{Deserialize, Serialize};
@@ -200,6 +201,30 @@ pub struct Census {
     pub pending: usize,
     /// Events that were given up.
     pub failed: u64,
+}
+
+impl Census {
+    pub fn of<'h>(hooks: impl Iterator<Item = &'h Hook>) -> Census {
+        let mut census = Census::default();
+        for hook in hooks {
+            if hook.health.suspended {
+                census.suspended += 1;
+            } else {
+                census.active += 1;
+            }
+            census.pending += hook.due.len();
+            census.failed += hook.health.failed;
+        }
+        census
+    }
+}
+
+/// The answer to every request about webhooks where there are none.
+pub fn not_supported() -> Fault {
+    Fault::new(
+        FaultKind::PushNotSupported,
+        "Push notifications are not supported: webhooks are turned off on this server. Watch the task with a stream instead.",
+    )
 }
 
 /// How deliveries went.

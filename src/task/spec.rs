@@ -3,6 +3,7 @@
 //! A tool's `prepare` makes a [`Plan`] (or says what is wrong with the call); its `run` makes an [`Ending`]. Both are values
 //! in the log, so a restarted server and every view know exactly what was asked and what was answered.
 
+use crate::task::command::parse;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -44,44 +45,31 @@ impl ToolSpec {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Read,
     Edit,
-    Delete,
-    Move,
     Search,
     Execute,
-    Think,
-    Agent,
     Fetch,
     Communicate,
-    Plan,
-    SwitchMode,
     Other,
 }
 
 impl Kind {
     /// Whether running it changes something that cannot be taken back: its start waits until the log is synced.
     pub fn mutates(self) -> bool {
-        matches!(self, Kind::Edit | Kind::Delete | Kind::Move | Kind::Execute)
+        matches!(self, Kind::Edit | Kind::Execute)
     }
 
     pub fn word(self) -> &'static str {
         match self {
             Kind::Read => "read",
             Kind::Edit => "edit",
-            Kind::Delete => "delete",
-            Kind::Move => "move",
             Kind::Search => "search",
             Kind::Execute => "execute",
-            Kind::Think => "think",
-            Kind::Agent => "agent",
             Kind::Fetch => "fetch",
             Kind::Communicate => "communicate",
-            Kind::Plan => "plan",
-            Kind::SwitchMode => "switch_mode",
             Kind::Other => "other",
         }
     }
@@ -93,6 +81,27 @@ pub enum Verdict {
     Allow,
     Ask,
     Deny,
+}
+
+/// What the kernel lets the programs of a call do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confinement {
+    /// Whatever the user may do: somebody approved the call, or a rule allows it.
+    #[default]
+    None,
+    /// Read the workspace and run the system's programs. Nobody approved the call.
+    ReadOnly {
+        /// The only files it may write, as absolute paths below the workspace.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        writable: Vec<String>,
+    },
+}
+
+impl Confinement {
+    pub fn is_none(&self) -> bool {
+        *self == Confinement::None
+    }
 }
 
 /// What `prepare` found out about a call, before anything has happened.
@@ -128,12 +137,19 @@ pub enum Question {
     Exec {
         title: String,
         command: String,
-        /// The programs the command line starts, in order, without repeats.
+        /// The programs the command line starts, in order, without repeats. Only `bash` if it could not be read.
         programs: Vec<String>,
         dir: Option<String>,
         /// What to look at before allowing it, in sentences.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>,
+        /// Why commands that only read, or files that it redirects to, need approval all the same, as a clause: "a.txt leads
+        /// out of the workspace". Rules and answers may still allow the call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        needs_approval: Option<String>,
+        /// The files that redirections write, as absolute real paths below the workspace. Empty if one of them needs approval.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        edits: Vec<String>,
     },
     Info {
         title: String,
@@ -184,6 +200,11 @@ impl Question {
         matches!(self, Question::Edit { .. })
     }
 
+    /// Whether it is about a command line that could not be read.
+    pub fn is_unread(&self) -> bool {
+        matches!(self, Question::Exec { command, .. } if parse(command).is_err())
+    }
+
     /// Whether only a person can answer it, whatever is allowed.
     pub fn asks_the_user(&self) -> bool {
         matches!(self, Question::AskUser { .. })
@@ -198,7 +219,8 @@ impl Question {
             (Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. }, Keeping::Disk) => {
                 &[Choice::ProceedOnce, Choice::ProceedAlways, Choice::ProceedAlwaysAndSave, Choice::Cancel]
             }
-            (Question::AskUser { .. }, _) => &[Choice::ProceedOnce, Choice::Cancel],
+            (Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. }, Keeping::Once)
+            | (Question::AskUser { .. }, _) => &[Choice::ProceedOnce, Choice::Cancel],
         }
     }
 }
@@ -207,6 +229,8 @@ impl Question {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Keeping {
+    /// There is nothing that could be allowed beyond this call: its command line could not be read.
+    Once,
     #[default]
     Session,
     Disk,
@@ -363,7 +387,6 @@ pub enum ErrorKind {
     LsExecutionError,
     GlobExecutionError,
     GrepExecutionError,
-    ReadManyFilesSearchError,
     ShellExecuteError,
     WebFetchProcessingError,
     WebFetchFallbackFailed,
@@ -397,7 +420,6 @@ impl ErrorKind {
             ErrorKind::LsExecutionError => "ls_execution_error",
             ErrorKind::GlobExecutionError => "glob_execution_error",
             ErrorKind::GrepExecutionError => "grep_execution_error",
-            ErrorKind::ReadManyFilesSearchError => "read_many_files_search_error",
             ErrorKind::ShellExecuteError => "shell_execute_error",
             ErrorKind::WebFetchProcessingError => "web_fetch_processing_error",
             ErrorKind::WebFetchFallbackFailed => "web_fetch_fallback_failed",

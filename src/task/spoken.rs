@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(spoken_answer(&waiting(&[permission(), permission()]), "yes"), None);
         assert_eq!(spoken_answer(&waiting(&[]), "yes"), None);
         let mut state = waiting(&[permission(), permission()]);
-        state.apply(&record(5, Event::CallReady { call: "b".into() }));
+        state.apply(&record(5, Event::CallReady { call: "b".into(), confinement: Default::default() }));
         assert_eq!(spoken_answer(&state, "yes"), None, "the other one runs");
     }
 

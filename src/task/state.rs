@@ -11,7 +11,7 @@ use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::Rule;
 use crate::task::push::Hook;
 use crate::task::record::Record;
-use crate::task::spec::{Answers, Choice, Ending, Keeping, Plan};
+use crate::task::spec::{Answers, Choice, Confinement, Ending, Keeping, Plan};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -115,6 +115,8 @@ pub struct CallState {
     pub request: Request,
     pub stage: Stage,
     pub plan: Option<Arc<Plan>>,
+    /// How its programs are confined once it may run.
+    pub confinement: Confinement,
     pub choice: Option<Choice>,
     pub answered_by: Option<Source>,
     pub edited: Option<Arc<str>>,

@@ -114,10 +114,6 @@ impl Background {
         });
     }
 
-    pub fn any_running(&self) -> bool {
-        self.lock().iter().any(|process| process.is_running())
-    }
-
     fn of(&self, task: &TaskId) -> Vec<Arc<Process>> {
         let processes = self.lock();
         let theirs = processes.iter().filter(|process| process.task == *task);
@@ -204,7 +200,7 @@ impl Process {
         };
         let mut take = |text: String| self.take(&text, limits.background_bytes);
         // Whatever happens, its end is told: somebody may wait for it.
-        let followed = catch_unwind(AssertUnwindSafe(|| follow(child, &self.stop, &mine, &mut take)));
+        let followed = catch_unwind(AssertUnwindSafe(|| follow(child, &self.stop, &mine, None, &mut take)));
         let followed = followed.unwrap_or_else(|_| Err(io::Error::other("its watcher died")));
         let over = match followed {
             Ok(seen) => {

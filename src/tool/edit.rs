@@ -311,6 +311,8 @@ fn omits(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::Limits;
+    use crate::tool::tests::{Scratch, with_ctx};
 
     #[test]
     fn failures_have_their_kinds() {
@@ -319,6 +321,41 @@ mod tests {
         assert_eq!(of(io::ErrorKind::StorageFull), ErrorKind::NoSpaceLeft);
         assert_eq!(of(io::ErrorKind::IsADirectory), ErrorKind::TargetIsDirectory);
         assert_eq!(of(io::ErrorKind::BrokenPipe), ErrorKind::FileWriteFailure);
+    }
+
+    /// The file changes after the plan was compared with it and before the new content takes its place.
+    #[test]
+    fn a_file_that_changed_in_between_is_not_replaced() {
+        type Change = fn(&Scratch);
+        let changes: [(&str, Change, Option<&str>); 4] = [
+            ("written", |scratch| drop(scratch.put("a", "theirs\n")), Some("theirs\n")),
+            ("emptied", |scratch| drop(scratch.put("a", "")), Some("")),
+            (
+                "replaced",
+                |scratch| {
+                    let other = scratch.put("b", "other\n");
+                    std::fs::rename(other, scratch.path().join("a")).expect("renamed");
+                },
+                Some("other\n"),
+            ),
+            ("touched", |scratch| drop(scratch.put("a", "old\n")), Some("new\n")),
+        ];
+        for (name, change, expected) in changes {
+            let scratch = Scratch::new();
+            scratch.put("a", "old\n");
+            with_ctx(&scratch, &Limits::default(), |ctx| {
+                let spot = ctx.workspace.find_writable("a").expect("a place to write");
+                let current = Current::of(&spot, ctx).expect("a text");
+                let Found::File(entry) = &spot.found else { panic!("a file") };
+                change(&scratch);
+                let written = overwrite(entry, &current, "new\n", ctx).expect("a directory that can be written");
+                assert_eq!(matches!(written, Written::Done), name == "touched", "{name}");
+            });
+            let text = std::fs::read_to_string(scratch.path().join("a")).ok();
+            assert_eq!(text.as_deref(), expected, "{name}");
+            let left = std::fs::read_dir(scratch.path()).expect("it is there").count();
+            assert_eq!(left, 1, "{name}: nothing is left beside the file");
+        }
     }
 
     #[test]

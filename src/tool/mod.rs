@@ -2,37 +2,37 @@
 //! called on worker threads only; nothing here knows of tasks' logs, clients or dialects.
 //!
 //! The other files are what the tools share: [`path`] keeps every file access inside the workspace, [`diff`] shows what an edit
-//! would do, [`text`] reads and writes encodings and marks foreign words, [`output`] tames what commands print, [`programs`]
-//! names what a command line starts, [`background`] keeps what goes on running, [`web`] and [`address`] say what of the network
-//! may be visited; [`walk`] goes through directory trees, [`ignore`] says what to leave out on the way, and [`wildcard`]
-//! compares names.
+//! would do, [`text`] reads and writes encodings and marks foreign words, [`output`] tames what commands print, [`background`]
+//! keeps what goes on running, [`web`] holds the tools for the network; [`walk`] goes through directory
+//! trees, [`ignore`] says what to leave out on the way, and [`wildcard`] compares names. [`attachments`] reads the files that a
+//! prompt names.
 //!
 //! A tool never trusts what `prepare` saw: time passes while people think, so `run` finds its files again and compares.
 
-pub mod address;
 pub mod ask_user;
+pub mod attachments;
 pub mod background;
 pub mod diff;
 mod edit;
 pub mod glob;
 pub mod grep;
-mod grounding;
-mod html;
 pub mod ignore;
 pub mod list_directory;
 pub mod output;
 pub mod path;
-pub mod programs;
+#[cfg(any(feature = "web-tools", feature = "webhooks"))]
+pub mod public_hosts;
 pub mod read_file;
-pub mod read_many_files;
 pub mod replace;
 pub mod shell;
 pub mod text;
 pub mod walk;
 mod watch;
+#[cfg(feature = "web-tools")]
 pub mod web;
-pub mod web_fetch;
-pub mod web_search;
+#[cfg(not(feature = "web-tools"))]
+#[path = "web/none.rs"]
+pub mod web;
 pub mod wildcard;
 pub mod write_file;
 pub mod write_todos;
@@ -49,6 +49,7 @@ use serde_json::Value;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use web::Web;
 
@@ -86,6 +87,14 @@ pub trait Ask: Send + Sync {
 pub trait Spawn: Send + Sync {
     /// Starts a program in its own session, with a clean environment, no input, and both outputs in one pipe.
     fn spawn(&self, launch: Launch) -> io::Result<Box<dyn Child>>;
+
+    /// Whether programs can be confined to reading this workspace (its real path). If not, the reason, as a sentence
+    /// without its full stop.
+    fn can_confine(&self, workspace: &Path) -> Result<(), String>;
+
+    /// Whether a confined command could run this program, which it would look up in `PATH`. If not, the reason as a clause: a
+    /// program that the confinement forbids needs approval.
+    fn can_run_confined(&self, program: &str) -> Result<(), String>;
 }
 
 pub struct Launch {
@@ -93,6 +102,16 @@ pub struct Launch {
     pub argv: Vec<OsString>,
     /// Where it starts: the directory itself and not its name, which may mean another one by then.
     pub dir: OwnedFd,
+    /// None if it runs as the user.
+    pub read_only: Option<ReadOnly>,
+}
+
+/// All that a program may touch that nobody approved, beside the system's programs. The kernel enforces it.
+pub struct ReadOnly {
+    /// The real path of what it may read.
+    pub workspace: PathBuf,
+    /// The files below it that it may write.
+    pub writable: Vec<PathBuf>,
 }
 
 /// A started program and everything it starts in turn. Dropping it ends them all.
@@ -132,7 +151,7 @@ impl Toolbox {
 
     /// Every tool that is built in.
     pub fn built_in() -> Toolbox {
-        Toolbox::new(vec![
+        let mut tools: Vec<Box<dyn Tool>> = vec![
             Box::new(list_directory::ListDirectory),
             Box::new(read_file::ReadFile),
             Box::new(grep::GrepSearch),
@@ -142,11 +161,11 @@ impl Toolbox {
             Box::new(shell::Shell),
             Box::new(background::ListProcesses),
             Box::new(background::ReadOutput),
-            Box::new(web_fetch::WebFetch),
-            Box::new(web_search::WebSearch),
-            Box::new(write_todos::WriteTodos),
-            Box::new(ask_user::AskUser),
-        ])
+        ];
+        tools.extend(web::tools());
+        tools.push(Box::new(write_todos::WriteTodos));
+        tools.push(Box::new(ask_user::AskUser));
+        Toolbox::new(tools)
     }
 
     pub fn specs(&self) -> Vec<ToolSpec> {
@@ -273,11 +292,8 @@ fn invalid(message: impl Into<String>) -> CallError {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::task::job::ModelErrorKind;
     use serde_json::json;
-    use std::collections::VecDeque;
     use std::path::{Path, PathBuf};
-    use std::sync::Mutex;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     /// A directory of its own for one test, removed with it.
@@ -318,30 +334,13 @@ pub(crate) mod tests {
         fn spawn(&self, _: Launch) -> io::Result<Box<dyn Child>> {
             Err(io::Error::other("no programs in this test"))
         }
-    }
 
-    /// A model that answers what it was told to, in order, and remembers what it was asked.
-    pub(crate) struct Says {
-        answers: Mutex<VecDeque<Result<Value, &'static str>>>,
-        asked: Mutex<Vec<Value>>,
-    }
-
-    impl Says {
-        pub(crate) fn new(answers: Vec<Result<Value, &'static str>>) -> Says {
-            Says { answers: Mutex::new(answers.into()), asked: Mutex::default() }
+        fn can_confine(&self, _: &Path) -> Result<(), String> {
+            Err("No programs can be started in this test".into())
         }
 
-        pub(crate) fn asked(&self) -> Vec<Value> {
-            self.asked.lock().expect("no test panics with it").clone()
-        }
-    }
-
-    impl Ask for Says {
-        fn ask(&self, body: &Value, _: &Cancel) -> Result<Value, ModelError> {
-            self.asked.lock().expect("no test panics with it").push(body.clone());
-            let mut answers = self.answers.lock().expect("no test panics with it");
-            let answer = answers.pop_front().expect("it is not asked more often");
-            answer.map_err(|message| ModelError { kind: ModelErrorKind::Fatal, message: message.into() })
+        fn can_run_confined(&self, _: &str) -> Result<(), String> {
+            Ok(())
         }
     }
 
@@ -349,23 +348,13 @@ pub(crate) mod tests {
         in_ctx(scratch, limits, None, &Web::default(), f)
     }
 
-    /// With a model to ask.
-    pub(crate) fn with_asking<T>(scratch: &Scratch, limits: &Limits, says: &Says, f: impl FnOnce(&Ctx) -> T) -> T {
-        in_ctx(scratch, limits, Some(says), &Web::default(), f)
-    }
-
-    /// With a model to ask and a web of its own.
-    pub(crate) fn with_web<T>(
+    pub(super) fn in_ctx<T>(
         scratch: &Scratch,
         limits: &Limits,
-        says: &Says,
+        ask: Option<&dyn Ask>,
         web: &Web,
         f: impl FnOnce(&Ctx) -> T,
     ) -> T {
-        in_ctx(scratch, limits, Some(says), web, f)
-    }
-
-    fn in_ctx<T>(scratch: &Scratch, limits: &Limits, says: Option<&Says>, web: &Web, f: impl FnOnce(&Ctx) -> T) -> T {
         let cancel = Cancel::default();
         f(&Ctx {
             workspace: Workspace::open(scratch.path()).expect("the scratch directory opens"),
@@ -375,7 +364,7 @@ pub(crate) mod tests {
             task: &"t".into(),
             background: &Background::default(),
             web,
-            ask: says.map(|says| says as &dyn Ask),
+            ask,
         })
     }
 
@@ -388,6 +377,7 @@ pub(crate) mod tests {
             base: None,
             edited: None,
             answers: None,
+            confinement: Default::default(),
         }
     }
 

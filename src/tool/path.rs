@@ -110,6 +110,20 @@ impl Workspace {
         self.walk(path).ok()
     }
 
+    /// Finds a path as a program would, without the spellings that only prompts have. None if it cannot exist because a part of
+    /// it is a file. If it leads out, or nobody knows where, the reason as a clause without the path.
+    pub(super) fn resolve(&self, path: &Path) -> Result<Option<Spot>, String> {
+        let inside = self.inside(path).ok_or_else(|| "is outside of the workspace".to_owned())?;
+        match self.walk(&inside) {
+            Ok(spot) => Ok(Some(spot)),
+            Err(Wrong::NotDirectory) => Ok(None),
+            Err(Wrong::Outside) => Err("leads out of the workspace".into()),
+            Err(Wrong::Links) => Err("leads through too many symbolic links".into()),
+            Err(Wrong::Lost) => Err("leads through a directory that is not there".into()),
+            Err(Wrong::System(errno)) => Err(format!("cannot be looked up: {errno}")),
+        }
+    }
+
     /// Finds what a path argument means, for reading.
     pub fn find(&self, text: &str) -> Result<Spot, CallError> {
         let path = self.named(text)?;
@@ -236,6 +250,16 @@ impl Spot {
         name.to_string_lossy().into_owned()
     }
 
+    /// The names in it if it is a directory, `most` of them at most.
+    pub(super) fn names(&self, most: usize) -> io::Result<Vec<OsString>> {
+        let Found::Directory(dir) = &self.found else {
+            return Ok(Vec::new());
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::Dir::new(rustix::fs::openat(dir, ".", flags, Mode::empty())?)?;
+        dir.take(most).map(|entry| Ok(OsString::from_vec(entry?.file_name().to_bytes().to_vec()))).collect()
+    }
+
     fn is_missing(&self) -> bool {
         matches!(self.found, Found::Nothing(_))
     }
@@ -256,6 +280,13 @@ impl Entry {
         Ok(file)
     }
 
+    /// Whether reading it may have an effect: a pipe's other end loses what is read, a device may do anything.
+    pub(super) fn is_active(&self) -> bool {
+        let kind = rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW);
+        let kind = kind.map(|stat| FileType::from_raw_mode(stat.st_mode));
+        matches!(kind, Ok(FileType::Fifo | FileType::CharacterDevice | FileType::BlockDevice))
+    }
+
     pub fn dir(&self) -> BorrowedFd<'_> {
         self.dir.as_fd()
     }
@@ -266,6 +297,11 @@ impl Entry {
 }
 
 impl Gap {
+    /// Whether nothing but the file itself is missing.
+    pub(super) fn has_parent(&self) -> bool {
+        self.parents.is_empty()
+    }
+
     /// Makes the directories in between, and names the place in the last one.
     pub fn make_parents(self) -> io::Result<Entry> {
         let mut dir = self.dir;
@@ -458,6 +494,11 @@ fn check_form(text: &str) -> Result<(), CallError> {
         )));
     }
     Ok(())
+}
+
+/// Whether tools may not write there.
+pub(super) fn is_protected(path: &Path) -> bool {
+    protected(path).is_some()
 }
 
 /// The first component that tools may not write to: a repository's own files can run code, the others hold secrets or are

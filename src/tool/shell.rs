@@ -4,18 +4,26 @@
 //! foreground it is waited for, and what it left running is ended with it; in the background it is waited for only a moment and
 //! then handed to [`crate::tool::background`]. Only a command that could not be started failed.
 //!
-//! Commands are not confined to the workspace, only started in it. That is why they ask.
+//! A command that somebody approved runs as the user. One that nobody approved is confined by the kernel: it reads the
+//! workspace and the system's programs, and writes nothing but the files of its redirections. `prepare` finds out where its
+//! operands lead; whether it then asks is for the policy to say.
 
-use crate::task::command::warnings;
+mod index;
+mod operands;
+mod repository;
+
+use crate::task::command::{programs, visible, warnings};
 use crate::task::job::{Run, RunEnd};
-use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
+use crate::task::spec::{CallError, Confinement, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
 use crate::tool::path::{Found, Spot};
-use crate::tool::programs::programs;
 use crate::tool::watch::{follow, told};
-use crate::tool::{Child, Ctx, Launch, Tool, failed, invalid, number_arg, optional_text_arg, text_arg};
+use crate::tool::{
+    Child, Ctx, Launch, ReadOnly, Tool, failed, flag_arg, invalid, number_arg, optional_text_arg, text_arg,
+};
 use serde_json::{Value, json};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 pub struct Shell;
 
@@ -40,6 +48,7 @@ impl Tool for Shell {
                     "description": {"type": "string", "description": "What it does, in one short sentence for the user."},
                     "dir_path": {"type": "string", "description": "The directory of the workspace to run it in; the workspace itself if not given."},
                     "is_background": {"type": "boolean", "description": "Start it and let it go on running in the background."},
+                    "unconfined": {"type": "boolean", "description": "Ask the user to let it run as they could themselves. Commands that only read run without a question, but confined to the workspace and the system's programs; set this if one failed because of that."},
                     "delay_ms": {"type": "integer", "minimum": 0, "description": "In the background: how long to wait for its first output, in milliseconds; 200 if not given."},
                 },
             }),
@@ -61,6 +70,9 @@ impl Tool for Shell {
         if let Some(description) = optional_text_arg(args, "description") {
             title.push_str(&format!(" ({})", first_line(description)));
         }
+        let looked = look(args, &dir, ctx)?;
+        let mut warnings = warnings(command);
+        warnings.extend(looked.needs_approval.iter().map(|why| format!("It needs approval: {}.", visible(why))));
         Ok(Plan {
             title,
             question: Question::Exec {
@@ -68,7 +80,9 @@ impl Tool for Shell {
                 command: command.into(),
                 programs: programs(command),
                 dir: Some(dir.real()),
-                warnings: warnings(command),
+                warnings,
+                needs_approval: looked.needs_approval,
+                edits: looked.edits,
             },
             base: None,
         })
@@ -76,8 +90,8 @@ impl Tool for Shell {
 
     fn run(&self, run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> RunEnd {
         let ending = match place(&run.args) {
-            Place::Foreground => foreground(&run.args, ctx, out),
-            Place::Background => background(&run.args, ctx),
+            Place::Foreground => foreground(run, ctx, out),
+            Place::Background => background(run, ctx),
         };
         ending.map_or_else(failed, RunEnd::Ended)
     }
@@ -96,21 +110,63 @@ fn place(args: &Value) -> Place {
     }
 }
 
-fn foreground(args: &Value, ctx: &Ctx, out: &mut dyn FnMut(String)) -> Result<Ending, CallError> {
-    let child = start(args, ctx)?;
-    let seen = follow(child, ctx.cancel, ctx.limits, out).map_err(|error| {
+/// What there is to know about a line before it may run without approval.
+fn look(args: &Value, dir: &Spot, ctx: &Ctx) -> Result<operands::Looked, CallError> {
+    let command = command(args)?;
+    let mut looked = operands::look(command, dir, ctx);
+    if looked.needs_approval.is_some() || !operands::is_of_interest(command) {
+        return Ok(looked);
+    }
+    looked.needs_approval = match (place(args), ctx.children.can_confine(ctx.workspace.path())) {
+        (Place::Background, _) => Some("it goes on running in the background".into()),
+        (Place::Foreground, Err(why)) => Some(format!("commands that only read cannot be confined here ({why})")),
+        (Place::Foreground, Ok(())) if flag_arg(args, "unconfined", false) => {
+            Some("the agent asks to run it unconfined".into())
+        }
+        (Place::Foreground, Ok(())) => None,
+    };
+    Ok(looked)
+}
+
+fn foreground(run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> Result<Ending, CallError> {
+    let child = start(run, ctx)?;
+    let longest = match run.confinement {
+        Confinement::None => None,
+        Confinement::ReadOnly { .. } => Some(Duration::from_millis(ctx.limits.confined_ms)),
+    };
+    let seen = follow(child, ctx.cancel, ctx.limits, longest, out).map_err(|error| {
         let text = format!("The command was ended because it could not be watched: {error}");
         CallError::new(ErrorKind::ShellExecuteError, text)
     })?;
-    Ok(seen.ending(ctx.limits))
+    let ending = seen.ending(ctx.limits);
+    Ok(match run.confinement {
+        Confinement::None => ending,
+        Confinement::ReadOnly { .. } => with_hint(ending),
+    })
 }
 
-fn background(args: &Value, ctx: &Ctx) -> Result<Ending, CallError> {
+/// Tells the model why a confined command may have failed, and how to ask for more.
+fn with_hint(ending: Ending) -> Ending {
+    const HINT: &str = "It ran confined to reading the workspace, because nobody approved it. If it failed for that reason, call it \
+                        again with unconfined, which asks for approval.";
+    match ending {
+        Ending::Success { output, display }
+            if output.contains("\nExit Code: ")
+                && ["Permission denied", "Operation not permitted"].iter().any(|word| output.contains(word)) =>
+        {
+            Ending::Success { output: format!("{output}\n{HINT}"), display }
+        }
+        ending => ending,
+    }
+}
+
+fn background(run: &Run, ctx: &Ctx) -> Result<Ending, CallError> {
+    let args = &run.args;
     let cannot = |text: String| CallError::new(ErrorKind::ShellExecuteError, text);
     ctx.background.check_room(ctx).map_err(cannot)?;
     let process = ctx
         .background
-        .adopt(start(args, ctx)?, command(args)?, ctx)
+        .adopt(start(run, ctx)?, command(args)?, ctx)
         .map_err(|error| cannot(format!("The command could not be watched: {error}")))?;
     let delay = number_arg(args, "delay_ms").map_or(ctx.limits.background_delay_ms, |ms| ms as u64);
     process.wait(delay, ctx);
@@ -164,13 +220,32 @@ fn first_line(text: &str) -> String {
     }
 }
 
-fn start(args: &Value, ctx: &Ctx) -> Result<Box<dyn Child>, CallError> {
-    let (command, dir) = (command(args)?, directory(args, ctx)?);
+fn start(run: &Run, ctx: &Ctx) -> Result<Box<dyn Child>, CallError> {
+    let (command, dir) = (command(&run.args)?, directory(&run.args, ctx)?);
+    let writable = match &run.confinement {
+        Confinement::None => None,
+        Confinement::ReadOnly { writable } => {
+            let ready = |path: &String| {
+                operands::ready_to_write(&ctx.workspace, path).map_err(|why| {
+                    CallError::new(ErrorKind::PolicyViolation, format!("The command did not run: {path} {why}."))
+                })
+            };
+            Some(writable.iter().map(ready).collect::<Result<Vec<_>, _>>()?)
+        }
+    };
+    let read_only = || {
+        let workspace = ctx.workspace.path().to_path_buf();
+        writable.clone().map(|writable| ReadOnly { workspace, writable })
+    };
     let Found::Directory(dir) = dir.found else {
         unreachable!("only directories are let through");
     };
     let launch = |shell: &str, dir: OwnedFd| {
-        ctx.children.spawn(Launch { argv: vec![shell.into(), "-c".into(), command.into()], dir })
+        ctx.children.spawn(Launch {
+            argv: vec![shell.into(), "-c".into(), command.into()],
+            dir,
+            read_only: read_only(),
+        })
     };
     let first = dir.try_clone().and_then(|dir| launch("bash", dir));
     let started = match first {
@@ -200,6 +275,7 @@ mod tests {
         let dir = format!("{}/sub", scratch.path().display());
         let command = "sh -c 'make x' | tee log\necho done";
         let args = json!({"command": command, "dir_path": "sub", "description": "Builds x"});
+        let why = "commands that only read cannot be confined here (No programs can be started in this test)";
         assert_eq!(
             plan(&scratch, args),
             Ok(Plan {
@@ -209,7 +285,9 @@ mod tests {
                     command: command.into(),
                     programs: vec!["sh".into(), "tee".into(), "echo".into()],
                     dir: Some(dir.clone()),
-                    warnings: vec![],
+                    warnings: vec![format!("It needs approval: {why}.")],
+                    needs_approval: Some(why.into()),
+                    edits: vec![],
                 },
                 base: None,
             })
@@ -244,5 +322,20 @@ mod tests {
                 "The command could not be started: no programs in this test"
             ))
         );
+    }
+
+    #[test]
+    fn a_confined_command_that_was_refused_something_says_how_to_ask() {
+        let ended = |output: &str| {
+            let display = Display::Text { text: String::new() };
+            let Ending::Success { output, .. } = with_hint(Ending::Success { output: output.into(), display }) else {
+                panic!("it is a success");
+            };
+            output.ends_with("which asks for approval.")
+        };
+        assert!(ended("Output: sort: cannot create temporary file: Permission denied\nExit Code: 2"));
+        assert!(ended("Output: chmod: Operation not permitted\nExit Code: 1"));
+        assert!(!ended("Output: (empty)\nExit Code: 1"), "nothing was refused");
+        assert!(!ended("Output: a text about Permission denied"), "it succeeded");
     }
 }

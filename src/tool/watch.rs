@@ -24,6 +24,8 @@ enum Why {
     Exited,
     Cancelled,
     Silent,
+    /// It ran for as long as a command may that nobody approved.
+    Late,
 }
 
 pub(super) struct Seen {
@@ -32,16 +34,18 @@ pub(super) struct Seen {
     finished: Finished,
 }
 
-/// Reads what the command prints until it is over, by itself or by us, and nothing of it is left.
+/// Reads what the command prints until it is over, by itself or by us, and nothing of it is left. It may run for `longest`.
 pub(super) fn follow(
     child: Box<dyn Child>,
     cancel: &Cancel,
     limits: &Limits,
+    longest: Option<Duration>,
     out: &mut dyn FnMut(String),
 ) -> io::Result<Seen> {
     let wake = Wake::on(cancel)?;
     let mut watch = Watch {
         limits,
+        late_at: longest.map(|longest| Instant::now() + longest),
         child: child.as_ref(),
         output: Output::new(limits),
         why: Why::Exited,
@@ -83,6 +87,7 @@ impl Drop for Wake<'_> {
 
 struct Watch<'a> {
     limits: &'a Limits,
+    late_at: Option<Instant>,
     child: &'a dyn Child,
     output: Output,
     why: Why,
@@ -113,6 +118,8 @@ impl Watch<'_> {
                     self.end_it(Why::Cancelled, now);
                 } else if self.silent_at().is_some_and(|at| at <= now) {
                     self.end_it(Why::Silent, now);
+                } else if self.late_at.is_some_and(|at| at <= now) {
+                    self.end_it(Why::Late, now);
                 }
             }
             self.wait(wake, now, &mut buffer)?;
@@ -140,11 +147,11 @@ impl Watch<'_> {
             (true, _, None) => &mut fds[1..],
             (true, _, Some(_)) => &mut fds[1..2],
         };
-        let deadlines = [self.show_at(), self.stop_at.or(self.silent_at())];
-        let timeout = deadlines.into_iter().flatten().min().map(|at| {
-            let left = at.saturating_duration_since(now);
-            Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() }
-        });
+        let ends = self.stop_at.or_else(|| self.silent_at().into_iter().chain(self.late_at).min());
+        let deadlines = [self.show_at(), ends];
+        let next = deadlines.into_iter().flatten().min();
+        // What is too long for the system is for ever.
+        let timeout = next.and_then(|at| Timespec::try_from(at.saturating_duration_since(now)).ok());
         match poll(waited_for, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
@@ -216,6 +223,13 @@ impl Seen {
                 limits.shell_silence_ms as f64 / 1000.0
             ));
         }
+        if self.why == Why::Late {
+            facts.push(format!(
+                "The command was ended after {} seconds because nobody approved it. Narrow it down, or call it again \
+                 with unconfined, which asks for approval.",
+                limits.confined_ms as f64 / 1000.0
+            ));
+        }
         let status = self.finished.status;
         if let Some(code) = status.code().filter(|code| *code != 0) {
             facts.push(format!("Exit Code: {code}"));
@@ -240,4 +254,53 @@ pub(super) fn told(text: &str, facts: &str) -> String {
         output.push_str(facts);
     }
     untrusted(&output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::{AsFd, BorrowedFd};
+    use std::process::ExitStatus;
+
+    /// A program that prints nothing and ends when it is asked to.
+    struct Endless {
+        output: io::PipeReader,
+        _open: io::PipeWriter,
+        over: OwnedFd,
+    }
+
+    impl Child for Endless {
+        fn id(&self) -> u32 {
+            1
+        }
+
+        fn output(&self) -> BorrowedFd<'_> {
+            self.output.as_fd()
+        }
+
+        fn over(&self) -> BorrowedFd<'_> {
+            self.over.as_fd()
+        }
+
+        fn ask(&self) {
+            rustix::io::write(&self.over, &1u64.to_ne_bytes()).expect("an eventfd takes it");
+        }
+
+        fn finish(self: Box<Self>) -> io::Result<Finished> {
+            Ok(Finished { status: ExitStatus::from_raw(15), strays: Vec::new() })
+        }
+    }
+
+    #[test]
+    fn a_command_that_nobody_approved_is_ended() {
+        let (output, open) = io::pipe().expect("a pipe");
+        let over = eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
+        let limits = Limits { confined_ms: 1, drain_ms: 1, ..Limits::default() };
+        let longest = Some(Duration::from_millis(limits.confined_ms));
+        let child = Box::new(Endless { output, _open: open, over });
+        let seen = follow(child, &Cancel::default(), &limits, longest, &mut |_| {}).expect("it was watched");
+        let facts = seen.facts(&limits);
+        assert!(facts.starts_with("The command was ended after 0.001 seconds because nobody approved it."), "{facts}");
+        assert!(facts.ends_with("Signal: 15"), "{facts}");
+    }
 }

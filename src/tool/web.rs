@@ -1,27 +1,34 @@
-//! Fetching a page ourselves, from public places only, and not too often.
+//! The web tools, and how they fetch a page: from public hosts only, and not too often. Only the feature `web-tools` has them.
 //!
-//! The resolver is ours: a name is looked up, every address it has is judged, and the connection goes to one of those addresses
-//! and no other. So there is no moment between check and use in which a name could change its meaning. Redirections are not
-//! followed by the library; each is read, judged and requested like a URL of its own. Proxies are not used: what they reach we
-//! could not judge.
+//! Names are resolved by `tool/public_hosts.rs`, which judges their addresses. Redirections are not followed by the library: each
+//! is read, judged and requested like a URL of its own. Proxies are not used: what they reach we could not judge.
+
+pub mod address;
+mod google_web_search;
+mod grounding;
+mod html;
+mod web_fetch;
 
 use crate::base::cancel::Cancel;
 use crate::limits::Limits;
-use crate::tool::address::{Judge, Url, Wrong, is_public};
-use crate::tool::html;
+use crate::tool::Tool;
+use crate::tool::public_hosts::{Judge, Judged, is_public};
+use address::{Url, Wrong};
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, Read};
-use std::net::IpAddr;
+use std::io::Read;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use ureq::Agent;
 use ureq::Body;
-use ureq::config::Config;
+use ureq::http::Response;
 use ureq::http::header::{CONTENT_TYPE, HeaderMap, LOCATION};
-use ureq::http::{Response, Uri};
 use ureq::tls::TlsConfig;
-use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
-use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+use ureq::unversioned::transport::DefaultConnector;
+
+/// The tools that use the network, in the order they are declared.
+pub(super) fn tools() -> Vec<Box<dyn Tool>> {
+    vec![Box::new(web_fetch::WebFetch), Box::new(google_web_search::WebSearch)]
+}
 
 /// The public internet, as tools see it.
 pub struct Web {
@@ -100,37 +107,6 @@ impl Web {
                 .map_err(|wrong| format!("redirected to a place that is not visited: {wrong}"))?;
         }
         Err(format!("redirected more than {} times", limits.fetch_hops))
-    }
-}
-
-/// Looks names up and refuses those of which any address is not to be visited.
-#[derive(Debug)]
-pub struct Judged {
-    judge: Judge,
-    names: DefaultResolver,
-}
-
-impl Judged {
-    pub fn new(judge: Judge) -> Judged {
-        Judged { judge, names: DefaultResolver::default() }
-    }
-}
-
-impl Resolver for Judged {
-    fn resolve(&self, uri: &Uri, config: &Config, timeout: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        let found = self.names.resolve(uri, config, timeout)?;
-        check(found.iter().map(|address| address.ip()), self.judge)?;
-        Ok(found)
-    }
-}
-
-fn check(mut addresses: impl Iterator<Item = IpAddr>, judge: Judge) -> io::Result<()> {
-    match addresses.find(|address| !judge(*address)) {
-        None => Ok(()),
-        Some(address) => Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            format!("its address {address} is not on the public internet"),
-        )),
     }
 }
 
@@ -215,9 +191,59 @@ impl Visits {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::task::job::{ModelError, ModelErrorKind};
+    use crate::tool::tests::{Scratch, in_ctx};
+    use crate::tool::{Ask, Ctx};
+    use serde_json::Value;
     use std::io::{BufRead, BufReader, Write};
     use std::net::{Ipv4Addr, TcpListener};
     use std::thread;
+
+    /// A model that answers what it was told to, in order, and remembers what it was asked.
+    pub(in crate::tool) struct Says {
+        answers: Mutex<VecDeque<Result<Value, &'static str>>>,
+        asked: Mutex<Vec<Value>>,
+    }
+
+    impl Says {
+        pub(in crate::tool) fn new(answers: Vec<Result<Value, &'static str>>) -> Says {
+            Says { answers: Mutex::new(answers.into()), asked: Mutex::default() }
+        }
+
+        pub(in crate::tool) fn asked(&self) -> Vec<Value> {
+            self.asked.lock().expect("no test panics with it").clone()
+        }
+    }
+
+    impl Ask for Says {
+        fn ask(&self, body: &Value, _: &Cancel) -> Result<Value, ModelError> {
+            self.asked.lock().expect("no test panics with it").push(body.clone());
+            let mut answers = self.answers.lock().expect("no test panics with it");
+            let answer = answers.pop_front().expect("it is not asked more often");
+            answer.map_err(|message| ModelError { kind: ModelErrorKind::Fatal, message: message.into() })
+        }
+    }
+
+    /// With a model to ask.
+    pub(in crate::tool) fn with_asking<T>(
+        scratch: &Scratch,
+        limits: &Limits,
+        says: &Says,
+        f: impl FnOnce(&Ctx) -> T,
+    ) -> T {
+        in_ctx(scratch, limits, Some(says), &Web::default(), f)
+    }
+
+    /// With a model to ask and a web of its own.
+    pub(in crate::tool) fn with_web<T>(
+        scratch: &Scratch,
+        limits: &Limits,
+        says: &Says,
+        web: &Web,
+        f: impl FnOnce(&Ctx) -> T,
+    ) -> T {
+        in_ctx(scratch, limits, Some(says), web, f)
+    }
 
     /// A web in which this machine is the internet, under one of its addresses.
     pub(in crate::tool) fn local() -> Web {
@@ -313,15 +339,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_name_counts_by_all_its_addresses() {
-        let of = |list: &[&str]| {
-            let addresses = list.iter().map(|text| text.parse().expect("an address"));
-            check(addresses, is_public).is_ok()
-        };
-        assert!(of(&["93.184.216.34", "2606:4700::1"]));
-        assert!(!of(&["93.184.216.34", "127.0.0.1"]));
-        assert!(!of(&["::ffff:10.0.0.1"]));
-        // The resolver asks: this name is harmless to look at, and its address is not.
+    fn the_resolver_judges_what_the_url_did_not_show() {
         let web = local();
         let judged = Web { judge: |address| address.is_unspecified(), ..Web::default() };
         let url = web.url("http://127.0.0.1:1024/").expect("harmless to this judge");
@@ -359,7 +377,7 @@ pub(super) mod tests {
                 reader.read_line(&mut first).expect("a request");
                 cancel.set();
                 // Held open until the caller hangs up: nothing but the cancel can have ended the wait.
-                let _ = io::copy(&mut reader, &mut io::sink());
+                let _ = std::io::copy(&mut reader, &mut std::io::sink());
             });
             let text = web.text(&url, &cancel, &Limits::default());
             assert!(text.is_err());

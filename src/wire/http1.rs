@@ -48,7 +48,7 @@ pub struct Reject {
 }
 
 /// Where in a request the connection stands; each has its own deadline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// Waiting for a head, or in it.
     Head,

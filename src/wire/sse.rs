@@ -17,6 +17,13 @@ pub const END: &[u8] = b"\n\n";
 /// A comment, to show that the stream lives.
 pub const PING: &[u8] = b": ping\n\n";
 
+/// A comment for people who read the stream as it is; decoders pass over it. Line ends become spaces.
+pub fn comment(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(b": ");
+    out.extend(text.bytes().map(|byte| if byte.is_ascii_control() { b' ' } else { byte }));
+    out.extend_from_slice(END);
+}
+
 /// Begins an event; its payload, a single line, and [`END`] follow.
 pub fn open(out: &mut Vec<u8>, event: Option<&str>, seq: Option<Seq>) {
     if let Some(event) = event {

@@ -23,9 +23,11 @@ mod frame;
 
 mod frames;
 mod measure;
+mod others;
 mod process;
 mod report;
 mod search;
+mod spawn;
 mod subject;
 mod swarm;
 
@@ -111,6 +113,8 @@ fn run(options: &Options) -> std::io::Result<report::Verdict> {
     if options.only == Some(Only::Peer) {
         return Ok(served);
     }
+    others::run(&model, if options.quick { others::QUICK } else { others::FULL })?;
+    spawn::run(if options.quick { spawn::FEW_ROUNDS } else { spawn::ROUNDS })?;
     let files = if options.quick { search::FEW_FILES } else { search::FILES };
     Ok(match (served, search::run(files)?) {
         (report::Verdict::Met, report::Verdict::Met) => report::Verdict::Met,

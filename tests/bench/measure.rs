@@ -451,7 +451,7 @@ fn post(path: &str, body: &Value) -> Vec<u8> {
 }
 
 /// Nearest-rank percentiles.
-fn spread(mut values: Vec<f64>) -> Spread {
+pub fn spread(mut values: Vec<f64>) -> Spread {
     values.sort_by(f64::total_cmp);
     let at = |percent: usize| {
         let rank = (values.len() * percent).div_ceil(100).max(1);

@@ -272,6 +272,14 @@ impl Spawn for NoChildren {
     fn spawn(&self, _: Launch) -> io::Result<Box<dyn Child>> {
         Err(io::Error::other("nothing is started here"))
     }
+
+    fn can_confine(&self, _: &Path) -> Result<(), String> {
+        Err("No programs can be started in this test".into())
+    }
+
+    fn can_run_confined(&self, _: &str) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// Our tools in one workspace.
@@ -319,6 +327,7 @@ impl Ours {
             base: plan.map_err(|error| io::Error::other(error.message))?.base,
             edited: None,
             answers: None,
+            confinement: Default::default(),
         };
         match self.toolbox.run(&run, &ctx, &mut |_| {}) {
             RunEnd::Ended(Ending::Success { display, .. }) => Ok(match display {

@@ -277,3 +277,27 @@ fn of_two_calls_the_one_that_ran_is_interrupted_and_the_other_still_asks() {
     assert_eq!(ends, [json!(["run_shell_command", "error"]), json!(["write_file", "success"])]);
     eventually("nothing left running", || running(&name).is_empty().then_some(()));
 }
+
+#[test]
+fn the_log_tells_of_journals_that_are_shortened_or_damaged() {
+    let mut house = House::new();
+    let [short, bad] = ["TEXT one", "TEXT two"].map(|script| task_in(&house.say(script)));
+    house.server.kill9();
+    let journal = |task: &str| house.server.state_dir().join(format!("tasks/{task}.jsonl"));
+    let text = std::fs::read_to_string(journal(&short)).expect("a journal");
+    let cut = text.trim_end().rfind('\n').expect("more than one line") + 1;
+    std::fs::write(journal(&short), &text[..cut]).expect("our own file");
+    let text = std::fs::read_to_string(journal(&bad)).expect("a journal");
+    std::fs::write(journal(&bad), text.replacen("two", "too", 1)).expect("our own file");
+    house.server.restart();
+    eventually("the log tells of the shortened journal", || {
+        house.server.output().contains("its last events are lost").then_some(())
+    });
+    assert!(!house.server.output().contains("is damaged"), "nobody has read it yet");
+    // Whoever asks is told, and so is the log.
+    assert_eq!(house.client().fault("tasks/get", json!({ "id": bad })), -32603);
+    eventually("the log tells of the damaged journal", || {
+        house.server.output().contains("is damaged and cannot be used").then_some(())
+    });
+    assert_eq!(house.task(&short)["id"], short.as_str(), "what is left of the other one can be used");
+}

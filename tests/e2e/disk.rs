@@ -1,11 +1,11 @@
 //! The disk is full, or few files may be open. For the former a small file system of its own is the only honest way to try that,
 //! so it takes root.
 
-use crate::drive::{has, is_root, task_in};
+use crate::drive::{has, is_root, odd_seconds, running, task_in};
 use crate::support::TempDir;
 use crate::support::client::{Client, Event};
 use crate::support::fake::FakeGemini;
-use crate::support::message::{prompt, prompt_in, state_of, text_of};
+use crate::support::message::{prompt, prompt_in, state_of, task_of, text_of};
 use crate::support::server::{Server, Setup};
 use serde_json::json;
 use std::io::Write;
@@ -45,6 +45,13 @@ impl SmallDisk {
         }
     }
 
+    /// A server that keeps its state on this disk: the last of two flags counts.
+    fn serve(&self, flags: &str, fake: &FakeGemini) -> Server {
+        let program = env!("CARGO_BIN_EXE_gemini-a2a");
+        let state = self.path.join("state");
+        by_shell(format!("exec {program} serve \"$@\" --state-dir {} {flags}", state.display()), fake)
+    }
+
     fn free(&self) {
         std::fs::remove_file(self.path.join("ballast")).expect("our own file");
     }
@@ -71,13 +78,7 @@ fn by_shell(script: String, fake: &FakeGemini) -> Server {
 fn a_full_disk_is_told_reading_goes_on_and_so_does_the_rest_when_there_is_space() {
     let Some(disk) = SmallDisk::new() else { return };
     let fake = FakeGemini::start();
-    // The state goes to the small disk: the last of two flags counts.
-    let script = format!(
-        "exec {} serve \"$@\" --state-dir {}",
-        env!("CARGO_BIN_EXE_gemini-a2a"),
-        disk.path.join("state").display()
-    );
-    let server = by_shell(script, &fake);
+    let server = disk.serve("", &fake);
     let client = || Client::new(&server.url());
     let say = |script: &str| -> Vec<Event> { client().stream("message/stream", prompt(script)).collect() };
     let kept = task_in(&say("TEXT kept"));
@@ -114,10 +115,10 @@ fn a_full_disk_is_told_reading_goes_on_and_so_does_the_rest_when_there_is_space(
     // A prompt to a task that is there waits, since it can neither be kept nor forgotten; from then on the task says why
     // it takes nothing.
     let long = format!("TEXT when there is space\n{}", "x".repeat(10_000));
-    let waiting = client().stream("message/stream", prompt_in(&busy, &long));
+    let mut waiting = client().stream("message/stream", prompt_in(&busy, &long));
+    waiting.until_words(": The task's journal cannot be written");
     let refused = client().rpc("message/send", prompt_in(&busy, "TEXT more"));
     assert_eq!(refused["error"]["code"], -32603, "{refused}");
-    assert_eq!(client().fault("tasks/cancel", json!({ "id": busy })), -32603);
     assert_eq!(client().fault("tasks/get", json!({ "id": busy })), -32603);
 
     // Reading goes on: tasks, their logs, the list, the card.
@@ -142,6 +143,38 @@ fn a_full_disk_is_told_reading_goes_on_and_so_does_the_rest_when_there_is_space(
     healthy();
     let again = client().call("message/send", prompt("TEXT again"));
     assert_eq!(state_of(&again), Some("input-required"));
+}
+
+/// A command of the agent fills the disk that the journals are on: its cancellation cannot be recorded, and must end it.
+#[test]
+fn a_command_that_fills_the_disk_is_canceled_although_that_cannot_be_recorded() {
+    let Some(disk) = SmallDisk::new() else { return };
+    let fake = FakeGemini::start();
+    let server = disk.serve("--approval-mode yolo --trust-workspace", &fake);
+    let client = || Client::new(&server.url());
+    let mark = odd_seconds();
+    let ballast = disk.path.join("ballast").display().to_string();
+    // It goes on printing, so that there is always something to record.
+    let command = format!("cat /dev/zero > {ballast}; while echo full; do sleep 0.05; done & sleep {mark}");
+    let call = json!({ "command": command }).to_string();
+    let mut stream = client().stream("message/stream", prompt(&format!("CALL run_shell_command {call}")));
+    let task = stream.find_map(|event| task_of(event.result()).map(str::to_owned)).expect("a task");
+    // Once the journal cannot be written, the state of the task cannot be shown.
+    while client().rpc("tasks/get", json!({ "id": task }))["error"]["code"] != -32603 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(running(&mark).len(), 1);
+    for _ in 0..2 {
+        let told = client().rpc("tasks/cancel", json!({ "id": task }));
+        let message = told["error"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains("The task was stopped") && message.contains("free some space"), "{told}");
+    }
+    while !running(&mark).is_empty() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    disk.free();
+    let last = stream.last().expect("the stream goes on");
+    assert_eq!(state_of(last.result()), Some("canceled"), "{last:?}");
 }
 
 /// Every task in memory holds its log open. Those that rest make room where few files may be open.

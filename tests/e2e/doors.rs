@@ -1,7 +1,7 @@
 //! Who may come in: pages of other sites, other users, and the agent's own children may not. And what may not go out:
 //! secrets.
 
-use crate::drive::{House, files_below, has, is_root, task_in};
+use crate::drive::{House, can_be_another_user, files_below, has, task_in};
 use crate::support::client::Client;
 use crate::support::message::{approval, call_of, call_status_of, prompt, text_of};
 use serde_json::{Value, json};
@@ -68,6 +68,21 @@ fn pages_of_other_sites_reach_nothing() {
 }
 
 #[test]
+fn two_origins_are_refused_whichever_is_allowed() {
+    let house = House::new();
+    let before = traces(&house);
+    let own = format!("http://127.0.0.1:{}", house.server.port());
+    for origins in [[own.as_str(), "https://evil.test"], ["https://evil.test", &own], [&own, &own]] {
+        let fields = [("Content-Type", "application/json"), ("Origin", origins[0]), ("Origin", origins[1])];
+        let answer = house.client().request("POST", "/", &fields, rpc_body().as_bytes());
+        assert_eq!(answer.status(), 400, "{origins:?}");
+        let upgrade = [("Upgrade", "websocket"), ("Origin", origins[0]), ("Origin", origins[1])];
+        assert_eq!(house.client().request("GET", "/ws", &upgrade, b"").status(), 400, "{origins:?}");
+    }
+    assert_eq!(traces(&house), before, "nothing has changed");
+}
+
+#[test]
 fn a_body_that_a_form_could_send_is_not_read() {
     let house = House::new();
     let before = traces(&house);
@@ -83,7 +98,9 @@ fn a_body_that_a_form_could_send_is_not_read() {
             let rpc = client.request("POST", "/", &fields, rpc_body().as_bytes());
             assert_eq!(rpc.json()["error"]["code"], -32005, "{origin:?} {media:?}");
             let create = client.request("POST", "/tasks", &fields, b"{}");
-            assert_eq!(create.status(), 400, "{origin:?} {media:?}");
+            let status = if media.is_none() { 415 } else { 400 };
+            assert_eq!(create.status(), status, "{origin:?} {media:?}");
+            assert_eq!(rpc.status() == 415, media.is_none(), "a body without a type is refused in the head");
         }
     }
     assert_eq!(traces(&house), before, "nothing has changed");
@@ -191,11 +208,7 @@ fn a_page_that_is_allowed_may_read_what_it_gets() {
 
 #[test]
 fn another_user_sees_that_we_are_here_and_nothing_else() {
-    if !is_root() {
-        eprintln!("skipped: becoming another user takes root");
-        return;
-    }
-    if !has("setpriv") || !has("curl") {
+    if !can_be_another_user() || !has("curl") {
         return;
     }
     let house = House::new();

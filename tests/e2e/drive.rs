@@ -5,6 +5,7 @@ use crate::support::client::{Client, Event};
 use crate::support::fake::FakeGemini;
 use crate::support::message::{asked_of, prompt, task_of};
 use crate::support::server::{Server, Setup};
+use gemini_a2a::shell::procfs;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -113,22 +114,25 @@ pub fn running(argument: &str) -> Vec<u32> {
         let mut words = line.split(|byte| *byte == 0);
         words.any(|word| word == argument.as_bytes())
     };
-    let entries = std::fs::read_dir("/proc").expect("/proc");
-    entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter(|pid| named(*pid) && is_alive(*pid))
-        .collect()
+    procfs::pids().filter(|pid| named(*pid) && is_alive(*pid)).collect()
 }
 
 /// Whether a process is there and not only waiting to be collected.
 fn is_alive(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+    procfs::stat(pid).is_some_and(|stat| !stat.is_over)
 }
 
 pub fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// Whether this test can start programs as another user; says so when it cannot, because a test that needs it then passes.
+pub fn can_be_another_user() -> bool {
+    if !is_root() {
+        eprintln!("skipped: becoming another user takes root");
+    }
+    is_root() && has("setpriv")
 }
 
 /// Whether a program can be started; says so when it cannot, because a test that needs it then passes.

@@ -248,7 +248,7 @@ impl World {
         self.core.release(self.now);
         self.perform();
         self.write();
-        for key in self.core.closing() {
+        for (key, _) in self.core.closing() {
             for client in &mut self.clients {
                 client.watch.take_if(|link| link.key == key);
                 client.ask.take_if(|link| link.key == key);
@@ -572,6 +572,8 @@ fn work(job: &Job, chance: &mut Chance) -> Vec<NoteBody> {
                         command: request.args["command"].to_string(),
                         programs: vec!["make".into()],
                         warnings: Vec::new(),
+                        needs_approval: None,
+                        edits: Vec::new(),
                         dir: None,
                     },
                     base: None,

@@ -245,7 +245,7 @@ impl House {
             self.sent.entry(key).or_default().extend(bytes);
             more = true;
         }
-        self.closed.extend(self.core.closing());
+        self.closed.extend(self.core.closing().into_iter().map(|(key, _)| key));
         more || self.core.has_more()
     }
 
@@ -269,6 +269,7 @@ impl House {
             }
             Out::Stop(_) | Out::Over { .. } | Out::SaveRule { .. } | Out::Trouble { .. } | Out::Notice { .. } => {}
             Out::Load { task } => panic!("{task} left memory"),
+            Out::Identify { .. } => panic!("everybody is known here"),
         }
     }
 

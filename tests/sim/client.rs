@@ -9,6 +9,9 @@ use gemini_a2a::base::id::{Seq, TaskId};
 use gemini_a2a::base::slots::Key;
 use std::collections::VecDeque;
 
+/// How a stream is told that it has to wait for the disk.
+const NOTICE: &[u8] = b": The task's journal cannot be written";
+
 #[derive(Default)]
 pub struct Client {
     pub link: Option<Link>,
@@ -136,6 +139,9 @@ impl Link {
                     assert!(ask.streams(), "{ask:?} did not ask for a stream");
                     (Flow::new(ask), Sse::default())
                 });
+                if self.body.windows(NOTICE.len()).any(|window| window == NOTICE) {
+                    court.told_of_the_disk();
+                }
                 sse.input().append(&mut self.body);
                 let lost = &mut self.lose_frame;
                 sse.drain(|frame| {

@@ -18,6 +18,7 @@ use gemini_a2a::base::clock::Now;
 use gemini_a2a::base::id::{ContextId, Seq, TaskId};
 use gemini_a2a::base::slots::Key;
 use gemini_a2a::core::hooks::Delivery;
+use gemini_a2a::core::identity::Identity;
 use gemini_a2a::core::store::{Store, StoreError, fold};
 use gemini_a2a::core::{Core, Loaded, Out};
 use gemini_a2a::limits::Limits;
@@ -140,6 +141,7 @@ impl House {
         self.core.append(&mut self.shelf, self.now);
         self.core.release(self.now);
         self.perform();
+        self.look_at_workers();
         self.write();
         self.close();
         let census = self.core.check();
@@ -236,6 +238,10 @@ impl House {
                 let result = if unlucky { Err(failed()) } else { self.load(&task) };
                 self.core.loaded(&task, result, now);
             }
+            Chore::Identify { conn } => {
+                self.tally.count("identified");
+                self.core.identified(conn, Identity::SameUser, now);
+            }
         }
     }
 
@@ -289,7 +295,9 @@ impl House {
                     self.say(|| format!("stop {} {}", job.task, job.at));
                     assert!(self.started.contains(&job), "stopped before it was started");
                     let (now, chance) = (self.now.mono_ms, &mut self.chance);
-                    if let Some(worker) = self.workers.iter_mut().find(|w| w.job == job) {
+                    if let Some(worker) = self.workers.iter_mut().find(|w| w.job == job)
+                        && self.shelf.sabotage != Sabotage::DeafWorker
+                    {
                         worker.stop(now, chance);
                     }
                 }
@@ -310,6 +318,14 @@ impl House {
                     self.chores.push((at, Chore::Page { task, sub, offset }));
                 }
                 Out::Load { task } => self.chores.push((at, Chore::Load { task })),
+                Out::Identify { conn } => {
+                    let twice = self
+                        .chores
+                        .iter()
+                        .any(|(_, chore)| matches!(chore, Chore::Identify { conn: other } if *other == conn));
+                    assert!(!twice, "a connection is identified once");
+                    self.chores.push((at, Chore::Identify { conn }));
+                }
             }
         }
     }
@@ -424,7 +440,7 @@ impl House {
     }
 
     fn close(&mut self) {
-        for key in self.core.closing() {
+        for (key, _) in self.core.closing() {
             self.blocked.remove(&key);
             let whose = |client: &Client| client.link.as_ref().is_some_and(|link| link.key == key);
             if let Some(at) = self.clients.iter().position(whose) {

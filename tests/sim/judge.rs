@@ -191,9 +191,22 @@ impl Court<'_> {
                 });
             }
             -32603 if status == 503 || reason == "OVERLOADED" => self.tally.count("turned away"),
-            -32603 => self.trouble(ask),
+            -32603 => {
+                if let What::Cancel(_) = ask.what
+                    && error["message"].as_str().is_some_and(|message| message.contains("The task was stopped"))
+                {
+                    self.tally.count("stopped without a record");
+                }
+                self.trouble(ask);
+            }
             code => panic!("{ask:?} was refused with {code}: {error}"),
         }
+    }
+
+    /// A stream was told to wait for the disk.
+    pub fn told_of_the_disk(&mut self) {
+        assert!(self.troubled, "a stream waits for a disk that works");
+        self.tally.count("told a stream of the disk");
     }
 
     fn lost(&mut self, ask: &Ask) {

@@ -1,6 +1,10 @@
 //! What is really on disk, read back and folded independently of the server: the truth that everything a client sees is
 //! compared with.
 
+#[path = "../support/event.rs"]
+mod event;
+
+use event::is_of_hooks;
 use gemini_a2a::a2a::{self, Body, Form, Tools, View};
 use gemini_a2a::base::id::{Seq, TaskId};
 use gemini_a2a::core::store::{MemoryStore, Store};
@@ -97,7 +101,7 @@ impl Log {
             (None, Event::Created(created)) => State::born(created.clone(), &record),
             (None, other) => panic!("a log begins with its task, not {other:?}"),
             (Some(state), _) => {
-                let late = state.is_over() && !record.event.is_of_hooks();
+                let late = state.is_over() && !is_of_hooks(&record.event);
                 assert!(!late, "{:?} after the end", record.event);
                 let mut state = state.clone();
                 state.apply(&record);

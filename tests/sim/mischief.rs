@@ -29,6 +29,7 @@ impl House {
                 self.shelf.store.fail(failure, times);
                 self.troubled = true;
                 self.tally.count("failing appends");
+                self.cancel_something();
             }
             4 => {
                 self.say(|| "the next sync fails".into());
@@ -43,6 +44,26 @@ impl House {
                 self.ending = Some(self.now.mono_ms);
             }
             _ => {}
+        }
+    }
+
+    /// Somebody cancels a task that is at work while the disk fails, perhaps more than once.
+    fn cancel_something(&mut self) {
+        let open: Vec<_> = self.ledger.tasks().iter().filter(|task| self.ledger.is_open(task)).cloned().collect();
+        let Some(task) = self.chance.pick(&open).cloned() else {
+            return;
+        };
+        for at in 0..self.clients.len() {
+            if let Some(link) = &mut self.clients[at].link
+                && link.is_open()
+                && link.asks.is_empty()
+                && self.chance.percent(60)
+            {
+                let (ask, bytes) = self.composer.cancel(&mut self.chance, &self.ledger, task.clone());
+                let said = format!("client {at} asks: r{} {:?}", ask.number, ask.what);
+                link.ask(ask, &bytes);
+                self.say(|| said);
+            }
         }
     }
 
@@ -81,7 +102,9 @@ impl House {
     }
 
     fn arrive(&mut self, at: usize) {
-        let key = self.core.opened(Peer::SameUser, self.now);
+        // Some are let in only when it is known who they are.
+        let peer = if at.is_multiple_of(3) { Peer::Unchecked } else { Peer::SameUser };
+        let key = self.core.opened(peer, self.now);
         let mut link = Link::new(key, self.now.mono_ms);
         if let Some((task, after)) = self.clients[at].cut.pop() {
             let (chance, ledger) = (&mut self.chance, &self.ledger);

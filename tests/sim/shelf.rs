@@ -20,6 +20,8 @@ pub enum Sabotage {
     LostFrame,
     /// A worker ends without a word.
     LostNote,
+    /// A worker does not hear that it is to stop.
+    DeafWorker,
     /// What is delivered to a webhook is not heard there.
     DeafReceiver,
 }

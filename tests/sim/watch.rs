@@ -4,6 +4,7 @@ use super::{CLIENTS, House, find_last, front};
 use crate::client::Ending;
 use gemini_a2a::core::check::Census;
 use gemini_a2a::core::store::{Crash, Store};
+use gemini_a2a::task::job::JobId;
 
 impl House {
     /// What must hold after every turn and only the outside can see.
@@ -32,6 +33,14 @@ impl House {
             census.hot_bytes <= self.limits.hot_total_bytes + self.limits.hot_bytes + little + unwritten,
             "{census:?}"
         );
+    }
+
+    /// Whatever was decided in a turn to be over has been stopped in that turn, also while the disk fails.
+    pub(super) fn look_at_workers(&self) {
+        for worker in self.workers.iter().filter(|worker| !worker.stopped) {
+            let JobId { task, at } = &worker.job;
+            assert!(!self.core.is_task_over(task), "{task} is over and its job {at} was not stopped in the same turn");
+        }
     }
 
     /// When the core says that there is nothing left to do, a turn without news does nothing.

@@ -27,7 +27,7 @@ pub fn tools() -> Vec<ToolSpec> {
         tool("look", Kind::Read, Verdict::Allow),
         tool("edit", Kind::Edit, Verdict::Ask),
         tool("shell", Kind::Execute, Verdict::Ask),
-        tool("sweep", Kind::Delete, Verdict::Allow),
+        tool("sweep", Kind::Execute, Verdict::Allow),
         tool("forbidden", Kind::Other, Verdict::Deny),
     ]
 }
@@ -35,6 +35,8 @@ pub fn tools() -> Vec<ToolSpec> {
 /// A job under way: what it has left to say, and when.
 pub struct Worker {
     pub job: JobId,
+    /// It was asked to stop.
+    pub stopped: bool,
     pub notes: VecDeque<(u64, NoteBody)>,
 }
 
@@ -51,11 +53,12 @@ impl Worker {
             at += chance.within(0, pace);
             (at, body)
         });
-        Worker { job: job.id.clone(), notes: notes.collect() }
+        Worker { job: job.id.clone(), stopped: false, notes: notes.collect() }
     }
 
     /// Asked to stop: it may end at once, or have more to say first.
     pub fn stop(&mut self, now_ms: u64, chance: &mut Chance) {
+        self.stopped = true;
         if chance.percent(60) {
             let at = now_ms + chance.within(0, 100);
             self.notes = VecDeque::from([(at, NoteBody::Died("stopped".into()))]);
@@ -159,6 +162,8 @@ fn plan(request: &Request, chance: &mut Chance) -> Plan {
             command: "ls".into(),
             programs: vec!["ls".into()],
             warnings: Vec::new(),
+            needs_approval: None,
+            edits: Vec::new(),
             dir: None,
         },
         _ => Question::Info { title: title.clone(), prompt: "may I?".into(), urls: Vec::new() },
@@ -192,6 +197,7 @@ pub enum Chore {
     Sync { task: TaskId, upto: Seq },
     Page { task: TaskId, sub: Key, offset: u64 },
     Load { task: TaskId },
+    Identify { conn: Key },
 }
 
 /// A tool call as it is before the machine has given it an id.

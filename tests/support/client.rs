@@ -290,6 +290,13 @@ impl Events {
         panic!("the stream ended without {what}; it had {seen:#?}");
     }
 
+    /// Waits until the stream has these words anywhere in what was not read as events yet, comments included.
+    pub fn until_words(&mut self, words: &str) {
+        while !String::from_utf8_lossy(self.sse.input()).contains(words) {
+            self.conn.fill(self.sse.input()).expect("more of a stream");
+        }
+    }
+
     fn take_refusal(&mut self) {
         while !self.conn.message.is_done() {
             self.conn.fill(self.sse.input()).expect("the answer to a refused stream");

@@ -20,6 +20,14 @@ impl Spawn for NoChildren {
     fn spawn(&self, _: Launch) -> io::Result<Box<dyn Child>> {
         Err(io::Error::other("nothing is started here"))
     }
+
+    fn can_confine(&self, _: &Path) -> Result<(), String> {
+        Err("No programs can be started in this test".into())
+    }
+
+    fn can_run_confined(&self, _: &str) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 pub struct Ground {
@@ -78,6 +86,7 @@ impl Ground {
             base: None,
             edited: None,
             answers: None,
+            confinement: Default::default(),
         };
         tool(&run, &ctx)
     }

@@ -19,6 +19,8 @@ pub struct Setup {
     program: PathBuf,
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
+    /// None: a directory of its own.
+    state: Option<PathBuf>,
 }
 
 impl Setup {
@@ -33,7 +35,7 @@ impl Setup {
     }
 
     pub fn of(program: &Path) -> Setup {
-        Setup { program: program.into(), args: vec![], env: vec![] }
+        Setup { program: program.into(), args: vec![], env: vec![], state: None }
     }
 
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Setup {
@@ -43,6 +45,12 @@ impl Setup {
 
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Setup {
         self.env.push((name.into(), value.as_ref().into()));
+        self
+    }
+
+    /// Shares the state of another server.
+    pub fn state_dir(mut self, dir: &Path) -> Setup {
+        self.state = Some(dir.into());
         self
     }
 
@@ -86,7 +94,7 @@ impl Server {
     }
 
     pub fn state_dir(&self) -> PathBuf {
-        self.dir.folder("state")
+        self.setup.state.clone().unwrap_or_else(|| self.dir.folder("state"))
     }
 
     /// Everything it has printed since it was last started.
@@ -148,7 +156,7 @@ impl Process {
             .arg("--workspace")
             .arg(dir.folder("workspace"))
             .arg("--state-dir")
-            .arg(dir.folder("state"))
+            .arg(setup.state.clone().unwrap_or_else(|| dir.folder("state")))
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", dir.folder("home"))

@@ -264,6 +264,8 @@ pub fn plan(request: &Request) -> Plan {
                 programs: vec!["make".into()],
                 dir: None,
                 warnings: vec![],
+                needs_approval: None,
+                edits: vec![],
             },
             None,
         ),
@@ -452,7 +454,7 @@ pub fn save(rule: Rule) -> Effect {
 
 pub fn ready(request: &Request) -> Event {
     let call = request.call.clone();
-    Event::CallReady { call }
+    Event::CallReady { call, confinement: Default::default() }
 }
 
 pub fn started(request: &Request) -> Event {

@@ -4,7 +4,11 @@
 //! nothing follows, then performs the effects, as the core does. After a crash nobody is left to report but late, under old
 //! ids. What was promised is kept in [`Facts`], apart from the machine's own state: a machine cannot vouch for itself.
 
+#[path = "../support/event.rs"]
+mod event;
+
 use crate::task;
+use event::is_of_hooks;
 use gemini_a2a::base::id::{CallId, Seq};
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::decide::{Decision, Effect, Gate, HookInput, Input, Refusal, Rules, job};
@@ -631,7 +635,7 @@ impl World {
 impl Facts {
     /// Holds the next event against what came before it.
     fn see(&mut self, event: &Event, state: &State) -> Result<(), String> {
-        if self.closed && !event.is_of_hooks() {
+        if self.closed && !is_of_hooks(event) {
             return Err(format!("{event:?} came after the end"));
         }
         match event {
@@ -657,7 +661,7 @@ impl Facts {
                 facts.answers += 1;
                 facts.granted = *choice != Choice::Cancel;
             }
-            Event::CallReady { call } if !self.of(call)?.granted => {
+            Event::CallReady { call, .. } if !self.of(call)?.granted => {
                 return Err(format!("{call} is ready and nobody allowed it"));
             }
             Event::CallStarted { call } => {
@@ -681,7 +685,7 @@ impl Facts {
             }
             Event::CallEnded { call, .. } => self.of(call)?.ended = true,
             Event::CallPlanned { call, .. }
-            | Event::CallReady { call }
+            | Event::CallReady { call, .. }
             | Event::CallOutput { call, .. }
             | Event::CallStale { call } => drop(self.of(call)?),
             Event::Paused

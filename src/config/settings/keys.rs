@@ -1,7 +1,7 @@
 //! The keys of settings files, one row each: its names in both generations of the format, who may set it, what it must be, and
 //! where it goes.
 
-use super::{Approval, Layer, McpServer, Rule, Settings, Unseen};
+use super::{Approval, Layer, Rule, Settings};
 use crate::config::tree::{Node, Value};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -115,37 +115,6 @@ pub const KEYS: &[Key] = &[
         set: |s, node, _| put(&mut s.tools.result_chars, count(node)),
     },
     Key {
-        names: &["mcpServers"],
-        by: By::Anyone,
-        wants: "names and their servers",
-        set: |s, node, layer| {
-            let Value::Map(servers) = &node.value else {
-                return None;
-            };
-            for (name, server) in servers {
-                s.mcp.servers.retain(|known| known.name != *name);
-                s.mcp.servers.push(McpServer {
-                    name: name.clone(),
-                    origin: layer.origin,
-                    settings: Unseen(server.json()),
-                });
-            }
-            Some(())
-        },
-    },
-    Key {
-        names: &["mcp.allowed", "allowMCPServers"],
-        by: By::Anyone,
-        wants: TEXTS,
-        set: |s, node, _| put(&mut s.mcp.allowed, node.texts()),
-    },
-    Key {
-        names: &["mcp.excluded", "excludeMCPServers"],
-        by: By::Anyone,
-        wants: TEXTS,
-        set: |s, node, _| add(&mut s.mcp.excluded, node),
-    },
-    Key {
         names: &["context.fileName", "contextFileName"],
         by: By::Anyone,
         wants: "a file's name, or a list of them",
@@ -160,12 +129,6 @@ pub const KEYS: &[Key] = &[
             s.context.file_names = names;
             Some(())
         },
-    },
-    Key {
-        names: &["context.includeDirectories", "includeDirectories"],
-        by: By::Anyone,
-        wants: TEXTS,
-        set: |s, node, _| add(&mut s.context.include_directories, node),
     },
     Key {
         names: &["context.memoryBoundaryMarkers"],

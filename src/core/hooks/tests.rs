@@ -6,6 +6,7 @@ use crate::limits::Times;
 use crate::task::call::Call;
 use crate::task::job::NoteBody;
 use crate::task::message::{Artifact, Part};
+use crate::task::push::Census;
 use serde_json::{Value, json};
 
 impl Rig {
@@ -208,7 +209,7 @@ fn a_dead_receiver_is_left_alone_until_it_is_set_again() {
         rig.answer(&delivery, Err(never()));
     }
     assert!(rig.health(&task).suspended);
-    assert_eq!(rig.core.hook_census().suspended, 1);
+    assert_eq!(Census::of(rig.core.tasks.values().flat_map(|cell| &cell.state.hooks)).suspended, 1);
     assert_eq!(
         rig.notices,
         [

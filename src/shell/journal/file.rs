@@ -15,8 +15,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Read at once when looking for a line's beginning or end.
 const STEP: usize = 64 * 1024;
@@ -35,13 +35,29 @@ pub struct FileLog {
     /// Why the log was set aside, and why it cannot be synced.
     damaged: OnceLock<StoreError>,
     unsynced: OnceLock<StoreError>,
+    /// Where it is told that the log was set aside.
+    findings: Findings,
+}
+
+/// What whoever runs the server should know of its logs. Damage is found by whatever thread reads a log, and told by the loop.
+#[derive(Clone, Default)]
+pub struct Findings(Arc<Mutex<Vec<String>>>);
+
+impl Findings {
+    pub fn add(&self, text: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    }
+
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl FileLog {
     /// An existing log, locked, its torn end mended.
-    pub fn open(path: PathBuf, marker: PathBuf) -> Result<FileLog, StoreError> {
+    pub fn open(path: PathBuf, marker: PathBuf, findings: Findings) -> Result<FileLog, StoreError> {
         let file = private_file(&path, OpenOptions::new().read(true)).map_err(|e| failed("open", &path, &e))?;
-        let log = FileLog::locked(file, path, marker)?;
+        let log = FileLog::locked(file, path, marker, findings)?;
         log.mend()?;
         if log.is_empty() {
             return Err(StoreError::new(format!("{} has no events: the task was never begun", log.name())));
@@ -50,26 +66,26 @@ impl FileLog {
     }
 
     /// A new log, locked; None if there is one already. An empty file does not count: nothing was ever written there.
-    pub fn create(path: PathBuf, marker: PathBuf) -> Result<Option<FileLog>, StoreError> {
+    pub fn create(path: PathBuf, marker: PathBuf, findings: Findings) -> Result<Option<FileLog>, StoreError> {
         let file =
             private_file(&path, OpenOptions::new().read(true).create(true)).map_err(|e| failed("create", &path, &e))?;
-        let log = FileLog::locked(file, path, marker)?;
+        let log = FileLog::locked(file, path, marker, findings)?;
         let size = log.size()?;
         log.new_file.store(true, Ordering::Release);
         Ok((size == 0).then_some(log))
     }
 
-    fn locked(file: File, path: PathBuf, marker: PathBuf) -> Result<FileLog, StoreError> {
+    fn locked(file: File, path: PathBuf, marker: PathBuf, findings: Findings) -> Result<FileLog, StoreError> {
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| match e {
             rustix::io::Errno::WOULDBLOCK => {
                 StoreError::busy(format!("{} is in use by another server; ask that one, or stop it", path.display()))
             }
             other => failed("lock", &path, &other.into()),
         })?;
-        Ok(FileLog::over(file, path, marker))
+        Ok(FileLog::over(file, path, marker, findings))
     }
 
-    fn over(file: File, path: PathBuf, marker: PathBuf) -> FileLog {
+    fn over(file: File, path: PathBuf, marker: PathBuf, findings: Findings) -> FileLog {
         FileLog {
             path,
             marker,
@@ -80,6 +96,7 @@ impl FileLog {
             new_marker: AtomicBool::new(false),
             damaged: OnceLock::new(),
             unsynced: OnceLock::new(),
+            findings,
         }
     }
 
@@ -280,7 +297,9 @@ impl LogFile for FileLog {
                 Err(error) => format!("it could not be set aside: {error}"),
             };
             self.unmark();
-            StoreError::new(format!("{}: {why}; {outcome}", self.name()))
+            let error = StoreError::new(format!("{}: {why}; {outcome}", self.name()));
+            self.findings.add(format!("the journal of a task is damaged and cannot be used: {error}"));
+            error
         });
         error.clone()
     }
@@ -325,7 +344,7 @@ mod tests {
     fn a_disk_on_which_nothing_works_takes_nothing_and_admits_it() {
         let path = Path::new("/dev/full");
         let file = private_file(path, OpenOptions::new().read(true)).unwrap();
-        let log = FileLog::over(file, path.into(), "marker".into());
+        let log = FileLog::over(file, path.into(), "marker".into(), Findings::default());
         let full = log.append(b"line\n").unwrap_err();
         assert!(full.message.contains("free some space"), "{full}");
         let torn = log.append(b"line\n").unwrap_err();

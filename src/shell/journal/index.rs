@@ -35,6 +35,9 @@ pub struct Entry {
     /// Lines of the first version have none.
     #[serde(default)]
     pub brief: Option<Brief>,
+    /// How long the log was, in bytes. It only ever grows, so one that is shorter has lost events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<u64>,
 }
 
 pub struct Index {
@@ -235,7 +238,10 @@ fn counting(bytes: &[u8], places: &Places) -> io::Result<Vec<Entry>> {
     let entries = lines(bytes).filter_map(|line| serde_json::from_slice::<Entry>(line).ok());
     for entry in entries.filter(|entry| entry.brief.is_some()) {
         match seats.get(&entry.task) {
-            Some(seat) => kept[*seat].brief = entry.brief,
+            Some(seat) => {
+                kept[*seat].brief = entry.brief;
+                kept[*seat].end = entry.end;
+            }
             None => {
                 seats.insert(entry.task.clone(), kept.len());
                 kept.push(entry);

@@ -1,15 +1,24 @@
-//! Which server's children are whose. A child carries its server's instance id in its environment; a server that starts ends
-//! the children of servers that are gone. Gone is what holds no lock: ids are files, and each living server holds the locks
-//! of its own id and of every dead one it found, so no two servers ever answer for the same child.
+//! The servers that share a state directory. Each holds the lock of a file of its own under `instances/`, which says what other
+//! programs need to find it: `{"pid":…,"listen":[…],"url":…,"started":…}`. A file that nobody has locked is a dead server's,
+//! whatever it says; a locked one that says nothing belongs to a server that is starting, or is held for a dead one.
+//!
+//! The names of the files also tell which server's children are whose: a child carries its server's id in its environment, and a server
+//! that starts ends the children of servers that are gone. Each living server holds the locks of its own id and of every dead one
+//! it found, so no two servers ever answer for the same child.
 
 use super::{failed, is_file_name, names, private_file};
 use crate::base::id::Entropy;
 use crate::core::store::StoreError;
-use rustix::fs::{FlockOperation, flock};
+use crate::limits::INSTANCE_BYTES;
+use rustix::fs::{FlockOperation, OFlags, flock};
+use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
-use std::path::Path;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 pub struct Instances {
+    dir: PathBuf,
     /// Never empty; the first is our own.
     held: Vec<Held>,
 }
@@ -20,8 +29,22 @@ struct Held {
     file: File,
 }
 
+/// What a server says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instance {
+    pub pid: u32,
+    /// Where it listens: `127.0.0.1:41242`, `unix:/run/…`.
+    pub listen: Vec<String>,
+    /// Where it is reached over HTTP.
+    pub url: String,
+    /// RFC 3339.
+    pub started: String,
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
+        // Emptied first: while it is locked it must not name a server that is gone.
+        let _ = self.file.set_len(0);
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
@@ -32,18 +55,13 @@ impl Instances {
         ids.sort_unstable();
         let mut held = Vec::new();
         for id in ids {
-            if let Some(file) = lock(dir, &id)? {
-                held.push(Held { id, file });
-            }
+            held.extend(Held::take(dir, id)?);
         }
         // Another server may find a new id before it is locked, and take it: then the next one is ours.
         while held.is_empty() {
-            let id = entropy.uuid();
-            if let Some(file) = lock(dir, &id)? {
-                held.push(Held { id, file });
-            }
+            held.extend(Held::take(dir, entropy.uuid())?);
         }
-        Ok(Instances { held })
+        Ok(Instances { dir: dir.to_owned(), held })
     }
 
     pub fn own(&self) -> &str {
@@ -53,15 +71,51 @@ impl Instances {
     pub fn all(&self) -> impl Iterator<Item = &str> {
         self.held.iter().map(|held| held.id.as_str())
     }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Tells other programs where this server is.
+    pub fn announce(&mut self, instance: &Instance) -> Result<(), StoreError> {
+        let Held { id, file } = &mut self.held[0];
+        let path = self.dir.join(id);
+        let text = serde_json::to_vec(instance).expect("plain strings and numbers are JSON");
+        // One write, so that a reader sees nothing or all of it.
+        file.set_len(0).and_then(|()| file.write_all(&text)).map_err(|e| failed("write", &path, &e))
+    }
 }
 
-/// None if a living server has it.
-fn lock(dir: &Path, id: &str) -> Result<Option<File>, StoreError> {
-    let path = dir.join(id);
-    let file = private_file(&path, OpenOptions::new().create(true)).map_err(|e| failed("open", &path, &e))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(file)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-        Err(error) => Err(failed("lock", &path, &error.into())),
+impl Held {
+    /// None if a living server has it. What a dead one said is wiped: as long as we hold its lock it would seem alive.
+    fn take(dir: &Path, id: String) -> Result<Option<Held>, StoreError> {
+        let path = dir.join(&id);
+        let file = private_file(&path, OpenOptions::new().create(true)).map_err(|e| failed("open", &path, &e))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                file.set_len(0).map_err(|e| failed("write", &path, &e))?;
+                Ok(Some(Held { id, file }))
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(failed("lock", &path, &error.into())),
+        }
     }
+}
+
+/// The living servers of a directory that say something of themselves, ours among them.
+pub fn living(dir: &Path) -> Vec<Instance> {
+    names(dir).filter(|id| is_file_name(id)).filter_map(|id| read_locked(&dir.join(id)).ok()?).collect()
+}
+
+fn read_locked(path: &Path) -> io::Result<Option<Instance>> {
+    // Without waiting: a pipe with this name would wait for a writer.
+    let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
+    // Whoever can share the lock is not kept out by an owner. It is let go of at once, with the file.
+    if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+        return Ok(None);
+    }
+    let mut text = Vec::new();
+    file.take(INSTANCE_BYTES).read_to_end(&mut text)?;
+    Ok(serde_json::from_slice(&text).ok())
 }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::base::id::Seq;
 use crate::core::store::read_all;
+use crate::limits::INSTANCE_BYTES;
 use crate::task::event::{Created, Event, Lifecycle, Profile, Protocol};
 use crate::task::policy::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -417,6 +418,56 @@ fn an_instance_id_outlives_its_server_and_is_shared_with_no_living_one() {
     assert_eq!(all, expected, "one server answers for both that are gone");
 }
 
+#[test]
+fn living_servers_say_where_they_are_and_dead_ones_say_nothing() {
+    let scratch = Scratch::new();
+    let dir = scratch.0.join("instances");
+    let said = |pid| Instance {
+        pid,
+        listen: vec!["127.0.0.1:41242".into(), "unix:/run/a.sock".into()],
+        url: "http://localhost:41242/".into(),
+        started: "2026-01-01T12:00:00.000Z".into(),
+    };
+    let living = || {
+        let mut living = instances::living(&dir);
+        living.sort_by_key(|instance| instance.pid);
+        living
+    };
+    let (mut first, mut second) = (scratch.open(), scratch.open());
+    assert_eq!(living(), [], "they are starting");
+    first.announce(&said(1)).unwrap();
+    second.announce(&said(2)).unwrap();
+    assert_eq!(living(), [said(1), said(2)]);
+    second.announce(&Instance { listen: vec![], ..said(2) }).unwrap();
+    assert_eq!(living(), [said(1), Instance { listen: vec![], ..said(2) }]);
+    drop(first);
+    assert_eq!(living().len(), 1, "it ended in order");
+
+    // One that was killed leaves what it said, and nobody who holds it.
+    let text = serde_json::to_string(&said(3)).unwrap();
+    assert_eq!(
+        text,
+        r#"{"pid":3,"listen":["127.0.0.1:41242","unix:/run/a.sock"],"url":"http://localhost:41242/","started":"2026-01-01T12:00:00.000Z"}"#
+    );
+    let killed = dir.join("killed");
+    fs::write(&killed, &text).unwrap();
+    assert_eq!(living().len(), 1, "it is not locked");
+    let third = scratch.open();
+    assert_eq!(living().len(), 1, "it is locked by one who is starting, and emptied");
+    assert_eq!(fs::read(&killed).unwrap(), b"");
+    drop(third);
+    let room = usize::try_from(INSTANCE_BYTES).unwrap()
+        - serde_json::to_vec(&Instance { url: "".into(), ..said(2) }).unwrap().len();
+    for (more, count) in [(0, 1), (1, 0)] {
+        second.announce(&Instance { url: "x".repeat(room + more), ..said(2) }).unwrap();
+        assert_eq!(living().len(), count, "{more} more bytes than are read");
+    }
+    drop(second);
+    let pipe = std::process::Command::new("mkfifo").arg(dir.join("pipe")).status();
+    assert!(pipe.unwrap().success());
+    assert_eq!(living(), [], "nobody waits for a writer");
+}
+
 /// Runs a test in a process of its own, because it changes what belongs to the whole process. True: this is that process.
 pub(super) fn alone(test: &str) -> bool {
     const INNER: &str = "JOURNAL_TEST_ALONE";
@@ -479,4 +530,88 @@ fn a_log_that_was_never_written_leaves_nothing() {
     journal.close(&task);
     assert_eq!(scratch.tasks(), [""; 0]);
     assert!(!scratch.marked("t"));
+}
+
+#[test]
+fn a_log_that_lost_whole_lines_is_told_of_at_the_start_and_can_be_used() {
+    let scratch = Scratch::new();
+    for task in ["cut", "emptied", "torn", "whole"] {
+        let mut journal = scratch.open();
+        journal.create(&task.into(), &Brief::bare("c".into())).unwrap();
+        journal.append(&task.into(), &lines(&three(task)[..1]), Openness::Settled).unwrap();
+        journal.append(&task.into(), &lines(&three(task)[1..]), Openness::Settled).unwrap();
+        journal.note(&task.into(), &Brief { at: 7, ..Brief::bare("c".into()) });
+    }
+    let mut journal = scratch.open();
+    assert_eq!((journal.known().len(), journal.findings()), (4, vec![]));
+    drop(journal);
+    let shorten = |task: &str, records: &[Record]| fs::write(scratch.log(task), lines(records)).unwrap();
+    shorten("cut", &three("cut")[..2]);
+    shorten("emptied", &[]);
+    // A crash in the middle of an append leaves half a line, and takes nothing that was there.
+    let torn = [lines(&three("torn")), b"{\"seq\":4,".to_vec()].concat();
+    fs::write(scratch.log("torn"), torn).unwrap();
+    let mut journal = scratch.open();
+    assert_eq!(journal.known().len(), 4);
+    let mut found = journal.findings();
+    found.sort();
+    let [cut, emptied] = &found[..] else { panic!("{found:?}") };
+    assert!(cut.contains("cut.jsonl has") && cut.contains("its last events are lost"), "{cut}");
+    assert!(emptied.contains("emptied.jsonl has 0 bytes"), "{emptied}");
+    assert_eq!(journal.findings(), [""; 0], "told once");
+    let mut seen = 0;
+    read_all(&*journal.file(&"cut".into()).unwrap(), &mut |_| seen += 1).unwrap();
+    assert_eq!(seen, 2);
+    // From the next rest on, it is as long as it is.
+    journal.note(&"cut".into(), &Brief { at: 8, ..Brief::bare("c".into()) });
+    drop(journal);
+    let mut journal = scratch.open();
+    journal.known();
+    assert_eq!(journal.findings().len(), 1, "only the empty one is left");
+}
+
+#[test]
+fn many_shortened_logs_are_counted() {
+    let scratch = Scratch::new();
+    for n in 0..SHORTENED_NAMED + 3 {
+        written(&scratch, &format!("t{n}"));
+        fs::write(scratch.log(&format!("t{n}")), "").unwrap();
+    }
+    let mut journal = scratch.open();
+    journal.known();
+    let found = journal.findings();
+    assert_eq!(found.len(), SHORTENED_NAMED + 1);
+    assert_eq!(found.last().map(String::as_str), Some("3 more journals are shorter than they were"));
+}
+
+#[test]
+fn a_damaged_log_is_told_of_by_whoever_reads_it_and_once() {
+    let scratch = Scratch::new();
+    written(&scratch, "t");
+    let mut bytes = fs::read(scratch.log("t")).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(scratch.log("t"), &bytes).unwrap();
+    let mut journal = scratch.open();
+    journal.known();
+    assert_eq!(journal.findings(), [""; 0], "a start does not read what the index names");
+    let file = journal.lend(&"t".into()).unwrap();
+    for _ in 0..2 {
+        assert!(read_all(&*file, &mut |_| {}).is_err());
+    }
+    let found = journal.findings();
+    assert_eq!(found.len(), 1);
+    assert!(found[0].contains("is damaged and cannot be used") && found[0].contains("t.jsonl.damaged-1"), "{found:?}");
+}
+
+#[test]
+fn a_damaged_log_that_no_index_names_is_told_of_at_the_start() {
+    let scratch = Scratch::new();
+    written(&scratch, "t");
+    fs::remove_file(scratch.0.join("index.jsonl")).unwrap();
+    fs::write(scratch.log("t"), "no line of ours\n").unwrap();
+    let mut journal = scratch.open();
+    assert_eq!(journal.known().len(), 1, "whoever asks for it is told");
+    let found = journal.findings();
+    assert!(found.len() == 1 && found[0].contains("t.jsonl is damaged"), "{found:?}");
 }

@@ -4,7 +4,7 @@
 //! the direction of writing, characters without a width, blanks that are none to the shell, and enough padding to push the
 //! rest out of sight. The command itself stays exact; [`visible`] is for showing it, [`warnings`] for saying what to look at.
 
-use super::parse;
+use super::{parse, without_repeats};
 use crate::limits::{COMMAND_LONG_CHARS, COMMAND_LONG_LINES, PADDING_CHARS};
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -62,17 +62,11 @@ pub fn warnings(command: &str) -> Vec<String> {
         found.push(format!("It is long: {chars} characters in {lines} lines; read it to its end."));
     }
     match parse(command) {
-        Err(why) => found.push(format!("What it runs cannot be told: {}.", why.0)),
-        Ok(parsed) => {
-            let mut files: Vec<&str> = Vec::new();
-            for redirect in parsed.commands.iter().flat_map(|simple| &simple.redirects) {
-                let file = redirect.target.text.as_str();
-                if redirect.flow == super::Flow::Write && !redirect.is_idle() && !files.contains(&file) {
-                    files.push(file);
-                }
-            }
+        Err(why) => found.push(format!("It could not be read: {}.", why.0)),
+        Ok(commands) => {
+            let files = commands.iter().flat_map(|simple| &simple.writes).map(|file| visible(file));
+            let files = without_repeats(files.collect());
             if !files.is_empty() {
-                let files: Vec<String> = files.iter().map(|file| visible(file).into_owned()).collect();
                 found.push(format!("It writes to {}.", files.join(", ")));
             }
         }

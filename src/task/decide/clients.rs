@@ -32,7 +32,7 @@ impl Deciding<'_> {
             });
             match choice {
                 Choice::ProceedOnce | Choice::ProceedAlways | Choice::ProceedAlwaysAndSave => {
-                    self.push(Event::CallReady { call });
+                    self.push(Event::CallReady { call, confinement: Confinement::None });
                 }
                 Choice::Cancel => self.end_call(call, refusal),
             }
@@ -63,7 +63,14 @@ impl Deciding<'_> {
                 continue;
             }
             let options = call.options();
-            let Some(choice) = Choice::from_word(&pick.option).filter(|c| options.contains(c)) else {
+            let choice = match (Choice::from_word(&pick.option), call.keeping) {
+                // Clients that are not shown the options may say always at any time.
+                (Some(Choice::ProceedAlways | Choice::ProceedAlwaysAndSave), Keeping::Once) => {
+                    Some(Choice::ProceedOnce)
+                }
+                (choice, Keeping::Once | Keeping::Session | Keeping::Disk) => choice,
+            };
+            let Some(choice) = choice.filter(|choice| options.contains(choice)) else {
                 let offered = options.iter().map(|choice| choice.word()).collect();
                 return Err(Refusal::UnknownOption { call: pick.call.clone(), offered });
             };
@@ -89,7 +96,7 @@ impl Deciding<'_> {
             return Vec::new();
         };
         let mode = self.state.created.mode;
-        policy::always(self.tool(call), plan, mode, &self.state.workspace)
+        policy::always(self.tool(call), plan, mode)
     }
 
     pub(super) fn next_turn(&self) -> u32 {

@@ -234,9 +234,12 @@ impl Deciding<'_> {
         let id = call.id().clone();
         let ruling = self.ruling(call, plan);
         match ruling.verdict {
-            Verdict::Allow => drop(self.push(Event::CallReady { call: id })),
+            Verdict::Allow => {
+                self.push(Event::CallReady { call: id, confinement: ruling.confinement });
+            }
             Verdict::Ask => {
                 let keeping = match self.rules.grant.saving && self.state.created.trusted {
+                    _ if plan.question.is_unread() => Keeping::Once,
                     true => Keeping::Disk,
                     false => Keeping::Session,
                 };
@@ -270,7 +273,6 @@ impl Deciding<'_> {
             by_default: spec.map_or(Verdict::Ask, |spec| spec.by_default),
             args: &call.request.args,
             plan,
-            workspace: &state.workspace,
             mode: state.created.mode,
             session,
             trusted: state.created.trusted,

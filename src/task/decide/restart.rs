@@ -51,7 +51,7 @@ impl Deciding<'_> {
                     self.end_call(id, ending);
                 }
                 Stage::Answered => {
-                    self.push(Event::CallReady { call: id });
+                    self.push(Event::CallReady { call: id, confinement: Confinement::None });
                     open += 1;
                 }
                 Stage::Named | Stage::Planned | Stage::Replanning { .. } => {

@@ -3,9 +3,10 @@
 //! An answer is about what was shown, so its rule is narrow: this file, these commands, at the widest this tool. Commands that
 //! run whatever they are given never get one, because allowing them once would allow everything.
 
+use super::Mode;
+use super::risky::runs_anything;
 use super::rule::{Names, Rule};
-use super::{Mode, safe};
-use crate::task::command::{self, Role, Simple};
+use crate::task::command::{self, Simple};
 use crate::task::spec::{Plan, Question, Verdict};
 use serde_json::Value;
 
@@ -13,7 +14,7 @@ use serde_json::Value;
 const SAVED_PRIORITY: u16 = 200;
 
 /// What a yes to this call would allow from now on; nothing if it can be allowed only once.
-pub fn always(tool: &str, plan: &Plan, mode: Mode, workspace: &str) -> Vec<Rule> {
+pub fn always(tool: &str, plan: &Plan, mode: Mode) -> Vec<Rule> {
     let allow = |tool: Names| Rule { modes: Some(mode.and_above()), ..Rule::new(tool, Verdict::Allow) };
     match &plan.question {
         Question::Edit { file_path, .. } => {
@@ -25,7 +26,7 @@ pub fn always(tool: &str, plan: &Plan, mode: Mode, workspace: &str) -> Vec<Rule>
         }
         Question::Exec { command, .. } => {
             let mut rules: Vec<Rule> = Vec::new();
-            for prefix in prefixes(command, workspace) {
+            for prefix in prefixes(command) {
                 let rule = Rule { command_prefix: Some(Names::One(prefix)), ..allow(tool.into()) };
                 if !rules.contains(&rule) {
                     rules.push(rule);
@@ -44,33 +45,29 @@ pub fn kept(rule: Rule) -> Value {
     serde_json::to_value(rule).expect("rules are JSON")
 }
 
-/// The commands of a line that may become rules, as prefixes.
-fn prefixes(line: &str, workspace: &str) -> Vec<String> {
-    let Ok(parsed) = command::parse(line) else {
-        return Vec::new();
-    };
-    let own = |simple: &&Simple| simple.role == Role::Actor && safe::check(simple, workspace).is_err();
-    parsed.commands.iter().filter(own).filter_map(prefix).collect()
+/// The commands of a line that may become rules, as prefixes. None for a line that was not understood.
+fn prefixes(line: &str) -> Vec<String> {
+    let commands = command::parse(line).unwrap_or_default();
+    commands.iter().filter(|simple| command::read_only(simple).is_err()).filter_map(prefix).collect()
 }
 
 /// The program, and for those that are many in one the subcommand too.
 fn prefix(simple: &Simple) -> Option<String> {
-    let program = simple.program()?;
-    let name = safe::name(simple)?;
+    let name = simple.name();
     if runs_anything(name) {
         return None;
     }
     let mut len = 1 + subcommands(name);
     if matches!(name, "npm" | "pnpm" | "yarn" | "bun")
-        && matches!(simple.argv.get(1)?.literal(), Some("run" | "exec" | "x" | "dlx"))
+        && matches!(simple.words.get(1)?.text.as_str(), "run" | "exec" | "x" | "dlx")
     {
         len += 1;
     }
-    let words: Option<Vec<&str>> = (0..len).map(|n| simple.argv.get(n)?.literal()).collect();
+    let words: Option<Vec<&str>> = (0..len).map(|n| simple.words.get(n)?.literal()).collect();
     let words = words?;
     let plain = |word: &&str| !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || c.is_control());
     let options = words[1..].iter().any(|word| word.starts_with('-'));
-    (!program.is_empty() && words.iter().all(plain) && !options).then(|| words.join(" "))
+    (words.iter().all(plain) && !options).then(|| words.join(" "))
 }
 
 /// How many words behind the name say what a program of many parts does.
@@ -83,107 +80,4 @@ fn subcommands(name: &str) -> usize {
         "aws" | "az" | "gcloud" | "gh" => 2,
         _ => 0,
     }
-}
-
-/// Interpreters, starters, and builtins that change what later words mean.
-fn runs_anything(name: &str) -> bool {
-    const NAMES: &[&str] = &[
-        ".",
-        "[",
-        "[[",
-        "((",
-        "alias",
-        "ash",
-        "awk",
-        "bash",
-        "builtin",
-        "busybox",
-        "chroot",
-        "chronic",
-        "command",
-        "csh",
-        "dash",
-        "declare",
-        "doas",
-        "elvish",
-        "emacs",
-        "enable",
-        "entr",
-        "env",
-        "eval",
-        "ex",
-        "exec",
-        "expect",
-        "export",
-        "fd",
-        "fdfind",
-        "find",
-        "fish",
-        "flock",
-        "gawk",
-        "gdb",
-        "hash",
-        "ionice",
-        "irb",
-        "julia",
-        "ksh",
-        "let",
-        "local",
-        "ltrace",
-        "lua",
-        "mapfile",
-        "mawk",
-        "mksh",
-        "nawk",
-        "nice",
-        "node",
-        "nohup",
-        "nsenter",
-        "nu",
-        "osascript",
-        "parallel",
-        "perl",
-        "php",
-        "printf",
-        "pwsh",
-        "python",
-        "read",
-        "readonly",
-        "Rscript",
-        "ruby",
-        "runuser",
-        "script",
-        "sed",
-        "set",
-        "setsid",
-        "sh",
-        "shopt",
-        "source",
-        "ssh",
-        "stdbuf",
-        "strace",
-        "su",
-        "sudo",
-        "tclsh",
-        "test",
-        "time",
-        "timeout",
-        "toybox",
-        "trap",
-        "ts-node",
-        "tsx",
-        "typeset",
-        "unbuffer",
-        "unset",
-        "unshare",
-        "valgrind",
-        "vi",
-        "vim",
-        "watch",
-        "xargs",
-        "xvfb-run",
-        "zsh",
-    ];
-    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    NAMES.contains(&name) || NAMES.contains(&stem)
 }

@@ -1,8 +1,8 @@
 //! One rule: what it speaks about, and whether it fits a call or a part of a command line.
 
-use super::{Ask, Mode};
+use super::{Ask, Mode, risky};
 use crate::limits::{PATTERN_BYTES, PATTERN_CHARS};
-use crate::task::command::{Simple, Sure};
+use crate::task::command::Simple;
 use crate::task::spec::{Kind, Question, Verdict};
 use regex_lite::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ pub struct Rule {
     /// What the model is told instead of which rule denied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deny_message: Option<String>,
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_redirection: bool,
 }
 
@@ -139,14 +139,7 @@ impl Tier {
     }
 
     pub(super) fn rank(self, priority: u16) -> u32 {
-        let tier = match self {
-            Tier::BuiltIn => 1,
-            Tier::Extension => 2,
-            Tier::Workspace => 3,
-            Tier::User => 4,
-            Tier::Admin => 5,
-        };
-        tier * 1000 + u32::from(priority)
+        self as u32 * 1000 + u32::from(priority)
     }
 }
 
@@ -185,8 +178,8 @@ pub(super) enum Fit {
 impl Held {
     pub fn new(rule: Rule, tier: Tier, origin: impl Into<String>) -> Result<Held, String> {
         let command =
-            rule.command_regex.as_deref().map(|text| pattern("commandRegex", text, Anchor::Start)).transpose()?;
-        let args = rule.args_pattern.as_deref().map(|text| pattern("argsPattern", text, Anchor::None)).transpose()?;
+            rule.command_regex.as_deref().map(|text| pattern("commandRegex", text, ("^(?:", ")"))).transpose()?;
+        let args = rule.args_pattern.as_deref().map(|text| pattern("argsPattern", text, ("", ""))).transpose()?;
         Ok(Held {
             rank: tier.rank(rule.priority),
             rule,
@@ -265,13 +258,16 @@ impl Held {
             Subject::Anything(_) => Fit::Maybe,
             Subject::Command(_, simple) => {
                 let text = simple.text();
-                let bare = text.get(path_len(simple)..).unwrap_or_default();
-                let hit = regex.is_match(&text) || (strict == Strict::No && regex.is_match(bare));
-                match (hit, is_certain(simple)) {
-                    (true, true) => Fit::Yes,
-                    (true, false) if strict == Strict::No => Fit::Yes,
-                    (_, false) => Fit::Maybe,
-                    (false, true) => Fit::No,
+                let bare = &text[simple.program().len() - simple.name().len()..];
+                let own = match (regex.is_match(&text), is_certain(simple), strict) {
+                    (true, true, _) | (true, false, Strict::No) => Fit::Yes,
+                    (_, false, _) => Fit::Maybe,
+                    (false, true, Strict::No) => yes_or_no(regex.is_match(bare)),
+                    (false, true, Strict::Yes) => Fit::No,
+                };
+                match strict {
+                    Strict::Yes => own,
+                    Strict::No => own.max(risky::starts(simple, |words| regex.is_match(&words.join(" ")))),
                 }
             }
         }
@@ -338,36 +334,31 @@ fn prefix_fit(rule: &Rule, subject: &Subject<'_>, strict: Strict) -> Fit {
 
 fn words_fit(prefix: &str, simple: &Simple, strict: Strict) -> Fit {
     let wanted: Vec<&str> = prefix.split_whitespace().collect();
+    let fits =
+        |words: &[&str]| words[0].rsplit('/').next() == wanted.first().copied() && words[1..].starts_with(&wanted[1..]);
+    match strict {
+        Strict::Yes => own_words_fit(&wanted, simple, strict),
+        Strict::No => own_words_fit(&wanted, simple, strict).max(risky::starts(simple, fits)),
+    }
+}
+
+fn own_words_fit(wanted: &[&str], simple: &Simple, strict: Strict) -> Fit {
     for (n, want) in wanted.iter().enumerate() {
-        let Some(word) = simple.argv.get(n) else {
+        let Some(word) = simple.words.get(n) else {
             return Fit::No;
         };
         let Some(text) = word.literal() else {
             return Fit::Maybe;
         };
-        let same = text == *want || (n == 0 && strict == Strict::No && &text[path_len(simple)..] == *want);
+        let same = text == *want || (n == 0 && strict == Strict::No && simple.name() == *want);
         if !same {
             // `git -C . push` may be a push, if somebody should be warned of pushes.
+            let occurs = |want: &&str| simple.words[1..].iter().any(|word| word.is_pattern || word.text == **want);
             let optional = strict == Strict::No && n == 1 && text.starts_with('-');
-            return match optional && occur_in_order(&wanted[1..], &simple.argv[1..]) {
-                true => Fit::Maybe,
-                false => Fit::No,
-            };
+            return if optional && wanted[1..].iter().all(occurs) { Fit::Maybe } else { Fit::No };
         }
     }
     Fit::Yes
-}
-
-fn occur_in_order(wanted: &[&str], words: &[crate::task::command::Word]) -> bool {
-    let mut wanted = wanted.iter().peekable();
-    for word in words {
-        match (wanted.peek(), word.literal()) {
-            (Some(want), Some(text)) if text == **want => drop(wanted.next()),
-            (Some(_), None) => return true,
-            _ => {}
-        }
-    }
-    wanted.peek().is_none()
 }
 
 fn file_fit(rule: &Rule, subject: &Subject<'_>) -> Fit {
@@ -388,13 +379,7 @@ fn yes_or_no(fits: bool) -> Fit {
 }
 
 fn is_certain(simple: &Simple) -> bool {
-    simple.argv.iter().all(|word| word.sure == Sure::Literal)
-}
-
-/// Bytes of the directories before the program's name.
-fn path_len(simple: &Simple) -> usize {
-    let program = simple.program().unwrap_or_default();
-    program.rfind('/').map_or(0, |slash| slash + 1)
+    simple.words.iter().all(|word| !word.is_pattern)
 }
 
 /// The arguments as JSON with sorted keys. Every member stands between NULs, which JSON cannot hold, so that a pattern can tell
@@ -415,27 +400,14 @@ fn stable(args: &Value, command: Option<&str>) -> String {
     format!("{{{}}}", members.collect::<Vec<String>>().join(","))
 }
 
-enum Anchor {
-    None,
-    Start,
-}
-
-fn pattern(member: &str, text: &str, anchor: Anchor) -> Result<Regex, String> {
+fn pattern(member: &str, text: &str, (open, close): (&str, &str)) -> Result<Regex, String> {
     if text.chars().count() > PATTERN_CHARS {
         return Err(format!("{member} is longer than {PATTERN_CHARS} characters"));
     }
-    let text = match anchor {
-        Anchor::None => text.to_owned(),
-        Anchor::Start => format!("^(?:{text})"),
-    };
-    RegexBuilder::new(&text)
+    RegexBuilder::new(&format!("{open}{text}{close}"))
         .size_limit(PATTERN_BYTES)
         .build()
         .map_err(|error| format!("{member} is not a pattern that can be used: {error}"))
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// Settings say `ask_user` where we say ask.

@@ -22,18 +22,8 @@ pub struct ToolSettings {
 const SHELL: &str = "run_shell_command";
 
 /// Tools that look at the workspace and at the web's index; they run in every mode.
-const LOOKING: [&str; 10] = [
-    "cli_help",
-    "complete_task",
-    "get_internal_docs",
-    "glob",
-    "google_web_search",
-    "grep_search",
-    "list_directory",
-    "read_file",
-    "search_file_content",
-    "update_topic",
-];
+const LOOKING: [&str; 6] =
+    ["glob", "google_web_search", "grep_search", "list_directory", "read_file", "search_file_content"];
 
 /// What happens otherwise is the tools' own default, below all of these.
 pub(super) fn built_in() -> Vec<Held> {
@@ -107,7 +97,7 @@ pub(super) fn translated(tools: &ToolSettings) -> (Vec<Held>, Vec<String>) {
         rule.priority = 100;
         rule.modes = Some(Mode::Default.and_above());
         let mut reading = Held::plain(rule, Tier::User, "tools.autoAccept");
-        reading.kinds = &[Kind::Read, Kind::Search, Kind::Think];
+        reading.kinds = &[Kind::Read, Kind::Search];
         held.push(reading);
     }
     (held, problems)

@@ -101,6 +101,7 @@ pub(super) fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, Reject> {
     }
 
     let host = host(&headers, version)?;
+    check_single(&headers)?;
     let (method, path, query) = route(method, target, host.as_ref(), limits)?;
     let body = framing(&headers, version, limits)?;
     let expected = expectation(&headers)?;
@@ -157,6 +158,21 @@ fn host(headers: &Headers, version: Version) -> Result<Option<Authority>, Reject
         (None, _, Version::Http11) => Err(bad("HTTP/1.1 needs a Host")),
         (None, _, Version::Http10) => Ok(None),
     }
+}
+
+/// Refuses fields that decide who may ask and how the body is read when they come twice: whoever reads the first and whoever reads
+/// the last would decide differently.
+fn check_single(headers: &Headers) -> Result<(), Reject> {
+    for (name, message) in [
+        ("origin", "more than one Origin"),
+        ("sec-fetch-site", "more than one Sec-Fetch-Site"),
+        ("content-type", "more than one Content-Type"),
+    ] {
+        if headers.all(name).nth(1).is_some() {
+            return Err(bad(message));
+        }
+    }
+    Ok(())
 }
 
 type Route = (Method, String, Vec<(String, String)>);

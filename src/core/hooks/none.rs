@@ -1,0 +1,102 @@
+//! Webhooks in a build without the feature `webhooks`: none is registered and nothing is delivered. A journal of another build
+//! may hold webhooks with deliveries that are due; they stay as they are.
+
+use crate::a2a;
+use crate::base::clock::Now;
+use crate::base::id::{ConfigId, Seq, TaskId};
+use crate::base::slots::Key;
+use crate::core::Core;
+use crate::core::cell::Cell;
+use crate::task::call::Push;
+use crate::task::decide::Decision;
+use crate::task::fault::Fault;
+use crate::task::push::{Wish, not_supported};
+use crate::task::state::State;
+
+/// Something to send: there is never anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delivery {}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeliveryError {}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Courier {}
+
+impl Courier {
+    pub(super) fn is_away(&self) -> bool {
+        match *self {}
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Registrations {}
+
+/// What is due is delivered by another build, so that no task waits for it here.
+pub(super) fn are_due(_: &State) -> bool {
+    false
+}
+
+impl Core {
+    pub(super) fn push(&mut self, _: Key, _: &TaskId, _: Push, _: &a2a::Form, _: Now) -> Result<(), Fault> {
+        Err(not_supported())
+    }
+
+    pub(super) fn bring_hook(
+        &mut self,
+        _: &TaskId,
+        wish: Option<Wish>,
+        _: &a2a::Form,
+        _: Now,
+    ) -> Result<Decision, Fault> {
+        match wish {
+            Some(_) => Err(not_supported()),
+            None => Ok(Decision::default()),
+        }
+    }
+
+    pub(super) fn deliver(&mut self, _: &TaskId, _: Now) {}
+
+    pub fn delivered(&mut self, _: &TaskId, _: &ConfigId, _: Seq, result: Result<(), DeliveryError>, _: Now) {
+        let Ok(()) = result;
+    }
+
+    pub(super) fn check_hooks(&self, _: &TaskId, _: &Cell) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::a2a::Envelope;
+    use crate::core::rig::Rig;
+    use crate::core::store::Openness;
+    use crate::task::call::Call;
+    use crate::task::decide::{HookInput, Input};
+    use crate::task::event::{Profile, Protocol};
+    use crate::task::push::Target;
+
+    #[test]
+    fn a_task_with_webhooks_of_another_build_loads_and_does_not_wait_for_them() {
+        let mut rig = Rig::new();
+        let task = rig.begin(Envelope::Rest10, None);
+        let target = Target {
+            id: "a".into(),
+            url: "https://client.example/".into(),
+            token: None,
+            schemes: Vec::new(),
+            credentials: None,
+            protocol: Protocol::V10,
+            profile: Profile::Plain,
+        };
+        let now = rig.now;
+        rig.core.drive(&task, Input::Hook(HookInput::Set(target)), now).expect("the log takes it");
+        rig.end_turn();
+        rig.restart();
+        let answer = rig.ask(Envelope::Rest10, Call::Get { task: task.clone(), history: None });
+        assert_eq!(answer["id"], task.as_str());
+        assert!(!rig.state(&task).hooks[0].due.is_empty());
+        assert_eq!(rig.core.tasks[&task].openness(), Openness::Settled);
+        let refused = rig.ask(Envelope::Rest10, Call::Push { task, ask: Push::List });
+        assert!(refused.to_string().contains("Push notifications are not supported"), "{refused}");
+    }
+}

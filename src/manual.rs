@@ -1,0 +1,138 @@
+//! The built-in manual: one page of Markdown per subject, compiled into the binary and printed by `gemini-a2a help SUBJECT`.
+//!
+//! The text is part of the binary so that it always describes the version that prints it. This module knows nothing about the
+//! rest of the program. `tests/manual.rs` runs the examples of every page.
+
+/// One page of the manual.
+pub struct Page {
+    /// The argument that selects the page.
+    pub subject: &'static str,
+    /// One line for the list of subjects.
+    pub summary: &'static str,
+    text: &'static str,
+}
+
+/// Every page, in the order of the list.
+pub const PAGES: &[Page] = &[
+    Page {
+        subject: "dialects",
+        summary: "endpoints, protocol versions, event formats, resuming a stream",
+        text: include_str!("manual/dialects.md"),
+    },
+    Page {
+        subject: "approvals",
+        summary: "which calls need approval, how clients answer, policy rules",
+        text: include_str!("manual/approvals.md"),
+    },
+    Page {
+        subject: "security",
+        summary: "who may connect, what the kernel enforces, what is not prevented",
+        text: include_str!("manual/security.md"),
+    },
+    Page {
+        subject: "settings",
+        summary: "settings files and keys, environment variables, workspace trust",
+        text: include_str!("manual/settings.md"),
+    },
+    Page {
+        subject: "devtools",
+        summary: "the extension for editors: whole tool calls, diffs, live output",
+        text: include_str!("manual/devtools.md"),
+    },
+    Page {
+        subject: "session",
+        summary: "the live session that several clients share over /ws",
+        text: include_str!("manual/session.md"),
+    },
+    Page {
+        subject: "journal",
+        summary: "the journal, and the WebSocket sub-protocol gemini-a2a.v1",
+        text: include_str!("manual/journal.md"),
+    },
+    Page {
+        subject: "commands",
+        summary: "slash commands, and how to add your own",
+        text: include_str!("manual/commands.md"),
+    },
+    Page {
+        subject: "webhooks",
+        summary: "push notifications: setting them, receiving them, restrictions",
+        text: include_str!("manual/webhooks.md"),
+    },
+    Page {
+        subject: "scripts",
+        summary: "scripted agents for testing clients without a model",
+        text: include_str!("manual/scripts.md"),
+    },
+    Page {
+        subject: "replay",
+        summary: "showing a journal as a client of any dialect saw it",
+        text: include_str!("manual/replay.md"),
+    },
+    Page {
+        subject: "architecture",
+        summary: "how the source is organised and tested; the state directory",
+        text: include_str!("manual/architecture.md"),
+    },
+    Page {
+        subject: "dependencies",
+        summary: "every crate: purpose, cost, alternative",
+        text: include_str!("manual/dependencies.md"),
+    },
+];
+
+impl Page {
+    /// The text for a terminal: without HTML comments, which only mark examples for the tests.
+    pub fn text(&self) -> String {
+        let lines = self.text.lines().filter(|line| !line.starts_with("<!--"));
+        lines.flat_map(|line| [line, "\n"]).collect()
+    }
+}
+
+pub fn find(subject: &str) -> Option<&'static Page> {
+    PAGES.iter().find(|page| page.subject == subject)
+}
+
+/// The list of subjects, one line each.
+pub fn contents() -> String {
+    let mut text = String::from("Usage: gemini-a2a help SUBJECT\n\nSubjects:\n");
+    for page in PAGES {
+        text.push_str(&format!("  {:<14}{}\n", page.subject, page.summary));
+    }
+    text.push_str("\ngemini-a2a --help lists the flags.\n");
+    text
+}
+
+/// Compiles the Rust examples of the pages as documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("manual/commands.md")]
+struct Examples;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_begins_with_a_heading_and_fits_a_terminal() {
+        for page in PAGES {
+            let text = page.text();
+            assert!(text.starts_with("# "), "{} has no heading", page.subject);
+            assert!(!text.contains("<!--"), "{} shows a comment", page.subject);
+            for line in text.lines() {
+                assert!(line.chars().count() <= 120, "{} has a line that is too long: {line}", page.subject);
+            }
+        }
+    }
+
+    #[test]
+    fn the_list_names_every_subject_once() {
+        let contents = contents();
+        for page in PAGES {
+            let entry = format!("\n  {} ", page.subject);
+            assert_eq!(contents.matches(&entry).count(), 1, "{}", page.subject);
+            assert!(contents.lines().all(|line| line.len() <= 80), "{contents}");
+            assert!(find(page.subject).is_some_and(|found| found.summary == page.summary));
+        }
+        assert!(find("").is_none());
+    }
+}

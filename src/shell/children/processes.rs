@@ -1,0 +1,233 @@
+//! Finding processes and killing them. A process number comes to mean another process once the first one is gone, so a process is known by
+//! its number and its start time, and a signal is sent only after both were compared while a handle keeps the number from being reused.
+
+use crate::limits::{SWEEP_ROUNDS, SWEEP_WAIT_MS};
+use crate::shell::procfs;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, WaitStatus};
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Process {
+    pub pid: u32,
+    pub parent: u32,
+    /// In clock ticks since the machine started.
+    pub start: u64,
+}
+
+/// Every process that is not over yet. Processes come and go while they are listed.
+pub fn all() -> Vec<Process> {
+    procfs::pids().filter_map(look).collect()
+}
+
+/// None when there is no such process, or when it is over and only waits to be reaped.
+pub fn look(pid: u32) -> Option<Process> {
+    let procfs::Stat { parent, start, is_over } = procfs::stat(pid)?;
+    (!is_over).then_some(Process { pid, parent, start })
+}
+
+/// Those of `all` that descend from `ancestor`.
+pub fn below(all: &[Process], ancestor: u32) -> Vec<Process> {
+    let mut family = HashSet::from([ancestor]);
+    let mut found = Vec::new();
+    loop {
+        let known = found.len();
+        found.extend(all.iter().filter(|one| family.contains(&one.parent) && !family.contains(&one.pid)));
+        if found.len() == known {
+            return found;
+        }
+        family.extend(found[known..].iter().map(|one| one.pid));
+    }
+}
+
+impl Process {
+    /// Sends a signal to exactly this process. None if it is gone or not ours to signal; otherwise a handle that becomes readable
+    /// when the process is over.
+    pub fn signal(&self, signal: Signal) -> Option<OwnedFd> {
+        let pid = Pid::from_raw(i32::try_from(self.pid).ok()?)?;
+        let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        let is_same = look(self.pid).is_some_and(|now| now.start == self.start);
+        (is_same && rustix::process::pidfd_send_signal(&handle, signal).is_ok()).then_some(handle)
+    }
+}
+
+/// The direct children of this process, also those that are over and were not reaped. An error says nothing about
+/// children: a process of our user may have limited the files that we can open.
+///
+/// If we are a child subreaper and only the caller reaps, a list without unknown children proves that nothing else is below
+/// us: a process that ends hands its children to us before it is over, and stays in the list until it is reaped. A look
+/// at all of `/proc` proves nothing: processes that fork and end while it is read may be seen nowhere.
+fn children() -> io::Result<Vec<u32>> {
+    if !Path::new("/proc/thread-self/children").exists() {
+        return children_among_all();
+    }
+    let mut found = Vec::new();
+    for thread in std::fs::read_dir("/proc/self/task")? {
+        match std::fs::read_to_string(thread?.path().join("children")) {
+            Ok(list) => found.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<u32>().ok())),
+            // The thread has ended, and its children have become another thread's.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+/// The next best on kernels without lists of children.
+fn children_among_all() -> io::Result<Vec<u32>> {
+    let own = std::process::id();
+    let all = all();
+    if !all.iter().any(|one| one.pid == own) {
+        return Err(io::Error::other("processes cannot be read"));
+    }
+    Ok(all.iter().filter(|one| one.parent == own).map(|one| one.pid).collect())
+}
+
+/// Kills and reaps the direct children that `is_target` names and everything below them, which is handed to us level by
+/// level as parents die. Only for a child subreaper. Gives those that had to be killed. An error means that some may be
+/// left.
+///
+/// Every child is reaped as soon as it is over: those that fork without end would otherwise use up all process numbers.
+pub fn kill_children(
+    is_target: impl Fn(u32) -> bool,
+    mut reaped: impl FnMut(Pid, WaitStatus),
+    patience: Duration,
+) -> io::Result<HashSet<u32>> {
+    /// Killing takes about this long.
+    const PAUSE: Duration = Duration::from_micros(100);
+    const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+    // A command that runs as our user may have lowered our limit, so that we cannot look for it.
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    let begin = Instant::now();
+    let mut pause = PAUSE;
+    let mut killed = HashSet::new();
+    loop {
+        let mut targets = children()?;
+        targets.retain(|pid| is_target(*pid));
+        if targets.is_empty() {
+            return Ok(killed);
+        }
+        if begin.elapsed() > patience {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let known = killed.len();
+        for number in targets {
+            let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else {
+                continue;
+            };
+            match rustix::process::waitpid(Some(pid), WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => reaped(pid, status),
+                // Until it is reaped its number can mean no other process.
+                Ok(None) => {
+                    let _ = rustix::process::kill_process(pid, Signal::KILL);
+                    killed.insert(number);
+                }
+                Err(_) => {}
+            }
+        }
+        // New ones mean that the tree below was deeper: then there is no time to lose.
+        pause = if killed.len() > known { PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+        thread::sleep(pause);
+    }
+}
+
+/// Kills all that `find` names, until it names none that can be killed. Gives everything that was signalled.
+///
+/// Processes are stopped before they are killed: one that forks without end would otherwise leave new ones in every round.
+pub fn kill_all(find: impl Fn() -> Vec<Process>) -> HashSet<Process> {
+    let patience = Timespec::try_from(Duration::from_millis(SWEEP_WAIT_MS)).ok();
+    let mut killed = HashSet::new();
+    for _ in 0..SWEEP_ROUNDS {
+        let mut stopped: HashSet<Process> = HashSet::new();
+        for _ in 0..SWEEP_ROUNDS {
+            let fresh: Vec<Process> = find().into_iter().filter(|one| !stopped.contains(one)).collect();
+            if fresh.is_empty() {
+                break;
+            }
+            for one in &fresh {
+                one.signal(Signal::STOP);
+            }
+            stopped.extend(fresh);
+        }
+        let dying: Vec<OwnedFd> = stopped.iter().filter_map(|one| one.signal(Signal::KILL)).collect();
+        killed.extend(stopped);
+        if dying.is_empty() {
+            break;
+        }
+        for handle in &dying {
+            let _ = poll(&mut [PollFd::new(handle, PollFlags::IN)], patience.as_ref());
+        }
+    }
+    killed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descendants_are_found_in_any_order_and_loops_end() {
+        let process = |pid, parent| Process { pid, parent, start: 0 };
+        // 7 and 8 name each other: seen while numbers were reused.
+        let all = [process(4, 3), process(3, 2), process(2, 1), process(5, 1), process(7, 8), process(8, 7)];
+        let pids = |root| {
+            let mut pids: Vec<u32> = below(&all, root).iter().map(|one| one.pid).collect();
+            pids.sort_unstable();
+            pids
+        };
+        assert_eq!(pids(1), [2, 3, 4, 5]);
+        assert_eq!(pids(2), [3, 4]);
+        assert_eq!(pids(7), [8]);
+        assert_eq!(pids(9), [0u32; 0]);
+    }
+
+    #[test]
+    fn children_are_killed_and_reaped() {
+        // Other tests of this process have children, too.
+        let start = || std::process::Command::new("sleep").arg("1000").spawn().expect("sleep starts").id();
+        let (target, dead, other) = (start(), start(), start());
+        look(dead).expect("it runs").signal(Signal::KILL).expect("it is ours");
+        while look(dead).is_some() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let listed = children().expect("/proc");
+        assert!([target, dead, other].iter().all(|pid| listed.contains(pid)), "{listed:?}");
+        assert!(children_among_all().expect("/proc").contains(&target));
+        let mut ends = Vec::new();
+        let patience = Duration::from_secs(30);
+        let killed = kill_children(
+            |pid| [target, dead].contains(&pid),
+            |pid, status| ends.push((pid.as_raw_pid().unsigned_abs(), status.terminating_signal())),
+            patience,
+        );
+        assert_eq!(killed.expect("nothing is left"), HashSet::from([target]), "one was over before");
+        ends.sort_unstable();
+        let mut expected = [(target, Some(9)), (dead, Some(9))];
+        expected.sort_unstable();
+        assert_eq!(ends, expected);
+        assert!(look(other).is_some());
+        let late = kill_children(|pid| pid == other, |_, _| {}, Duration::ZERO);
+        assert_eq!(late.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
+        kill_children(|pid| pid == other, |_, _| {}, patience).expect("nothing is left");
+        let listed = children().expect("/proc");
+        assert!([target, dead, other].iter().all(|pid| !listed.contains(pid)), "{listed:?}");
+    }
+
+    #[test]
+    fn a_signal_reaches_only_the_process_that_was_seen() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().expect("sleep starts");
+        let seen = look(child.id()).expect("it runs");
+        let another = Process { start: seen.start + 1, ..seen };
+        assert!(another.signal(Signal::KILL).is_none());
+        assert!(child.try_wait().expect("a child").is_none());
+        assert!(seen.signal(Signal::KILL).is_some());
+        child.wait().expect("it was killed");
+        assert!(seen.signal(Signal::KILL).is_none());
+    }
+}

@@ -1,0 +1,293 @@
+//! The supervisor of one command: this binary again, with a hidden verb, as a process of its own between the server and the program.
+//!
+//! It is a session of its own and a child subreaper, so that everything the program starts stays below it, whatever it does to
+//! leave: a process whose parents are gone becomes the supervisor's child. When the server wants the command to end, or is gone
+//! itself (either way the control socket ends), the supervisor kills all that is below it and exits.
+//!
+//! Standard input is the control socket. The server sends `g` when the program may start and `t` to ask it to end; closing its
+//! side means: end everything. The supervisor answers in lines: `started PID` or `failed ERRNO MESSAGE`, then `exited STATUS` (as wait(2)
+//! has it), then `gone` with the processes that it had to kill. If it cannot be sure that nothing is left, it ends without `gone`, and the
+//! server, which adopts what is left, kills it. Standard output and error are the program's.
+//!
+//! A program that nobody approved is started by a thread that confined itself first; see [`super::confine`]. The supervisor's other
+//! thread stays free: it needs `/proc`.
+
+use super::confine::{self, Bounds};
+use super::processes;
+use crate::limits::{STRAYS_NAMED, SUPERVISOR_KILL_MS};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus};
+use signal_hook::consts::SIGCHLD;
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+use std::thread;
+use std::time::Duration;
+
+/// Tells the binary to be a supervisor.
+pub const VERB: &str = "__supervise";
+
+/// Words before the program and its arguments.
+pub const WORKSPACE: &str = "--read-only";
+pub const WRITABLE: &str = "--writable";
+pub const PROGRAMS: &str = "--programs";
+pub const END: &str = "--";
+
+/// What the server says.
+pub const GO: u8 = b'g';
+pub const TERMINATE: u8 = b't';
+
+/// What main does first: if the arguments say so, this process is a supervisor until its end, and the result is its exit code.
+pub fn child_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+    let mut args = args.into_iter().skip(1);
+    if args.next()? != VERB {
+        return None;
+    }
+    let Ok(control) = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3) else {
+        return Some(ExitCode::from(127));
+    };
+    let mut control = UnixStream::from(control);
+    let done = Order::read(args).and_then(|order| supervise(order, &mut control));
+    if let Err(error) = done {
+        let errno = error.raw_os_error().unwrap_or(0);
+        let _ = writeln!(control, "failed {errno} {}", error.to_string().replace('\n', " "));
+        return Some(ExitCode::from(127));
+    }
+    Some(ExitCode::SUCCESS)
+}
+
+/// What is to be started.
+struct Order {
+    argv: Vec<OsString>,
+    /// None for a program that somebody approved.
+    bounds: Option<Bounds>,
+}
+
+impl Order {
+    fn read(mut args: impl Iterator<Item = OsString>) -> io::Result<Order> {
+        let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "a supervisor is started by the server only");
+        let mut bounds: Option<Bounds> = None;
+        loop {
+            let word = args.next().ok_or_else(wrong)?;
+            if word == END {
+                return Ok(Order { argv: args.collect(), bounds });
+            }
+            let path = args.next().ok_or_else(wrong)?.into();
+            match (word.to_str(), &mut bounds) {
+                (Some(WORKSPACE), None) => {
+                    bounds = Some(Bounds { workspace: path, writable: Vec::new(), programs: Vec::new() });
+                }
+                (Some(WRITABLE), Some(bounds)) => bounds.writable.push(path),
+                (Some(PROGRAMS), Some(bounds)) => bounds.programs.push(path),
+                _ => return Err(wrong()),
+            }
+        }
+    }
+}
+
+fn supervise(order: Order, control: &mut UnixStream) -> io::Result<()> {
+    rustix::process::setsid()?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    // The command may stop us. The server continues us to end the command, and the kernel does when the server is killed.
+    rustix::process::set_parent_process_death_signal(Some(Signal::CONT))?;
+    // The program runs as the same user. It may kill us, which the server notices, but neither trace us nor take our descriptors.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    let (mut signals, writer) = UnixStream::pair()?;
+    signals.set_nonblocking(true)?;
+    signal_hook::low_level::pipe::register(SIGCHLD, writer)?;
+    let mut go = [0];
+    if control.read(&mut go)? == 0 || go != [GO] {
+        return Ok(());
+    }
+    let program = start(order)?;
+    // From here on no error may end us before everything below us is killed. If the server is gone, `until_over` notices.
+    let _ = writeln!(control, "started {}", program.as_raw_pid());
+    let mut watch = Watch { program, has_exited: false };
+    watch.until_over(control, &mut signals);
+    // Only a supervisor that is sure says `gone`. Otherwise its end hands what is left to the server.
+    let Ok(killed) = watch.kill_all(control) else {
+        return Ok(());
+    };
+    let names: Vec<String> = killed.iter().take(STRAYS_NAMED).map(u32::to_string).collect();
+    // Nobody may be left to read it.
+    let _ = writeln!(control, "gone {}", names.join(" "));
+    Ok(())
+}
+
+fn start(order: Order) -> io::Result<Pid> {
+    let mut command = command(&order.argv)?;
+    let spawn = move || {
+        if let Some(bounds) = &order.bounds {
+            confine::enter(bounds)
+                .map_err(|error| io::Error::other(format!("the command could not be confined: {error}")))?;
+        }
+        command.spawn()
+    };
+    let died = |_| Err(io::Error::other("the thread that starts the program died"));
+    let child = thread::spawn(spawn).join().unwrap_or_else(died)?;
+    // Its end is taken with that of all others, so the handle is not needed.
+    Ok(Pid::from_child(&child))
+}
+
+fn command(argv: &[OsString]) -> io::Result<Command> {
+    let (program, args) = argv.split_first().ok_or_else(|| io::Error::other("there is no program to start"))?;
+    let leaks = inheritable()?;
+    let mut command = if leaks.is_empty() {
+        Command::new(program)
+    } else {
+        // Handed to us by whoever started the server. We cannot close what we do not own, but a shell can, and programs of tools
+        // are shells.
+        let closing: String = leaks.iter().map(|fd| format!(" {fd}>&-")).collect();
+        let mut shell = Command::new(program);
+        shell.arg("-c").arg(format!("exec{closing}; exec \"$@\"")).arg(program).arg(program);
+        shell
+    };
+    command.args(args).stdin(Stdio::null()).process_group(0);
+    Ok(command)
+}
+
+/// Descriptors beyond the first three that would survive an exec. All our own are marked not to.
+fn inheritable() -> io::Result<Vec<u32>> {
+    const CLOSES_ON_EXEC: u32 = 0o2_000_000;
+    let mut leaks = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fdinfo")? {
+        let entry = entry?;
+        let Some(fd) = entry.file_name().to_str().and_then(|fd| fd.parse().ok()) else {
+            continue;
+        };
+        let Ok(info) = std::fs::read_to_string(entry.path()) else {
+            continue;
+        };
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+        if fd > 2 && flags.is_none_or(|flags| flags & CLOSES_ON_EXEC == 0) {
+            leaks.push(fd);
+        }
+    }
+    Ok(leaks)
+}
+
+/// Whether any process is left below us.
+#[derive(PartialEq)]
+enum Left {
+    None,
+    Some,
+}
+
+struct Watch {
+    program: Pid,
+    has_exited: bool,
+}
+
+impl Watch {
+    /// Waits until the server wants the end, or nothing is left.
+    fn until_over(&mut self, control: &mut UnixStream, signals: &mut UnixStream) {
+        while self.reap(control) == Left::Some {
+            let mut fds = [PollFd::new(&*control, PollFlags::IN), PollFd::new(&*signals, PollFlags::IN)];
+            match poll(&mut fds, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                // The command may have limited our descriptors, for example. Without polling we are of no use.
+                Err(_) => return,
+            }
+            let told = !fds[0].revents().is_empty();
+            drain(signals);
+            if told && self.hear(control) == Heard::End {
+                return;
+            }
+        }
+    }
+
+    fn hear(&self, control: &mut UnixStream) -> Heard {
+        let mut word = [0];
+        match control.read(&mut word) {
+            Ok(1) if word == [TERMINATE] => {
+                // Before it was reaped, its number can mean no other process.
+                if !self.has_exited {
+                    let _ = rustix::process::kill_process_group(self.program, Signal::TERM);
+                }
+                Heard::GoOn
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Heard::GoOn,
+            Ok(_) | Err(_) => Heard::End,
+        }
+    }
+
+    /// Takes the status of everything that has ended, and reports that of the program.
+    fn reap(&mut self, control: &mut UnixStream) -> Left {
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => self.note(pid, status, control),
+                Ok(None) => return Left::Some,
+                // No children: then there are no descendants either, because orphans become our children.
+                Err(_) => return Left::None,
+            }
+        }
+    }
+
+    fn note(&mut self, pid: Pid, status: WaitStatus, control: &mut UnixStream) {
+        if pid == self.program && !self.has_exited {
+            self.has_exited = true;
+            let _ = writeln!(control, "exited {}", status.as_raw());
+        }
+    }
+
+    /// Kills all that is below us. An error means that something may be left; then the server has to do it.
+    fn kill_all(&mut self, control: &mut UnixStream) -> io::Result<Vec<u32>> {
+        if self.reap(control) == Left::None {
+            return Ok(Vec::new());
+        }
+        let reaped = |pid, status| self.note(pid, status, control);
+        let killed = processes::kill_children(|_| true, reaped, Duration::from_millis(SUPERVISOR_KILL_MS))?;
+        if self.reap(control) == Left::Some {
+            return Err(io::Error::other("a child was not found"));
+        }
+        let program = self.program.as_raw_pid().unsigned_abs();
+        let mut killed: Vec<u32> = killed.into_iter().filter(|pid| *pid != program).collect();
+        killed.sort_unstable();
+        Ok(killed)
+    }
+}
+
+#[derive(PartialEq)]
+enum Heard {
+    GoOn,
+    End,
+}
+
+/// Takes what signals have written.
+fn drain(signals: &mut UnixStream) {
+    let mut bytes = [0; 64];
+    while signals.read(&mut bytes).is_ok_and(|n| n > 0) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_arguments_are_not_a_supervisors() {
+        let args = |list: &[&str]| list.iter().map(OsString::from).collect::<Vec<_>>();
+        assert!(child_main(args(&[])).is_none());
+        assert!(child_main(args(&["gemini-a2a"])).is_none());
+        assert!(child_main(args(&["gemini-a2a", "serve", VERB])).is_none());
+    }
+
+    #[test]
+    fn an_order_is_read_whole_or_not_at_all() {
+        let read = |list: &[&str]| Order::read(list.iter().map(OsString::from));
+        let order = read(&["--read-only", "/w", "--writable", "/w/f", "--programs", "/bin", "--", "ls", "--", "-l"]);
+        let order = order.expect("it is complete");
+        assert_eq!(order.argv, ["ls", "--", "-l"]);
+        let bounds = order.bounds.expect("it is confined");
+        assert_eq!(bounds.workspace.to_str(), Some("/w"));
+        assert_eq!((bounds.writable.len(), bounds.programs.len()), (1, 1));
+        assert!(read(&["--", "ls"]).expect("approved").bounds.is_none());
+        for wrong in [&["ls"][..], &["--writable", "/f", "--", "ls"], &["--read-only"], &["--read-only", "/w"], &[]] {
+            assert!(read(wrong).is_err(), "{wrong:?}");
+        }
+        assert!(read(&["--read-only", "/a", "--read-only", "/b", "--", "ls"]).is_err());
+    }
+}

@@ -1,0 +1,248 @@
+use super::*;
+use crate::base::id::Entropy;
+use crate::base::slots::Slots;
+use crate::shell::journal::Journal;
+use crate::shell::journal::instances::Instance;
+use crate::tool::tests::Scratch;
+use std::net::{TcpListener, TcpStream};
+
+/// A server's view, and a directory that others may be in too.
+struct Stage {
+    scratch: Scratch,
+    supervisors: Supervisors,
+    identities: Identities,
+    listener: TcpListener,
+    keys: Slots<()>,
+}
+
+/// A process that was not stopped.
+fn never() -> Arc<AtomicBool> {
+    Arc::default()
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let scratch = Scratch::new();
+        std::fs::create_dir_all(scratch.path().join("instances")).unwrap();
+        let supervisors = Supervisors::default();
+        let identities =
+            Identities::new(supervisors.clone(), &scratch.path().join("instances"), never(), &Limits::default());
+        Stage {
+            scratch,
+            supervisors,
+            identities,
+            listener: TcpListener::bind("127.0.0.1:0").unwrap(),
+            keys: Slots::default(),
+        }
+    }
+
+    /// A connection of our own, and what is made of it.
+    fn connect(&mut self) -> (TcpStream, TcpStream, Peer, Caller) {
+        let client = TcpStream::connect(self.listener.local_addr().unwrap()).unwrap();
+        let (stream, address) = self.listener.accept().unwrap();
+        let (peer, caller) = self.identities.tcp(address, stream.local_addr().unwrap());
+        (client, stream, peer, caller)
+    }
+
+    fn peer(&mut self) -> Peer {
+        self.connect().2
+    }
+
+    /// Asks about a connection and waits for the answer.
+    fn inquire(&mut self, caller: Caller) -> Identity {
+        let key = self.keys.insert(());
+        self.identities.ask(key, caller);
+        let answers = self.identities.inquiry().expect("something to find out").run();
+        let mut found = self.identities.answered(answers);
+        assert_eq!(found.len(), 1);
+        let (answered, identity) = found.remove(0);
+        assert_eq!(answered, key);
+        identity
+    }
+
+    /// Another server in the same directory, whose process has this pid.
+    fn other_server(&self, pid: u32) -> Journal {
+        let mut journal =
+            Journal::open(self.scratch.path(), &Limits::default(), &mut Entropy::counting_after(0)).unwrap();
+        let instance = Instance { pid, listen: vec![], url: String::new(), started: String::new() };
+        journal.announce(&instance).unwrap();
+        journal
+    }
+}
+
+#[test]
+fn without_tools_and_other_servers_nobody_is_doubted() {
+    let mut stage = Stage::new();
+    assert_eq!(stage.peer(), Peer::SameUser);
+    assert!(stage.identities.inquiry().is_none());
+}
+
+#[test]
+fn while_a_tool_lives_everybody_is_looked_for() {
+    let mut stage = Stage::new();
+    stage.supervisors.begin(u32::MAX);
+    let (client, _stream, peer, caller) = stage.connect();
+    assert_eq!(peer, Peer::Unchecked);
+    assert_eq!(stage.inquire(caller), Identity::SameUser, "our own process holds it");
+    drop(client);
+    assert_eq!(stage.inquire(caller), Identity::Unclear, "nobody holds it any more");
+    // The process that holds it is a supervisor, as if it were below one.
+    let (_client, _stream, _, caller) = stage.connect();
+    stage.supervisors.begin(std::process::id());
+    assert_eq!(stage.inquire(caller), Identity::Tool);
+}
+
+#[test]
+fn whoever_may_have_connected_while_a_tool_lived_is_doubted_afterwards() {
+    let mut stage = Stage::new();
+    stage.identities.polls();
+    stage.supervisors.begin(7);
+    stage.supervisors.end(7);
+    assert_eq!(stage.peer(), Peer::Unchecked, "it may have waited in the backlog since then");
+    stage.identities.nobody_waits();
+    assert_eq!(stage.peer(), Peer::Unchecked, "the poll began before the tool");
+    stage.identities.polls();
+    stage.identities.nobody_waits();
+    assert_eq!(stage.peer(), Peer::SameUser);
+}
+
+#[test]
+fn after_a_crowd_connections_of_ended_tools_may_come_late() {
+    let after_crowd = |limits: &Limits| {
+        let mut stage = Stage::new();
+        stage.identities =
+            Identities::new(stage.supervisors.clone(), &stage.scratch.path().join("instances"), never(), limits);
+        stage.identities.crowded();
+        assert_eq!(stage.peer(), Peer::SameUser, "no tool was in the crowd");
+        stage.supervisors.begin(7);
+        stage.identities.crowded();
+        stage.supervisors.end(7);
+        stage.identities.polls();
+        stage.identities.nobody_waits();
+        let (client, _stream, peer, caller) = stage.connect();
+        if peer == Peer::Unchecked {
+            assert_eq!(stage.inquire(caller), Identity::SameUser, "our own process holds it");
+            drop(client);
+            assert_eq!(stage.inquire(caller), Identity::Unclear, "nobody holds it");
+        }
+        peer
+    };
+    assert_eq!(after_crowd(&Limits::default()), Peer::Unchecked);
+    assert_eq!(after_crowd(&Limits { late_connection_ms: 0, ..Limits::default() }), Peer::SameUser, "it is over");
+}
+
+#[test]
+fn another_server_is_noticed_when_it_comes_and_forgotten_when_it_is_gone() {
+    let mut stage = Stage::new();
+    let other = stage.other_server(u32::MAX);
+    let (_client, _stream, peer, caller) = stage.connect();
+    assert_eq!(peer, Peer::Unchecked);
+    assert_eq!(stage.inquire(caller), Identity::SameUser);
+    assert_eq!(stage.peer(), Peer::Unchecked, "it is still there");
+    drop(other);
+    assert_eq!(stage.peer(), Peer::Unchecked, "nobody has looked since");
+    assert_eq!(stage.inquire(caller), Identity::SameUser);
+    assert_eq!(stage.peer(), Peer::SameUser);
+    // It is there when we start, and it is the parent of whoever holds the socket.
+    let parent = rustix::process::getppid().unwrap().as_raw_pid() as u32;
+    let _other = stage.other_server(parent);
+    let instances = stage.scratch.path().join("instances");
+    stage.identities = Identities::new(stage.supervisors.clone(), &instances, never(), &Limits::default());
+    assert_eq!(stage.peer(), Peer::Unchecked);
+    let mut child = std::process::Command::new("cat");
+    let (client, _stream, _, caller) = stage.connect();
+    let mut child = child.stdin(OwnedFd::from(client)).stdout(std::process::Stdio::null()).spawn().unwrap();
+    assert_eq!(stage.inquire(caller), Identity::SameUser, "our own child, and we are no tool of theirs");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn what_is_written_while_somebody_looks_is_not_overlooked() {
+    let mut stage = Stage::new();
+    let first = stage.other_server(u32::MAX);
+    let (_client, _stream, _, caller) = stage.connect();
+    drop(first);
+    let key = stage.keys.insert(());
+    stage.identities.ask(key, caller);
+    let answers = stage.identities.inquiry().expect("something to find out").run();
+    let _second = stage.other_server(u32::MAX);
+    stage.identities.answered(answers);
+    assert_eq!(stage.peer(), Peer::Unchecked, "the answer is older than the second server");
+}
+
+#[test]
+fn a_directory_that_cannot_be_watched_makes_everybody_doubtful() {
+    let mut stage = Stage::new();
+    std::fs::remove_dir(stage.scratch.path().join("instances")).unwrap();
+    let (_client, _stream, peer, caller) = stage.connect();
+    assert_eq!(peer, Peer::Unchecked, "the directory is gone");
+    assert_eq!(stage.inquire(caller), Identity::SameUser);
+    assert_eq!(stage.peer(), Peer::Unchecked);
+}
+
+#[test]
+fn one_inquiry_answers_for_all_who_wait() {
+    let mut stage = Stage::new();
+    stage.supervisors.begin(u32::MAX);
+    let first = stage.connect();
+    let others: Vec<_> = (0..3).map(|_| stage.connect()).collect();
+    let key = stage.keys.insert(());
+    stage.identities.ask(key, first.3);
+    let inquiry = stage.identities.inquiry().expect("one");
+    let keys: Vec<Key> = others.iter().map(|_| stage.keys.insert(())).collect();
+    for (key, (.., caller)) in keys.iter().zip(&others) {
+        stage.identities.ask(*key, *caller);
+    }
+    assert!(stage.identities.inquiry().is_none(), "one at a time");
+    assert_eq!(inquiry.connections(), [key]);
+    let answers = Answers::unavailable(inquiry.connections(), "too busy");
+    assert_eq!(stage.identities.answered(answers), [(key, Identity::Unavailable("too busy".into()))]);
+    let inquiry = stage.identities.inquiry().expect("the next one");
+    assert_eq!(inquiry.connections(), keys);
+    let found = stage.identities.answered(inquiry.run());
+    assert_eq!(found, keys.iter().map(|key| (*key, Identity::SameUser)).collect::<Vec<_>>());
+    assert!(stage.identities.inquiry().is_none());
+}
+
+#[test]
+fn without_netlink_the_tables_are_read_later() {
+    let mut stage = Stage::new();
+    let (_client, stream, ..) = stage.connect();
+    let whose = Whose::Connection { peer: stream.peer_addr().unwrap(), local: stream.local_addr().unwrap() };
+    for may_be_tool in [false, true] {
+        assert_eq!(stage.inquire(Caller { whose, may_be_tool }), Identity::SameUser);
+    }
+    let gone = Whose::Connection { peer: "127.0.0.1:1".parse().unwrap(), local: stream.local_addr().unwrap() };
+    assert_eq!(stage.inquire(Caller { whose: gone, may_be_tool: false }), Identity::Stranger);
+}
+
+#[test]
+fn over_a_unix_socket_the_kernel_names_the_process() {
+    let mut stage = Stage::new();
+    let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    assert_eq!(stage.identities.unix(&ours, Accepted::AtOnce).0, Peer::SameUser);
+    stage.supervisors.begin(u32::MAX);
+    let (peer, caller) = stage.identities.unix(&ours, Accepted::AtOnce);
+    assert_eq!(peer, Peer::Unchecked);
+    assert_eq!(stage.inquire(caller), Identity::SameUser);
+    let subject = |(_, caller): (Peer, Caller)| match caller.whose {
+        Whose::Known(Subject::Process { pid, not_after }) => (pid, not_after),
+        other => panic!("{other:?}"),
+    };
+    let empty = stage.identities.empty.ticks;
+    let (pid, late) = subject(stage.identities.unix(&ours, Accepted::Late));
+    assert_eq!((pid, late), (std::process::id(), empty), "it may have connected at any time since then");
+    // Also if we were stopped, in this turn of the loop or in the one before.
+    stage.identities.empty.ticks -= 1;
+    let at_once = |stage: &mut Stage| subject(stage.identities.unix(&ours, Accepted::AtOnce)).1;
+    assert!(at_once(&mut stage) >= empty);
+    stage.identities.continued.store(true, Ordering::Release);
+    assert_eq!(at_once(&mut stage), empty - 1);
+    stage.identities.polls();
+    assert_eq!(at_once(&mut stage), empty - 1);
+    stage.identities.polls();
+    assert!(at_once(&mut stage) >= empty);
+    stage.supervisors.begin(std::process::id());
+    assert_eq!(stage.inquire(caller), Identity::Tool);
+}

@@ -1,0 +1,69 @@
+//! What `/proc` says about processes. Reading it is file access and not for the loop.
+
+/// One process at one moment. Its number comes to mean another process once it is gone, so it is known by number and start time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// 0 if there is none that we could see.
+    pub parent: u32,
+    /// In clock ticks since the machine started.
+    pub start: u64,
+    /// Nothing of it runs any more; it only waits to be reaped.
+    pub is_over: bool,
+}
+
+/// The numbers of all processes, in any order; none if they cannot be read. Processes come and go while they are listed.
+pub fn pids() -> impl Iterator<Item = u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+/// None if there is no such process.
+pub fn stat(pid: u32) -> Option<Stat> {
+    read_stat(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// `pid (name) state ppid …`: the number of threads is field 20, the start time field 22. The name may hold anything,
+/// parentheses too: what follows the last one is the state.
+fn read_stat(stat: &[u8]) -> Option<Stat> {
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    let fields: Vec<&str> = std::str::from_utf8(&stat[end + 1..]).ok()?.split_ascii_whitespace().collect();
+    // A process whose first thread has ended is a zombie with threads: it is over only when no thread is left.
+    let threads: u64 = fields.get(17)?.parse().ok()?;
+    let is_over = match *fields.first()? {
+        "X" | "x" => true,
+        "Z" => threads <= 1,
+        _ => false,
+    };
+    Some(Stat { parent: fields.get(1)?.parse().ok()?, start: fields.get(19)?.parse().ok()?, is_over })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_line_is_read_whatever_the_name_is() {
+        let line = |name: &str, state: &str, threads: u32| {
+            format!("12 ({name}) {state} 7 1 1 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 {threads} 0 4242 1 1")
+        };
+        let stat = |is_over| Some(Stat { parent: 7, start: 4242, is_over });
+        for name in ["sh", "a b", "x) S 1 (", "\u{fffd}"] {
+            assert_eq!(read_stat(line(name, "S", 1).as_bytes()), stat(false), "{name}");
+        }
+        assert_eq!(read_stat(line("sh", "Z", 1).as_bytes()), stat(true));
+        assert_eq!(read_stat(line("sh", "Z", 2).as_bytes()), stat(false), "another thread runs");
+        assert_eq!(read_stat(line("sh", "X", 0).as_bytes()), stat(true));
+        for broken in ["", "12 (sh", "12 (sh) S", "12 (sh) S x", "12 (sh) S 7 1 1"] {
+            assert_eq!(read_stat(broken.as_bytes()), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn a_process_sees_itself() {
+        let me = std::process::id();
+        let seen = stat(me).expect("this process runs");
+        assert_eq!(Some(seen.parent), rustix::process::getppid().map(|pid| pid.as_raw_pid().unsigned_abs()));
+        assert!(!seen.is_over && pids().any(|pid| pid == me));
+        assert_eq!(stat(u32::MAX), None);
+    }
+}

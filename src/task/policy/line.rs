@@ -1,0 +1,120 @@
+//! Command lines, command by command.
+
+use super::rule::{Held, Subject};
+use super::{Ask, By, Mode, Outcome, Ruling, first_fit, risky};
+use crate::task::command::{Known, Simple, Unclear, parse, read_only};
+use crate::task::policy::Tier;
+use crate::task::spec::{Confinement, Verdict};
+
+/// What lets a command run without a question.
+enum Permission {
+    /// A rule.
+    Rule(By),
+    /// It is known to only read.
+    Known(Known),
+}
+
+/// What is known about the files of a line.
+pub(super) struct Found<'a> {
+    /// Why commands that only read and redirections are asked about all the same.
+    pub needs_approval: Option<&'a str>,
+    /// The files that redirections write.
+    pub edits: &'a [String],
+}
+
+/// One denied command denies the line, one doubtful command asks.
+pub(super) fn judge(rules: &[&Held], ask: &Ask<'_>, line: &str, found: &Found<'_>) -> Outcome {
+    let commands = match parse(line) {
+        Ok(commands) => commands,
+        Err(why) => return unread(rules, ask, &why),
+    };
+    let mut permissions = Vec::new();
+    let mut worst: Option<Outcome> = None;
+    for simple in &commands {
+        let (outcome, permission) = judge_one(rules, ask, simple);
+        let weight = |outcome: &Outcome| (super::care(outcome.ruling.verdict), !outcome.may_be_denied);
+        if worst.as_ref().is_none_or(|known| weight(&outcome) < weight(known)) {
+            worst = Some(outcome);
+        }
+        permissions.extend(permission.map(|permission| (simple, permission)));
+    }
+    let mut outcome = worst.expect("a line has at least one command");
+    if outcome.ruling.verdict != Verdict::Allow {
+        return outcome;
+    }
+    let confinable = found.needs_approval.is_none() && commands.iter().all(|simple| read_only(simple).is_ok());
+    let has_git = commands.iter().any(|simple| simple.name() == "git");
+    let by_rules = permissions.iter().any(|(_, permission)| matches!(permission, Permission::Rule(_)));
+    let confinement = match by_rules {
+        // In an untrusted workspace git runs confined, whatever a rule allows.
+        true if ask.trusted || !has_git || !confinable => Confinement::None,
+        true | false => Confinement::ReadOnly { writable: found.edits.to_vec() },
+    };
+    match permissions.iter().find_map(|(simple, permission)| doubt(ask, simple, permission, found, &confinement)) {
+        Some(doubt) => outcome.ruling = Ruling::new(Verdict::Ask, doubt),
+        None => outcome.ruling.confinement = confinement,
+    }
+    outcome
+}
+
+fn unread(rules: &[&Held], ask: &Ask<'_>, why: &Unclear) -> Outcome {
+    let mut outcome = first_fit(rules, &Subject::Anything(ask));
+    if outcome.ruling.verdict == Verdict::Allow && ask.mode != Mode::Yolo {
+        outcome.ruling = Ruling::new(Verdict::Ask, format!("the command could not be read: {}", why.0));
+    }
+    outcome
+}
+
+fn judge_one(rules: &[&Held], ask: &Ask<'_>, simple: &Simple) -> (Outcome, Option<Permission>) {
+    let mut outcome = first_fit(rules, &Subject::Command(ask, simple));
+    // A question that nobody wrote a rule for is spared for what only reads.
+    let unwritten = outcome.by.is_none_or(|by| by.tier == Tier::BuiltIn);
+    match outcome.ruling.verdict {
+        Verdict::Allow => {
+            let by = outcome.by.expect("a rule allows it");
+            (outcome, Some(Permission::Rule(by)))
+        }
+        Verdict::Ask if unwritten && !outcome.may_be_denied => match read_only(simple) {
+            Ok(known) => {
+                outcome.ruling = Ruling::new(Verdict::Allow, format!("{} only reads", simple.text()));
+                (outcome, Some(Permission::Known(known)))
+            }
+            Err(why) => {
+                outcome.ruling.reason = why;
+                (outcome, None)
+            }
+        },
+        Verdict::Ask | Verdict::Deny => (outcome, None),
+    }
+}
+
+/// Why a command is asked about although a rule allows it or it only reads.
+fn doubt(
+    ask: &Ask<'_>,
+    simple: &Simple,
+    permission: &Permission,
+    found: &Found<'_>,
+    runs: &Confinement,
+) -> Option<String> {
+    if simple.name() == "git" && !ask.trusted && runs.is_none() {
+        return Some("git runs what its configuration says, and this workspace is not trusted".into());
+    }
+    if ask.mode == Mode::Yolo {
+        return None;
+    }
+    let (redirects, wide) = match permission {
+        Permission::Rule(by) => (!by.allows_redirection, !by.narrow),
+        Permission::Known(known) if known.only_confined && runs.is_none() => {
+            return Some(format!("files of the workspace may choose what {} runs", simple.program()));
+        }
+        Permission::Known(_) => (true, false),
+    };
+    let has_files = !(simple.reads.is_empty() && simple.writes.is_empty());
+    let looked_at = matches!(permission, Permission::Known(_)) || (redirects && has_files);
+    let may_edit = ask.mode == Mode::AutoEdit && !found.edits.is_empty();
+    match (found.needs_approval.filter(|_| looked_at), simple.writes.first()) {
+        (Some(why), _) => Some(why.to_owned()),
+        (None, Some(file)) if redirects && !may_edit => Some(format!("it writes to {file}")),
+        (None, _) => risky::danger(simple).filter(|_| wide),
+    }
+}

@@ -1,0 +1,200 @@
+//! Which places on the network a tool may visit: public ones only.
+//!
+//! A page on the internet, or a model that read one, must not reach what only this machine can: its own services, the local
+//! network, the cloud's metadata. Which addresses those are is said in `base::address`. Names are judged by every address they
+//! resolve to, at the moment of connecting; that is the part of `tool/public_hosts.rs`. Here is what can be said of a URL without asking anybody.
+
+use crate::base::address::{Host, host};
+use crate::tool::public_hosts::Judge;
+use std::fmt;
+use ureq::http::Uri;
+
+/// Longer URLs are refused.
+const LONGEST: usize = 2048;
+
+/// A URL that may be visited, as far as can be told by looking at it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url(Uri);
+
+/// Why a URL may not be visited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// It is no URL that tools understand.
+    Malformed(String),
+    /// It is not on the public internet.
+    Private(String),
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wrong::Malformed(text) | Wrong::Private(text) => f.write_str(text),
+        }
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Url {
+    pub fn parse(text: &str, judge: Judge) -> Result<Url, Wrong> {
+        let malformed = |what: &str| Wrong::Malformed(format!("{text}: {what}"));
+        if text.len() > LONGEST {
+            let start: String = text.chars().take(60).collect();
+            return Err(Wrong::Malformed(format!("{start}…: longer than {LONGEST} bytes")));
+        }
+        let bare = text.split('#').next().unwrap_or(text);
+        let uri: Uri = bare.parse().map_err(|_| malformed("not a valid URL"))?;
+        if !matches!(uri.scheme_str(), Some("http" | "https")) {
+            return Err(malformed("only http and https can be fetched"));
+        }
+        let authority = uri.authority().ok_or_else(|| malformed("has no host"))?;
+        if authority.as_str().contains('@') {
+            return Err(malformed("must not hold a user name or password"));
+        }
+        if !matches!(authority.port_u16(), None | Some(80 | 443 | 1024..)) {
+            return Err(malformed("the port must be 80, 443, or 1024 and above"));
+        }
+        check_host(authority.host(), judge).map_err(|wrong| match wrong {
+            Wrong::Malformed(what) => Wrong::Malformed(format!("{text}: {what}")),
+            Wrong::Private(what) => Wrong::Private(format!("{text}: {what}")),
+        })?;
+        Ok(Url(uri))
+    }
+
+    /// What a redirection from here means.
+    pub fn join(&self, target: &str, judge: Judge) -> Result<Url, Wrong> {
+        let scheme = self.0.scheme_str().unwrap_or("https");
+        let host = self.0.authority().map_or("", |authority| authority.as_str());
+        let path = self.0.path();
+        let folder = &path[..path.rfind('/').map_or(0, |slash| slash + 1)];
+        let absolute = if target.contains("://") {
+            target.to_owned()
+        } else if target.starts_with("//") {
+            format!("{scheme}:{target}")
+        } else if target.starts_with('/') {
+            format!("{scheme}://{host}{target}")
+        } else if target.starts_with('?') {
+            format!("{scheme}://{host}{path}{target}")
+        } else {
+            format!("{scheme}://{host}{folder}{target}")
+        };
+        Url::parse(&absolute, judge)
+    }
+
+    pub fn uri(&self) -> &Uri {
+        &self.0
+    }
+
+    /// The host in small letters, for counting.
+    pub fn host(&self) -> String {
+        self.0.host().unwrap_or_default().to_ascii_lowercase()
+    }
+}
+
+fn check_host(text: &str, judge: Judge) -> Result<(), Wrong> {
+    let public = match host(text) {
+        Ok(Host::Address(address)) => judge(address),
+        Ok(Host::Name { local }) => !local,
+        Err(what) => return Err(Wrong::Malformed(what.into())),
+    };
+    if public { Ok(()) } else { Err(Wrong::Private("not on the public internet".into())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::public_hosts::is_public;
+
+    #[test]
+    fn urls_that_may_be_visited_and_others() {
+        let said = |text: &str| match Url::parse(text, is_public) {
+            Ok(url) => format!("ok {url}"),
+            Err(Wrong::Malformed(_)) => "malformed".into(),
+            Err(Wrong::Private(_)) => "private".into(),
+        };
+        let ok = [
+            ("https://example.com", "ok https://example.com/"),
+            ("HTTP://Example.COM:8080/a?b=c#d", "ok http://Example.COM:8080/a?b=c"),
+            ("https://8.8.8.8/", "ok https://8.8.8.8/"),
+            ("https://[2606:4700::1]:443/x", "ok https://[2606:4700::1]:443/x"),
+            ("https://example.com./", "ok https://example.com./"),
+            ("https://1.example/", "ok https://1.example/"),
+        ];
+        for (text, expected) in ok {
+            assert_eq!(said(text), expected);
+        }
+        let private = [
+            "http://127.0.0.1/",
+            "http://10.1.2.3:8080/",
+            "http://169.254.169.254/latest/meta-data/",
+            "http://0.0.0.0/",
+            "http://[::1]/",
+            "http://[::ffff:127.0.0.1]/",
+            "http://[::ffff:7f00:1]/",
+            "http://[64:ff9b::7f00:1]/",
+            "http://[2002:7f00:1::]/",
+            "http://[fd00::1]/",
+            "http://localhost/",
+            "http://LOCALHOST./",
+            "http://a.localhost/",
+            "http://metadata.google.internal/",
+            "http://printer.local/",
+        ];
+        for text in private {
+            assert_eq!(said(text), "private", "{text}");
+        }
+        let malformed = [
+            "http://2130706433/",
+            "http://0177.0.0.1/",
+            "http://0x7f.0.0.1/",
+            "http://0x7f000001/",
+            "http://017700000001/",
+            "http://127.1/",
+            "http://127.0.1/",
+            "http://1.2.3.4.5/",
+            "http://256.256.256.256/",
+            "http://127.0.0.1./",
+            "http://%31%32%37.0.0.1/",
+            "http://a..b/",
+            "http://[fe80::1%25eth0]/",
+            "http://user:secret@example.com/",
+            "http://example.com@127.0.0.1/",
+            "https://example.com:22/",
+            "https://example.com:0/",
+            "ftp://example.com/",
+            "file:///etc/passwd",
+            "javascript://x",
+            "https://",
+            "example.com",
+            "http://exa mple.com/",
+            "http://１２７.0.0.1/",
+        ];
+        for text in malformed {
+            assert_eq!(said(text), "malformed", "{text}");
+        }
+        let long = |n: usize| format!("https://example.com/{}", "a".repeat(n - 20));
+        assert!(said(&long(LONGEST)).starts_with("ok"));
+        assert_eq!(said(&long(LONGEST + 1)), "malformed");
+    }
+
+    #[test]
+    fn redirections_are_read_from_where_they_come_and_judged_again() {
+        let from = Url::parse("https://example.com:8443/a/b?c", is_public).unwrap();
+        let to = |target: &str| from.join(target, is_public).map(|url| url.to_string());
+        let host = "https://example.com:8443";
+        assert_eq!(to("/x"), Ok(format!("{host}/x")));
+        assert_eq!(to("x?y#z"), Ok(format!("{host}/a/x?y")));
+        assert_eq!(to("?y"), Ok(format!("{host}/a/b?y")));
+        assert_eq!(to("//other.test/x"), Ok("https://other.test/x".into()));
+        assert_eq!(to("http://other.test"), Ok("http://other.test/".into()));
+        for target in
+            ["http://127.0.0.1/", "//localhost/x", "http://[::1]/", "http://2130706433/", "file:///etc/passwd"]
+        {
+            assert!(to(target).is_err(), "{target}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! `google_web_search`: a question to the web, answered by a model that searches it. The API does the searching; we ask, and put
+//! the sources where they belong.
+
+use crate::task::job::{Run, RunEnd};
+use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
+use crate::tool::text::{untrusted, without_middle};
+use crate::tool::web::grounding;
+use crate::tool::{Ctx, Tool, failed, invalid, text_arg};
+use serde_json::{Value, json};
+
+pub struct WebSearch;
+
+impl Tool for WebSearch {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "google_web_search".into(),
+            display_name: "GoogleSearch".into(),
+            description: "Searches the web with Google and answers from what it finds, with sources.".into(),
+            kind: Kind::Search,
+            parameters: json!({
+                "type": "object",
+                "required": ["query"],
+                "properties": {
+                    "query": {"type": "string", "description": "What to find, in words."},
+                },
+            }),
+            by_default: Verdict::Allow,
+            output_is_markdown: true,
+            has_live_output: false,
+        }
+    }
+
+    fn prepare(&self, args: &Value, _ctx: &Ctx) -> Result<Plan, CallError> {
+        let query = query(args)?;
+        let title = format!("Searching the web for: {query}");
+        Ok(Plan {
+            question: Question::Info { title: "Confirm Web Search".into(), prompt: title.clone(), urls: Vec::new() },
+            title,
+            base: None,
+        })
+    }
+
+    fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
+        search(&run.args, ctx).map_or_else(failed, RunEnd::Ended)
+    }
+}
+
+fn query(args: &Value) -> Result<&str, CallError> {
+    let query = text_arg(args, "query")?.trim();
+    if query.is_empty() {
+        return Err(invalid("query must not be empty"));
+    }
+    Ok(query)
+}
+
+fn search(args: &Value, ctx: &Ctx) -> Result<Ending, CallError> {
+    let query = query(args)?;
+    let cannot = |text: String| CallError::new(ErrorKind::WebSearchFailed, text);
+    let model = ctx.ask.ok_or_else(|| {
+        cannot("Searching the web needs a model, and a script answers here. Set GEMINI_API_KEY to use one.".into())
+    })?;
+    let body = json!({
+        "contents": [{"role": "user", "parts": [{"text": query}]}],
+        "tools": [{"googleSearch": {}}],
+    });
+    let response = match model.ask(&body, ctx.cancel) {
+        Ok(response) => response,
+        Err(_) if ctx.cancel.is_set() => {
+            return Ok(Ending::Cancelled { reason: "The search was cancelled.".into(), output: String::new() });
+        }
+        Err(error) => return Err(cannot(format!("The search failed: {}", error.message))),
+    };
+    if let Some(reason) = grounding::block_reason(&response) {
+        return Err(cannot(format!("The search was blocked: {reason}.")));
+    }
+    let found = grounding::answer(&response);
+    let found = found.unwrap_or_else(|| "Nothing was found.".to_owned());
+    let found = without_middle(&found, ctx.limits.result_chars).into_owned();
+    Ok(Ending::Success {
+        output: format!("Web search for \"{query}\":\n{}", untrusted(&found)),
+        display: Display::Text { text: found },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+    use crate::tool::tests::{Scratch, run_of};
+    use crate::tool::web::tests::{Says, with_asking};
+
+    fn run(says: &Says) -> RunEnd {
+        let scratch = Scratch::new();
+        let run = run_of(&scratch, "google_web_search", json!({"query": " who? "}));
+        with_asking(&scratch, &Limits::default(), says, |ctx| WebSearch.run(&run, ctx, &mut |_| {}))
+    }
+
+    #[test]
+    fn the_answer_comes_with_its_sources() {
+        let says = Says::new(vec![Ok(json!({"candidates": [{
+        "content": {"parts": [{"text": "Me."}]},
+        "groundingMetadata": {
+            "groundingChunks": [{"web": {"title": "T", "uri": "https://t.test"}}],
+            "groundingSupports": [{"segment": {"endIndex": 3}, "groundingChunkIndices": [0]}],
+        }}]}))]);
+        let text = "Me.[1]\n\nSources:\n[1] T (https://t.test)";
+        assert_eq!(
+            run(&says),
+            RunEnd::Ended(Ending::Success {
+                output: format!("Web search for \"who?\":\n<untrusted_context>\n{text}\n</untrusted_context>"),
+                display: Display::Text { text: text.into() },
+            })
+        );
+        assert_eq!(
+            says.asked(),
+            [json!({"contents": [{"role": "user", "parts": [{"text": "who?"}]}], "tools": [{"googleSearch": {}}]})]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_found_is_told() {
+        let error = |text: &str| failed(CallError::new(ErrorKind::WebSearchFailed, text));
+        assert_eq!(run(&Says::new(vec![Err("the API is busy.")])), error("The search failed: the API is busy."));
+        let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}});
+        assert_eq!(run(&Says::new(vec![Ok(blocked)])), error("The search was blocked: SAFETY."));
+        let RunEnd::Ended(Ending::Success { display, .. }) = run(&Says::new(vec![Ok(json!({"candidates": []}))]))
+        else {
+            panic!("an empty answer is an answer");
+        };
+        let text = "Nothing was found.".into();
+        assert_eq!(display, Display::Text { text });
+    }
+
+    #[test]
+    fn without_a_model_there_is_no_search() {
+        let scratch = Scratch::new();
+        let run = run_of(&scratch, "google_web_search", json!({"query": "x"}));
+        let end =
+            crate::tool::tests::with_ctx(&scratch, &Limits::default(), |ctx| WebSearch.run(&run, ctx, &mut |_| {}));
+        assert_eq!(
+            end,
+            failed(CallError::new(
+                ErrorKind::WebSearchFailed,
+                "Searching the web needs a model, and a script answers here. Set GEMINI_API_KEY to use one."
+            ))
+        );
+        let empty = crate::tool::tests::with_ctx(&scratch, &Limits::default(), |ctx| {
+            WebSearch.prepare(&json!({"query": " "}), ctx)
+        });
+        assert_eq!(empty, Err(invalid("query must not be empty")));
+    }
+}

@@ -1,0 +1,96 @@
+//! How long other clients wait while somebody is a burden: a message of very many parts is posted again and again, or many readers
+//! of a long task have stopped reading. Each is a ratio to the same requests on the same server while nothing else happens,
+//! because the times themselves depend on the machine.
+
+use crate::measure::{Spread, spread};
+use crate::subject::{Model, Running, Subject};
+use crate::support::message::{prompt, task_of};
+use serde_json::json;
+use std::io::{self, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+#[derive(Clone, Copy)]
+pub struct Plan {
+    /// How long requests are made in each of the situations, and how many readers stop.
+    time: Duration,
+    readers: usize,
+}
+
+pub const FULL: Plan = Plan { time: Duration::from_secs(5), readers: 1_000 };
+pub const QUICK: Plan = Plan { time: Duration::from_millis(500), readers: 50 };
+
+/// Beyond every limit, and just below the limit of what is read at all.
+const PARTS: [usize; 2] = [200_000, 24_000];
+
+pub fn run(model: &Model, plan: Plan) -> io::Result<()> {
+    let server = Subject::Ours.start(model)?;
+    let quiet = waits(&server, plan.time);
+    println!(
+        "\nOther clients' requests (GET /health on one kept connection), p99 in µs and as a ratio to the quiet server:"
+    );
+    println!("| while | p50 | p99 | p99 / quiet | |");
+    println!("|---|---|---|---|---|");
+    let row = |what: String, found: Spread, note: String| {
+        println!("| {what} | {:.0} | {:.0} | {:.1} | {note} |", found.p50, found.p99, found.p99 / quiet.p99);
+    };
+    row("nothing else happens".into(), quiet, String::new());
+    for parts in PARTS {
+        let (found, posted) = beside_posts(&server, parts, plan.time);
+        row(format!("messages of {parts} parts are posted"), found, format!("{posted} posted"));
+    }
+    let stopped = stopped_readers(&server, plan.readers)?;
+    row(format!("{} readers have stopped", stopped.len()), waits(&server, plan.time), String::new());
+    Ok(())
+}
+
+/// How long requests take, made one after the other with a little time in between.
+fn waits(server: &Running, time: Duration) -> Spread {
+    let mut client = server.client();
+    let begin = Instant::now();
+    let mut took = vec![];
+    while begin.elapsed() < time {
+        let sent = Instant::now();
+        client.get("/health");
+        took.push(sent.elapsed().as_secs_f64() * 1e6);
+        thread::sleep(Duration::from_millis(1));
+    }
+    spread(took)
+}
+
+/// The same while somebody posts such messages without a pause; and how many of them were answered.
+fn beside_posts(server: &Running, parts: usize, time: Duration) -> (Spread, u64) {
+    let part = json!({ "kind": "text", "text": "x" });
+    let message = json!({ "kind": "message", "role": "user", "messageId": "m", "parts": vec![part; parts] });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send", "params": { "message": message } });
+    let body = body.to_string();
+    let (over, posted) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = server.client();
+            while !over.load(Ordering::Relaxed) {
+                client.request("POST", "/", &[("Content-Type", "application/json")], body.as_bytes());
+                posted.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let found = waits(server, time);
+        over.store(true, Ordering::Relaxed);
+        (found, posted.load(Ordering::Relaxed))
+    })
+}
+
+/// Readers of a task of some megabytes that read nothing.
+fn stopped_readers(server: &Running, count: usize) -> io::Result<Vec<TcpStream>> {
+    let told = server.client().call("message/send", prompt("STREAM 1000 0 4096"));
+    let task = task_of(&told).ok_or_else(|| io::Error::other(format!("no task in {told}")))?;
+    let request = server.client().bytes("GET", &format!("/v1/tasks/{task}:subscribe?after=0"), &[], b"");
+    (0..count)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.address())?;
+            stream.write_all(&request)?;
+            Ok(stream)
+        })
+        .collect()
+}

@@ -1,0 +1,582 @@
+//! What the kernel allows a command that nobody approved, tried for real. Every line here is run past the reader, directly in
+//! `read_only`, in a workspace that wants to do harm; afterwards nothing may have changed. The same lines are run without confinement,
+//! too, to see that they have an effect then: a line that never has one proves nothing.
+
+#[path = "confinement/fuzz.rs"]
+mod fuzz;
+// The lines that the decisions are tested with.
+#[path = "policy/lines.rs"]
+mod lines;
+#[path = "confinement/world.rs"]
+mod world;
+
+use fuzz::Dice;
+use gemini_a2a::task::spec::{Confinement, Verdict};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread;
+use world::{As, World};
+
+/// Lines that change something when they are run as the user. Each stands for a way, not for a spelling.
+const HARMFUL: &[&str] = &[
+    // Files of the workspace.
+    "touch made",
+    "touch a.txt",
+    "touch -c -d 2001-01-01 a.txt",
+    "echo x > a.txt",
+    "echo x >> a.txt",
+    ": > a.txt",
+    "rm a.txt",
+    "rm -rf src",
+    "mv a.txt c.txt",
+    "cp a.txt c.txt",
+    "cp /dev/null a.txt",
+    "ln a.txt c.txt",
+    "ln -s /etc/passwd c.txt",
+    "mkdir made",
+    "rmdir empty-dir; mkdir made",
+    "chmod 777 a.txt",
+    "chmod -R a+rwx .",
+    "chown $(id -u):$(id -g) a.txt",
+    "truncate -s 0 a.txt",
+    "dd if=/dev/zero of=a.txt bs=1 count=1 2>/dev/null",
+    "echo x | tee a.txt",
+    "sed -i s/one/two/ a.txt",
+    "sort a.txt -o a.txt",
+    "echo x | uniq - .git/hooks/post-checkout",
+    "echo x | uniq - out/made",
+    "mkfifo made",
+    "install -m 755 a.txt made",
+    "split -b 1 b.txt made",
+    "csplit -s -f made b.txt 2",
+    "find . -name b.txt -delete",
+    "find . -name b.txt -exec rm {} +",
+    "find . -maxdepth 1 -fprint made",
+    "find . -name b.txt -exec sh -c 'echo x > made' \\;",
+    "xargs touch < b.txt",
+    "echo made | xargs touch",
+    "printf 'echo x > made' | sh",
+    "awk 'BEGIN { print \"x\" > \"made\" }'",
+    "awk 'BEGIN { system(\"touch made\") }'",
+    "perl -e 'open F, \">made\"'",
+    "env touch made",
+    "timeout 5 touch made",
+    "nohup touch made",
+    "setsid touch made",
+    "nice touch made",
+    "command touch made",
+    "exec touch made",
+    "eval 'touch made'",
+    "trap 'touch made' EXIT",
+    "coproc touch made; wait",
+    "(touch made) & wait",
+    "cat <(touch made)",
+    "cat $(touch made)",
+    "for x in '$(touch made)'; do case ${x@P} in *) true;; esac; done",
+    "x='a[$(touch made)]'; ((x)); true",
+    "[[ -v 'a[$(touch made)]' ]]; true",
+    "declare -i n; n='a[$(touch made)]'; true",
+    "set -o noclobber; echo x >| a.txt",
+    "exec 3> made; echo x >&3",
+    "mapfile -C 'touch made #' -c 1 < b.txt",
+    "printf -v 'a[$(touch made)]' x",
+    "cd src && touch made",
+    "tar cf made.tar b.txt",
+    "gzip -k b.txt",
+    "umask 0; mkdir -p made/deep",
+    // Outside of the workspace, also through links.
+    "echo x > @OUT/made",
+    "echo x > out/made",
+    "echo x > secret",
+    "echo x > dangling",
+    "cd out && touch made",
+    "touch @TMP",
+    "echo x > ~/.bashrc",
+    "rm ~/.ssh/id_ed25519",
+    "chmod 644 key",
+    "touch -c -d 2001-01-01 ~/.bashrc",
+    // Programs of the workspace.
+    "./ls",
+    "./evil.sh",
+    "sh evil.sh",
+    "bash ./evil.sh",
+    ". ./evil.sh",
+    "source evil.sh",
+    "PATH=. ls",
+    "for PATH in .; do ls; done",
+    "PATH=bin:$PATH; git status",
+    "echo {PATH}>/dev/null; PATH=.; ls",
+    "hash -p ./ls ls; ls",
+    "alias cat=./cat; shopt -s expand_aliases; eval cat",
+    "ls() { ./ls; }; ls",
+    "enable -f ./evil.sh x; ./evil.sh",
+    "BASH_ENV=./evil.sh bash -c true",
+    "ENV=./evil.sh sh -i -c true </dev/null",
+    // What git runs and writes.
+    "git init made",
+    "git config user.name evil",
+    "git add -A",
+    "git -c user.name=n -c user.email=e commit -qam x",
+    "git checkout -q -- a.txt",
+    "git stash -q",
+    "git branch made",
+    "git tag made",
+    "git update-ref refs/heads/made HEAD",
+    "git gc -q",
+    "git diff --output=made",
+    "git log --output=made",
+    "git -c core.fsmonitor='touch made; true' status",
+    "git -c diff.external='touch made; true' diff --ext-diff",
+    "git -c diff.evil.textconv='touch made; cat' diff --textconv",
+    "git -c filter.evil.clean='touch made; cat' diff",
+    "git -c alias.x='!touch made' x",
+    "git -c core.editor='touch made; true' var GIT_EDITOR; git -c core.editor='touch made; true' notes edit",
+    "git grep -O'touch made; true' two",
+    "git archive -o made.tar HEAD",
+    "git bundle create made HEAD",
+    "git worktree add -q made",
+    "git format-patch -1 -q",
+    // Other processes, sockets and objects of the kernel.
+    "kill -9 @PID",
+    "kill -STOP @PID",
+    "renice 7 @PID",
+    "prlimit --pid @PID --nofile=7:7",
+    "echo x > /dev/tcp/127.0.0.1/@PORT",
+    "exec 3<>/dev/tcp/127.0.0.1/@PORT",
+    "echo x > /dev/udp/127.0.0.1/@UDP",
+    // System calls that ordinary programs do not make.
+    "probe chmod",
+    "probe fchmod",
+    "probe fchmodat2",
+    "probe chown",
+    "probe fchown",
+    "probe utimensat",
+    "probe futimens",
+    "probe setxattr",
+    "probe fsetxattr",
+    "probe setxattrat",
+    "probe file_setattr",
+    "probe setflags",
+    "probe fssetxattr",
+    "probe truncate",
+    "probe open_write",
+    "probe tmpfile",
+    "probe mkdir",
+    "probe mkfifo",
+    "probe mknod",
+    "probe link",
+    "probe symlink",
+    "probe rename",
+    "probe unlink",
+    "probe shmget @KEY",
+    "probe semget @KEY",
+    "probe msgget @KEY",
+    "probe prlimit @PID",
+    "probe setpriority @PID",
+    "probe kill @PID",
+    "probe stop @PID",
+    "probe pidfd_kill @PID",
+    "probe sigio @PID",
+    "probe tcp @PORT",
+    "probe fastopen @PORT",
+    "probe udp @UDP",
+    "probe unix @WORK/stream.sock",
+    "probe unixgram datagram.sock",
+    "probe unixpair datagram.sock",
+    "probe core",
+    // The loader runs a program from where executing is not allowed. It is confined all the same.
+    "cp \"$(command -v touch)\" /dev/shm/@TOKEN && /dev/shm/@TOKEN made",
+];
+
+/// Harmful too, but with an effect that is not to be tried without confinement, or that cannot be seen: that they fail is seen by
+/// what they print.
+const REFUSED: &[&str] = &[
+    "probe mptcp @PORT",
+    "probe setown @PID",
+    "probe lease",
+    "probe x32 @PID",
+    "probe io_uring_setup",
+    "probe ptrace @PID",
+    "probe mq_open @TOKEN",
+    "probe shmat",
+    "probe semop",
+    "probe msgsnd",
+    "probe msgrcv",
+    "probe lease @WORK/a.txt",
+    "probe clone_user",
+    "probe clone_net",
+    "probe clone3_user",
+    "cat ~/.ssh/id_ed25519",
+    "cat key",
+    "cat secret",
+    "cat out/secret.txt",
+    "cat /proc/@PID/environ",
+    "cat /proc/self/environ",
+    "ls ~",
+    "ls -R out",
+    "cat /etc/shadow",
+    "./ls",
+    "/proc/self/exe",
+    "cat /dev/kmsg",
+    "sh -c 'cat < secret'",
+];
+
+/// Reading, to see that confinement leaves what it promises.
+const HARMLESS: &[(&str, &str)] = &[
+    ("cat b.txt", "two\nthree\nfour\n"),
+    ("cat a.txt | head -2", "one\ntwo\n"),
+    ("grep -rn 'fn main' src", "src/main.rs:1:fn main() {\n"),
+    ("sort b.txt | uniq -c | wc -l", "3\n"),
+    ("find . -name '*.rs' -type f | sort", "./src/lib.rs\n./src/main.rs\n"),
+    ("pwd && ls docs", "@WORK\nguide.md\n"),
+    ("git log --oneline -1 --format=%s", "second\n"),
+    ("git status --short a.txt", " M a.txt\n"),
+    ("git diff --stat -- b.txt", ""),
+    ("git show --format=%s -s HEAD~1", "first\n"),
+    ("echo x > /dev/null 2>&1 && echo ok", "ok\n"),
+    ("id -un > /dev/null && echo ok", "ok\n"),
+    ("date +%Y > /dev/null && echo ok", "ok\n"),
+    ("head -c 3 /dev/zero | wc -c", "3\n"),
+    ("cat no-such-file 2>/dev/null; echo $?", "1\n"),
+];
+
+/// Whether the kernel has what the tests need; the tests say so if not.
+fn confines(world: &World) -> bool {
+    use gemini_a2a::tool::Spawn;
+    match world.children.can_confine(&world.workspace) {
+        Ok(()) => true,
+        Err(why) => {
+            println!("skipped: {why}");
+            false
+        }
+    }
+}
+
+/// The program of `probe.c`, made once. None without a C compiler.
+fn probe() -> Option<&'static Path> {
+    static PROBE: OnceLock<Option<std::path::PathBuf>> = OnceLock::new();
+    let made = PROBE.get_or_init(|| {
+        let path = std::env::temp_dir().join(format!("gemini-a2a-probe-{}", std::process::id()));
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/confinement/probe.c");
+        let done = Command::new("cc").args(["-o"]).arg(&path).arg(source).output();
+        match done {
+            Ok(done) if done.status.success() => Some(path),
+            Ok(done) => panic!("{}", String::from_utf8_lossy(&done.stderr)),
+            Err(error) => {
+                println!("skipped: lines with probe, because there is no C compiler: {error}");
+                None
+            }
+        }
+    });
+    made.as_deref()
+}
+
+fn world() -> World {
+    World::new(probe())
+}
+
+#[test]
+fn no_harmful_line_has_an_effect() {
+    let world = world();
+    if !confines(&world) {
+        return;
+    }
+    let before = world.whole_snapshot();
+    let mut wrong = Vec::new();
+    for line in HARMFUL.iter().chain(REFUSED) {
+        let printed = world.run(line, As::ReadOnly);
+        let changes = before.changes(&world.whole_snapshot());
+        if !changes.is_empty() {
+            wrong.push(format!("{line}\n  printed {printed:?}\n  changed {}", changes.join("\n  ")));
+        }
+        if printed.contains("canary") {
+            wrong.push(format!("{line}\n  read what is outside: {printed:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} lines had an effect:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn most_of_the_same_lines_have_an_effect_without_confinement() {
+    let next = AtomicUsize::new(0);
+    let without = Mutex::new(Vec::new());
+    let work = || {
+        while let Some(line) = HARMFUL.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let world = world();
+            let before = world.whole_snapshot();
+            let printed = world.run(line, As::TheUser);
+            if before.changes(&world.whole_snapshot()).is_empty() {
+                without.lock().expect("nobody panics").push(format!("{line}: {printed:?}"));
+            }
+            world.tidy();
+        }
+    };
+    thread::scope(|scope| drop([scope.spawn(work), scope.spawn(work), scope.spawn(work)]));
+    let without = without.into_inner().expect("nobody panics");
+    println!("without an effect here:\n{}", without.join("\n"));
+    // Some need programs or file systems that are not everywhere.
+    assert!(without.len() * 10 <= HARMFUL.len(), "{} of {}:\n{}", without.len(), HARMFUL.len(), without.join("\n"));
+}
+
+#[test]
+fn system_calls_beyond_the_process_are_refused() {
+    let world = world();
+    if !confines(&world) || probe().is_none() {
+        return;
+    }
+    let mut wrong = Vec::new();
+    for line in HARMFUL.iter().chain(REFUSED).filter(|line| line.starts_with("probe ") && !line.contains("core")) {
+        let printed = world.run(line, As::ReadOnly);
+        // What the machine's kernel does not have cannot be refused either.
+        let refused = ["not permitted", "Permission denied", "not implemented", "Read-only", "No such process"];
+        if !refused.iter().any(|word| printed.contains(word)) {
+            wrong.push(format!("{line}: {printed:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A thread of the supervisor starts the program and is confined like it. It has one of the next numbers and ends soon.
+#[test]
+fn a_confined_command_cannot_kill_its_supervisor() {
+    const TRIES: usize = 50;
+    let world = world();
+    if !confines(&world) || probe().is_none() {
+        return;
+    }
+    let line = "for i in 1 2 3 4 5 6 7 8; do for n in 1 2 3 4; do \
+                [ $((PPID + n)) = $$ ] || kill -9 $((PPID + n)); done; done 2>/dev/null; exec probe parent $PPID";
+    for _ in 0..TRIES {
+        assert_eq!(world.run(line, As::ReadOnly), "parent: 0 \n");
+    }
+}
+
+#[test]
+fn memory_is_limited() {
+    let world = world();
+    if !confines(&world) || probe().is_none() {
+        return;
+    }
+    let most = gemini_a2a::limits::CONFINED_DATA_BYTES >> 20;
+    // The program has some of its own.
+    assert_eq!(world.run(&format!("probe memory {}", most - 16), As::ReadOnly), "memory: 0 \n");
+    let printed = world.run(&format!("probe memory {most}"), As::ReadOnly);
+    assert!(printed.contains("Cannot allocate memory"), "{printed}");
+    assert_eq!(world.run(&format!("probe memory {most}"), As::TheUser), "memory: 0 \n");
+}
+
+#[test]
+fn what_only_reads_works() {
+    let world = world();
+    if !confines(&world) {
+        return;
+    }
+    let before = world.whole_snapshot();
+    let mut wrong = Vec::new();
+    for (line, expected) in HARMLESS {
+        let printed = world.run(line, As::ReadOnly);
+        if printed != world.fill(expected) {
+            wrong.push(format!("{line}: {printed:?}"));
+        }
+        // Seen without confinement, too: otherwise everything could look like an effect. Git refreshes its index then.
+        if !line.starts_with("git") {
+            world.run(line, As::TheUser);
+        }
+        let changes = before.changes(&world.whole_snapshot());
+        if !changes.is_empty() {
+            wrong.push(format!("{line}: {changes:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn only_the_named_file_can_be_written() {
+    let world = world();
+    if !confines(&world) {
+        return;
+    }
+    let named = vec![world.workspace.join("b.txt")];
+    let before = world.whole_snapshot();
+    let printed = world.run_writing("echo new > b.txt; echo more >> b.txt; cat b.txt", As::ReadOnly, named.clone());
+    assert_eq!(printed.expect("it starts"), "new\nmore\n");
+    let changes = before.changes(&world.whole_snapshot());
+    assert!(changes.len() == 1 && changes[0].contains("/b.txt:"), "{changes:?}");
+    let before = world.whole_snapshot();
+    for line in
+        ["echo x > a.txt", "rm b.txt", "mv b.txt c.txt", "chmod 777 b.txt", "touch -d 2001-01-01 b.txt", "ln b.txt c"]
+    {
+        world.run_writing(line, As::ReadOnly, named.clone()).expect("it starts");
+        let changes = before.changes(&world.whole_snapshot());
+        assert!(changes.is_empty(), "{line}: {changes:?}");
+    }
+    // A file whose name is a link by now is not opened for the command: it does not start.
+    for name in ["secret", "out/secret.txt", "up/outside/secret.txt"] {
+        let done = world.run_writing("echo x > a.txt", As::ReadOnly, vec![world.workspace.join(name)]);
+        assert!(done.is_err(), "{name}: {done:?}");
+    }
+    assert!(before.changes(&world.whole_snapshot()).is_empty());
+}
+
+/// The workspace that the table of decisions is about, with a repository that git takes for one.
+fn table_world() -> World {
+    World::with(probe(), |root| {
+        lines::lay_out(root);
+        let git = |args: &[&str]| {
+            let done = Command::new("git").current_dir(root.join("work")).args(args).output().expect("git");
+            assert!(done.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&done.stderr));
+        };
+        git(&["init", "-q", "-b", "main"]);
+        git(&["add", "a.txt", "b.txt", "src/main.rs"]);
+        git(&["-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false", "commit", "-q", "-m", "one"]);
+    })
+}
+
+/// Runs lines of a table on several threads, each in a world of its own. Gives what went wrong.
+fn all_lines(lines: &[&str], work: impl Fn(&World, &str) -> Vec<String> + Sync) -> Vec<String> {
+    let next = AtomicUsize::new(0);
+    let wrong = Mutex::new(Vec::new());
+    let worker = || {
+        let world = table_world();
+        let before = world.whole_snapshot();
+        while let Some(line) = lines.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let mut found = work(&world, line);
+            found.extend(before.changes(&world.whole_snapshot()).into_iter().map(|change| format!("changed {change}")));
+            if !found.is_empty() {
+                wrong.lock().expect("nobody panics").push(format!("{line:?}:\n  {}", found.join("\n  ")));
+            }
+        }
+    };
+    thread::scope(|scope| drop([scope.spawn(worker), scope.spawn(worker), scope.spawn(worker)]));
+    wrong.into_inner().expect("nobody panics")
+}
+
+#[test]
+fn every_line_of_the_table_is_decided_and_run_without_effect() {
+    if !confines(&table_world()) {
+        return;
+    }
+    let unasked = lines::UNASKED;
+    let wrong = all_lines(unasked, |world, line| {
+        let ruling = world.decide(line);
+        if ruling.verdict != Verdict::Allow || ruling.confinement == Confinement::None {
+            return vec![format!("{ruling:?}")];
+        }
+        world.run(line, As::ReadOnly);
+        vec![]
+    });
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let asks: Vec<&str> = lines::ASKS.iter().chain(lines::LEADS_OUT).map(|(line, _)| *line).collect();
+    let wrong = all_lines(&asks, |world, line| match world.decide(line).verdict {
+        Verdict::Allow => vec!["it must ask".into()],
+        Verdict::Ask | Verdict::Deny => vec![],
+    });
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(unasked.len() >= 120 && unasked.len() + asks.len() >= 300);
+    println!("{} lines run without approval, {} ask", unasked.len(), asks.len());
+}
+
+/// Lines that would take the whole machine along if confinement failed are not tried on it.
+fn is_too_dangerous(line: &str) -> bool {
+    let words = [
+        "rm -rf /",
+        "rm -rf ~",
+        "rm -rf $",
+        "-rf /",
+        "kill -9 -1",
+        "reboot",
+        "shutdown",
+        "halt",
+        "poweroff",
+        "mkfs",
+        "/dev/sd",
+    ];
+    words.iter().any(|word| line.contains(word))
+}
+
+#[test]
+fn lines_that_ask_have_no_effect_when_they_are_run_past_the_reader() {
+    if !confines(&table_world()) {
+        return;
+    }
+    let lines =
+        lines::ASKS.iter().chain(lines::LEADS_OUT).map(|(line, _)| *line).filter(|line| !is_too_dangerous(line));
+    let wrong = all_lines(&lines.collect::<Vec<_>>(), |world, line| {
+        let printed = world.run(line, As::ReadOnly);
+        if printed.contains("secret\n") { vec![format!("read {printed:?}")] } else { vec![] }
+    });
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Makes lines and hands each to `work` with a world of its thread; after each, nothing may have changed. Gives how many of them
+/// `work` ran.
+fn fuzzed(lines: u64, work: impl Fn(&World, &str) -> bool + Sync) -> u64 {
+    const WORKERS: u64 = 3;
+    let seed = fuzz::number("FUZZ_SEED", 1);
+    let harmful: Vec<&str> = lines::ASKS
+        .iter()
+        .map(|(line, _)| *line)
+        .filter(|line| !is_too_dangerous(line))
+        .chain(HARMFUL.iter().copied())
+        .collect();
+    let worker = |number: u64| {
+        let world = table_world();
+        let before = world.whole_snapshot();
+        let mut dice = Dice::new(seed * WORKERS + number);
+        let mut ran = 0;
+        for _ in 0..lines / WORKERS + 1 {
+            let line = fuzz::line(&mut dice, lines::UNASKED, &harmful);
+            if is_too_dangerous(&line) || !work(&world, &world.fill(&line)) {
+                continue;
+            }
+            ran += 1;
+            let after = if ran % 64 == 0 { world.whole_snapshot() } else { world.snapshot() };
+            let changes = before.changes(&after);
+            assert!(changes.is_empty(), "seed {seed}: {line:?} changed {}", changes.join("\n  "));
+        }
+        let changes = before.changes(&world.whole_snapshot());
+        assert!(changes.is_empty(), "seed {seed}: something changed {}", changes.join("\n  "));
+        ran
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..WORKERS).map(|number| scope.spawn(move || worker(number))).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).sum()
+    })
+}
+
+#[test]
+fn random_lines_that_run_without_approval_have_no_effect() {
+    if !confines(&table_world()) {
+        return;
+    }
+    let lines = fuzz::number("FUZZ_LINES", 20_000);
+    let ran = fuzzed(lines, |world, line| {
+        let ruling = world.decide(line);
+        match (ruling.verdict, ruling.confinement) {
+            (Verdict::Allow, Confinement::ReadOnly { writable }) => {
+                assert!(writable.is_empty(), "{line:?} may write {writable:?}");
+                world.run(line, As::ReadOnly);
+                true
+            }
+            (Verdict::Allow, Confinement::None) => panic!("{line:?} would run as the user"),
+            (Verdict::Ask | Verdict::Deny, _) => false,
+        }
+    });
+    println!("{ran} of {lines} lines ran");
+    assert!(ran * 10 >= lines * 3, "only {ran} of {lines} lines ran");
+}
+
+#[test]
+fn random_lines_past_the_reader_have_no_effect() {
+    if !confines(&table_world()) {
+        return;
+    }
+    let lines = fuzz::number("FUZZ_LINES", 20_000) / 8;
+    let ran = fuzzed(lines, |world, line| {
+        world.run(line, As::ReadOnly);
+        true
+    });
+    println!("{ran} lines ran");
+}

@@ -1,0 +1,136 @@
+//! Many connections, over real sockets: of another user, of programs that say nothing, of readers that have stopped.
+
+use crate::drive::{can_be_another_user, has};
+use crate::support::client::Client;
+use crate::support::eventually;
+use crate::support::fake::FakeGemini;
+use crate::support::message::{prompt, state_of};
+use crate::support::server::{Server, Setup};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+/// A server that may have 128 connections, 32 of them of other users.
+fn small(fake: &FakeGemini) -> Server {
+    Setup::of("/bin/sh".as_ref())
+        .arg("-c")
+        .arg(format!("ulimit -n 256; exec {} serve \"$@\"", env!("CARGO_BIN_EXE_gemini-a2a")))
+        .arg("server")
+        .env("GEMINI_API_KEY", "fake")
+        .env("GOOGLE_GEMINI_BASE_URL", fake.url())
+        .start()
+}
+
+/// Another user who opens connections and says nothing on them, until the value is dropped.
+struct Stranger(Child);
+
+impl Stranger {
+    fn with(connections: usize, port: u16) -> Stranger {
+        const OPEN: &str = "for i in $(seq $1); do exec {fd}<>/dev/tcp/127.0.0.1/$2; done; echo ready; read";
+        let mut child = Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "bash", "-c", OPEN, "flood"])
+            .args([connections.to_string(), port.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("bash as another user");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+        assert_eq!(line, "ready\n");
+        Stranger(child)
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+/// Asks on so many connections, each a new one, and has a whole turn.
+fn served(server: &Server, requests: usize) {
+    let client = || Client::new(&server.url());
+    for n in 0..requests {
+        assert_eq!(client().get("/health").status(), 200, "request {n}");
+    }
+    let told = client().call("message/send", prompt("TEXT hello"));
+    assert_eq!(state_of(&told), Some("input-required"), "{told}");
+}
+
+#[test]
+fn another_user_cannot_use_up_the_connections() {
+    if !can_be_another_user() || !has("bash") {
+        return;
+    }
+    let fake = FakeGemini::start();
+    let server = small(&fake);
+    // What is under way when they come goes on.
+    let mut stream = Client::new(&server.url()).stream("message/stream", prompt("TEXT begun ++ HOLD ++ TEXT ended"));
+    stream.until("the first words", |event| event.json.to_string().contains("begun"));
+    let _strangers: Vec<Stranger> = (0..3).map(|_| Stranger::with(200, server.port())).collect();
+    served(&server, 100);
+    fake.release();
+    assert!(stream.any(|event| event.json.to_string().contains("ended")));
+    let told = "other users of this machine have 32 connections open";
+    assert_eq!(server.output().matches(told).count(), 1, "{}", server.output());
+}
+
+#[test]
+fn silent_connections_give_way() {
+    let fake = FakeGemini::start();
+    let server = small(&fake);
+    let connect = |_| TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
+    let _silent: Vec<TcpStream> = (0..300).map(connect).collect();
+    served(&server, 100);
+    // Those that rest between two requests are no different.
+    let mut rest: Vec<Client> = (0..200).map(|_| Client::new(&server.url())).collect();
+    for client in &mut rest {
+        assert_eq!(client.get("/health").status(), 200);
+    }
+    served(&server, 100);
+}
+
+/// How much the kernel holds for the peer at `port`, as the server's end of the connection; None if that end is gone.
+fn held_for(port: u16, server: &Server) -> Option<u64> {
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("the table of connections");
+    let ends = [format!(":{:04X}", server.port()), format!(":{port:04X}")];
+    table.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (local, remote) = (fields.get(1)?, fields.get(2)?);
+        let queued = fields.get(4)?.split(':').next()?;
+        (local.ends_with(&ends[0]) && remote.ends_with(&ends[1])).then(|| u64::from_str_radix(queued, 16).ok())?
+    })
+}
+
+#[test]
+fn a_reader_that_has_stopped_costs_little_and_is_reset() {
+    let fake = FakeGemini::start();
+    let server = Setup::new(&fake).start();
+    // Another client makes the task say megabytes.
+    let client = Client::new(&server.url());
+    let task = client.stream("message/stream", prompt("STREAM 1500 0 4096")).find_map(|event| {
+        let task = event.json["result"]["taskId"].as_str().or(event.json["result"]["id"].as_str());
+        task.map(str::to_owned)
+    });
+    let task = task.expect("a task");
+    let mut stopped = TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
+    let port = stopped.local_addr().expect("an address").port();
+    let request = client.bytes("GET", &format!("/v1/tasks/{task}:subscribe?after=0"), &[], b"");
+    stopped.write_all(&request).expect("a request");
+    eventually("the kernel holds something", || held_for(port, &server).filter(|held| *held > 0));
+    let mut most = 0;
+    // Not a byte is read until the server cuts the connection off.
+    eventually("the connection is cut off", || {
+        let held = held_for(port, &server);
+        most = most.max(held.unwrap_or(0));
+        held.is_none().then_some(())
+    });
+    // The kernel doubles what it is told, for its own use, and takes a last piece beyond that. Left alone it takes megabytes.
+    assert!(most <= 4 * 64 * 1024, "the kernel held {most} bytes for a peer that does not read");
+    let end = stopped.read_to_end(&mut Vec::new()).expect_err("not as if that had been all");
+    assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset, "{end}");
+    // Who reads gets all of it, and an end.
+    let whole = Client::new(&server.url()).events("GET", &format!("/v1/tasks/{task}:subscribe?after=0"), &[], b"");
+    assert!(whole.count() > 1_000);
+}

@@ -1,0 +1,382 @@
+//! Who is at the other end: the Unix socket, the file that says where a server is, and connections that are made while tools run.
+
+use crate::drive::{House, can_be_another_user, has};
+use crate::support::client::Client;
+use crate::support::fake::FakeGemini;
+use crate::support::message::{approval, call_of, call_status_of, prompt};
+use crate::support::server::{Server, Setup};
+use crate::support::{TempDir, eventually};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::{self, JoinHandle};
+
+const SERVER: &str = env!("CARGO_BIN_EXE_gemini-a2a");
+const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+const JSON: &str = "Content-Type: application/json\r\n";
+
+/// What the server says of itself under `instances/`.
+fn instance(server: &Server) -> Value {
+    let own = |text: String| serde_json::from_str::<Value>(&text).ok().filter(|own| own["pid"] == server.pid());
+    let entries = std::fs::read_dir(server.state_dir().join("instances")).expect("a directory");
+    let mut texts = entries.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path()).ok());
+    texts.find_map(own).expect("it says where it is")
+}
+
+/// The Unix socket that is there by default.
+fn socket(server: &Server) -> PathBuf {
+    let listen = instance(server)["listen"].clone();
+    let mut names = listen.as_array().expect("a list").iter().filter_map(Value::as_str);
+    names.find_map(|name| name.strip_prefix("unix:")).expect("a Unix socket").into()
+}
+
+/// One request over a Unix socket; the status and the body.
+fn ask(socket: &Path, method: &str, path: &str, fields: &str, body: &str) -> (u16, String) {
+    let mut stream = UnixStream::connect(socket).expect("connecting to the socket");
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}");
+    let request = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(request.as_bytes()).expect("sending");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    (status, body.to_owned())
+}
+
+fn rpc(method: &str, params: Value) -> String {
+    json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string()
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::symlink_metadata(path).expect("it is there").mode() & 0o7777
+}
+
+/// A tool that runs until it is let go.
+struct Tool {
+    go: PathBuf,
+    stream: Option<JoinHandle<()>>,
+}
+
+impl Tool {
+    fn start(house: &House) -> Tool {
+        Tool::script(house, "while ! [ -e go ]; do sleep 0.02; done")
+    }
+
+    /// Runs some commands first.
+    fn script(house: &House, script: &str) -> Tool {
+        let (task, calls) = house.ask(&format!("SHELL touch began; {script}"));
+        let client = house.client();
+        let params = approval(&task, &calls[0], "proceed_once");
+        let stream = thread::spawn(move || client.stream("message/stream", params).for_each(drop));
+        let began = house.server.workspace().join("began");
+        eventually("the tool runs", || began.exists().then_some(()));
+        Tool { go: house.server.workspace().join("go"), stream: Some(stream) }
+    }
+
+    fn end(mut self) {
+        std::fs::write(&self.go, "").expect("a file");
+        self.stream.take().expect("it was started").join().expect("the stream ends");
+    }
+}
+
+#[test]
+fn the_unix_socket_is_for_its_user_and_serves_everything() {
+    let house = House::new();
+    let own = instance(&house.server);
+    let socket = socket(&house.server);
+    let port = house.server.port();
+    assert_eq!(own["listen"], json!([format!("127.0.0.1:{port}"), format!("unix:{}", socket.display())]));
+    assert_eq!(own["url"], format!("http://localhost:{port}/"));
+    assert!(own["started"].as_str().is_some_and(|at| at.ends_with('Z')), "{own}");
+    assert_eq!(socket.parent(), Some(house.server.state_dir().join("run").as_path()));
+    assert_eq!((mode(&socket), mode(socket.parent().expect("a directory"))), (0o600, 0o700));
+    let (status, body) = ask(&socket, "POST", "/", JSON, &rpc("message/send", prompt("TEXT hello")));
+    assert!(status == 200 && body.contains("hello"), "{status} {body}");
+    assert_eq!(ask(&socket, "GET", "/health", "", "").0, 200);
+    if has("curl") {
+        let curl =
+            Command::new("curl").args(["-s", "--unix-socket"]).arg(&socket).arg("http://localhost/health").output();
+        assert!(String::from_utf8_lossy(&curl.expect("curl").stdout).contains("healthy"));
+    }
+}
+
+#[test]
+fn pages_and_proxies_do_not_get_in() {
+    let house = House::with(|setup| setup.arg("--allowed-origin").arg("https://console.example"));
+    let socket = socket(&house.server);
+    let own = format!("http://localhost:{}", house.server.port());
+    for origin in [own.as_str(), "https://console.example", "null"] {
+        let (status, body) = ask(&socket, "GET", "/health", &format!("Origin: {origin}\r\n"), "");
+        assert!(status == 403 && body.contains("Unix socket"), "{origin}: {status} {body}");
+    }
+    let mut client = house.client();
+    for (name, value) in [("X-Forwarded-For", "1.2.3.4"), ("Forwarded", "for=1.2.3.4"), ("Via", "1.1 proxy")] {
+        let (status, body) = ask(&socket, "GET", "/health", &format!("{name}: {value}\r\n"), "");
+        assert!(status == 403 && body.contains("proxy"), "{name}: {status} {body}");
+        let answer = client.request("GET", "/health", &[(name, value)], b"");
+        assert!(answer.status() == 403 && answer.text().contains("proxy"), "{name}: {}", answer.text());
+    }
+    let mut stream = UnixStream::connect(&socket).expect("connecting");
+    stream.write_all(b"GET /tasks HTTP/1.1\r\nHost: evil.test\r\nConnection: close\r\n\r\n").expect("sending");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 403"), "a page behind an ssh tunnel may have any name: {answer}");
+}
+
+#[test]
+fn another_user_does_not_get_in_over_a_socket_that_was_opened_up() {
+    if !can_be_another_user() || !has("curl") {
+        return;
+    }
+    let dir = TempDir::new("socket");
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("a mode");
+    let path = dir.path().join("a.sock");
+    let house = House::with(|setup| setup.arg("--listen").arg(format!("unix:{}", path.display())));
+    let curl = |url: &str, body: &str| {
+        let output = Command::new("setpriv")
+            .args(NOBODY)
+            .args(["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "--unix-socket"])
+            .arg(&path)
+            .args(["-H", "Content-Type: application/json", "-d", body, &format!("http://localhost{url}")])
+            .output();
+        String::from_utf8_lossy(&output.expect("curl as another user").stdout).into_owned()
+    };
+    let body = rpc("message/send", prompt("TEXT hi"));
+    assert_eq!(curl("/", &body), "000", "it cannot even connect");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).expect("a mode");
+    assert_eq!(curl("/", &body), "403");
+    assert_eq!(house.client().get("/health").json()["refused_peers"], 1);
+    eventually("the log says so", || house.server.output().contains("refused a connection").then_some(()));
+}
+
+#[test]
+fn a_socket_goes_with_its_server_and_that_of_a_killed_one_is_replaced() {
+    let mut house = House::new();
+    let first = socket(&house.server);
+    house.server.kill9();
+    assert!(first.exists(), "nobody removed it");
+    house.server.restart();
+    assert_eq!(socket(&house.server), first, "the next server takes its place");
+    assert_eq!((ask(&first, "GET", "/health", "", "").0, mode(&first)), (200, 0o600));
+    let pid = house.server.pid().to_string();
+    assert!(Command::new("kill").arg(&pid).status().expect("kill").success());
+    assert_eq!(house.server.ended().code(), Some(0));
+    assert!(!first.exists());
+    for entry in std::fs::read_dir(house.server.state_dir().join("instances")).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        assert_eq!(std::fs::read(&path).expect("a file"), b"", "{}", path.display());
+    }
+}
+
+#[test]
+fn a_socket_that_somebody_listens_on_stays_theirs() {
+    let house = House::new();
+    let taken = socket(&house.server);
+    let dir = TempDir::new("second");
+    let second = |listen: &str| {
+        let output = Command::new(SERVER)
+            .args(["--listen", listen, "--state-dir"])
+            .arg(dir.folder("state"))
+            .arg("--workspace")
+            .arg(dir.path())
+            .env_clear()
+            .output()
+            .expect("it ends by itself");
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let said = second(&format!("unix:{}", taken.display()));
+    assert!(said.contains("another server listens on"), "{said}");
+    assert_eq!(ask(&taken, "GET", "/health", "", "").0, 200);
+    let long = dir.path().join("x".repeat(120));
+    let said = second(&format!("unix:{}", long.display()));
+    assert!(said.contains("the system allows 107"), "{said}");
+    let said = second("0.0.0.0:0");
+    assert!(said.contains("not a loopback address"), "{said}");
+}
+
+#[test]
+fn listeners_are_as_many_as_asked_for() {
+    let dir = TempDir::new("socket");
+    let path = dir.path().join("a.sock");
+    let runtime = dir.folder("runtime");
+    let house = House::with(|setup| {
+        let setup = setup.arg("--listen").arg(format!("unix:{}", path.display()));
+        setup.arg("--listen=127.0.0.2:0").env("XDG_RUNTIME_DIR", &runtime)
+    });
+    let listen = instance(&house.server)["listen"].clone();
+    let names: Vec<&str> = listen.as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+    assert_eq!(names.len(), 4, "{names:?}");
+    let second = names.iter().find(|name| name.starts_with("127.0.0.2:")).expect("the second port");
+    assert_eq!(Client::new(&format!("http://{second}")).get("/health").status(), 200);
+    assert_eq!(ask(&path, "GET", "/health", "", "").0, 200);
+    let default = names.last().and_then(|name| name.strip_prefix("unix:")).expect("a Unix socket");
+    assert_eq!(Path::new(default).parent(), Some(runtime.join("gemini-a2a").as_path()));
+    assert_eq!(ask(Path::new(default), "GET", "/health", "", "").0, 200);
+}
+
+#[test]
+fn without_a_place_for_its_socket_the_server_starts_all_the_same() {
+    let dir = TempDir::new("runtime");
+    let long = dir.folder(&"x".repeat(100));
+    let house = House::with(|setup| setup.env("XDG_RUNTIME_DIR", &long));
+    assert_eq!(house.client().get("/health").status(), 200);
+    let says = |house: &House, text: &str| {
+        eventually(text, || house.server.output().contains(text).then_some(()));
+    };
+    says(&house, "there is no Unix socket beside TCP");
+    says(&house, "the system allows 107");
+    let shared = dir.folder("shared/gemini-a2a");
+    std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o777)).expect("a mode");
+    let house = House::with(|setup| setup.env("XDG_RUNTIME_DIR", dir.path().join("shared")));
+    says(&house, "only this user can write to");
+}
+
+/// What a tool can reach over the Unix socket and with upgrades; what it does over TCP is tried in `doors`.
+#[test]
+fn a_tool_reads_and_does_nothing_else() {
+    if !has("curl") {
+        return;
+    }
+    let house = House::new();
+    let (url, socket) = (house.server.url(), socket(&house.server));
+    let (waiting, calls) = house.ask("WRITE forbidden.txt x");
+    let answer = rpc("message/send", approval(&waiting, &calls[0], "proceed_once"));
+    std::fs::write(house.server.workspace().join("answer.json"), answer).expect("a file");
+    let curl = |rest: &str| format!("curl -s --noproxy '*' -o /dev/null -w '%{{http_code}} ' {rest}; ");
+    let over = format!("--unix-socket {}", socket.display());
+    let upgrade = "-H Connection:Upgrade -H Upgrade:websocket -H Sec-WebSocket-Version:13 \
+        -H Sec-WebSocket-Key:dGhlIHNhbXBsZSBub25jZQ==";
+    let post = "-H Content-Type:application/json -d @answer.json";
+    let script: String = [
+        format!("{post} {over} http://localhost/"),
+        format!("{over} http://localhost/tasks"),
+        format!("{over} {upgrade} http://localhost/ws"),
+        format!("{url}/tasks"),
+        format!("{upgrade} {url}/ws"),
+        format!("{upgrade} {url}/tasks"),
+        format!("{upgrade} {url}/health"),
+        format!("{post} {url}/"),
+    ]
+    .iter()
+    .map(|rest| curl(rest))
+    .collect();
+    // A program that may not be read is not dumpable: nobody but root can see what it holds.
+    let hidden = curl(&format!("{post} {url}/")).replace("curl", "./hidden");
+    let hide = "cp \"$(command -v curl)\" hidden; chmod 111 hidden";
+    let (task, calls) = house.ask(&format!("SHELL {script}{hide}; {hidden}"));
+    let events: Vec<_> = house.client().stream("message/stream", approval(&task, &calls[0], "proceed_once")).collect();
+    let done = events.iter().find(|event| call_status_of(event.result()) == "success");
+    let done = done.unwrap_or_else(|| panic!("no success in {events:#?}"));
+    assert_eq!(call_of(done.result())["response"]["resultDisplay"], "403 200 403 200 403 403 403 403 403 ");
+    assert_eq!((house.file("forbidden.txt"), house.state(&waiting)), (None, "input-required".into()));
+    assert_eq!(house.client().get("/health").json()["refused_peers"], 7);
+    let lines = || house.server.output().matches("refused a connection").count();
+    eventually("the log says so", || (lines() > 0).then_some(()));
+    assert_eq!(lines(), 1, "the log is not flooded");
+}
+
+#[test]
+fn the_user_goes_on_while_a_tool_runs() {
+    let house = House::new();
+    let tool = Tool::start(&house);
+    // Over both, from a process that is above the server and one beside it.
+    let (task, calls) = house.ask("WRITE allowed.txt x");
+    let events: Vec<_> = house.client().stream("message/stream", approval(&task, &calls[0], "proceed_once")).collect();
+    assert!(!events.is_empty() && house.file("allowed.txt").is_some());
+    let socket = socket(&house.server);
+    assert_eq!(ask(&socket, "POST", "/", JSON, &rpc("message/send", prompt("TEXT hi"))).0, 200);
+    if has("curl") {
+        for place in [
+            vec![house.server.url()],
+            vec!["--unix-socket".into(), socket.display().to_string(), "http://localhost".into()],
+        ] {
+            let body = rpc("message/send", prompt("TEXT hi"));
+            let output = Command::new("curl")
+                .args([
+                    "-s",
+                    "--noproxy",
+                    "*",
+                    "-o",
+                    "/dev/null",
+                    "-w",
+                    "%{http_code}",
+                    "-H",
+                    "Content-Type: application/json",
+                ])
+                .args(["-d", &body])
+                .args(place)
+                .output();
+            assert_eq!(String::from_utf8_lossy(&output.expect("curl").stdout), "200");
+        }
+    }
+    tool.end();
+    assert_eq!(house.client().get("/health").json()["refused_peers"], 0);
+}
+
+/// Two servers that share their state: neither's tools may speak to the other.
+#[test]
+fn a_tool_of_another_server_is_a_tool() {
+    if !has("curl") {
+        return;
+    }
+    let first = House::new();
+    let fake = FakeGemini::start();
+    let server = Setup::new(&fake).state_dir(&first.server.state_dir()).start();
+    let second = House { server, fake };
+    assert_eq!(second.server.state_dir(), first.server.state_dir());
+    std::fs::write(second.server.workspace().join("prompt.json"), rpc("message/send", prompt("TEXT hi")))
+        .expect("a file");
+    let target = |house: &House| {
+        let socket = socket(&house.server);
+        [house.server.url(), format!("--unix-socket {} http://localhost", socket.display())]
+    };
+    let post = "curl -s --noproxy '*' -o /dev/null -w '%{http_code} ' -H Content-Type:application/json -d @prompt.json";
+    let script: String = target(&first).iter().map(|place| format!("{post} {place}/; ")).collect();
+    let (task, calls) = second.ask(&format!("SHELL {script}"));
+    let stream = second.client().stream("message/stream", approval(&task, &calls[0], "proceed_once"));
+    let events: Vec<_> = stream.collect();
+    let done = events.iter().find(|event| call_status_of(event.result()) == "success").expect("the tool ended");
+    assert_eq!(call_of(done.result())["response"]["resultDisplay"], "403 403 ");
+    // Their user is let in by both, though each knows of the other.
+    for house in [&first, &second] {
+        house.say("TEXT hi");
+    }
+    assert_eq!(first.client().get("/health").json()["refused_peers"], 2);
+}
+
+/// A server in a pid namespace of its own sees no process of its clients, so they cannot be told from tools while one runs.
+#[test]
+fn whoever_cannot_be_found_waits_until_the_tool_has_ended() {
+    let unshare = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+    let able = Command::new("unshare").args(unshare).arg("true").output();
+    if !able.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: no pid namespace can be made here");
+        return;
+    }
+    let fake = FakeGemini::start();
+    let setup = unshare.iter().fold(Setup::of(Path::new("unshare")), |setup, arg| setup.arg(arg));
+    let setup = setup.arg(SERVER).arg("serve").env("GEMINI_API_KEY", "fake").env("GOOGLE_GEMINI_BASE_URL", fake.url());
+    let house = House { server: setup.start(), fake };
+    let run = house.server.state_dir().join("run");
+    let entry = std::fs::read_dir(run).expect("a directory").next().expect("a socket");
+    let socket = entry.expect("an entry").path();
+    let body = rpc("message/send", prompt("TEXT hi"));
+    let post = || {
+        let answer = house.client().request("POST", "/", &[("Content-Type", "application/json")], body.as_bytes());
+        (answer.status(), answer.text())
+    };
+    assert_eq!(post().0, 200);
+    assert_eq!(ask(&socket, "POST", "/", JSON, &body).0, 403, "the kernel names no process there");
+    let tool = Tool::start(&house);
+    let (status, said) = post();
+    let told = said.contains("Wait until the tool has ended") && said.contains(&socket.display().to_string());
+    assert!(status == 403 && told, "{status} {said}");
+    assert_eq!(house.client().get("/tasks/metadata").status(), 200, "it may read");
+    tool.end();
+    // The listeners are seen empty once before newcomers are trusted again.
+    eventually("it is let in", || (post().0 == 200).then_some(()));
+}

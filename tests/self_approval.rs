@@ -1,0 +1,391 @@
+//! A tool's process may not approve the calls of its own agent, and none of its processes may outlive a cancel,
+//! whatever they do to hide. The attacker is tests/self_approval/attacker.c: an approved command that tries to answer
+//! another call's question, in every way that we know of.
+//!
+//! Each way is tried three times: the answer is refused and the user can still give it; a cancel ends all processes
+//! of the attacker; and, as a check of the attacker itself, the same program started by the test does approve.
+//! Everything runs as an ordinary user.
+
+mod support;
+
+#[path = "support/frame.rs"]
+#[allow(dead_code, reason = "only what a client sends is needed here")]
+mod frame;
+#[path = "self_approval/run.rs"]
+mod run;
+#[path = "self_approval/user.rs"]
+mod user;
+
+use run::{Attack, Cast, Run, Scene, Wording};
+use rustix::process::Signal;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use support::eventually;
+use user::{Programs, as_ordinary_user};
+
+/// What an attack ends with.
+#[derive(Clone, Copy, PartialEq)]
+enum Outcome {
+    /// The server says 403.
+    Refused,
+    /// The server does not listen there, or says 403.
+    NotConnected,
+    /// All processes of the attacker are killed, whether or not the server has said 403 before.
+    Killed,
+}
+
+/// Whether the attacker can show that its way works when the test starts it.
+#[derive(Clone, Copy, PartialEq)]
+enum Control {
+    Approves,
+    None,
+}
+
+/// How the attacker's call ends once it has had its response.
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    /// With its last process.
+    ByItself,
+    /// Only when somebody cancels it.
+    ByCancel,
+}
+
+struct Case {
+    attack: Attack,
+    outcome: Outcome,
+    control: Control,
+    end: End,
+}
+
+const fn case(way: &'static str) -> Case {
+    let attack = Attack { way, wording: Wording::JsonRpc, cast: Cast::SameTask };
+    Case { attack, outcome: Outcome::Refused, control: Control::Approves, end: End::ByItself }
+}
+
+const fn in_words(wording: Wording) -> Case {
+    Case { attack: Attack { wording, ..case("plain").attack }, ..case("plain") }
+}
+
+const fn with_cast(way: &'static str, cast: Cast) -> Case {
+    Case { attack: Attack { cast, ..case(way).attack }, ..case(way) }
+}
+
+/// A way that cannot work from outside, because there it is something else.
+const fn inside_only(outcome: Outcome, way: &'static str) -> Case {
+    Case { outcome, control: Control::None, ..case(way) }
+}
+
+const CASES: [Case; 47] = [
+    // The slow ones first.
+    Case { end: End::ByCancel, ..inside_only(Outcome::Refused, "stops-supervisor") },
+    case("fork-storm"),
+    case("fork-chain"),
+    // Who connects.
+    case("plain"),
+    case("double-fork"),
+    case("new-session"),
+    case("empty-environment"),
+    case("hidden"),
+    case("non-dumpable"),
+    case("unreadable-binary"),
+    case("sibling"),
+    case("own-subreaper"),
+    case("thread-descriptors"),
+    case("zombie-leader"),
+    case("namespaces"),
+    // Over which socket.
+    case("mptcp"),
+    case("fast-open"),
+    case("localhost"),
+    case("any-address"),
+    inside_only(Outcome::NotConnected, "second-loopback"),
+    inside_only(Outcome::NotConnected, "loopback6"),
+    case("mapped-address"),
+    case("other-source"),
+    case("kept-connection"),
+    case("pipelined"),
+    inside_only(Outcome::NotConnected, "inherited"),
+    case("in-flight"),
+    case("io-uring"),
+    case("unix-socket"),
+    case("unix-socket-of-a-dead-process"),
+    // With help.
+    case("relay"),
+    with_cast("helped", Cast::WithHelper),
+    with_cast("plain", Cast::SecondServer),
+    with_cast("hidden", Cast::SecondServer),
+    Case { outcome: Outcome::Killed, control: Control::None, ..with_cast("orphans", Cast::SecondServer) },
+    // Against the supervisor and the server.
+    inside_only(Outcome::Killed, "kills-supervisor"),
+    inside_only(Outcome::Killed, "orphans"),
+    inside_only(Outcome::Refused, "starves-supervisor"),
+    inside_only(Outcome::Killed, "starves-server"),
+    inside_only(Outcome::Refused, "limits-threads"),
+    // In which words.
+    in_words(Wording::JsonRpcStream),
+    in_words(Wording::Rest),
+    in_words(Wording::Bare),
+    in_words(Wording::Session),
+    in_words(Wording::Native),
+    Case { control: Control::None, ..in_words(Wording::OtherUpgrade) },
+    Case { control: Control::None, ..in_words(Wording::Prompt) },
+];
+
+/// How many attacks are made at the same time. They mostly wait.
+const AT_ONCE: usize = 4;
+
+/// Runs all of these, several at a time, and fails with the names of those that failed.
+fn each<T: Sync>(cases: &[T], name: impl Fn(&T) -> String + Sync, body: impl Fn(&T) + Sync) {
+    // For one case alone, e.g. GEMINI_A2A_TEST_WAY=io-uring.
+    let only = std::env::var("GEMINI_A2A_TEST_WAY").ok();
+    let wanted = |case: &&T| only.as_ref().is_none_or(|only| name(case).contains(only));
+    let queue = Mutex::new(cases.iter().filter(wanted));
+    let failed = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let Some(case) = queue.lock().expect("nobody panics with it").next() else {
+                        return;
+                    };
+                    if catch_unwind(AssertUnwindSafe(|| body(case))).is_err() {
+                        failed.lock().expect("nobody panics with it").push(name(case));
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().expect("nobody panics with it");
+    assert!(failed.is_empty(), "failed: {failed:#?}");
+}
+
+fn describe(case: &Case) -> String {
+    format!("{} {:?} {:?}", case.attack.way, case.attack.wording, case.attack.cast)
+}
+
+#[test]
+fn no_tool_can_approve() {
+    as_ordinary_user("no_tool_can_approve", |programs| {
+        let links = [Link::Tcp, Link::Unix].into_iter().cycle();
+        let cases: Vec<(&Case, Link)> = CASES.iter().zip(links).collect();
+        each(&cases, |(case, _)| describe(case), |(case, over)| repel(programs, case, *over));
+    });
+}
+
+/// Over what the user answers in the end.
+#[derive(Clone, Copy)]
+enum Link {
+    Tcp,
+    Unix,
+}
+
+fn repel(programs: &Programs, case: &Case, over: Link) {
+    let scene = Scene::new(programs, case.attack);
+    let run = scene.begin("repel");
+    run.launch();
+    let response = run.response();
+    check(case, response.as_deref());
+    assert!(!run.is_approved(), "{}: approved: {response:?}", describe(case));
+    if case.outcome == Outcome::Killed {
+        run.until_nothing_is_left();
+    }
+    match over {
+        Link::Tcp => run.refuse(),
+        Link::Unix => run.refuse_over_socket(),
+    }
+    run.release();
+    match case.end {
+        End::ByItself => {}
+        End::ByCancel => run.cancel(),
+    }
+    run.until_idle();
+    run.until_nothing_is_left();
+    assert!(!run.is_approved());
+}
+
+/// Whether the attacker got what it should.
+fn check(case: &Case, response: Option<&str>) {
+    let name = describe(case);
+    let is_refused = response.is_some_and(|text| text.starts_with("HTTP/1.1 403 "));
+    match (case.outcome, response) {
+        (_, Some(text)) if text.starts_with("skipped:") => eprintln!("{name}: {text}"),
+        (Outcome::Refused, _) => assert!(is_refused, "{name}: {response:?}"),
+        (Outcome::NotConnected, Some(text)) => assert!(is_refused || text.starts_with("error:"), "{name}: {text}"),
+        (Outcome::NotConnected, None) => panic!("{name}: no response"),
+        (Outcome::Killed, _) => assert!(response.is_none() || is_refused, "{name}: {response:?}"),
+    }
+}
+
+#[test]
+fn a_cancel_leaves_no_process_of_an_attacker() {
+    as_ordinary_user("a_cancel_leaves_no_process_of_an_attacker", |programs| {
+        each(&CASES, describe, |case| cancel(programs, case));
+    });
+}
+
+fn cancel(programs: &Programs, case: &Case) {
+    let scene = Scene::new(programs, case.attack);
+    let run = scene.begin("cancel");
+    run.launch();
+    run.response();
+    run.cancel();
+    run.until_nothing_is_left();
+    assert!(!run.is_approved(), "{}", describe(case));
+}
+
+/// Without this, an attacker that does nothing would pass for one that was refused.
+#[test]
+fn the_attacker_approves_when_it_is_no_tool() {
+    as_ordinary_user("the_attacker_approves_when_it_is_no_tool", |programs| {
+        each(&CASES, describe, |case| {
+            if case.control == Control::Approves {
+                approve(programs, case);
+            }
+        });
+    });
+}
+
+fn approve(programs: &Programs, case: &Case) {
+    let scene = Scene::new(programs, case.attack);
+    let run = scene.begin_control();
+    let attackers = run.launch_outside();
+    let response = run.response();
+    let is_approved = match response.as_deref() {
+        Some(text) if text.starts_with("skipped:") => true,
+        Some(text) if text.starts_with("HTTP/1.1 ") => {
+            eventually(&describe(case), || run.is_approved().then_some(true))
+        }
+        Some(_) | None => false,
+    };
+    run.release();
+    for mut attacker in attackers {
+        attacker.wait().expect("our own child");
+    }
+    run.until_nothing_is_left();
+    assert!(is_approved, "{}: {response:?}", describe(case));
+}
+
+/// A process that has left its call's session and environment, and connected while the call ran.
+#[test]
+fn no_process_asks_behind_the_end_of_its_call() {
+    as_ordinary_user("no_process_asks_behind_the_end_of_its_call", |programs| {
+        let scene = Scene::new(programs, case("outlives").attack);
+        let run = scene.begin("repel");
+        run.launch();
+        run.until_idle();
+        run.until_nothing_is_left();
+        run.note("ended");
+        assert_eq!(run.response(), None);
+        run.refuse();
+        assert!(!run.is_approved());
+    });
+}
+
+/// A connection that the kernel makes when the call is over, because there was no room for it before.
+#[test]
+fn no_connection_of_a_tool_is_served_behind_the_end_of_its_call() {
+    as_ordinary_user("no_connection_of_a_tool_is_served_behind_the_end_of_its_call", |programs| {
+        let scene = Scene::new(programs, case("late").attack);
+        let _keeper = scene.keep_descriptors();
+        let run = scene.begin("repel");
+        run.launch();
+        let response = run.response().expect("what it could do");
+        if response.starts_with("skipped:") {
+            eprintln!("{response}");
+            return;
+        }
+        run.until_nothing_is_left();
+        eventually("the late connection is served or refused", || {
+            (run.is_approved() || scene.refused_peers() > 0).then_some(())
+        });
+        assert!(!run.is_approved());
+        run.refuse();
+    });
+}
+
+#[test]
+fn a_cancel_ends_processes_that_are_hard_to_end() {
+    const WAYS: [&str; 4] = ["stops-supervisor", "fork-bomb", "stopped", "ignores-signals"];
+    as_ordinary_user("a_cancel_ends_processes_that_are_hard_to_end", |programs| {
+        each(&WAYS, ToString::to_string, |way| {
+            let scene = Scene::new(programs, case(way).attack);
+            let run = scene.begin_alone("cancel");
+            run.launch();
+            run.response().expect("it is ready");
+            assert!(!run.living().is_empty());
+            run.cancel();
+            run.until_nothing_is_left();
+        });
+    });
+}
+
+#[test]
+fn a_tool_cannot_look_into_the_server_or_its_supervisor() {
+    as_ordinary_user("a_tool_cannot_look_into_the_server_or_its_supervisor", |programs| {
+        let scene = Scene::new(programs, case("looks-inside").attack);
+        let run = scene.begin_alone("repel");
+        run.launch();
+        let response = run.response().expect("its findings");
+        let lines: Vec<&str> = response.lines().collect();
+        assert_eq!(lines.len(), 30, "{response}");
+        for line in lines {
+            assert!(line.ends_with("Operation not permitted") || line.ends_with("Permission denied"), "{response}");
+        }
+        run.release();
+        run.until_idle();
+    });
+}
+
+/// Two commands of one server, each with a process that has left its session, its parent and its environment.
+fn with_two_commands(programs: &Programs, end_one: impl FnOnce(&Run)) {
+    let scene = Scene::new(programs, case("hidden").attack);
+    let runs = [scene.begin_alone("repel"), scene.begin_alone("cancel")];
+    for run in &runs {
+        run.launch();
+        run.response().expect("it is refused");
+    }
+    let [one, other] = &runs;
+    let untouched = other.living();
+    assert!(untouched.len() >= 3, "supervisor, program and hidden process: {untouched:?}");
+    end_one(one);
+    one.until_nothing_is_left();
+    assert_eq!(other.living(), untouched);
+    other.cancel();
+    other.until_nothing_is_left();
+}
+
+#[test]
+fn cancelling_one_of_two_commands_leaves_the_other_alone() {
+    as_ordinary_user("cancelling_one_of_two_commands_leaves_the_other_alone", |programs| {
+        with_two_commands(programs, |one| one.cancel());
+    });
+}
+
+#[test]
+fn what_a_killed_supervisor_leaves_is_killed_and_nothing_else() {
+    as_ordinary_user("what_a_killed_supervisor_leaves_is_killed_and_nothing_else", |programs| {
+        with_two_commands(programs, |one| one.kill_supervisor());
+    });
+}
+
+#[test]
+fn no_process_outlives_the_server() {
+    const WAYS: [&str; 4] = ["hidden", "stops-supervisor", "fork-bomb", "stopped"];
+    as_ordinary_user("no_process_outlives_the_server", |programs| {
+        let signals = [Signal::TERM, Signal::KILL];
+        let cases: Vec<(&str, Signal)> = WAYS.iter().flat_map(|way| signals.map(|signal| (*way, signal))).collect();
+        each(
+            &cases,
+            |(way, signal)| format!("{way} {signal:?}"),
+            |(way, signal)| {
+                let scene = Scene::new(programs, case(way).attack);
+                let run = scene.begin_alone("repel");
+                run.launch();
+                run.response().expect("it is ready");
+                assert!(!run.living().is_empty());
+                run.end_server(*signal);
+                run.until_nothing_is_left();
+            },
+        );
+    });
+}
