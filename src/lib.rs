@@ -15,8 +15,8 @@
 //! The features `web-tools` and `webhooks` are whole subsystems and on by default. A module that belongs to one has a counterpart
 //! `none.rs` with the same interface, chosen where the module is declared; beside that, only `a2a::WEBHOOKS` tells builds apart.
 //!
-//! Everything but `tool` and `shell` is pure: no sockets, files, threads, clocks or randomness. Read `shell/server.rs` for the
-//! turn of the loop, then `task/decide.rs` for what the agent does, then `core/mod.rs` for how the two meet.
+//! Everything but `tool` and `shell` is pure: no sockets, files, threads, clocks or randomness. Read `shell/event_loop/server.rs` for the
+//! turn of the loop, then `task/machine/decide.rs` for what the agent does, then `core/mod.rs` for how the two meet.
 
 #![forbid(unsafe_code)]
 

@@ -4,12 +4,12 @@
 use gemini_a2a::base::cancel::Cancel;
 use gemini_a2a::base::id::TaskId;
 use gemini_a2a::limits::{Limits, STRAYS_NAMED};
+use gemini_a2a::shell::children::procfs;
 use gemini_a2a::shell::children::{Children, MARKER, Plan, sweep};
-use gemini_a2a::shell::procfs;
-use gemini_a2a::task::job::{Run, RunEnd};
+use gemini_a2a::task::machine::job::{Run, RunEnd};
 use gemini_a2a::task::spec::{Display, Ending};
-use gemini_a2a::tool::background::Background;
-use gemini_a2a::tool::path::Workspace;
+use gemini_a2a::tool::commands::background::Background;
+use gemini_a2a::tool::files::path::Workspace;
 use gemini_a2a::tool::web::Web;
 use gemini_a2a::tool::{Ctx, Spawn, Toolbox};
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 #[path = "support/ground.rs"]
 mod ground;
 
-use gemini_a2a::task::job::RunEnd;
+use gemini_a2a::task::machine::job::RunEnd;
 use gemini_a2a::task::spec::Ending;
 use ground::Ground;
 use rustix::fs::{CWD, RenameFlags, renameat_with};

@@ -4,10 +4,10 @@
 mod task;
 
 use gemini_a2a::base::id::Seq;
-use gemini_a2a::task::decide::{Effect, Input, job};
-use gemini_a2a::task::event::{Answer, Created, End, Event, Lifecycle, Usage};
-use gemini_a2a::task::job::{Compaction, ModelError, ModelErrorKind, NoteBody, Work};
-use gemini_a2a::task::state::Item;
+use gemini_a2a::task::log::event::{Answer, Created, End, Event, Lifecycle, Usage};
+use gemini_a2a::task::machine::decide::{Effect, Input, job};
+use gemini_a2a::task::machine::job::{Compaction, ModelError, ModelErrorKind, NoteBody, Work};
+use gemini_a2a::task::machine::state::Item;
 use serde_json::json;
 use std::sync::Arc;
 use task::*;
@@ -144,7 +144,7 @@ fn the_same_words_again_and_again_are_cut_off_and_then_end_the_turn() {
     for n in 0..200 {
         let at = case.state.requests;
         let job = match case.state.phase {
-            gemini_a2a::task::state::Phase::Thinking { job } => job.0,
+            gemini_a2a::task::machine::state::Phase::Thinking { job } => job.0,
             ref other => panic!("{other:?} after {n} sentences, request {at}"),
         };
         let decision = case.decide(note(job, NoteBody::Text(sentence.into()))).expect("words");

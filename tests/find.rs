@@ -4,10 +4,10 @@
 #[path = "support/ground.rs"]
 mod ground;
 
-use gemini_a2a::task::job::RunEnd;
+use gemini_a2a::task::machine::job::RunEnd;
 use gemini_a2a::task::spec::{CallError, Display, Ending, ErrorKind};
 use gemini_a2a::tool::Ctx;
-use gemini_a2a::tool::attachments::attached;
+use gemini_a2a::tool::files::attachments::attached;
 use ground::Ground;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};

@@ -5,15 +5,15 @@
 
 use gemini_a2a::a2a::{self, DIALECTS, Tools, View};
 use gemini_a2a::base::id::{CallId, Seq};
-use gemini_a2a::shell::replay;
-use gemini_a2a::task::event::{Answer, Created, End, Event, Lifecycle, Profile, Protocol, Request, Usage};
+use gemini_a2a::shell::start::replay;
+use gemini_a2a::task::log::event::{Answer, Created, End, Event, Lifecycle, Profile, Protocol, Request, Usage};
+use gemini_a2a::task::log::record::Record;
+use gemini_a2a::task::machine::state::State;
 use gemini_a2a::task::message::{Message, Part, Role, Source};
 use gemini_a2a::task::policy::Mode;
-use gemini_a2a::task::record::Record;
 use gemini_a2a::task::spec::{
     CallError, Choice, Confinement, Display, Ending, ErrorKind, Keeping, Kind, Plan, Question, ToolSpec, Verdict,
 };
-use gemini_a2a::task::state::State;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::Command;

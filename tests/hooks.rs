@@ -4,12 +4,12 @@
 mod task;
 
 use gemini_a2a::base::id::Seq;
-use gemini_a2a::task::decide::{HookInput, Input, Refusal};
-use gemini_a2a::task::event::{End, Event, Final, Profile, Protocol};
+use gemini_a2a::task::log::event::{End, Event, Final, Profile, Protocol};
+use gemini_a2a::task::log::record::Record;
+use gemini_a2a::task::machine::decide::{HookInput, Input, Refusal};
+use gemini_a2a::task::machine::state::{State, TaskState};
 use gemini_a2a::task::message::{Artifact, Part};
 use gemini_a2a::task::push::{Due, Health, Hook, Target};
-use gemini_a2a::task::record::Record;
-use gemini_a2a::task::state::{State, TaskState};
 use std::sync::Arc;
 use task::{asked, began, chosen, created, edit, given, hook_moved, hook_set, planned, prompted, target};
 
@@ -222,6 +222,6 @@ fn lines_of_the_journal_stay_readable() {
         let shown = serde_json::to_string(&event.without_secrets()).unwrap();
         assert!(!shown.contains(r#":"t""#) && !shown.contains(r#":"s""#), "{shown}");
     }
-    let other = created(gemini_a2a::task::event::Lifecycle::OneShot);
+    let other = created(gemini_a2a::task::log::event::Lifecycle::OneShot);
     assert_eq!(other.without_secrets().into_owned(), other);
 }

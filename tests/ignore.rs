@@ -4,9 +4,9 @@
 
 use gemini_a2a::base::cancel::Cancel;
 use gemini_a2a::limits::Limits;
-use gemini_a2a::tool::ignore::{Rules, Wanted, What};
-use gemini_a2a::tool::path::Workspace;
-use gemini_a2a::tool::walk::{Seen, Start, Visitor, Walk};
+use gemini_a2a::tool::files::path::Workspace;
+use gemini_a2a::tool::search::ignore::{Rules, Wanted, What};
+use gemini_a2a::tool::search::walk::{Seen, Start, Visitor, Walk};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;

@@ -2,7 +2,7 @@
 //! random lines.
 
 use gemini_a2a::limits::STARTER_WORDS;
-use gemini_a2a::task::command;
+use gemini_a2a::task::command_line;
 use gemini_a2a::task::policy::{Ask, Mode, Policy, Rule, Ruling, Tier, ToolSettings, always, kept};
 use gemini_a2a::task::spec::{Confinement, Kind, Plan, Question, Verdict};
 use serde_json::{Value, json};
@@ -684,7 +684,7 @@ fn an_allowed_line_has_only_allowed_parts() {
             continue;
         }
         allowed += 1;
-        let commands = command::parse(&line).expect("what is not understood is not allowed");
+        let commands = command_line::parse(&line).expect("what is not understood is not allowed");
         for simple in commands {
             assert!(simple.writes.is_empty(), "{line:?}");
             let words: Vec<String> = simple.words.iter().map(quoted).collect();
@@ -695,7 +695,7 @@ fn an_allowed_line_has_only_allowed_parts() {
     assert!(allowed > 200, "only {allowed} were allowed");
 }
 
-fn quoted(word: &command::Word) -> String {
+fn quoted(word: &command_line::Word) -> String {
     match word.literal() {
         Some(text) => format!("'{}'", text.replace('\'', "'\\''")),
         None => word.text.clone(),

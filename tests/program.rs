@@ -6,8 +6,8 @@
 
 mod support;
 
-use gemini_a2a::shell::commands::{Asked, Commands};
-use gemini_a2a::shell::program;
+use gemini_a2a::shell::start::program;
+use gemini_a2a::shell::workers::slash_commands::{Asked, Commands};
 use gemini_a2a::task::slash::{Argument, Commanded, Spec};
 use serde_json::{Value, json};
 use std::process::{Command, ExitCode};

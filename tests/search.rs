@@ -13,12 +13,12 @@ mod task;
 mod world;
 
 use gemini_a2a::limits::{Limits, Times};
-use gemini_a2a::task::decide::{Decision, Effect, Gate, Input, Refusal, Rules, decide};
-use gemini_a2a::task::event::{End, Event, Final, Lifecycle};
+use gemini_a2a::task::log::event::{End, Event, Final, Lifecycle};
+use gemini_a2a::task::log::record::Record;
+use gemini_a2a::task::machine::decide::{Decision, Effect, Gate, Input, Refusal, Rules, decide};
+use gemini_a2a::task::machine::state::{CallState, Phase, Stage, State};
 use gemini_a2a::task::policy::{Grant, Policy};
-use gemini_a2a::task::record::Record;
 use gemini_a2a::task::spec::{Choice, Confinement};
-use gemini_a2a::task::state::{CallState, Phase, Stage, State};
 use std::collections::HashSet;
 use std::fmt;
 use std::mem::{Discriminant, discriminant};

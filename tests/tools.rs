@@ -3,7 +3,7 @@
 
 mod support;
 
-use gemini_a2a::shell::procfs;
+use gemini_a2a::shell::children::procfs;
 use serde_json::{Value, json};
 use support::client::Client;
 use support::eventually;

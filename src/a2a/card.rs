@@ -6,7 +6,7 @@
 
 use crate::a2a;
 use crate::a2a::form::Form;
-use crate::a2a::object::Object;
+use crate::a2a::requests::object::Object;
 use crate::a2a::switches::{CardDefault, Switches};
 use crate::a2a::words::{EXT, RESUME};
 use crate::base::Shared;
@@ -14,7 +14,7 @@ use crate::base::clock::http_date;
 use crate::base::crc::crc32;
 use crate::base::http::{Request, Response};
 use crate::base::json;
-use crate::task::event::Protocol;
+use crate::task::log::event::Protocol;
 use serde_json::{Value, json};
 
 /// Who the card is about.

@@ -7,17 +7,17 @@
 
 use crate::a2a;
 use crate::a2a::form::{Envelope, Form, Shows, Tongue};
-use crate::a2a::object::{Object, body, check_type, member, texts};
+use crate::a2a::requests::object::{Object, body, check_type, member, texts};
 use crate::base::http::{Request, Response};
 use crate::base::id::TaskId;
 use crate::base::json;
 use crate::task::call::{Birth, Call, Execute, Mode, Settings};
-use crate::task::event::{Lifecycle, Profile, Protocol};
 use crate::task::fault::{Fault, FaultKind};
+use crate::task::log::event::{Lifecycle, Profile, Protocol};
+use crate::task::machine::state::{State, TaskState};
 use crate::task::message::Content;
 use crate::task::slash::{Answers, Args, Argument, RESULT, Registry, Spec, Typed, Unrunnable};
 use crate::task::spec::Question;
-use crate::task::state::{State, TaskState};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -296,9 +296,9 @@ impl<'a> Relative<'a> {
 mod tests {
     use super::*;
     use crate::a2a::sample;
+    use crate::task::machine::state::Stage;
     use crate::task::message::{Artifact, Part};
     use crate::task::slash::Invocation;
-    use crate::task::state::Stage;
     use std::sync::Arc;
 
     fn registry() -> Registry {

@@ -5,14 +5,15 @@
 //! proxies and clients must see in the head: no credential, no permission, wrong method, too large, come back later.
 
 use crate::a2a::form::{Envelope, Form};
+use crate::a2a::own;
 use crate::a2a::respond;
 use crate::a2a::switches::RestStatus;
-use crate::a2a::{own, session};
+use crate::a2a::views::session;
 use crate::base::http::Response;
 use crate::base::id::TaskId;
 use crate::base::json;
-use crate::task::event::Protocol;
 use crate::task::fault::{Fault, FaultKind};
+use crate::task::log::event::Protocol;
 use serde_json::{Map, Value, json};
 
 /// How errors look.

@@ -2,12 +2,12 @@
 //! the wrapper around each result. The same body goes to clients with different request ids; only the wrapper differs, so it
 //! is kept apart from the body.
 
-use crate::a2a::route;
+use crate::a2a::requests::route;
 use crate::a2a::switches::{RestStatus, Switches};
 use crate::base::Shared;
 use crate::base::id::Tenant;
-use crate::task::event::{Created, Profile, Protocol};
-use crate::task::state::TaskState;
+use crate::task::log::event::{Created, Profile, Protocol};
+use crate::task::machine::state::TaskState;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Form {

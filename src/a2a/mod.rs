@@ -8,77 +8,55 @@
 //! (`kebab`, `snake`, `session`, `own`) do both themselves. The words are in one table (`words`), so are the errors
 //! (`fault`).
 
-mod answer;
 mod card;
-mod coder;
 pub mod commands;
-mod dev_call;
-mod devtool;
+mod encodings;
 mod fault;
-mod filter;
-mod flat;
 mod form;
-mod gemini;
-mod input;
-mod kebab;
-mod list;
-mod object;
-mod operation;
 pub mod own;
-mod plain;
-mod prompt;
-mod proto;
 #[cfg(feature = "webhooks")]
 pub mod push;
 #[cfg(not(feature = "webhooks"))]
 #[path = "push/none.rs"]
 mod push;
-mod rest;
-mod route;
-mod rpc;
+mod requests;
 #[cfg(test)]
 mod sample;
-mod session;
-mod settings;
-mod snake;
-mod snapshot;
-mod socket;
 mod switches;
-mod tool_call;
-mod tools;
-mod v03;
-mod value;
-mod version;
+mod views;
 mod words;
 
-pub use answer::blame;
 pub use card::{Card, Identity, card};
 pub use fault::{fault, fault_frame, in_stream, notice};
 pub use form::{
     Begins, DIALECTS, Ends, Envelope, Form, Shows, View, begins_at_the_start, finds_questions, frame_prefix,
     frame_suffix, joins_session, prefix, prompt_stream, sub_protocol, suffix, view, watch_stream,
 };
-pub use gemini::{HealthReport, all_metadata, created, health, metadata, session_id};
-pub use list::{Page, briefs, list, lists_briefs, shown_state};
-pub use operation::accepts_stream;
 pub use own::watching;
-pub use route::decode;
-pub use socket::heard as socket;
+pub use requests::answer::blame;
+pub use requests::gemini_endpoints::{HealthReport, all_metadata, created, health, metadata, session_id};
+pub use requests::operation::accepts_stream;
+pub use requests::route::decode;
+pub use requests::socket::heard as socket;
 pub use switches::{CardDefault, PushRules, RestStatus, Switches, WEBHOOKS};
-pub use tools::Tools;
+pub use views::list::{Page, briefs, list, lists_briefs, shown_state};
+pub use views::tools::Tools;
 
 use crate::base::Shared;
 use crate::base::http::Response;
 use crate::base::id::ContextId;
 use crate::base::json;
+use crate::task::log::record::Record;
+use crate::task::machine::state::State;
 use crate::task::message::Message;
-use crate::task::record::Record;
-use crate::task::state::State;
+use encodings::proto::Edition;
+use encodings::value::Finality;
+use encodings::{proto, v03};
 use form::{Media, Outputs, Projection, Tongue, Writer};
-use proto::Edition;
+use requests::gemini_endpoints;
 use serde_json::json;
-pub use snapshot::Wanted;
-use value::Finality;
+pub use views::snapshot::Wanted;
+use views::{coder, devtool, execute_stream, message_stream, plain, session, snapshot};
 
 /// An event as one view shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,9 +89,9 @@ impl Body {
 pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Option<Body> {
     let (writer, projection) = match view {
         View::A2a(writer, projection) => (writer, projection),
-        View::Kebab => return kebab::frame(state, record).map(Body::bare),
+        View::Kebab => return message_stream::frame(state, record).map(Body::bare),
         View::Snake => {
-            let shown = snake::frame(state, record)?;
+            let shown = execute_stream::frame(state, record)?;
             return Some(Body { event: Some(shown.event), ..Body::bare(shown.body) });
         }
         View::Own => return Some(Body::bare(own::record(state, record))),
@@ -169,8 +147,8 @@ pub fn opening(form: &Form, view: View, state: &State, wanted: Wanted) -> Vec<u8
 pub fn present(view: View, state: &State, tools: &Tools) -> Option<Vec<u8>> {
     let (writer, projection) = match view {
         View::A2a(writer, projection) => (writer, projection),
-        View::Kebab => return Some(kebab::present(state)),
-        View::Snake => return Some(snake::present(state).body),
+        View::Kebab => return Some(message_stream::present(state)),
+        View::Snake => return Some(execute_stream::present(state).body),
         View::Session => return Some(session::present(state)),
         View::Own => return None,
     };
@@ -208,7 +186,7 @@ pub fn result(form: &Form, result: &[u8]) -> Response {
 pub fn task(form: &Form, state: &State, wanted: Wanted) -> Response {
     let view = view(form, Some(&state.created));
     match form.envelope.tongue() {
-        Tongue::Gemini => gemini::task(view, state, wanted),
+        Tongue::Gemini => gemini_endpoints::task(view, state, wanted),
         Tongue::A2a(_) | Tongue::Session | Tongue::Own => result(form, &snapshot(view, state, wanted)),
     }
 }

@@ -30,23 +30,23 @@
 //! A message is one of the journal: `{"id","role","parts":[{"content":{"text":"…"}}]}`. Tasks in answers are those of A2A 0.3.
 //! Members may be added to anything; clients pass over what they do not know.
 
-use crate::a2a::answer;
 use crate::a2a::form::{Envelope, Form, prefix, suffix};
-use crate::a2a::input::{check_parts, is_short_name};
-use crate::a2a::list::read_token;
-use crate::a2a::object::{Object, wrong};
+use crate::a2a::requests::answer;
+use crate::a2a::requests::message::{check_parts, is_short_name};
+use crate::a2a::requests::object::{Object, wrong};
+use crate::a2a::views::list::read_token;
 use crate::a2a::words;
 use crate::base::crc::crc32;
 use crate::base::id::{ContextId, Seq, TaskId};
 use crate::base::json;
 use crate::limits::CONTEXT_ID_CHARS;
 use crate::task::call::{Birth, Call, Create, List, Mode, Say, Settings};
-use crate::task::event::{Event, Lifecycle, Profile, Protocol};
 use crate::task::fault::{Fault, FaultKind};
-use crate::task::job::{Pick, Said};
+use crate::task::log::event::{Event, Lifecycle, Profile, Protocol};
+use crate::task::log::record::Record;
+use crate::task::machine::job::{Pick, Said};
+use crate::task::machine::state::{State, TaskState};
 use crate::task::message::{Message, Part, Role};
-use crate::task::record::Record;
-use crate::task::state::{State, TaskState};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -271,7 +271,7 @@ fn state(word: String) -> Result<TaskState, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::a2a::list::token;
+    use crate::a2a::views::list::token;
     use crate::a2a::{fault_frame, sample};
     use crate::task::call::Mark;
     use std::sync::Arc;

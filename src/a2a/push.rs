@@ -7,25 +7,29 @@
 
 mod rules;
 
+use crate::a2a::encodings::proto::Edition;
+use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Finality, Frame, Piece, StatusUpdate};
+use crate::a2a::encodings::{proto, v03};
 use crate::a2a::form::{self, Envelope, Form, Projection, View, Wrapper, Writer};
-use crate::a2a::object::{Object, count, member, object, text, texts, wrong};
-use crate::a2a::operation::{self, Ask, Operation};
-use crate::a2a::proto::Edition;
-use crate::a2a::snapshot::{self, Wanted};
+use crate::a2a::requests::object::{Object, count, member, object, text, texts, wrong};
+use crate::a2a::requests::operation;
+use crate::a2a::requests::operation::{Ask, Operation};
+use crate::a2a::snapshot as whole;
 use crate::a2a::switches::PushRules;
-use crate::a2a::tools::Tools;
-use crate::a2a::value::{AgentMessage, ArtifactUpdate, Finality, Frame, Piece, StatusUpdate};
+use crate::a2a::views::snapshot;
+use crate::a2a::views::snapshot::Wanted;
+use crate::a2a::views::tools::Tools;
 use crate::a2a::words::{CODER, CoderKind};
-use crate::a2a::{present, proto, result, snapshot as whole, v03};
+use crate::a2a::{present, result};
 use crate::base::http::Response;
 use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::json;
 use crate::limits::PAGE_TASKS_MOST;
 use crate::task::call::{Call, Push};
-use crate::task::event::{Created, Profile, Protocol};
 use crate::task::fault::Fault;
+use crate::task::log::event::{Created, Profile, Protocol};
+use crate::task::machine::state::{State, Status, TaskState};
 use crate::task::push::{Due, Hook, Target, Wish};
-use crate::task::state::{State, Status, TaskState};
 pub use rules::Place;
 use serde_json::{Value, json};
 

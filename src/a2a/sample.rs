@@ -1,17 +1,18 @@
 //! Values for the tests of this layer: one task in mid-turn, two tools, requests as a client sends them.
 
-use crate::a2a::tools::Tools;
+use crate::a2a::views::tools::Tools;
 use crate::base::http::{Headers, Method, Request, Version};
 use crate::base::id::Seq;
-use crate::task::event::{self, Answer, Created, End, Event, Lifecycle, Profile, Protocol, Usage};
+use crate::task::log::event;
+use crate::task::log::event::{Answer, Created, End, Event, Lifecycle, Profile, Protocol, Usage};
+use crate::task::log::record::Record;
+use crate::task::machine::state::{CallState, Stage, State, TaskState};
 use crate::task::message::{Message, Part, Role, Source};
 use crate::task::policy::Mode;
-use crate::task::record::Record;
 use crate::task::spec::{
     Choice, Confinement, Display, Ending, Inquiry, InquiryKind, InquiryOption, Keeping, Kind, Plan, Question, ToolSpec,
     Verdict,
 };
-use crate::task::state::{CallState, Stage, State, TaskState};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

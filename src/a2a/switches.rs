@@ -1,6 +1,6 @@
 //! What the operator can switch about the dialects. Frozen at the start; every one is a flag of the same name.
 
-use crate::task::event::{Lifecycle, Profile};
+use crate::task::log::event::{Lifecycle, Profile};
 
 /// Whether this build can deliver to webhooks. Without the feature everything behaves as with `--push off`.
 pub const WEBHOOKS: bool = cfg!(feature = "webhooks");

@@ -5,13 +5,13 @@ use crate::a2a::sample;
 use crate::base::http::Method;
 use crate::base::id::Seq;
 use crate::task::call::{Call, List};
-use crate::task::event::{Answer, End, Event, Final};
 use crate::task::fault::{Fault, FaultKind};
+use crate::task::log::event::{Answer, End, Event, Final};
+use crate::task::machine::state::{CallResult, CallState, Item, Queued, Stage, TaskState};
 use crate::task::message::{Artifact, Content, Part, Role, Source};
 use crate::task::spec::{
     CallError, Choice, Confinement, Display, Ending, ErrorKind, InquiryKind, Keeping, Question, Todo, TodoStatus,
 };
-use crate::task::state::{CallResult, CallState, Item, Queued, Stage, TaskState};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ fn agent_message(id: &str, part: Value) -> Value {
     json!({"kind": "message", "role": "agent", "parts": [part], "messageId": id, "taskId": "t-1", "contextId": "c-1"})
 }
 
-fn answered(text: &str, calls: Vec<crate::task::event::Request>) -> Answer {
+fn answered(text: &str, calls: Vec<crate::task::log::event::Request>) -> Answer {
     Answer { said_at: Some(Seq(4)), ..Answer::new(vec![json!({ "text": text })], calls) }
 }
 
@@ -788,7 +788,7 @@ fn every_dialect_refuses_too_many_parts_in_its_own_way() {
     let rpc = |method: &str, count| json!({ "jsonrpc": "2.0", "id": 5, "method": method, "params": { "message": message(count) } });
     let bare = |count| json!({ "message": message(count) });
     let decoded = |path: &str, body: &Value| {
-        let decoded = route::decode(&sample::post(path, &body.to_string()), &Switches::default());
+        let decoded = decode(&sample::post(path, &body.to_string()), &Switches::default());
         decoded.map(|_| ()).map_err(|(found, form)| {
             let answer = fault(&form, &found);
             (answer.status, value(&answer.body))
@@ -826,14 +826,14 @@ fn absurd_lengths_of_the_history() {
     let rpc = |method: &str, length: &str| {
         let body =
             format!(r#"{{"jsonrpc":"2.0","id":5,"method":"{method}","params":{{"id":"t","historyLength":{length}}}}}"#);
-        route::decode(&sample::post("/", &body), &Switches::default())
+        decode(&sample::post("/", &body), &Switches::default())
     };
     let rest = |path: &str, length: &str| {
         let mut request = sample::post(path, "");
         request.method = Method::Get;
         request.query = vec![("historyLength".into(), length.into())];
         request.headers.push("A2A-Version", if path.starts_with("/v1") { "0.3" } else { "1.0" });
-        route::decode(&request, &Switches::default())
+        decode(&request, &Switches::default())
     };
     type Decoded = Result<(Call, Form), (Fault, Form)>;
     let ways: [&dyn Fn(&str) -> Decoded; 4] =

@@ -2,10 +2,10 @@
 //! place and a new dialect is a new column. Knows nothing of JSON.
 
 use crate::a2a::form::View;
-use crate::task::event::Profile;
+use crate::task::log::event::Profile;
+use crate::task::machine::state::{State, TaskState};
 use crate::task::message::Role;
 use crate::task::spec::{Choice, Ending};
-use crate::task::state::{State, TaskState};
 use serde::Serialize;
 
 /// The development-tool extension: the key of its settings and answers, and the name in extension headers.

@@ -3,7 +3,7 @@
 //!
 //! [`settings`] is what settings files say, written as [`jsonc`] or [`yaml`] and held as a [`tree`]; [`switches`] are shared by
 //! them and the command line; [`dotenv`] reads files of variables; [`trust`] decides whether a workspace's own files count;
-//! [`paths`] says where the operator's are; [`proxy`] chooses the way to the model. `shell/place.rs` does the reading.
+//! [`paths`] says where the operator's are; [`proxy`] chooses the way to the model. `shell/start/workspace_settings.rs` does the reading.
 
 pub mod dotenv;
 pub mod jsonc;
@@ -24,7 +24,7 @@ use crate::config::switches::{Board, SWITCHES};
 use crate::config::trust::Trust;
 use crate::limits::Limits;
 use crate::model::gemini::{self, Auth, Endpoint, Secret, Service};
-use crate::shell::log::Level;
+use crate::shell::event_loop::log::Level;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

@@ -10,7 +10,7 @@ use crate::base::{address, span};
 use crate::config::tree::{Node, Value};
 use crate::limits::Times;
 use crate::task::call::{Disconnect, Durability, Manners, NewTasks};
-use crate::task::event::{Lifecycle, Profile};
+use crate::task::log::event::{Lifecycle, Profile};
 use std::borrow::Cow;
 use std::path::PathBuf;
 

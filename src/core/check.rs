@@ -7,10 +7,10 @@
 use crate::base::id::TaskId;
 use crate::base::slots::Key;
 use crate::core::Core;
-use crate::core::conn::Peer;
-use crate::core::sub::{Kind, Sub};
+use crate::core::connections::connection::Peer;
+use crate::core::readers::subscription::{Kind, Sub};
 use crate::core::timers::Timer;
-use crate::task::decide::Gate;
+use crate::task::machine::decide::Gate;
 
 /// How much of everything there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

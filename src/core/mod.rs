@@ -6,67 +6,49 @@
 //! for everything that happened, [`Core::tick`], then [`Core::append`] (what was decided goes to disk), then
 //! [`Core::release`] (what is on disk is shown and started), then it writes what [`Core::writable`] names.
 
-mod birth;
-mod capacity;
-mod cell;
 pub mod check;
-mod commands;
-pub mod conn;
-mod crowd;
-mod end;
-mod expiry;
+pub mod connections;
 mod facts;
-pub mod guard;
 #[cfg(feature = "webhooks")]
 pub mod hooks;
 #[cfg(not(feature = "webhooks"))]
 #[path = "hooks/none.rs"]
 pub mod hooks;
-pub mod identity;
-mod list;
-mod memory;
-mod pages;
-mod perform;
 mod readers;
-mod register;
+mod requests;
 #[cfg(test)]
 mod rig;
-mod say;
 mod setup;
-mod socket;
-pub mod store;
-mod sub;
-mod tasks;
+mod shutdown;
+pub mod tasks;
 mod timers;
-mod trouble;
-mod tx;
 
 use crate::a2a::{self, Card, Switches, Tools};
 use crate::base::clock::Now;
 use crate::base::http::Request;
 use crate::base::id::{ContextId, Entropy, Seq, TaskId, Tenant};
 use crate::base::slots::{Key, Slots};
-use crate::core::cell::Cell;
-use crate::core::conn::{Conn, Link, Overdue, Peer, Want};
-use crate::core::crowd::Crowd;
-use crate::core::guard::{Admission, Door};
+use crate::core::connections::connection::{Conn, Link, Overdue, Peer, Want};
+use crate::core::connections::guard::{Admission, Door};
+use crate::core::connections::identity::Refusals;
+use crate::core::connections::output_budget::Crowd;
 use crate::core::hooks::{Delivery, Registrations};
-use crate::core::identity::Refusals;
-use crate::core::pages::Pages;
-use crate::core::register::Register;
+use crate::core::readers::pages::Pages;
+use crate::core::readers::subscription::Sub;
 pub use crate::core::setup::{Approval, Choose, Resolve, Setup, Site};
-use crate::core::sub::Sub;
+use crate::core::tasks::disk_health::Trouble;
+use crate::core::tasks::loaded_task::Cell;
+use crate::core::tasks::register::Register;
 use crate::core::timers::{Timer, Timers};
-use crate::core::trouble::Trouble;
 use crate::limits::Limits;
 use crate::model::script::Script;
 use crate::task::call::{Call, Manners};
-use crate::task::job::{Job, JobId, Note};
+use crate::task::machine::job::{Job, JobId, Note};
+use crate::task::machine::state::{Item, State};
 use crate::task::message::Source;
 use crate::task::policy::Rule;
 use crate::task::slash::Registry;
 use crate::task::spec::ToolSpec;
-use crate::task::state::{Item, State};
 use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -431,7 +413,7 @@ impl Core {
             let form = a2a::Form::at(&request.path);
             return self.answer(key, &a2a::fault(&form, &fault), now);
         }
-        match guard::admit(&request, peer) {
+        match connections::guard::admit(&request, peer) {
             Admission::Serve => {}
             Admission::Identify => return self.identify(key, request),
             Admission::Refuse => return self.turn_stranger_away(key, &request, now),
@@ -473,7 +455,7 @@ impl Core {
         if note.body.is_last() {
             cell.running.retain(|job| *job != note.job.at);
         }
-        let input = crate::task::decide::Input::Note { job: note.job.at, body: note.body };
+        let input = crate::task::machine::decide::Input::Note { job: note.job.at, body: note.body };
         // A worker's note is never refused: what nobody waits for is dropped by `decide`.
         let _ = self.drive(&note.job.task, input, now);
     }
@@ -500,13 +482,13 @@ impl Core {
     pub fn tick(&mut self, now: Now) {
         for (task, turn) in std::mem::take(&mut self.to_abort) {
             // Never refused: a turn that is over already is left alone.
-            let _ = self.drive(&task, crate::task::decide::Input::Abort { turn }, now);
+            let _ = self.drive(&task, crate::task::machine::decide::Input::Abort { turn }, now);
         }
         while let Some(timer) = self.timers.pop(now.mono_ms) {
             match timer {
                 Timer::Conn(key) => self.check_conn(key, now),
                 Timer::Task { task, job } => {
-                    let _ = self.drive(&task, crate::task::decide::Input::Due { job }, now);
+                    let _ = self.drive(&task, crate::task::machine::decide::Input::Due { job }, now);
                 }
                 Timer::Limit(task) => self.check_limit(&task, now),
                 Timer::Expiry => self.expire(now),

@@ -3,7 +3,7 @@
 use crate::a2a::{self, Card, Identity, Switches};
 use crate::base::clock::Now;
 use crate::base::id::Entropy;
-use crate::core::guard::Door;
+use crate::core::connections::guard::Door;
 use crate::limits::Limits;
 use crate::model::script::Script;
 use crate::task::call::Manners;

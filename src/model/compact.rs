@@ -3,8 +3,8 @@
 //! The newest part stays word for word. The cut is made only before a prompt of the user, so no call is ever parted from its
 //! result, and the summary takes the place of everything before it.
 
-use crate::task::event::Answer;
-use crate::task::state::Item;
+use crate::task::log::event::Answer;
+use crate::task::machine::state::Item;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

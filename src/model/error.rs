@@ -4,7 +4,7 @@
 //! hold another error object as text. The object knows most, so it is asked first. A failure that waiting cannot mend is
 //! `Fatal` and its message ends with what the user can do. Nothing here sees the key, so no message can hold it.
 
-use crate::task::job::{ModelError, ModelErrorKind};
+use crate::task::machine::job::{ModelError, ModelErrorKind};
 use serde_json::Value;
 
 /// An answer of the API that is not a stream.

@@ -1,6 +1,6 @@
 //! A request to the Gemini API, as bytes: where it goes, what it is headed with and what is in it.
 //!
-//! Knows nothing of connections; `shell/client.rs` sends what is made here. Models come as users name them and leave as the
+//! Knows nothing of connections; `shell/workers/client.rs` sends what is made here. Models come as users name them and leave as the
 //! API names them. The API answers a field that a model family does not know with an error, so what differs between families
 //! is decided by the model's name, and a name of no known family gets nothing special.
 
@@ -9,7 +9,7 @@ use crate::base::json;
 use crate::model::error::fatal;
 use crate::model::history::{self, Scene};
 use crate::model::memory::{self, Surroundings};
-use crate::task::job::{ModelError, Think};
+use crate::task::machine::job::{ModelError, Think};
 use crate::task::spec::ToolSpec;
 use serde::Serialize;
 use serde_json::Value;

@@ -10,10 +10,10 @@
 //! The first turn tells the model where it is. Like everything here it depends on the arguments alone.
 
 use crate::base::id::CallId;
-use crate::task::event::Answer;
+use crate::task::log::event::Answer;
+use crate::task::machine::state::{CallResult, Item};
 use crate::task::message::{Content, Message, Part, Role};
 use crate::task::spec::Ending;
-use crate::task::state::{CallResult, Item};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
@@ -275,7 +275,7 @@ fn is_for_the_program(data: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::event::Request;
+    use crate::task::log::event::Request;
     use crate::task::spec::{CallError, Display, ErrorKind};
 
     const SCENE: Scene = Scene { workspace: "/w", os: "linux", date: "2026-03-01", tree: "", memory: "" };

@@ -1,4 +1,4 @@
-//! What is said to a model and what it says back, as values. The HTTP call itself is `shell/client.rs`.
+//! What is said to a model and what it says back, as values. The HTTP call itself is `shell/workers/client.rs`.
 //!
 //! [`history`] turns a conversation into what the API expects, [`memory`] is what people wrote down for every conversation,
 //! [`gemini`] wraps it all into a request, [`stream`] reads the answer, [`error`] decides what a failure means, [`compact`] has a

@@ -12,8 +12,8 @@ use crate::base::json;
 use crate::limits::Limits;
 use crate::model::error::{self, Refusal};
 use crate::model::glob;
-use crate::task::event::{Answer, Outcome, Request};
-use crate::task::job::{ModelError, NoteBody, Think};
+use crate::task::log::event::{Answer, Outcome, Request};
+use crate::task::machine::job::{ModelError, NoteBody, Think};
 use crate::task::message::{Artifact, Content, Message, Part};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -443,7 +443,7 @@ impl<'a> Members<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::job::ModelErrorKind;
+    use crate::task::machine::job::ModelErrorKind;
     use crate::task::message::Role;
 
     fn think(text: &str) -> Think {

@@ -8,8 +8,8 @@
 use crate::base::id::CallId;
 use crate::base::json;
 use crate::model::error::{self, Refusal};
-use crate::task::event::{Answer, Request};
-use crate::task::job::{ModelError, ModelErrorKind, NoteBody};
+use crate::task::log::event::{Answer, Request};
+use crate::task::machine::job::{ModelError, ModelErrorKind, NoteBody};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -401,7 +401,7 @@ fn is_visible(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::event::Usage;
+    use crate::task::log::event::Usage;
 
     fn decoder() -> Decoder {
         Decoder::new("gemini-x", 10_000, 300_000)

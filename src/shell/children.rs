@@ -15,14 +15,14 @@
 mod confine;
 mod environment;
 mod processes;
+pub mod procfs;
 mod supervisor;
+pub mod supervisors;
 
 pub(crate) use supervisor::VERB;
 pub use supervisor::child_main;
 
 use crate::limits::{Limits, ORPHANS_KILL_MS, ORPHANS_RETRY_MS, SUPERVISOR_CONTINUE_MS};
-use crate::shell::procfs;
-use crate::shell::supervisors::Supervisors;
 use crate::tool::{Child, Finished, Launch, ReadOnly, Spawn};
 use environment::Environment;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -40,6 +40,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
+use supervisors::Supervisors;
 
 /// The variable that every child and its descendants carry: `<instance>:<number>`.
 pub const MARKER: &str = "GEMINI_A2A_CHILD";

@@ -19,16 +19,17 @@
 mod file;
 mod index;
 pub mod instances;
+pub mod saved_rules;
 #[cfg(test)]
 mod tests;
 
 use crate::base::id::{ContextId, Entropy, TaskId};
-use crate::core::store::{Chore, Known, LogFile, Openness, Store, StoreError};
+use crate::core::tasks::store::{Chore, Known, LogFile, Openness, Store, StoreError};
 use crate::limits::{Limits, SHORTENED_NAMED};
-use crate::shell::sys;
-use crate::task::brief::Brief;
-use crate::task::record::Record;
-use crate::task::state::{State, TaskState};
+use crate::shell::event_loop::sys;
+use crate::task::log::brief::Brief;
+use crate::task::log::record::Record;
+use crate::task::machine::state::{State, TaskState};
 use file::{FileLog, Findings};
 use index::{Entry, Index, Places};
 use instances::{Instance, Instances};

@@ -1,11 +1,11 @@
 //! What a client may ask for, without a dialect. Dialects make these; the core performs them.
 
 use crate::base::id::{ConfigId, ContextId, Seq, TaskId};
-use crate::task::event::{Lifecycle, Profile, Protocol};
-use crate::task::job::Said;
+use crate::task::log::event::{Lifecycle, Profile, Protocol};
+use crate::task::machine::job::Said;
+use crate::task::machine::state::TaskState;
 use crate::task::push::Wish;
 use crate::task::slash::Typed;
-use crate::task::state::TaskState;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Call {

@@ -5,10 +5,10 @@
 //! that is away costs next to nothing, and a restarted server owes exactly what the old one did.
 
 use crate::base::id::{ConfigId, Seq};
-use crate::task::event::{Event, Profile, Protocol};
 use crate::task::fault::{Fault, FaultKind};
-use crate::task::record::Record;
-use crate::task::state::{State, Status, TaskState};
+use crate::task::log::event::{Event, Profile, Protocol};
+use crate::task::log::record::Record;
+use crate::task::machine::state::{State, Status, TaskState};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fmt;

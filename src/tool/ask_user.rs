@@ -1,7 +1,7 @@
 //! `ask_user`: the agent asks, people answer. The question is the confirmation itself: it is put to them whatever is allowed,
 //! their answers come with the approval, and running the call only passes them on.
 
-use crate::task::job::{Run, RunEnd};
+use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{
     Answers, CallError, Display, Ending, Inquiry, InquiryKind, InquiryOption, Kind, Plan, Question, ToolSpec, Verdict,
 };

@@ -10,41 +10,26 @@
 //! A tool never trusts what `prepare` saw: time passes while people think, so `run` finds its files again and compares.
 
 pub mod ask_user;
-pub mod attachments;
-pub mod background;
-pub mod diff;
-mod edit;
-pub mod glob;
-pub mod grep;
-pub mod ignore;
-pub mod list_directory;
-pub mod output;
-pub mod path;
+pub mod commands;
+pub mod files;
 #[cfg(any(feature = "web-tools", feature = "webhooks"))]
 pub mod public_hosts;
-pub mod read_file;
-pub mod replace;
-pub mod shell;
-pub mod text;
-pub mod walk;
-mod watch;
+pub mod search;
 #[cfg(feature = "web-tools")]
 pub mod web;
 #[cfg(not(feature = "web-tools"))]
 #[path = "web/none.rs"]
 pub mod web;
-pub mod wildcard;
-pub mod write_file;
 pub mod write_todos;
 
 use crate::base::cancel::Cancel;
 use crate::base::id::TaskId;
 use crate::limits::Limits;
-use crate::task::event::Request;
-use crate::task::job::{ModelError, Run, RunEnd};
+use crate::task::log::event::Request;
+use crate::task::machine::job::{ModelError, Run, RunEnd};
 use crate::task::spec::{CallError, Ending, ErrorKind, Plan, ToolSpec};
-use background::Background;
-use path::Workspace;
+use commands::background::Background;
+use files::path::Workspace;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::io;
@@ -152,15 +137,15 @@ impl Toolbox {
     /// Every tool that is built in.
     pub fn built_in() -> Toolbox {
         let mut tools: Vec<Box<dyn Tool>> = vec![
-            Box::new(list_directory::ListDirectory),
-            Box::new(read_file::ReadFile),
-            Box::new(grep::GrepSearch),
-            Box::new(glob::FindFiles),
-            Box::new(write_file::WriteFile),
-            Box::new(replace::Replace),
-            Box::new(shell::Shell),
-            Box::new(background::ListProcesses),
-            Box::new(background::ReadOutput),
+            Box::new(files::list_directory::ListDirectory),
+            Box::new(files::read_file::ReadFile),
+            Box::new(search::grep_search::GrepSearch),
+            Box::new(search::glob::FindFiles),
+            Box::new(files::write_file::WriteFile),
+            Box::new(files::replace::Replace),
+            Box::new(commands::run_shell_command::Shell),
+            Box::new(commands::background::ListProcesses),
+            Box::new(commands::background::ReadOutput),
         ];
         tools.extend(web::tools());
         tools.push(Box::new(write_todos::WriteTodos));
@@ -388,8 +373,11 @@ pub(crate) mod tests {
     #[test]
     fn unknown_tools_and_wrong_arguments_are_told_apart() {
         let scratch = Scratch::new();
-        let toolbox =
-            Toolbox::new(vec![Box::new(read_file::ReadFile), Box::new(write_file::WriteFile), Box::new(shell::Shell)]);
+        let toolbox = Toolbox::new(vec![
+            Box::new(files::read_file::ReadFile),
+            Box::new(files::write_file::WriteFile),
+            Box::new(commands::run_shell_command::Shell),
+        ]);
         let results = with_ctx(&scratch, &Limits::default(), |ctx| {
             toolbox.prepare(
                 &[

@@ -191,7 +191,7 @@ impl Visits {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::task::job::{ModelError, ModelErrorKind};
+    use crate::task::machine::job::{ModelError, ModelErrorKind};
     use crate::tool::tests::{Scratch, in_ctx};
     use crate::tool::{Ask, Ctx};
     use serde_json::Value;

@@ -1,7 +1,7 @@
 //! `write_todos`: what the agent means to do, for people to follow. The list is given whole each time and lives in the
 //! conversation and in the task's log; nothing else keeps it.
 
-use crate::task::job::{Run, RunEnd};
+use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, Display, Ending, Kind, Plan, Question, Todo, TodoStatus, ToolSpec, Verdict};
 use crate::tool::{Ctx, Tool, failed, invalid};
 use serde::Deserialize;

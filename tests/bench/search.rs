@@ -8,11 +8,11 @@
 use crate::report::Verdict;
 use gemini_a2a::base::cancel::Cancel;
 use gemini_a2a::limits::Limits;
-use gemini_a2a::task::event::Request;
-use gemini_a2a::task::job::{Run, RunEnd};
+use gemini_a2a::task::log::event::Request;
+use gemini_a2a::task::machine::job::{Run, RunEnd};
 use gemini_a2a::task::spec::{Display, Ending};
-use gemini_a2a::tool::background::Background;
-use gemini_a2a::tool::path::Workspace;
+use gemini_a2a::tool::commands::background::Background;
+use gemini_a2a::tool::files::path::Workspace;
 use gemini_a2a::tool::web::Web;
 use gemini_a2a::tool::{Child, Ctx, Launch, Spawn, Toolbox};
 use serde_json::{Value, json};

@@ -134,10 +134,10 @@ pub const CHECKLIST: &[Line] = &[
         "src/a2a/tests.rs::a_call_from_plan_to_start",
     ])),
     (33, "a text with plain line ends is found in a file with CRLF, which keeps them", Covered(&[
-        "src/tool/replace/tests.rs::line_ends_and_the_end_of_the_file_stay_as_they_are",
+        "src/tool/files/replace/tests.rs::line_ends_and_the_end_of_the_file_stay_as_they_are",
     ])),
     (34, "so is a text with CRLF", Covered(&[
-        "src/tool/replace/tests.rs::line_ends_and_the_end_of_the_file_stay_as_they_are",
+        "src/tool/files/replace/tests.rs::line_ends_and_the_end_of_the_file_stay_as_they_are",
     ])),
 
     // Tasks and those who watch them.
@@ -239,18 +239,18 @@ pub const CHECKLIST: &[Line] = &[
     ])),
     (66, "none of the variables it brings count while it is not trusted", Covered(&[
         "tests/hostile.rs::opening_it_runs_nothing_and_loads_nothing",
-        "src/shell/place.rs::an_untrusted_workspace_says_nothing",
+        "src/shell/start/workspace_settings.rs::an_untrusted_workspace_says_nothing",
     ])),
     (67, "trusted, they count for configuration and reach no environment", Covered(&[
-        "src/shell/place.rs::a_trusted_one_comes_over_the_users_and_below_the_systems",
+        "src/shell/start/workspace_settings.rs::a_trusted_one_comes_over_the_users_and_below_the_systems",
         "tests/hostile.rs::trusted_by_the_operator_it_counts_but_reaches_no_further_than_itself",
     ])),
     (68, "settings of a repository that is not trusted are not read", Covered(&[
         "tests/hostile.rs::opening_it_runs_nothing_and_loads_nothing",
-        "src/shell/place.rs::an_untrusted_workspace_says_nothing",
+        "src/shell/start/workspace_settings.rs::an_untrusted_workspace_says_nothing",
     ])),
     (69, "those of a trusted one count, over the user's", Covered(&[
-        "src/shell/place.rs::a_trusted_one_comes_over_the_users_and_below_the_systems",
+        "src/shell/start/workspace_settings.rs::a_trusted_one_comes_over_the_users_and_below_the_systems",
         "src/config/settings.rs::later_layers_win_and_prohibitions_add_up",
     ])),
     (70, "where policies are read from is never up to a workspace", Covered(&[
@@ -269,7 +269,7 @@ pub const CHECKLIST: &[Line] = &[
     ])),
     (74, "nothing said is not trusted", Covered(&[
         "src/config/trust.rs::the_operators_word_is_for_the_servers_workspace",
-        "src/shell/place.rs::trust_is_never_guessed",
+        "src/shell/start/workspace_settings.rs::trust_is_never_guessed",
     ])),
     (75, "further files of ignore patterns, from settings and a variable",
         Covered(&["tests/checklist.rs::further_ignore_files_come_from_settings_and_a_variable"])),
@@ -291,18 +291,18 @@ pub const CHECKLIST: &[Line] = &[
 
     // Commands, and tasks in a bucket.
     (82, "the command for extensions", Covered(&[
-        "src/shell/commands/tests.rs::extensions_that_there_are",
+        "src/shell/workers/slash_commands/tests.rs::extensions_that_there_are",
     ])),
     (83, "the command for memory", Covered(&[
-        "src/shell/commands/tests.rs::memory_from_nothing_to_something",
-        "src/shell/commands/tests.rs::memory_goes_to_the_file_that_is_read",
+        "src/shell/workers/slash_commands/tests.rs::memory_from_nothing_to_something",
+        "src/shell/workers/slash_commands/tests.rs::memory_goes_to_the_file_that_is_read",
     ])),
     (84, "the command that describes a project", Covered(&[
-        "src/shell/commands/tests.rs::init_makes_a_file_once_and_asks_the_model_to_fill_it",
+        "src/shell/workers/slash_commands/tests.rs::init_makes_a_file_once_and_asks_the_model_to_fill_it",
     ])),
     (85, "the register of commands", Covered(&[
         "src/task/slash.rs::no_phrase_means_two_things",
-        "src/shell/commands/tests.rs::commands_of_others_run_like_our_own",
+        "src/shell/workers/slash_commands/tests.rs::commands_of_others_run_like_our_own",
     ])),
     (86, "the command that restores a checkpoint", Elsewhere(CHECKPOINTS)),
     (87, "tasks kept in a cloud bucket",

@@ -5,7 +5,7 @@ use crate::support::client::{Client, Event};
 use crate::support::fake::FakeGemini;
 use crate::support::message::{asked_of, prompt, task_of};
 use crate::support::server::{Server, Setup};
-use gemini_a2a::shell::procfs;
+use gemini_a2a::shell::children::procfs;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

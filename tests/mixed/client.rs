@@ -8,7 +8,7 @@ use gemini_a2a::a2a::{self, Envelope, Form, View};
 use gemini_a2a::base::Shared;
 use gemini_a2a::base::id::{Seq, TaskId};
 use gemini_a2a::base::slots::Key;
-use gemini_a2a::task::event::Profile;
+use gemini_a2a::task::log::event::Profile;
 use serde_json::{Value, json};
 
 /// How a client watches the session.

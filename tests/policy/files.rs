@@ -4,12 +4,12 @@
 use super::{Allow, Asks, Case, Dice, SHELL, lines, plain};
 use gemini_a2a::base::cancel::Cancel;
 use gemini_a2a::limits::{GIT_CONFIG_BYTES, GIT_INDEX_BYTES, LINE_DIRECTORIES, LINE_EDITS, LINE_PATHS, Limits};
-use gemini_a2a::task::job::{Run, RunEnd};
+use gemini_a2a::task::machine::job::{Run, RunEnd};
 use gemini_a2a::task::policy::{Mode, Ruling};
 use gemini_a2a::task::spec::{Confinement, Ending, Kind, Plan, Question};
-use gemini_a2a::tool::background::Background;
-use gemini_a2a::tool::path::Workspace;
-use gemini_a2a::tool::shell::Shell;
+use gemini_a2a::tool::commands::background::Background;
+use gemini_a2a::tool::commands::run_shell_command::Shell;
+use gemini_a2a::tool::files::path::Workspace;
 use gemini_a2a::tool::web::Web;
 use gemini_a2a::tool::{Child, Ctx, Launch, Spawn, Tool};
 use serde_json::{Value, json};

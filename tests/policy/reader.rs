@@ -2,7 +2,7 @@
 
 use super::{Dice, number};
 use gemini_a2a::limits::{COMMAND_CHARS, COMMAND_PARTS, PADDING_CHARS};
-use gemini_a2a::task::command::{Joint, Simple, hides, parse, programs, visible, warnings};
+use gemini_a2a::task::command_line::{Joint, Simple, hides, parse, programs, visible, warnings};
 use std::process::{Command, Stdio};
 
 /// A line as what it runs: words with `|` between them, `*` before a pattern, how the command is joined before all.

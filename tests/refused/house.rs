@@ -9,12 +9,12 @@ use gemini_a2a::base::clock::Now;
 use gemini_a2a::base::id::TaskId;
 use gemini_a2a::base::slots::Key;
 use gemini_a2a::core::check::Census;
-use gemini_a2a::core::conn::Peer;
-use gemini_a2a::core::store::{MemoryStore, Store, fold};
+use gemini_a2a::core::connections::connection::Peer;
+use gemini_a2a::core::tasks::store::{MemoryStore, Store, fold};
 use gemini_a2a::core::{Core, Out, Setup, Site};
 use gemini_a2a::limits::Limits;
-use gemini_a2a::task::event::Request;
-use gemini_a2a::task::job::{Job, Note, NoteBody, RunEnd, Work};
+use gemini_a2a::task::log::event::Request;
+use gemini_a2a::task::machine::job::{Job, Note, NoteBody, RunEnd, Work};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

@@ -5,8 +5,8 @@ use crate::client::{Link, Pace};
 use crate::post::Post;
 use gemini_a2a::base::id::TaskId;
 use gemini_a2a::core::check::Census;
-use gemini_a2a::core::conn::Peer;
-use gemini_a2a::core::store::{Crash, Failure, Store, read_all};
+use gemini_a2a::core::connections::connection::Peer;
+use gemini_a2a::core::tasks::store::{Crash, Failure, Store, read_all};
 
 impl House {
     /// Nobody asks for anything new; what was asked for comes to an end.

@@ -1,5 +1,5 @@
 //! The house with everybody in it: the whole core, a shell that only pretends, clients, workers and a disk. One turn here is
-//! one turn of `shell/server.rs`, in its order; what happens in it is up to chance.
+//! one turn of `shell/event_loop/server.rs`, in its order; what happens in it is up to chance.
 
 mod end;
 mod mischief;
@@ -17,14 +17,14 @@ use crate::workers::{Chore, Worker, tools};
 use gemini_a2a::base::clock::Now;
 use gemini_a2a::base::id::{ContextId, Seq, TaskId};
 use gemini_a2a::base::slots::Key;
+use gemini_a2a::core::connections::identity::Identity;
 use gemini_a2a::core::hooks::Delivery;
-use gemini_a2a::core::identity::Identity;
-use gemini_a2a::core::store::{Store, StoreError, fold};
+use gemini_a2a::core::tasks::store::{Store, StoreError, fold};
 use gemini_a2a::core::{Core, Loaded, Out};
 use gemini_a2a::limits::Limits;
-use gemini_a2a::task::event::Event;
-use gemini_a2a::task::job::{Job, JobId, Note, Work};
-use gemini_a2a::task::state::Item;
+use gemini_a2a::task::log::event::Event;
+use gemini_a2a::task::machine::job::{Job, JobId, Note, Work};
+use gemini_a2a::task::machine::state::Item;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;

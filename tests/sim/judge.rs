@@ -5,8 +5,8 @@ use crate::ask::{Ask, Mode, What};
 use crate::ledger::{Ledger, Log};
 use gemini_a2a::a2a;
 use gemini_a2a::base::id::{Seq, TaskId};
-use gemini_a2a::task::event::Event;
-use gemini_a2a::task::state::{State, TaskState};
+use gemini_a2a::task::log::event::Event;
+use gemini_a2a::task::machine::state::{State, TaskState};
 use serde_json::Value;
 use std::collections::BTreeMap;
 

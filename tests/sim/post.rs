@@ -10,9 +10,9 @@ use crate::ledger::{Ledger, Log};
 use gemini_a2a::a2a;
 use gemini_a2a::base::id::{ConfigId, Seq, TaskId};
 use gemini_a2a::core::hooks::{Delivery, DeliveryError, Retry};
-use gemini_a2a::task::event::{Event, Protocol};
+use gemini_a2a::task::log::event::{Event, Protocol};
+use gemini_a2a::task::machine::state::State;
 use gemini_a2a::task::push::Hook;
-use gemini_a2a::task::state::State;
 use std::collections::BTreeMap;
 
 #[derive(Default)]

@@ -1,8 +1,8 @@
 //! The disk as this run's server sees it: the real one, or one that lies.
 
 use gemini_a2a::base::id::TaskId;
-use gemini_a2a::core::store::{Known, LogFile, MemoryStore, Openness, Store, StoreError};
-use gemini_a2a::task::brief::Brief;
+use gemini_a2a::core::tasks::store::{Known, LogFile, MemoryStore, Openness, Store, StoreError};
+use gemini_a2a::task::log::brief::Brief;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 use super::{CLIENTS, House, find_last, front};
 use crate::client::Ending;
 use gemini_a2a::core::check::Census;
-use gemini_a2a::core::store::{Crash, Store};
-use gemini_a2a::task::job::JobId;
+use gemini_a2a::core::tasks::store::{Crash, Store};
+use gemini_a2a::task::machine::job::JobId;
 
 impl House {
     /// What must hold after every turn and only the outside can see.

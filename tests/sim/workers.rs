@@ -4,8 +4,8 @@
 use crate::chance::Chance;
 use gemini_a2a::base::id::{Seq, TaskId};
 use gemini_a2a::base::slots::Key;
-use gemini_a2a::task::event::{Answer, Outcome, Request};
-use gemini_a2a::task::job::{Job, JobId, ModelError, ModelErrorKind, NoteBody, RunEnd, Work};
+use gemini_a2a::task::log::event::{Answer, Outcome, Request};
+use gemini_a2a::task::machine::job::{Job, JobId, ModelError, ModelErrorKind, NoteBody, RunEnd, Work};
 use gemini_a2a::task::message::{Artifact, Part};
 use gemini_a2a::task::spec::{Base, CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
 use serde_json::{Value, json};

@@ -9,20 +9,20 @@
 
 use gemini_a2a::base::id::{CallId, Seq};
 use gemini_a2a::limits::Limits;
-use gemini_a2a::task::decide::{Decision, Effect, Gate, Input, Refusal, Rules, decide};
-use gemini_a2a::task::event::{
+use gemini_a2a::task::log::event::{
     Answer, Created, End, Event, Final, Lifecycle, Outcome, Profile, Protocol, Request, Tries,
 };
-use gemini_a2a::task::job::{ModelError, ModelErrorKind, NoteBody, Pick, RunEnd, Said};
+use gemini_a2a::task::log::record::Record;
+use gemini_a2a::task::machine::decide::{Decision, Effect, Gate, Input, Refusal, Rules, decide};
+use gemini_a2a::task::machine::job::{ModelError, ModelErrorKind, NoteBody, Pick, RunEnd, Said};
+use gemini_a2a::task::machine::state::State;
 use gemini_a2a::task::message::{Artifact, Message, Part, Role, Source};
 use gemini_a2a::task::policy::{Grant, Mode, Names, Policy, Rule};
 use gemini_a2a::task::push::{Health, Target};
-use gemini_a2a::task::record::Record;
 use gemini_a2a::task::slash::{Commanded, Invocation};
 use gemini_a2a::task::spec::{
     Answers, Base, CallError, Choice, Display, Ending, ErrorKind, Keeping, Kind, Plan, Question, ToolSpec, Verdict,
 };
-use gemini_a2a::task::state::State;
 use serde_json::json;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 use super::*;
 use crate::a2a::Envelope;
 use crate::a2a::sample;
-use crate::task::event::{End, Event, Profile};
 use crate::task::fault::FaultKind;
+use crate::task::log::event::{End, Event, Profile};
+use crate::task::log::record::Record;
+use crate::task::machine::state::Item;
 use crate::task::message::{Artifact, Part};
 use crate::task::push::Health;
-use crate::task::record::Record;
-use crate::task::state::Item;
 use std::sync::Arc;
 
 fn read(given: Value) -> Result<(Option<TaskId>, Wish), Fault> {
@@ -298,7 +298,7 @@ fn a_past_status_is_told_as_what_it_was() {
     let target = bare("h").target;
     let mut state = told(&target);
     let due = state.hooks[0].due.back().expect("something is due").clone();
-    let closed = Event::Closed { state: crate::task::event::Final::Canceled, text: None };
+    let closed = Event::Closed { state: crate::task::log::event::Final::Canceled, text: None };
     let record = Record { seq: state.seq.next(), at: sample::AT + 60_000, event: closed };
     state.apply(&record);
     let text = delivered(&target, &state, &due).expect("a body").to_string();

@@ -6,12 +6,12 @@ use crate::base::clock::Now;
 use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::Core;
-use crate::core::cell::Cell;
+use crate::core::tasks::loaded_task::Cell;
 use crate::task::call::Push;
-use crate::task::decide::Decision;
 use crate::task::fault::Fault;
+use crate::task::machine::decide::Decision;
+use crate::task::machine::state::State;
 use crate::task::push::{Wish, not_supported};
-use crate::task::state::State;
 
 /// Something to send: there is never anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,10 +69,10 @@ mod tests {
     use super::*;
     use crate::a2a::Envelope;
     use crate::core::rig::Rig;
-    use crate::core::store::Openness;
+    use crate::core::tasks::store::Openness;
     use crate::task::call::Call;
-    use crate::task::decide::{HookInput, Input};
-    use crate::task::event::{Profile, Protocol};
+    use crate::task::log::event::{Profile, Protocol};
+    use crate::task::machine::decide::{HookInput, Input};
     use crate::task::push::Target;
 
     #[test]

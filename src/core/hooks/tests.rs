@@ -1,10 +1,10 @@
 use super::*;
 use crate::a2a::{Envelope, Switches};
 use crate::core::rig::Rig;
-use crate::core::store::{Failure, Openness, Store};
+use crate::core::tasks::store::{Failure, Openness, Store};
 use crate::limits::Times;
 use crate::task::call::Call;
-use crate::task::job::NoteBody;
+use crate::task::machine::job::NoteBody;
 use crate::task::message::{Artifact, Part};
 use crate::task::push::Census;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 //! its number and its start time, and a signal is sent only after both were compared while a handle keeps the number from being reused.
 
 use crate::limits::{SWEEP_ROUNDS, SWEEP_WAIT_MS};
-use crate::shell::procfs;
+use crate::shell::children::procfs;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, WaitStatus};
 use std::collections::HashSet;

@@ -1,8 +1,8 @@
 use super::*;
 use crate::base::id::Seq;
-use crate::core::store::read_all;
+use crate::core::tasks::store::read_all;
 use crate::limits::INSTANCE_BYTES;
-use crate::task::event::{Created, Event, Lifecycle, Profile, Protocol};
+use crate::task::log::event::{Created, Event, Lifecycle, Profile, Protocol};
 use crate::task::policy::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::unix::fs::PermissionsExt;

@@ -6,7 +6,8 @@
 use super::Mode;
 use super::risky::runs_anything;
 use super::rule::{Names, Rule};
-use crate::task::command::{self, Simple};
+use crate::task::command_line;
+use crate::task::command_line::Simple;
 use crate::task::spec::{Plan, Question, Verdict};
 use serde_json::Value;
 
@@ -47,8 +48,8 @@ pub fn kept(rule: Rule) -> Value {
 
 /// The commands of a line that may become rules, as prefixes. None for a line that was not understood.
 fn prefixes(line: &str) -> Vec<String> {
-    let commands = command::parse(line).unwrap_or_default();
-    commands.iter().filter(|simple| command::read_only(simple).is_err()).filter_map(prefix).collect()
+    let commands = command_line::parse(line).unwrap_or_default();
+    commands.iter().filter(|simple| command_line::read_only(simple).is_err()).filter_map(prefix).collect()
 }
 
 /// The program, and for those that are many in one the subcommand too.

@@ -2,7 +2,7 @@
 
 use super::rule::{Held, Subject};
 use super::{Ask, By, Mode, Outcome, Ruling, first_fit, risky};
-use crate::task::command::{Known, Simple, Unclear, parse, read_only};
+use crate::task::command_line::{Known, Simple, Unclear, parse, read_only};
 use crate::task::policy::Tier;
 use crate::task::spec::{Confinement, Verdict};
 

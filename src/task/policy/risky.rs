@@ -2,7 +2,7 @@
 
 use super::rule::Fit;
 use crate::limits::STARTER_WORDS;
-use crate::task::command::{Simple, Word, read_only};
+use crate::task::command_line::{Simple, Word, read_only};
 
 /// Interpreters, programs that start the program they are given, and builtins that change what later words mean. Allowing one
 /// of them once and for all would allow everything.

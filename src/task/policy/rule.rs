@@ -2,7 +2,7 @@
 
 use super::{Ask, Mode, risky};
 use crate::limits::{PATTERN_BYTES, PATTERN_CHARS};
-use crate::task::command::Simple;
+use crate::task::command_line::Simple;
 use crate::task::spec::{Kind, Question, Verdict};
 use regex_lite::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};

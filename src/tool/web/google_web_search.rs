@@ -1,9 +1,9 @@
 //! `google_web_search`: a question to the web, answered by a model that searches it. The API does the searching; we ask, and put
 //! the sources where they belong.
 
-use crate::task::job::{Run, RunEnd};
+use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
-use crate::tool::text::{untrusted, without_middle};
+use crate::tool::files::text::{untrusted, without_middle};
 use crate::tool::web::grounding;
 use crate::tool::{Ctx, Tool, failed, invalid, text_arg};
 use serde_json::{Value, json};

@@ -4,9 +4,9 @@
 //! them by the rules of [`crate::tool::web`] and have the model answer from their text. Hosts that are not public are never
 //! visited either way, and no host more often than a few times a minute.
 
-use crate::task::job::{Run, RunEnd};
+use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
-use crate::tool::text::{untrusted, without_middle};
+use crate::tool::files::text::{untrusted, without_middle};
 use crate::tool::web::address::{Url, Wrong};
 use crate::tool::web::grounding;
 use crate::tool::{Ask, Ctx, Tool, failed, invalid, text_arg};

@@ -1,9 +1,9 @@
 use super::*;
-use crate::core::store::{Openness, Store};
+use crate::core::tasks::store::{Openness, Store};
 use crate::limits::Limits;
 use crate::shell::journal::Journal;
 use crate::shell::journal::tests::{Scratch, alone, created, lines as records};
-use crate::task::state::TaskState;
+use crate::task::machine::state::TaskState;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Where a test's index is.

@@ -1,0 +1,121 @@
+//! A2A values without a version: what a projection makes of an event or a state, and what a writer spells out. This is
+//! where "so many profiles times so many versions" becomes "so many profiles plus so many versions".
+//!
+//! A frame borrows from the event it shows. Payload that no version changes (metadata, data parts) is JSON bytes already.
+
+use crate::base::id::Seq;
+use crate::task::log::event::Created;
+use crate::task::machine::state::TaskState;
+use crate::task::message::{Artifact, Message};
+use std::borrow::Cow;
+
+/// One event of a stream.
+#[derive(Debug)]
+pub enum Frame<'a> {
+    Status(StatusUpdate<'a>),
+    Artifact(ArtifactUpdate<'a>),
+}
+
+impl Frame<'_> {
+    /// Whether a stream may end with this frame.
+    pub fn may_close(&self) -> bool {
+        match self {
+            Frame::Status(update) => update.closing.is_some(),
+            Frame::Artifact(_) => false,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct StatusUpdate<'a> {
+    pub state: TaskState,
+    /// Unix milliseconds.
+    pub at: u64,
+    pub message: Option<AgentMessage<'a>>,
+    /// A JSON object.
+    pub metadata: Vec<u8>,
+    /// The metadata when the stream ends with this frame; None for frames no stream ends with.
+    pub closing: Option<Vec<u8>>,
+}
+
+/// What the agent says in a status update.
+#[derive(Debug)]
+pub struct AgentMessage<'a> {
+    /// Its id is `<task>-<since>`.
+    pub since: Seq,
+    pub piece: Piece<'a>,
+    /// Further parts. Apart from the first because nearly every message has one, and then nothing is allocated.
+    pub more: Vec<Piece<'a>>,
+    /// The extension whose objects it carries.
+    pub extension: Option<&'static str>,
+}
+
+impl<'a> AgentMessage<'a> {
+    pub fn new(since: Seq, piece: Piece<'a>) -> AgentMessage<'a> {
+        AgentMessage { since, piece, more: Vec::new(), extension: None }
+    }
+
+    /// A message of these pieces. None: there is nothing in it.
+    pub fn of(since: Seq, pieces: impl IntoIterator<Item = Piece<'a>>) -> Option<AgentMessage<'a>> {
+        let mut pieces = pieces.into_iter();
+        let first = pieces.next()?;
+        Some(AgentMessage { more: pieces.collect(), ..AgentMessage::new(since, first) })
+    }
+
+    pub fn carrying(mut self, extension: &'static str) -> AgentMessage<'a> {
+        self.extension = Some(extension);
+        self
+    }
+
+    /// Its parts, in order; there is at least one.
+    pub fn pieces(&self) -> impl Iterator<Item = &Piece<'a>> {
+        std::iter::once(&self.piece).chain(&self.more)
+    }
+}
+
+#[derive(Debug)]
+pub enum Piece<'a> {
+    Text(Cow<'a, str>),
+    /// A JSON object.
+    Data(Vec<u8>),
+}
+
+impl Piece<'_> {
+    /// About how many bytes it is written in.
+    pub fn size(&self) -> usize {
+        match self {
+            Piece::Text(text) => text.len(),
+            Piece::Data(data) => data.len(),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct ArtifactUpdate<'a> {
+    pub artifact: Cow<'a, Artifact>,
+    pub append: bool,
+    pub last: bool,
+}
+
+/// Whether a stream goes on behind a frame or ends with it. 0.3 says so in the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finality {
+    Open,
+    Closing,
+}
+
+/// A task as a whole.
+#[derive(Debug)]
+pub struct Task<'a> {
+    pub created: &'a Created,
+    pub state: TaskState,
+    /// Unix milliseconds.
+    pub at: u64,
+    pub message: Option<Message>,
+    /// None: the request wants no history.
+    pub history: Option<Vec<Cow<'a, Message>>>,
+    /// None: the request wants none.
+    pub artifacts: Option<Vec<Cow<'a, Artifact>>>,
+    /// With the state that the reference server keeps in its metadata.
+    pub persisted: bool,
+}

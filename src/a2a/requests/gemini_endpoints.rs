@@ -1,0 +1,409 @@
+//! The endpoints of the reference server and of the documents around it, beside JSON-RPC: tasks without a prompt, prompts that are
+//! answered with a stream, metadata, health. Bare JSON in and out.
+
+use crate::a2a::form::{BirthNote, Envelope, View, prefix, suffix};
+use crate::a2a::requests::filter;
+use crate::a2a::requests::message;
+use crate::a2a::requests::object::{Object, body, check_type, count, object};
+use crate::a2a::requests::operation;
+use crate::a2a::requests::prompt;
+use crate::a2a::requests::rest::query_params;
+use crate::a2a::requests::settings;
+use crate::a2a::snapshot;
+use crate::a2a::switches::Switches;
+use crate::a2a::views::tools::{Detail, Tools};
+use crate::a2a::words;
+use crate::a2a::{Form, Wanted, respond};
+use crate::base::clock::rfc3339;
+use crate::base::http::{Request, Response};
+use crate::base::id::TaskId;
+use crate::base::json;
+use crate::task::call::{Call, Create, Say, Settings};
+use crate::task::fault::Fault;
+use crate::task::machine::state::State;
+use crate::task::push::Census;
+use serde_json::{Value, json};
+
+/// `POST /tasks`. Without a body it asks for the live session; with one it makes a task, and whose words the settings are in
+/// tells how the answer is expected.
+pub fn create(request: &Request, form: &mut Form, switches: &Switches) -> Result<Call, Fault> {
+    check_type(request)?;
+    let sent = match body(request)? {
+        None => return Ok(Call::Session),
+        Some(Value::Object(sent)) => sent,
+        Some(_) => return Err(Fault::params("The body must be a JSON object.")),
+    };
+    let wishes = object(&sent, &["agentSettings"], "")?;
+    if let Some(wishes) = wishes {
+        let has = |name| wishes.contains_key(name);
+        let reference = has("kind") || has("workspacePath");
+        if has("workspaceRoot") || (!reference && (has("model") || has("apiKey"))) {
+            form.birth_note = BirthNote::State;
+        }
+    }
+    Ok(Call::Create(Create {
+        context: message::context(&sent, "")?,
+        settings: match wishes {
+            Some(wishes) => settings::read(wishes, "agentSettings")?,
+            None => Settings::default(),
+        },
+        birth: operation::birth(form, switches),
+    }))
+}
+
+/// `GET /tasks` by those who name no version.
+pub fn tasks(request: &Request) -> Result<Call, Fault> {
+    filter::whole(&query_params(&request.query)).map(Call::List)
+}
+
+/// `GET /tasks/{id}` by those who name no version.
+pub fn get(request: &Request, task: &str) -> Result<Call, Fault> {
+    let params = query_params(&request.query);
+    Ok(Call::Get { task: task.into(), history: count(&params, &["historyLength", "history_length"], "")? })
+}
+
+/// A prompt or an answer to one of the streams. The path's task, if it has one, is the one that is meant.
+pub fn say(request: &Request, task: Option<&str>, form: &mut Form, switches: &Switches) -> Result<Call, Fault> {
+    check_type(request)?;
+    let sent = body(request)?.unwrap_or_default();
+    let mut say = spoken(&sent, form, switches)?;
+    if let Some(task) = task {
+        say.task = Some(task.into());
+        say.context = None;
+    }
+    Ok(Call::Say(say))
+}
+
+/// A prompt or an answer in whatever object it came.
+pub fn spoken(sent: &Value, form: &mut Form, switches: &Switches) -> Result<Say, Fault> {
+    let received = prompt::read(sent)?;
+    let none = Object::new();
+    let around = match sent {
+        Value::Object(sent) => prompt::around(sent)?,
+        _ => &none,
+    };
+    let metadata = object(around, &["metadata"], "")?;
+    let mut say = operation::said(received, metadata, form, switches)?;
+    if let Some(wishes) = object(around, &["agentSettings"], "")? {
+        let wishes = settings::read(wishes, "agentSettings")?;
+        say.settings = settings::first(say.settings, wishes);
+    }
+    Ok(say)
+}
+
+/// The answer to `POST /tasks`: the id as a JSON string, or an object for those whose words ask for it.
+pub fn created(form: &Form, state: &State) -> Response {
+    let task = &state.created.task;
+    let body = match form.birth_note {
+        BirthNote::Id => json::bytes(task),
+        BirthNote::State => json::bytes(&json!({ "taskId": task, "state": "running" })),
+    };
+    respond(form, 201, enclosed(form, &body))
+}
+
+/// The answer to `POST /tasks` without a body: the live session, by every name it may be looked for. Our own dialect, which asks
+/// for it too, has one name.
+pub fn session_id(form: &Form, task: &TaskId) -> Response {
+    let id = if form.envelope == Envelope::Own {
+        json!(task)
+    } else {
+        json!({ "sessionId": task, "taskId": task, "id": task, "contextId": task })
+    };
+    respond(form, 201, enclosed(form, &json::bytes(&id)))
+}
+
+fn enclosed(form: &Form, result: &[u8]) -> Vec<u8> {
+    [&prefix(form), result, suffix(form)].concat()
+}
+
+/// The answer to `GET /tasks/{id}` by those who name no version: the task of A2A 0.3, and beside its status the word and the time
+/// that [`briefs`](crate::a2a::briefs) have.
+pub fn task(view: View, state: &State, wanted: Wanted) -> Response {
+    let word = words::snake_state(words::idle_completed(state));
+    let mut out = snapshot(view, state, wanted);
+    out.pop();
+    out.extend_from_slice(br#","state":"#);
+    json::write(&mut out, word);
+    out.extend_from_slice(br#","timestamp":"#);
+    json::write(&mut out, &rfc3339(state.status.at));
+    out.push(b'}');
+    Response::json(200, out)
+}
+
+/// The answer to `GET /tasks/{id}/metadata`.
+pub fn metadata(state: &State, tools: &Tools) -> Response {
+    let mut out = br#"{"metadata":"#.to_vec();
+    write_metadata(&mut out, state, tools, Detail::Whole);
+    out.push(b'}');
+    Response::json(200, out)
+}
+
+/// The answer to `GET /tasks/metadata`. Tools come without their schemas here: there may be thousands of tasks, and next to all
+/// of them have the same.
+pub fn all_metadata<'a>(states: impl IntoIterator<Item = &'a State>, tools: &Tools) -> Response {
+    let mut out = Vec::new();
+    for state in states {
+        out.push(if out.is_empty() { b'[' } else { b',' });
+        write_metadata(&mut out, state, tools, Detail::Brief);
+    }
+    if out.is_empty() {
+        return Response::empty(204);
+    }
+    out.push(b']');
+    Response::json(200, out)
+}
+
+/// The answer to `GET /health`. A server with a problem is still alive, and starting it anew would mend nothing: so that those
+/// who look at no more than the status line let it live, that stays the same.
+pub fn health(report: &HealthReport<'_>) -> Response {
+    let mut health = json!({
+        "status": if report.problem.is_some() { "degraded" } else { "healthy" },
+        "uptime": report.uptime_ms as f64 / 1000.0,
+        "activeTasks": report.active,
+        "totalTasks": report.total,
+        "webhooks": report.hooks,
+        "refused_peers": report.refused_peers,
+        "confinement": if report.unconfined.is_some() { "none" } else { "full" },
+    });
+    if let Some(problem) = report.problem {
+        health["problem"] = problem.into();
+    }
+    if let Some(why) = report.unconfined {
+        health["why"] = why.into();
+    }
+    Response::json(200, json::bytes(&health))
+}
+
+/// How the server does.
+#[derive(Default)]
+pub struct HealthReport<'a> {
+    pub problem: Option<&'a str>,
+    pub uptime_ms: u64,
+    pub active: usize,
+    pub total: usize,
+    pub hooks: Census,
+    /// Requests that were refused because a tool's process may have sent them.
+    pub refused_peers: u64,
+    /// Why commands without approval cannot be confined, so that all commands need approval.
+    pub unconfined: Option<&'a str>,
+}
+
+fn write_metadata(out: &mut Vec<u8>, state: &State, tools: &Tools, told: Detail) {
+    let known = json!({
+        "id": state.created.task,
+        "contextId": state.created.context,
+        "taskState": words::state(state.status.state),
+        "model": state.model,
+        "mcpServers": [],
+        "usage": { "turn": state.usage, "total": state.total },
+    });
+    json::write(out, &known);
+    out.pop();
+    out.extend_from_slice(br#","availableTools":"#);
+    tools.write_available(out, state.created.tools.as_deref(), told);
+    out.push(b'}');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::a2a::form::Envelope;
+    use crate::a2a::requests::route;
+    use crate::a2a::sample;
+    use crate::task::call::Mode;
+    use crate::task::fault::FaultKind;
+    use crate::task::log::event::{Lifecycle, Profile};
+
+    fn value(response: &Response) -> Value {
+        serde_json::from_slice(&response.body).unwrap()
+    }
+
+    fn asked(body: &str) -> Result<(Call, BirthNote), FaultKind> {
+        match route::decode(&sample::post("/tasks", body), &Switches::default()) {
+            Ok((call, form)) => Ok((call, form.birth_note)),
+            Err((fault, form)) => {
+                assert_eq!(form.envelope, Envelope::Gemini);
+                Err(fault.kind)
+            }
+        }
+    }
+
+    #[test]
+    fn creations_in_three_readings() {
+        for nothing in ["", "null", " "] {
+            assert_eq!(asked(nothing).unwrap().0, Call::Session);
+        }
+        for (body, context, workspace, note) in [
+            ("{}", None, None, BirthNote::Id),
+            (
+                r#"{"contextId":"c","agentSettings":{"kind":"agent-settings","workspacePath":"/w"}}"#,
+                Some("c"),
+                Some("/w"),
+                BirthNote::Id,
+            ),
+            (r#"{"agentSettings":{"workspacePath":"/w","model":"m"}}"#, None, Some("/w"), BirthNote::Id),
+            (r#"{"agentSettings":{"workspaceRoot":"/r"}}"#, None, Some("/r"), BirthNote::State),
+            (r#"{"agentSettings":{"model":"m"}}"#, None, None, BirthNote::State),
+        ] {
+            let Ok((Call::Create(create), told)) = asked(body) else {
+                panic!("{body}");
+            };
+            assert_eq!(create.context, context.map(Into::into), "{body}");
+            assert_eq!(create.settings.workspace.as_deref(), workspace, "{body}");
+            assert_eq!(told, note, "{body}");
+            assert_eq!(create.birth.profile, Profile::Coder);
+            assert_eq!(create.birth.lifecycle, Lifecycle::Conversational);
+        }
+        for (body, kind) in [
+            ("{", FaultKind::ParseError),
+            ("[]", FaultKind::InvalidParams),
+            (r#"{"agentSettings":"x"}"#, FaultKind::InvalidParams),
+            (r#"{"agentSettings":{"apiKey":"k"}}"#, FaultKind::InvalidParams),
+            (r#"{"contextId":7}"#, FaultKind::InvalidParams),
+        ] {
+            assert_eq!(asked(body).unwrap_err(), kind, "{body}");
+        }
+    }
+
+    fn said(path: &str, body: &str) -> Result<(Say, Envelope), FaultKind> {
+        match route::decode(&sample::post(path, body), &Switches::default()) {
+            Ok((Call::Say(say), form)) => Ok((say, form.envelope)),
+            Ok(other) => panic!("{other:?}"),
+            Err((fault, _)) => Err(fault.kind),
+        }
+    }
+
+    #[test]
+    fn prompts_to_the_three_streams() {
+        for (path, body, envelope, task) in [
+            ("/tasks/t/execute", r#"{"message":"hi"}"#, Envelope::Snake, Some("t")),
+            ("/tasks/t/messages/stream", r#"{"content":{"text":"hi"}}"#, Envelope::Session, Some("t")),
+            ("/message/stream", r#"{"userMessage":"hi"}"#, Envelope::Kebab, None),
+            (
+                "/message/stream",
+                r#"{"taskId":"t","contextId":"c","userMessage":{"text":"hi"}}"#,
+                Envelope::Kebab,
+                Some("t"),
+            ),
+        ] {
+            let (say, found) = said(path, body).unwrap();
+            assert_eq!(found, envelope, "{path}");
+            assert_eq!(say.said.message.text(), "hi");
+            assert_eq!(say.task, task.map(Into::into), "{path}");
+            assert_eq!(say.mode, Mode::Stream);
+            assert_eq!(say.birth.lifecycle, Lifecycle::Conversational);
+        }
+        let (say, _) = said("/tasks/t/execute", r#"{"message":"hi","contextId":"x"}"#).unwrap();
+        assert_eq!(say.context, None, "the path's task decides");
+    }
+
+    #[test]
+    fn settings_and_answers_beside_prompts() {
+        let (say, _) = said(
+            "/message/stream",
+            r#"{"userMessage":"hi","agentSettings":{"workspacePath":"/w","autoExecute":true}}"#,
+        )
+        .unwrap();
+        assert_eq!(say.settings.workspace.as_deref(), Some("/w"));
+        assert_eq!(say.settings.auto_execute, Some(true));
+        let (say, _) =
+            said("/tasks/t/execute", r#"{"confirmation":{"callId":"c","outcome":"proceed_always"}}"#).unwrap();
+        assert_eq!(say.said.answers[0].option, "proceed_always");
+        let (say, _) = said(
+            "/message/stream",
+            r#"{"taskId":"t","userMessage":{"kind":"tool-call-confirmation","toolCallId":"c","approved":false}}"#,
+        )
+        .unwrap();
+        assert_eq!(say.said.answers[0].option, "cancel");
+        for (body, kind) in [
+            ("", FaultKind::InvalidParams),
+            ("{", FaultKind::ParseError),
+            ("{}", FaultKind::InvalidParams),
+            (r#"{"userMessage":"hi","agentSettings":{"apiKey":"k"}}"#, FaultKind::InvalidParams),
+            (r#"{"userMessage":"hi","agentSettings":[]}"#, FaultKind::InvalidParams),
+        ] {
+            assert_eq!(said("/message/stream", body).unwrap_err(), kind, "{body}");
+        }
+    }
+
+    #[test]
+    fn our_own_dialect_asks_for_the_same_by_its_calls() {
+        let form = Form { id: crate::base::Shared::from(*b"7"), ..Form::of(Envelope::Own) };
+        let state = sample::state();
+        let told = json!({"id": 7, "ok": "t-1"});
+        assert_eq!(value(&created(&form, &state)), told);
+        assert_eq!(value(&session_id(&form, &state.created.task)), told);
+        let bare = Form::of(Envelope::Gemini);
+        let named = json!({"sessionId": "t-1", "taskId": "t-1", "id": "t-1", "contextId": "t-1"});
+        assert_eq!(value(&session_id(&bare, &state.created.task)), named);
+    }
+
+    #[test]
+    fn a_task_with_the_words_of_lists() {
+        let state = sample::state();
+        let form = Form::of(Envelope::Gemini);
+        let view = crate::a2a::view(&form, Some(&state.created));
+        let told = value(&task(view, &state, Wanted::newest(None)));
+        let mut whole: Value = serde_json::from_slice(&snapshot(view, &state, Wanted::newest(None))).unwrap();
+        whole["state"] = json!("running");
+        whole["timestamp"] = whole["status"]["timestamp"].clone();
+        assert_eq!(told, whole);
+    }
+
+    #[test]
+    fn a_task_and_its_metadata() {
+        let state = sample::state();
+        let mut form = Form::of(Envelope::Gemini);
+        let answer = created(&form, &state);
+        assert_eq!((answer.status, value(&answer)), (201, json!("t-1")));
+        form.birth_note = BirthNote::State;
+        let told = json!({"taskId": "t-1", "state": "running"});
+        assert_eq!(value(&created(&form, &state)), told);
+        let tools = sample::tools();
+        let one = json!({"id": "t-1", "contextId": "c-1", "taskState": "working", "model": "gemini-x", "mcpServers": [],
+            "usage": {
+                "turn": {"promptTokenCount": 10, "candidatesTokenCount": 7, "totalTokenCount": 17},
+                "total": {"promptTokenCount": 0, "candidatesTokenCount": 0, "totalTokenCount": 0}}});
+        let mut full = one.clone();
+        full["availableTools"] = json!([
+            {"name": "write_file", "description": "Writes a file.",
+                "parameterSchema": {"type": "object", "required": ["file_path"]}},
+            {"name": "run_shell_command", "description": "Runs a command.", "parameterSchema": {"type": "object"}}]);
+        assert_eq!(value(&metadata(&state, &tools)), json!({ "metadata": full }));
+        let mut brief = one;
+        brief["availableTools"] = json!([
+            {"name": "write_file", "description": "Writes a file."},
+            {"name": "run_shell_command", "description": "Runs a command."}]);
+        assert_eq!(value(&all_metadata([&state, &state], &tools)), json!([brief, brief]));
+        assert_eq!(all_metadata([], &tools), Response::empty(204));
+        let mut narrow = state.created.as_ref().clone();
+        narrow.tools = Some(Vec::new());
+        let narrow = State { created: narrow.into(), ..state };
+        assert_eq!(value(&metadata(&narrow, &tools))["metadata"]["availableTools"], json!([]));
+    }
+
+    #[test]
+    fn health_in_seconds_and_a_problem_if_there_is_one() {
+        assert_eq!(
+            value(&health(&HealthReport {
+                uptime_ms: 12_500,
+                active: 1,
+                total: 4,
+                refused_peers: 3,
+                ..HealthReport::default()
+            })),
+            json!({"status": "healthy", "uptime": 12.5, "activeTasks": 1, "totalTasks": 4,
+                "webhooks": {"active": 0, "suspended": 0, "pending": 0, "failed": 0},
+                "refused_peers": 3, "confinement": "full"})
+        );
+        let report = HealthReport { problem: Some("No space."), unconfined: Some("Old."), ..HealthReport::default() };
+        let degraded = health(&report);
+        assert_eq!(degraded.status, 200, "it is alive");
+        assert_eq!(
+            value(&degraded),
+            json!({"status": "degraded", "problem": "No space.", "uptime": 0.0, "activeTasks": 0,
+                "totalTasks": 0, "webhooks": {"active": 0, "suspended": 0, "pending": 0, "failed": 0},
+                "refused_peers": 0, "confinement": "none", "why": "Old."})
+        );
+    }
+}

@@ -1,0 +1,312 @@
+//! The operations of A2A, without a binding: what each takes of its params, in either version. JSON-RPC finds them by method,
+//! REST by path; both bring the params as one object here, so that an operation means the same wherever it is asked for.
+
+use crate::a2a::commands;
+use crate::a2a::form::{Envelope, Form, Outputs};
+use crate::a2a::push;
+use crate::a2a::requests::filter;
+use crate::a2a::requests::message;
+use crate::a2a::requests::message::{Gaps, Received};
+use crate::a2a::requests::object::{Object, count, flag, member, object, text, texts, wrong};
+use crate::a2a::requests::settings;
+use crate::a2a::requests::version;
+use crate::a2a::switches::Switches;
+use crate::base::http::Headers;
+use crate::base::id::{Seq, TaskId};
+use crate::task::call::{Birth, Call, Mode, Say};
+use crate::task::fault::{Fault, FaultKind};
+use crate::task::log::event::{Lifecycle, Profile, Protocol};
+use crate::task::machine::job::Said;
+use crate::task::push::not_supported;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Send,
+    Stream,
+    Get,
+    List,
+    Cancel,
+    Subscribe,
+    SetPush,
+    GetPush,
+    ListPush,
+    DeletePush,
+    ExtendedCard,
+    Commands,
+    Execute,
+}
+
+impl Operation {
+    /// Whether its answer is a stream.
+    pub fn streams(self) -> bool {
+        match self {
+            Operation::Stream | Operation::Subscribe => true,
+            Operation::Send
+            | Operation::Get
+            | Operation::List
+            | Operation::Cancel
+            | Operation::SetPush
+            | Operation::GetPush
+            | Operation::ListPush
+            | Operation::DeletePush
+            | Operation::ExtendedCard
+            | Operation::Commands
+            | Operation::Execute => false,
+        }
+    }
+
+    /// Whether it means something without params.
+    pub fn stands_alone(self) -> bool {
+        match self {
+            Operation::List | Operation::ExtendedCard | Operation::Commands => true,
+            Operation::Send
+            | Operation::Stream
+            | Operation::Get
+            | Operation::Cancel
+            | Operation::Subscribe
+            | Operation::SetPush
+            | Operation::GetPush
+            | Operation::ListPush
+            | Operation::DeletePush
+            | Operation::Execute => false,
+        }
+    }
+}
+
+/// An operation as it was asked for.
+pub struct Ask<'a> {
+    pub operation: Operation,
+    /// The version whose names and rules the params follow.
+    pub protocol: Protocol,
+    pub params: &'a Object,
+    /// Ids that the path names; they win over the params.
+    pub task: Option<&'a str>,
+    #[cfg_attr(not(feature = "webhooks"), expect(dead_code, reason = "only webhooks use it"))]
+    pub config: Option<&'a str>,
+    pub headers: &'a Headers,
+    pub query: &'a [(String, String)],
+    pub gaps: Gaps,
+    pub switches: &'a Switches,
+}
+
+/// What the head of a request settles: the profile it asks for, the extensions it must list.
+pub fn negotiate(ask: &Ask, form: &mut Form) -> Result<(), Fault> {
+    form.profile = settings::profile_of(ask.headers, ask.query)?;
+    form.echo = version::echo(ask.headers, form, ask.switches);
+    if ask.operation == Operation::ExtendedCard {
+        return Ok(());
+    }
+    version::require(ask.headers, ask.params, ask.switches)
+}
+
+/// The call, and in the form what the params say about the answer.
+pub fn call(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
+    if ask.operation.streams() && !ask.switches.streaming {
+        return Err(Fault::new(
+            FaultKind::Unsupported,
+            "This server does not stream; send the message without streaming and ask for the task.",
+        ));
+    }
+    if form.tenant.is_default()
+        && ask.protocol == Protocol::V10
+        && let Some(tenant) = text(ask.params, &["tenant"], "")?
+    {
+        if !message::is_short_name(tenant) {
+            return Err(wrong("", "tenant", "is too long or not printable."));
+        }
+        form.tenant = tenant.into();
+    }
+    match ask.operation {
+        Operation::Send | Operation::Stream => say(ask, form),
+        Operation::Get => Ok(Call::Get { task: task(ask, &["id"])?, history: history(ask.params, "")? }),
+        Operation::List => Ok(Call::List(match ask.protocol {
+            Protocol::V03 => filter::whole(ask.params)?,
+            Protocol::V10 => filter::paged(ask.params)?,
+        })),
+        Operation::Cancel => Ok(Call::Cancel { task: task(ask, &["id"])? }),
+        Operation::Subscribe => Ok(Call::Subscribe { task: task(ask, &["id"])?, after: continued(ask)? }),
+        Operation::SetPush | Operation::GetPush | Operation::ListPush | Operation::DeletePush => {
+            if ask.switches.push {
+                push::call(ask)
+            } else {
+                Err(not_supported())
+            }
+        }
+        Operation::ExtendedCard if ask.switches.extended_card => Ok(Call::ExtendedCard),
+        Operation::ExtendedCard => Err(no_card(ask.protocol)),
+        Operation::Commands => Ok(Call::Commands),
+        Operation::Execute => {
+            let mode = match accepts_stream(ask.headers) && ask.switches.streaming {
+                true => Mode::Stream,
+                false => Mode::Now,
+            };
+            commands::execute(ask.params, mode, form)
+        }
+    }
+}
+
+/// Whether the client can take a stream.
+pub fn accepts_stream(headers: &Headers) -> bool {
+    let mut accepted = headers.all("accept").flat_map(|list| list.split(','));
+    accepted.any(|media| {
+        let media = media.split(';').next().unwrap_or_default().trim();
+        media.eq_ignore_ascii_case("text/event-stream")
+    })
+}
+
+/// 1.0 counts it among capabilities that are not there, 0.3 has a name for it.
+fn no_card(protocol: Protocol) -> Fault {
+    let kind = match protocol {
+        Protocol::V03 => FaultKind::ExtendedCardNotConfigured,
+        Protocol::V10 => FaultKind::Unsupported,
+    };
+    let message = "There is no extended card; the public one at /.well-known/agent-card.json says everything.";
+    Fault::new(kind, message)
+}
+
+pub(in crate::a2a) fn task(ask: &Ask, names: &[&'static str]) -> Result<TaskId, Fault> {
+    let id = match ask.task {
+        Some(id) => Some(id),
+        None => text(ask.params, names, "")?,
+    };
+    id.map(TaskId::from).ok_or_else(|| wrong("", names[0], "is required."))
+}
+
+fn history(object: &Object, at: &str) -> Result<Option<usize>, Fault> {
+    count(object, &["historyLength", "history_length"], at)
+}
+
+/// Where a stream goes on. Only a number of ours can be a position: with anything else the client would miss events and
+/// never know.
+fn position(headers: &Headers, query: &[(String, String)]) -> Result<Option<Seq>, Fault> {
+    let Some((name, given)) = last_seen(headers, query) else {
+        return Ok(None);
+    };
+    let what = "must be the number of an event; leave it out to start with a snapshot.";
+    let seq = given.parse().map_err(|_| Fault::field(name, what))?;
+    Ok(Some(Seq(seq)))
+}
+
+/// What a client says it has seen last, and where it says so.
+pub fn last_seen<'a>(headers: &'a Headers, query: &'a [(String, String)]) -> Option<(&'static str, &'a str)> {
+    let header = headers.get("last-event-id");
+    let header = header.filter(|value| !value.is_empty());
+    let in_query = || query.iter().find(|(name, _)| name == "after");
+    header.map(|value| ("Last-Event-ID", value)).or_else(|| in_query().map(|(_, value)| ("after", value.as_str())))
+}
+
+/// The same for a call that may have come over a socket, where there is neither a header nor a query: the params say it then.
+fn continued(ask: &Ask) -> Result<Option<Seq>, Fault> {
+    if let Some(seq) = position(ask.headers, ask.query)? {
+        return Ok(Some(seq));
+    }
+    let after = count(ask.params, &["after"], "")?;
+    Ok(after.map(|seq| Seq(seq as u64)))
+}
+
+fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
+    let sent = object(ask.params, &["message", "request", "msg"], "")?;
+    let sent = sent.ok_or_else(|| wrong("", "message", "is required."))?;
+    let received = message::message(sent, ask.gaps)?;
+    let metadata = object(ask.params, &["metadata"], "")?;
+    let configuration = object(ask.params, &["configuration"], "")?;
+    let none = Object::new();
+    let wishes = configuration.unwrap_or(&none);
+    let push = match push_member(wishes, ask.protocol) {
+        None => None,
+        Some(_) if !ask.switches.push => return Err(not_supported()),
+        Some(name) => Some(push::brought(ask, wishes, name)?),
+    };
+    form.outputs = outputs(wishes)?;
+    let mode = match (ask.operation, waits(ask, form, configuration)?) {
+        (Operation::Stream, _) => Mode::Stream,
+        (_, true) => Mode::Wait,
+        (_, false) => Mode::Now,
+    };
+    let history = history(wishes, "configuration")?;
+    let mut say = said(received, metadata, form, ask.switches)?;
+    // The REST clients of 0.3 send contexts they made up; the task decides.
+    if matches!(form.envelope, Envelope::Rest03Proto | Envelope::Rest03Json) && say.task.is_some() {
+        say.context = None;
+    }
+    form.echo = version::echo(ask.headers, form, ask.switches);
+    Ok(Call::Say(Say { push, mode, history, ..say }))
+}
+
+/// A message as something said, by whoever may be asked to answer in a profile of its own.
+pub fn said(received: Received, metadata: Option<&Object>, form: &mut Form, switches: &Switches) -> Result<Say, Fault> {
+    let Received { message, answers, task, context } = received;
+    let spoken = || settings::profile_spoken(&message, metadata, form.envelope.protocol());
+    form.profile = form.profile.or_else(spoken);
+    Ok(Say {
+        settings: settings::of_message(&message, metadata)?,
+        said: Said { answers, message: Arc::new(message) },
+        task,
+        context,
+        push: None,
+        mode: Mode::Stream,
+        history: None,
+        birth: birth(form, switches),
+    })
+}
+
+/// How a task is marked that a request of this form makes: a plain task of 1.0 is over with its answer, any other one goes on.
+pub fn birth(form: &Form, switches: &Switches) -> Birth {
+    let protocol = form.envelope.protocol();
+    let profile = form.profile.unwrap_or(form.default_profile);
+    Birth {
+        lifecycle: match (protocol, profile) {
+            (Protocol::V10, Profile::Plain) => switches.plain_lifecycle,
+            (Protocol::V10, Profile::Coder | Profile::Devtool) | (Protocol::V03, _) => Lifecycle::Conversational,
+        },
+        protocol,
+        profile,
+    }
+}
+
+/// Whether the answer waits for the end of the turn. Silence means yes, but not in a configuration of 0.3's REST: its
+/// protobuf form leaves out what is false.
+fn waits(ask: &Ask, form: &Form, configuration: Option<&Object>) -> Result<bool, Fault> {
+    let Some(configuration) = configuration else {
+        return Ok(true);
+    };
+    let at = "configuration";
+    match ask.protocol {
+        Protocol::V10 => {
+            let names = &["returnImmediately", "return_immediately"];
+            Ok(!flag(configuration, names, at)?.unwrap_or(false))
+        }
+        Protocol::V03 => {
+            let rest = matches!(form.envelope, Envelope::Rest03Proto | Envelope::Rest03Json);
+            Ok(flag(configuration, &["blocking"], at)?.unwrap_or(!rest))
+        }
+    }
+}
+
+/// Whether the client can show data. No list, or an empty one, is no objection.
+fn outputs(configuration: &Object) -> Result<Outputs, Fault> {
+    let names = &["acceptedOutputModes", "accepted_output_modes"];
+    let modes = texts(configuration, names, "configuration")?;
+    let takes_data = |mode: &String| {
+        let media = mode.split(';').next().unwrap_or_default().trim();
+        let media = media.to_ascii_lowercase();
+        media.ends_with("json") || matches!(media.as_str(), "*" | "*/*" | "application/*" | "data")
+    };
+    Ok(if modes.is_empty() || modes.iter().any(takes_data) { Outputs::Any } else { Outputs::Text })
+}
+
+fn push_member(wishes: &Object, protocol: Protocol) -> Option<&str> {
+    let names: &[&'static str] = match protocol {
+        Protocol::V03 => {
+            &["pushNotificationConfig", "push_notification_config", "pushNotification", "push_notification"]
+        }
+        Protocol::V10 => &[
+            "taskPushNotificationConfig",
+            "task_push_notification_config",
+            "pushNotificationConfig",
+            "push_notification_config",
+        ],
+    };
+    member(wishes, names).map(|(name, _)| name)
+}

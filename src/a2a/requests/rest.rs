@@ -1,0 +1,568 @@
+//! A2A over REST, both versions by one table of paths. 0.3 has its paths under `/v1`; 1.0 has them at the root, and again under
+//! the name of a tenant. What path, query and body say becomes the params of an operation, the same as JSON-RPC brings.
+//!
+//! 0.3 has two ways of spelling JSON here: the names of its protobuf definition, which its kits speak, and those of its JSON
+//! one. The client is answered in the way it speaks itself.
+
+use crate::a2a::form::{Envelope, Form, Media};
+use crate::a2a::requests::message::{Gaps, is_short_name};
+use crate::a2a::requests::object::{Object, body, check_type};
+use crate::a2a::requests::operation;
+use crate::a2a::requests::operation::{Ask, Operation};
+use crate::a2a::requests::route::{Ids, Rows, at, matches, not_allowed, not_found, read};
+use crate::a2a::requests::version;
+use crate::a2a::switches::Switches;
+use crate::base::http::{Headers, Method, Request};
+use crate::task::call::Call;
+use crate::task::fault::{Fault, FaultKind};
+use crate::task::log::event::Protocol;
+use serde_json::Value;
+
+/// Which versions have a path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum In {
+    Both,
+    V03,
+    V10,
+}
+
+/// Every path below its base.
+const PATHS: [(&str, In, Rows<Operation>); 13] = [
+    ("/message:send", In::Both, &[(Method::Post, Operation::Send)]),
+    ("/message:stream", In::Both, &[(Method::Post, Operation::Stream)]),
+    ("/tasks", In::Both, &read(Operation::List)),
+    ("/tasks/{task}", In::Both, &read(Operation::Get)),
+    ("/tasks/{task}:cancel", In::Both, &[(Method::Post, Operation::Cancel)]),
+    ("/tasks/{task}:subscribe", In::Both, SUBSCRIBE),
+    ("/tasks/{task}/pushNotificationConfigs", In::Both, CONFIGS),
+    ("/tasks/{task}/pushNotificationConfigs/{config}", In::Both, CONFIG),
+    // As the protobuf definition of 0.3 misspells it.
+    ("/task/{task}/pushNotificationConfigs", In::V03, CONFIGS),
+    ("/task/{task}/pushNotificationConfigs/{config}", In::V03, CONFIG),
+    ("/card", In::V03, CARD),
+    (OLD_CARD, In::V03, CARD),
+    ("/extendedAgentCard", In::V10, CARD),
+];
+
+/// 0.3 has this one without its prefix.
+const OLD_CARD: &str = "/agent/authenticatedExtendedCard";
+
+/// The prose says POST, the protobuf definitions say GET.
+const SUBSCRIBE: Rows<Operation> = &[(Method::Get, Operation::Subscribe), (Method::Post, Operation::Subscribe)];
+const CONFIGS: Rows<Operation> =
+    &[(Method::Get, Operation::ListPush), (Method::Head, Operation::ListPush), (Method::Post, Operation::SetPush)];
+const CONFIG: Rows<Operation> =
+    &[(Method::Get, Operation::GetPush), (Method::Head, Operation::GetPush), (Method::Delete, Operation::DeletePush)];
+const CARD: Rows<Operation> = &read(Operation::ExtendedCard);
+
+/// First segments of paths that are never tenants.
+const RESERVED: [&str; 12] = [
+    "v1",
+    "tasks",
+    "message",
+    "message:send",
+    "message:stream",
+    ".well-known",
+    "ws",
+    "health",
+    "executeCommand",
+    "listCommands",
+    "extendedAgentCard",
+    "agent",
+];
+
+/// What a path stands below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base<'a> {
+    Root,
+    V1,
+    Tenant(&'a str),
+}
+
+pub struct Place<'a> {
+    pub base: Base<'a>,
+    versions: In,
+    rows: Rows<Operation>,
+    ids: Ids<'a>,
+}
+
+/// The place a path names.
+pub fn place(path: &str) -> Option<Place<'_>> {
+    if path == OLD_CARD {
+        return below(Base::V1, path);
+    }
+    if let Some(rest) = path.strip_prefix("/v1/") {
+        return below(Base::V1, &path[path.len() - rest.len() - 1..]);
+    }
+    if let Some(place) = below(Base::Root, path).filter(|place| place.versions != In::V03) {
+        return Some(place);
+    }
+    let (tenant, _) = path.strip_prefix('/')?.split_once('/')?;
+    if RESERVED.contains(&tenant) || !is_short_name(tenant) {
+        return None;
+    }
+    below(Base::Tenant(tenant), &path[tenant.len() + 1..]).filter(|place| place.versions != In::V03)
+}
+
+fn below<'a>(base: Base<'a>, path: &'a str) -> Option<Place<'a>> {
+    PATHS.iter().find_map(|(pattern, versions, rows)| {
+        Some(Place { base, versions: *versions, rows, ids: matches(pattern, path)? })
+    })
+}
+
+pub fn decode(place: &Place, request: &Request, switches: &Switches) -> Result<(Call, Form), (Fault, Form)> {
+    let named = version::named(&request.headers, &request.query);
+    let protocol = match (&named, place.base) {
+        (Ok(named), Base::V1) => named.unwrap_or(Protocol::V03),
+        // Only 1.0 has a word for what is wrong.
+        (Err(_), _) | (_, Base::Root | Base::Tenant(_)) => Protocol::V10,
+    };
+    let sent = body(request);
+    let mut form = Form::under(envelope(protocol, request, &sent), switches);
+    form.media = media(protocol, &request.headers);
+    if let Base::Tenant(tenant) = place.base {
+        form.tenant = tenant.into();
+    }
+    let asked = named.and_then(|named| {
+        agree(place, named, protocol, request, switches)?;
+        let operation = at(place.rows, request.method)
+            .ok_or_else(|| not_allowed(request, place.rows.iter().map(|(method, _)| *method)))?;
+        call(place, operation, protocol, request, sent, &mut form, switches)
+    });
+    match asked {
+        Ok(call) => Ok((call, form)),
+        Err(fault) => Err((fault, form)),
+    }
+}
+
+/// The way of spelling that the client shows itself.
+fn envelope(protocol: Protocol, request: &Request, sent: &Result<Option<Value>, Fault>) -> Envelope {
+    if protocol == Protocol::V10 {
+        return Envelope::Rest10;
+    }
+    let shown = || {
+        let message = sent.as_ref().ok()?.as_ref()?.get("message")?;
+        Some(message.get("kind").is_some() || message.get("parts").is_some())
+    };
+    match request.query("form") {
+        Some("ts") => Envelope::Rest03Json,
+        None if shown() == Some(true) => Envelope::Rest03Json,
+        Some(_) | None => Envelope::Rest03Proto,
+    }
+}
+
+/// 1.0 has a media type of its own; whoever does not speak of it gets the common one.
+fn media(protocol: Protocol, headers: &Headers) -> Media {
+    let spoken = ["accept", "content-type"]
+        .into_iter()
+        .flat_map(|name| headers.all(name))
+        .flat_map(|list| list.split(','))
+        .filter_map(|media| media.split(';').next())
+        .any(|media| media.trim().eq_ignore_ascii_case("application/a2a+json"));
+    if protocol == Protocol::V10 && spoken { Media::A2aJson } else { Media::Json }
+}
+
+/// Whether the version and the path belong together.
+fn agree(
+    place: &Place,
+    named: Option<Protocol>,
+    protocol: Protocol,
+    request: &Request,
+    switches: &Switches,
+) -> Result<(), Fault> {
+    match (place.base, named) {
+        (Base::Root | Base::Tenant(_), Some(Protocol::V03)) => {
+            return Err(Fault::new(
+                FaultKind::VersionNotSupported,
+                format!("{} is a path of A2A 1.0; those of 0.3 begin with /v1.", request.path),
+            ));
+        }
+        (Base::Root | Base::Tenant(_), None) if switches.strict_version => {
+            return Err(version::unnamed(&request.path));
+        }
+        (Base::Root | Base::Tenant(_) | Base::V1, _) => {}
+    }
+    match (place.versions, protocol) {
+        (In::V03, Protocol::V10) | (In::V10, Protocol::V03) => Err(not_found(&request.path)),
+        (In::Both, _) | (In::V03, Protocol::V03) | (In::V10, Protocol::V10) => Ok(()),
+    }
+}
+
+fn call(
+    place: &Place,
+    operation: Operation,
+    protocol: Protocol,
+    request: &Request,
+    sent: Result<Option<Value>, Fault>,
+    form: &mut Form,
+    switches: &Switches,
+) -> Result<Call, Fault> {
+    let params = match request.method {
+        Method::Get | Method::Head => query_params(&request.query),
+        _ => {
+            check_type(request)?;
+            match sent? {
+                Some(Value::Object(params)) => params,
+                Some(_) => return Err(Fault::params("The body must be a JSON object.")),
+                None => Object::new(),
+            }
+        }
+    };
+    let ask = Ask {
+        operation,
+        protocol,
+        params: &params,
+        task: place.ids.task,
+        config: place.ids.config,
+        headers: &request.headers,
+        query: &request.query,
+        gaps: Gaps::Refused,
+        switches,
+    };
+    operation::negotiate(&ask, form)?;
+    operation::call(&ask, form)
+}
+
+/// The query as params: numbers and truths in their types, as far as they are any.
+pub fn query_params(query: &[(String, String)]) -> Object {
+    let mut params = Object::new();
+    for (name, value) in query {
+        if value.is_empty() || params.contains_key(name) {
+            continue;
+        }
+        let number = || value.parse::<i64>().ok().map(Value::from);
+        let typed = match name.as_str() {
+            "pageSize" | "page_size" | "historyLength" | "history_length" => number(),
+            "includeArtifacts" | "include_artifacts" => value.parse().ok().map(Value::Bool),
+            _ => None,
+        };
+        params.insert(name.clone(), typed.unwrap_or_else(|| value.as_str().into()));
+    }
+    params
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::a2a::requests::route;
+    use crate::a2a::sample;
+    use crate::a2a::switches::WEBHOOKS;
+    use crate::base::id::Seq;
+    use crate::task::call::Push;
+    use crate::task::call::{List, Mode, Say};
+    use crate::task::log::event::{Lifecycle, Profile};
+    use crate::task::push::Wish;
+    use serde_json::json;
+
+    fn get(target: &str) -> Request {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        Request {
+            method: Method::Get,
+            query: pairs.map(|(n, v)| (n.into(), v.into())).collect(),
+            ..sample::post(path, "")
+        }
+    }
+
+    fn head(request: Request) -> Request {
+        Request { method: Method::Head, ..request }
+    }
+
+    fn with(mut request: Request, name: &str, value: &str) -> Request {
+        request.headers.push(name, value);
+        request
+    }
+
+    fn decode(request: &Request) -> Result<(Call, Form), (Fault, Form)> {
+        route::decode(request, &Switches::default())
+    }
+
+    fn asked(request: &Request) -> (Call, Envelope) {
+        let (call, form) = decode(request).unwrap_or_else(|failed| panic!("{failed:?}"));
+        (call, form.envelope)
+    }
+
+    fn refused(request: &Request) -> (FaultKind, Envelope) {
+        let (fault, form) = decode(request).unwrap_err();
+        (fault.kind, form.envelope)
+    }
+
+    fn said(request: &Request) -> (Say, Form) {
+        match decode(request) {
+            Ok((Call::Say(say), form)) => (say, form),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_row_under_every_base() {
+        let task = || "t-1".into();
+        let cancel = Call::Cancel { task: task() };
+        let watch = Call::Subscribe { task: task(), after: None };
+        let show = Call::Get { task: task(), history: Some(3) };
+        for (base, envelope, tenant) in
+            [("/v1", Envelope::Rest03Proto, ""), ("", Envelope::Rest10, ""), ("/acme", Envelope::Rest10, "acme")]
+        {
+            let in_version = |mut request: Request| {
+                request.path = format!("{base}{}", request.path);
+                match envelope {
+                    Envelope::Rest10 => with(request, "A2A-Version", "1.0"),
+                    _ => request,
+                }
+            };
+            let post = |path: &str, body: &str| in_version(sample::post(path, body));
+            let get = |target: &str| in_version(get(target));
+            for (request, call) in [
+                (get("/tasks/t-1?historyLength=3"), &show),
+                (get("/tasks/t-1?history_length=3"), &show),
+                (post("/tasks/t-1:cancel", ""), &cancel),
+                (post("/tasks/t-1:cancel", "{}"), &cancel),
+                (get("/tasks/t-1:subscribe"), &watch),
+                (post("/tasks/t-1:subscribe", ""), &watch),
+            ] {
+                let (found, form) = decode(&request).unwrap();
+                assert_eq!((&found, form.envelope), (call, envelope), "{}", request.path);
+                assert_eq!(form.tenant.as_str(), tenant);
+            }
+            assert!(matches!(asked(&get("/tasks")).0, Call::List(_)));
+            let message = r#"{"message":{"messageId":"m","role":"ROLE_USER","content":[{"text":"hi"}]}}"#;
+            for (path, mode) in [("/message:send", Mode::Wait), ("/message:stream", Mode::Stream)] {
+                let (say, form) = said(&post(path, message));
+                assert_eq!((say.mode, form.envelope), (mode, envelope));
+                assert_eq!(form.tenant.as_str(), tenant);
+            }
+            let config = "/tasks/t-1/pushNotificationConfigs/c";
+            let mut delete = post(config, "");
+            delete.method = Method::Delete;
+            let set = r#"{"parent":"tasks/other","config":{"id":"c","url":"https://x.test/"}}"#;
+            let wish = Wish {
+                id: Some("c".into()),
+                url: "https://x.test/".into(),
+                token: None,
+                schemes: Vec::new(),
+                credentials: None,
+            };
+            let of_webhooks = [
+                (get(config), Push::Get(Some("c".into()))),
+                (delete, Push::Delete("c".into())),
+                (get("/tasks/t-1/pushNotificationConfigs"), Push::List),
+                (post("/tasks/t-1/pushNotificationConfigs", set), Push::Set(wish)),
+            ];
+            for (request, ask) in of_webhooks.into_iter().filter(|_| WEBHOOKS) {
+                let task = task();
+                assert_eq!(asked(&request).0, Call::Push { task, ask });
+            }
+            for target in
+                ["/tasks?contextId=c", "/tasks/t-1?historyLength=3", config].iter().take(2 + usize::from(WEBHOOKS))
+            {
+                let request = get(target);
+                assert_eq!(asked(&head(request.clone())).0, asked(&request).0, "{target}");
+            }
+            for (request, allow) in [
+                (get("/message:send"), "POST"),
+                (get("/tasks/t-1:cancel"), "POST"),
+                (post(config, ""), "GET, HEAD, DELETE"),
+                (head(get("/tasks/t-1:subscribe")), "GET, POST"),
+            ] {
+                let allow = allow.into();
+                assert_eq!(refused(&request), (FaultKind::MethodNotAllowed { allow }, envelope));
+            }
+        }
+    }
+
+    #[test]
+    fn extended_cards_of_either_version() {
+        let on = Switches { extended_card: true, ..Switches::default() };
+        for (path, envelope, off) in [
+            ("/v1/card", Envelope::Rest03Proto, FaultKind::ExtendedCardNotConfigured),
+            (OLD_CARD, Envelope::Rest03Proto, FaultKind::ExtendedCardNotConfigured),
+            ("/extendedAgentCard", Envelope::Rest10, FaultKind::Unsupported),
+            ("/acme/extendedAgentCard", Envelope::Rest10, FaultKind::Unsupported),
+        ] {
+            assert_eq!(refused(&get(path)), (off, envelope), "{path}");
+            let (call, _) = route::decode(&get(path), &on).unwrap();
+            assert_eq!(call, Call::ExtendedCard);
+        }
+        let nowhere = FaultKind::NotFound;
+        assert_eq!(refused(&get("/card")), (nowhere.clone(), Envelope::Gemini));
+        assert_eq!(refused(&get("/v1/extendedAgentCard")), (nowhere, Envelope::Rest03Proto));
+    }
+
+    #[test]
+    fn versions_and_paths_must_agree() {
+        let named = |version: &str, target: &str| with(get(target), "A2A-Version", version);
+        let is_get = |call: Call| matches!(call, Call::Get { .. });
+        let (call, envelope) = asked(&named("1.0", "/v1/tasks/t"));
+        assert!(is_get(call) && envelope == Envelope::Rest10);
+        let (call, envelope) = asked(&named("0.3.0", "/v1/tasks/t"));
+        assert!(is_get(call) && envelope == Envelope::Rest03Proto);
+        let wrong = (FaultKind::VersionNotSupported, Envelope::Rest10);
+        for (version, target) in [
+            ("0.3", "/tasks/t:subscribe"),
+            ("0.3", "/acme/tasks/t"),
+            ("0.3", "/tasks?pageSize=3"),
+            ("2.0", "/tasks/t"),
+            ("2.0", "/tasks/t:subscribe"),
+            ("0.2", "/v1/tasks/t"),
+        ] {
+            assert_eq!(refused(&named(version, target)), wrong, "{version} {target}");
+        }
+        let strict = Switches { strict_version: true, ..Switches::default() };
+        let (fault, _) = route::decode(&get("/tasks/t:subscribe"), &strict).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::VersionNotSupported);
+        let request = named("1.0", "/tasks/t:subscribe");
+        assert!(route::decode(&request, &strict).is_ok());
+        assert!(route::decode(&get("/v1/tasks/t"), &strict).is_ok());
+    }
+
+    #[test]
+    fn tasks_without_a_version_are_the_task_servers() {
+        let envelope = |target: &str| asked(&get(target)).1;
+        for target in ["/tasks", "/tasks?contextId=c", "/tasks?status=working", "/tasks/t"] {
+            assert_eq!(envelope(target), Envelope::Gemini, "{target}");
+        }
+        for target in [
+            "/tasks?pageSize=3",
+            "/tasks?pageToken=",
+            "/tasks?statusTimestampAfter=2026-03-01T09:30:00Z",
+            "/tasks?includeArtifacts=true",
+            "/tasks?status=TASK_STATE_WORKING",
+            "/tasks?A2A-Version=1.0",
+            "/tasks/t?a2a-version=1.0",
+        ] {
+            assert_eq!(envelope(target), Envelope::Rest10, "{target}");
+        }
+    }
+
+    #[test]
+    fn lists_by_query() {
+        let target =
+            "/tasks?contextId=c&status=TASK_STATE_INPUT_REQUIRED&pageSize=7&historyLength=2&includeArtifacts=true";
+        let (call, _) = asked(&get(target));
+        assert_eq!(
+            call,
+            Call::List(List {
+                context: Some("c".into()),
+                state: Some(crate::task::machine::state::TaskState::InputRequired),
+                size: 7,
+                history: 2,
+                artifacts: true,
+                ..List::default()
+            })
+        );
+        let all = Call::List(List::default());
+        assert_eq!(asked(&get("/v1/tasks")), (all, Envelope::Rest03Proto));
+        for target in ["/tasks?pageSize=0", "/tasks?pageSize=x", "/tasks?includeArtifacts=2"] {
+            let wrong = (FaultKind::InvalidParams, Envelope::Rest10);
+            assert_eq!(refused(&get(target)), wrong, "{target}");
+        }
+    }
+
+    #[test]
+    fn the_client_is_answered_as_it_speaks() {
+        let envelope = |target: &str, message: Value| {
+            let body = json!({ "message": message }).to_string();
+            let mut request = get(target);
+            request.method = Method::Post;
+            request.body = body.into();
+            said(&request).1.envelope
+        };
+        let proto = json!({"messageId": "m", "role": "ROLE_USER", "content": [{"text": "hi"}]});
+        let json = json!({"kind": "message", "messageId": "m", "role": "user",
+            "parts": [{"kind": "text", "text": "hi"}]});
+        let send = "/v1/message:send";
+        assert_eq!(envelope(send, proto.clone()), Envelope::Rest03Proto);
+        assert_eq!(envelope(send, json.clone()), Envelope::Rest03Json);
+        assert_eq!(envelope("/v1/message:send?form=ts", proto), Envelope::Rest03Json);
+        assert_eq!(envelope("/v1/message:send?form=proto", json), Envelope::Rest03Proto);
+        assert_eq!(asked(&get("/v1/tasks/t?form=ts")).1, Envelope::Rest03Json);
+        assert_eq!(asked(&get("/v1/tasks/t")).1, Envelope::Rest03Proto);
+    }
+
+    #[test]
+    fn messages_of_0_3_over_rest() {
+        let say = |body: Value| said(&sample::post("/v1/message:send", &body.to_string())).0;
+        let message = json!({"message_id": "m", "context_id": "made up", "task_id": "t", "role": "ROLE_USER",
+            "content": [{"text": "hi"}]});
+        for name in ["message", "request", "msg"] {
+            let say = say(json!({ name: message }));
+            assert_eq!(say.task, Some("t".into()));
+            assert_eq!(say.context, None, "the task decides");
+            assert_eq!(say.birth.lifecycle, Lifecycle::Conversational);
+        }
+        let mut alone = message.clone();
+        alone["task_id"] = json!("");
+        let alone = say(json!({ "message": alone }));
+        assert_eq!(alone.context, Some("made up".into()));
+        for (configuration, mode) in [
+            (json!(null), Mode::Wait),
+            (json!({}), Mode::Now),
+            (json!({"historyLength": 2}), Mode::Now),
+            (json!({"blocking": true}), Mode::Wait),
+            (json!({"blocking": false}), Mode::Now),
+        ] {
+            let body = json!({"message": message, "configuration": configuration});
+            assert_eq!(say(body).mode, mode, "{configuration}");
+        }
+    }
+
+    #[test]
+    fn messages_of_1_0_over_rest() {
+        let body = json!({"message": {"messageId": "m", "taskId": "t", "contextId": "c", "role": "ROLE_USER",
+            "parts": [{"text": "hi"}]}, "configuration": {}});
+        let (say, _) = said(&sample::post("/message:send", &body.to_string()));
+        assert_eq!((say.mode, say.context), (Mode::Wait, Some("c".into())));
+        assert_eq!(say.birth.profile, Profile::Plain);
+        assert_eq!(say.birth.lifecycle, Lifecycle::OneShot);
+    }
+
+    #[test]
+    fn the_media_type_of_1_0_is_for_those_who_name_it() {
+        let media = |request: Request| decode(&request).unwrap().1.media;
+        let ask = || with(get("/tasks/t"), "A2A-Version", "1.0");
+        assert_eq!(media(ask()), Media::Json);
+        let accept = "application/json;q=0.5, Application/A2A+JSON; q=1";
+        assert_eq!(media(with(ask(), "Accept", accept)), Media::A2aJson);
+        let spoken = with(ask(), "Content-Type", "application/a2a+json");
+        assert_eq!(media(spoken), Media::A2aJson);
+        let old = with(get("/v1/tasks/t"), "Accept", "application/a2a+json");
+        assert_eq!(media(old), Media::Json);
+    }
+
+    #[test]
+    fn bodies_that_are_none() {
+        for path in ["/v1/message:send", "/message:send"] {
+            for (body, expected) in [
+                ("", FaultKind::InvalidParams),
+                ("null", FaultKind::InvalidParams),
+                ("{}", FaultKind::InvalidParams),
+                ("[]", FaultKind::InvalidParams),
+                ("{", FaultKind::ParseError),
+                (r#"{"message":[]}"#, FaultKind::InvalidParams),
+            ] {
+                assert_eq!(refused(&sample::post(path, body)).0, expected, "{body}");
+            }
+            let mut other = sample::post(path, "{}");
+            other.headers = Headers::default();
+            let other = with(other, "Content-Type", "text/plain");
+            assert_eq!(refused(&other).0, FaultKind::ContentTypeNotSupported);
+        }
+    }
+
+    #[test]
+    fn streams_go_on_where_they_were() {
+        let request = with(get("/v1/tasks/t:subscribe"), "Last-Event-ID", "41");
+        let (call, _) = asked(&request);
+        let expected = Call::Subscribe { task: "t".into(), after: Some(Seq(41)) };
+        assert_eq!(call, expected);
+    }
+
+    #[test]
+    fn what_can_be_no_tenant() {
+        for path in ["/tasks/tasks/t", "/health/tasks", "/ws/tasks/t", "/a/b/tasks/t", "/acme"] {
+            assert_eq!(refused(&get(path)).0, FaultKind::NotFound, "{path}");
+        }
+        let long = format!("/{}/tasks/t", "x".repeat(129));
+        assert_eq!(refused(&get(&long)).0, FaultKind::NotFound);
+    }
+}

@@ -1,0 +1,388 @@
+//! Sockets: how a request becomes one, and what is said over it. A socket that names no sub-protocol is a live session's: it is
+//! shown the session, and what it says is acknowledged and seen there. The sub-protocols of A2A make it a plain line for JSON-RPC
+//! of their version; ours carries records and calls.
+
+use crate::a2a::form::{Envelope, Form};
+use crate::a2a::own;
+use crate::a2a::requests::answer;
+use crate::a2a::requests::gemini_endpoints;
+use crate::a2a::requests::message::Gaps;
+use crate::a2a::requests::object::Object;
+use crate::a2a::requests::operation;
+use crate::a2a::requests::operation::{Ask, Operation, last_seen};
+use crate::a2a::requests::rpc;
+use crate::a2a::requests::settings;
+use crate::a2a::requests::version;
+use crate::a2a::switches::Switches;
+use crate::base::http::{Headers, Request};
+use crate::base::id::Seq;
+use crate::base::json;
+use crate::task::call::{Call, Follow, Join, Mode, Place, Say};
+use crate::task::fault::{Fault, FaultKind};
+use serde_json::Value;
+
+/// `GET /ws`.
+pub fn join(request: &Request, switches: &Switches) -> Result<(Call, Form), (Fault, Form)> {
+    let mut form = Form::under(spoken(&request.headers), switches);
+    match joined(request, &mut form, switches) {
+        Ok(join) => Ok((Call::Join(join), form)),
+        // Nothing was agreed on yet, so the refusal is the address's own.
+        Err(fault) => Err((fault, Form::under(Envelope::Gemini, switches))),
+    }
+}
+
+/// The first sub-protocol on offer that we speak. Others are none of ours, or carry a credential.
+fn spoken(headers: &Headers) -> Envelope {
+    let offered = headers.all("sec-websocket-protocol");
+    let mut offered = offered.flat_map(|list| list.split(',')).map(str::trim);
+    let known = offered.find_map(|name| match name {
+        "a2a.v0.3" => Some(Envelope::Rpc03),
+        "a2a.v1.0" => Some(Envelope::Rpc10),
+        "gemini-a2a.v1" => Some(Envelope::Own),
+        _ => None,
+    });
+    known.unwrap_or(Envelope::Session)
+}
+
+fn joined(request: &Request, form: &mut Form, switches: &Switches) -> Result<Join, Fault> {
+    let (headers, query) = (&request.headers, &request.query);
+    let mut upgrades = headers.all("upgrade").flat_map(|list| list.split(','));
+    if !upgrades.any(|name| name.trim().eq_ignore_ascii_case("websocket")) {
+        return Err(Fault::new(
+            FaultKind::UpgradeRequired,
+            "This is an address for WebSockets; connect with a WebSocket client.",
+        ));
+    }
+    form.profile = settings::profile_of(headers, query)?;
+    if matches!(form.envelope, Envelope::Rpc03 | Envelope::Rpc10) {
+        version::require(headers, &Object::new(), switches)?;
+        return Ok(Join { follow: Follow::Nothing, after: None });
+    }
+    let given = last_seen(headers, query).map(|(_, given)| given);
+    let after = given.map(place).transpose()?;
+    let wrong = |why| Err(Fault::field("after", why));
+    let follow = match (request.query("taskId"), &after) {
+        (None | Some(""), _) => Follow::Session,
+        (Some("*"), Some(_)) => {
+            return wrong("is a place in one task; leave it out, or name the task.");
+        }
+        (Some("*"), None) => Follow::All,
+        (Some(task), Some(Place { task: Some(other), .. })) if task != other.as_str() => {
+            return wrong("is a place in another task than taskId; leave one of them out.");
+        }
+        (Some(task), _) => Follow::Task(task.into()),
+    };
+    Ok(Join { follow, after })
+}
+
+/// `7`, or `t:7` for one in the task `t`. Who follows the session should say which: the one of yesterday may not be today's.
+fn place(given: &str) -> Result<Place, Fault> {
+    let (task, seq) = match given.rsplit_once(':') {
+        Some((task, seq)) => (Some(task.into()), seq),
+        None => (None, given),
+    };
+    let seq = seq.parse().map(Seq).map_err(|_| {
+        Fault::field(
+            "after",
+            "(or Last-Event-ID) must be taskId:seq or seq, as in the last event you have; leave it out to begin with the present.",
+        )
+    })?;
+    Ok(Place { task, seq })
+}
+
+/// One message on a socket: what it asks for, and how it wants its answer. `joined` is the form the socket joined with.
+pub fn heard(text: &str, joined: &Form, switches: &Switches) -> Result<(Call, Form), (Fault, Form)> {
+    if joined.envelope == Envelope::Own {
+        return own::decode(text);
+    }
+    let mut form = match joined.envelope {
+        Envelope::Session => Form { envelope: Envelope::Socket, ..joined.clone() },
+        _ => joined.clone(),
+    };
+    match call(text, joined, &mut form, switches) {
+        Ok(call) => Ok((call, form)),
+        Err(fault) => Err((fault, form)),
+    }
+}
+
+fn call(text: &str, joined: &Form, form: &mut Form, switches: &Switches) -> Result<Call, Fault> {
+    let sent: Value = json::read(text.as_bytes()).map_err(|error| {
+        let message = format!("The message cannot be read as JSON: {error}.");
+        Fault::new(FaultKind::ParseError, message)
+    })?;
+    if let Value::Object(envelope) = &sent {
+        form.id = rpc::id(envelope).unwrap_or_else(|| form.id.clone());
+    }
+    let envelope = rpc::whole(Some(sent))?;
+    let live = joined.envelope == Envelope::Session;
+    form.silent = !envelope.contains_key("id");
+    if live && !envelope.contains_key("jsonrpc") {
+        return bare(envelope, form, switches);
+    }
+    let name = rpc::method_name(&envelope)?;
+    let (operation, protocol) = rpc::method(name, (!live).then(|| joined.envelope.protocol()))
+        .filter(|(_, protocol)| live || *protocol == joined.envelope.protocol())
+        .ok_or_else(|| rpc::unknown(name))?;
+    let speaks = matches!(operation, Operation::Send | Operation::Stream);
+    if live && !speaks {
+        *form = Form {
+            id: form.id.clone(),
+            profile: form.profile,
+            tenant: form.tenant.clone(),
+            silent: form.silent,
+            ..Form::under(rpc::envelope(protocol), switches)
+        };
+    }
+    let none = Object::new();
+    let ask = Ask {
+        operation,
+        protocol,
+        params: rpc::params(&envelope, operation)?.unwrap_or(&none),
+        task: None,
+        config: None,
+        headers: &Headers::default(),
+        query: &[],
+        gaps: if live { Gaps::Filled } else { Gaps::Refused },
+        switches,
+    };
+    let mut call = operation::call(&ask, form)?;
+    if let Call::Say(say) = &mut call
+        && live
+    {
+        say.mode = Mode::Now;
+    }
+    Ok(call)
+}
+
+/// An answer to a question with nothing around it. Other objects are not taken for prompts: a mistake would set the agent to work.
+fn bare(sent: Object, form: &mut Form, switches: &Switches) -> Result<Call, Fault> {
+    let answers = answer::is_meant(&sent) || answer::says_so(&sent);
+    match gemini_endpoints::spoken(&Value::Object(sent), form, switches) {
+        Ok(say) if !say.said.answers.is_empty() => Ok(Call::Say(Say { mode: Mode::Now, ..say })),
+        Err(fault) if answers => Err(fault),
+        Ok(_) | Err(_) => Err(rpc::invalid(
+            "Send a JSON-RPC request such as message/stream, or an answer to a question: {\"tool_call_id\": …, \"selected_option_id\": …}.",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::a2a::requests::route;
+    use crate::a2a::sample;
+    use crate::base::http::Method;
+    use crate::base::id::Seq;
+    use crate::task::call::Say;
+    use crate::task::log::event::Profile;
+    use serde_json::json;
+
+    fn ws(query: &[(&str, &str)], headers: &[(&str, &str)]) -> Request {
+        let mut request = sample::post("/ws", "");
+        request.method = Method::Get;
+        request.headers = Headers::default();
+        request.headers.push("Upgrade", "WebSocket");
+        for (name, value) in headers {
+            request.headers.push(name, value);
+        }
+        let pairs = query.iter();
+        request.query = pairs.map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        request
+    }
+
+    fn joins(query: &[(&str, &str)], headers: &[(&str, &str)]) -> Result<(Join, Envelope), FaultKind> {
+        match route::decode(&ws(query, headers), &Switches::default()) {
+            Ok((Call::Join(join), form)) => Ok((join, form.envelope)),
+            Ok(other) => panic!("{other:?}"),
+            Err((fault, form)) => {
+                assert_eq!(form.envelope, Envelope::Gemini);
+                Err(fault.kind)
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_socket_follows() {
+        let live = |follow, after| Ok((Join { follow, after }, Envelope::Session));
+        let place = |task: Option<&str>, seq| {
+            let task = task.map(Into::into);
+            Some(Place { task, seq: Seq(seq) })
+        };
+        let task = || Follow::Task("t".into());
+        assert_eq!(joins(&[], &[]), live(Follow::Session, None));
+        assert_eq!(
+            joins(&[("after", "0")], &[]),
+            live(Follow::Session, place(None, 0)),
+            "the whole of it, whichever it is"
+        );
+        assert_eq!(joins(&[("after", "7")], &[]), live(Follow::Session, place(None, 7)), "a place in the present one");
+        assert_eq!(joins(&[("taskId", ""), ("after", "t:7")], &[]), live(Follow::Session, place(Some("t"), 7)));
+        assert_eq!(joins(&[("taskId", "t")], &[("Last-Event-ID", "41")]), live(task(), place(None, 41)));
+        assert_eq!(joins(&[("taskId", "t")], &[("Last-Event-ID", "t:41")]), live(task(), place(Some("t"), 41)));
+        assert_eq!(joins(&[("taskId", "*")], &[]), live(Follow::All, None));
+    }
+
+    #[test]
+    fn places_that_could_be_mistaken() {
+        for query in [
+            &[("after", "x")][..],
+            &[("after", "t:")],
+            &[("after", "t:-1")],
+            &[("taskId", "*"), ("after", "1")],
+            &[("taskId", "*"), ("after", "t:1")],
+            &[("taskId", "t"), ("after", "u:1")],
+        ] {
+            assert_eq!(joins(query, &[]), Err(FaultKind::InvalidParams), "{query:?}");
+        }
+    }
+
+    #[test]
+    fn sub_protocols() {
+        let offer = |names| joins(&[("taskId", "t")], &[("Sec-WebSocket-Protocol", names)]);
+        let nothing = || Join { follow: Follow::Nothing, after: None };
+        let task = || Join { follow: Follow::Task("t".into()), after: None };
+        for (names, expected) in [
+            ("a2a.v0.3", (nothing(), Envelope::Rpc03)),
+            ("bearer.x, a2a.v1.0, a2a.v0.3", (nothing(), Envelope::Rpc10)),
+            ("gemini-a2a.v1", (task(), Envelope::Own)),
+            ("bearer.x", (task(), Envelope::Session)),
+            ("chat", (task(), Envelope::Session)),
+        ] {
+            assert_eq!(offer(names), Ok(expected), "{names}");
+        }
+    }
+
+    #[test]
+    fn a_plain_request_is_told_to_upgrade() {
+        let mut request = ws(&[], &[]);
+        request.headers = Headers::default();
+        let (fault, _) = route::decode(&request, &Switches::default()).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::UpgradeRequired);
+    }
+
+    fn hear(envelope: Envelope, sent: Value) -> Result<(Call, Form), (Fault, Form)> {
+        heard(&sent.to_string(), &Form::of(envelope), &Switches::default())
+    }
+
+    fn said(sent: Value) -> (Say, Form) {
+        match hear(Envelope::Session, sent.clone()) {
+            Ok((Call::Say(say), form)) => (say, form),
+            other => panic!("{sent}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_said_in_a_session_is_acknowledged() {
+        for method in ["message/send", "message/stream", "SendStreamingMessage"] {
+            let (say, form) = said(json!({"jsonrpc": "2.0", "id": 3, "method": method,
+                "params": {"message": {"content": {"text": "hi"}}}}));
+            assert_eq!((say.mode, say.task), (Mode::Now, None));
+            assert_eq!((form.envelope, form.silent), (Envelope::Socket, false));
+            assert_eq!(&*form.id, b"3");
+            assert_eq!(say.birth.profile, Profile::Coder);
+        }
+        let (say, form) = said(json!({"jsonrpc": "2.0", "method": "message/stream",
+            "params": {"message": {"taskId": "t", "parts": [{"text": "hi"}]}}}));
+        assert_eq!((say.task, form.silent), (Some("t".into()), true));
+    }
+
+    #[test]
+    fn answers_need_nothing_around_them() {
+        for sent in [
+            json!({"kind": "TOOL_CALL_CONFIRMATION", "tool_call_id": "c", "selected_option_id": "cancel"}),
+            json!({"tool_call_id": "c", "selected_option_id": "cancel"}),
+            json!({"kind": "TOOL_CALL_CONFIRMATION", "content": {"data":
+                {"tool_call_id": "c", "selected_option_id": "cancel"}}}),
+        ] {
+            let (say, form) = said(sent);
+            assert_eq!(say.said.answers[0].option, "cancel");
+            assert_eq!((say.mode, form.silent), (Mode::Now, true));
+        }
+        for (sent, member) in [
+            (json!({"tool_call_id": "c", "selected_option_id": 7}), "selected_option_id"),
+            (json!({"kind": "TOOL_CALL_CONFIRMATION", "tool_call_id": "c"}), "selected_option_id"),
+        ] {
+            let (fault, _) = hear(Envelope::Session, sent.clone()).unwrap_err();
+            assert_eq!(fault.field.as_deref(), Some(member), "{sent}");
+        }
+        let (fault, form) = hear(Envelope::Session, json!({"text": "hi"})).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::InvalidRequest);
+        assert_eq!(form.envelope, Envelope::Socket);
+    }
+
+    #[test]
+    fn every_other_method_is_as_over_http() {
+        let ask = |envelope, method: &str| {
+            let sent = json!({"jsonrpc": "2.0", "id": "a", "method": method, "params": {"id": "t"}});
+            match hear(envelope, sent) {
+                Ok((_, form)) => Ok(form.envelope),
+                Err((fault, form)) => {
+                    assert_eq!(&*form.id, b"\"a\"");
+                    Err(fault.kind)
+                }
+            }
+        };
+        let unknown = Err(FaultKind::MethodNotFound);
+        assert_eq!(ask(Envelope::Session, "tasks/get"), Ok(Envelope::Rpc03));
+        assert_eq!(ask(Envelope::Session, "GetTask"), Ok(Envelope::Rpc10));
+        assert_eq!(ask(Envelope::Rpc03, "tasks/get"), Ok(Envelope::Rpc03));
+        assert_eq!(ask(Envelope::Rpc03, "GetTask"), unknown);
+        assert_eq!(ask(Envelope::Rpc10, "SubscribeToTask"), Ok(Envelope::Rpc10));
+        assert_eq!(ask(Envelope::Rpc10, "tasks/get"), unknown);
+        assert_eq!(ask(Envelope::Session, "no/such"), unknown);
+    }
+
+    #[test]
+    fn lines_of_a2a_are_as_strict_as_http() {
+        let sent = json!({"jsonrpc": "2.0", "id": 1, "method": "message/send",
+            "params": {"message": {"parts": [{"text": "hi"}]}}});
+        let (fault, _) = hear(Envelope::Rpc03, sent.clone()).unwrap_err();
+        assert_eq!(fault.field.as_deref(), Some("message.messageId"));
+        assert!(hear(Envelope::Session, sent).is_ok());
+        let bare = json!({"tool_call_id": "c", "selected_option_id": "cancel"});
+        let (fault, _) = hear(Envelope::Rpc10, bare).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::InvalidRequest);
+    }
+
+    #[test]
+    fn a_line_goes_on_where_another_broke() {
+        for (envelope, method) in [(Envelope::Rpc03, "tasks/resubscribe"), (Envelope::Rpc10, "SubscribeToTask")] {
+            let ask = |after: Value| {
+                let params = json!({"id": "t", "after": after});
+                let sent = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+                let heard = hear(envelope, sent);
+                heard.map(|(call, _)| call).map_err(|(fault, _)| fault.field)
+            };
+            let behind = |after: Option<u64>| Call::Subscribe { task: "t".into(), after: after.map(Seq) };
+            assert_eq!(ask(json!(7)), Ok(behind(Some(7))));
+            assert_eq!(ask(json!(null)), Ok(behind(None)));
+            assert_eq!(ask(json!("x")), Err(Some("after".into())));
+        }
+    }
+
+    #[test]
+    fn our_own_dialect_is_its_own() {
+        let sent = json!({"id": 1, "call": {"get": {"task": "t"}}});
+        let (call, form) = hear(Envelope::Own, sent).unwrap();
+        let get = Call::Get { task: "t".into(), history: None };
+        assert_eq!((call, form.envelope), (get, Envelope::Own));
+    }
+
+    #[test]
+    fn what_is_no_request() {
+        let session = Form::of(Envelope::Session);
+        for (text, expected) in [
+            ("", FaultKind::ParseError),
+            ("{", FaultKind::ParseError),
+            ("[]", FaultKind::InvalidRequest),
+            ("null", FaultKind::InvalidRequest),
+            ("{}", FaultKind::InvalidRequest),
+            (r#"{"message":"hi"}"#, FaultKind::InvalidRequest),
+            (r#"{"jsonrpc":"2.0"}"#, FaultKind::InvalidRequest),
+        ] {
+            let (fault, form) = heard(text, &session, &Switches::default()).unwrap_err();
+            assert_eq!(fault.kind, expected, "{text}");
+            assert_eq!(form.envelope, Envelope::Socket);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Lists of tasks in the dialects that have them. 1.0 has pages; 0.3 has an array; the task server of the Gemini documents has a
+//! short form that needs no task in memory.
+
+use crate::a2a::form::{Form, Tongue, View, view, view_of};
+use crate::a2a::snapshot;
+use crate::a2a::words;
+use crate::a2a::{Wanted, result};
+use crate::base::clock::rfc3339;
+use crate::base::crc::crc32;
+use crate::base::http::Response;
+use crate::base::id::TaskId;
+use crate::base::json;
+use crate::limits::LIST_BYTES;
+use crate::task::call::{List, Mark};
+use crate::task::log::brief::Brief;
+use crate::task::log::event::Protocol;
+use crate::task::machine::state::{State, TaskState};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+
+/// A page of a list.
+pub struct Page<'a> {
+    pub tasks: Vec<&'a State>,
+    /// Where the next page begins; None: this was the last.
+    pub next: Option<Mark>,
+    /// How many a page may hold, and how many tasks the whole list has.
+    pub size: usize,
+    pub total: usize,
+}
+
+/// Whether the lists of this dialect can be written without the tasks themselves.
+pub fn lists_briefs(form: &Form) -> bool {
+    form.envelope.tongue() == Tongue::Gemini
+}
+
+/// The state that a task is listed under.
+pub fn shown_state(form: &Form, brief: &Brief) -> TaskState {
+    brief_view(form, brief).state(brief.state, brief.idle)
+}
+
+fn brief_view(form: &Form, brief: &Brief) -> View {
+    view_of(form, Some((brief.protocol, brief.profile)))
+}
+
+/// The short list: `GET /tasks` by those who name no version. There are `total` tasks, of which so many are shown.
+pub fn briefs<'a>(form: &Form, tasks: impl IntoIterator<Item = (&'a TaskId, &'a Brief)>, total: usize) -> Response {
+    let tasks: Vec<Value> = tasks
+        .into_iter()
+        .map(|(task, brief)| {
+            let at = rfc3339(brief.at);
+            json!({
+                "id": task,
+                "contextId": brief.context,
+                "kind": "task",
+                "state": words::snake_state(View::Snake.state(brief.state, brief.idle)),
+                "status": { "state": words::state(brief.state), "timestamp": at },
+                "timestamp": at,
+            })
+        })
+        .collect();
+    let list = json!({ "tasks": tasks, "totalSize": total });
+    result(form, &json::bytes(&list))
+}
+
+/// A page of whole tasks. Where there are pages, one that gets too long ends early: the next one goes on behind it.
+pub fn list(form: &Form, page: &Page<'_>, wanted: Wanted, asked: &List) -> Response {
+    let mut out = Vec::new();
+    let array = |out: &mut Vec<u8>, most: usize| {
+        let mut last = None;
+        for state in &page.tasks {
+            if out.len() > most {
+                break;
+            }
+            out.push(if last.is_none() { b'[' } else { b',' });
+            out.extend(snapshot(view(form, Some(&state.created)), state, wanted));
+            last = Some(*state);
+        }
+        out.extend_from_slice(if last.is_none() { b"[]" } else { b"]" });
+        last
+    };
+    match form.envelope.tongue() {
+        Tongue::A2a(Protocol::V03) | Tongue::Gemini => {
+            array(&mut out, usize::MAX);
+            // An array has no room for it, and whoever is shown a part has to know.
+            return result(form, &out).with("X-Total-Count", page.total.to_string());
+        }
+        Tongue::A2a(Protocol::V10) | Tongue::Session | Tongue::Own => {
+            out.extend_from_slice(br#"{"tasks":"#);
+            let last = array(&mut out, LIST_BYTES);
+            let end = page.tasks.last().map(|state| &state.created.task);
+            let cut = last.filter(|state| Some(&state.created.task) != end);
+            let next = cut.map(|state| Mark { at: Brief::of(state).at, task: state.created.task.clone() });
+            let next = next.or(page.next.clone());
+            let token = next.map(|mark| token(&mark, asked));
+            let rest = json!({
+                "nextPageToken": token.unwrap_or_default(),
+                "pageSize": page.size,
+                "totalSize": page.total,
+            });
+            out.push(b',');
+            out.extend_from_slice(&json::bytes(&rest)[1..]);
+        }
+    }
+    result(form, &out)
+}
+
+/// A place in a list, as clients hand it back. It counts only for the same list.
+pub fn token(mark: &Mark, asked: &List) -> String {
+    let place = format!("{}.{:08x}.{}", mark.at, filter(asked), mark.task);
+    URL_SAFE_NO_PAD.encode(place)
+}
+
+/// None: it is not one of ours, or belongs to another list.
+pub fn read_token(text: &str, asked: &List) -> Option<Mark> {
+    let place = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
+    let (at, rest) = place.split_once('.')?;
+    let (hash, task) = rest.split_once('.')?;
+    let fits = u32::from_str_radix(hash, 16).ok()? == filter(asked);
+    fits.then_some(Mark { at: at.parse().ok()?, task: task.into() })
+}
+
+/// A number for what a list is about: places in lists about something else are no places in it.
+fn filter(asked: &List) -> u32 {
+    let about = (&asked.context, asked.state, asked.since);
+    crc32(format!("{about:?}").as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::a2a::Envelope;
+    use crate::a2a::sample;
+    use crate::task::message::{Artifact, Part};
+
+    #[test]
+    fn a_page_that_gets_too_long_ends_early_and_says_where_to_go_on() {
+        let long = |n: u64| {
+            let mut state = sample::state();
+            let mut created = state.created.as_ref().clone();
+            created.task = format!("t-{n}").as_str().into();
+            state.created = created.into();
+            state.status.at += n;
+            state.artifacts = vec![Artifact {
+                id: "a".into(),
+                name: None,
+                description: None,
+                parts: vec![Part::text("x".repeat(LIST_BYTES * 2 / 3))],
+            }];
+            state
+        };
+        let states: Vec<State> = (1..=4).map(long).collect();
+        let asked = List { artifacts: true, ..List::default() };
+        let shown = |envelope, from: usize| {
+            let page = Page { tasks: states[from..].iter().collect(), next: None, size: 50, total: 4 };
+            let wanted = Wanted::listed(0, true);
+            let response = list(&Form::of(envelope), &page, wanted, &asked);
+            serde_json::from_slice::<Value>(&response.body).expect("JSON")
+        };
+        let ids = |tasks: &Value| -> Vec<String> {
+            let tasks = tasks.as_array().expect("a list").iter();
+            tasks.map(|task| task["id"].as_str().unwrap_or_default().to_owned()).collect()
+        };
+        let first = shown(Envelope::Rest10, 0);
+        assert_eq!(ids(&first["tasks"]), ["t-1", "t-2"]);
+        let place = Mark { at: states[1].status.at, task: "t-2".into() };
+        let token = first["nextPageToken"].as_str().unwrap_or_default();
+        assert_eq!(read_token(token, &asked), Some(place));
+        let second = shown(Envelope::Rest10, 2);
+        assert_eq!(ids(&second["tasks"]), ["t-3", "t-4"]);
+        assert_eq!(second["nextPageToken"], "", "it was the last");
+        // Where there are no pages, nothing could be asked for.
+        let all = shown(Envelope::Rest03Json, 0);
+        assert_eq!(ids(&all).len(), 4);
+    }
+}

@@ -1,0 +1,214 @@
+//! The kebab dialect, the stream of `POST /message/stream`: bare objects with a `kind` in the reference server's words, the task,
+//! and the time. It has no place for live output and for artifacts.
+//!
+//! A question is two frames, the pending call and then what is asked about it; those are two events here as well. A state is
+//! said only when it changes: going on after an answer is such a change, results that go to the model are not.
+
+use crate::a2a::form::View;
+use crate::a2a::views::flat::{Confirmation, Flat, Outcome, Standing};
+use crate::a2a::words::{self, CallStatus, CoderKind};
+use crate::base::clock::rfc3339;
+use crate::base::id::CallId;
+use crate::task::log::event::{Event, detours, errands, hooks, speech};
+use crate::task::log::record::Record;
+use crate::task::machine::state::State;
+
+/// `state` is the state right after `record`. None: clients are not shown the event.
+pub fn frame(state: &State, record: &Record) -> Option<Vec<u8>> {
+    let object = |kind: CoderKind| Flat::new("kind", kind.word());
+    let object = match &record.event {
+        Event::TurnBegan { .. }
+        | Event::Paused
+        | Event::TurnEnded { .. }
+        | Event::Interrupted { .. }
+        | Event::Resumed
+        | Event::Closed { .. } => return Some(present(state)),
+        Event::CallAnswered { .. } => {
+            return (state.status.seq == record.seq).then(|| present(state));
+        }
+        Event::Thought { subject, description } if !(subject.is_empty() && description.is_empty()) => {
+            object(CoderKind::Thought).with("subject", subject).with("description", description)
+        }
+        Event::Text { text } if !text.is_empty() => object(CoderKind::TextContent)
+            .with("text", text)
+            .with("messageId", &state.message_id(state.utterance.since.unwrap_or(record.seq))),
+        Event::Cited { text } if !text.trim().is_empty() => object(CoderKind::Citation).with("text", text),
+        Event::CallPlanned { call, .. } => update(state, call, CallStatus::Scheduled)?,
+        Event::CallAsked { call, .. } => question(state, call)?,
+        Event::CallStarted { call } => update(state, call, CallStatus::Executing)?,
+        Event::CallEnded { call, ending } => update(state, call, CallStatus::of(ending))?,
+        Event::Created(_)
+        | Event::Prompted { .. }
+        | Event::CallReady { .. }
+        | Event::CallOutput { .. }
+        | Event::CallStale { .. }
+        | Event::ResultsSent
+        | Event::Produced { .. }
+        | errands!()
+        | speech!()
+        | detours!()
+        | hooks!() => return None,
+    };
+    Some(end(object, state, record.at))
+}
+
+/// The present state.
+pub fn present(state: &State) -> Vec<u8> {
+    let standing = Standing::of(View::Kebab, state);
+    let object = Flat::new("kind", CoderKind::StateChange.word())
+        .with("state", words::kebab_state(standing.state))
+        .with_some("error", standing.error)
+        .with_some("text", standing.text);
+    end(object, state, standing.at)
+}
+
+fn update(state: &State, call: &CallId, status: CallStatus) -> Option<Flat> {
+    let call = state.call(call)?;
+    let outcome = Outcome::of(call);
+    let object = Flat::new("kind", CoderKind::ToolCallUpdate.word())
+        .with("toolCallId", call.id())
+        .with("toolName", &call.request.name)
+        .with("status", status.devtool())
+        .with("inputParameters", &call.request.args)
+        .with_some("result", outcome.result.as_deref())
+        .with_some("error", outcome.error);
+    Some(object)
+}
+
+fn question(state: &State, call: &CallId) -> Option<Flat> {
+    let call = state.call(call)?;
+    let object = Flat::new("kind", CoderKind::ToolCallConfirmation.word())
+        .with("toolCallId", call.id())
+        .with("toolName", &call.request.name)
+        .with("inputParameters", &call.request.args)
+        .with("confirmationRequest", &Confirmation::of(call)?);
+    Some(object)
+}
+
+fn end(object: Flat, state: &State, at: u64) -> Vec<u8> {
+    object
+        .with("taskId", &state.created.task)
+        .with("contextId", &state.created.context)
+        .with("timestamp", &rfc3339(at))
+        .end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::a2a::sample;
+    use crate::base::id::Seq;
+    use crate::task::log::event::Final;
+    use crate::task::machine::state::{Phase, TaskState};
+    use crate::task::message::Source;
+    use crate::task::spec::{Choice, Confinement, Display, Ending};
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+
+    fn shown(state: &State, event: Event) -> Option<Value> {
+        let bytes = frame(state, &sample::record(event))?;
+        Some(serde_json::from_slice(&bytes).expect("JSON"))
+    }
+
+    fn at_work(mut object: Value) -> Option<Value> {
+        object["taskId"] = "t-1".into();
+        object["contextId"] = "c-1".into();
+        object["timestamp"] = "2026-03-01T09:30:00.125Z".into();
+        Some(object)
+    }
+
+    #[test]
+    fn what_the_agent_says() {
+        let mut state = sample::state();
+        state.utterance.since = Some(Seq(5));
+        let text = |text: &str| Event::Text { text: text.into() };
+        assert_eq!(
+            shown(&state, text("a\n")),
+            at_work(json!({"kind": "text-content", "text": "a\n", "messageId": "t-1-5"}))
+        );
+        assert_eq!(shown(&state, text("")), None);
+        let cited = |text: &str| Event::Cited { text: text.into() };
+        assert_eq!(shown(&state, cited("[1] x")), at_work(json!({"kind": "citation", "text": "[1] x"})));
+        assert_eq!(shown(&state, cited(" ")), None);
+        let thought = |subject: &str| Event::Thought { subject: subject.into(), description: String::new() };
+        assert_eq!(
+            shown(&state, thought("Plan")),
+            at_work(json!({"kind": "thought", "subject": "Plan", "description": ""}))
+        );
+        assert_eq!(shown(&state, thought("")), None);
+    }
+
+    #[test]
+    fn a_call_from_the_question_to_the_result() {
+        let mut state = sample::state();
+        let args = json!({"file_path": "a.txt"});
+        state.calls = vec![sample::call("write_file", args.clone(), Some(sample::edit()))];
+        let call = || "call-1".into();
+        let update = |status: &str| {
+            json!({"kind": "tool-call-update", "toolCallId": "call-1", "toolName": "write_file",
+                "status": status, "inputParameters": args})
+        };
+        let plan = state.calls[0].plan.clone().expect("it was planned");
+        assert_eq!(shown(&state, Event::CallPlanned { call: call(), plan }), at_work(update("PENDING")));
+        let asked = shown(&state, Event::CallAsked { call: call(), keeping: Default::default() }).expect("shown");
+        assert_eq!(asked["kind"], "tool-call-confirmation");
+        assert_eq!(asked["inputParameters"], args);
+        assert_eq!(asked["confirmationRequest"]["type"], "warning");
+        assert_eq!(shown(&state, Event::CallReady { call: call(), confinement: Confinement::None }), None);
+        assert_eq!(shown(&state, Event::CallStarted { call: call() }), at_work(update("EXECUTING")));
+        let ending = Arc::new(Ending::Success { output: "done".into(), display: Display::Text { text: "".into() } });
+        state.calls[0].ending = Some(ending.clone());
+        let mut ended = update("SUCCEEDED");
+        ended["result"] = "done".into();
+        assert_eq!(shown(&state, Event::CallEnded { call: call(), ending }), at_work(ended));
+    }
+
+    #[test]
+    fn an_answer_shows_only_that_the_task_works_again() {
+        let mut state = sample::state();
+        let answered = || Event::CallAnswered {
+            call: "call-1".into(),
+            choice: Choice::ProceedOnce,
+            by: Source { client: "x".into(), via: "y".into() },
+            edited: None,
+            answers: None,
+            rules: Vec::new(),
+        };
+        state.status.seq = Seq(9);
+        assert_eq!(shown(&state, answered()), at_work(json!({"kind": "state-change", "state": "working"})));
+        state.status.seq = Seq(8);
+        assert_eq!(shown(&state, answered()), None, "it worked all the time");
+    }
+
+    #[test]
+    fn ends_with_their_reasons() {
+        let mut state = sample::state();
+        let mut change = |status: TaskState, phase, text: Option<&str>, error: Option<&str>| {
+            state.status.state = status;
+            state.status.text = text.map(Into::into);
+            state.error = error.map(Into::into);
+            state.phase = phase;
+            let closed = Event::Closed { state: Final::Failed, text: None };
+            assert_eq!(frame(&state, &sample::record(closed)), Some(present(&state)));
+            let mut shown: Value = serde_json::from_slice(&present(&state)).expect("JSON");
+            let members = shown.as_object_mut().expect("an object");
+            for always in ["kind", "taskId", "contextId", "timestamp"] {
+                assert!(members.remove(always).is_some());
+            }
+            shown
+        };
+        use TaskState::*;
+        for (status, phase, text, error, expected) in [
+            (InputRequired, Phase::Tools, None, None, json!({"state": "input-required"})),
+            (InputRequired, Phase::Idle, None, None, json!({"state": "completed"})),
+            (InputRequired, Phase::Idle, Some("Which?"), None, json!({"state": "completed", "text": "Which?"})),
+            (InputRequired, Phase::Idle, Some("broke"), Some("broke"), json!({"state": "completed", "error": "broke"})),
+            (AuthRequired, Phase::Idle, Some("key"), None, json!({"state": "input-required", "text": "key"})),
+            (Failed, Phase::Closed, Some("bad"), None, json!({"state": "failed", "error": "bad"})),
+            (Rejected, Phase::Closed, Some("no"), None, json!({"state": "failed", "error": "no"})),
+            (Canceled, Phase::Closed, Some("by you"), None, json!({"state": "canceled", "text": "by you"})),
+        ] {
+            assert_eq!(change(status, phase, text, error), expected);
+        }
+    }
+}

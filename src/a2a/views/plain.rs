@@ -1,0 +1,547 @@
+//! The plain projection: a task for clients that know A2A and nothing of tools. What the agent says is the artifact
+//! `answer-<turn>`, in pieces; calls are a line of text when they begin and end; what a call prints is an artifact of its own.
+//! Thoughts, sources and the way to an answer are not shown.
+//!
+//! The pieces of an answer, put together as `append` says, are the artifact of the task's snapshot: utterances of one turn are
+//! divided by a line break, and what the model took back is replaced. Only a sentence that the end of its turn cuts off is in the
+//! stream and in no snapshot. The piece that closes an answer is empty, because that it was the last is known only afterwards.
+//!
+//! A question says in words what is asked and how to answer; the call itself is beside it as data, for those who answer with
+//! data.
+
+use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Frame, Piece, StatusUpdate};
+use crate::a2a::form::Outputs;
+use crate::a2a::views::coder::{output, write_answered_by};
+use crate::a2a::views::devtool_call;
+use crate::a2a::views::devtool_call::{Details, ToolCall};
+use crate::a2a::words::CallStatus;
+use crate::base::id::CallId;
+use crate::base::json;
+use crate::task::log::event::{Answer, Event, detours, errands, hooks};
+use crate::task::log::record::Record;
+use crate::task::machine::state::{CallState, State};
+use crate::task::message::{Artifact, Part};
+use crate::task::spec::{Ending, Question};
+use std::borrow::Cow;
+
+/// No metadata: there is nothing in it that every client understands.
+const NOTHING: &[u8] = b"{}";
+
+/// `state` is the state right after `record`. None: clients are not shown the event.
+pub fn frame<'a>(state: &'a State, record: &'a Record, outputs: Outputs) -> Option<Frame<'a>> {
+    match &record.event {
+        Event::TurnBegan { .. } | Event::Resumed => {
+            Some(Frame::Status(StatusUpdate { message: None, closing: None, ..present(state, outputs) }))
+        }
+        Event::Paused | Event::TurnEnded { .. } | Event::Interrupted { .. } | Event::Closed { .. } => {
+            Some(Frame::Status(present(state, outputs)))
+        }
+        Event::Text { text } => said(state, record, text),
+        Event::Retracted { .. } => Some(piece(state, state.spoken.join("\n"), Place::Whole)),
+        Event::Answered { answer } => finished(state, answer),
+        Event::CallStarted { call } => {
+            let call = state.call(call)?;
+            Some(news(state, record, call, format!("Started: {}", title(call))))
+        }
+        Event::CallEnded { call, ending } => ended(state, record, call, ending),
+        Event::CallOutput { call, text } => output(state, call, text),
+        Event::Produced { artifact, append, last } => {
+            Some(Frame::Artifact(ArtifactUpdate { artifact: Cow::Borrowed(artifact), append: *append, last: *last }))
+        }
+        Event::Created(_)
+        | Event::Prompted { .. }
+        | Event::Thought { .. }
+        | Event::Cited { .. }
+        | Event::CallPlanned { .. }
+        | Event::CallAsked { .. }
+        | Event::CallAnswered { .. }
+        | Event::CallReady { .. }
+        | Event::CallStale { .. }
+        | Event::ResultsSent
+        | errands!()
+        | detours!()
+        | hooks!() => None,
+    }
+}
+
+/// The status as last announced, in a form that a stream may end with.
+pub fn present(state: &State, outputs: Outputs) -> StatusUpdate<'_> {
+    StatusUpdate {
+        state: state.status.state,
+        at: state.status.at,
+        message: message(state, outputs),
+        metadata: NOTHING.to_vec(),
+        closing: Some(NOTHING.to_vec()),
+    }
+}
+
+/// What there is to say about the present status: its text, what is asked and how to answer, and the calls themselves.
+pub fn message(state: &State, outputs: Outputs) -> Option<AgentMessage<'_>> {
+    let open: Vec<&CallState> = state.asked().collect();
+    let text = state.status.text.as_deref();
+    let text = text.into_iter().map(|text| Piece::Text(text.into()));
+    let asked = (!open.is_empty()).then(|| Piece::Text(question(&open).into()));
+    let data = open.iter().filter(|_| outputs == Outputs::Any).map(|call| {
+        let call = ToolCall::of(call, CallStatus::AwaitingApproval, Details::Direct);
+        Piece::Data(json::bytes(&call))
+    });
+    AgentMessage::of(state.status.seq, text.chain(asked).chain(data))
+}
+
+/// How a piece joins what was sent of the answer before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In place of it.
+    Whole,
+    Behind,
+    /// Behind it, and nothing follows.
+    Last,
+}
+
+/// The next piece of what the agent says.
+fn said<'a>(state: &State, record: &Record, text: &str) -> Option<Frame<'a>> {
+    let begins = state.utterance.since == Some(record.seq);
+    if text.is_empty() {
+        None
+    } else if !begins {
+        Some(piece(state, text.to_owned(), Place::Behind))
+    } else if state.spoken.is_empty() {
+        Some(piece(state, text.to_owned(), Place::Whole))
+    } else {
+        Some(piece(state, format!("\n{text}"), Place::Behind))
+    }
+}
+
+/// The answer is whole if the turn has nothing more to do.
+fn finished<'a>(state: &State, answer: &Answer) -> Option<Frame<'a>> {
+    let over = answer.calls.is_empty() && !answer.is_cut_off();
+    (over && !state.spoken.is_empty()).then(|| piece(state, String::new(), Place::Last))
+}
+
+fn piece<'a>(state: &State, text: String, place: Place) -> Frame<'a> {
+    Frame::Artifact(ArtifactUpdate {
+        artifact: Cow::Owned(Artifact {
+            id: format!("answer-{}", state.turn),
+            name: Some("answer".into()),
+            description: None,
+            parts: vec![Part::text(text)],
+        }),
+        append: place != Place::Whole,
+        last: place == Place::Last,
+    })
+}
+
+fn ended<'a>(state: &'a State, record: &Record, call: &CallId, ending: &Ending) -> Option<Frame<'a>> {
+    let call = state.call(call)?;
+    let title = title(call);
+    let text = match ending {
+        Ending::Success { .. } => format!("Finished: {title}"),
+        Ending::Error { error } => {
+            let why = error.message.lines().next().unwrap_or_default();
+            format!("Failed: {title}: {why}")
+        }
+        Ending::Cancelled { .. } => format!("Cancelled: {title}"),
+    };
+    Some(news(state, record, call, text))
+}
+
+/// A line about a call.
+fn news<'a>(state: &'a State, record: &Record, call: &CallState, text: String) -> Frame<'a> {
+    let mut metadata = b"{".to_vec();
+    if let Some(source) = call.decided_by() {
+        write_answered_by(&mut metadata, source);
+    }
+    metadata.push(b'}');
+    Frame::Status(StatusUpdate {
+        state: state.status.state,
+        at: record.at,
+        message: Some(AgentMessage::new(record.seq, Piece::Text(text.into()))),
+        metadata,
+        closing: None,
+    })
+}
+
+fn title(call: &CallState) -> &str {
+    match &call.plan {
+        Some(plan) => &plan.title,
+        None => &call.request.name,
+    }
+}
+
+/// Every open question in words, and how to answer.
+fn question(open: &[&CallState]) -> String {
+    let mut paragraphs: Vec<String> = Vec::new();
+    for call in open {
+        let asked = call.plan.as_ref().map(|plan| wording(&plan.question));
+        let asked = asked.unwrap_or_default();
+        paragraphs.push(format!("{}\n{asked}", title(call)));
+        let options: Vec<String> =
+            devtool_call::offers(call).iter().map(|offer| format!("{} ({})", offer.id, offer.name)).collect();
+        let options = options.join(", ");
+        paragraphs.push(match open.len() {
+            1 => alone(call, &options),
+            _ => format!("Call {}: {options}.", call.id()),
+        });
+    }
+    if open.len() > 1 {
+        let how = r#"Answer each with a data part: {"tool_call_id": "<call>", "selected_option_id": "<option>"}."#;
+        paragraphs.push(how.into());
+    }
+    paragraphs.join("\n\n")
+}
+
+/// How the only open question is answered.
+fn alone(call: &CallState, options: &str) -> String {
+    match call.plan.as_ref().map(|plan| &plan.question) {
+        Some(Question::AskUser { questions, .. }) => match questions.len() {
+            1 => "Reply with your answer, or with cancel.".into(),
+            _ => "Reply with one line for each question, or with cancel.".into(),
+        },
+        Some(Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. }) | None => {
+            format!("Reply with one of these words: {options}; yes and no will do.")
+        }
+    }
+}
+
+/// What is asked, in words.
+fn wording(question: &Question) -> String {
+    match question {
+        Question::Exec { title: _, command, programs: _, dir, warnings, needs_approval: _, edits: _ } => {
+            let mut lines = vec![format!("Run this command?\n{command}")];
+            lines.extend(dir.iter().map(|dir| format!("In {dir}.")));
+            lines.extend(warnings.iter().cloned());
+            lines.join("\n")
+        }
+        Question::Edit { title: _, file_name: _, file_path, diff, old: _, new: _ } => {
+            format!("Change {file_path}?\n{diff}")
+        }
+        Question::Info { title: _, prompt, urls } => {
+            let mut lines = vec![prompt.clone()];
+            lines.extend(urls.iter().cloned());
+            lines.join("\n")
+        }
+        Question::AskUser { title: _, questions } => devtool_call::listed(questions),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::a2a::form::{Projection, View, Writer};
+    use crate::a2a::sample::{self, answers, approved_command, begins, fold, says, succeeds};
+    use crate::a2a::{self, Wanted};
+    use crate::task::log::event::{End, Final};
+    use crate::task::spec::{CallError, Choice, ErrorKind, Inquiry, InquiryKind, Keeping};
+    use serde_json::{Value, json};
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    const VIEW: View = View::A2a(Writer::V03, Projection::Plain);
+    const TEXT: View = View::A2a(Writer::V03, Projection::PlainText);
+
+    fn value(bytes: &[u8]) -> Value {
+        serde_json::from_slice(bytes).expect("JSON")
+    }
+
+    fn shown(view: View, events: Vec<Event>) -> Vec<Value> {
+        fold(events)
+            .iter()
+            .filter_map(|(record, state)| a2a::event(view, state, record, &sample::tools()))
+            .map(|body| value(&body.open))
+            .collect()
+    }
+
+    /// What clients go by: the state and the text of a status, or the artifact with its flags.
+    fn told(frames: &[Value]) -> Vec<String> {
+        let word = |value: &Value, name: &str| {
+            if value[name] == true { format!(" {name}") } else { String::new() }
+        };
+        frames
+            .iter()
+            .map(|frame| match frame["kind"].as_str() {
+                Some("status-update") => {
+                    let text = &frame["status"]["message"]["parts"][0]["text"];
+                    let text = text.as_str().unwrap_or_default().lines().next();
+                    let state = frame["status"]["state"].as_str().unwrap();
+                    format!("{state}: {}", text.unwrap_or_default())
+                }
+                _ => format!(
+                    "{} {}{}{}",
+                    frame["artifact"]["artifactId"].as_str().unwrap(),
+                    frame["artifact"]["parts"][0]["text"],
+                    word(frame, "append"),
+                    word(frame, "lastChunk"),
+                ),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn an_approved_command() {
+        assert_eq!(
+            told(&shown(VIEW, approved_command())),
+            [
+                "working: ",
+                r#"answer-1 "Let me see.""#,
+                "input-required: Running make",
+                "working: Started: Running make",
+                r#"tool-call-1-output "1""#,
+                "working: Finished: Running make",
+                r#"answer-1 "\nIt " append"#,
+                r#"answer-1 "works." append"#,
+                r#"answer-1 "" append lastChunk"#,
+                "input-required: ",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_piece_of_an_answer_whole() {
+        let frames = shown(VIEW, approved_command());
+        assert_eq!(
+            frames[1],
+            json!({"kind": "artifact-update", "taskId": "t-1", "contextId": "c-1", "append": false, "lastChunk": false,
+                "artifact": {"artifactId": "answer-1", "name": "answer", "parts": [{"kind": "text", "text": "Let me see."}]}})
+        );
+    }
+
+    #[test]
+    fn a_question_and_the_start_after_it_whole() {
+        let how = "Running make\nRun this command?\nmake\n\nReply with one of these words: proceed_once (Allow Once), \
+                   proceed_always (Always Allow), cancel (Reject); yes and no will do.";
+        let call = json!({"tool_call_id": "call-1", "status": "PENDING", "tool_name": "run_shell_command",
+            "description": "Running make", "input_parameters": {"command": "make"},
+            "confirmation_request": {"execute_details": {"command": "make"}, "options": [
+                {"id": "proceed_once", "name": "Allow Once"}, {"id": "proceed_always", "name": "Always Allow"},
+                {"id": "cancel", "name": "Reject"}]}});
+        let text = json!({"kind": "text", "text": how});
+        let asked = |parts: Value| {
+            json!({"kind": "status-update", "taskId": "t-1", "contextId": "c-1",
+                "status": {"state": "input-required", "timestamp": "2026-03-01T09:30:00.133Z", "message": {
+                    "kind": "message", "role": "agent", "messageId": "t-1-8", "taskId": "t-1", "contextId": "c-1",
+                    "parts": parts}},
+                "final": false, "metadata": {}})
+        };
+        let frames = shown(VIEW, approved_command());
+        assert_eq!(frames[2], asked(json!([text.clone(), {"kind": "data", "data": call}])));
+        assert_eq!(
+            frames[3],
+            json!({"kind": "status-update", "taskId": "t-1", "contextId": "c-1",
+                "status": {"state": "working", "timestamp": "2026-03-01T09:30:00.136Z", "message": {
+                    "kind": "message", "role": "agent", "messageId": "t-1-11", "taskId": "t-1", "contextId": "c-1",
+                    "parts": [{"kind": "text", "text": "Started: Running make"}]}},
+                "final": false, "metadata": {"gemini-a2a": {"answered_by": {"client": "ada", "via": "a2a-1.0"}}}})
+        );
+        assert_eq!(shown(TEXT, approved_command())[2], asked(json!([text])));
+        // Whoever only looks at the task is asked as well.
+        let folded = fold(approved_command());
+        let (_, paused) = &folded[7];
+        for (view, frame) in [(VIEW, &frames[2]), (TEXT, &asked(json!([text])))] {
+            let task = value(&a2a::snapshot(view, paused, Wanted::ALL));
+            assert_eq!(task["status"], frame["status"]);
+        }
+    }
+
+    #[test]
+    fn questions_in_words() {
+        let inquiry = |question: &str| Inquiry {
+            question: question.into(),
+            header: "X".into(),
+            kind: InquiryKind::YesNo,
+            options: vec![],
+            multi_select: false,
+            placeholder: None,
+        };
+        let asks = |questions| Question::AskUser { title: "Questions".into(), questions };
+        let words = "Reply with one of these words: proceed_once (Allow Once), proceed_always (Always Allow), \
+                     cancel (Reject); yes and no will do.";
+        for (asked, expected) in [
+            (
+                asks(vec![inquiry("Now?")]),
+                "What it does\nNow? (yes / no)\n\nReply with your answer, or with cancel.".to_owned(),
+            ),
+            (
+                asks(vec![inquiry("Now?"), inquiry("Here?")]),
+                "What it does\nNow? (yes / no)\nHere? (yes / no)\n\nReply with one line for each question, or with cancel."
+                    .to_owned(),
+            ),
+            (
+                sample::edit(),
+                format!("What it does\nChange /w/a.txt?\n{}\n\n{words}", sample::DIFF),
+            ),
+            (
+                Question::Info {
+                    title: "Fetch".into(),
+                    prompt: "Fetch it?".into(),
+                    urls: vec!["https://x.test".into()],
+                },
+                format!("What it does\nFetch it?\nhttps://x.test\n\n{words}"),
+            ),
+            (
+                Question::Exec {
+                    title: "Run".into(),
+                    command: "make".into(),
+                    programs: vec![],
+                    dir: Some("sub".into()),
+                    warnings: vec!["Look twice.".into()],
+                    needs_approval: None,
+                    edits: vec![],
+                },
+                format!("What it does\nRun this command?\nmake\nIn sub.\nLook twice.\n\n{words}"),
+            ),
+        ] {
+            let call = sample::call("x", json!({}), Some(asked));
+            assert_eq!(question(&[&call]), expected);
+        }
+        let one = sample::call("x", json!({}), Some(asks(vec![inquiry("Now?")])));
+        let mut two = one.clone();
+        two.request.call = "call-2".into();
+        assert_eq!(
+            question(&[&one, &two]),
+            "What it does\nNow? (yes / no)\n\nCall call-1: proceed_once (Answer), cancel (Dismiss).\n\n\
+             What it does\nNow? (yes / no)\n\nCall call-2: proceed_once (Answer), cancel (Dismiss).\n\n\
+             Answer each with a data part: {\"tool_call_id\": \"<call>\", \"selected_option_id\": \"<option>\"}."
+        );
+    }
+
+    #[test]
+    fn how_calls_end() {
+        let ended = |ending: Ending| {
+            let mut state = sample::state();
+            state.calls = vec![sample::call("x", json!({}), None)];
+            let ending = Arc::new(ending);
+            state.calls[0].ending = Some(ending.clone());
+            let call = "call-1".into();
+            let record = sample::record(Event::CallEnded { call, ending });
+            let body = a2a::event(VIEW, &state, &record, &sample::tools()).expect("shown");
+            told(&[value(&body.open)]).remove(0)
+        };
+        let error = CallError::new(ErrorKind::ExecutionFailed, "It broke.\nBadly.");
+        assert_eq!(ended(Ending::Error { error }), "working: Failed: x: It broke.");
+        let cancelled = Ending::Cancelled { reason: "No.".into(), output: String::new() };
+        assert_eq!(ended(cancelled), "working: Cancelled: x");
+    }
+
+    fn retracts() -> Event {
+        Event::Retracted { reason: "broke".into() }
+    }
+
+    fn ends(turn: u32) -> Event {
+        let end = End::Done;
+        Event::TurnEnded { turn, end }
+    }
+
+    /// The second utterance of a turn, after a call nobody was asked about.
+    fn call_between(id: &str, said: &str) -> Vec<Event> {
+        let (request, plan) = sample::shell(id, "make");
+        let call = || id.into();
+        vec![
+            answers(said, vec![request]),
+            Event::CallPlanned { call: call(), plan },
+            Event::CallReady { call: call(), confinement: Default::default() },
+            Event::CallStarted { call: call() },
+            succeeds(id, "1"),
+            Event::ResultsSent,
+        ]
+    }
+
+    fn stories() -> Vec<Vec<Event>> {
+        let mut long = approved_command();
+        long.extend(begins(2));
+        long.extend([says("a"), says("é\n"), retracts(), says("b"), says("c")]);
+        long.extend(call_between("call-2", "bc"));
+        long.extend([says("d"), retracts()]);
+        long.extend([says("e"), answers("e", vec![]), ends(2)]);
+        long.extend(begins(3));
+        // A turn that says nothing, and one that speaks only behind its calls.
+        long.extend([answers("", vec![]), ends(3)]);
+        long.extend(begins(4));
+        long.extend(call_between("call-4", ""));
+        long.extend([says("f"), answers("f", vec![]), ends(4)]);
+        let mut circling = vec![Event::Created(sample::state().created)];
+        circling.extend(begins(1));
+        let cut = match answers("x x", vec![]) {
+            Event::Answered { answer } => Answer { finish: Answer::CUT_OFF.into(), ..answer.as_ref().clone() },
+            other => panic!("{other:?}"),
+        };
+        circling.extend([says("x "), says("x"), Event::Answered { answer: Arc::new(cut) }]);
+        circling.extend([Event::Nudged { text: "Stop.".into() }, says("y"), answers("y", vec![])]);
+        circling.push(Event::Closed { state: Final::Completed, text: None });
+        vec![approved_command(), long, circling]
+    }
+
+    /// Puts artifacts together as their updates say, and holds them against the snapshot after every event.
+    #[test]
+    fn the_pieces_of_an_answer_are_the_artifact_of_the_snapshot() {
+        for story in stories() {
+            let mut put_together: BTreeMap<String, String> = BTreeMap::new();
+            let mut closed: Vec<String> = Vec::new();
+            let mut forgets: Option<State> = None;
+            for (record, state) in &fold(story) {
+                // Who does not remember the conversation is shown the same pieces.
+                let brief = forgets.take().map_or_else(
+                    || state.clone(),
+                    |mut brief| {
+                        brief.forget_past();
+                        brief.apply(record);
+                        brief
+                    },
+                );
+                let shown = |state| a2a::event(VIEW, state, record, &sample::tools());
+                assert_eq!(shown(&brief), shown(state), "{record:?}");
+                forgets = Some(brief);
+                if let Some(body) = a2a::event(VIEW, state, record, &sample::tools()) {
+                    let frame = value(&body.open);
+                    let artifact = &frame["artifact"];
+                    let id = artifact["artifactId"].as_str().unwrap_or_default();
+                    if id.starts_with("answer-") {
+                        assert!(!closed.contains(&id.to_owned()), "{id} goes on behind its end");
+                        let whole = put_together.entry(id.to_owned()).or_default();
+                        if frame["append"] == false {
+                            whole.clear();
+                        }
+                        whole.push_str(artifact["parts"][0]["text"].as_str().unwrap());
+                        if frame["lastChunk"] == true {
+                            closed.push(id.to_owned());
+                        }
+                    }
+                }
+                let task = value(&a2a::snapshot(VIEW, state, Wanted::ALL));
+                let artifacts = task["artifacts"].as_array().unwrap();
+                let snapshot: BTreeMap<String, String> = artifacts
+                    .iter()
+                    .map(|one| (&one["artifactId"], &one["parts"][0]["text"]))
+                    .map(|(id, text)| (id.as_str().unwrap().into(), text.as_str().unwrap().into()))
+                    .collect();
+                let mut said = put_together.clone();
+                said.retain(|_, text| !text.is_empty());
+                assert_eq!(said, snapshot, "after {record:?}");
+            }
+            let said = put_together.keys().cloned().collect::<Vec<_>>();
+            assert_eq!(closed, said, "every answer is closed");
+        }
+    }
+
+    #[test]
+    fn nothing_is_shown_of_the_way_to_an_answer() {
+        let state = sample::state();
+        let by = sample::source();
+        for event in [
+            Event::Thought { subject: "a".into(), description: "b".into() },
+            Event::Cited { text: "[1]".into() },
+            says(""),
+            Event::CallAsked { call: "call-1".into(), keeping: Keeping::Session },
+            Event::CallAnswered {
+                call: "call-1".into(),
+                choice: Choice::Cancel,
+                by,
+                edited: None,
+                answers: None,
+                rules: vec![],
+            },
+        ] {
+            let record = sample::record(event);
+            assert_eq!(a2a::event(VIEW, &state, &record, &sample::tools()), None);
+        }
+    }
+}

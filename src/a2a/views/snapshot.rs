@@ -1,0 +1,235 @@
+//! A state as a Task value: the conversation as messages, what the agent said in each turn as an artifact. The same in every
+//! profile that shows canonical states; versions differ only in how it is written.
+
+use crate::a2a::encodings::value::{Piece, Task};
+use crate::a2a::form::{Outputs, Projection, View};
+use crate::a2a::views::{coder, devtool, plain};
+use crate::a2a::words;
+use crate::base::id::Seq;
+use crate::task::machine::state::{Item, State};
+use crate::task::message::{Artifact, Message, Part, Role};
+use std::borrow::Cow;
+
+/// How much of a task is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// How many of the newest messages, and the answers of their turns: None for all of them, 0 for no history at all.
+    pub history: Option<usize>,
+    pub artifacts: Artifacts,
+    pub persisted: Persisted,
+}
+
+/// Whether the members are shown in which the reference server keeps its own state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Persisted {
+    Shown,
+    Omitted,
+}
+
+/// Whether artifacts are shown at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Artifacts {
+    Shown,
+    /// Shown in a list of tasks, where 1.0 wants to be told of none at all.
+    Listed,
+    Omitted,
+}
+
+impl Wanted {
+    pub const ALL: Wanted = Wanted::newest(None);
+
+    /// As lists show tasks.
+    pub fn listed(history: usize, artifacts: bool) -> Wanted {
+        Wanted {
+            history: Some(history),
+            artifacts: match artifacts {
+                true => Artifacts::Listed,
+                false => Artifacts::Omitted,
+            },
+            persisted: Persisted::Omitted,
+        }
+    }
+
+    pub const fn newest(history: Option<usize>) -> Wanted {
+        Wanted { history, artifacts: Artifacts::Shown, persisted: Persisted::Omitted }
+    }
+
+    pub fn with_persisted_state(mut self) -> Wanted {
+        self.persisted = Persisted::Shown;
+        self
+    }
+}
+
+pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
+    let Wanted { history, artifacts: shown, persisted } = wanted;
+    let (messages, oldest) = messages(state, history);
+    Task {
+        created: &state.created,
+        state: words::shown(view, state),
+        at: state.status.at,
+        message: status_message(view, state),
+        persisted: persisted == Persisted::Shown && view.is_coder(),
+        history: Some(messages).filter(|_| history != Some(0)),
+        artifacts: match shown {
+            Artifacts::Shown => Some(artifacts(state, oldest)).filter(|all| !(all.is_empty() && view.omits_empty())),
+            // A list shows no messages unless asked to, and artifacts only if asked to.
+            Artifacts::Listed => Some(artifacts(state, 0)),
+            Artifacts::Omitted => None,
+        },
+    }
+}
+
+/// What there is to say about the status, with the questions that are open: whoever sees the task alone can answer them.
+fn status_message(view: View, state: &State) -> Option<Message> {
+    let said = match view {
+        View::A2a(_, Projection::Devtool) => devtool::message(state),
+        View::A2a(_, Projection::Plain) => plain::message(state, Outputs::Any),
+        View::A2a(_, Projection::PlainText) => plain::message(state, Outputs::Text),
+        View::A2a(_, Projection::Coder) | View::Kebab | View::Snake | View::Session | View::Own => {
+            coder::message(state)
+        }
+    }?;
+    let part = |piece: &Piece<'_>| match piece {
+        Piece::Text(text) => Part::text(text.as_ref()),
+        Piece::Data(data) => Part::data(serde_json::from_slice(data).expect("a piece is JSON")),
+    };
+    Some(Message {
+        parts: said.pieces().map(part).collect(),
+        extensions: said.extension.into_iter().map(Into::into).collect(),
+        ..agent(state, said.since, String::new())
+    })
+}
+
+/// Everything said so far, oldest first: what is being said now, and prompts whose turn has not come, at the end. Collected from
+/// the end, so that of a long conversation only what is wanted is copied. Beside the messages comes where in the history the
+/// oldest of them is.
+fn messages(state: &State, newest: Option<usize>) -> (Vec<Cow<'_, Message>>, usize) {
+    let most = newest.unwrap_or(usize::MAX);
+    let queued = state.queue.iter().rev().map(|queued| Cow::Borrowed(queued.message.as_ref()));
+    let now = state.utterance.since.map(|since| Cow::Owned(agent(state, since, state.utterance.text.clone())));
+    let mut all: Vec<Cow<'_, Message>> = queued.chain(now).take(most).collect();
+    let mut oldest = state.history.len();
+    while all.len() < most && oldest > 0 {
+        oldest -= 1;
+        all.extend(message(state, &state.history[oldest]));
+    }
+    all.reverse();
+    (all, oldest)
+}
+
+/// What clients are shown of an item of the history.
+fn message<'a>(state: &State, item: &'a Item) -> Option<Cow<'a, Message>> {
+    match item {
+        Item::Said(message) | Item::Dropped(message) => Some(Cow::Borrowed(message.as_ref())),
+        Item::Answered(answer) => {
+            let text = answer.text();
+            let since = answer.said_at.unwrap_or_default();
+            (!text.is_empty()).then(|| Cow::Owned(agent(state, since, text)))
+        }
+        Item::Results(_) | Item::Summary(_) | Item::Nudge(_) => None,
+    }
+}
+
+fn agent(state: &State, since: Seq, text: String) -> Message {
+    Message::new(state.message_id(since), Role::Agent, vec![Part::text(text)])
+}
+
+/// One answer per turn that said something, then what the agent produced. An answer repeats what the agent said in its turn, so
+/// whoever wants only the newest messages is given the answers of their turns, `from` being where the oldest of them is in the
+/// history; but always the newest answer there is, because that is what a task is asked for.
+fn artifacts(state: &State, from: usize) -> Vec<Cow<'_, Artifact>> {
+    let begins = |item: &Item| matches!(item, Item::Said(_) | Item::Dropped(_));
+    let mut turn = state.history.iter().filter(|item| begins(item)).count();
+    let mut answers = Vec::new();
+    let mut said = vec![state.utterance.text.clone()];
+    for (at, item) in state.history.iter().enumerate().rev() {
+        if let Item::Answered(answer) = item.as_ref() {
+            said.push(answer.text());
+        } else if begins(item) {
+            answers.extend(answer(turn, std::mem::take(&mut said)));
+            turn -= 1;
+            if at <= from && !answers.is_empty() {
+                break;
+            }
+        }
+    }
+    answers.reverse();
+    answers.into_iter().map(Cow::Owned).chain(state.artifacts.iter().map(Cow::Borrowed)).collect()
+}
+
+/// What was said in a turn, given from its end; None if nothing was.
+fn answer(turn: usize, mut said: Vec<String>) -> Option<Artifact> {
+    said.retain(|text| !text.is_empty());
+    said.reverse();
+    (!said.is_empty()).then(|| Artifact {
+        id: format!("answer-{turn}"),
+        name: Some("answer".into()),
+        description: None,
+        parts: vec![Part::text(said.join("\n"))],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::a2a::snapshot;
+    use crate::a2a::{DIALECTS, View, Wanted, sample};
+    use crate::task::log::event::{End, Event};
+    use crate::task::machine::state::State;
+    use serde_json::Value;
+
+    const TURNS: u32 = 30;
+
+    /// A conversation with long answers, at the end of which there is `last`.
+    fn conversation(last: &[Event]) -> State {
+        let mut events = vec![Event::Created(sample::state().created)];
+        for turn in 1..=TURNS {
+            events.extend(sample::begins(turn));
+            let text = format!("{turn} {}", "x".repeat(10_000));
+            events.extend([sample::answers(&text, vec![]), Event::TurnEnded { turn, end: End::Done }]);
+        }
+        events.extend_from_slice(last);
+        sample::fold(events).pop().expect("events").1
+    }
+
+    fn shown(view: View, state: &State, history: Option<usize>) -> Value {
+        serde_json::from_slice(&snapshot(view, state, Wanted::newest(history))).expect("JSON")
+    }
+
+    /// How many messages, and the ids of the artifacts.
+    fn counted(task: &Value) -> (usize, Vec<&str>) {
+        let list = |name: &str| task[name].as_array().map(Vec::as_slice).unwrap_or_default();
+        let ids = list("artifacts").iter().filter_map(|artifact| artifact["artifactId"].as_str());
+        (list("history").len(), ids.collect())
+    }
+
+    #[test]
+    fn who_wants_few_messages_is_given_the_answers_of_their_turns_only() {
+        let state = conversation(&[]);
+        for (name, view) in DIALECTS.into_iter().filter(|(_, view)| matches!(view, View::A2a(..))) {
+            let size = |history| snapshot(view, &state, Wanted::newest(history)).len();
+            assert!(size(None) > 600_000, "{name}: history and artifacts hold all of it");
+            for few in [0, 1, 2] {
+                assert!(size(Some(few)) < 30_000, "{name}: {few} messages take {} bytes", size(Some(few)));
+            }
+            assert_eq!(counted(&shown(view, &state, Some(0))), (0, vec!["answer-30"]), "{name}");
+            assert_eq!(counted(&shown(view, &state, Some(1))), (1, vec!["answer-30"]), "{name}");
+            assert_eq!(counted(&shown(view, &state, Some(2))), (2, vec!["answer-30"]), "{name}");
+            assert_eq!(counted(&shown(view, &state, Some(3))), (3, vec!["answer-29", "answer-30"]), "{name}");
+            for all in [60, 61, usize::MAX] {
+                assert_eq!(shown(view, &state, Some(all)), shown(view, &state, None), "{name}");
+            }
+            assert_eq!(counted(&shown(view, &state, None)).1.len(), TURNS as usize, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_newest_answer_is_always_there() {
+        let view = DIALECTS[0].1;
+        let next = [sample::begins(31), vec![sample::says("So far")]].concat();
+        let prompted = conversation(&next[..1]);
+        assert_eq!(counted(&shown(view, &prompted, Some(1))), (1, vec!["answer-30"]), "the prompt is not answered yet");
+        let working = conversation(&next);
+        assert_eq!(counted(&shown(view, &working, Some(1))), (1, vec!["answer-31"]));
+        assert_eq!(counted(&shown(view, &working, Some(3))), (3, vec!["answer-30", "answer-31"]));
+    }
+}

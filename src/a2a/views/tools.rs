@@ -1,0 +1,170 @@
+//! The tools as clients see them, encoded once. A tool-call object of the coder profile repeats its tool with the whole
+//! schema (2–3 kB) on every update; it is copied from here, never built again.
+
+use crate::base::json;
+use crate::task::spec::ToolSpec;
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+use std::collections::BTreeMap;
+
+pub struct Tools {
+    by_name: BTreeMap<String, Tool>,
+    available: Vec<Offer>,
+}
+
+/// A tool in the `availableTools` of a task's metadata, as JSON.
+struct Offer {
+    spec: ToolSpec,
+    whole: Vec<u8>,
+    brief: Vec<u8>,
+}
+
+/// How much is told of each tool.
+#[derive(Clone, Copy)]
+pub(in crate::a2a) enum Detail {
+    Whole,
+    /// Without its schema, for lists of many tasks.
+    Brief,
+}
+
+pub(in crate::a2a) struct Tool {
+    pub display_name: String,
+    pub description: String,
+    /// The `tool` member of a tool-call object.
+    pub shown: Box<RawValue>,
+}
+
+impl Tools {
+    pub fn new(specs: &[ToolSpec]) -> Tools {
+        let by_name = specs.iter().flat_map(|spec| spec.names().map(|name| (name.to_owned(), Tool::of(spec))));
+        Tools { by_name: by_name.collect(), available: specs.iter().map(Offer::of).collect() }
+    }
+
+    /// Those of a task, or of them the only ones that somebody wants used, as a JSON array.
+    pub(in crate::a2a) fn write_available(&self, out: &mut Vec<u8>, only: Option<&[String]>, told: Detail) {
+        let offers = self.available.iter();
+        let wanted = offers.filter(|offer| offer.spec.is_among(only));
+        let texts: Vec<&[u8]> = wanted.map(|offer| offer.told(told)).collect();
+        out.push(b'[');
+        out.extend(texts.join(&b','));
+        out.push(b']');
+    }
+
+    /// None for a name the model made up.
+    pub(in crate::a2a) fn get(&self, name: &str) -> Option<&Tool> {
+        self.by_name.get(name)
+    }
+}
+
+impl Tool {
+    fn of(spec: &ToolSpec) -> Tool {
+        let shown = Shown {
+            name: &spec.name,
+            display_name: &spec.display_name,
+            description: &spec.description,
+            kind: spec.kind.word(),
+            is_output_markdown: spec.output_is_markdown,
+            can_update_output: spec.has_live_output,
+            schema: Schema {
+                name: &spec.name,
+                description: &spec.description,
+                parameters_json_schema: &spec.parameters,
+            },
+            parameter_schema: &spec.parameters,
+        };
+        Tool {
+            display_name: spec.display_name.clone(),
+            description: spec.description.clone(),
+            shown: to_raw_value(&shown).expect("a declaration is strings and JSON"),
+        }
+    }
+}
+
+impl Offer {
+    fn of(spec: &ToolSpec) -> Offer {
+        let brief = Available { parameter_schema: None, ..Available::of(spec) };
+        Offer { spec: spec.clone(), whole: json::bytes(&Available::of(spec)), brief: json::bytes(&brief) }
+    }
+
+    fn told(&self, told: Detail) -> &[u8] {
+        match told {
+            Detail::Whole => &self.whole,
+            Detail::Brief => &self.brief,
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    name: &'a str,
+    display_name: &'a str,
+    description: &'a str,
+    kind: &'static str,
+    is_output_markdown: bool,
+    can_update_output: bool,
+    schema: Schema<'a>,
+    parameter_schema: &'a Value,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Schema<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters_json_schema: &'a Value,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Available<'a> {
+    name: &'a str,
+    description: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameter_schema: Option<&'a Value>,
+}
+
+impl<'a> Available<'a> {
+    fn of(spec: &'a ToolSpec) -> Available<'a> {
+        Available { name: &spec.name, description: &spec.description, parameter_schema: Some(&spec.parameters) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::a2a::sample;
+    use serde_json::json;
+
+    #[test]
+    fn a_tool_is_shown_with_its_schema_twice() {
+        let tools = sample::tools();
+        let shown = tools.get("write_file").unwrap().shown.get();
+        assert_eq!(serde_json::from_str::<Value>(shown).unwrap(), sample::write_file_shown());
+        assert!(tools.get("no_such_tool").is_none());
+    }
+
+    fn available(only: Option<&[String]>, told: Detail) -> Value {
+        let mut out = Vec::new();
+        sample::tools().write_available(&mut out, only, told);
+        serde_json::from_slice(&out).expect("JSON")
+    }
+
+    #[test]
+    fn lists_of_tasks_leave_the_schemas_out() {
+        assert_eq!(available(None, Detail::Brief)[0], json!({"name": "write_file", "description": "Writes a file."}));
+        assert_eq!(
+            available(None, Detail::Whole)[0]["parameterSchema"],
+            json!({"type": "object", "required": ["file_path"]})
+        );
+    }
+
+    #[test]
+    fn a_task_has_the_tools_that_were_wished_for_and_no_others() {
+        let shell = json!([{"name": "run_shell_command", "description": "Runs a command."}]);
+        let only = ["run_shell_command".to_owned(), "unknown".to_owned()];
+        assert_eq!(available(Some(&only), Detail::Brief), shell);
+        assert_eq!(available(Some(&[]), Detail::Whole), json!([]));
+    }
+}

@@ -1,0 +1,188 @@
+//! How many connections there are, and who gives way when there are too many.
+//!
+//! A connection costs whoever opens it nothing, so a cap alone would let anybody who can connect use it up: another user of this
+//! machine, or a program that opens connections and says nothing. So other users have a small share of their own, and when the
+//! cap is reached, connections on which nothing is under way are closed for new ones of the user who runs this server. A client
+//! loses nothing by that: HTTP allows a server to close a connection between two requests, and clients connect again.
+
+use crate::base::clock::Now;
+use crate::base::slots::Key;
+use crate::core::Core;
+use crate::core::connections::connection::Peer;
+use crate::limits::GIVE_WAY_PART;
+
+impl Core {
+    /// Whether another connection may be taken from the backlog: there is room, or somebody can give way.
+    pub fn has_room(&self) -> bool {
+        !self.ending && (!self.is_full() || self.conns.iter().any(|(_, conn)| conn.gives_way()))
+    }
+
+    /// Whether a connection that was accepted is kept. If not it is to be closed at once, without a word: its peer may have
+    /// thousands of them. Connections that give way are among [`Core::closing`].
+    pub fn keeps(&mut self, peer: Peer, now: Now) -> bool {
+        let most = self.limits.stranger_connections;
+        match peer {
+            Peer::Stranger if self.strangers >= most || self.is_full() => {
+                self.count_refusal(
+                    &format!("other users of this machine have {} connections open", self.strangers),
+                    now,
+                );
+                return false;
+            }
+            Peer::SameUser | Peer::Unchecked | Peer::Unasked if self.is_full() => self.give_way(),
+            Peer::Stranger | Peer::SameUser | Peer::Unchecked | Peer::Unasked => {}
+        }
+        !self.is_full()
+    }
+
+    fn is_full(&self) -> bool {
+        self.conns.len() >= self.limits.connections
+    }
+
+    /// Closes connections on which nothing is under way: those of other users first, then those that wait longest.
+    fn give_way(&mut self) {
+        let idle = self.conns.iter().filter(|(_, conn)| conn.gives_way());
+        let mut idle: Vec<_> = idle.map(|(key, conn)| (rank(conn.peer), conn.waits(), key)).collect();
+        idle.sort_unstable();
+        let few = (self.limits.connections / GIVE_WAY_PART).max(1);
+        let keys: Vec<Key> = idle.into_iter().take(few).map(|(.., key)| key).collect();
+        for key in keys {
+            self.drop_conn(key);
+        }
+    }
+}
+
+fn rank(peer: Peer) -> u8 {
+    match peer {
+        Peer::Stranger => 0,
+        Peer::Unasked => 1,
+        Peer::SameUser | Peer::Unchecked => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::a2a::Switches;
+    use crate::core::Close;
+    use crate::core::rig::Rig;
+    use crate::limits::Limits;
+
+    const ASK: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    const JOIN: &[u8] = b"GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
+    fn rig(connections: usize, stranger_connections: usize) -> Rig {
+        Rig::with(Limits { connections, stranger_connections, ..Limits::default() }, Switches::default())
+    }
+
+    /// A connection as the shell takes it.
+    fn connect(rig: &mut Rig, peer: Peer) -> Option<Key> {
+        rig.now.mono_ms += 1;
+        let kept = rig.core.has_room() && rig.core.keeps(peer, rig.now);
+        kept.then(|| rig.core.opened(peer, rig.now))
+    }
+
+    fn answered(rig: &mut Rig, key: Key) -> String {
+        rig.core.received(key, ASK, rig.now);
+        rig.turns();
+        rig.take(key)
+    }
+
+    #[test]
+    fn strangers_have_a_share_of_their_own() {
+        let mut rig = rig(10, 3);
+        let strangers: Vec<Key> = (0..3).filter_map(|_| connect(&mut rig, Peer::Stranger)).collect();
+        assert_eq!(strangers.len(), 3);
+        for _ in 0..1_000 {
+            assert_eq!(connect(&mut rig, Peer::Stranger), None);
+        }
+        rig.turns();
+        assert_eq!(rig.notices.len(), 1, "the log is not told of each: {:?}", rig.notices);
+        assert!(rig.notices[0].contains("other users of this machine have 3 connections open"));
+        // What they may see they can see.
+        assert!(answered(&mut rig, strangers[0]).starts_with("HTTP/1.1 200"));
+        for _ in 0..7 {
+            let key = connect(&mut rig, Peer::SameUser).expect("the user's own share");
+            assert!(answered(&mut rig, key).starts_with("HTTP/1.1 200"));
+        }
+        rig.core.broke(strangers[1]);
+        rig.core.check();
+        assert!(connect(&mut rig, Peer::Stranger).is_some(), "one has left");
+    }
+
+    #[test]
+    fn who_waits_for_a_request_gives_way_strangers_and_the_oldest_first() {
+        let mut rig = rig(5, 3);
+        let silent = connect(&mut rig, Peer::SameUser).expect("room");
+        let socket = connect(&mut rig, Peer::SameUser).expect("room");
+        rig.core.received(socket, JOIN, rig.now);
+        rig.turns();
+        rig.take(socket);
+        let rested = connect(&mut rig, Peer::Unchecked).expect("room");
+        assert!(answered(&mut rig, rested).starts_with("HTTP/1.1 200"));
+        let uploads = connect(&mut rig, Peer::SameUser).expect("room");
+        let begun =
+            b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{";
+        rig.core.received(uploads, begun, rig.now);
+        let stranger = connect(&mut rig, Peer::Stranger).expect("room");
+        rig.core.closing();
+        for expected in [stranger, silent, rested] {
+            let newcomer = connect(&mut rig, Peer::SameUser).expect("somebody gives way");
+            assert_eq!(rig.core.closing(), [(expected, Close::Orderly)]);
+            // It has something under way from now on.
+            rig.core.received(newcomer, JOIN, rig.now);
+            rig.turns();
+            rig.take(newcomer);
+        }
+        connect(&mut rig, Peer::SameUser).expect("a request that is not whole gives way last");
+        assert_eq!(rig.core.closing(), [(uploads, Close::Orderly)]);
+    }
+
+    #[test]
+    fn nobody_gives_way_who_has_something_under_way() {
+        let mut rig = rig(3, 1);
+        for _ in 0..3 {
+            let key = connect(&mut rig, Peer::SameUser).expect("room");
+            rig.core.received(key, JOIN, rig.now);
+        }
+        rig.turns();
+        assert!(!rig.core.has_room(), "the backlog waits");
+        assert!(!rig.core.keeps(Peer::SameUser, rig.now) && !rig.core.keeps(Peer::Stranger, rig.now));
+        assert_eq!(rig.core.closing(), []);
+    }
+
+    #[test]
+    fn who_reads_nothing_is_reset_and_everybody_else_is_closed_in_order() {
+        let mut rig = Rig::new();
+        let stopped = connect(&mut rig, Peer::SameUser).expect("room");
+        rig.core.received(stopped, ASK, rig.now);
+        let socket = connect(&mut rig, Peer::SameUser).expect("room");
+        rig.core.received(socket, JOIN, rig.now);
+        let silent = connect(&mut rig, Peer::SameUser).expect("room");
+        let rested = connect(&mut rig, Peer::SameUser).expect("room");
+        answered(&mut rig, rested);
+        rig.later(rig.limits.head_ms);
+        assert_eq!(rig.core.closing(), [(silent, Close::Orderly)]);
+        rig.later(rig.limits.stall_ms - rig.limits.head_ms);
+        assert_eq!(rig.core.closing(), [(stopped, Close::Reset)], "the socket is told first");
+        rig.later(rig.limits.stall_ms);
+        assert_eq!(rig.core.closing(), [(socket, Close::Reset)]);
+        rig.later(rig.limits.idle_ms);
+        assert_eq!(rig.core.closing(), [(rested, Close::Orderly)]);
+    }
+
+    #[test]
+    fn a_flood_of_silent_connections_keeps_nobody_from_being_served() {
+        let mut rig = rig(2_000, 16);
+        for n in 0..5_000 {
+            connect(&mut rig, if n < 1_000 { Peer::Unasked } else { Peer::SameUser }).expect("the silent give way");
+            connect(&mut rig, Peer::Stranger);
+        }
+        rig.core.closing();
+        for _ in 0..50 {
+            let key = connect(&mut rig, Peer::SameUser).expect("the silent give way");
+            assert!(answered(&mut rig, key).starts_with("HTTP/1.1 200"));
+        }
+    }
+}

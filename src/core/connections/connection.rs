@@ -1,0 +1,620 @@
+//! One client connection as the core sees it: bytes in, a request, bytes out. It serves one request at a time; what is
+//! pipelined behind it waits unread. A connection that became a socket takes messages instead, several at a time, and how
+//! events are framed on it is its own business: those who send them do not know. Deadlines are computed from the last activity
+//! when a timer fires, so reading and writing never touch the timers.
+
+use crate::a2a::{self, Form};
+use crate::base::Shared;
+use crate::base::buf::Buf;
+use crate::base::clock::Now;
+use crate::base::http::{Method, Request, Response, Version};
+use crate::base::id::{Seq, TaskId};
+use crate::base::slots::Key;
+use crate::core::connections::guard::Page;
+use crate::core::connections::output::Tx;
+use crate::limits::Limits;
+use crate::task::call::Follow;
+use crate::task::fault::{Fault, FaultKind};
+use crate::wire::http1::{self, Framing, Reader, Reject, Reply, Stage, Step};
+use crate::wire::sse;
+use crate::wire::ws::{self, Codec};
+use std::borrow::Cow;
+
+/// What is known about the process at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// The user who runs this server, and no tool's process.
+    SameUser,
+    /// The user who runs this server; it may be a tool's process, which may only read.
+    Unchecked,
+    /// Nobody has looked yet.
+    Unasked,
+    /// Anybody else, or nobody knows.
+    Stranger,
+}
+
+/// What kind of listener a connection came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Link {
+    #[default]
+    Tcp,
+    Unix,
+}
+
+pub struct Conn {
+    pub peer: Peer,
+    pub link: Link,
+    /// A request that waits until it is known who sent it.
+    pub waiting: Option<Box<Request>>,
+    /// Its peer was refused.
+    pub refused: bool,
+    pub tx: Tx,
+    rx: Buf,
+    reader: Reader,
+    talk: Talk,
+    /// When the present wait began: for a request, for the rest of one, for the peer to take output.
+    since: u64,
+    /// The earliest timer armed for this connection.
+    pub armed: u64,
+    /// The peer will send nothing more.
+    ended: bool,
+    /// Whether the present head or body has begun, and whether any request has been served.
+    begun: bool,
+    served: bool,
+    /// Whether the request being answered asked for a stream.
+    hopes: bool,
+    /// It is in the core's list of connections to write.
+    pub listed: bool,
+    /// Its subscription has more to say than the output buffer could take.
+    pub starved: bool,
+    /// The subscriptions that feed it: one that answers the request being served, or those of a socket.
+    pub subs: Vec<Key>,
+    /// How many calls are under way: those that are answered by one of them, and those that wait for a task or a list.
+    pub calls: usize,
+    /// What its readers begin with and could not be queued yet.
+    pub owed: usize,
+    /// Its burden when it was last looked at.
+    pub counted: usize,
+    /// What agrees to becoming a socket, once that can be said.
+    pub accept: Option<String>,
+    /// The page of another origin that the request being served is from.
+    pub page: Option<Page>,
+}
+
+enum Talk {
+    Reading,
+    /// A request is being answered; nothing is read meanwhile.
+    Answering(Reply),
+    /// A stream of events; a subscription feeds it.
+    Streaming {
+        framing: Framing,
+        keep_alive: bool,
+    },
+    Socket(Box<Socket>),
+    /// Nothing more will be said; closed when the output is gone.
+    Closing,
+}
+
+/// What a socket is and follows.
+pub struct Socket {
+    codec: Codec,
+    /// The dialect it chose when it joined.
+    pub form: Form,
+    /// What its user is called, for others.
+    pub client: String,
+    pub follow: Follow,
+    /// The task it follows, where it follows one: what it says without naming a task is said there.
+    pub task: Option<TaskId>,
+    /// When the peer last sent anything.
+    heard: u64,
+}
+
+/// One event, in pieces: the payload is shared with other readers, the rest is this one's.
+pub struct Line<'a> {
+    pub name: Option<&'static str>,
+    pub seq: Option<Seq>,
+    pub prefix: &'a [u8],
+    pub body: &'a Shared,
+    pub suffix: &'a [u8],
+}
+
+/// What a connection wants after bytes came or an answer went out.
+pub enum Want {
+    Nothing,
+    Serve(Box<Request>),
+    /// A message on a socket.
+    Hear(String),
+}
+
+impl Conn {
+    pub fn new(peer: Peer, now: Now) -> Conn {
+        Conn {
+            peer,
+            link: Link::Tcp,
+            waiting: None,
+            refused: false,
+            tx: Tx::default(),
+            rx: Buf::default(),
+            reader: Reader::new(),
+            talk: Talk::Reading,
+            since: now.mono_ms,
+            armed: u64::MAX,
+            ended: false,
+            begun: false,
+            served: false,
+            hopes: false,
+            listed: false,
+            starved: false,
+            subs: Vec::new(),
+            calls: 0,
+            owed: 0,
+            counted: 0,
+            accept: None,
+            page: None,
+        }
+    }
+
+    /// How many bytes may be read now. While a request is answered, or answers wait for the peer to take them, only a little
+    /// is taken ahead, so that a client's end of stream is still noticed without reading its next requests.
+    pub fn room(&self, limits: &Limits) -> usize {
+        if self.ended {
+            return 0;
+        }
+        match self.talk {
+            Talk::Socket(_) if !self.can_answer(limits) => 0,
+            Talk::Socket(_) if self.is_busy(limits) => limits.head_bytes.saturating_sub(self.rx.len()),
+            Talk::Socket(_) => limits.turn_bytes,
+            Talk::Reading if self.can_answer(limits) => limits.turn_bytes,
+            Talk::Reading | Talk::Answering(_) | Talk::Streaming { .. } => {
+                limits.head_bytes.saturating_sub(self.rx.len())
+            }
+            // Reading on lets the peer see our answer instead of a reset; what it says no longer matters.
+            Talk::Closing => limits.turn_bytes,
+        }
+    }
+
+    pub fn take(&mut self, bytes: &[u8], now: Now) {
+        match &mut self.talk {
+            Talk::Closing => return,
+            Talk::Socket(socket) => socket.heard = now.mono_ms,
+            Talk::Reading | Talk::Answering(_) | Talk::Streaming { .. } => {}
+        }
+        if matches!(self.talk, Talk::Reading) && !self.begun {
+            self.begun = true;
+            self.since = now.mono_ms;
+        }
+        self.rx.push(bytes);
+    }
+
+    /// The peer shut its sending side. It still gets its answers: [`Conn::read`] closes when it has asked for no more.
+    pub fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// Goes on with what has been read.
+    pub fn read(&mut self, limits: &Limits, now: Now) -> Want {
+        if let Talk::Socket(_) = self.talk {
+            return self.listen(limits, now);
+        }
+        while matches!(self.talk, Talk::Reading) && self.can_answer(limits) && !self.rx.is_empty() {
+            let before = self.reader.stage();
+            match self.reader.read(&mut self.rx, limits) {
+                Ok(Step::More) => {
+                    if self.reader.stage() != before {
+                        self.since = now.mono_ms;
+                    }
+                    break;
+                }
+                Ok(Step::Continue) => {
+                    self.since = now.mono_ms;
+                    self.tx.write(|out| out.extend_from_slice(http1::CONTINUE));
+                }
+                Ok(Step::Request(request)) => {
+                    self.served = true;
+                    self.begun = false;
+                    self.page = None;
+                    self.hopes = a2a::accepts_stream(&request.headers);
+                    self.talk = Talk::Answering(Reply {
+                        version: request.version,
+                        method: request.method,
+                        keep_alive: request.keep_alive,
+                    });
+                    return Want::Serve(request);
+                }
+                Err(reject) => self.reject(reject, now),
+            }
+        }
+        if self.ended && matches!(self.talk, Talk::Reading) && self.can_answer(limits) {
+            self.close();
+        }
+        Want::Nothing
+    }
+
+    /// The next message on a socket. One that asks more than it listens, or has too much under way, waits.
+    fn listen(&mut self, limits: &Limits, now: Now) -> Want {
+        while let Talk::Socket(socket) = &mut self.talk
+            && self.tx.len() < limits.tx_bytes
+            && self.calls < limits.socket_calls
+            && !self.rx.is_empty()
+        {
+            let mut step = ws::Step::More;
+            if self.tx.is_empty() {
+                self.since = now.mono_ms;
+            }
+            self.tx.write(|out| step = socket.codec.read(&mut self.rx, out));
+            match step {
+                ws::Step::More => break,
+                ws::Step::Text(text) => return Want::Hear(text),
+                ws::Step::Ping | ws::Step::Pong => {}
+                ws::Step::Closed => self.close(),
+            }
+        }
+        if self.ended && matches!(self.talk, Talk::Socket(_)) {
+            self.close();
+        }
+        Want::Nothing
+    }
+
+    /// Whether there is room for the answer to another request. A peer that asks and never listens waits.
+    fn can_answer(&self, limits: &Limits) -> bool {
+        self.tx.len() < limits.tx_bytes
+    }
+
+    /// Whether a socket has so much under way that it is not listened to.
+    fn is_busy(&self, limits: &Limits) -> bool {
+        self.calls >= limits.socket_calls
+    }
+
+    /// Refuses a request that could not be read. One that is only too large is known well enough to be answered in its dialect.
+    fn reject(&mut self, reject: Reject, now: Now) {
+        let response = match self.reader.refused_path() {
+            Some(path) if reject.status == 413 => {
+                let fault = Fault::new(FaultKind::TooLarge, reject.message);
+                a2a::fault(&Form::at(path), &fault)
+            }
+            Some(_) | None => {
+                let body = serde_json::json!({ "error": reject.message }).to_string();
+                Response::json(reject.status, body.into_bytes())
+            }
+        };
+        let reply = Reply { version: Version::Http11, method: Method::Get, keep_alive: false };
+        self.page = None;
+        self.head_and_body(&response, reply, now);
+        // The peer has its time to take the answer, however long it had for its request.
+        self.since = now.mono_ms;
+        self.close();
+    }
+
+    /// Sends the answer to the request being served. On a socket the body is all there is of it. A client gives a stream a
+    /// connection of its own; when it is refused the stream, nobody is left to ask for anything else there, and clients that
+    /// take such a connection for a usable one stumble over it. So it is closed.
+    pub fn answer(&mut self, response: &Response, now: Now) {
+        match self.talk {
+            Talk::Answering(mut reply) => {
+                reply.keep_alive &= !(self.hopes && response.status >= 400);
+                self.head_and_body(response, reply, now);
+                self.done(reply.keep_alive, now);
+            }
+            Talk::Socket(_) => {
+                self.event(&Line { name: None, seq: None, prefix: b"", body: &response.body, suffix: b"" }, now)
+            }
+            Talk::Reading | Talk::Streaming { .. } | Talk::Closing => {}
+        }
+    }
+
+    /// Answers the request being served, after which the connection is closed.
+    pub fn answer_last(&mut self, response: &Response, now: Now) {
+        if let Talk::Answering(reply) = &mut self.talk {
+            reply.keep_alive = false;
+        }
+        self.answer(response, now);
+    }
+
+    fn head_and_body(&mut self, response: &Response, reply: Reply, now: Now) {
+        let mut body = None;
+        let response = match &self.page {
+            Some(page) => {
+                let mut told = response.clone();
+                told.headers.extend(page.headers());
+                Cow::Owned(told)
+            }
+            None => Cow::Borrowed(response),
+        };
+        self.tx.write(|out| body = http1::write_head(out, &response, reply, now.unix_ms));
+        if let Some(body) = body {
+            self.tx.push(&body);
+        }
+    }
+
+    /// Begins a stream of events as the answer to the request being served; `more` are headers beside the usual ones.
+    pub fn stream(&mut self, more: &[(&'static str, String)], now: Now) {
+        let Talk::Answering(reply) = self.talk else {
+            return;
+        };
+        const HEADERS: [(&str, &str); 3] =
+            [("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no")];
+        let page = self.page.iter().flat_map(Page::headers).collect::<Vec<_>>();
+        let more = more.iter().chain(&page);
+        let more = more.map(|(name, value)| (*name, value.as_str()));
+        let headers: Vec<(&str, &str)> = HEADERS.into_iter().chain(more).collect();
+        let mut framing = Framing::Chunked;
+        self.tx.write(|out| {
+            framing = http1::write_stream_head(out, &headers, reply, now.unix_ms);
+        });
+        let keep_alive = reply.keep_alive && matches!(framing, Framing::Chunked);
+        self.talk = Talk::Streaming { framing, keep_alive };
+        self.since = now.mono_ms;
+    }
+
+    /// Becomes a socket as the answer to the request being served.
+    pub fn become_socket(&mut self, accept: &str, opening: Opening, limits: &Limits, now: Now) {
+        let Talk::Answering(_) = self.talk else {
+            return;
+        };
+        self.tx.write(|out| ws::write_upgrade(out, accept, opening.protocol));
+        self.talk = Talk::Socket(Box::new(Socket {
+            codec: Codec::new(limits),
+            form: opening.form,
+            client: opening.client,
+            follow: opening.follow,
+            task: opening.task,
+            heard: now.mono_ms,
+        }));
+        self.since = now.mono_ms;
+    }
+
+    pub fn socket(&self) -> Option<&Socket> {
+        match &self.talk {
+            Talk::Socket(socket) => Some(socket),
+            Talk::Reading | Talk::Answering(_) | Talk::Streaming { .. } | Talk::Closing => None,
+        }
+    }
+
+    /// What a socket follows is another task from now on.
+    pub fn moved_to(&mut self, task: &TaskId) {
+        if let Talk::Socket(socket) = &mut self.talk {
+            socket.task = Some(task.clone());
+        }
+    }
+
+    /// One event of a stream.
+    pub fn event(&mut self, line: &Line<'_>, now: Now) {
+        let payload = line.prefix.len() + line.body.len() + line.suffix.len();
+        if self.tx.is_empty() {
+            self.since = now.mono_ms;
+        }
+        match &self.talk {
+            Talk::Streaming { framing, .. } => {
+                let framing = *framing;
+                let mut head = Vec::with_capacity(64);
+                sse::open(&mut head, line.name, line.seq);
+                self.tx.write(|out| {
+                    framing.open(out, head.len() + payload + sse::END.len());
+                    out.extend_from_slice(&head);
+                    out.extend_from_slice(line.prefix);
+                });
+                self.tx.push(line.body);
+                self.tx.write(|out| {
+                    out.extend_from_slice(line.suffix);
+                    out.extend_from_slice(sse::END);
+                    framing.close(out);
+                });
+            }
+            Talk::Socket(socket) if socket.codec.is_open() => {
+                // A wrapped event has no other place for its position.
+                let seq = match line.seq {
+                    Some(seq) if !line.prefix.is_empty() => format!(",\"seq\":{seq}"),
+                    Some(_) | None => String::new(),
+                };
+                self.tx.write(|out| {
+                    ws::text_head(out, payload + seq.len());
+                    out.extend_from_slice(line.prefix);
+                });
+                self.tx.push(line.body);
+                if !line.suffix.is_empty() {
+                    self.tx.write(|out| {
+                        out.extend_from_slice(seq.as_bytes());
+                        out.extend_from_slice(line.suffix);
+                    });
+                }
+            }
+            Talk::Socket(_) | Talk::Reading | Talk::Answering(_) | Talk::Closing => {}
+        }
+    }
+
+    /// Something to know that is no event. Clients of event streams take every event for one of the task, and some end with
+    /// what they do not understand, so there it is a comment; on a socket it is `frame`, which its dialect tells apart.
+    pub fn notice(&mut self, text: &str, frame: &Shared, now: Now) {
+        match self.talk {
+            Talk::Streaming { framing, .. } => {
+                if self.tx.is_empty() {
+                    self.since = now.mono_ms;
+                }
+                let mut comment = Vec::new();
+                sse::comment(&mut comment, text);
+                self.tx.write(|out| {
+                    framing.open(out, comment.len());
+                    out.extend_from_slice(&comment);
+                    framing.close(out);
+                });
+            }
+            Talk::Socket(_) => self.event(&Line { name: None, seq: None, prefix: b"", body: frame, suffix: b"" }, now),
+            Talk::Reading | Talk::Answering(_) | Talk::Closing => {}
+        }
+    }
+
+    /// Ends the stream; the connection goes on if it can. A socket goes on in any case.
+    pub fn end_stream(&mut self, now: Now) {
+        if let Talk::Streaming { framing, keep_alive } = self.talk {
+            self.tx.write(|out| framing.end(out));
+            self.done(keep_alive, now);
+        }
+    }
+
+    fn done(&mut self, keep_alive: bool, now: Now) {
+        self.subs.clear();
+        self.calls = 0;
+        self.since = now.mono_ms;
+        if keep_alive {
+            self.begun = !self.rx.is_empty();
+            self.talk = Talk::Reading;
+        } else {
+            self.close();
+        }
+    }
+
+    /// Closes as soon as the output is gone. What came in counts for nothing from now on, and is not kept until then.
+    pub fn close(&mut self) {
+        self.rx = Buf::default();
+        self.reader = Reader::default();
+        self.talk = Talk::Closing;
+    }
+
+    /// Whether it can be dropped now.
+    pub fn is_done(&self) -> bool {
+        matches!(self.talk, Talk::Closing) && self.tx.is_empty()
+    }
+
+    /// Whether it is between two requests: nothing would be lost by closing it.
+    pub fn is_resting(&self) -> bool {
+        matches!(self.talk, Talk::Reading) && !self.begun && self.tx.is_empty()
+    }
+
+    /// Whether nothing is under way here: no whole request has come, and nothing waits to be sent.
+    pub fn gives_way(&self) -> bool {
+        matches!(self.talk, Talk::Reading) && self.tx.is_empty()
+    }
+
+    /// What it waits for and since when. Who sends a body comes last: it has shown that it wants something.
+    pub fn waits(&self) -> (Stage, u64) {
+        (self.reader.stage(), self.since)
+    }
+
+    /// The socket took `n` bytes.
+    pub fn sent(&mut self, n: usize, now: Now) {
+        self.tx.advance(n);
+        self.since = now.mono_ms;
+    }
+
+    /// How much memory it takes: what waits for its peer, and what is here of it.
+    pub fn burden(&self) -> usize {
+        let waiting = self.waiting.as_ref().map_or(0, |request| request.body.len());
+        self.tx.len() + self.owed + self.held() + waiting
+    }
+
+    /// How much is here of a request or a message that is not whole yet.
+    pub fn held(&self) -> usize {
+        match &self.talk {
+            Talk::Reading => self.reader.held() + self.rx.len(),
+            Talk::Socket(socket) => socket.codec.held() + self.rx.len(),
+            Talk::Answering(_) | Talk::Streaming { .. } | Talk::Closing => 0,
+        }
+    }
+
+    /// Lets go of a request that is not whole yet, and refuses it. Sockets are hung up on.
+    pub fn turn_back(&mut self, now: Now) {
+        if let Talk::Reading = self.talk {
+            let reject = Reject { status: 503, message: "Too much is under way; send it again in a moment." };
+            self.reject(reject, now);
+        }
+    }
+
+    /// Whether its peer has taken nothing of what waits for so long.
+    pub fn has_stalled(&self, ms: u64, now: Now) -> bool {
+        !self.tx.is_empty() && now.mono_ms >= self.since + ms
+    }
+
+    /// When this connection has to be looked at, if nothing happens until then.
+    pub fn deadline(&self, limits: &Limits) -> u64 {
+        let wait = if !self.tx.is_empty() {
+            limits.stall_ms
+        } else {
+            match self.talk {
+                Talk::Reading if self.begun => match self.reader.stage() {
+                    Stage::Head => limits.head_ms,
+                    Stage::Body => limits.body_ms,
+                },
+                Talk::Reading if self.served => limits.idle_ms,
+                Talk::Reading => limits.head_ms,
+                Talk::Streaming { .. } => limits.ping_ms,
+                Talk::Socket(_) => limits.socket_ping_ms,
+                // The answer may take as long as the model does.
+                Talk::Answering(_) => limits.idle_ms,
+                Talk::Closing => limits.stall_ms,
+            }
+        };
+        self.since + wait
+    }
+
+    /// Closes a socket with a word, after which its peer has its time to take what waits.
+    pub fn hang_up(&mut self, code: u16, reason: &str, now: Now) {
+        if let Talk::Socket(socket) = &mut self.talk {
+            self.tx.write(|out| socket.codec.close(out, code, reason));
+            self.since = now.mono_ms;
+            self.close();
+        }
+    }
+
+    /// The deadline has passed.
+    pub fn overdue(&mut self, limits: &Limits, now: Now) -> Overdue {
+        let listens = !self.is_busy(limits);
+        if let Talk::Socket(socket) = &mut self.talk {
+            // Three questions without any answer: nobody is there, if anybody would have been heard.
+            if !listens {
+                socket.heard = now.mono_ms;
+            } else if now.mono_ms - socket.heard > 3 * limits.socket_ping_ms {
+                return Overdue::Cut;
+            }
+            if !self.tx.is_empty() {
+                return Overdue::HangUp;
+            }
+            self.since = now.mono_ms;
+            self.tx.write(|out| socket.codec.ping(out));
+            return Overdue::Write;
+        }
+        if !self.tx.is_empty() {
+            return Overdue::Cut;
+        }
+        match self.talk {
+            Talk::Streaming { framing, .. } => {
+                self.since = now.mono_ms;
+                self.tx.write(|out| {
+                    framing.open(out, sse::PING.len());
+                    out.extend_from_slice(sse::PING);
+                    framing.close(out);
+                });
+                Overdue::Write
+            }
+            Talk::Answering(_) => {
+                self.since = now.mono_ms;
+                Overdue::Nothing
+            }
+            Talk::Reading if self.begun => {
+                self.reject(Reject { status: 408, message: "The request took too long." }, now);
+                Overdue::Write
+            }
+            Talk::Reading | Talk::Socket(_) | Talk::Closing => Overdue::Drop,
+        }
+    }
+}
+
+/// How a socket begins.
+pub struct Opening {
+    /// The sub-protocol that was chosen.
+    pub protocol: Option<&'static str>,
+    pub form: Form,
+    pub client: String,
+    pub follow: Follow,
+    pub task: Option<TaskId>,
+}
+
+pub enum Overdue {
+    Nothing,
+    /// There is something to write.
+    Write,
+    /// It takes nothing any more: it is to be told where to go on, and closed.
+    HangUp,
+    Drop,
+    /// Its peer is gone or reads nothing.
+    Cut,
+}

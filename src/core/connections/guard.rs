@@ -1,0 +1,318 @@
+//! Who may ask at all. Looked at before a request is understood: where it was sent to (`Host`), which page sent it
+//! (`Origin`, `Sec-Fetch-Site`) and who is at the other end of the connection.
+//!
+//! A name that leads here is not proof that the sender means us: any web page can make a browser connect to loopback, and
+//! any name can be made to resolve to it.
+
+use crate::base::http::{Method, Request, Response};
+use crate::core::connections::connection::{Link, Peer};
+use crate::task::fault::{Fault, FaultKind};
+use crate::wire::uri::{self, Origin};
+
+/// For how many seconds a browser may remember what a page was allowed: a server that is started again may know others.
+const REMEMBERED_S: u32 = 600;
+
+/// What pages may read of our answers beside what every page may.
+const EXPOSED: &str = "A2A-Extensions, X-A2A-Extensions, X-Total-Count, ETag";
+
+/// Answers differ by the page they are for.
+const VARY: &str = "Vary";
+const ORIGIN: &str = "Origin";
+
+/// The names this server answers to.
+#[derive(Clone, Debug, Default)]
+pub struct Door {
+    /// Host names beside the loopback ones, lower case.
+    pub hosts: Vec<String>,
+    /// Origins beside our own, as browsers write them.
+    pub origins: Vec<String>,
+    /// The TCP ports we listen on.
+    pub ports: Vec<u16>,
+    /// The Unix socket that a peer is pointed to when its process cannot be told over TCP.
+    pub socket: Option<String>,
+}
+
+/// What becomes of a request, by who sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    Serve,
+    /// It is to wait until it is known which process sent it.
+    Identify,
+    Refuse,
+}
+
+impl Door {
+    /// Refuses a request for what it says itself, whoever sent it.
+    ///
+    /// The Host list holds on Unix sockets too: no name leads to one, but `ssh -L 8080:/run/…/x.sock` puts a TCP port in front of
+    /// it, and behind that may be a browser on another machine. For the same reason no page may use it at all.
+    pub fn check(&self, request: &Request, link: Link) -> Result<(), Fault> {
+        let host = request.headers.get("host").and_then(uri::host_of);
+        if !host.is_some_and(|authority| self.knows(&authority.host)) {
+            return Err(forbidden(
+                "This server does not answer to that Host. Use localhost, or allow the name with --allowed-host.",
+            ));
+        }
+        if link == Link::Unix && request.headers.get("origin").is_some() {
+            return Err(forbidden(
+                "Web pages may not use the Unix socket, so no Origin is allowed there. Use the TCP port for them.",
+            ));
+        }
+        if let Some(origin) = request.headers.get("origin")
+            && !self.knows_origin(origin)
+        {
+            return Err(forbidden(
+                "Requests from that web origin are not allowed. Allow it with --allowed-origin if you trust it.",
+            ));
+        }
+        if matches!(request.headers.get("sec-fetch-site"), Some("cross-site" | "same-site"))
+            && request.headers.get("origin").is_none_or(|origin| !self.knows_origin(origin))
+        {
+            return Err(forbidden("Requests from other web sites are not allowed."));
+        }
+        if let Some((name, _)) = request.headers.iter().find(|(name, _)| is_of_a_proxy(name)) {
+            let message = format!(
+                "The header {name} says that a proxy sent this request. This server knows its user by the process that \
+                 connects, and through a proxy everybody would be that user. Connect to it directly."
+            );
+            return Err(forbidden(&message));
+        }
+        Ok(())
+    }
+
+    /// What a peer is told whose process could not be told from a tool's.
+    pub fn unclear(&self, link: Link) -> String {
+        let or = match (link, &self.socket) {
+            (Link::Tcp, Some(path)) => format!(", or connect over the Unix socket {path}"),
+            (Link::Unix, _) => ", or send the request from the process that connects, while it runs".to_owned(),
+            (Link::Tcp, None) => String::new(),
+        };
+        format!(
+            "A tool of the agent or another server is running, and the process behind this connection could not be told from \
+             what they started, so it may only read. Wait until the tool has ended{or}."
+        )
+    }
+
+    /// The origin to be told that its page may read the answer: one that the operator allows. Our own pages need no leave.
+    pub fn page(&self, request: &Request) -> Option<Page> {
+        let origin = request.headers.get("origin")?;
+        let known = self.origins.iter().find(|known| *known == origin)?;
+        Some(Page(known.as_str().into()))
+    }
+
+    /// What an answer that browsers may keep has to say when it is for no such page: otherwise they would give what they kept to
+    /// one, which would look in vain for its leave.
+    pub fn caution(&self, request: &Request) -> Option<(&'static str, String)> {
+        let told = self.origins.is_empty() || self.page(request).is_some();
+        (!told).then(|| (VARY, ORIGIN.to_owned()))
+    }
+
+    fn knows(&self, name: &str) -> bool {
+        matches!(name, "localhost" | "127.0.0.1" | "::1") || self.hosts.iter().any(|host| host == name)
+    }
+
+    fn knows_origin(&self, origin: &str) -> bool {
+        if self.origins.iter().any(|known| known == origin) {
+            return true;
+        }
+        match uri::origin_of(origin) {
+            Some(Origin::Site { scheme, host, port }) => {
+                scheme == "http" && self.knows(&host) && port.is_some_and(|port| self.ports.contains(&port))
+            }
+            Some(Origin::Opaque) | None => false,
+        }
+    }
+}
+
+/// A web page of another origin that is let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page(Box<str>);
+
+impl Page {
+    /// What a browser must read beside an answer before the page is given it.
+    pub fn headers(&self) -> [(&'static str, String); 3] {
+        [
+            ("Access-Control-Allow-Origin", self.0.as_ref().to_owned()),
+            ("Access-Control-Expose-Headers", EXPOSED.to_owned()),
+            (VARY, ORIGIN.to_owned()),
+        ]
+    }
+
+    /// The answer to a browser that asks, before it sends what a form could not send, whether it may. What is asked for is
+    /// granted: the page has been let in, and every request is looked at again.
+    pub fn preflight(&self, request: &Request) -> Option<Response> {
+        let asked = request.headers.get("access-control-request-method")?;
+        if request.method != Method::Options {
+            return None;
+        }
+        let mut leave = Response::empty(204)
+            .with("Access-Control-Allow-Methods", asked)
+            .with("Access-Control-Max-Age", REMEMBERED_S.to_string());
+        if let Some(fields) = request.headers.get("access-control-request-headers") {
+            leave = leave.with("Access-Control-Allow-Headers", fields);
+        }
+        Some(leave)
+    }
+}
+
+/// Who may do what. Tools may only read, so whoever may be one waits with anything else.
+pub fn admit(request: &Request, peer: Peer) -> Admission {
+    match peer {
+        Peer::SameUser => Admission::Serve,
+        Peer::Unchecked if only_reads(request) => Admission::Serve,
+        Peer::Unasked | Peer::Stranger if is_public(request) => Admission::Serve,
+        Peer::Unchecked | Peer::Unasked => Admission::Identify,
+        Peer::Stranger => Admission::Refuse,
+    }
+}
+
+/// Headers that proxies add.
+fn is_of_a_proxy(name: &str) -> bool {
+    matches!(name, "forwarded" | "via") || name.starts_with("x-forwarded-")
+}
+
+/// What anybody may see: that we are here, and our card.
+fn is_public(request: &Request) -> bool {
+    matches!(request.method, Method::Get | Method::Head)
+        && matches!(request.path.as_str(), "/health" | "/.well-known/agent-card.json" | "/.well-known/agent.json")
+}
+
+/// A socket is opened with GET, but prompts and answers come over it, so no upgrade is a read, wherever it is asked for; and where
+/// webhooks are shown, so are their secrets.
+fn only_reads(request: &Request) -> bool {
+    let mut segments = request.path.split('/');
+    matches!(request.method, Method::Get | Method::Head)
+        && request.path != "/ws"
+        && request.headers.get("upgrade").is_none()
+        && !segments.any(|segment| segment == "pushNotificationConfigs")
+}
+
+fn forbidden(message: &str) -> Fault {
+    Fault::new(FaultKind::Forbidden, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::http::{Headers, Version};
+
+    fn request(method: Method, path: &str, fields: &[(&str, &str)]) -> Request {
+        let mut headers = Headers::default();
+        headers.push("Host", "localhost");
+        for (name, value) in fields {
+            headers.push(name, value);
+        }
+        Request {
+            version: Version::Http11,
+            method,
+            path: path.into(),
+            query: Vec::new(),
+            headers,
+            body: Vec::new(),
+            keep_alive: true,
+        }
+    }
+
+    #[test]
+    fn only_pages_that_are_let_in_may_read() {
+        let door = Door { origins: vec!["http://localhost:5173".into()], ports: vec![41242], ..Door::default() };
+        let page = |origin| door.page(&request(Method::Get, "/", &[("Origin", origin)]));
+        for stranger in ["http://localhost:41242", "https://evil.example", "null", ""] {
+            assert_eq!(page(stranger), None, "{stranger}");
+        }
+        // What a browser keeps of an answer to nobody in particular is not for a page that is let in.
+        let caution = |door: &Door, fields| door.caution(&request(Method::Get, "/", fields));
+        let vary = Some(("Vary", "Origin".to_owned()));
+        assert_eq!(caution(&door, &[]), vary);
+        assert_eq!(caution(&door, &[("Origin", "http://localhost:41242")]), vary);
+        assert_eq!(caution(&door, &[("Origin", "http://localhost:5173")]), None);
+        assert_eq!(caution(&Door::default(), &[]), None);
+        let page = page("http://localhost:5173").expect("it is allowed");
+        assert_eq!(
+            page.headers().map(|(name, value)| format!("{name}: {value}")),
+            [
+                "Access-Control-Allow-Origin: http://localhost:5173",
+                "Access-Control-Expose-Headers: A2A-Extensions, X-A2A-Extensions, X-Total-Count, ETag",
+                "Vary: Origin",
+            ]
+        );
+        let asks =
+            [("Access-Control-Request-Method", "POST"), ("Access-Control-Request-Headers", "a2a-version,content-type")];
+        assert_eq!(
+            page.preflight(&request(Method::Options, "/message:send", &asks)),
+            Some(
+                Response::empty(204)
+                    .with("Access-Control-Allow-Methods", "POST")
+                    .with("Access-Control-Max-Age", "600")
+                    .with("Access-Control-Allow-Headers", "a2a-version,content-type")
+            )
+        );
+        assert_eq!(page.preflight(&request(Method::Options, "/", &[])), None);
+        assert_eq!(page.preflight(&request(Method::Post, "/", &asks)), None);
+    }
+
+    #[test]
+    fn who_may_be_a_tool_sees_tasks_but_no_secrets() {
+        let admitted = |method, path: &str, peer| admit(&request(method, path, &[]), peer);
+        let asked = |method, path: &str| admitted(method, path, Peer::Unchecked);
+        for method in [Method::Get, Method::Head] {
+            assert_eq!(asked(method, "/tasks/t"), Admission::Serve);
+            assert_eq!(admitted(method, "/tasks/t", Peer::Unasked), Admission::Identify);
+            assert_eq!(admitted(method, "/tasks/t", Peer::Stranger), Admission::Refuse);
+            assert_eq!(admitted(method, "/tasks/t", Peer::SameUser), Admission::Serve);
+        }
+        assert_eq!(asked(Method::Post, "/tasks/t:cancel"), Admission::Identify);
+        for path in [
+            "/ws",
+            "/tasks/t/pushNotificationConfigs",
+            "/tasks/t/pushNotificationConfigs/c",
+            "/v1/tasks/t/pushNotificationConfigs/c",
+            "/acme/tasks/t/pushNotificationConfigs",
+        ] {
+            for method in [Method::Get, Method::Head] {
+                assert_eq!(asked(method, path), Admission::Identify, "{path}");
+            }
+        }
+        for path in ["/ws", "/tasks/t", "/health", "/acme/ws", "/"] {
+            let upgrade = request(Method::Get, path, &[("Upgrade", "websocket")]);
+            assert_eq!(admit(&upgrade, Peer::Unchecked), Admission::Identify, "{path}");
+        }
+    }
+
+    #[test]
+    fn requests_that_came_through_a_proxy_are_refused() {
+        let door = Door::default();
+        let check = |fields: &[(&str, &str)]| door.check(&request(Method::Get, "/health", fields), Link::Tcp);
+        assert_eq!(check(&[]), Ok(()));
+        assert_eq!(check(&[("X-Forward", "x"), ("Viable", "x")]), Ok(()));
+        for name in ["Forwarded", "X-Forwarded-For", "x-forwarded-host", "X-Forwarded-Proto", "Via"] {
+            let fault = check(&[(name, "1.1 proxy")]).expect_err(name);
+            assert!(
+                fault.message.contains("proxy") && fault.message.contains(&name.to_lowercase()),
+                "{}",
+                fault.message
+            );
+        }
+    }
+
+    #[test]
+    fn who_is_not_identified_is_told_what_to_do() {
+        let door = Door { socket: Some("/run/x.sock".into()), ..Door::default() };
+        assert!(door.unclear(Link::Tcp).ends_with("has ended, or connect over the Unix socket /run/x.sock."));
+        assert!(door.unclear(Link::Unix).ends_with("from the process that connects, while it runs."));
+        assert!(Door::default().unclear(Link::Tcp).ends_with("Wait until the tool has ended."));
+    }
+
+    #[test]
+    fn no_page_may_use_the_unix_socket() {
+        let door = Door { origins: vec!["http://localhost:5173".into()], ports: vec![41242], ..Door::default() };
+        let check = |link, fields: &[(&str, &str)]| door.check(&request(Method::Get, "/tasks", fields), link).is_ok();
+        assert!(check(Link::Unix, &[]));
+        for origin in ["http://localhost:5173", "http://localhost:41242"] {
+            assert!(check(Link::Tcp, &[("Origin", origin)]) && !check(Link::Unix, &[("Origin", origin)]), "{origin}");
+        }
+        assert!(!check(Link::Unix, &[("Sec-Fetch-Site", "cross-site")]));
+        let named = Request { headers: Headers::default(), ..request(Method::Get, "/tasks", &[]) };
+        assert!(door.check(&named, Link::Unix).is_err(), "without a Host");
+    }
+}

@@ -1,0 +1,298 @@
+//! Peers that may be tools of the agent. Such a connection may read at once. Its first request that does more waits in the connection
+//! until the shell has found out which process is at the other end, which is asked once per connection. Whoever is refused is told why
+//! and what to do, the operator's log is told too, and health counts them.
+//!
+//! A refused connection is closed: the tools that made its peer doubtful may end, and a client that keeps connections would be
+//! refused on this one for ever.
+
+use crate::a2a;
+use crate::base::clock::Now;
+use crate::base::http::Request;
+use crate::base::slots::Key;
+use crate::core::connections::connection::Peer;
+use crate::core::{Core, Out};
+use crate::task::fault::{Fault, FaultKind};
+
+/// What was found out about the process behind a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// Of the user who runs this server, and no tool's.
+    SameUser,
+    /// Started by a tool, of this server or of another one.
+    Tool,
+    /// It was not found, or its parents could not be read: it may be a tool's.
+    Unclear,
+    Stranger,
+    /// Nothing could be found out now.
+    Unavailable(String),
+}
+
+const STRANGER: &str = "Only processes of the user who runs this server may use it.";
+
+/// Peers that were refused.
+#[derive(Default)]
+pub(in crate::core) struct Refusals {
+    count: u64,
+    /// How many the log has been told of, and when, in monotonic milliseconds.
+    told: u64,
+    told_at: Option<u64>,
+}
+
+impl Refusals {
+    pub(in crate::core) fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+impl Core {
+    /// Lets a request wait until it is known whose connection it came over.
+    pub(in crate::core) fn identify(&mut self, key: Key, request: Request) {
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.waiting = Some(Box::new(request));
+            self.out.push(Out::Identify { conn: key });
+        }
+    }
+
+    /// The answer to [`Out::Identify`].
+    pub fn identified(&mut self, key: Key, identity: Identity, now: Now) {
+        let Some(conn) = self.conns.get_mut(key) else {
+            return;
+        };
+        let Some(request) = conn.waiting.take() else {
+            return;
+        };
+        let why = match identity {
+            Identity::SameUser => {
+                conn.peer = Peer::SameUser;
+                self.serve(key, *request, now);
+                return self.read_on(key, now);
+            }
+            Identity::Tool => {
+                "A process that the agent started may not prompt the agent or answer for its user.".to_owned()
+            }
+            Identity::Unclear => self.door.unclear(conn.link),
+            Identity::Stranger => STRANGER.to_owned(),
+            Identity::Unavailable(why) => {
+                let message = format!("It could not be found out whose connection this is: {why}");
+                let fault = Fault::new(FaultKind::Overloaded { retry_after_s: 1 }, message);
+                return self.answer_last(key, &request, &fault, now);
+            }
+        };
+        let fault = Fault::new(FaultKind::Forbidden, why);
+        self.count_refused(key, &fault.message, now);
+        self.answer_last(key, &request, &fault, now);
+    }
+
+    /// Refuses a request of somebody who is not the user of this server.
+    pub(in crate::core) fn turn_stranger_away(&mut self, key: Key, request: &Request, now: Now) {
+        let fault = Fault::new(FaultKind::Forbidden, STRANGER);
+        self.count_refused(key, STRANGER, now);
+        self.answer(key, &a2a::fault(&a2a::Form::at(&request.path), &fault), now);
+    }
+
+    /// Counts a peer once, however often it asks.
+    fn count_refused(&mut self, key: Key, why: &str, now: Now) {
+        let Some(conn) = self.conns.get_mut(key).filter(|conn| !conn.refused) else {
+            return;
+        };
+        conn.refused = true;
+        self.count_refusal(why, now);
+    }
+
+    /// Counts a connection that was refused, and tells the log from time to time.
+    pub(in crate::core) fn count_refusal(&mut self, why: &str, now: Now) {
+        let refusals = &mut self.refusals;
+        refusals.count += 1;
+        let pause = self.limits.refusal_tell_ms;
+        if refusals.told_at.is_some_and(|told| now.mono_ms < told + pause) {
+            return;
+        }
+        let more = match refusals.count - refusals.told {
+            1 => String::new(),
+            count => format!(" ({count} connections since this was last said)"),
+        };
+        refusals.told = refusals.count;
+        refusals.told_at = Some(now.mono_ms);
+        self.out.push(Out::Notice { text: format!("refused a connection{more}: {why}") });
+    }
+
+    fn answer_last(&mut self, key: Key, request: &Request, fault: &Fault, now: Now) {
+        let response = a2a::fault(&a2a::Form::at(&request.path), fault);
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.answer_last(&response, now);
+        }
+        self.after_io(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Close;
+    use crate::core::rig::Rig;
+
+    const GET: &str = "GET /listCommands HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    const JOIN: &str = "GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
+    fn post() -> String {
+        let body = r#"{"message": {"role": "ROLE_USER", "messageId": "m", "parts": [{"text": "hi"}]}}"#;
+        format!(
+            "POST /message:send HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    }
+
+    struct Talk {
+        rig: Rig,
+        key: Key,
+    }
+
+    impl Talk {
+        fn new(peer: Peer) -> Talk {
+            let mut rig = Rig::new();
+            let key = rig.core.opened(peer, rig.now);
+            Talk { rig, key }
+        }
+
+        /// Sends, and gives what is to be found out and what the log is told.
+        fn send(&mut self, bytes: &str) -> (usize, Vec<String>) {
+            self.rig.core.received(self.key, bytes.as_bytes(), self.rig.now);
+            self.outs()
+        }
+
+        fn found(&mut self, identity: Identity) -> (usize, Vec<String>) {
+            self.rig.core.identified(self.key, identity, self.rig.now);
+            self.outs()
+        }
+
+        fn outs(&mut self) -> (usize, Vec<String>) {
+            let (mut asked, mut told) = (0, Vec::new());
+            for out in self.rig.core.outs() {
+                match out {
+                    Out::Identify { conn } => {
+                        assert_eq!(conn, self.key);
+                        asked += 1;
+                    }
+                    Out::Notice { text } => told.push(text),
+                    _ => {}
+                }
+            }
+            (asked, told)
+        }
+
+        /// The status line of what waits for the peer, which it takes.
+        fn answer(&mut self) -> String {
+            let bytes: Vec<u8> = self.rig.core.slices(self.key).iter().flat_map(|slice| slice.to_vec()).collect();
+            self.rig.core.sent(self.key, bytes.len(), self.rig.now);
+            String::from_utf8_lossy(&bytes).into_owned()
+        }
+    }
+
+    #[test]
+    fn a_doubtful_peer_reads_at_once_and_waits_with_everything_else() {
+        let mut talk = Talk::new(Peer::Unchecked);
+        talk.send(GET);
+        talk.rig.turns();
+        assert!(talk.answer().starts_with("HTTP/1.1 200"));
+        assert_eq!(talk.send(&post()).0, 1, "once");
+        assert_eq!(talk.send(GET).0, 0, "nothing is read meanwhile");
+        talk.rig.turns();
+        assert_eq!(talk.answer(), "");
+        // What waits is counted as long as it does.
+        talk.rig.core.check();
+        assert_eq!(talk.found(Identity::SameUser).0, 0);
+        talk.rig.turns();
+        assert_eq!(talk.send(&post()).0, 0, "it is known now");
+    }
+
+    #[test]
+    fn whoever_is_refused_is_told_why_and_the_connection_ends() {
+        for (identity, words) in
+            [(Identity::Tool, "A process that the agent started"), (Identity::Unclear, "Wait until the tool has ended")]
+        {
+            let mut talk = Talk::new(Peer::Unchecked);
+            assert_eq!(talk.send(&post()).0, 1);
+            let (_, told) = talk.found(identity);
+            assert!(matches!(told.as_slice(), [told] if told.contains(words)), "{told:?}");
+            let answer = talk.answer();
+            assert!(answer.starts_with("HTTP/1.1 403") && answer.contains(words), "{answer}");
+            assert!(answer.contains("Connection: close"), "{answer}");
+            assert_eq!(talk.rig.core.closing(), [(talk.key, Close::Orderly)]);
+            assert_eq!(talk.rig.core.refusals.count(), 1);
+        }
+    }
+
+    #[test]
+    fn a_socket_is_never_a_mere_read() {
+        let elsewhere = JOIN.replace("/ws", "/listCommands");
+        let health = JOIN.replace("/ws", "/health");
+        for join in [JOIN, &elsewhere, &health] {
+            let mut talk = Talk::new(Peer::Unchecked);
+            assert_eq!(talk.send(join).0, 1, "{join}");
+            talk.found(Identity::Tool);
+            assert!(talk.answer().starts_with("HTTP/1.1 403"), "{join}");
+        }
+    }
+
+    #[test]
+    fn of_whom_nothing_is_known_sees_only_what_everybody_may() {
+        let mut talk = Talk::new(Peer::Unasked);
+        assert_eq!(talk.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").0, 0);
+        assert!(talk.answer().starts_with("HTTP/1.1 200"));
+        assert_eq!(talk.send(GET).0, 1);
+        talk.found(Identity::Stranger);
+        assert!(talk.answer().contains("Only processes of the user"));
+        assert_eq!(talk.rig.core.closing(), [(talk.key, Close::Orderly)], "it is not looked for again");
+        let mut talk = Talk::new(Peer::Unasked);
+        assert_eq!(talk.send(GET).0, 1);
+        talk.found(Identity::SameUser);
+        talk.rig.turns();
+        assert!(talk.answer().starts_with("HTTP/1.1 200"));
+    }
+
+    #[test]
+    fn who_cannot_be_looked_for_now_is_asked_to_come_again() {
+        let mut talk = Talk::new(Peer::Unchecked);
+        talk.send(&post());
+        talk.found(Identity::Unavailable("too much is waiting".into()));
+        let answer = talk.answer();
+        assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("too much is waiting"), "{answer}");
+        assert_eq!(talk.rig.core.refusals.count(), 0);
+    }
+
+    #[test]
+    fn an_answer_for_who_has_left_is_for_nobody() {
+        let mut talk = Talk::new(Peer::Unchecked);
+        talk.send(&post());
+        talk.rig.core.broke(talk.key);
+        talk.found(Identity::SameUser);
+        assert_eq!(talk.rig.core.check().conns, 0);
+        let mut talk = Talk::new(Peer::Unchecked);
+        talk.found(Identity::Tool);
+        assert_eq!(talk.answer(), "", "nobody asked");
+    }
+
+    #[test]
+    fn the_log_is_told_of_the_first_and_then_from_time_to_time() {
+        let mut talk = Talk::new(Peer::Stranger);
+        let limit = talk.rig.limits.refusal_tell_ms;
+        let refused = |talk: &mut Talk| {
+            talk.key = talk.rig.core.opened(Peer::Stranger, talk.rig.now);
+            let (_, first) = talk.send(GET);
+            let (_, second) = talk.send(GET);
+            assert_eq!(second, [""; 0], "a peer counts once");
+            first
+        };
+        assert_eq!(refused(&mut talk).len(), 1);
+        for _ in 0..10 {
+            assert_eq!(refused(&mut talk), [""; 0]);
+        }
+        talk.rig.now.mono_ms += limit - 1;
+        assert_eq!(refused(&mut talk), [""; 0]);
+        talk.rig.now.mono_ms += 1;
+        let told = refused(&mut talk);
+        assert!(matches!(told.as_slice(), [told] if told.contains("12 connections")), "{told:?}");
+        assert_eq!(talk.rig.core.refusals.count(), 13);
+    }
+}

@@ -1,0 +1,257 @@
+//! What waits for all peers together, and what is here of requests that are not whole yet. Each connection has its own bounds, but an
+//! answer is as long as it is: a long conversation may be some megabytes, and whoever asks for it a thousand times and reads none of
+//! the answers would have us keep all of them. So would a thousand who send the first megabytes of a prompt and never the last.
+//!
+//! So when too much waits, nobody is told of a whole task any more, and those who have taken nothing for a moment are cut off, the
+//! greatest burden first. They lose nothing: streams are gone on with where they were, and answers are asked for again. Nor is anything
+//! long taken in. Whoever reads, and has little to say, is served all the while.
+
+use crate::base::clock::Now;
+use crate::base::slots::Key;
+use crate::core::Core;
+use crate::core::timers::Timer;
+use crate::task::call::Call;
+use crate::task::fault::{Fault, FaultKind};
+
+/// How much waits, and whether somebody will look at it.
+#[derive(Default)]
+pub(in crate::core) struct Crowd {
+    pub bytes: usize,
+    armed: bool,
+}
+
+impl Core {
+    /// Takes note of what waits for a connection now, and is held of it.
+    pub(in crate::core) fn count_waiting(&mut self, key: Key) {
+        if let Some(conn) = self.conns.get_mut(key) {
+            let burden = conn.burden();
+            self.crowd.bytes = self.crowd.bytes - conn.counted + burden;
+            conn.counted = burden;
+        }
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.crowd.bytes > self.limits.crowd_bytes
+    }
+
+    /// Why a call that may have a long answer has to come later.
+    pub(in crate::core) fn too_crowded(&self, call: &Call) -> Option<Fault> {
+        let long = match call {
+            Call::Get { .. } | Call::List(_) | Call::AllMetadata | Call::Subscribe { .. } => true,
+            Call::Say(_)
+            | Call::Create(_)
+            | Call::Commands
+            | Call::Execute(_)
+            | Call::Cancel { .. }
+            | Call::Metadata { .. }
+            | Call::Session
+            | Call::Push { .. }
+            | Call::Health
+            | Call::Card
+            | Call::ExtendedCard
+            // Whoever follows a task is told what it does, and not all that was said.
+            | Call::Join(_) => false,
+        };
+        (long && self.is_crowded()).then(|| {
+            let message = "Too many answers wait for clients that do not read them; try again in a moment.";
+            Fault::new(FaultKind::Overloaded { retry_after_s: 1 }, message)
+        })
+    }
+
+    /// Turns back who sends something long while it is crowded.
+    pub(in crate::core) fn turn_back(&mut self, key: Key, now: Now) {
+        let crowded = self.is_crowded();
+        let most = self.limits.head_bytes;
+        if let Some(conn) = self.conns.get_mut(key)
+            && crowded
+            && conn.held() > most
+        {
+            conn.turn_back(now);
+            self.turn_away(key, "too busy: connect and send it again", now);
+        }
+    }
+
+    /// Sees to it that a crowd is looked at.
+    pub(in crate::core) fn watch_crowd(&mut self, now: Now) {
+        if self.is_crowded() && !self.crowd.armed {
+            self.crowd.armed = true;
+            let at = now.mono_ms + self.limits.crowd_stall_ms;
+            self.timers.arm(at, Timer::Crowd);
+        }
+    }
+
+    /// Cuts off those who take nothing, or are not done with something long, until there is room again.
+    pub(in crate::core) fn thin_out(&mut self, now: Now) {
+        self.crowd.armed = false;
+        let pause = self.limits.crowd_stall_ms;
+        let most = self.limits.head_bytes;
+        let burdens = self.conns.iter().filter(|(_, conn)| conn.has_stalled(pause, now) || conn.held() > most);
+        let mut burdens: Vec<(usize, Key)> = burdens.map(|(key, conn)| (conn.counted, key)).collect();
+        burdens.sort_unstable();
+        while self.is_crowded()
+            && let Some((_, key)) = burdens.pop()
+        {
+            self.cut_conn(key);
+        }
+        self.watch_crowd(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::a2a::Switches;
+    use crate::core::Setup;
+    use crate::core::connections::connection::Peer;
+    use crate::core::tasks::store::MemoryStore;
+    use crate::limits::Limits;
+
+    const NOW: Now = Now { mono_ms: 1_000_000, unix_ms: 1_767_268_800_000 };
+
+    fn turn(core: &mut Core, store: &mut MemoryStore, now: Now) {
+        core.tick(now);
+        core.append(store, now);
+        core.release(now);
+        core.check();
+        core.outs();
+    }
+
+    /// Asks on a connection of its own, and gives how the answer begins.
+    fn ask(core: &mut Core, store: &mut MemoryStore, request: &str, now: Now) -> (Key, String) {
+        let key = core.opened(Peer::SameUser, now);
+        core.received(key, request.as_bytes(), now);
+        turn(core, store, now);
+        let text = told(core, key);
+        (key, text.lines().next().unwrap_or_default().to_owned())
+    }
+
+    #[test]
+    fn answers_nobody_reads_are_bounded_and_who_reads_is_served() {
+        let limits = Limits { crowd_bytes: 100_000, ..Limits::default() };
+        let mut core = Core::new(Setup::alone(limits.clone(), Switches::default(), NOW));
+        let mut store = MemoryStore::default();
+        let said = "x".repeat(30_000);
+        let body =
+            format!(r#"{{"message": {{"role": "ROLE_USER", "messageId": "m", "parts": [{{"text": "{said}"}}]}}}}"#);
+        let prompt = format!(
+            "POST /message:send HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        ask(&mut core, &mut store, &prompt, NOW);
+        let task = core.tasks.keys().next().expect("a task").clone();
+        let get = format!("GET /v1/tasks/{task} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let health = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        const FINE: &str = "HTTP/1.1 200 OK";
+        const LATER: &str = "HTTP/1.1 503 Service Unavailable";
+
+        let (reader, first) = ask(&mut core, &mut store, &get, NOW);
+        assert_eq!(first, FINE);
+        let asked: Vec<(Key, String)> = (0..20).map(|_| ask(&mut core, &mut store, &get, NOW)).collect();
+        let told: Vec<bool> = asked.iter().map(|(_, head)| head == FINE).collect();
+        assert_eq!(told, [[true; 3].as_slice(), &[false; 17]].concat());
+        assert_eq!(asked[19].1, LATER);
+        assert_eq!(ask(&mut core, &mut store, health, NOW).1, FINE);
+
+        // A moment later one of them has read a little. The others are cut off until there is room.
+        let later = Now { mono_ms: NOW.mono_ms + limits.crowd_stall_ms, ..NOW };
+        core.sent(reader, 1, later);
+        turn(&mut core, &mut store, later);
+        let (again, head) = ask(&mut core, &mut store, &get, later);
+        assert_eq!(head, FINE);
+        let there: Vec<Key> = core.conns.iter().map(|(key, _)| key).collect();
+        assert!(there.contains(&reader) && there.contains(&again));
+        let held = asked[..3].iter().filter(|(key, _)| there.contains(key));
+        assert_eq!(held.count(), 2, "no more are cut off than need be");
+    }
+
+    #[test]
+    fn what_readers_begin_with_counts_before_it_is_queued() {
+        let limits = Limits { tx_bytes: 1_000, crowd_bytes: 100_000, ..Limits::default() };
+        let mut core = Core::new(Setup::alone(limits, Switches::default(), NOW));
+        let mut store = MemoryStore::default();
+        let body = serde_json::json!({"message": {"role": "ROLE_USER", "messageId": "m",
+            "parts": [{"text": "x".repeat(30_000)}]}});
+        let body = body.to_string();
+        let prompt = format!(
+            "POST /message:send HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        ask(&mut core, &mut store, &prompt, NOW);
+        let task = core.tasks.keys().next().expect("a task").clone();
+        let join = "GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+            Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+            Sec-WebSocket-Protocol: a2a.v1.0\r\n\r\n";
+        let (socket, _) = ask(&mut core, &mut store, join, NOW);
+        let watch = serde_json::json!({"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task}});
+        for _ in 0..4 {
+            core.hear(socket, &watch.to_string(), NOW);
+        }
+        turn(&mut core, &mut store, NOW);
+        let queued = told(&core, socket).len();
+        assert!(queued < 40_000 && core.crowd.bytes > 120_000, "{queued} of {}", core.crowd.bytes);
+        core.broke(socket);
+        turn(&mut core, &mut store, NOW);
+        assert!(core.crowd.bytes < 10_000);
+    }
+
+    /// The bytes that wait for a connection, from the first line on.
+    fn told(core: &Core, key: Key) -> String {
+        let slices = core.slices(key);
+        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The peer takes what waits for it.
+    fn read(core: &mut Core, key: Key) {
+        let taken = core.slices(key).iter().map(|slice| slice.len()).sum();
+        core.sent(key, taken, NOW);
+    }
+
+    #[test]
+    fn requests_that_are_never_whole_are_bounded() {
+        const CHUNK: usize = 50_000;
+        let limits = Limits {
+            head_bytes: CHUNK - 1,
+            // Each fragment has a head of eight bytes.
+            crowd_bytes: 4 * CHUNK + 16,
+            ..Limits::default()
+        };
+        let mut core = Core::new(Setup::alone(limits.clone(), Switches::default(), NOW));
+        let mut store = MemoryStore::default();
+        let chunk = [b'x'; CHUNK];
+        let post =
+            "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n";
+        let upgrade = "GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+            Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+        // A fragment that is whole, of a message that is not.
+        let mut fragment = vec![0x01, 0x80 | 126];
+        fragment.extend((CHUNK as u16).to_be_bytes());
+        fragment.extend([0; 4]);
+        fragment.extend(chunk);
+
+        let mut held = Vec::new();
+        for n in 0..4 {
+            let (key, _) = ask(&mut core, &mut store, if n < 2 { post } else { upgrade }, NOW);
+            read(&mut core, key);
+            core.received(key, if n < 2 { &chunk } else { &fragment }, NOW);
+            turn(&mut core, &mut store, NOW);
+            held.push(key);
+        }
+        for key in &held {
+            assert_eq!(told(&core, *key), "", "there is room for them");
+        }
+
+        // It is full. Who goes on is turned back, with its burden; that makes room for the others.
+        core.received(held[2], &[0x00, 0x80 | 1, 0, 0, 0, 0, b'x'], NOW);
+        let hung_up = told(&core, held[2]);
+        assert!(hung_up.ends_with("\u{3}\u{fffd}too busy: connect and send it again"), "{hung_up:?}");
+        read(&mut core, held[2]);
+        let (late, _) = ask(&mut core, &mut store, post, NOW);
+        core.received(late, &chunk, NOW);
+        core.received(held[0], &[b'x'; 9], NOW);
+        let refused = told(&core, held[0]);
+        assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("send it again in a moment"), "{refused:?}");
+        assert_eq!(told(&core, late), "");
+        core.check();
+    }
+}

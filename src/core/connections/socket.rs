@@ -1,0 +1,347 @@
+//! Sockets: connections that follow tasks and are asked over. What a socket is shown are subscriptions like anybody's, which
+//! end only with the socket; what it says goes the way of every other request. Several sockets of one session are nothing
+//! special: all read the same log.
+
+use crate::a2a::{self, Ends, Form, Wanted};
+use crate::base::clock::Now;
+use crate::base::http::{Request, Response};
+use crate::base::id::{CallId, Seq, TaskId, Tenant};
+use crate::base::slots::Key;
+use crate::core::Core;
+use crate::core::connections::connection::Opening;
+use crate::core::readers::subscription::{First, Role, Until};
+use crate::core::tasks::create_task::Newborn;
+use crate::core::tasks::loaded_task::Cell;
+use crate::task::call::{Birth, Call, Follow, Join, Place, Settings};
+use crate::task::fault::{Fault, FaultKind};
+use crate::task::log::event::{Lifecycle, Profile, Protocol};
+use crate::task::message::Source;
+use crate::wire::ws;
+use std::collections::HashSet;
+
+/// Where somebody begins to read.
+#[derive(Clone, Copy)]
+enum Start {
+    Now,
+    After(Seq),
+    /// Behind a place that is not in this log.
+    Elsewhere,
+}
+
+impl Start {
+    fn place(place: Option<Place>, task: &TaskId) -> Start {
+        match place {
+            None => Start::Now,
+            Some(place) if place.task.as_ref().is_none_or(|named| named == task) => Start::After(place.seq),
+            Some(_) => Start::Elsewhere,
+        }
+    }
+}
+
+impl Core {
+    /// Checks what a request says about becoming a socket, and keeps what is needed to agree to it.
+    pub(in crate::core) fn shake_hands(&mut self, key: Key, request: &Request) -> Result<(), Response> {
+        match ws::upgrade(request) {
+            Ok(upgrade) => {
+                if let Some(conn) = self.conns.get_mut(key) {
+                    conn.accept = Some(upgrade.accept);
+                }
+                Ok(())
+            }
+            Err(refused) => {
+                let body = serde_json::json!({ "error": refused.message }).to_string();
+                let mut response = Response::json(refused.status, body.into_bytes());
+                response.headers.extend(refused.headers);
+                Err(response)
+            }
+        }
+    }
+
+    /// The request becomes a socket and follows what it asked for.
+    pub(in crate::core) fn join(
+        &mut self,
+        key: Key,
+        join: Join,
+        form: &Form,
+        by: Source,
+        now: Now,
+    ) -> Result<(), Fault> {
+        self.room_for_sub(None)?;
+        let task = match &join.follow {
+            Follow::Session => Some(self.session(now)?),
+            Follow::Task(task) => Some(task.clone()),
+            Follow::All | Follow::Nothing => None,
+        };
+        if let Some(task) = &task {
+            self.room_for_sub(Some(task))?;
+        }
+        let Some(conn) = self.conns.get_mut(key) else {
+            return Ok(());
+        };
+        let accept = conn.accept.take().unwrap_or_default();
+        let opening = Opening {
+            protocol: a2a::sub_protocol(form),
+            form: form.clone(),
+            client: by.client,
+            follow: join.follow.clone(),
+            task: task.clone(),
+        };
+        conn.become_socket(&accept, opening, &self.limits, now);
+        match join.follow {
+            Follow::Session | Follow::Task(_) => {
+                let task = task.expect("these follow a task");
+                let from = Start::place(join.after, &task);
+                self.follow(key, &task, from, Role::Follow, now);
+            }
+            Follow::All => {
+                self.followers.push(key);
+                let open =
+                    self.tasks.iter().filter(|(_, cell)| cell.is_open() && cell.state.created.tenant == form.tenant);
+                let mut open: Vec<TaskId> = open.map(|(task, _)| task.clone()).collect();
+                open.sort_unstable();
+                for task in open {
+                    self.follow(key, &task, Start::Now, Role::FollowAll, now);
+                }
+            }
+            Follow::Nothing => {}
+        }
+        self.read_on(key, now);
+        Ok(())
+    }
+
+    /// Lets a socket follow a task. Who comes anew to a task that is at work or waits for somebody is told how it stands first,
+    /// and so is who names a place that this log never gave out.
+    fn follow(&mut self, key: Key, task: &TaskId, from: Start, role: Role, now: Now) {
+        if self.room_for_sub(Some(task)).is_err() {
+            // One who is not shown a task that it follows has to know.
+            return self.turn_away(key, "too much is watched already: connect again later", now);
+        }
+        let (Some(conn), Some(cell)) = (self.conns.get(key), self.tasks.get(task)) else {
+            return;
+        };
+        let Some(socket) = conn.socket() else {
+            return;
+        };
+        let form = socket.form.clone();
+        let state = &cell.state;
+        let until = Until { turn: 0, floor: Seq(0), ends: Ends::Never };
+        let from = match from {
+            Start::After(seq) if seq > state.seq => Start::Elsewhere,
+            from => from,
+        };
+        let start = a2a::begins_at_the_start(&form).then_some(Seq(0));
+        let (cursor, told) = match from {
+            Start::After(seq) => (seq, false),
+            Start::Now => (start.unwrap_or(state.seq), start.is_none() && cell.is_open()),
+            Start::Elsewhere => (start.unwrap_or(state.seq), start.is_none()),
+        };
+        let view = a2a::view(&form, Some(&state.created));
+        let first = told.then(|| First {
+            seq: state.seq,
+            body: Some(a2a::snapshot_frame(view, state, Wanted::ALL).into()),
+            last: false,
+        });
+        let mut sub = self.sub(key, task, &form, cursor, until);
+        sub.role = role;
+        sub.first = first;
+        self.subscribe(sub);
+    }
+
+    /// A socket that is shown records asks for those of a task: from now on it is shown them in this way and no other, because
+    /// nothing tells it which of its wishes a record belongs to. Gives what the new reader is to be.
+    pub(in crate::core) fn ask_anew(&mut self, key: Key, task: &TaskId) -> Role {
+        let subs = self.conns.get(key).map(|conn| conn.subs.clone());
+        for key in subs.unwrap_or_default() {
+            let Some(sub) = self.subs.get(key).filter(|sub| sub.task == *task) else {
+                continue;
+            };
+            match sub.role {
+                Role::Call | Role::Leave => {}
+                role @ (Role::Follow | Role::FollowAll | Role::Watch) => {
+                    self.unsubscribe(key);
+                    return role;
+                }
+            }
+        }
+        Role::Watch
+    }
+
+    /// Something happens to a task: those who follow every task follow this one, from here on.
+    pub(in crate::core) fn follow_all(&mut self, task: &TaskId, now: Now) {
+        let Some(cell) = self.tasks.get(task).filter(|_| !self.followers.is_empty()) else {
+            return;
+        };
+        // Looked for among the readers of this task: a socket may follow thousands of others.
+        let readers = cell.subs.iter().filter_map(|key| self.subs.get(*key));
+        let readers = readers.filter(|sub| sub.role == Role::FollowAll);
+        let following: HashSet<Key> = readers.map(|sub| sub.conn).collect();
+        let sees = |key: &Key| {
+            let socket = self.conns.get(*key).and_then(|conn| conn.socket());
+            socket.is_some_and(|socket| socket.form.tenant == cell.state.created.tenant)
+        };
+        let missing = self.followers.iter().copied();
+        let missing = missing.filter(|key| !following.contains(key) && sees(key));
+        let missing: Vec<Key> = missing.collect();
+        // Of a task that rested, whoever was there has seen all.
+        let from = match !cell.is_open() && cell.state.seq > Seq(1) {
+            true => Start::After(cell.state.seq),
+            false => Start::Now,
+        };
+        for key in missing {
+            self.follow(key, task, from, Role::FollowAll, now);
+        }
+    }
+
+    /// A message came over a socket.
+    pub(in crate::core) fn hear(&mut self, key: Key, text: &str, now: Now) {
+        let Some(socket) = self.conns.get(key).and_then(|conn| conn.socket()) else {
+            return;
+        };
+        let (follow, followed) = (socket.follow.clone(), socket.task.clone());
+        let client = socket.client.clone();
+        let (mut call, form) = match a2a::socket(text, &socket.form, &self.switches) {
+            Ok(heard) => heard,
+            Err((fault, form)) => return self.refuse(key, &form, &fault, now),
+        };
+        let by = Source { client, via: form.via().to_owned() };
+        if let Call::Say(say) = &mut call
+            && say.task.is_none()
+            && say.context.is_none()
+            && a2a::joins_session(&form)
+        {
+            // An answer finds its question; other words go where the socket listens.
+            let asked = say.said.answers.first().map(|answer| &answer.call);
+            let asker = asked.and_then(|call| self.asker(call, followed.as_ref()));
+            say.task = match (asker, follow) {
+                (Some(task), _) => Some(task),
+                (None, Follow::Task(_)) => followed,
+                (None, Follow::Session | Follow::All | Follow::Nothing) => match self.session(now) {
+                    Ok(session) => Some(session),
+                    Err(fault) => return self.refuse(key, &form, &fault, now),
+                },
+            };
+        }
+        self.perform(key, call, form, by, now);
+    }
+
+    /// The task in which this call waits for an answer: the one that the socket follows, else another. Ids of calls are the
+    /// model's, and two tasks may have the same; which of them is meant is then not for us to guess.
+    pub(in crate::core) fn asker(&self, call: &CallId, followed: Option<&TaskId>) -> Option<TaskId> {
+        let waits = |cell: &Cell| {
+            let mut asked = cell.state.asked();
+            cell.state.created.tenant.is_default() && asked.any(|asked| asked.id() == call)
+        };
+        let own = followed.filter(|task| self.tasks.get(*task).is_some_and(waits));
+        let mut others = self.tasks.iter().filter(|(_, cell)| waits(cell));
+        let only = || match (others.next(), others.next()) {
+            (Some((task, _)), None) => Some(task),
+            (Some(_), Some(_)) | (None, _) => None,
+        };
+        own.or_else(only).cloned()
+    }
+
+    /// The live session, which is begun if there is none or the last one is over. Sockets that follow the session follow it on.
+    pub(in crate::core) fn session(&mut self, now: Now) -> Result<TaskId, Fault> {
+        if let Some(session) = self.live_session() {
+            return Ok(session.clone());
+        }
+        if self.ending {
+            let message = "The server is about to end and begins no session; try again when it is back.";
+            return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message));
+        }
+        let id = self.entropy.uuid();
+        let newborn = Newborn {
+            id: Some(id.as_str().into()),
+            command: None,
+            context: Some(id.as_str().into()),
+            tenant: &Tenant::default(),
+            settings: &Settings::default(),
+            birth: Birth { lifecycle: Lifecycle::Conversational, protocol: Protocol::V03, profile: Profile::Coder },
+        };
+        let (task, problem) = self.give_birth(newborn, now)?;
+        if let Some(problem) = problem {
+            self.unmake(&task, now);
+            return Err(Fault::params(problem));
+        }
+        self.session = Some(task.clone());
+        let sockets = self.conns.iter();
+        let sockets = sockets.filter(|(_, conn)| {
+            let socket = conn.socket();
+            socket.is_some_and(|socket| socket.follow == Follow::Session)
+        });
+        let sockets: Vec<Key> = sockets.map(|(key, _)| key).collect();
+        for key in sockets {
+            self.move_on(key, &task, now);
+        }
+        Ok(task)
+    }
+
+    /// The live session, if there is one that goes on.
+    pub(in crate::core) fn live_session(&self) -> Option<&TaskId> {
+        let session = self.session.as_ref()?;
+        let brief = self.known.get(session)?;
+        (!brief.state.is_terminal()).then_some(session)
+    }
+
+    /// A socket that followed the session that was follows the one that is. What it has not seen of the old one yet it sees.
+    fn move_on(&mut self, key: Key, task: &TaskId, now: Now) {
+        let Some(conn) = self.conns.get_mut(key) else {
+            return;
+        };
+        conn.moved_to(task);
+        for key in conn.subs.clone() {
+            if let Some(sub) = self.subs.get_mut(key)
+                && sub.role == Role::Follow
+            {
+                sub.role = Role::Leave;
+                self.to_pump.push(key);
+            }
+        }
+        self.follow(key, task, Start::Now, Role::Follow, now);
+    }
+
+    /// Answers with the id of the live session.
+    pub(in crate::core) fn tell_session(&mut self, conn: Key, form: &Form, now: Now) -> Result<(), Fault> {
+        let task = self.session(now)?;
+        let response = a2a::session_id(form, &task);
+        self.answer_after(conn, &task, form, response);
+        Ok(())
+    }
+
+    /// A socket that takes nothing any more is told where to go on, and closed.
+    pub(in crate::core) fn hang_up(&mut self, key: Key, now: Now) {
+        let Some(conn) = self.conns.get(key) else {
+            return;
+        };
+        let mut follows = conn.subs.iter().filter_map(|sub| self.subs.get(*sub));
+        let place = follows.find(|sub| sub.role == Role::Follow).map(|sub| (&sub.task, sub.cursor));
+        let follow = conn.socket().map(|socket| &socket.follow);
+        let reason = match (follow, place) {
+            (Some(Follow::Session), Some((task, seq))) => {
+                format!("too slow: connect again with ?after={task}:{seq}")
+            }
+            (Some(Follow::Task(_)), Some((_, seq))) => {
+                format!("too slow: connect again with the same taskId and after={seq}")
+            }
+            (Some(_) | None, _) => "too slow: connect again".to_owned(),
+        };
+        self.turn_away(key, &reason, now);
+    }
+
+    /// Closes a socket that may come back later.
+    pub(in crate::core) fn turn_away(&mut self, key: Key, reason: &str, now: Now) {
+        let Some(conn) = self.conns.get_mut(key) else {
+            return;
+        };
+        let subs = std::mem::take(&mut conn.subs);
+        conn.hang_up(1013, reason, now);
+        self.abort_own(&subs);
+        for sub in subs {
+            self.unsubscribe(sub);
+        }
+        self.after_io(key);
+    }
+}
+
+#[cfg(test)]
+mod tests;

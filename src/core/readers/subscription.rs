@@ -1,0 +1,177 @@
+//! Everything that waits for a task's events is a subscription: a cursor into the log and the form it is answered in. A
+//! stream sends each event; a waiting call sends one snapshot when the turn ends. A slow reader is a cursor that does not
+//! move and at most one full output buffer.
+
+use crate::a2a::{Ends, Form, View};
+use crate::base::Shared;
+use crate::base::http::Response;
+use crate::base::id::{Seq, TaskId};
+use crate::base::slots::Key;
+use crate::core::tasks::loaded_task::{Mark, Rest};
+use crate::task::fault::Fault;
+use crate::task::log::record::Record;
+use crate::task::machine::state::State;
+
+pub struct Sub {
+    pub task: TaskId,
+    pub conn: Key,
+    pub view: View,
+    pub form: Form,
+    /// What is put around each body: made once.
+    pub prefix: Vec<u8>,
+    /// Everything up to here has been sent.
+    pub cursor: Seq,
+    pub until: Until,
+    pub kind: Kind,
+    pub role: Role,
+    pub wants: Wants,
+    /// It has been told that the journal cannot be written at present.
+    pub told: bool,
+    /// Nothing is sent before the log is flushed up to here.
+    pub safe: Seq,
+    /// The turn that is aborted when this client goes away.
+    pub owns: Option<u32>,
+    /// Goes out before any event, once the log is written up to its position.
+    pub first: Option<First>,
+    pub cold: Option<Cold>,
+}
+
+impl Sub {
+    /// How long what goes out before any event is, if it has not gone yet.
+    pub fn opening(&self) -> usize {
+        let body = self.first.as_ref().and_then(|first| first.body.as_ref());
+        body.map_or(0, |body| body.len())
+    }
+}
+
+pub struct First {
+    pub seq: Seq,
+    /// None: there is nothing to show, and only that has to be true on disk too.
+    pub body: Option<Shared>,
+    /// Nothing comes after it.
+    pub last: bool,
+}
+
+/// Whether somebody asked for just this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It answers a call.
+    Call,
+    /// A socket follows the task.
+    Follow,
+    /// A socket follows every task; it lets go of one that rests.
+    FollowAll,
+    /// A socket followed the task and now follows another one; it lets go of this one when it has seen all of it.
+    Leave,
+    /// A socket asked to be shown the task until it is over.
+    Watch,
+}
+
+pub enum Kind {
+    /// Every event, on a connection that has begun to stream or is a socket.
+    Stream,
+    /// One answer, when the turn is over.
+    Once { history: Option<usize> },
+    /// An answer that is ready and waits for the log to be written up to `seq`.
+    Ready { seq: Seq, reply: Reply },
+}
+
+/// What a call that waits for its answer wants of the task. It decides what the caller is told while the journal cannot be
+/// written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wants {
+    Read,
+    /// A prompt, an answer to a question or a webhook: it takes effect when it is recorded.
+    Change,
+    /// It has taken effect already: the work was stopped.
+    Cancel,
+}
+
+pub enum Reply {
+    Answer(Response),
+    Refusal(Fault),
+}
+
+/// When a subscription ends. Events before `floor` are history that is being repeated and end nothing; nor do the ends of
+/// turns before `turn`.
+#[derive(Clone, Copy, Debug)]
+pub struct Until {
+    pub turn: u32,
+    pub floor: Seq,
+    pub ends: Ends,
+}
+
+impl Until {
+    pub fn ends(&self, seq: Seq, mark: Mark) -> bool {
+        if seq < self.floor {
+            return false;
+        }
+        match (mark, self.ends) {
+            (Mark::Plain, _) | (_, Ends::Never) => false,
+            (Mark::Over, _) => true,
+            (_, Ends::WithTask) => false,
+            (Mark::TurnEnd { rest, .. }, Ends::WhenShownOver) => rest == Rest::Done,
+            (Mark::TurnEnd { rest: Rest::Auth, .. }, Ends::WithTurnButAuth) => false,
+            (Mark::TurnEnd { turn, .. }, Ends::WithTurn | Ends::WithTurnButAuth | Ends::WithTurnButQuestions) => {
+                turn >= self.turn
+            }
+            (Mark::Pause, Ends::WithTurn | Ends::WithTurnButAuth) => true,
+            (Mark::Pause, Ends::WithTurnButQuestions | Ends::WhenShownOver) => false,
+        }
+    }
+}
+
+/// A reader that is behind what memory holds: it folds the journal from its first line, silently up to its cursor. There may be
+/// many of them, so each keeps only what the next event is shown by, and not the conversation.
+#[derive(Default)]
+pub struct Cold {
+    pub state: Option<State>,
+    /// Where the next page begins in the journal.
+    pub offset: u64,
+    page: Vec<u8>,
+    taken: usize,
+    /// A page is waited for or being read.
+    pub asked: bool,
+}
+
+impl Cold {
+    pub fn take_page(&mut self, page: Vec<u8>) {
+        self.asked = false;
+        self.offset += page.len() as u64;
+        self.page = page;
+        self.taken = 0;
+    }
+
+    pub fn has_page(&self) -> bool {
+        !self.page.is_empty()
+    }
+
+    /// Gives back what is left of the page; it is read again when it can be used.
+    pub fn put_back(&mut self) {
+        self.offset -= (self.page.len() - self.taken) as u64;
+        self.page = Vec::new();
+        self.taken = 0;
+    }
+
+    /// The next record of the page, folded. None: a new page is needed. Err: the journal is damaged.
+    pub fn next(&mut self) -> Option<Result<Record, String>> {
+        let rest = &self.page[self.taken..];
+        let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
+            self.page = Vec::new();
+            self.taken = 0;
+            return None;
+        };
+        let record = match Record::read(&rest[..end]) {
+            Ok(record) => record,
+            Err(bad) => return Some(Err(format!("the journal is damaged: {bad:?}"))),
+        };
+        self.taken += end + 1;
+        if let Some(state) = &mut self.state {
+            state.forget_past();
+        }
+        if State::advance(&mut self.state, &record).is_none() {
+            return Some(Err("the journal does not begin with its task".into()));
+        }
+        Some(Ok(record))
+    }
+}

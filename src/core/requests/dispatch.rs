@@ -1,0 +1,441 @@
+//! Calls, performed: what each one does to tasks and how it is answered. Every answer that depends on a task waits until
+//! the log is written up to what it shows.
+
+use crate::a2a::{self, Begins, Ends, Form, View, Wanted};
+use crate::base::Shared;
+use crate::base::clock::Now;
+use crate::base::http::Response;
+use crate::base::id::{ContextId, Seq, TaskId, Tenant};
+use crate::base::slots::Key;
+use crate::core::connections::connection::Line;
+use crate::core::readers::subscription::{First, Kind, Reply, Role, Sub, Until, Wants};
+use crate::core::requests::send_message::Born;
+use crate::core::{Core, Parked};
+use crate::task::call::{Call, Follow, Join, NewTasks};
+use crate::task::fault::{Fault, FaultKind};
+use crate::task::log::event::Protocol;
+use crate::task::machine::decide::{Input, Refusal};
+use crate::task::machine::state::{State, TaskState};
+use crate::task::message::Source;
+use crate::task::push::Census;
+
+impl Core {
+    pub(in crate::core) fn perform(&mut self, conn: Key, mut call: Call, form: Form, by: Source, now: Now) {
+        if let Err(fault) = self.address(&mut call, &form, now) {
+            return self.refuse(conn, &form, &fault, now);
+        }
+        let task = self.subject(&call).cloned();
+        if let Some(task) = &task
+            && !self.sees(&form, task)
+        {
+            return self.refuse(conn, &form, &Fault::no_task(task), now);
+        }
+        if let Some(absent) = self.absent(task.as_ref(), &call, &form).cloned() {
+            let request = Parked { conn, call, form, by, without: Vec::new(), page: Vec::new() };
+            return self.park(absent, request);
+        }
+        if let Some(fault) = task.as_ref().and_then(|task| self.broken(task, &call)) {
+            return self.refuse(conn, &form, &fault, now);
+        }
+        if let Err(fault) = self.carry_out(conn, call, &form, by, now) {
+            match task {
+                // Why it is refused may be news itself: that the task is over, that somebody else has answered.
+                Some(task) => {
+                    self.reply_after(conn, &task, &form, Reply::Refusal(fault));
+                }
+                None => self.refuse(conn, &form, &fault, now),
+            }
+        }
+    }
+
+    /// Finds out which task is meant by words that name none, and begins nothing when the server is to end.
+    fn address(&mut self, call: &mut Call, form: &Form, now: Now) -> Result<(), Fault> {
+        if self.ending && matches!(call, Call::Say(_) | Call::Create(_) | Call::Execute(_)) {
+            let message = "The server is about to end and begins nothing new; try again when it is back.";
+            return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message));
+        }
+        if let Some(fault) = self.too_crowded(call) {
+            return Err(fault);
+        }
+        let Call::Say(say) = call else {
+            return Ok(());
+        };
+        if say.task.is_none()
+            && a2a::finds_questions(form)
+            && let Some(answer) = say.said.answers.first()
+        {
+            say.task = self.asker(&answer.call, None);
+        }
+        if say.task.is_none()
+            && say.context.is_none()
+            && self.manners.new_tasks == NewTasks::Session
+            && form.tenant.is_default()
+        {
+            say.task = Some(self.session(now)?);
+        }
+        Ok(())
+    }
+
+    /// The task that a call is about.
+    fn subject<'a>(&'a self, call: &'a Call) -> Option<&'a TaskId> {
+        match call {
+            Call::Say(say) => say.task.as_ref(),
+            Call::Session | Call::Join(Join { follow: Follow::Session, .. }) => self.live_session(),
+            Call::Join(Join { follow: Follow::Task(task), .. }) => Some(task),
+            Call::Get { task, .. }
+            | Call::Cancel { task }
+            | Call::Subscribe { task, .. }
+            | Call::Metadata { task }
+            | Call::Push { task, .. } => Some(task),
+            Call::Create(_)
+            | Call::Commands
+            | Call::Execute(_)
+            | Call::List(_)
+            | Call::AllMetadata
+            | Call::Health
+            | Call::Card
+            | Call::ExtendedCard
+            | Call::Join(Join { follow: Follow::All | Follow::Nothing, .. }) => None,
+        }
+    }
+
+    /// The task that has to be in memory for a call and is not: the one it is about, or the latest of its context, which a new one
+    /// continues.
+    fn absent<'a>(&'a self, task: Option<&'a TaskId>, call: &Call, form: &Form) -> Option<&'a TaskId> {
+        let needed = task.or_else(|| self.latest(&form.tenant, continues(call)?))?;
+        (!self.tasks.contains_key(needed)).then_some(needed)
+    }
+
+    fn carry_out(&mut self, conn: Key, call: Call, form: &Form, by: Source, now: Now) -> Result<(), Fault> {
+        match call {
+            Call::Say(say) => self.say(conn, say, Born::default(), form, by, now),
+            Call::Commands => {
+                self.list_commands(conn, form, now);
+                Ok(())
+            }
+            Call::Execute(execute) => self.execute(conn, execute, form, by, now),
+            Call::Create(create) => self.create(conn, create, form, now),
+            Call::Get { task, history } => self.get(conn, &task, history, form),
+            Call::Cancel { task } => self.cancel(conn, &task, form, now),
+            Call::Subscribe { task, after } => self.watch(conn, &task, after, form, now),
+            Call::Metadata { task } => self.metadata(conn, &task, form),
+            Call::AllMetadata | Call::List(_) => {
+                self.list_later(Parked { conn, call, form: form.clone(), by, without: Vec::new(), page: Vec::new() });
+                Ok(())
+            }
+            Call::Session => self.tell_session(conn, form, now),
+            Call::Join(join) => self.join(conn, join, form, by, now),
+            Call::Health => {
+                let health = a2a::health(&a2a::HealthReport {
+                    problem: self.problem(),
+                    uptime_ms: now.mono_ms - self.started.mono_ms,
+                    active: self.tasks.values().filter(|cell| cell.is_open()).count(),
+                    total: self.known.len(),
+                    hooks: Census::of(self.tasks.values().flat_map(|cell| &cell.state.hooks)),
+                    refused_peers: self.refusals.count(),
+                    unconfined: self.unconfined.as_deref(),
+                });
+                self.answer(conn, &health, now);
+                Ok(())
+            }
+            Call::ExtendedCard => {
+                let response = self.card.extended(form);
+                self.answer(conn, &response, now);
+                Ok(())
+            }
+            Call::Push { task, ask } => self.push(conn, &task, ask, form, now),
+            Call::Card => unreachable!("the card is answered with its request in hand"),
+        }
+    }
+
+    pub(in crate::core) fn latest(&self, tenant: &Tenant, context: &ContextId) -> Option<&TaskId> {
+        let place = (tenant.clone(), context.clone());
+        self.contexts.get(&place)?.last()
+    }
+
+    /// Whether there is this task for one who asks so: in another partition there is none.
+    fn sees(&self, form: &Form, task: &TaskId) -> bool {
+        let known = self.known.get(task);
+        known.is_some_and(|brief| brief.tenant == form.tenant)
+    }
+
+    /// A list is made when everything is on disk.
+    pub(in crate::core) fn list_later(&mut self, request: Parked) {
+        self.set_by(&request);
+        self.to_list.push(request);
+    }
+
+    /// A task whose journal cannot be written takes nothing new, except to be canceled: that stops its work without waiting
+    /// for the disk. Its recorded events can be read. What it has come to since cannot be shown before it is recorded.
+    fn broken(&self, task: &TaskId, call: &Call) -> Option<Fault> {
+        let cell = self.tasks.get(task)?;
+        let why = cell.broken.as_ref()?;
+        let what = match call {
+            Call::Say(_) | Call::Push { .. } => "Nothing of this request was accepted; send it again later.",
+            Call::Get { .. } | Call::Metadata { .. } if cell.written < cell.state.seq => {
+                "What the task has come to since then can be shown when it is recorded; ask again later."
+            }
+            Call::Get { .. }
+            | Call::Metadata { .. }
+            | Call::Cancel { .. }
+            | Call::Subscribe { .. }
+            | Call::Create(_)
+            | Call::Commands
+            | Call::Execute(_)
+            | Call::Session
+            | Call::List(_)
+            | Call::AllMetadata
+            | Call::Health
+            | Call::Card
+            | Call::ExtendedCard
+            | Call::Join(_) => return None,
+        };
+        Some(Fault::new(FaultKind::Storage, format!("The task's journal cannot be written: {why}. {what}")))
+    }
+
+    fn get(&mut self, conn: Key, task: &TaskId, history: Option<usize>, form: &Form) -> Result<(), Fault> {
+        let state = &self.tasks[task].state;
+        let response = a2a::task(form, state, Wanted::newest(history));
+        self.answer_after(conn, task, form, response);
+        Ok(())
+    }
+
+    /// Jobs are stopped in this turn of the loop, whether or not the journal can be written. The answer shows the canceled
+    /// task and therefore waits for its record, as every answer does. The append is tried in this turn even if an earlier one
+    /// failed; if it fails too, the caller is not left waiting for the disk but told that the work was stopped and that the
+    /// cancellation is still to be recorded (see [`Wants::Cancel`]). It is not told of success: a crash would take that back.
+    fn cancel(&mut self, conn: Key, task: &TaskId, form: &Form, now: Now) -> Result<(), Fault> {
+        let cell = &self.tasks[task];
+        let canceled = cell.state.status.state == TaskState::Canceled;
+        // Nobody has been told of a cancellation that is not recorded, so a second call asks for the same one.
+        let unrecorded = cell.broken.is_some();
+        if !canceled || (form.envelope.protocol() == Protocol::V03 && !unrecorded) {
+            self.drive(task, Input::Cancel, now).map_err(|_| {
+                let message = format!("Task not cancelable: {task}");
+                Fault::new(FaultKind::TaskNotCancelable(task.clone()), message)
+            })?;
+        }
+        if unrecorded {
+            self.retry_append(task);
+        }
+        let response = a2a::task(form, &self.tasks[task].state, Wanted::newest(None));
+        let reply = self.answer_after(conn, task, form, response);
+        self.note_wish(reply, Wants::Cancel);
+        Ok(())
+    }
+
+    /// Notes what a call that waits for its answer wants.
+    pub(in crate::core) fn note_wish(&mut self, reply: Option<Key>, wants: Wants) {
+        if let Some(sub) = reply.and_then(|key| self.subs.get_mut(key)) {
+            sub.wants = wants;
+        }
+    }
+
+    fn metadata(&mut self, conn: Key, task: &TaskId, form: &Form) -> Result<(), Fault> {
+        let response = a2a::metadata(&self.tasks[task].state, &self.tools);
+        self.answer_after(conn, task, form, response);
+        Ok(())
+    }
+
+    /// Watching a task: from now on with a snapshot first, or exactly on from a position. A position this log never gave
+    /// out is answered with a snapshot too: the client starts over, without a gap it does not know of.
+    fn watch(&mut self, conn: Key, task: &TaskId, after: Option<Seq>, form: &Form, now: Now) -> Result<(), Fault> {
+        self.room_for_sub(Some(task))?;
+        let records = a2a::begins_at_the_start(form);
+        let after = after.or(records.then_some(Seq(0)));
+        let state = &self.tasks[task].state;
+        let view = a2a::view(form, Some(&state.created));
+        let position = after.filter(|after| *after <= state.seq);
+        let position = position.or(records.then_some(Seq(0)));
+        let (begins, ends) = watching(form, view, state, position);
+        let resting = rests(state, ends);
+        if resting && after.is_none() && form.envelope.protocol() == Protocol::V10 {
+            let message = format!("Task {task} is over: there is nothing to wait for; read it with GetTask.");
+            return Err(Fault::new(FaultKind::Unsupported, message));
+        }
+        let turn = state.queue.back().map_or(state.turn, |queued| queued.turn);
+        let held = resting || state.paused || state.suspended;
+        // The birth of a task is no event that is shown, and no stream ends with it.
+        let unseen = position.is_some_and(|after| after.max(Seq(1)) < state.status.seq);
+        let floor = if held && unseen { state.status.seq } else { state.seq.next() };
+        let cursor = position.unwrap_or(state.seq);
+        let nothing_left = resting && !unseen;
+        let (seq, body) = match (position, begins) {
+            // Events that belong to no call follow an answer that does; what is on disk of them need not wait for the rest.
+            (Some(_), _) if records => {
+                let seq = if nothing_left { state.seq } else { cursor };
+                (seq, Some(a2a::watching(form, task, cursor)))
+            }
+            (Some(_), _) | (None, Begins::Outcome | Begins::NextEvent) => (state.seq, None),
+            (None, Begins::Snapshot | Begins::SnapshotIfBorn) => {
+                (state.seq, Some(a2a::snapshot_frame(view, state, Wanted::ALL)))
+            }
+        };
+        let first =
+            (body.is_some() || nothing_left).then_some(First { seq, body: body.map(Into::into), last: nothing_left });
+        let until = Until { turn, floor, ends };
+        let mut sub = self.sub(conn, task, form, cursor, until);
+        sub.first = first;
+        if records {
+            sub.role = self.ask_anew(conn, task);
+        }
+        self.begin_stream(conn, sub, now);
+        Ok(())
+    }
+
+    pub(in crate::core) fn sub(&self, conn: Key, task: &TaskId, form: &Form, cursor: Seq, until: Until) -> Sub {
+        Sub {
+            task: task.clone(),
+            conn,
+            view: a2a::view(form, self.tasks.get(task).map(|cell| cell.state.created.as_ref())),
+            form: form.clone(),
+            prefix: a2a::frame_prefix(form),
+            cursor,
+            until,
+            kind: Kind::Stream,
+            role: Role::Call,
+            wants: Wants::Read,
+            told: false,
+            safe: Seq(0),
+            owns: None,
+            first: None,
+            cold: None,
+        }
+    }
+
+    pub(in crate::core) fn begin_stream(&mut self, conn: Key, sub: Sub, now: Now) -> Option<Key> {
+        if let Some(conn) = self.conns.get_mut(conn) {
+            conn.stream(&sub.form.echo, now);
+        }
+        self.subscribe(sub)
+    }
+
+    pub(in crate::core) fn answer_after(
+        &mut self,
+        conn: Key,
+        task: &TaskId,
+        form: &Form,
+        response: Response,
+    ) -> Option<Key> {
+        self.reply_after(conn, task, form, Reply::Answer(response))
+    }
+
+    /// Replies once everything the reply tells of is on disk.
+    fn reply_after(&mut self, conn: Key, task: &TaskId, form: &Form, reply: Reply) -> Option<Key> {
+        let seq = self.tasks[task].state.seq;
+        let until = Until { turn: 0, floor: Seq(0), ends: Ends::WithTurn };
+        let mut sub = self.sub(conn, task, form, seq, until);
+        sub.kind = Kind::Ready { seq, reply };
+        self.subscribe(sub)
+    }
+
+    pub(in crate::core) fn room_for_sub(&self, task: Option<&TaskId>) -> Result<(), Fault> {
+        let of_task = task.and_then(|task| self.tasks.get(task)).map_or(0, |cell| cell.subs.len());
+        if self.subs.len() >= self.limits.subs || of_task >= self.limits.task_subs {
+            let message = "Too many clients are watching already; try again later.";
+            return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 5 }, message));
+        }
+        Ok(())
+    }
+
+    pub(in crate::core) fn refuse(&mut self, conn: Key, form: &Form, fault: &Fault, now: Now) {
+        if !a2a::in_stream(form, fault) {
+            return self.answer(conn, &a2a::fault(form, fault), now);
+        }
+        let body: Shared = a2a::fault_frame(form, fault).into();
+        self.stream_once(conn, form, b"", &body, now);
+    }
+
+    /// A stream of one frame.
+    pub(in crate::core) fn stream_once(&mut self, conn: Key, form: &Form, prefix: &[u8], body: &Shared, now: Now) {
+        if let Some(conn) = self.conns.get_mut(conn) {
+            conn.stream(&form.echo, now);
+            let line = Line {
+                name: None,
+                seq: None,
+                prefix,
+                body,
+                suffix: if prefix.is_empty() { b"" } else { a2a::suffix(form) },
+            };
+            conn.event(&line, now);
+            conn.end_stream(now);
+        }
+        self.after_io(conn);
+    }
+}
+
+/// How the stream of one who watches begins, and what it ends with. Who goes on from a position wants what was missed: where the
+/// next word is the user's there is an end to that, also for those who would stay for the next turn otherwise.
+fn watching(form: &Form, view: View, state: &State, position: Option<Seq>) -> (Begins, Ends) {
+    let asks = state.is_idle() && state.status.state == TaskState::InputRequired;
+    match (a2a::watch_stream(form, view), form.envelope.protocol()) {
+        ((begins, _), Protocol::V10) if asks && position.is_some() => (begins, Ends::WithTurnButAuth),
+        (usual, Protocol::V03 | Protocol::V10) => usual,
+    }
+}
+
+/// Whether a stream that ends so has nothing to wait for.
+fn rests(state: &State, ends: Ends) -> bool {
+    match ends {
+        Ends::WithTurn | Ends::WithTurnButAuth | Ends::WithTurnButQuestions => state.is_idle() || state.is_over(),
+        Ends::WhenShownOver => state.is_over() || (state.is_idle() && state.turn_is_over()),
+        Ends::WithTask => state.is_over(),
+        Ends::Never => false,
+    }
+}
+
+/// Whether any live session will do.
+pub(in crate::core) fn joins(call: &Call) -> bool {
+    let session = Follow::Session;
+    matches!(call, Call::Session) || matches!(call, Call::Join(Join { follow, .. }) if *follow == session)
+}
+
+/// The context that a new task is to be in.
+pub(in crate::core) fn continues(call: &Call) -> Option<&ContextId> {
+    match call {
+        Call::Say(say) if say.task.is_none() => say.context.as_ref(),
+        Call::Create(create) => create.context.as_ref(),
+        Call::Say(_)
+        | Call::Commands
+        | Call::Execute(_)
+        | Call::Get { .. }
+        | Call::Cancel { .. }
+        | Call::Subscribe { .. }
+        | Call::Metadata { .. }
+        | Call::Session
+        | Call::List(_)
+        | Call::AllMetadata
+        | Call::Push { .. }
+        | Call::Health
+        | Call::Card
+        | Call::ExtendedCard
+        | Call::Join(_) => None,
+    }
+}
+
+pub(in crate::core) fn explain(task: &TaskId, refusal: Refusal) -> Fault {
+    match refusal {
+        Refusal::Over => {
+            let message = format!("Task {task} is over and cannot be continued; start a new one in the same context.");
+            Fault::new(FaultKind::TaskIsOver(task.clone()), message)
+        }
+        Refusal::NotPending(call) => {
+            let message = format!(
+                "The call {call} is not waiting for an answer: somebody answered it already, or it does not exist."
+            );
+            Fault::new(FaultKind::NotPending(call), message)
+        }
+        Refusal::UnknownOption { call, offered } => {
+            let message = format!("this is not on offer; choose one of {}.", offered.join(", "));
+            Fault::new(FaultKind::UnknownOption(call), message)
+        }
+        Refusal::QueueFull => {
+            let message = "Too many prompts are waiting in this task; try again when it has caught up.";
+            Fault::new(FaultKind::Overloaded { retry_after_s: 5 }, message)
+        }
+        Refusal::HooksFull => {
+            let message = "The task has as many webhooks as it may; delete one first.";
+            Fault::params(message)
+        }
+    }
+}

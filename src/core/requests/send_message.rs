@@ -1,0 +1,269 @@
+//! Something is said: a prompt, answers, or both. It goes to a task, which may be born of it; whoever said it then watches the
+//! turn, waits for its end, or is told at once that it was heard.
+
+use crate::a2a::{self, Begins, Ends, Form, Wanted};
+use crate::base::clock::Now;
+use crate::base::id::{ContextId, TaskId};
+use crate::base::slots::Key;
+use crate::core::Core;
+use crate::core::readers::subscription::{First, Kind, Until, Wants};
+use crate::core::requests::dispatch::explain;
+use crate::core::tasks::create_task::Newborn;
+use crate::core::tasks::loaded_task::Mark;
+use crate::core::timers::Timer;
+use crate::task::answer_words;
+use crate::task::call::{Disconnect, Durability, Mode, Say};
+use crate::task::fault::Fault;
+use crate::task::log::event::Event;
+use crate::task::machine::decide::{Decision, Input};
+use crate::task::machine::state::State;
+use crate::task::message::{self, Message, Part, Source};
+use crate::task::push::Wish;
+use crate::task::slash::Invocation;
+
+/// What is special about a task that is born of something said.
+#[derive(Default)]
+pub(in crate::core) struct Born {
+    pub id: Option<TaskId>,
+    pub command: Option<Invocation>,
+}
+
+/// The task that something is said to.
+struct Addressee {
+    task: TaskId,
+    /// It was made for this.
+    born: bool,
+    /// Why it cannot run.
+    failure: Option<String>,
+}
+
+/// How something that was said is to be answered.
+struct Hearing<'a> {
+    conn: Key,
+    say: &'a Say,
+    form: &'a Form,
+    until: Until,
+    /// Its task was made for it.
+    born: bool,
+    /// It waits behind questions that it does not answer.
+    stuck: bool,
+    /// The first thing that is recorded of it is the prompt.
+    prompts: bool,
+}
+
+impl Core {
+    /// What somebody says; `like` is how a task is born of it, if one is.
+    pub(in crate::core) fn say(
+        &mut self,
+        conn: Key,
+        mut say: Say,
+        like: Born,
+        form: &Form,
+        by: Source,
+        now: Now,
+    ) -> Result<(), Fault> {
+        self.room_for_sub(say.task.as_ref())?;
+        if say.task.is_none()
+            && like.command.is_none()
+            && let Some(script) = &self.script
+            && let Some(text) = script.bare_reply(&say.said.message)
+        {
+            return self.reply_with_message(conn, &text, say.context, &say.mode, form, now);
+        }
+        let Addressee { task, born, failure } = self.addressee(&mut say, like, form, now)?;
+        let prompt = Input::Say { said: say.said.clone(), by };
+        let decision = match self.weigh(&task, say.push.take(), prompt, form, now) {
+            Ok(decision) => decision,
+            Err(fault) => {
+                if born {
+                    self.unmake(&task, now);
+                }
+                return Err(a2a::blame(&say.said.message, fault));
+            }
+        };
+        let state = &self.tasks[&task].state;
+        // Words alone do not help a task that waits for answers: they are queued, and told so at once.
+        let stuck = state.paused && !decision.events.iter().any(is_answer);
+        let until = Until {
+            turn: turn_of(&decision, state),
+            floor: state.seq.next(),
+            ends: match say.mode {
+                Mode::Stream => a2a::prompt_stream(form).1,
+                Mode::Wait | Mode::Now => Ends::WithTurn,
+            },
+        };
+        // It watches before anything is recorded, so that what was said need not be read from the journal again.
+        let hearing = Hearing {
+            conn,
+            say: &say,
+            form,
+            until,
+            born,
+            stuck,
+            prompts: matches!(decision.events.first(), Some(Event::Prompted { .. })),
+        };
+        let reader = self.listen(&hearing, &task, now);
+        self.commit(&task, decision, now);
+        self.hold(reader);
+        if let (Mode::Stream, Some(reader)) = (say.mode, reader) {
+            self.open_stream(reader, &hearing);
+        }
+        match failure {
+            None => self.advance(&task, now),
+            Some(text) => drop(self.drive(&task, Input::Fail(text), now)),
+        }
+        if say.mode == Mode::Now || (say.mode == Mode::Wait && stuck) {
+            let state = &self.tasks[&task].state;
+            let response = a2a::said(form, state, Wanted::newest(say.history));
+            let reply = self.answer_after(conn, &task, form, response);
+            self.note_wish(reply, Wants::Change);
+            self.hold(reply);
+        }
+        Ok(())
+    }
+
+    /// The task that is meant, or a new one. Words that answer a question where it was asked in words become the answer.
+    fn addressee(&mut self, say: &mut Say, like: Born, form: &Form, now: Now) -> Result<Addressee, Fault> {
+        if let Some(task) = say.task.clone() {
+            let state = &self.tasks[&task].state;
+            let context = &state.created.context;
+            if say.context.as_ref().is_some_and(|given| given != context) {
+                let what = "does not belong to this task; leave it out or use the task's own.";
+                return Err(Fault::field("message.contextId", what));
+            }
+            if a2a::view(form, Some(&state.created)).answers_in_words() {
+                say.said = answer_words::heard(state, say.said.clone());
+            }
+            return Ok(Addressee { task, born: false, failure: None });
+        }
+        let newborn = Newborn {
+            id: like.id,
+            command: like.command,
+            context: say.context.take(),
+            tenant: &form.tenant,
+            settings: &say.settings,
+            birth: say.birth,
+        };
+        let (task, failure) = self.give_birth(newborn, now)?;
+        Ok(Addressee { task, born: true, failure })
+    }
+
+    /// What comes of it: the webhook that came along is in place before the agent begins.
+    fn weigh(
+        &mut self,
+        task: &TaskId,
+        hook: Option<Wish>,
+        prompt: Input,
+        form: &Form,
+        now: Now,
+    ) -> Result<Decision, Fault> {
+        let mut decision = self.bring_hook(task, hook, form, now)?;
+        let said = self.decide(task, prompt);
+        let said = said.map_err(|refusal| explain(task, refusal))?;
+        decision.events.extend(said.events);
+        decision.effects.extend(said.effects);
+        Ok(decision)
+    }
+
+    /// Lets the one who spoke watch or wait. None: there is nothing to wait for.
+    fn listen(&mut self, hearing: &Hearing<'_>, task: &TaskId, now: Now) -> Option<Key> {
+        let Hearing { conn, say, form, until, stuck, .. } = *hearing;
+        let mut sub = self.sub(conn, task, form, self.tasks[task].state.seq, until);
+        match say.mode {
+            Mode::Stream => {
+                if hearing.prompts && a2a::prompt_stream(form).0 == Begins::Outcome {
+                    sub.cursor = sub.cursor.next();
+                }
+                if self.manners.disconnect == Disconnect::Aborts && sub.view.is_coder() {
+                    sub.owns = Some(until.turn);
+                }
+                self.begin_stream(conn, sub, now)
+            }
+            Mode::Wait if !stuck => {
+                sub.kind = Kind::Once { history: say.history };
+                sub.wants = Wants::Change;
+                let key = self.subscribe(sub)?;
+                if let Some(wait) = self.manners.blocking_timeout_ms {
+                    self.timers.arm(now.mono_ms + wait, Timer::Waiting(key));
+                }
+                Some(key)
+            }
+            Mode::Wait | Mode::Now => None,
+        }
+    }
+
+    /// What a stream that answers a prompt begins with.
+    fn open_stream(&mut self, reader: Key, hearing: &Hearing<'_>) {
+        let Hearing { say, form, until, .. } = *hearing;
+        let Some(sub) = self.subs.get_mut(reader) else {
+            return;
+        };
+        // A stream that would end with the questions there are has nothing to wait for.
+        let last = hearing.stuck && until.ends(until.floor, Mark::Pause);
+        let state = &self.tasks[&sub.task].state;
+        let whole = match a2a::prompt_stream(form).0 {
+            Begins::Snapshot => true,
+            Begins::SnapshotIfBorn => hearing.born,
+            Begins::Outcome | Begins::NextEvent => false,
+        };
+        let body = if whole {
+            sub.cursor = state.seq;
+            let wanted = Wanted::newest(say.history);
+            let wanted = match self.switches.emit_persisted_state {
+                true => wanted.with_persisted_state(),
+                false => wanted,
+            };
+            Some(a2a::opening(form, sub.view, state, wanted))
+        } else if last {
+            a2a::present(sub.view, state, &self.tools)
+        } else {
+            None
+        };
+        sub.first = (body.is_some() || last).then(|| First { seq: state.seq, body: body.map(Into::into), last });
+        if let Some(conn) = self.conns.get_mut(sub.conn) {
+            conn.owed += sub.opening();
+        }
+    }
+
+    /// Holds an acknowledgement back until what it acknowledges is as safe as the operator wants it.
+    fn hold(&mut self, reader: Option<Key>) {
+        let sub = reader.and_then(|key| self.subs.get_mut(key));
+        if let (Durability::Strict, Some(sub)) = (self.manners.durability, sub) {
+            sub.safe = self.tasks[&sub.task].state.seq;
+        }
+    }
+
+    /// A scripted agent may answer with a message instead of a task.
+    fn reply_with_message(
+        &mut self,
+        conn: Key,
+        text: &str,
+        context: Option<ContextId>,
+        mode: &Mode,
+        form: &Form,
+        now: Now,
+    ) -> Result<(), Fault> {
+        let context = context.unwrap_or_else(|| self.entropy.uuid().into());
+        let message = Message::new(self.entropy.uuid(), message::Role::Agent, vec![Part::text(text)]);
+        let body = a2a::message(a2a::view(form, None), &message, &context);
+        if *mode == Mode::Stream {
+            self.stream_once(conn, form, &a2a::prefix(form), &body.into(), now);
+        } else {
+            self.answer(conn, &a2a::result(form, &body), now);
+        }
+        Ok(())
+    }
+}
+
+/// The turn that a request waits for: its own prompt's, or the present one when it only answered.
+fn turn_of(decision: &Decision, state: &State) -> u32 {
+    let prompted = decision.events.iter().find_map(|event| match event {
+        Event::Prompted { turn, .. } => Some(*turn),
+        _ => None,
+    });
+    prompted.unwrap_or(state.turn)
+}
+
+fn is_answer(event: &Event) -> bool {
+    matches!(event, Event::CallAnswered { .. })
+}

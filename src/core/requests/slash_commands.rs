@@ -1,0 +1,97 @@
+//! Slash commands, asked for: found in the registry and begun as tasks. From there on they are tasks like any other; only what
+//! the one who asked is answered with differs, and that is the form's to say.
+
+use crate::a2a::{self, Form, Shows, commands};
+use crate::base::clock::Now;
+use crate::base::id::TaskId;
+use crate::base::slots::Key;
+use crate::core::Core;
+use crate::core::requests::send_message::Born;
+use crate::task::call::{Execute, Mode, Say, Settings};
+use crate::task::fault::Fault;
+use crate::task::machine::job::Said;
+use crate::task::message::{Message, Part, Role, Source};
+use crate::task::slash::{Answers, Invocation};
+use std::sync::Arc;
+
+impl Core {
+    pub(in crate::core) fn list_commands(&mut self, conn: Key, form: &Form, now: Now) {
+        let response = commands::listed(form, &self.commands);
+        self.answer(conn, &response, now);
+    }
+
+    pub(in crate::core) fn execute(
+        &mut self,
+        conn: Key,
+        execute: Execute,
+        form: &Form,
+        by: Source,
+        now: Now,
+    ) -> Result<(), Fault> {
+        match self.find(&execute) {
+            Ok((command, answers)) => {
+                let id: TaskId = self.entropy.uuid().into();
+                let (execute, form) = watched(execute, answers, form, &id);
+                let say = self.typed(execute, &command);
+                let born = Born { id: Some(id), command: Some(command) };
+                self.say(conn, say, born, &form, by, now)
+            }
+            Err(fault) if form.shows == Shows::Receipt => {
+                self.not_started(conn, &fault, execute.mode, form, now);
+                Ok(())
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    fn find(&self, execute: &Execute) -> Result<(Invocation, Answers), Fault> {
+        let found = self.commands.invoke(&execute.typed);
+        let (command, spec) = found.map_err(|why| commands::unrunnable(&why))?;
+        if spec.needs_workspace {
+            let wish = execute.settings.workspace.as_deref();
+            (self.resolve)(wish).map_err(Fault::params)?;
+        }
+        Ok((command, spec.answers))
+    }
+
+    /// The prompt of its task: what a person would have typed.
+    fn typed(&mut self, execute: Execute, command: &Invocation) -> Say {
+        let message = Message::new(self.entropy.uuid(), Role::User, vec![Part::text(command.line())]);
+        Say {
+            said: Said { message: Arc::new(message), answers: Vec::new() },
+            task: None,
+            context: None,
+            settings: execute.settings,
+            push: None,
+            mode: execute.mode,
+            history: None,
+            birth: execute.birth,
+        }
+    }
+
+    /// That a command cannot run is a result of its own, in the dialect that gives receipts.
+    fn not_started(&mut self, conn: Key, fault: &Fault, mode: Mode, form: &Form, now: Now) {
+        let receipt = commands::not_started(&fault.message);
+        match mode {
+            Mode::Stream => {
+                self.stream_once(conn, form, &a2a::prefix(form), &receipt.into(), now);
+            }
+            Mode::Wait | Mode::Now => self.answer(conn, &a2a::result(form, &receipt), now),
+        }
+    }
+}
+
+/// A command that sets the model to work is watched by whoever would wait for a result. As at the reference server, the model is
+/// to ask nothing, if the operator grants that.
+fn watched(execute: Execute, answers: Answers, form: &Form, task: &TaskId) -> (Execute, Form) {
+    match (form.shows, answers) {
+        (Shows::Result, Answers::Streaming) => {
+            let settings = Settings { auto_execute: Some(true), ..execute.settings };
+            let execute = Execute { settings, mode: Mode::Stream, ..execute };
+            (execute, commands::stream(task))
+        }
+        (Shows::Result, Answers::Once) | (Shows::Task | Shows::Receipt, Answers::Once | Answers::Streaming) => {
+            (execute, form.clone())
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Tasks come to be: with a place to work in and a model to ask, in a context whose conversation they continue.
+
+use crate::a2a::{self, Form};
+use crate::base::clock::Now;
+use crate::base::id::{ContextId, Seq, TaskId, Tenant};
+use crate::base::slots::Key;
+use crate::core::tasks::loaded_task::Cell;
+use crate::core::{Core, Site};
+use crate::task::call::{Birth, Create, Settings};
+use crate::task::fault::{Fault, FaultKind};
+use crate::task::log::brief::Brief;
+use crate::task::log::event::{Created, Event};
+use crate::task::log::record::Record;
+use crate::task::machine::state::State;
+use crate::task::policy;
+use crate::task::slash::Invocation;
+use std::sync::Arc;
+
+/// A task to be made.
+pub(in crate::core) struct Newborn<'a> {
+    /// None: a new one.
+    pub id: Option<TaskId>,
+    /// The command it is for.
+    pub command: Option<Invocation>,
+    pub context: Option<ContextId>,
+    pub tenant: &'a Tenant,
+    pub settings: &'a Settings,
+    pub birth: Birth,
+}
+
+/// Where a task works and which model it asks.
+struct Chosen {
+    site: Site,
+    model: String,
+    /// Why it cannot do so.
+    problem: Option<String>,
+}
+
+impl Core {
+    pub(in crate::core) fn create(&mut self, conn: Key, create: Create, form: &Form, now: Now) -> Result<(), Fault> {
+        let wish = create.settings.workspace.as_deref();
+        (self.resolve)(wish).map_err(Fault::params)?;
+        (self.choose)(create.settings.model.as_deref()).map_err(Fault::params)?;
+        let newborn = Newborn {
+            id: None,
+            command: None,
+            context: create.context,
+            tenant: &form.tenant,
+            settings: &create.settings,
+            birth: create.birth,
+        };
+        let (task, _) = self.give_birth(newborn, now)?;
+        let response = a2a::created(form, &self.tasks[&task].state);
+        self.answer_after(conn, &task, form, response);
+        Ok(())
+    }
+
+    /// Makes a task. A workspace or model that cannot be used makes a task that will say so and fail.
+    pub(in crate::core) fn give_birth(
+        &mut self,
+        newborn: Newborn<'_>,
+        now: Now,
+    ) -> Result<(TaskId, Option<String>), Fault> {
+        let Newborn { id, command, context, tenant, settings, birth } = newborn;
+        let context = context.unwrap_or_else(|| self.entropy.uuid().into());
+        let mut inherited = Vec::new();
+        let parent = self.latest(tenant, &context).and_then(|parent| {
+            let cell = self.tasks.get(parent)?;
+            inherited = [cell.inherited.clone(), cell.state.history.clone()].concat();
+            Some((parent.clone(), cell.state.seq))
+        });
+        self.make_room();
+        if self.tasks.len() >= self.limits.tasks {
+            let message = "The server has as many tasks as it can hold; try again later.";
+            return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message));
+        }
+        let Chosen { site, model, problem } = self.chosen(settings);
+        let task = id.unwrap_or_else(|| self.entropy.uuid().into());
+        let created = Arc::new(Created {
+            task: task.clone(),
+            context: context.clone(),
+            tenant: tenant.clone(),
+            parent,
+            lifecycle: birth.lifecycle,
+            protocol: birth.protocol,
+            profile: birth.profile,
+            workspace: site.path,
+            trusted: site.trusted,
+            model,
+            mode: match (self.approval.mode, site.trusted) {
+                (policy::Mode::AutoEdit | policy::Mode::Yolo, false) => policy::Mode::Default,
+                (mode, _) => mode,
+            },
+            auto_execute: settings.auto_execute.unwrap_or(false),
+            tools: settings.tools.clone(),
+            command,
+        });
+        let event = Event::Created(created.clone());
+        let record = Record { seq: Seq(1), at: now.unix_ms, event };
+        let mut cell = Cell::new(State::born(created, &record), inherited);
+        record.write(&mut cell.pending);
+        self.known.insert(task.clone(), Brief::of(&cell.state));
+        self.tasks.insert(task.clone(), cell);
+        let place = (tenant.clone(), context);
+        self.contexts.entry(place).or_default().push(task.clone());
+        self.arm_expiry(now);
+        self.list_append(&task);
+        Ok((task, problem))
+    }
+
+    /// What a client's wishes come to.
+    fn chosen(&self, wishes: &Settings) -> Chosen {
+        let (site, unusable) = match (self.resolve)(wishes.workspace.as_deref()) {
+            Ok(site) => (site, None),
+            Err(why) => {
+                let path = wishes.workspace.clone().unwrap_or_default();
+                let trusted = false;
+                (Site { path, trusted }, Some(why))
+            }
+        };
+        let (model, refused) = match (self.choose)(wishes.model.as_deref()) {
+            Ok(model) => (model, None),
+            Err(why) => (wishes.model.clone().unwrap_or_default(), Some(why)),
+        };
+        Chosen { site, model, problem: unusable.or(refused) }
+    }
+}

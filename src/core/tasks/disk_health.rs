@@ -1,0 +1,187 @@
+//! The store in trouble: the disk is full, most likely. What cannot be written waits or is refused; here is who is told, and how
+//! it is found out that the trouble is over.
+//!
+//! Whoever runs the server reads the log, and programs that watch it ask for its health. Health is for anybody, so it says
+//! what is wrong and what to do, and names no file. It is bad from the first write that fails until a trial write succeeds and
+//! no journal is waiting any more; the trials go on by themselves, because it may be that nobody dares to ask for anything.
+
+use crate::a2a;
+use crate::base::clock::Now;
+use crate::base::id::TaskId;
+use crate::base::slots::Key;
+use crate::core::readers::subscription::{Kind, Sub, Wants};
+use crate::core::tasks::loaded_task::Cell;
+use crate::core::tasks::store::{Store, StoreError};
+use crate::core::timers::Timer;
+use crate::core::{Core, Out};
+use crate::task::fault::{Fault, FaultKind};
+
+#[derive(Default)]
+pub(in crate::core) struct Trouble {
+    /// What is wrong, for anybody to read, as long as it is.
+    problem: Option<String>,
+    /// When the log was last told, in monotonic milliseconds.
+    told: Option<u64>,
+    trial: Trial,
+}
+
+/// A trial write.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Trial {
+    #[default]
+    None,
+    /// There is a timer for it.
+    Armed,
+    /// Its time has come.
+    Due,
+}
+
+impl Core {
+    /// What is wrong with the store, and what to do about it.
+    pub(in crate::core) fn problem(&self) -> Option<&str> {
+        self.trouble.problem.as_deref()
+    }
+
+    /// Something could not be written. Clients that wait are told nothing before their events are on disk, so others have to
+    /// hear of it.
+    pub(in crate::core) fn tell_trouble(&mut self, error: &StoreError, now: Now) {
+        let hint = error.hint.as_deref();
+        let hint = hint.unwrap_or("the server's log says why");
+        let problem =
+            format!("Journals cannot be written: {hint}. Until then nothing new begins and what was begun waits.");
+        self.trouble.problem = Some(problem);
+        self.arm_trial(now.mono_ms + self.limits.store_retry_ms);
+        let pause = self.limits.store_tell_ms;
+        let told = self.trouble.told;
+        if told.is_some_and(|told| now.mono_ms < told + pause) {
+            return;
+        }
+        self.trouble.told = Some(now.mono_ms);
+        let text = format!("{error}; until then nothing new begins and what was begun waits");
+        self.out.push(Out::Trouble { text });
+    }
+
+    /// A journal could not be written. Calls that wait for it are answered, because nobody knows when it can be; each is told
+    /// what became of its request. Streams are told when they are looked at next, in this turn.
+    pub(in crate::core) fn tell_readers(&mut self, task: &TaskId, now: Now) {
+        let Some(cell) = self.tasks.get(task) else {
+            return;
+        };
+        let Some(why) = cell.broken.clone() else {
+            return;
+        };
+        for key in cell.subs.clone() {
+            let Some(sub) = self.subs.get(key) else {
+                continue;
+            };
+            let waits = match &sub.kind {
+                Kind::Once { .. } => true,
+                Kind::Ready { seq, .. } => self.tasks.get(task).is_some_and(|cell| cell.written < *seq),
+                Kind::Stream => {
+                    self.to_pump.push(key);
+                    false
+                }
+            };
+            if waits {
+                let fault = Fault::new(FaultKind::Storage, unrecorded(&why, sub.wants));
+                self.dismiss(key, &fault, now);
+            }
+        }
+    }
+
+    /// Tells a stream that has shown everything recorded that the rest waits for the disk: once, until the disk takes it. What
+    /// it is told is no event: it has no position, so a client that comes back misses nothing by having seen it.
+    pub(in crate::core) fn tell_stream(&mut self, key: Key, now: Now) {
+        let Some(sub) = self.subs.get(key) else {
+            return;
+        };
+        let Some(why) = self.tasks.get(&sub.task).and_then(|cell| waited_for(sub, cell)) else {
+            return;
+        };
+        let Some(conn) = self.conns.get(sub.conn).filter(|_| !sub.told) else {
+            return;
+        };
+        // A socket may follow a task and have asked for its events too.
+        let mut others = conn.subs.iter().filter_map(|other| self.subs.get(*other));
+        let told = others.any(|other| other.told && other.task == sub.task);
+        let text = format!(
+            "The task's journal cannot be written: {why}. Events wait until it can be; then this stream goes on by itself."
+        );
+        let frame = a2a::notice(&sub.form, &sub.task, &text);
+        let (at, sub) = (sub.conn, self.subs.get_mut(key));
+        if let Some(sub) = sub {
+            sub.told = true;
+        }
+        if let Some(conn) = self.conns.get_mut(at).filter(|_| !told) {
+            conn.notice(&text, &frame.into(), now);
+        }
+    }
+
+    /// Sees to it that somebody tries whether the store can be written.
+    pub(in crate::core) fn arm_trial(&mut self, at_ms: u64) {
+        if self.trouble.trial == Trial::None {
+            self.trouble.trial = Trial::Armed;
+            self.timers.arm(at_ms, Timer::Trial);
+        }
+    }
+
+    /// The time for that has come.
+    pub(in crate::core) fn try_store(&mut self) {
+        self.trouble.trial = Trial::Due;
+    }
+
+    /// Finds out how the store is, if it is time to.
+    pub(in crate::core) fn undergo_trial(&mut self, store: &mut dyn Store, now: Now) {
+        if self.trouble.trial != Trial::Due {
+            return;
+        }
+        self.trouble.trial = Trial::None;
+        match store.probe() {
+            Err(error) => self.tell_trouble(&error, now),
+            Ok(()) if self.tasks.values().any(|cell| cell.broken.is_some()) => {
+                self.arm_trial(now.mono_ms + self.limits.store_retry_ms);
+            }
+            Ok(()) => self.trouble.problem = None,
+        }
+    }
+
+    /// Panics when nobody will find out that the trouble is over.
+    pub(in crate::core) fn check_trouble(&self) {
+        let Trouble { problem, trial, .. } = &self.trouble;
+        assert!(
+            problem.is_none() || *trial == Trial::Armed && self.timers.has(&Timer::Trial),
+            "the server would be unwell for ever"
+        );
+    }
+}
+
+/// Why the journal that a stream waits for cannot be written. None: the stream waits for something else.
+fn waited_for<'a>(sub: &Sub, cell: &'a Cell) -> Option<&'a str> {
+    let next = match &sub.first {
+        Some(first) => first.seq,
+        None => sub.cursor.next(),
+    };
+    let waits = next > cell.written || sub.safe > cell.written;
+    cell.broken.as_deref().filter(|_| waits)
+}
+
+/// What has become of a request whose record cannot be written.
+fn unrecorded(why: &str, wants: Wants) -> String {
+    match wants {
+        Wants::Read => format!(
+            "The task's journal cannot be written: {why}. What the task has come to can be shown when it is recorded; ask \
+             again later."
+        ),
+        Wants::Change => format!(
+            "The task's journal cannot be written: {why}. The request was accepted and waits: it takes effect as soon as it is \
+             recorded, unless the server is stopped before. Do not send it again; look at the task later."
+        ),
+        Wants::Cancel => format!(
+            "The task was stopped, but its journal cannot be written: {why}. The cancellation is recorded as soon as that is \
+             possible; until then the task is shown as it was last recorded."
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,346 @@
+//! Tasks: inputs are decided and recorded, lines go to the store, and only what is there is released to readers and workers.
+
+use crate::base::clock::Now;
+use crate::base::id::{Seq, TaskId};
+use crate::core::readers::pump;
+use crate::core::tasks::loaded_task::{Cell, Mark};
+use crate::core::tasks::store::{Store, StoreError};
+use crate::core::timers::Timer;
+use crate::core::{Core, Out};
+use crate::task::fault::{Fault, FaultKind};
+use crate::task::log::brief::Brief;
+use crate::task::machine::decide;
+use crate::task::machine::decide::{Decision, Effect, Gate, Input, Refusal, Rules};
+use crate::task::machine::job::{JobId, Work};
+use crate::task::slash::Facts;
+use std::sync::Arc;
+
+impl Core {
+    // Deciding.
+
+    pub(in crate::core) fn decide(&self, task: &TaskId, input: Input) -> Result<Decision, Refusal> {
+        let rules = Rules {
+            tools: &self.specs,
+            limits: &self.limits,
+            policy: &self.approval.policy,
+            grant: self.approval.grant,
+        };
+        match self.tasks.get(task) {
+            Some(cell) => decide::decide(&cell.state, input, &rules),
+            None => Ok(Decision::default()),
+        }
+    }
+
+    /// Gives a task one input and lets it go on as far as it can.
+    pub(in crate::core) fn drive(&mut self, task: &TaskId, input: Input, now: Now) -> Result<(), Refusal> {
+        let decision = self.decide(task, input)?;
+        self.commit(task, decision, now);
+        self.advance(task, now);
+        Ok(())
+    }
+
+    /// Whatever follows from the state. When the server is to end, nothing new begins: a turn may still end.
+    pub(in crate::core) fn advance(&mut self, task: &TaskId, now: Now) {
+        loop {
+            let decision = self.decide(task, Input::Advance).expect("going on is never refused");
+            if decision.is_empty() || (self.ending && decision.effects.iter().any(is_work)) {
+                return;
+            }
+            self.commit(task, decision, now);
+        }
+    }
+
+    /// Records what was decided. Nothing of it is visible or started before it is on disk.
+    pub(in crate::core) fn commit(&mut self, task: &TaskId, decision: Decision, now: Now) {
+        if decision.is_empty() {
+            return;
+        }
+        self.follow_all(task, now);
+        // A command is told how things were before it.
+        let commands = |effect: &Effect| matches!(effect, Effect::Command { .. });
+        let facts = decision.effects.iter().any(commands);
+        let facts = facts.then(|| self.facts(now));
+        let Some(cell) = self.tasks.get_mut(task) else {
+            return;
+        };
+        let hot_before = cell.hot_bytes;
+        let status = cell.state.status.seq;
+        for event in decision.events {
+            let mark = Mark::of(&event);
+            cell.record(event, now.unix_ms, &self.tools);
+            if mark == Mark::Over {
+                self.out.push(Out::Over { task: task.clone() });
+            }
+            if mark != Mark::Plain {
+                pump::ready_answers(cell, &mut self.subs, mark);
+            }
+        }
+        self.hot_total = self.hot_total + cell.hot_bytes - hot_before;
+        if cell.state.status.seq != status {
+            self.known.insert(task.clone(), Brief::of(&cell.state));
+            self.arm_expiry(now);
+        }
+        self.arm_limit(task, now);
+        for effect in &decision.effects {
+            self.effect(task, effect, facts.as_ref(), now);
+        }
+        self.list_append(task);
+    }
+
+    fn effect(&mut self, task: &TaskId, effect: &Effect, facts: Option<&Facts>, now: Now) {
+        let Some(cell) = self.tasks.get_mut(task) else {
+            return;
+        };
+        let gate = match effect {
+            Effect::Arm { job, delay_ms } => {
+                let (task, job) = (task.clone(), *job);
+                let at = now.mono_ms + delay_ms;
+                return self.timers.arm(at, Timer::Task { task, job });
+            }
+            Effect::Stop { job } => {
+                cell.gated.retain(|(_, _, gated)| gated.id.at != *job);
+                if cell.running.contains(job) {
+                    let (task, at) = (task.clone(), *job);
+                    self.out.push(Out::Stop(JobId { task, at }));
+                }
+                return;
+            }
+            Effect::Save { rule } => return self.out.push(Out::SaveRule { rule: rule.clone() }),
+            Effect::Run { gate, .. } => *gate,
+            // Some commands write files, and which do is not known here.
+            Effect::Command { .. } => Gate::Synced,
+            Effect::Think { .. } | Effect::Attach { .. } | Effect::Compact { .. } | Effect::Prepare { .. } => {
+                Gate::Written
+            }
+        };
+        let job = decide::job(&cell.state, effect, &self.limits);
+        let mut job = job.expect("these effects are jobs of the present state");
+        match &mut job.work {
+            // A summary stands for what was inherited too.
+            Work::Think(think) | Work::Compact(think) if cell.state.summary.is_none() && !cell.inherited.is_empty() => {
+                think.given = cell.inherited.len();
+                think.history = [cell.inherited.clone(), think.history.clone()].concat();
+            }
+            Work::Command(command) => {
+                let facts = facts.expect("they are gathered for every command").clone();
+                let model = cell.state.asks.to_string();
+                command.facts = Arc::new(Facts { model, ..facts });
+            }
+            Work::Think(_) | Work::Compact(_) | Work::Attach { .. } | Work::Prepare { .. } | Work::Run(_) => {}
+        }
+        cell.gated.push((gate, cell.state.seq, job));
+    }
+
+    /// A journal that could not be written is left alone until [`Core::retry_append`].
+    pub(in crate::core) fn list_append(&mut self, task: &TaskId) {
+        if self.tasks.get(task).is_some_and(|cell| cell.broken.is_none()) {
+            self.retry_append(task);
+        }
+    }
+
+    /// Appends in this turn, also to a journal that could not be written before.
+    pub(in crate::core) fn retry_append(&mut self, task: &TaskId) {
+        if let Some(cell) = self.tasks.get_mut(task)
+            && !cell.listed
+        {
+            cell.listed = true;
+            self.to_append.push(task.clone());
+        }
+    }
+
+    // The disk.
+
+    /// Appends what was decided since the last time: one write per changed task. What fails stays above the mark and is
+    /// tried again later; nothing is rolled back, because nothing was shown or started.
+    pub fn append(&mut self, store: &mut dyn Store, now: Now) {
+        self.purge(store, now);
+        for task in std::mem::take(&mut self.to_forget) {
+            // Somebody may have asked for it again in the meantime.
+            if !self.tasks.contains_key(&task) && !self.parked.contains_key(&task) {
+                store.close(&task);
+            }
+        }
+        let mut failed = Vec::new();
+        for task in std::mem::take(&mut self.to_append) {
+            let Some(cell) = self.tasks.get_mut(&task) else {
+                continue;
+            };
+            cell.listed = false;
+            let added = cell.pending.len();
+            match append_one(cell, store) {
+                Ok(()) => {
+                    if cell.broken.take().is_some() {
+                        pump::forget_notices(cell, &mut self.subs);
+                    }
+                    cell.log_bytes += added;
+                    self.log_bytes += added;
+                    if !cell.is_open() {
+                        let brief = Brief::of(&cell.state);
+                        if cell.noted.as_ref() != Some(&brief) {
+                            store.note(&task, &brief);
+                            cell.noted = Some(brief);
+                        }
+                    }
+                    self.to_release.push(task);
+                }
+                Err(error) if cell.written == Seq(0) => {
+                    store.close(&task);
+                    self.tell_trouble(&error, now);
+                    self.abandon(&task, error, now);
+                }
+                Err(error) => {
+                    cell.broken = Some(error.message.clone());
+                    if !std::mem::replace(&mut cell.retry_armed, true) {
+                        let at = now.mono_ms + self.limits.store_retry_ms;
+                        self.timers.arm(at, Timer::Store(task.clone()));
+                    }
+                    self.tell_trouble(&error, now);
+                    failed.push(task);
+                }
+            }
+        }
+        for task in failed {
+            self.tell_readers(&task, now);
+        }
+        self.undergo_trial(store, now);
+        self.out.extend(store.findings().into_iter().map(|text| Out::Notice { text }));
+    }
+
+    /// The time has come to try a journal again that could not be written.
+    pub(in crate::core) fn append_is_due(&mut self, task: &TaskId) {
+        if let Some(cell) = self.tasks.get_mut(task) {
+            cell.retry_armed = false;
+            self.retry_append(task);
+        }
+    }
+
+    /// Shows and starts what is on disk now.
+    pub fn release(&mut self, now: Now) {
+        for request in std::mem::take(&mut self.to_list) {
+            self.list(request, now);
+        }
+        for task in std::mem::take(&mut self.to_release) {
+            self.start_jobs(&task);
+            let Some(cell) = self.tasks.get(&task) else {
+                continue;
+            };
+            for sub in cell.subs.clone() {
+                self.pump(sub, now);
+            }
+            self.trim(&task);
+            self.deliver(&task, now);
+        }
+        let pumped = std::mem::take(&mut self.to_pump);
+        let mut read: Vec<TaskId> = pumped.iter().filter_map(|sub| Some(self.subs.get(*sub)?.task.clone())).collect();
+        for sub in pumped {
+            self.pump(sub, now);
+        }
+        // Once per task, because it looks at all readers of the task.
+        read.sort_unstable();
+        read.dedup();
+        for task in read {
+            self.trim(&task);
+        }
+        self.restore();
+        self.turn_pages();
+        self.watch_crowd(now);
+        self.lighten();
+        if self.ended {
+            let fault = Fault::new(
+                FaultKind::Overloaded { retry_after_s: 5 },
+                "The server is ending. What it has accepted is kept; connect again when it is back.",
+            );
+            for key in self.subs.keys() {
+                self.dismiss(key, &fault, now);
+            }
+        }
+    }
+
+    fn start_jobs(&mut self, task: &TaskId) {
+        let Some(cell) = self.tasks.get_mut(task) else {
+            return;
+        };
+        let (written, synced) = (cell.written, cell.synced);
+        let mut must_sync = false;
+        let mut waiting = Vec::new();
+        for (gate, seq, job) in std::mem::take(&mut cell.gated) {
+            let safe = match gate {
+                Gate::Written => written >= seq,
+                Gate::Synced => synced >= seq,
+            };
+            if safe {
+                cell.running.push(job.id.at);
+                self.out.push(Out::Start(job));
+            } else {
+                must_sync |= gate == Gate::Synced && written >= seq;
+                waiting.push((gate, seq, job));
+            }
+        }
+        cell.gated = waiting;
+        let held = cell.subs.iter().filter_map(|key| self.subs.get(*key));
+        must_sync |= held.into_iter().any(|sub| sub.safe > synced && sub.safe <= written);
+        if must_sync && !cell.syncing {
+            cell.syncing = true;
+            self.out.push(Out::Sync { task: task.clone(), upto: written });
+        }
+    }
+
+    /// A journal was flushed up to `upto`, or could not be.
+    pub fn synced(&mut self, task: &TaskId, upto: Seq, result: Result<(), StoreError>, now: Now) {
+        let Some(cell) = self.tasks.get_mut(task) else {
+            return;
+        };
+        cell.syncing = false;
+        match result {
+            Ok(()) => {
+                cell.synced = cell.synced.max(upto);
+                self.to_release.push(task.clone());
+            }
+            Err(error) => {
+                self.tell_trouble(&error, now);
+                let Some(cell) = self.tasks.get_mut(task) else {
+                    return;
+                };
+                // What waits for the flush can never start: the task says so instead of waiting for ever.
+                let text = format!("The task's journal cannot be written: {}", error.message);
+                let safe = cell.synced;
+                let mut held = cell.subs.clone();
+                held.retain(|key| self.subs.get(*key).is_some_and(|sub| sub.safe > safe));
+                let fault = Fault::new(FaultKind::Storage, text.clone());
+                for key in held {
+                    self.dismiss(key, &fault, now);
+                }
+                let _ = self.drive(task, Input::Fail(text), now);
+            }
+        }
+    }
+}
+
+fn is_work(effect: &Effect) -> bool {
+    match effect {
+        Effect::Think { .. }
+        | Effect::Attach { .. }
+        | Effect::Command { .. }
+        | Effect::Compact { .. }
+        | Effect::Prepare { .. }
+        | Effect::Run { .. } => true,
+        Effect::Stop { .. } | Effect::Arm { .. } | Effect::Save { .. } => false,
+    }
+}
+
+fn append_one(cell: &mut Cell, store: &mut dyn Store) -> Result<(), StoreError> {
+    let open = cell.openness();
+    // One that was loaded because it had been left open may turn out to be settled: then the next start need not look at it.
+    if cell.pending.is_empty() && cell.marked == Some(open) {
+        return Ok(());
+    }
+    let created = &cell.state.created;
+    if cell.written == Seq(0) {
+        store.create(&created.task, &Brief::of(&cell.state))?;
+    }
+    store.append(&created.task, &cell.pending, open)?;
+    cell.marked = Some(open);
+    cell.written = cell.state.seq;
+    cell.pending = Vec::new();
+    Ok(())
+}

@@ -1,0 +1,266 @@
+//! One task in memory: its state, the end of its log that readers still need, and how far the log is on disk.
+//!
+//! An event is encoded once for every view that somebody watches, right after it was applied, when the state is exactly
+//! the one the event led to. Readers then take the shared bodies; a reader that is too far behind for that reads the
+//! journal and folds a state of its own (see `sub.rs`). Nobody watching costs nothing: no bodies are made or kept.
+
+use crate::a2a::{self, Body, Tools, View};
+use crate::base::id::Seq;
+use crate::base::slots::Key;
+use crate::core::hooks::{self, Courier};
+use crate::core::tasks::store::Openness;
+use crate::limits::Limits;
+use crate::task::log::brief::Brief;
+use crate::task::log::event::{End, Event, calls, detours, errands, hooks, speech};
+use crate::task::log::record::Record;
+use crate::task::machine::decide::Gate;
+use crate::task::machine::job::Job;
+use crate::task::machine::state::{Item, State};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+pub struct Cell {
+    pub state: State,
+    /// The conversation this one continues, from the tasks before it in its context.
+    pub inherited: Vec<Arc<Item>>,
+    /// Journal lines that are not on disk yet.
+    pub pending: Vec<u8>,
+    /// How long its log is, and so about how much of memory it takes; with those it was loaded together with.
+    pub log_bytes: usize,
+    /// Up to here the log survives the death of the process.
+    pub written: Seq,
+    /// Up to here it survives the death of the machine.
+    pub synced: Seq,
+    pub syncing: bool,
+    /// Why the journal could not be written, until it could.
+    pub broken: Option<String>,
+    /// A timer for the next try is armed.
+    pub retry_armed: bool,
+    /// Jobs that wait for their events to be safe.
+    pub gated: Vec<(Gate, Seq, Job)>,
+    /// Jobs that were started and have not reported their end.
+    pub running: Vec<Seq>,
+    /// When its next look at the time is armed, in monotonic milliseconds.
+    pub armed: u64,
+    pub subs: Vec<Key>,
+    /// Those who carry deliveries to its webhooks.
+    pub couriers: Vec<Courier>,
+    views: Vec<(View, usize)>,
+    hot: VecDeque<Hot>,
+    pub hot_bytes: usize,
+    /// It is in the core's list of tasks to append.
+    pub listed: bool,
+    /// What the store was last told for its lists, and for the next start.
+    pub noted: Option<Brief>,
+    pub marked: Option<Openness>,
+}
+
+struct Hot {
+    seq: Seq,
+    mark: Mark,
+    bodies: Vec<(View, Option<Body>)>,
+    bytes: usize,
+}
+
+/// Whether a stream can end with an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    Plain,
+    TurnEnd { turn: u32, rest: Rest },
+    Pause,
+    Over,
+}
+
+/// What a task waits for after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// The next prompt.
+    Done,
+    /// What the agent asked for, or whether to go on where it was cut off.
+    Asked,
+    /// A credential.
+    Auth,
+}
+
+impl Mark {
+    pub fn of(event: &Event) -> Mark {
+        match event {
+            Event::TurnEnded { turn, end } => Mark::TurnEnd {
+                turn: *turn,
+                rest: match end {
+                    End::Asked(_) | End::Interrupted(_) => Rest::Asked,
+                    End::NeedsAuth(_) => Rest::Auth,
+                    End::Done | End::Nothing | End::Refused | End::Failed(_) => Rest::Done,
+                },
+            },
+            Event::Paused | Event::Interrupted { .. } => Mark::Pause,
+            Event::Closed { .. } => Mark::Over,
+            Event::Created(_)
+            | Event::Prompted { .. }
+            | Event::TurnBegan { .. }
+            | Event::ResultsSent
+            | Event::Produced { .. }
+            | Event::Resumed
+            | errands!()
+            | speech!()
+            | detours!()
+            | calls!()
+            | hooks!() => Mark::Plain,
+        }
+    }
+}
+
+/// An event as a reader finds it in memory.
+pub enum Found<'a> {
+    /// Its body, if the view shows it at all.
+    Hot(Option<&'a Body>, Mark),
+    /// It has to be read from the journal.
+    Cold,
+}
+
+impl Cell {
+    pub fn new(state: State, inherited: Vec<Arc<Item>>) -> Cell {
+        Cell {
+            state,
+            inherited,
+            pending: Vec::new(),
+            log_bytes: 0,
+            written: Seq(0),
+            synced: Seq(0),
+            syncing: false,
+            broken: None,
+            retry_armed: false,
+            gated: Vec::new(),
+            running: Vec::new(),
+            armed: u64::MAX,
+            subs: Vec::new(),
+            couriers: Vec::new(),
+            views: Vec::new(),
+            hot: VecDeque::new(),
+            hot_bytes: 0,
+            listed: false,
+            noted: None,
+            marked: None,
+        }
+    }
+
+    /// Takes one event into the log: its line, its effect on the state, its bodies for those who watch.
+    pub fn record(&mut self, event: Event, unix_ms: u64, tools: &Tools) {
+        let at = self.state.stamp(&event, unix_ms);
+        let record = Record { seq: self.state.seq.next(), at, event };
+        record.write(&mut self.pending);
+        self.state.apply(&record);
+        if self.views.is_empty() {
+            return;
+        }
+        let bodies: Vec<(View, Option<Body>)> =
+            self.views.iter().map(|(view, _)| (*view, a2a::event(*view, &self.state, &record, tools))).collect();
+        let bytes = bodies.iter().map(|(_, body)| body.as_ref().map_or(0, Body::size)).sum();
+        self.hot_bytes += bytes;
+        let mark = Mark::of(&record.event);
+        self.hot.push_back(Hot { seq: record.seq, mark, bodies, bytes });
+    }
+
+    pub fn watch(&mut self, view: View) {
+        match self.views.iter_mut().find(|(known, _)| *known == view) {
+            Some((_, readers)) => *readers += 1,
+            None => self.views.push((view, 1)),
+        }
+    }
+
+    pub fn unwatch(&mut self, view: View) {
+        if let Some((_, readers)) = self.views.iter_mut().find(|(known, _)| *known == view) {
+            *readers -= 1;
+        }
+        self.views.retain(|(_, readers)| *readers > 0);
+        if self.views.is_empty() {
+            self.hot = VecDeque::new();
+            self.hot_bytes = 0;
+        }
+    }
+
+    pub fn find(&self, seq: Seq, view: View) -> Found<'_> {
+        let Some(first) = self.hot.front() else {
+            return Found::Cold;
+        };
+        let Some(index) = seq.0.checked_sub(first.seq.0) else {
+            return Found::Cold;
+        };
+        let Some(hot) = self.hot.get(index as usize) else {
+            return Found::Cold;
+        };
+        match hot.bodies.iter().find(|(known, _)| *known == view) {
+            Some((_, body)) => Found::Hot(body.as_ref(), hot.mark),
+            None => Found::Cold,
+        }
+    }
+
+    /// Forgets bodies that every reader is past, and the oldest ones beyond `cap` in any case.
+    pub fn trim(&mut self, slowest: Seq, cap: usize) {
+        while let Some(first) = self.hot.front() {
+            let passed = first.seq <= slowest;
+            if first.seq > self.written || !(passed || self.hot_bytes > cap) {
+                break;
+            }
+            self.hot_bytes -= first.bytes;
+            self.hot.pop_front();
+        }
+        if self.hot.is_empty() {
+            self.hot = VecDeque::new();
+        }
+    }
+
+    /// Panics when the bodies kept are not those that `streams`, the views of its readers, can need.
+    pub fn check(&self, streams: impl Iterator<Item = View>, limits: &Limits) {
+        let mut views: Vec<View> = streams.collect();
+        let watched = self.views.iter();
+        let mut watched: Vec<View> = watched.flat_map(|(view, n)| vec![*view; *n]).collect();
+        views.sort();
+        watched.sort();
+        assert_eq!(views, watched, "a view is watched by its readers");
+        let bytes: usize = self.hot.iter().map(|hot| hot.bytes).sum();
+        assert_eq!(bytes, self.hot_bytes, "the sum of the bodies");
+        let written = self.hot.iter().filter(|hot| hot.seq <= self.written);
+        assert!(written.map(|hot| hot.bytes).sum::<usize>() <= limits.hot_bytes, "more is kept in memory than allowed");
+        for (one, next) in self.hot.iter().zip(self.hot.iter().skip(1)) {
+            assert_eq!(one.seq.next(), next.seq, "bodies are kept without gaps");
+        }
+        let newest = self.hot.back().map_or(self.state.seq, |hot| hot.seq);
+        assert_eq!(newest, self.state.seq, "bodies are kept up to the last event");
+    }
+
+    /// Whether nothing is lost when it leaves memory: it rests, all of it is on disk, nobody waits for it, and every webhook has
+    /// been told.
+    pub fn can_leave(&self) -> bool {
+        self.openness() == Openness::Settled
+            && self.pending.is_empty()
+            && self.subs.is_empty()
+            && self.gated.is_empty()
+            && self.running.is_empty()
+            && self.couriers.is_empty()
+            && !self.syncing
+    }
+
+    /// Whether a webhook is still to be told something: then a restart has to go on with that.
+    pub fn owes(&self) -> bool {
+        hooks::are_due(&self.state)
+    }
+
+    /// What the next start is to know of it.
+    pub fn openness(&self) -> Openness {
+        match self.is_open() || self.owes() {
+            true => Openness::Open,
+            false => Openness::Settled,
+        }
+    }
+
+    /// Whether somebody is away with a delivery.
+    pub fn tells(&self) -> bool {
+        self.couriers.iter().any(Courier::is_away)
+    }
+
+    /// Whether the turn is unfinished or a question is open: then a restart has to look at it.
+    pub fn is_open(&self) -> bool {
+        !(self.state.is_over() || self.state.is_idle())
+    }
+}

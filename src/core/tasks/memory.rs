@@ -1,0 +1,365 @@
+//! Which tasks are in memory. All of them are known; those that were left open are brought back at the start, the others when somebody
+//! asks for them, whose request waits meanwhile, and whichever rest unwatched make room. One of which nothing could be written has
+//! never been.
+
+use crate::base::clock::Now;
+use crate::base::id::{Seq, TaskId};
+use crate::core::readers::subscription::Role;
+use crate::core::requests::dispatch::{continues, joins};
+use crate::core::tasks::loaded_task::Cell;
+use crate::core::tasks::store::{Store, StoreError};
+use crate::core::timers::Timer;
+use crate::core::{Core, Loaded, Out, Parked};
+use crate::task::call::Call;
+use crate::task::fault::{Fault, FaultKind};
+use crate::task::log::brief::Brief;
+use crate::task::machine::decide::Input;
+use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+
+impl Core {
+    /// Learns which tasks there are, and brings back those that were left open.
+    pub fn remember(&mut self, store: &mut dyn Store) {
+        for known in store.known() {
+            let brief = known.brief;
+            self.contexts.entry((brief.tenant.clone(), brief.context.clone())).or_default().push(known.task.clone());
+            // Only a session bears the name of its context, and the latest one goes on.
+            if known.task.as_str() == brief.context.as_str() && !brief.state.is_terminal() {
+                self.session = Some(known.task.clone());
+            }
+            self.known.insert(known.task.clone(), brief);
+            if known.open {
+                self.unrestored.push_back(known.task);
+            }
+        }
+        self.restore();
+        // What became due while no server ran is looked at as soon as somebody knows how late it is.
+        self.expiry_armed = 0;
+        self.timers.arm(0, Timer::Expiry);
+        // A disk may have been full before this server began.
+        self.arm_trial(0);
+    }
+
+    /// Brings back tasks that were left open, as many as there is room for now: their turns were cut off, or somebody is still to
+    /// be told of their end. Nor are more of them read at once than half of what the disk's lane takes: it refuses what is too
+    /// much, and others have something to ask for too.
+    pub(in crate::core) fn restore(&mut self) {
+        while !self.ending
+            && let Some(task) = self.unrestored.pop_front()
+        {
+            self.make_room();
+            if self.tasks.len() + self.parked.len() >= self.limits.tasks
+                || self.parked.len() >= self.limits.lane_jobs.div_ceil(2)
+            {
+                return self.unrestored.push_front(task);
+            }
+            if !self.tasks.contains_key(&task) {
+                self.fetch(&task);
+            }
+        }
+    }
+
+    /// A task was read from its journal, or could not be.
+    pub fn loaded(&mut self, task: &TaskId, result: Result<Loaded, StoreError>, now: Now) {
+        if let Err(error) = &result
+            && error.busy
+            && self.try_again(task, now)
+        {
+            return;
+        }
+        self.busy.remove(task);
+        // Before anything else, while it is known who waits for which tasks.
+        self.make_room();
+        let parked = self.parked.remove(task).unwrap_or_default();
+        match result {
+            Ok(loaded) => {
+                let seq = loaded.state.seq;
+                let mut cell = Cell::new(loaded.state, loaded.inherited);
+                cell.written = seq;
+                cell.synced = Seq(0);
+                cell.log_bytes = loaded.bytes;
+                self.log_bytes += loaded.bytes;
+                let brief = Brief::of(&cell.state);
+                cell.noted = Some(brief.clone()).filter(|brief| self.known.get(task) == Some(brief));
+                self.known.insert(task.clone(), brief);
+                self.tasks.insert(task.clone(), cell);
+                self.list_append(task);
+                // Its webhooks may have something coming from before.
+                self.to_release.push(task.clone());
+                let _ = self.drive(task, Input::Restored, now);
+                self.tell_time(task, now);
+                self.arm_expiry(now);
+                for request in parked {
+                    let conn = request.conn;
+                    self.take_up(&request);
+                    match request.call {
+                        Call::List(_) => self.list_later(request),
+                        call => self.perform(conn, call, request.form, request.by, now),
+                    }
+                    self.read_on(conn, now);
+                }
+            }
+            Err(error) => {
+                self.put_off(task.clone(), now);
+                // A session that cannot be read is nobody's any more.
+                self.session.take_if(|session| session == task);
+                let fault = Fault::new(FaultKind::Storage, error.message);
+                for request in parked {
+                    let conn = request.conn;
+                    self.take_up(&request);
+                    self.perform_without(task, request, &fault, now);
+                    self.read_on(conn, now);
+                }
+            }
+        }
+    }
+
+    /// A log that somebody else has is asked for again a few times: a server that was killed may leave a child behind that lets
+    /// go of it only when it becomes the program it is to be.
+    fn try_again(&mut self, task: &TaskId, now: Now) -> bool {
+        let tries = self.busy.entry(task.clone()).or_default();
+        *tries += 1;
+        let again = *tries < self.limits.load_tries;
+        if again {
+            let at = now.mono_ms + self.limits.load_retry_ms;
+            self.timers.arm(at, Timer::Load(task.clone()));
+        }
+        again
+    }
+
+    /// A task whose very first lines cannot be kept has never been: whoever asked for it is told why.
+    pub(in crate::core) fn abandon(&mut self, task: &TaskId, error: StoreError, now: Now) {
+        let Some(cell) = self.unmake(task, now) else {
+            return;
+        };
+        let fault = Fault::new(FaultKind::Storage, error.message);
+        for key in cell.subs {
+            match self.subs.get(key).map(|sub| sub.role) {
+                // Who follows every task never heard of this one.
+                Some(Role::FollowAll) => drop(self.unsubscribe(key)),
+                Some(_) | None => self.dismiss(key, &fault, now),
+            }
+        }
+    }
+
+    /// When memory holds as many tasks as it may, those that rest unwatched leave it. They are loaded again when somebody asks for
+    /// them.
+    pub(in crate::core) fn make_room(&mut self) {
+        let most = self.limits.tasks;
+        if self.tasks.len() >= most {
+            // Several at once, so that a full house does not look through all of them for every newcomer.
+            let few = most - most.div_ceil(16);
+            self.send_away(|core| core.tasks.len() <= few);
+        }
+    }
+
+    /// The same when they are too long together.
+    pub(in crate::core) fn lighten(&mut self) {
+        let most = self.limits.task_total_bytes;
+        if self.log_bytes > most {
+            let few = most / 16 * 15;
+            self.send_away(|core| core.log_bytes <= few);
+        }
+    }
+
+    /// Lets tasks leave that can, the longest untouched first, until it is enough. Those on the page of a list that waits stay: it
+    /// needs all of them at once, and they would leave as they come.
+    fn send_away(&mut self, enough: impl Fn(&Core) -> bool) {
+        let waiting = self.parked.values().flatten().chain(&self.to_list);
+        let awaited: HashSet<&TaskId> = waiting.flat_map(|request| &request.page).collect();
+        let resting = self.tasks.iter().filter(|(task, cell)| cell.can_leave() && !awaited.contains(task));
+        let mut resting: Vec<(u64, TaskId)> = resting.map(|(task, cell)| (cell.state.at, task.clone())).collect();
+        resting.sort_unstable();
+        for (_, task) in resting {
+            if enough(self) {
+                return;
+            }
+            self.leave(task);
+        }
+    }
+
+    /// Takes a task out of memory.
+    pub(in crate::core) fn leave(&mut self, task: TaskId) {
+        if self.take_out(&task).is_some() {
+            self.to_forget.push(task);
+        }
+    }
+
+    /// Forgets a task of which nothing was written: its context goes on from the task before it.
+    pub(in crate::core) fn unmake(&mut self, task: &TaskId, now: Now) -> Option<Cell> {
+        let cell = self.take_out(task)?;
+        self.strike(task, now);
+        Some(cell)
+    }
+
+    pub(in crate::core) fn take_out(&mut self, task: &TaskId) -> Option<Cell> {
+        let cell = self.tasks.remove(task)?;
+        self.hot_total -= cell.hot_bytes;
+        self.log_bytes -= cell.log_bytes;
+        Some(cell)
+    }
+
+    /// Strikes a task off every list.
+    pub(in crate::core) fn strike(&mut self, task: &TaskId, now: Now) {
+        self.session.take_if(|session| session == task);
+        let Some(brief) = self.known.remove(task) else {
+            return;
+        };
+        let place = (brief.tenant, brief.context);
+        let Some(tasks) = self.contexts.get_mut(&place) else {
+            return;
+        };
+        tasks.retain(|known| known != task);
+        // Those it continued may go now, if their time is over: they were kept for its sake.
+        for before in tasks.iter() {
+            self.known.put_off(before.clone(), now.unix_ms);
+        }
+        if tasks.is_empty() {
+            self.contexts.remove(&place);
+        }
+        self.arm_expiry(now);
+    }
+
+    /// Waits until the task is in memory.
+    pub(in crate::core) fn park(&mut self, task: TaskId, request: Parked) {
+        self.set_by(&request);
+        self.fetch(&task);
+        self.parked.entry(task).or_default().push(request);
+    }
+
+    /// Sees to it that a task comes into memory.
+    pub(in crate::core) fn fetch(&mut self, task: &TaskId) {
+        if let Entry::Vacant(none) = self.parked.entry(task.clone()) {
+            none.insert(Vec::new());
+            self.out.push(Out::Load { task: task.clone() });
+        }
+    }
+
+    /// A request that has to wait is one of those that its socket has under way.
+    pub(in crate::core) fn set_by(&mut self, request: &Parked) {
+        if let Some(conn) = self.conns.get_mut(request.conn) {
+            conn.calls += 1;
+        }
+    }
+
+    /// Its wait is over.
+    pub(in crate::core) fn take_up(&mut self, request: &Parked) {
+        if let Some(conn) = self.conns.get_mut(request.conn) {
+            conn.calls = conn.calls.saturating_sub(1);
+        }
+    }
+
+    /// A request whose task could not be loaded. A new task begins its context anew if it cannot be continued, a new session
+    /// takes the place of one that is lost, and a list has the others.
+    fn perform_without(&mut self, task: &TaskId, mut request: Parked, fault: &Fault, now: Now) {
+        if let Call::List(_) = request.call {
+            request.without.push(task.clone());
+            return self.list_later(request);
+        }
+        let Parked { conn, call, form, by, .. } = request;
+        if let Some(context) = continues(&call).cloned() {
+            self.contexts.remove(&(form.tenant.clone(), context));
+        } else if !joins(&call) {
+            return self.refuse(conn, &form, fault, now);
+        }
+        self.perform(conn, call, form, by, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::a2a::{Envelope, Switches};
+    use crate::core::Setup;
+    use crate::core::rig::Rig;
+    use crate::core::tasks::store::Failure;
+    use crate::limits::Limits;
+    use crate::task::call::{Birth, Create, List};
+    use crate::task::log::event::{Lifecycle, Profile, Protocol};
+    use crate::task::machine::job::NoteBody;
+
+    #[test]
+    fn long_tasks_leave_memory_when_they_rest_and_come_back_when_asked_for() {
+        let limits = Limits { task_total_bytes: 30_000, ..Limits::default() };
+        let mut rig = Rig::with(limits, Switches::default());
+        let tasks: Vec<TaskId> = (0..10)
+            .map(|n| {
+                let task = rig.begin(Envelope::Rest10, None);
+                let text: String = (0..1_000).map(|m| format!("{n}.{m} ")).collect();
+                rig.note(NoteBody::Text(text));
+                rig.end_turn();
+                task
+            })
+            .collect();
+        let few = |rig: &Rig| rig.core.log_bytes <= 30_000 && rig.core.tasks.len() < tasks.len() / 2;
+        assert!(few(&rig), "{} bytes", rig.core.log_bytes);
+        for task in &tasks {
+            let ask = Call::Get { task: task.clone(), history: None };
+            assert_eq!(rig.ask(Envelope::Rest10, ask)["id"], task.as_str());
+            assert!(few(&rig), "{} bytes", rig.core.log_bytes);
+        }
+        // A list needs more of them at once than there is room for, and gets them.
+        let all = rig.ask(Envelope::Rest10, Call::List(List::default()));
+        assert_eq!(all["tasks"].as_array().map(Vec::len), Some(tasks.len()));
+        assert!(few(&rig), "{} bytes", rig.core.log_bytes);
+    }
+
+    #[test]
+    fn a_list_gets_its_tasks_where_there_is_room_for_fewer() {
+        let limits = Limits { tasks: 3, ..Limits::default() };
+        let mut rig = Rig::with(limits, Switches::default());
+        for _ in 0..5 {
+            rig.begin(Envelope::Rest10, None);
+            rig.end_turn();
+        }
+        assert!(rig.core.tasks.len() <= 3);
+        let all = rig.ask(Envelope::Rest10, Call::List(List::default()));
+        assert_eq!(all["tasks"].as_array().map(Vec::len), Some(5));
+        rig.core.writable();
+        assert!(!rig.core.has_more());
+        rig.core.make_room();
+        assert!(rig.core.tasks.len() <= 3, "they have left again");
+        assert!(rig.core.has_more(), "their logs are let go of at once");
+        rig.turn();
+        assert!(!rig.core.has_more());
+    }
+
+    #[test]
+    fn tasks_are_brought_back_no_faster_than_the_disk_takes_them() {
+        let limits = Limits { lane_jobs: 4, ..Limits::default() };
+        let mut rig = Rig::with(limits.clone(), Switches::default());
+        for _ in 0..9 {
+            rig.begin(Envelope::Rest10, None);
+        }
+        rig.core = Core::new(Setup::alone(limits, Switches::default(), rig.now));
+        rig.core.remember(&mut rig.store);
+        for back in [0, 0, 2, 4, 6, 8, 9] {
+            assert_eq!(rig.core.tasks.len(), back);
+            assert!(rig.core.parked.len() <= 2);
+            rig.turn();
+        }
+    }
+
+    #[test]
+    fn a_task_that_has_never_been_keeps_no_other() {
+        let mut rig = Rig::new();
+        let old = rig.begin(Envelope::Rpc03, None);
+        rig.end_turn();
+        rig.cancel(&old);
+        let kept_ms = rig.limits.times.retention_ms.expect("tasks are not kept for ever");
+        // Each status is a little later than the one before.
+        rig.now.mono_ms += kept_ms + 1_000;
+        rig.now.unix_ms += kept_ms + 1_000;
+        // The old one is due while a new one is about to continue it.
+        rig.store.fail(Failure::Refused, 1);
+        let create = Create {
+            context: Some(rig.state(&old).created.context.clone()),
+            settings: Default::default(),
+            birth: Birth { lifecycle: Lifecycle::Conversational, protocol: Protocol::V03, profile: Profile::Coder },
+        };
+        let refused = rig.ask(Envelope::Rpc03, Call::Create(create)).to_string();
+        assert!(refused.contains("the disk is told to refuse"), "{refused}");
+        rig.later(rig.limits.expiry_pause_ms);
+        assert_eq!(rig.core.known.len(), 0);
+    }
+}

@@ -1,0 +1,149 @@
+//! Every task there is, in memory or not, in a few words each; and when each of them has rested, or been over, for as long as it
+//! may. One look at the first of them tells when to look again, so a hundred thousand tasks cost no timers.
+//!
+//! A task that is at work has no place among those: it gets one when its status changes to one that can last.
+
+use crate::base::id::TaskId;
+use crate::limits::Times;
+use crate::task::log::brief::Brief;
+use crate::task::machine::state::TaskState;
+use std::collections::{BTreeSet, HashMap};
+
+pub struct Register {
+    briefs: HashMap<TaskId, Brief>,
+    /// When to look at which, in Unix milliseconds. Each task is here at the time its brief gives, and perhaps once more at a
+    /// time it was put off to.
+    due: BTreeSet<(u64, TaskId)>,
+    times: Times,
+}
+
+impl Register {
+    pub fn new(times: Times) -> Register {
+        Register { briefs: HashMap::new(), due: BTreeSet::new(), times }
+    }
+
+    pub fn get(&self, task: &TaskId) -> Option<&Brief> {
+        self.briefs.get(task)
+    }
+
+    pub fn contains_key(&self, task: &TaskId) -> bool {
+        self.briefs.contains_key(task)
+    }
+
+    pub fn len(&self) -> usize {
+        self.briefs.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&TaskId, &Brief)> {
+        self.briefs.iter()
+    }
+
+    pub fn insert(&mut self, task: TaskId, brief: Brief) {
+        self.remove(&task);
+        if let Some(at) = self.due_at(&brief) {
+            self.due.insert((at, task.clone()));
+        }
+        self.briefs.insert(task, brief);
+    }
+
+    pub fn remove(&mut self, task: &TaskId) -> Option<Brief> {
+        let brief = self.briefs.remove(task)?;
+        if let Some(at) = self.due_at(&brief) {
+            self.due.remove(&(at, task.clone()));
+        }
+        Some(brief)
+    }
+
+    /// When a task is due next, in Unix milliseconds.
+    pub fn next(&self) -> Option<u64> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// Takes one task that is due. It comes again only if it is put off or its brief changes.
+    pub fn pop(&mut self, unix_ms: u64) -> Option<TaskId> {
+        while self.next().is_some_and(|at| at <= unix_ms) {
+            let (_, task) = self.due.pop_first().expect("just seen");
+            let at = self.briefs.get(&task).and_then(|brief| self.due_at(brief));
+            if at.is_some_and(|at| at <= unix_ms) {
+                return Some(task);
+            }
+        }
+        None
+    }
+
+    /// Lets a task that is due come again at another time.
+    pub fn put_off(&mut self, task: TaskId, unix_ms: u64) {
+        self.due.insert((unix_ms, task));
+    }
+
+    fn due_at(&self, brief: &Brief) -> Option<u64> {
+        // A log that cannot be read says nothing of its time and is left for people to look at.
+        if brief.at == 0 {
+            return None;
+        }
+        let limit = match brief.state {
+            TaskState::Working => None,
+            TaskState::Submitted | TaskState::InputRequired | TaskState::AuthRequired => self.times.idle_ms,
+            TaskState::Completed | TaskState::Failed | TaskState::Canceled | TaskState::Rejected => {
+                self.times.retention_ms
+            }
+        };
+        limit.map(|limit| brief.at.saturating_add(limit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn register() -> Register {
+        Register::new(Times { idle_ms: Some(100), retention_ms: Some(10), ..Times::default() })
+    }
+
+    fn brief(state: TaskState, at: u64) -> Brief {
+        Brief { state, at, ..Brief::bare("c".into()) }
+    }
+
+    fn due(register: &mut Register, unix_ms: u64) -> Vec<String> {
+        let tasks = std::iter::from_fn(|| register.pop(unix_ms));
+        tasks.map(|task| task.to_string()).collect()
+    }
+
+    #[test]
+    fn tasks_are_due_in_order_once_by_what_they_wait_for() {
+        let mut register = register();
+        for (task, state) in [
+            ("submitted", TaskState::Submitted),
+            ("working", TaskState::Working),
+            ("waiting", TaskState::InputRequired),
+            ("over", TaskState::Failed),
+        ] {
+            register.insert(task.into(), brief(state, 1_000));
+        }
+        register.insert("unreadable".into(), brief(TaskState::Failed, 0));
+        assert_eq!(register.next(), Some(1_010));
+        assert_eq!(due(&mut register, 1_009), [""; 0]);
+        assert_eq!(due(&mut register, 1_010), ["over"]);
+        assert_eq!(due(&mut register, 9_999), ["submitted", "waiting"]);
+        assert_eq!((register.next(), register.len()), (None, 5));
+    }
+
+    #[test]
+    fn a_new_status_counts_and_an_old_one_does_not() {
+        let mut register = register();
+        let task = TaskId::from("t");
+        register.insert(task.clone(), brief(TaskState::InputRequired, 1_000));
+        register.insert(task.clone(), brief(TaskState::Working, 1_050));
+        assert_eq!(register.next(), None);
+        register.insert(task.clone(), brief(TaskState::InputRequired, 1_090));
+        assert_eq!(due(&mut register, 1_189), [""; 0]);
+        register.insert(task.clone(), brief(TaskState::Canceled, 1_100));
+        assert_eq!(due(&mut register, 1_110), ["t"], "it may come sooner");
+        register.put_off(task.clone(), 1_200);
+        assert_eq!(due(&mut register, 1_199), [""; 0]);
+        assert_eq!(due(&mut register, 1_200), ["t"]);
+        register.put_off(task.clone(), 1_300);
+        register.remove(&task);
+        assert_eq!(due(&mut register, 1_300), [""; 0]);
+    }
+}

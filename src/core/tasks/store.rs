@@ -1,0 +1,539 @@
+//! Where the logs of tasks live, as the loop sees it. Only the shape is here: files and descriptors belong to the shell, and
+//! a simulation brings [`MemoryStore`], whose disk can be told to fail, tear and lose power.
+//!
+//! Two halves, because two kinds of threads use a log. The loop owns the [`Store`] and appends: one write into the page cache
+//! each, never a flush. Whatever may wait for the disk (sync, pages, loading) goes through a [`LogFile`], which is shared with
+//! the disk lane. A log is bytes to both; that the bytes are journal lines matters only to [`read_all`] and [`fold`].
+
+use crate::base::id::{Seq, TaskId};
+use crate::limits::Limits;
+use crate::task::log::brief::Brief;
+use crate::task::log::record::{BadLine, Record};
+use crate::task::machine::state::State;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Where logs live. Called by the loop: nothing here may wait for a disk flush.
+pub trait Store {
+    /// The tasks there are, in the order of their creation. Tasks that another server has loaded are among them.
+    fn known(&mut self) -> Vec<Known>;
+
+    /// Makes an empty log. The task is not known to a later start before its first append.
+    fn create(&mut self, task: &TaskId, brief: &Brief) -> Result<(), StoreError>;
+
+    /// Appends whole lines; `open` says how the task stands after them. All or nothing: after an error nothing of it counts,
+    /// and the same bytes may be given again.
+    fn append(&mut self, task: &TaskId, lines: &[u8], open: Openness) -> Result<(), StoreError>;
+
+    /// The log for the disk lane, loaded and locked if it was not already.
+    fn file(&mut self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError>;
+
+    /// A log that is only read, by whoever loads a task that continues it: it is not loaded by that, and goes with the last
+    /// [`LogFile`] of it.
+    fn lend(&mut self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
+        self.file(task)
+    }
+
+    /// What lists are to say of a task that is not in memory. It is told when a task comes to rest; that it is lost with a crash
+    /// does no harm, because tasks that did not rest are loaded again.
+    fn note(&mut self, task: &TaskId, brief: &Brief);
+
+    /// Whether a task was left open, and nobody has settled it since.
+    fn is_open(&mut self, task: &TaskId) -> bool;
+
+    /// Deletes a log for good; one that is not there is as good as deleted. Not while another server has it.
+    fn remove(&mut self, task: &TaskId) -> Result<(), StoreError>;
+
+    /// The task leaves memory: its lock and descriptor go as soon as the last [`LogFile`] of it does.
+    fn close(&mut self, task: &TaskId);
+
+    /// Whether a log could be written now: tries it, and leaves nothing behind.
+    fn probe(&mut self) -> Result<(), StoreError>;
+
+    /// What whoever runs the server should know, found since the last call: logs that are damaged or have lost events.
+    fn findings(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Housekeeping that has come up since the last call, to be done beside the loop because it waits for the disk. That it
+    /// fails, or is never done, costs space and time and nothing else.
+    fn chore(&mut self) -> Option<Chore> {
+        None
+    }
+}
+
+/// Something to be done beside the loop.
+pub type Chore = Box<dyn FnOnce() -> Result<(), StoreError> + Send>;
+
+/// One log, shared between threads.
+pub trait LogFile: Send + Sync {
+    /// Flushes what was appended before the call. One that failed once fails until the log is closed: after a failed flush the
+    /// system may have dropped the bytes, and a second flush that succeeds would prove nothing.
+    fn sync(&self) -> Result<(), StoreError>;
+
+    /// Whole lines from the line start `offset` on: about `max` bytes, but at least one line; nothing at the end.
+    fn page(&self, offset: u64, max: usize) -> Result<Vec<u8>, StoreError>;
+
+    /// Bytes that count.
+    fn len(&self) -> u64;
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The log turned out to be damaged: keeps it for people to look at, away from the others, and refuses every further use
+    /// of it with the error returned here.
+    fn set_aside(&self, why: &str) -> StoreError;
+
+    /// What messages call it.
+    fn name(&self) -> String;
+}
+
+/// A task in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    pub task: TaskId,
+    pub brief: Brief,
+    /// It was left with an unfinished turn, an open question, or something that a webhook is still to be told.
+    pub open: bool,
+}
+
+/// Whether a task has an unfinished turn, an open question, or something that a webhook is still to be told. Open ones are looked
+/// at when the server starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Openness {
+    Open,
+    Settled,
+}
+
+/// What failed, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreError {
+    pub message: String,
+    /// What is wrong and what to do, in words that anybody may read: without the names of files and tasks.
+    pub hint: Option<String>,
+    /// Somebody else has it right now: it may work in a moment.
+    pub busy: bool,
+}
+
+impl StoreError {
+    pub fn new(message: impl Into<String>) -> StoreError {
+        StoreError { message: message.into(), hint: None, busy: false }
+    }
+
+    pub fn busy(message: impl Into<String>) -> StoreError {
+        StoreError { busy: true, ..StoreError::new(message) }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// Gives every record of a log to `each`, in order and without gaps. A line that is not what was written sets the log aside;
+/// a line of a newer version is refused but left where it is, for that version to read.
+pub fn read_all(file: &dyn LogFile, each: &mut dyn FnMut(Record)) -> Result<(), StoreError> {
+    let page_bytes = Limits::default().page_bytes;
+    let mut offset = 0;
+    let mut expected = Seq(1);
+    loop {
+        let page = file.page(offset, page_bytes)?;
+        if page.is_empty() {
+            return Ok(());
+        }
+        for line in page.split_inclusive(|byte| *byte == b'\n') {
+            let record = match Record::read(line.strip_suffix(b"\n").unwrap_or(line)) {
+                Ok(record) => record,
+                Err(BadLine::Damaged) => {
+                    return Err(file.set_aside(&format!("the line at byte {offset} is damaged")));
+                }
+                Err(BadLine::Unknown(why)) => {
+                    return Err(StoreError::new(format!(
+                        "{}: the line at byte {offset} was written by another version of this program ({why}); open it \
+                         with that version",
+                        file.name()
+                    )));
+                }
+            };
+            if record.seq != expected {
+                let why = format!("event {expected} is missing at byte {offset}: event {} is there", record.seq);
+                return Err(file.set_aside(&why));
+            }
+            expected = expected.next();
+            offset += line.len() as u64;
+            each(record);
+        }
+    }
+}
+
+/// A task as its log says it is, or as it was after the event `upto`.
+pub fn fold(file: &dyn LogFile, upto: Option<Seq>) -> Result<State, StoreError> {
+    let mut state = None;
+    let mut in_place = true;
+    read_all(file, &mut |record| {
+        if upto.is_none_or(|upto| record.seq <= upto) {
+            in_place &= State::advance(&mut state, &record).is_some();
+        }
+    })?;
+    state.filter(|_| in_place).ok_or_else(|| StoreError::new("the journal does not begin with its task"))
+}
+
+/// A store without a disk, for tests and simulation. Clones share the disk, so a second one is the server after a restart.
+#[derive(Clone, Default)]
+pub struct MemoryStore {
+    disk: Arc<Mutex<Disk>>,
+}
+
+/// What a failing append leaves behind. Either way it is an error, and nothing of it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Nothing: the disk refused.
+    Refused,
+    /// Half of the bytes, which stay until the next append or until a restart cuts them.
+    Torn,
+}
+
+/// How the server stops in a simulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crash {
+    /// What was written is there.
+    Killed,
+    /// Only what was synced is there.
+    PowerLost,
+}
+
+#[derive(Default)]
+struct Disk {
+    logs: BTreeMap<TaskId, Kept>,
+    /// Tasks in the order of their first append.
+    order: Vec<TaskId>,
+    failing: Option<(Failure, u32)>,
+    failing_syncs: u32,
+}
+
+struct Kept {
+    brief: Brief,
+    bytes: Vec<u8>,
+    /// How many of the bytes count, and how many survive a power loss.
+    end: usize,
+    synced: usize,
+    open: Openness,
+    /// Why it was set aside, and why it cannot be synced.
+    damaged: Option<StoreError>,
+    unsynced: Option<StoreError>,
+}
+
+impl MemoryStore {
+    /// The next `times` appends fail.
+    pub fn fail(&self, failure: Failure, times: u32) {
+        self.disk().failing = Some((failure, times));
+    }
+
+    /// The next `times` syncs fail, and every later one of a log whose sync failed.
+    pub fn fail_syncs(&self, times: u32) {
+        self.disk().failing_syncs = times;
+    }
+
+    /// Stops the server that used this disk. What it had not written whole is gone.
+    pub fn crash(&self, how: Crash) {
+        let mut disk = self.disk();
+        disk.failing = None;
+        disk.failing_syncs = 0;
+        for log in disk.logs.values_mut() {
+            if how == Crash::PowerLost {
+                log.end = log.synced;
+            }
+            log.bytes.truncate(log.end);
+        }
+        disk.logs.retain(|_, log| !log.bytes.is_empty());
+        let Disk { logs, order, .. } = &mut *disk;
+        order.retain(|task| logs.contains_key(task));
+    }
+
+    /// Everything on the disk for this task, torn bytes too.
+    pub fn bytes(&self, task: &TaskId) -> Vec<u8> {
+        match self.disk().logs.get(task) {
+            Some(log) => log.bytes.clone(),
+            None => Vec::new(),
+        }
+    }
+
+    fn disk(&self) -> MutexGuard<'_, Disk> {
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Disk {
+    fn log(&mut self, task: &TaskId) -> Result<&mut Kept, StoreError> {
+        match self.logs.get_mut(task) {
+            Some(Kept { damaged: Some(error), .. }) => Err(error.clone()),
+            Some(log) => Ok(log),
+            None => Err(StoreError::new(format!("task {task}: there is no log"))),
+        }
+    }
+
+    fn next_failure(&mut self) -> Option<Failure> {
+        let (failure, left) = self.failing?;
+        self.failing = (left > 1).then(|| (failure, left - 1));
+        (left > 0).then_some(failure)
+    }
+}
+
+impl Store for MemoryStore {
+    fn known(&mut self) -> Vec<Known> {
+        let disk = self.disk();
+        disk.order
+            .iter()
+            .filter_map(|task| disk.logs.get_key_value(task))
+            .filter(|(_, log)| log.damaged.is_none())
+            .map(|(task, log)| Known { task: task.clone(), brief: log.brief.clone(), open: log.open == Openness::Open })
+            .collect()
+    }
+
+    fn create(&mut self, task: &TaskId, brief: &Brief) -> Result<(), StoreError> {
+        let mut disk = self.disk();
+        if disk.logs.contains_key(task) {
+            return Err(StoreError::new(format!("task {task} exists already")));
+        }
+        let empty = Kept {
+            brief: brief.clone(),
+            bytes: Vec::new(),
+            end: 0,
+            synced: 0,
+            open: Openness::Settled,
+            damaged: None,
+            unsynced: None,
+        };
+        disk.logs.insert(task.clone(), empty);
+        Ok(())
+    }
+
+    fn note(&mut self, task: &TaskId, brief: &Brief) {
+        if let Some(log) = self.disk().logs.get_mut(task) {
+            log.brief = brief.clone();
+        }
+    }
+
+    fn append(&mut self, task: &TaskId, lines: &[u8], open: Openness) -> Result<(), StoreError> {
+        let mut disk = self.disk();
+        let failure = disk.next_failure();
+        let log = disk.log(task)?;
+        log.bytes.truncate(log.end);
+        match failure {
+            Some(Failure::Refused) => Err(StoreError::new("the disk is told to refuse")),
+            Some(Failure::Torn) => {
+                log.bytes.extend_from_slice(&lines[..lines.len() / 2]);
+                Err(StoreError::new("the disk is told to tear"))
+            }
+            None => {
+                log.bytes.extend_from_slice(lines);
+                let first = log.end == 0;
+                log.end = log.bytes.len();
+                log.open = open;
+                if first && !lines.is_empty() {
+                    disk.order.push(task.clone());
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn file(&mut self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
+        self.disk().log(task)?;
+        Ok(Arc::new(MemoryLog { task: task.clone(), store: self.clone() }))
+    }
+
+    fn is_open(&mut self, task: &TaskId) -> bool {
+        let disk = self.disk();
+        let log = disk.logs.get(task);
+        log.is_some_and(|log| log.open == Openness::Open)
+    }
+
+    fn remove(&mut self, task: &TaskId) -> Result<(), StoreError> {
+        let mut disk = self.disk();
+        disk.logs.remove(task);
+        disk.order.retain(|known| known != task);
+        Ok(())
+    }
+
+    fn close(&mut self, _: &TaskId) {}
+
+    fn probe(&mut self) -> Result<(), StoreError> {
+        match self.disk().next_failure() {
+            Some(_) => Err(StoreError::new("the disk is told to fail")),
+            None => Ok(()),
+        }
+    }
+}
+
+struct MemoryLog {
+    task: TaskId,
+    store: MemoryStore,
+}
+
+impl LogFile for MemoryLog {
+    fn sync(&self) -> Result<(), StoreError> {
+        let mut disk = self.store.disk();
+        let fails = disk.failing_syncs > 0;
+        disk.failing_syncs = disk.failing_syncs.saturating_sub(1);
+        let log = disk.log(&self.task)?;
+        if fails {
+            log.unsynced = Some(StoreError::new("the disk is told to fail its sync"));
+        }
+        if let Some(error) = &log.unsynced {
+            return Err(error.clone());
+        }
+        log.synced = log.end;
+        Ok(())
+    }
+
+    fn page(&self, offset: u64, max: usize) -> Result<Vec<u8>, StoreError> {
+        let mut disk = self.store.disk();
+        let log = disk.log(&self.task)?;
+        let rest = log.bytes[..log.end].get(offset as usize..).unwrap_or_default();
+        let mut page = Vec::new();
+        for line in rest.split_inclusive(|byte| *byte == b'\n') {
+            if !page.is_empty() && page.len() + line.len() > max {
+                break;
+            }
+            page.extend_from_slice(line);
+        }
+        Ok(page)
+    }
+
+    fn len(&self) -> u64 {
+        match self.store.disk().logs.get(&self.task) {
+            Some(log) => log.end as u64,
+            None => 0,
+        }
+    }
+
+    fn set_aside(&self, why: &str) -> StoreError {
+        let error = StoreError::new(format!("{}: {why}", self.name()));
+        if let Ok(log) = self.store.disk().log(&self.task) {
+            log.damaged = Some(error.clone());
+        }
+        error
+    }
+
+    fn name(&self) -> String {
+        format!("task {}", self.task)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::log::event::Event;
+
+    fn line(seq: u64, text: &str) -> Vec<u8> {
+        let mut out = Vec::new();
+        Record { seq: Seq(seq), at: 1_000 + seq, event: Event::Text { text: text.into() } }.write(&mut out);
+        out
+    }
+
+    fn texts(file: &dyn LogFile) -> Result<Vec<String>, StoreError> {
+        let mut texts = Vec::new();
+        read_all(file, &mut |record| match record.event {
+            Event::Text { text } => texts.push(text),
+            other => panic!("only texts were written, not {other:?}"),
+        })?;
+        Ok(texts)
+    }
+
+    fn store_with(lines: &[u8]) -> (MemoryStore, TaskId) {
+        let (mut store, task) = (MemoryStore::default(), TaskId::from("t"));
+        store.create(&task, &Brief::bare("c".into())).unwrap();
+        store.append(&task, lines, Openness::Open).unwrap();
+        (store, task)
+    }
+
+    #[test]
+    fn a_failed_append_leaves_nothing_and_can_be_given_again() {
+        for failure in [Failure::Refused, Failure::Torn] {
+            let (mut store, task) = store_with(&line(1, "a"));
+            store.fail(failure, 2);
+            let more = [line(2, "b"), line(3, "c")].concat();
+            let file = store.file(&task).unwrap();
+            for _ in 0..2 {
+                assert!(store.append(&task, &more, Openness::Settled).is_err());
+                assert_eq!(texts(&*file).unwrap(), ["a"]);
+                assert!(store.known()[0].open, "the mark moves with the lines");
+            }
+            store.append(&task, &more, Openness::Settled).unwrap();
+            assert_eq!(texts(&*file).unwrap(), ["a", "b", "c"]);
+            assert!(!store.known()[0].open);
+        }
+    }
+
+    #[test]
+    fn a_kill_keeps_what_was_written_and_a_power_loss_what_was_synced() {
+        let (mut store, task) = store_with(&line(1, "a"));
+        let file = store.file(&task).unwrap();
+        file.sync().unwrap();
+        store.append(&task, &line(2, "b"), Openness::Settled).unwrap();
+        store.fail(Failure::Torn, 1);
+        assert!(store.append(&task, &line(3, "c"), Openness::Open).is_err());
+        assert!(store.bytes(&task).len() as u64 > file.len());
+        store.crash(Crash::Killed);
+        assert_eq!(texts(&*file).unwrap(), ["a", "b"]);
+        store.crash(Crash::PowerLost);
+        assert_eq!(texts(&*file).unwrap(), ["a"]);
+    }
+
+    #[test]
+    fn a_failed_sync_is_not_forgotten() {
+        let (mut store, task) = store_with(&line(1, "a"));
+        let file = store.file(&task).unwrap();
+        store.fail_syncs(1);
+        let error = file.sync().unwrap_err();
+        assert_eq!(file.sync(), Err(error));
+        store.append(&task, &line(2, "b"), Openness::Open).unwrap();
+        assert_eq!(texts(&*file).unwrap(), ["a", "b"], "reading goes on");
+    }
+
+    #[test]
+    fn a_task_is_known_from_its_first_line_on() {
+        let mut store = MemoryStore::default();
+        for task in ["b", "a", "never"] {
+            store.create(&task.into(), &Brief::bare("c".into())).unwrap();
+        }
+        for (task, open) in [("b", Openness::Settled), ("a", Openness::Open)] {
+            store.append(&task.into(), &line(1, ""), open).unwrap();
+        }
+        assert!(store.create(&"a".into(), &Brief::bare("c".into())).is_err());
+        let known = |task: &str, open| Known { task: task.into(), brief: Brief::bare("c".into()), open };
+        assert_eq!(store.known(), [known("b", false), known("a", true)]);
+    }
+
+    #[test]
+    fn a_gap_and_a_bad_line_set_the_log_aside() {
+        let mut flipped = [line(1, "a"), line(2, "b"), line(3, "c")].concat();
+        let middle = flipped.len() / 2;
+        flipped[middle] ^= 1;
+        for bad in [flipped, [line(1, "a"), line(3, "c")].concat(), line(2, "b")] {
+            let (mut store, task) = store_with(&bad);
+            let file = store.file(&task).unwrap();
+            let error = texts(&*file).unwrap_err();
+            assert_eq!(file.page(0, 1), Err(error));
+            assert_eq!(store.known(), []);
+        }
+    }
+
+    #[test]
+    fn a_page_has_whole_lines_and_at_least_one() {
+        let lines = [line(1, "a"), line(2, "b"), line(3, "c")];
+        let (mut store, task) = store_with(&lines.concat());
+        let file = store.file(&task).unwrap();
+        let one = lines[0].len();
+        assert_eq!(file.page(0, 1).unwrap(), lines[0]);
+        assert_eq!(file.page(0, 2 * one).unwrap(), lines[..2].concat());
+        assert_eq!(file.page(one as u64, 3 * one).unwrap(), lines[1..].concat());
+        assert_eq!(file.page(file.len(), 100).unwrap(), b"");
+    }
+}

@@ -1,0 +1,368 @@
+//! Listeners: TCP on loopback, and Unix sockets for this user alone.
+//!
+//! A Unix socket is made with its mode: the umask is narrowed while it is bound. A file that is in the way goes only if it is a socket on which
+//! nobody listens any more, which a connection attempt shows. When the server ends in order its socket files go too, unless
+//! somebody else has put theirs there.
+
+use crate::config::listen::Listen;
+use crate::shell::event_loop::sys;
+use mio::event::Source;
+use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use mio::{Interest, Registry, Token};
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use std::fs::{self, DirBuilder};
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// What the name of a Unix socket may be long, in bytes: what fits into the kernel's `sun_path` with its final zero.
+const MOST_PATH_BYTES: usize = 107;
+
+pub enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, SocketFile),
+}
+
+/// The file of a socket that we listen on; removed with it.
+pub struct SocketFile {
+    path: PathBuf,
+    /// Device and inode: what is there later may be another's.
+    id: (u64, u64),
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let is_ours = fs::symlink_metadata(&self.path).is_ok_and(|there| (there.dev(), there.ino()) == self.id);
+        if is_ours {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// An accepted connection.
+pub enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// Who is at the other end, as far as the listener knows.
+pub enum Remote {
+    Tcp(SocketAddr),
+    Unix,
+}
+
+impl Listener {
+    pub fn open(listen: &Listen) -> Result<Listener, String> {
+        match listen {
+            Listen::Tcp(address) => tcp(*address),
+            Listen::Unix(path) => {
+                let path =
+                    std::path::absolute(path).map_err(|e| format!("cannot listen on {}: {e}", path.display()))?;
+                let dir = path.parent().unwrap_or(Path::new("/"));
+                is_safe(dir).and_then(|()| unix(&path))
+            }
+        }
+    }
+
+    /// The socket of this server that is there without being asked for: `NAME.sock` in a directory of its own, for its owner only.
+    pub fn open_default(dir: &Path, name: &str) -> Result<Listener, String> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(|e| format!("the directory {} cannot be made: {e}", dir.display()))?;
+        let there = fs::symlink_metadata(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        if !there.is_dir() || there.uid() != sys::effective_uid() || there.mode() & 0o022 != 0 {
+            return Err(format!("{} is not a directory that only this user can write to", dir.display()));
+        }
+        unix(&dir.join(format!("{name}.sock")))
+    }
+
+    pub fn accept(&self) -> io::Result<(Stream, Remote)> {
+        match self {
+            Listener::Tcp(listener) => {
+                let (stream, address) = listener.accept()?;
+                let _ = stream.set_nodelay(true);
+                Ok((Stream::Tcp(stream), Remote::Tcp(address)))
+            }
+            Listener::Unix(listener, _) => Ok((Stream::Unix(listener.accept()?.0), Remote::Unix)),
+        }
+    }
+
+    /// As it is written behind `--listen`.
+    pub fn name(&self) -> String {
+        match self {
+            Listener::Tcp(listener) => listener.local_addr().map_or_else(|e| e.to_string(), |at| at.to_string()),
+            Listener::Unix(_, file) => format!("unix:{}", file.path.display()),
+        }
+    }
+
+    /// The address of a TCP listener.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Listener::Tcp(listener) => listener.local_addr().ok(),
+            Listener::Unix(..) => None,
+        }
+    }
+
+    /// The path of a Unix socket.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Listener::Tcp(_) => None,
+            Listener::Unix(_, file) => Some(&file.path),
+        }
+    }
+
+    pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        match self {
+            Listener::Tcp(listener) => listener.register(registry, token, Interest::READABLE),
+            Listener::Unix(listener, _) => listener.register(registry, token, Interest::READABLE),
+        }
+    }
+}
+
+fn tcp(address: SocketAddr) -> Result<Listener, String> {
+    let listener = TcpListener::bind(address).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!(
+                "port {} is in use; choose another with --a2a-port or --listen (0 takes a free one)",
+                address.port()
+            )
+        }
+        _ => format!("cannot listen on {address}: {error}"),
+    })?;
+    Ok(Listener::Tcp(listener))
+}
+
+/// Whether a socket in this directory stays ours: nobody else may replace it.
+fn is_safe(dir: &Path) -> Result<(), String> {
+    const STICKY: u32 = 0o1000;
+    let there = fs::metadata(dir).map_err(|e| format!("the directory {} cannot be used: {e}", dir.display()))?;
+    let is_owned = there.uid() == sys::effective_uid() || there.uid() == 0;
+    // In a sticky directory, as /tmp is one, only its owner can replace a file.
+    let is_shared = there.mode() & 0o022 != 0 && there.mode() & STICKY == 0;
+    if !is_owned || is_shared {
+        return Err(format!(
+            "others could replace a socket in {}; choose a directory that only you can write to",
+            dir.display()
+        ));
+    }
+    Ok(())
+}
+
+fn unix(path: &Path) -> Result<Listener, String> {
+    let shown = path.display();
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() > MOST_PATH_BYTES {
+        return Err(format!(
+            "the socket {shown} cannot be made: its path has {} bytes, and the system allows {MOST_PATH_BYTES}; choose a shorter one \
+             with --listen unix:PATH",
+            bytes.len()
+        ));
+    }
+    make_way(path)?;
+    // Files that other threads make meanwhile may be narrower than they were to be, never wider.
+    let before = rustix::process::umask(Mode::from_raw_mode(0o177));
+    let bound = UnixListener::bind(path);
+    rustix::process::umask(before);
+    let listener = bound.map_err(|e| format!("cannot listen on unix:{shown}: {e}"))?;
+    let there = fs::symlink_metadata(path).map_err(|e| format!("cannot look at {shown}: {e}"))?;
+    let file = SocketFile { path: path.to_owned(), id: (there.dev(), there.ino()) };
+    Ok(Listener::Unix(listener, file))
+}
+
+/// Removes a socket of ours on which nobody listens any more. Anything else that is there stays, and is an error.
+fn make_way(path: &Path) -> Result<(), String> {
+    let shown = path.display();
+    let there = match fs::symlink_metadata(path) {
+        Ok(there) => there,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(format!("cannot look at {shown}: {error}")),
+    };
+    if !there.file_type().is_socket() {
+        return Err(format!("{shown} is there already and is no socket; remove it or choose another path"));
+    }
+    match try_connect(path) {
+        Err(Errno::CONNREFUSED) => fs::remove_file(path)
+            .map_err(|e| format!("the socket {shown} of a server that is gone cannot be removed: {e}")),
+        // The queue of a busy server is full: it is alive.
+        Ok(()) | Err(Errno::AGAIN) => {
+            Err(format!("another server listens on unix:{shown}; end it or choose another path"))
+        }
+        Err(error) => {
+            Err(format!("it cannot be told whether anybody listens on unix:{shown}: {error}; remove it if not"))
+        }
+    }
+}
+
+fn try_connect(path: &Path) -> rustix::io::Result<()> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new(path)?)
+}
+
+impl Stream {
+    pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        match self {
+            Stream::Tcp(stream) => stream.register(registry, token, interest),
+            Stream::Unix(stream) => stream.register(registry, token, interest),
+        }
+    }
+
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Stream::Tcp(stream) => stream.local_addr(),
+            Stream::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.shutdown(how),
+            Stream::Unix(stream) => stream.shutdown(how),
+        }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Tcp(stream) => stream.as_fd(),
+            Stream::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.read(bytes),
+            Stream::Unix(stream) => stream.read(bytes),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.write(bytes),
+            Stream::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.write_vectored(slices),
+            Stream::Unix(stream) => stream.write_vectored(slices),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::tests::Scratch;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().mode() & 0o7777
+    }
+
+    fn open(path: &Path) -> Result<Listener, String> {
+        Listener::open(&Listen::Unix(path.to_owned()))
+    }
+
+    fn error(result: Result<Listener, String>) -> String {
+        match result {
+            Ok(listener) => panic!("{} was opened", listener.name()),
+            Err(error) => error,
+        }
+    }
+
+    #[test]
+    fn a_socket_is_for_its_owner_and_goes_with_its_server() {
+        let scratch = Scratch::new();
+        let dir = scratch.path().join("run/gemini-a2a");
+        let listener = Listener::open_default(&dir, "x").unwrap();
+        let path = dir.join("x.sock");
+        assert_eq!((mode(&dir), mode(&path)), (0o700, 0o600));
+        assert_eq!(listener.name(), format!("unix:{}", path.display()));
+        assert_eq!(try_connect(&path), Ok(()));
+        drop(listener);
+        assert!(!path.exists());
+        // What somebody else has put there stays.
+        let listener = Listener::open_default(&dir, "x").unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "").unwrap();
+        drop(listener);
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn the_default_directory_must_be_ours_alone() {
+        let scratch = Scratch::new();
+        let dir = scratch.path().join("run");
+        fs::create_dir(&dir).unwrap();
+        for shared in [0o770, 0o702, 0o1777] {
+            fs::set_permissions(&dir, fs::Permissions::from_mode(shared)).unwrap();
+            assert!(error(Listener::open_default(&dir, "x")).contains("only this user"), "{shared:o}");
+        }
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(Listener::open_default(&dir, "x").is_ok());
+        let link = scratch.path().join("link");
+        std::os::unix::fs::symlink(&dir, &link).unwrap();
+        assert!(error(Listener::open_default(&link, "x")).contains("only this user"), "a link");
+    }
+
+    #[test]
+    fn a_named_directory_must_keep_the_socket_ours() {
+        let scratch = Scratch::new();
+        let dir = scratch.path().join("d");
+        fs::create_dir(&dir).unwrap();
+        let path = dir.join("x");
+        for (mode, fits) in [(0o777, false), (0o720, false), (0o1777, true), (0o755, true)] {
+            fs::set_permissions(&dir, fs::Permissions::from_mode(mode)).unwrap();
+            match open(&path) {
+                Ok(_) => assert!(fits, "{mode:o}"),
+                Err(error) => assert!(!fits && error.contains("others could replace"), "{mode:o}: {error}"),
+            }
+        }
+        assert!(error(open(&scratch.path().join("none/x"))).contains("cannot be used"));
+    }
+
+    #[test]
+    fn a_dead_socket_makes_way_and_everything_else_stays() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join("x");
+        // Bound and closed without a word, as a server that was killed leaves it.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert_eq!(try_connect(&path), Err(Errno::CONNREFUSED));
+        let listener = open(&path).unwrap();
+        assert_eq!(mode(&path), 0o600);
+        assert!(error(open(&path)).contains("another server listens"));
+        assert_eq!(try_connect(&path), Ok(()), "it still does");
+        drop(listener);
+        fs::write(&path, "mine").unwrap();
+        assert!(error(open(&path)).contains("is no socket"));
+        assert_eq!(fs::read(&path).unwrap(), b"mine");
+    }
+
+    #[test]
+    fn a_path_must_fit() {
+        let scratch = Scratch::new();
+        let room = MOST_PATH_BYTES - scratch.path().as_os_str().len() - 1;
+        assert!(open(&scratch.path().join("x".repeat(room))).is_ok());
+        let error = error(open(&scratch.path().join("x".repeat(room + 1))));
+        assert!(error.contains("has 108 bytes"), "{error}");
+    }
+}

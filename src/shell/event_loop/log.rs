@@ -1,0 +1,258 @@
+//! What the server says to whoever runs it: lines on standard error, `[2026-03-01T09:30:00.125Z] warn message`.
+//!
+//! Three promises. A line is one line: control characters are escaped, so what a client or a model sent cannot forge entries
+//! or drive a terminal. No line holds a secret that the log was told of. And logging never waits: a terminal stopped with
+//! Ctrl-S or a pipe nobody reads costs lines, which are counted and reported later, not the loop.
+
+use crate::base::clock::rfc3339;
+use crate::shell::event_loop::sys;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::fmt::{self, Write as _};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The most a pipe that polls as writable is sure to take without waiting (PIPE_BUF); longer lines are cut.
+const LINE_BYTES: usize = 4096;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+impl Level {
+    pub const ALL: [Level; 4] = [Level::Error, Level::Warn, Level::Info, Level::Debug];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Level::Error => "error",
+            Level::Warn => "warn",
+            Level::Info => "info",
+            Level::Debug => "debug",
+        }
+    }
+
+    pub fn from_word(word: &str) -> Option<Level> {
+        Level::ALL.into_iter().find(|level| level.word() == word)
+    }
+}
+
+/// Texts that no line may hold.
+#[derive(Clone, Default)]
+pub struct Redacted(Vec<String>);
+
+impl Redacted {
+    pub fn new(secrets: impl IntoIterator<Item = String>) -> Redacted {
+        let mut secrets: Vec<String> =
+            secrets.into_iter().map(|secret| secret.trim().to_owned()).filter(|secret| !secret.is_empty()).collect();
+        // Of two secrets that share a beginning the longer one goes first, or its end would stay.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        Redacted(secrets)
+    }
+
+    pub fn apply(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "[redacted]"))
+    }
+}
+
+impl fmt::Debug for Redacted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} secrets", self.0.len())
+    }
+}
+
+#[derive(Clone)]
+pub struct Log(Arc<Inner>);
+
+struct Inner {
+    level: Level,
+    redacted: Redacted,
+    out: Mutex<Out>,
+}
+
+struct Out {
+    file: File,
+    lost: u64,
+}
+
+impl Log {
+    /// A log on standard error that leaves out what is less urgent than `level`.
+    pub fn new(level: Level, redacted: Redacted) -> io::Result<Log> {
+        let file = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+        Ok(Log::on(file, level, redacted))
+    }
+
+    pub fn on(file: File, level: Level, redacted: Redacted) -> Log {
+        Log(Arc::new(Inner { level, redacted, out: Mutex::new(Out { file, lost: 0 }) }))
+    }
+
+    pub fn error(&self, message: impl fmt::Display) {
+        self.say(Level::Error, &message);
+    }
+
+    pub fn warn(&self, message: impl fmt::Display) {
+        self.say(Level::Warn, &message);
+    }
+
+    pub fn info(&self, message: impl fmt::Display) {
+        self.say(Level::Info, &message);
+    }
+
+    pub fn debug(&self, message: impl fmt::Display) {
+        self.say(Level::Debug, &message);
+    }
+
+    fn say(&self, level: Level, message: &dyn fmt::Display) {
+        if level > self.0.level {
+            return;
+        }
+        let text = self.0.redacted.apply(&message.to_string());
+        let mut out = self.0.out.lock().unwrap_or_else(PoisonError::into_inner);
+        if out.lost > 0 {
+            let note = format!("{} lines of this log were lost: nobody took them", out.lost);
+            if out.put(&line(sys::unix_ms(), Level::Warn, &note)) {
+                out.lost = 0;
+            }
+        }
+        if !out.put(&line(sys::unix_ms(), level, &text)) {
+            out.lost += 1;
+        }
+    }
+}
+
+impl Out {
+    /// Whether the line was taken. It is not when that would mean to wait.
+    fn put(&mut self, line: &str) -> bool {
+        let mut fds = [PollFd::new(&self.file, PollFlags::OUT)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let ready = matches!(poll(&mut fds, Some(&at_once)), Ok(1..)) && fds[0].revents().contains(PollFlags::OUT);
+        ready && self.file.write_all(line.as_bytes()).is_ok()
+    }
+}
+
+fn line(unix_ms: u64, level: Level, text: &str) -> String {
+    const CUT: &str = " [cut]\n";
+    let mut line = format!("[{}] {} ", rfc3339(unix_ms), level.word());
+    for c in text.chars() {
+        let mark = line.len();
+        match c {
+            '\n' => line.push_str("\\n"),
+            '\t' => line.push_str("\\t"),
+            c if is_unsafe(c) => {
+                write!(line, "\\u{{{:x}}}", c as u32).expect("memory takes it");
+            }
+            c => line.push(c),
+        }
+        if line.len() > LINE_BYTES - CUT.len() {
+            line.truncate(mark);
+            line.push_str(CUT);
+            return line;
+        }
+    }
+    line.push('\n');
+    line
+}
+
+/// Characters that drive a terminal, break lines or turn the order of what is read.
+fn is_unsafe(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{61c}')
+        || ('\u{202a}'..='\u{202e}').contains(&c)
+        || ('\u{2066}'..='\u{2069}').contains(&c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    fn piped(level: Level, secrets: &[&str]) -> (Log, std::io::PipeReader) {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let redacted = Redacted::new(secrets.iter().map(|s| s.to_string()));
+        let file = File::from(std::os::fd::OwnedFd::from(writer));
+        (Log::on(file, level, redacted), reader)
+    }
+
+    /// What was logged, without the times.
+    fn lines(log: Log, mut reader: std::io::PipeReader) -> Vec<String> {
+        drop(log);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        text.lines()
+            .map(|line| {
+                let (time, rest) = line.split_once("] ").expect("a time in brackets");
+                assert_eq!(time.len(), "[2026-03-01T09:30:00.125Z".len(), "{line}");
+                rest.to_owned()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_line_is_one_line_with_its_time_and_level() {
+        assert_eq!(
+            line(1_772_357_400_125, Level::Warn, "a\nb\x1b[2J\u{202e}\tä"),
+            "[2026-03-01T09:30:00.125Z] warn a\\nb\\u{1b}[2J\\u{202e}\\tä\n"
+        );
+    }
+
+    #[test]
+    fn what_is_less_urgent_is_left_out() {
+        let (log, reader) = piped(Level::Info, &[]);
+        log.error("e");
+        log.clone().warn("w");
+        log.info(format_args!("{}", 1));
+        log.debug("d");
+        assert_eq!(lines(log, reader), ["error e", "warn w", "info 1"]);
+        for level in Level::ALL {
+            assert_eq!(Level::from_word(level.word()), Some(level));
+        }
+    }
+
+    #[test]
+    fn secrets_stay_out_whole_and_everywhere() {
+        let (log, reader) = piped(Level::Debug, &["key", "key-of-mine\n", ""]);
+        log.debug("?key=key-of-mine&key");
+        assert_eq!(lines(log, reader), ["debug ?[redacted]=[redacted]&[redacted]"]);
+        let held = format!("{:?}", Redacted::new(["key".to_owned()]));
+        assert_eq!(held, "1 secrets");
+    }
+
+    #[test]
+    fn a_long_line_is_cut_where_a_character_ends() {
+        let long = line(0, Level::Info, &"ä".repeat(4096));
+        assert!(long.len() <= LINE_BYTES && long.len() > LINE_BYTES - 16);
+        assert!(long.ends_with("ä [cut]\n"));
+        let secret = format!("{}key", "x".repeat(LINE_BYTES - 50));
+        let (log, reader) = piped(Level::Info, &["key"]);
+        log.info(secret);
+        assert!(!lines(log, reader)[0].contains("ke"));
+    }
+
+    #[test]
+    fn a_reader_that_stopped_costs_lines_and_no_time() {
+        let (log, mut reader) = piped(Level::Info, &[]);
+        let text = "x".repeat(1000);
+        let lost = |log: &Log| log.0.out.lock().unwrap().lost;
+        while lost(&log) < 3 {
+            log.info(&text);
+        }
+        let mut taken = vec![0; 64 * 1024];
+        let count = reader.read(&mut taken).unwrap();
+        assert!(count > 0);
+        log.info("on we go");
+        assert_eq!(lost(&log), 0);
+        let rest = {
+            drop(log);
+            let mut rest = String::from_utf8(taken[..count].to_vec()).unwrap();
+            reader.read_to_string(&mut rest).unwrap();
+            rest
+        };
+        let last: Vec<_> = rest.lines().rev().take(2).collect();
+        assert!(last[0].ends_with("info on we go"), "{last:?}");
+        assert!(last[1].contains("warn 3 lines of this log were lost"));
+    }
+}

@@ -1,0 +1,7 @@
+//! The loop's thread: sockets, signals, the clock, and lines on standard error.
+
+pub mod listen;
+pub mod log;
+pub mod server;
+pub mod signals;
+pub mod sys;

@@ -1,0 +1,526 @@
+//! The loop. One thread, one poll, eight steps; read `Server::turn` first.
+//!
+//! The order is the promise: what clients see and what workers start (6, 7) comes after the journal is written (5). All
+//! decisions are the core's; here are only sockets, jobs and the order of things. Readiness is edge-triggered, so whatever
+//! stops on a budget instead of `WouldBlock` is remembered in `again` and gone on with in the next turn.
+
+use crate::base::clock::Now;
+use crate::base::slots::Key;
+use crate::core::connections::connection::{Link, Peer};
+use crate::core::tasks::store::Store;
+use crate::core::{Close, Core, Out};
+use crate::limits::Limits;
+use crate::shell::event_loop::listen::{Listener, Remote, Stream};
+use crate::shell::event_loop::log::Log;
+use crate::shell::event_loop::signals::{Signal, Signals};
+use crate::shell::event_loop::sys::Clock;
+use crate::shell::peers::identity::{Accepted, Caller, Identities};
+use crate::shell::workers::jobs::{Jobs, Mail};
+use crate::shell::workers::lanes::Left;
+use mio::{Events, Interest, Poll, Token};
+use rustix::net::sockopt;
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::time::Duration;
+
+pub const WAKE: Token = Token(usize::MAX);
+const SIGNAL: Token = Token(usize::MAX - 1);
+/// The first listener's; those of the others follow.
+const LISTEN: usize = usize::MAX - 1_000;
+
+/// Read into and handed on; one for all connections.
+const SCRATCH: usize = 64 * 1024;
+/// A refused peer may still be sending. It is given this long to read why, so that it sees an answer and not a reset.
+const LINGER_MS: u64 = 1_000;
+const MOST_LINGERING: usize = 1_024;
+
+pub struct Server {
+    poll: Poll,
+    listeners: Vec<Listening>,
+    signals: Signals,
+    clock: Clock,
+    core: Core,
+    store: Box<dyn Store>,
+    jobs: Jobs,
+    identities: Identities,
+    limits: Limits,
+    log: Log,
+    sockets: HashMap<Key, Socket>,
+    /// Connections to go on with although no event will say so.
+    again: Vec<Key>,
+    /// Listeners are looked at again from this time on.
+    accept_at: Option<u64>,
+    lingering: VecDeque<(u64, Stream)>,
+    /// What ended us.
+    signal: Option<Signal>,
+}
+
+struct Listening {
+    listener: Listener,
+    /// It may have connections to accept.
+    backlog: bool,
+    /// Accepting stopped before its backlog was seen to be empty.
+    is_left_over: bool,
+    /// Connections that were accepted since its backlog was seen to be empty.
+    taken: usize,
+}
+
+struct Socket {
+    stream: Stream,
+    caller: Caller,
+    /// It is in the list of those to go on with, which names each once.
+    again: bool,
+    /// Reading, and writing, has not met `WouldBlock` since the last event.
+    readable: bool,
+    writable: bool,
+}
+
+/// What the server is made from.
+pub struct Parts {
+    pub poll: Poll,
+    pub listeners: Vec<Listener>,
+    pub signals: Signals,
+    pub clock: Clock,
+    pub core: Core,
+    pub store: Box<dyn Store>,
+    pub jobs: Jobs,
+    pub identities: Identities,
+    pub limits: Limits,
+    pub log: Log,
+}
+
+impl Server {
+    pub fn new(mut parts: Parts) -> io::Result<Server> {
+        let registry = parts.poll.registry();
+        let mut listeners = Vec::new();
+        for (at, mut listener) in parts.listeners.into_iter().enumerate() {
+            listener.register(registry, Token(LISTEN + at))?;
+            listeners.push(Listening { listener, backlog: true, is_left_over: false, taken: 0 });
+        }
+        registry.register(&mut parts.signals, SIGNAL, Interest::READABLE)?;
+        Ok(Server {
+            poll: parts.poll,
+            listeners,
+            signals: parts.signals,
+            clock: parts.clock,
+            core: parts.core,
+            store: parts.store,
+            jobs: parts.jobs,
+            identities: parts.identities,
+            limits: parts.limits,
+            log: parts.log,
+            sockets: HashMap::new(),
+            again: Vec::new(),
+            accept_at: None,
+            lingering: VecDeque::new(),
+            signal: None,
+        })
+    }
+
+    /// Runs until a signal ends it; gives the exit status.
+    pub fn run(mut self) -> io::Result<u8> {
+        self.core.remember(self.store.as_mut());
+        let mut events = Events::with_capacity(1024);
+        let mut scratch = vec![0; SCRATCH];
+        while !self.core.is_over() {
+            self.turn(&mut events, &mut scratch)?;
+        }
+        self.turn(&mut events, &mut scratch)?;
+        self.jobs.end();
+        // A server that was asked to end and did has succeeded; one that was interrupted says so.
+        Ok(match self.signal {
+            Some(Signal::Interrupt) => 130,
+            Some(Signal::Terminate | Signal::Hangup) | None => 0,
+        })
+    }
+
+    fn turn(&mut self, events: &mut Events, scratch: &mut [u8]) -> io::Result<()> {
+        // 1: wait until something happens, or until the nearest deadline.
+        let patience = self.patience();
+        self.identities.polls();
+        if let Err(error) = self.poll.poll(events, patience)
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            return Err(error);
+        }
+        // 2: one time for everything in this turn.
+        let now = self.clock.now();
+        // 3: everything that happened goes into the core.
+        let mut left = self.take_again();
+        let mut fresh = Vec::new();
+        if self.nobody_waits(events) {
+            self.identities.nobody_waits();
+        }
+        for event in events.iter() {
+            match event.token() {
+                WAKE => {}
+                SIGNAL => self.take_signals(now),
+                Token(at) if at >= LISTEN => {
+                    if let Some(listening) = self.listeners.get_mut(at - LISTEN) {
+                        listening.backlog = true;
+                    }
+                }
+                Token(packed) => {
+                    let key = Key::unpack(packed);
+                    if let Some(socket) = self.sockets.get_mut(&key) {
+                        socket.readable |= event.is_readable() || event.is_read_closed();
+                        socket.writable |= event.is_writable();
+                        if event.is_error() || event.is_write_closed() {
+                            self.core.broke(key);
+                        } else {
+                            fresh.push(key);
+                        }
+                    }
+                }
+            }
+        }
+        self.accept(now);
+        // Who was left over from the last turn comes behind those who have just come, but one in each turn does not: a light
+        // request waits for one heavy one at most, and nobody for ever.
+        let others = left.split_off(left.len().min(1));
+        let work = [left, fresh, others].concat();
+        self.take_requests(&work, scratch, now);
+        let mail = self.take_mail(now);
+        // 4: what is due.
+        self.core.tick(now);
+        // 5: what was decided goes to disk …
+        self.core.append(self.store.as_mut(), now);
+        if let Some(chore) = self.store.chore() {
+            self.jobs.tidy(chore);
+        }
+        // 6: … and what is there is shown and started.
+        self.core.release(now);
+        self.perform();
+        // 7: out to the sockets.
+        let mut writable = self.core.writable();
+        writable.extend(work);
+        for key in writable {
+            self.write(key, now);
+        }
+        // 8: goodbyes.
+        self.close(now);
+        if mail == Left::Mail {
+            self.jobs.more();
+        }
+        Ok(())
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        let accepting = self.listeners.iter().any(|listening| listening.backlog) && self.core.has_room();
+        let busy = !self.again.is_empty() || self.core.has_more() || self.jobs.has_more();
+        if busy || accepting || self.core.is_over() {
+            return Some(Duration::ZERO);
+        }
+        let linger = self.lingering.front().map(|(at, _)| *at);
+        let due = [self.core.deadline(), linger, self.accept_at];
+        let due = due.into_iter().flatten().min()?;
+        Some(Duration::from_millis(due.saturating_sub(self.clock.now().mono_ms)))
+    }
+
+    /// Whether no listener had anybody waiting when the last poll returned.
+    fn nobody_waits(&self, events: &Events) -> bool {
+        !may_have_listener(events) && !self.listeners.iter().any(|listening| listening.is_left_over)
+    }
+
+    fn accept(&mut self, now: Now) {
+        if self.accept_at.take_if(|at| *at <= now.mono_ms).is_some() {
+            self.look_at_listeners();
+        }
+        for at in 0..self.listeners.len() {
+            self.accept_from(at, now);
+        }
+    }
+
+    fn look_at_listeners(&mut self) {
+        for listening in &mut self.listeners {
+            listening.backlog = true;
+        }
+    }
+
+    fn accept_from(&mut self, at: usize, now: Now) {
+        // Each has its own, so that many who connect to one keep nobody from another.
+        let mut budget = self.limits.turn_accepts;
+        let accepted = if self.listeners[at].is_left_over { Accepted::Late } else { Accepted::AtOnce };
+        while self.listeners[at].backlog {
+            let listening = &mut self.listeners[at];
+            if budget == 0 || !self.core.has_room() {
+                listening.is_left_over = true;
+                return;
+            }
+            budget -= 1;
+            match listening.listener.accept() {
+                Ok((stream, remote)) => {
+                    listening.taken += 1;
+                    if listening.taken >= self.limits.accept_queue {
+                        self.identities.crowded();
+                    }
+                    self.welcome(stream, remote, accepted, now);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    listening.backlog = false;
+                    listening.is_left_over = false;
+                    listening.taken = 0;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    // Out of descriptors, most likely: the backlog waits until a connection has gone, or a worker's file.
+                    self.log.warn(format_args!("could not accept a connection: {error}"));
+                    listening.backlog = false;
+                    listening.is_left_over = true;
+                    self.accept_at = Some(now.mono_ms + self.limits.accept_retry_ms);
+                }
+            }
+        }
+    }
+
+    fn welcome(&mut self, mut stream: Stream, remote: Remote, accepted: Accepted, now: Now) {
+        // Those who linger have files open too, which are among those that connections may have.
+        if self.sockets.len() + self.lingering.len() >= self.limits.connections {
+            self.lingering.pop_front();
+        }
+        let (link, (peer, caller)): (Link, (Peer, Caller)) = match remote {
+            Remote::Tcp(address) => {
+                let Ok(local) = stream.local_addr() else {
+                    // It broke before we got to it.
+                    return;
+                };
+                (Link::Tcp, self.identities.tcp(address, local))
+            }
+            Remote::Unix => (Link::Unix, self.identities.unix(&stream, accepted)),
+        };
+        if !self.core.keeps(peer, now) {
+            return;
+        }
+        // Those who give way have files open until they are closed.
+        self.close(now);
+        let _ = sockopt::set_socket_send_buffer_size(&stream, self.limits.socket_send_bytes);
+        let key = self.core.opened_over(link, peer, now);
+        match stream.register(self.poll.registry(), Token(key.pack())) {
+            Ok(()) => {
+                let socket = Socket { stream, caller, again: false, readable: true, writable: true };
+                self.sockets.insert(key, socket);
+            }
+            Err(error) => {
+                self.log.warn(format_args!("could not watch a connection: {error}"));
+                self.core.broke(key);
+            }
+        }
+    }
+
+    fn take_requests(&mut self, from: &[Key], scratch: &mut [u8], now: Now) {
+        // Counted from here: many newcomers must not leave those who are here without their share.
+        let end = self.clock.now().mono_ms + self.limits.turn_ms;
+        for (at, key) in from.iter().enumerate() {
+            if self.clock.now().mono_ms > end {
+                from[at..].iter().for_each(|key| self.go_on(*key));
+                return;
+            }
+            self.read(*key, scratch, now);
+        }
+    }
+
+    /// Remembers a connection that no event will come for.
+    fn go_on(&mut self, key: Key) {
+        if let Some(socket) = self.sockets.get_mut(&key)
+            && !socket.again
+        {
+            socket.again = true;
+            self.again.push(key);
+        }
+    }
+
+    fn take_again(&mut self) -> Vec<Key> {
+        let keys = std::mem::take(&mut self.again);
+        for key in &keys {
+            if let Some(socket) = self.sockets.get_mut(key) {
+                socket.again = false;
+            }
+        }
+        keys
+    }
+
+    fn read(&mut self, key: Key, scratch: &mut [u8], now: Now) {
+        let Some(socket) = self.sockets.get_mut(&key) else {
+            return;
+        };
+        let mut budget = self.limits.turn_bytes;
+        loop {
+            let room = self.core.room(key).min(scratch.len());
+            if !socket.readable || room == 0 {
+                return;
+            }
+            if budget == 0 {
+                return self.go_on(key);
+            }
+            let most = room.min(budget);
+            match socket.stream.read(&mut scratch[..most]) {
+                Ok(0) => {
+                    socket.readable = false;
+                    self.core.finished(key, now);
+                }
+                Ok(n) => {
+                    budget -= n;
+                    self.core.received(key, &scratch[..n], now);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => socket.readable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    socket.readable = false;
+                    self.core.broke(key);
+                }
+            }
+        }
+    }
+
+    fn take_mail(&mut self, now: Now) -> Left {
+        let mut mail = Vec::new();
+        let left = self.jobs.drain(self.limits.turn_notes, &mut mail);
+        for piece in mail {
+            match piece {
+                Mail::Trouble(text) => self.log.warn(text),
+                Mail::Note(note) => self.core.note(note, now),
+                Mail::Synced { task, upto, result } => self.core.synced(&task, upto, result, now),
+                Mail::Paged { sub, page } => self.core.paged(sub, page, now),
+                Mail::Delivered { task, hook, seq, result } => self.core.delivered(&task, &hook, seq, result, now),
+                Mail::Identified(answers) => {
+                    for (conn, identity) in self.identities.answered(answers) {
+                        self.core.identified(conn, identity, now);
+                    }
+                }
+                Mail::Loaded { task, result } => self.core.loaded(&task, result.map(|l| *l), now),
+            }
+        }
+        left
+    }
+
+    fn perform(&mut self) {
+        for out in self.core.outs() {
+            match out {
+                Out::Start(job) => self.jobs.start(job),
+                Out::Stop(job) => self.jobs.stop(&job),
+                Out::Sync { task, upto } => self.jobs.sync(self.store.as_mut(), task, upto),
+                Out::Page { task, sub, offset } => {
+                    self.jobs.page(self.store.as_mut(), &task, sub, offset);
+                }
+                Out::Identify { conn } => {
+                    if let Some(socket) = self.sockets.get(&conn) {
+                        self.identities.ask(conn, socket.caller);
+                    }
+                }
+                Out::Over { task } => self.jobs.forget(&task),
+                Out::Load { task } => self.jobs.load(self.store.as_mut(), task),
+                Out::SaveRule { rule } => self.jobs.save(rule),
+                Out::Deliver(delivery) => self.jobs.deliver(delivery),
+                Out::Trouble { text } => self.log.error(text),
+                Out::Notice { text } => self.log.warn(text),
+            }
+        }
+        if let Some(inquiry) = self.identities.inquiry() {
+            self.jobs.identify(inquiry);
+        }
+    }
+
+    fn write(&mut self, key: Key, now: Now) {
+        let Some(socket) = self.sockets.get_mut(&key) else {
+            return;
+        };
+        let mut budget = self.limits.turn_bytes;
+        loop {
+            let slices = self.core.slices(key);
+            if slices.is_empty() {
+                break;
+            }
+            if !socket.writable {
+                return;
+            }
+            if budget == 0 {
+                return self.go_on(key);
+            }
+            match socket.stream.write_vectored(&slices) {
+                Ok(0) => return self.core.broke(key),
+                Ok(n) => {
+                    budget = budget.saturating_sub(n);
+                    self.core.sent(key, n, now);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    socket.writable = false;
+                    return;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return self.core.broke(key),
+            }
+        }
+        // The answer is out: what the peer sent behind its request may be read now.
+        if socket.readable && self.core.room(key) > 0 {
+            self.go_on(key);
+        }
+    }
+
+    fn close(&mut self, now: Now) {
+        for (key, how) in self.core.closing() {
+            let Some(socket) = self.sockets.remove(&key) else {
+                continue;
+            };
+            self.look_at_listeners();
+            if how == Close::Reset {
+                // Closing it then resets it.
+                let _ = sockopt::set_socket_linger(&socket.stream, Some(Duration::ZERO));
+            } else if socket.readable && self.lingering.len() < MOST_LINGERING {
+                let _ = socket.stream.shutdown(Shutdown::Write);
+                self.lingering.push_back((now.mono_ms + LINGER_MS, socket.stream));
+            }
+        }
+        while self.lingering.front().is_some_and(|(at, _)| *at <= now.mono_ms) {
+            self.lingering.pop_front();
+        }
+    }
+
+    fn take_signals(&mut self, now: Now) {
+        for signal in self.signals.take() {
+            let wait = self.limits.shutdown_ms / 1000;
+            self.log.info(format_args!(
+                "ending on {}: what runs has {wait} s, the next signal does not wait",
+                signal.name()
+            ));
+            self.signal.get_or_insert(signal);
+            self.core.shut_down(now);
+        }
+    }
+}
+
+/// Whether a listener is among the events, or may have been left out: a poll that fills its buffer leaves the rest for the next one.
+fn may_have_listener(events: &Events) -> bool {
+    let listener = |token: Token| (LISTEN..SIGNAL.0).contains(&token.0);
+    events.iter().count() >= events.capacity() || events.iter().any(|event| listener(event.token()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mio::net::{TcpListener, TcpStream};
+
+    /// A tool could hide its connection behind many other events, and be gone when it is seen.
+    #[test]
+    fn a_poll_that_was_full_does_not_show_that_nobody_waits() {
+        let mut poll = Poll::new().expect("an event queue");
+        let bind = || TcpListener::bind("127.0.0.1:0".parse().expect("an address")).expect("a free port");
+        let (mut listener, mut other) = (bind(), bind());
+        let registry = poll.registry();
+        registry.register(&mut other, Token(1), Interest::READABLE).expect("registered");
+        registry.register(&mut listener, Token(LISTEN), Interest::READABLE).expect("registered");
+        let connect = |to: &TcpListener| TcpStream::connect(to.local_addr().expect("an address")).expect("connected");
+        let _first = connect(&other);
+        let _second = connect(&listener);
+        let mut events = Events::with_capacity(1);
+        poll.poll(&mut events, None).expect("events");
+        assert_eq!(events.iter().map(|event| event.token()).collect::<Vec<_>>(), [Token(1)]);
+        assert!(may_have_listener(&events), "there was no room for the listener");
+        let mut events = Events::with_capacity(2);
+        poll.poll(&mut events, None).expect("events");
+        assert_eq!(events.iter().map(|event| event.token()).collect::<Vec<_>>(), [Token(LISTEN)]);
+        assert!(may_have_listener(&events));
+        poll.poll(&mut events, Some(Duration::ZERO)).expect("no events");
+        assert!(events.is_empty() && !may_have_listener(&events));
+    }
+}

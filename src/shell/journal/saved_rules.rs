@@ -1,0 +1,139 @@
+//! Policy rules that people saved by answering "always": a JSON file in the user's own `.gemini`, `{"rules": [...]}`.
+//!
+//! Written whole to a new file that takes the old one's place, readable by the user alone. A file that cannot be understood is
+//! put aside and not lost: somebody may have written it by hand.
+
+use crate::base::json;
+use crate::config::jsonc;
+use crate::shell::start::workspace_settings::read_plain;
+use serde_json::{Value, json};
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// The rules, and what to tell the user when there is something wrong with the file.
+#[derive(Debug, Default, PartialEq)]
+pub struct Saved {
+    pub rules: Vec<Value>,
+    pub message: Option<String>,
+}
+
+/// Reads the rules as they are written. A missing file is no rules.
+pub fn read(path: &Path, most: u64) -> Saved {
+    match parse(path, most) {
+        Ok(rules) => Saved { rules, message: None },
+        Err(why) => {
+            Saved { rules: Vec::new(), message: Some(format!("{}: {why}; none of its rules hold", path.display())) }
+        }
+    }
+}
+
+/// Adds a rule and makes it last. A file that cannot be understood becomes `auto-saved.json.bak`.
+pub fn add(path: &Path, rule: Value, most: u64) -> io::Result<()> {
+    // Two answers at the same time must not lose one of them.
+    static WRITING: Mutex<()> = Mutex::new(());
+    let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut rules = match parse(path, most) {
+        Ok(rules) => rules,
+        Err(_) => {
+            std::fs::rename(path, beside(path, ".bak"))?;
+            Vec::new()
+        }
+    };
+    if rules.contains(&rule) {
+        return Ok(());
+    }
+    rules.push(rule);
+    replace(path, &json::bytes(&json!({ "rules": rules })), 0o600)
+}
+
+fn parse(path: &Path, most: u64) -> Result<Vec<Value>, String> {
+    let Some(text) = read_plain(path, most).map_err(|error| error.to_string())? else {
+        return Ok(Vec::new());
+    };
+    let (node, _) = jsonc::parse(&text).map_err(|n| format!("line {}: {}", n.line, n.text))?;
+    match node.json() {
+        Value::Object(mut members) => match members.remove("rules") {
+            Some(Value::Array(rules)) => Ok(rules),
+            Some(_) => Err("rules must be a list".into()),
+            None => Ok(Vec::new()),
+        },
+        _ => Err("it must be an object with rules".into()),
+    }
+}
+
+/// Puts a new file with these bytes and this mode in a file's place, or leaves everything as it was.
+pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let new = beside(path, &format!(".{}", std::process::id()));
+    let written = write_new(&new, bytes, mode).and_then(|()| std::fs::rename(&new, path));
+    if written.is_err() {
+        // Best effort: the error itself is what counts.
+        let _ = std::fs::remove_file(&new);
+    }
+    written?;
+    File::open(dir)?.sync_all()
+}
+
+fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    // One that a killed process left behind is in the way of nobody else.
+    let _ = std::fs::remove_file(path);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    file.set_permissions(Permissions::from_mode(mode))?;
+    file.sync_all()
+}
+
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::tests::Scratch;
+
+    const MOST: u64 = 1024;
+
+    fn rules(rules: Value) -> Saved {
+        Saved { rules: rules.as_array().expect("a list").clone(), message: None }
+    }
+
+    #[test]
+    fn rules_are_added_once_and_for_the_user_alone() {
+        let scratch = Scratch::new();
+        let path = scratch.path().join(".gemini/policies/auto-saved.json");
+        assert_eq!(read(&path, MOST), Saved::default());
+        let one = json!({"toolName": "glob"});
+        let two = json!({"toolName": "write_file"});
+        for rule in [&one, &two, &one] {
+            add(&path, rule.clone(), MOST).expect("it can be written");
+        }
+        assert_eq!(read(&path, MOST), rules(json!([one, two])));
+        let mode = |path: &Path| std::fs::metadata(path).expect("it is there").permissions().mode();
+        assert_eq!(mode(&path) & 0o777, 0o600);
+        let dir = path.parent().expect("it has one");
+        assert_eq!(mode(dir) & 0o777, 0o700);
+        assert_eq!(std::fs::read_dir(dir).expect("a directory").count(), 1);
+    }
+
+    #[test]
+    fn a_corrupt_file_is_put_aside() {
+        let scratch = Scratch::new();
+        let path = scratch.put("auto-saved.json", "{\n\"rules\": [}");
+        let saved = read(&path, MOST);
+        assert_eq!(saved.rules, Vec::<Value>::new());
+        assert!(saved.message.expect("a message").contains("line 2"));
+        add(&path, json!(1), MOST).expect("it can be written");
+        assert_eq!(read(&path, MOST), rules(json!([1])));
+        let aside = std::fs::read_to_string(beside(&path, ".bak")).expect("it was kept");
+        assert_eq!(aside, "{\n\"rules\": [}");
+        assert!(read(&scratch.put("x", "[1]"), MOST).message.is_some());
+        assert!(read(&scratch.put("y", " ".repeat(2000)), MOST).message.is_some());
+    }
+}

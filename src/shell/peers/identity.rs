@@ -1,0 +1,372 @@
+//! Whose connections are let in: what is asked about a peer when it connects, and which peers have to be looked for among all
+//! processes before they may do more than read.
+//!
+//! At accept, on the loop, there is one question to the kernel and no file access. That settles which user it is. Whether it may be
+//! a process of a tool is settled there too when no tool can have connected: none lived since the listeners were last seen
+//! empty, and there is no other server whose tools could. Otherwise the peer is `Unchecked`, and before its first request that does more
+//! than read the disk lane looks for its process ([`Inquiry`]). One inquiry is under way at a time and answers for all who wait, so
+//! a tool that connects a thousand times costs one look through /proc and not a thousand.
+//!
+//! A connection can also be made after its tool has ended: if more connect than the kernel keeps for us, it turns some away and tries them
+//! again later, as long as the socket exists, for example in a queue of another process. So after such a crowd nobody is taken for
+//! known for a while.
+//!
+//! Other servers are those with a locked file under `instances/`. That directory is watched with inotify: reading from its queue
+//! is no file access, and as long as nothing was written there, what was known about other servers still holds.
+
+use crate::base::slots::Key;
+use crate::core::connections::connection::Peer;
+use crate::core::connections::identity::Identity;
+use crate::limits::Limits;
+use crate::shell::children::supervisors::{Snapshot, Supervisors};
+use crate::shell::event_loop::sys;
+use crate::shell::journal::instances;
+use crate::shell::peers::descent;
+use crate::shell::peers::descent::{Finding, ProcFs, Roots, Subject};
+use crate::shell::peers::peer;
+use crate::shell::peers::peer::{Owner, Peers};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::net::sockopt::socket_peercred;
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What is kept of a connection, to find its process by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    whose: Whose,
+    /// A tool may have made this connection.
+    may_be_tool: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    /// The kernel could not be asked when it was accepted.
+    Connection {
+        peer: SocketAddr,
+        local: SocketAddr,
+    },
+    /// Of nobody on this machine.
+    Nobody,
+    Known(Subject),
+}
+
+/// Decides about connections, on the loop.
+pub struct Identities {
+    peers: Peers,
+    others: Others,
+    facts: Arc<ServerFacts>,
+    /// When the listeners were last known to be empty, and when the poll began that is under way.
+    empty: Moment,
+    polling: Moment,
+    /// Up if the process was stopped, during this turn of the loop and during the one before.
+    continued: Arc<AtomicBool>,
+    continued_before: bool,
+    /// Until then, in ticks, connections of tools that have ended may come.
+    late_until: u64,
+    waiting: Vec<(Key, Caller)>,
+    is_asking: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    tools: Snapshot,
+    /// As /proc has it.
+    ticks: u64,
+}
+
+impl Moment {
+    fn now(supervisors: &Supervisors) -> Moment {
+        Moment { tools: supervisors.snapshot(), ticks: sys::boot_ticks() }
+    }
+}
+
+/// Whether a connection was accepted as soon as the loop could know of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepted {
+    AtOnce,
+    /// It may have waited for room.
+    Late,
+}
+
+/// What an inquiry has to know of this server.
+struct ServerFacts {
+    own: u32,
+    uid: u32,
+    supervisors: Supervisors,
+    instances: PathBuf,
+    tries: u32,
+    late_ticks: u64,
+}
+
+impl Identities {
+    /// `instances` is the directory of living servers. Our own file is there already. `continued` goes up whenever this process was
+    /// stopped and goes on.
+    pub fn new(supervisors: Supervisors, instances: &Path, continued: Arc<AtomicBool>, limits: &Limits) -> Identities {
+        let now = Moment::now(&supervisors);
+        let facts = ServerFacts {
+            own: std::process::id(),
+            uid: sys::effective_uid(),
+            supervisors,
+            instances: instances.to_owned(),
+            tries: limits.peer_tries,
+            late_ticks: limits.late_connection_ms * sys::ticks_per_second() / 1_000,
+        };
+        Identities {
+            peers: Peers::new(),
+            others: Others::new(&facts),
+            facts: Arc::new(facts),
+            empty: now,
+            polling: now,
+            continued,
+            continued_before: false,
+            late_until: 0,
+            waiting: Vec::new(),
+            is_asking: false,
+        }
+    }
+
+    /// To be called before each poll.
+    pub fn polls(&mut self) {
+        self.continued_before = self.continued.swap(false, Ordering::AcqRel);
+        self.polling = Moment::now(&self.facts.supervisors);
+    }
+
+    /// To be called after a poll that reported no listener while none had connections left over: whoever connects from here on
+    /// did not do so before that poll.
+    pub fn nobody_waits(&mut self) {
+        self.empty = self.polling;
+    }
+
+    /// As many connections came at once as the kernel keeps for us: it may have turned some away that a tool made.
+    pub fn crowded(&mut self) {
+        if self.may_be_tool() {
+            self.late_until = sys::boot_ticks() + self.facts.late_ticks;
+        }
+    }
+
+    /// A connection over TCP was accepted.
+    pub fn tcp(&mut self, peer: SocketAddr, local: SocketAddr) -> (Peer, Caller) {
+        // Asked before the kernel is: if the peer's process is a tool's and alive while the kernel answers, its supervisor has
+        // begun by now, because it connected before. The other way round it could end in between.
+        let may_be_tool = self.may_be_tool();
+        let (user, whose) = match self.peers.owner(peer, local) {
+            Owner::User { uid, inode } if uid == self.facts.uid => {
+                let user = if may_be_tool { Peer::Unchecked } else { Peer::SameUser };
+                (user, Whose::Known(Subject::Socket(inode)))
+            }
+            Owner::User { .. } | Owner::Nobody => (Peer::Stranger, Whose::Nobody),
+            Owner::Unknown => (Peer::Unasked, Whose::Connection { peer, local }),
+        };
+        (user, Caller { whose, may_be_tool })
+    }
+
+    /// A connection over a Unix socket was accepted. The kernel says which process connected, by its pid: nobody has to be looked for
+    /// among descriptors, but the pid may have been given to another process since. Whoever started after the connection was
+    /// accepted did not make it; if it may have waited for long, whoever started after the listeners were last empty. It may have
+    /// if a tool stopped this process meanwhile, so that is asked after the time was.
+    pub fn unix(&mut self, stream: impl AsFd, accepted: Accepted) -> (Peer, Caller) {
+        let may_be_tool = self.may_be_tool();
+        let now = sys::boot_ticks();
+        let was_stopped = self.continued_before || self.continued.load(Ordering::Acquire);
+        let not_after = match accepted {
+            Accepted::AtOnce if !was_stopped => now,
+            Accepted::AtOnce | Accepted::Late => self.empty.ticks,
+        };
+        let (user, whose) = match socket_peercred(stream) {
+            Ok(peer) if peer.uid.as_raw() == self.facts.uid => {
+                let user = if may_be_tool { Peer::Unchecked } else { Peer::SameUser };
+                (user, Whose::Known(Subject::Process { pid: peer.pid.as_raw_pid().unsigned_abs(), not_after }))
+            }
+            // A process of another pid namespace has no pid here. The library's type has no value for that, so it reads as an error:
+            // such a peer is nobody we know.
+            Ok(_) | Err(_) => (Peer::Stranger, Whose::Nobody),
+        };
+        (user, Caller { whose, may_be_tool })
+    }
+
+    /// Whether a connection that was accepted now may be a tool's.
+    fn may_be_tool(&mut self) -> bool {
+        self.facts.supervisors.any_since(self.empty.tools)
+            || self.others.may_exist()
+            || sys::boot_ticks() < self.late_until
+    }
+
+    /// A connection has a request that waits until its process is known.
+    pub fn ask(&mut self, conn: Key, caller: Caller) {
+        self.waiting.push((conn, caller));
+    }
+
+    /// What is to be found out next, for the disk lane.
+    pub fn inquiry(&mut self) -> Option<Inquiry> {
+        if self.is_asking || self.waiting.is_empty() {
+            return None;
+        }
+        self.is_asking = true;
+        Some(Inquiry {
+            callers: std::mem::take(&mut self.waiting),
+            facts: self.facts.clone(),
+            as_of: self.others.changes,
+        })
+    }
+
+    /// An inquiry is over; gives what it found.
+    pub fn answered(&mut self, answers: Answers) -> Vec<(Key, Identity)> {
+        self.is_asking = false;
+        if let Some(others) = answers.others {
+            self.others.learn(others, answers.as_of);
+        }
+        answers.found
+    }
+}
+
+/// Whether there may be other servers.
+struct Others {
+    /// None if the directory cannot be watched: then there may always be others.
+    watch: Option<OwnedFd>,
+    may_exist: bool,
+    /// How often something was written in the directory.
+    changes: u64,
+}
+
+impl Others {
+    fn new(facts: &ServerFacts) -> Others {
+        let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).and_then(|watch| {
+            let events = WatchFlags::CREATE | WatchFlags::MODIFY | WatchFlags::MOVED_TO;
+            inotify::add_watch(&watch, &facts.instances, events)?;
+            Ok(watch)
+        });
+        // Looked at after the watch began, so that nobody comes in between.
+        let may_exist = !facts.others().is_empty();
+        Others { watch: watch.ok(), may_exist, changes: 0 }
+    }
+
+    fn may_exist(&mut self) -> bool {
+        self.take_events();
+        self.may_exist || self.watch.is_none()
+    }
+
+    fn take_events(&mut self) {
+        let Some(watch) = &self.watch else {
+            return;
+        };
+        let mut bytes = [MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(watch, &mut bytes);
+        let mut is_lost = false;
+        let error = loop {
+            match events.next() {
+                Ok(event) => {
+                    self.changes += 1;
+                    self.may_exist = true;
+                    // The directory itself is gone: nothing would be heard of it any more.
+                    is_lost |= event.events().contains(ReadFlags::IGNORED);
+                }
+                Err(error) => break error,
+            }
+        };
+        if is_lost || error != rustix::io::Errno::AGAIN {
+            self.watch = None;
+        }
+    }
+
+    /// An inquiry looked after so many changes. What was written since may be another server.
+    fn learn(&mut self, found: Found, as_of: u64) {
+        self.take_events();
+        if self.changes == as_of {
+            self.may_exist = found == Found::Others;
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Others,
+    Nobody,
+}
+
+/// A look for the processes behind some connections. Reads files: not for the loop.
+pub struct Inquiry {
+    callers: Vec<(Key, Caller)>,
+    facts: Arc<ServerFacts>,
+    as_of: u64,
+}
+
+pub struct Answers {
+    found: Vec<(Key, Identity)>,
+    /// None if nobody looked.
+    others: Option<Found>,
+    as_of: u64,
+}
+
+impl Inquiry {
+    pub fn connections(&self) -> Vec<Key> {
+        self.callers.iter().map(|(key, _)| *key).collect()
+    }
+
+    pub fn run(self) -> Answers {
+        let others = self.facts.others();
+        let roots = self.facts.roots(others.clone());
+        let asked: Vec<(Key, Result<Subject, Identity>)> =
+            self.callers.iter().map(|(key, caller)| (*key, self.facts.subject(caller))).collect();
+        let subjects: Vec<Subject> = asked.iter().filter_map(|(_, subject)| subject.as_ref().ok().copied()).collect();
+        let mut findings = descent::find(&mut ProcFs, &roots, &subjects, self.facts.tries).into_iter();
+        let found = asked.into_iter().map(|(key, asked)| {
+            let identity = match asked {
+                Ok(_) => findings.next().map_or(Identity::Unclear, identity),
+                Err(identity) => identity,
+            };
+            (key, identity)
+        });
+        let others = if others.is_empty() { Found::Nobody } else { Found::Others };
+        Answers { found: found.collect(), others: Some(others), as_of: self.as_of }
+    }
+}
+
+impl Answers {
+    /// Nobody could look.
+    pub fn unavailable(connections: Vec<Key>, why: &str) -> Answers {
+        let found = connections.into_iter().map(|key| (key, Identity::Unavailable(why.to_owned())));
+        Answers { found: found.collect(), others: None, as_of: 0 }
+    }
+}
+
+fn identity(finding: Finding) -> Identity {
+    match finding {
+        Finding::NoTool => Identity::SameUser,
+        Finding::Tool => Identity::Tool,
+        Finding::NotFound | Finding::Broken => Identity::Unclear,
+    }
+}
+
+impl ServerFacts {
+    /// The processes of other servers.
+    fn others(&self) -> Vec<u32> {
+        let living = instances::living(&self.instances).into_iter().map(|instance| instance.pid);
+        living.filter(|pid| *pid != self.own).collect()
+    }
+
+    fn roots(&self, servers: Vec<u32>) -> Roots {
+        // A program that this server is a part of adopts orphans only if it says so itself.
+        let adopts = rustix::process::child_subreaper().is_ok_and(|set| set.is_some());
+        Roots { own: self.own, adopts, supervisors: self.supervisors.pids(), servers }
+    }
+
+    /// Which process is to be looked for; or who it is, where that is known without.
+    fn subject(&self, caller: &Caller) -> Result<Subject, Identity> {
+        let subject = match caller.whose {
+            Whose::Known(subject) => subject,
+            Whose::Nobody => return Err(Identity::Stranger),
+            Whose::Connection { peer, local } => match peer::in_tables(peer, local) {
+                Owner::User { uid, inode } if uid == self.uid => Subject::Socket(inode),
+                Owner::User { .. } | Owner::Nobody | Owner::Unknown => return Err(Identity::Stranger),
+            },
+        };
+        if caller.may_be_tool { Ok(subject) } else { Err(Identity::SameUser) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

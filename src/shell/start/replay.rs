@@ -1,0 +1,111 @@
+//! `gemini-a2a replay`: a journal as clients of a dialect saw it, or would have. One line per frame, the event's number before it,
+//! so that the output can be searched and compared. The journal is read and nothing else: a server may be writing to it.
+
+use crate::a2a::{self, Body, Tools, View, Wanted};
+use crate::args::Replay;
+use crate::base::id::Seq;
+use crate::task::log::record::{BadLine, Record};
+use crate::task::machine::state::State;
+use crate::tool::Toolbox;
+use std::io::{self, ErrorKind, Write};
+
+/// Replays the file with the tools that are built in. An error is one line.
+pub fn run(replay: &Replay, out: impl Write) -> Result<(), String> {
+    let file = &replay.file;
+    let journal = std::fs::read(file).map_err(|e| format!("{file} cannot be read: {e}"))?;
+    let tools = Tools::new(&Toolbox::built_in().specs());
+    let mut out = io::BufWriter::new(out);
+    let shown = match replay.at {
+        Some(at) => snapshot(&journal, replay.view, at, &mut out),
+        None => events(&journal, replay.view, &tools, &mut out),
+    };
+    match shown.and_then(|()| out.flush().map_err(Stop::Unwritten)) {
+        Ok(()) => Ok(()),
+        // Whoever reads has seen enough.
+        Err(Stop::Unwritten(e)) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(Stop::Unwritten(e)) => Err(format!("the output cannot be written: {e}")),
+        Err(Stop::Journal(problem)) => Err(format!("{file}: {problem}")),
+    }
+}
+
+/// Why a replay ended early.
+#[derive(Debug)]
+pub enum Stop {
+    Journal(String),
+    Unwritten(io::Error),
+}
+
+/// Every event that the view shows. The last frame is the one that a stream would end with.
+pub fn events(journal: &[u8], view: View, tools: &Tools, out: &mut impl Write) -> Result<(), Stop> {
+    let mut held: Option<(Seq, Body)> = None;
+    fold(journal, |state, record| {
+        let Some(body) = a2a::event(view, state, record, tools) else {
+            return Ok(Onward::Go);
+        };
+        if let Some((seq, before)) = held.replace((record.seq, body)) {
+            line(out, seq, before.frame(false))?;
+        }
+        Ok(Onward::Go)
+    })?;
+    match held {
+        Some((seq, last)) => line(out, seq, last.frame(true)),
+        None => Ok(()),
+    }
+}
+
+/// The task as it stood after the event.
+pub fn snapshot(journal: &[u8], view: View, at: Seq, out: &mut impl Write) -> Result<(), Stop> {
+    let mut end = Seq(0);
+    let mut shown = false;
+    fold(journal, |state, record| {
+        end = record.seq;
+        if record.seq != at {
+            return Ok(Onward::Go);
+        }
+        shown = true;
+        line(out, at, &a2a::snapshot(view, state, Wanted::ALL))?;
+        Ok(Onward::Halt)
+    })?;
+    match shown {
+        true => Ok(()),
+        false => Err(Stop::Journal(format!("there is no event {at}; they are numbered from 1, and {end} is the last"))),
+    }
+}
+
+enum Onward {
+    Go,
+    Halt,
+}
+
+/// Shows each event beside the state right after it. A torn last line is one that nobody was shown: it does not count.
+fn fold(journal: &[u8], mut show: impl FnMut(&State, &Record) -> Result<Onward, Stop>) -> Result<(), Stop> {
+    let mut state: Option<State> = None;
+    let lines = journal.split_inclusive(|byte| *byte == b'\n').zip(1..);
+    for (line, number) in lines {
+        let whole = line.strip_suffix(b"\n");
+        let record = match (Record::read(whole.unwrap_or(line)), whole) {
+            (Ok(record), _) => record,
+            (Err(_), None) => break,
+            (Err(BadLine::Damaged), Some(_)) => {
+                return Err(Stop::Journal(format!("line {number} is damaged, or this is no journal")));
+            }
+            (Err(BadLine::Unknown(why)), Some(_)) => {
+                return Err(Stop::Journal(format!("line {number} is of another version: {why}")));
+            }
+        };
+        let state = State::advance(&mut state, &record)
+            .ok_or_else(|| Stop::Journal(format!("line {number} is out of place: a journal begins with its task")))?;
+        if let Onward::Halt = show(state, &record)? {
+            return Ok(());
+        }
+    }
+    match state {
+        Some(_) => Ok(()),
+        None => Err(Stop::Journal("there are no events in it".into())),
+    }
+}
+
+fn line(out: &mut impl Write, seq: Seq, frame: &[u8]) -> Result<(), Stop> {
+    let written = write!(out, "{seq}\t").and_then(|()| out.write_all(frame)).and_then(|()| out.write_all(b"\n"));
+    written.map_err(Stop::Unwritten)
+}

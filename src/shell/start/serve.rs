@@ -1,0 +1,374 @@
+//! From a configuration to a running server: everything is opened and checked here, before the first client is let in, so
+//! that what is wrong is one clear line and an exit status.
+
+use crate::a2a;
+use crate::args::Args;
+use crate::base::clock::rfc3339;
+use crate::config::settings::{self, Origin};
+use crate::config::trust::{Trust, Word};
+use crate::config::{self, Agent, Config};
+use crate::core::connections::guard::Door;
+use crate::core::{Approval, Choose, Core, Resolve, Setup, Site};
+use crate::limits::Limits;
+use crate::model::script::{DEMO, Script};
+use crate::shell::children::{self, Children};
+use crate::shell::event_loop::listen::Listener;
+use crate::shell::event_loop::log::{Log, Redacted};
+use crate::shell::event_loop::server::{Parts, Server, WAKE};
+use crate::shell::event_loop::signals::Signals;
+use crate::shell::event_loop::sys;
+use crate::shell::event_loop::sys::Clock;
+use crate::shell::journal::Journal;
+use crate::shell::journal::instances::Instance;
+use crate::shell::journal::saved_rules;
+use crate::shell::peers::identity::Identities;
+use crate::shell::start::workspace_settings::{Env, Places};
+use crate::shell::workers::client;
+use crate::shell::workers::client::{Client, Route};
+use crate::shell::workers::jobs::webhook::Webhooks;
+use crate::shell::workers::jobs::{Brain, Ignored, Jobs, Means};
+use crate::shell::workers::lanes::Lanes;
+use crate::shell::workers::prompt_context::Scenery;
+use crate::shell::workers::slash_commands::Commands;
+use crate::task::policy::{Grant, Mode, Policy, Tier, ToolSettings};
+use crate::task::spec::ToolSpec;
+use crate::tool::commands::background::Background;
+use crate::tool::search::ignore::{Respect, Wanted};
+use crate::tool::web::Web;
+use crate::tool::{Spawn, Toolbox};
+use mio::{Poll, Waker};
+use serde_json::Value;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Reads what is around the workspace and puts it together with the arguments and the environment.
+pub fn configure(args: Args, env: Env) -> Result<(Config, Places), String> {
+    let (workspace, _) = config::workspace(&args, env.as_ref());
+    let workspace = directory(&workspace)?;
+    let flag = args.trust_workspace.then_some(Trust::Trusted);
+    let variable = env("GEMINI_CLI_TRUST_WORKSPACE");
+    let word = Word::new(workspace.clone(), flag, variable.as_deref());
+    let places = Places::new(env.clone(), word, Limits::default());
+    let place = places.look(&workspace)?;
+    let config = Config::new(args, env.as_ref(), place)?;
+    Ok((config, places))
+}
+
+/// Serves until a signal ends it; gives the exit status.
+pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Result<u8, String> {
+    config.limits = config.limits.within(sys::raise_file_limit().raised);
+    let log = Log::new(config.log_level, Redacted::new(secrets(&config)))
+        .map_err(|e| format!("standard error cannot be written: {e}"))?;
+    let saved = places.paths().saved_rules();
+    let scenery = Scenery::new(places.clone(), log.clone(), config.limits.clone());
+    let workspace = directory(&config.workspace)?;
+    let mut entropy = sys::entropy();
+    let signals = Signals::new().map_err(|e| format!("signals cannot be watched: {e}"))?;
+    let mut store = Journal::open(&config.state_dir, &config.limits, &mut entropy).map_err(|e| e.message)?;
+    let listeners = listeners(&config, store.instance(), &log)?;
+    let roots = roots(&workspace, &config)?;
+    let children = children(&store, &config, roots.clone())?;
+    let names: Vec<String> = listeners.iter().map(Listener::name).collect();
+    let url = url(&listeners);
+
+    let poll = Poll::new().map_err(|e| format!("the event queue cannot be made: {e}"))?;
+    let waker = Waker::new(poll.registry(), WAKE).map_err(|e| format!("no waker: {e}"))?;
+    let lanes = Lanes::new(move || drop(waker.wake()), &config.limits);
+    let toolbox = Toolbox::built_in();
+    let specs = declared(toolbox.specs(), &config);
+    let certificates = config.ca_file.as_deref().map(read).transpose()?;
+    let tls = client::tls(certificates.as_deref())?;
+    let web = Web::new(tls.clone());
+    let (brain, script, greeting) = brain(&config, certificates)?;
+    let clock = Clock::start();
+    let switches = config.board.a2a.clone();
+    let webhooks = Webhooks::new(tls, switches.push_rules.clone());
+    let identity = a2a::Identity { base_url: &url, version: env!("CARGO_PKG_VERSION"), unix_ms: sys::unix_ms() };
+    let mut card = a2a::card(&identity, &switches);
+    if let Some(file) = &config.board.extended_card {
+        card.extend(&more_of_card(file)?);
+    }
+    let unconfined = children.can_confine(&workspace).err();
+    let door = door(&config, &listeners);
+    let core = Core::new(Setup {
+        limits: config.limits.clone(),
+        door,
+        tools: specs.clone(),
+        commands: commands.registry().clone(),
+        choose: chooser(&config),
+        script,
+        card,
+        switches,
+        resolve: resolver(workspace.clone(), roots, &config, places.clone()),
+        approval: approval(&config, saved.as_deref(), &log),
+        manners: config.board.manners,
+        unconfined: unconfined.clone(),
+        entropy,
+        now: clock.now(),
+    });
+    let limits = config.limits.clone();
+    let instance = store.instance().to_owned();
+    let means = Means {
+        brain,
+        toolbox,
+        specs,
+        children,
+        scenery,
+        commands,
+        background: Background::default(),
+        web,
+        webhooks,
+        saved,
+        ignored: ignored(&config),
+        instance,
+        limits: limits.clone(),
+    };
+    means.scenery.tell(&config.messages);
+    let supervisors = means.children.supervisors();
+    let jobs = Jobs::new(lanes, means);
+    let instance =
+        Instance { pid: std::process::id(), listen: names.clone(), url: url.clone(), started: rfc3339(sys::unix_ms()) };
+    if let Err(error) = store.announce(&instance) {
+        log.warn(format_args!("other programs will not find this server: {error}"));
+    }
+    let identities = Identities::new(supervisors, store.instances_dir(), signals.continued(), &limits);
+    eprintln!("gemini-a2a listens on {url} and works in {}", workspace.display());
+    eprintln!("Its listeners: {}", names.join(", "));
+    eprintln!("{greeting}");
+    if config.trust == Trust::Untrusted {
+        eprintln!(
+            "The workspace is not trusted: its own settings and GEMINI.md files do not count (--trust-workspace)."
+        );
+    }
+    if let Some(why) = unconfined {
+        eprintln!("Every command needs approval, because none can be confined: {why}.");
+    }
+    let store = Box::new(store);
+    let parts = Parts { poll, listeners, signals, clock, core, store, jobs, identities, limits, log };
+    let server = Server::new(parts).map_err(|e| format!("the server cannot start: {e}"))?;
+    server.run().map_err(|e| format!("the event loop failed: {e}"))
+}
+
+/// What no line of the log may hold.
+fn secrets(config: &Config) -> Vec<String> {
+    match &config.agent {
+        Agent::Gemini(endpoint) => {
+            let extra = endpoint.extra.iter().map(|(_, value)| value);
+            let all = std::iter::once(&endpoint.key).chain(extra);
+            all.map(|secret| secret.reveal().to_owned()).collect()
+        }
+        Agent::Script(_) | Agent::Demo => Vec::new(),
+    }
+}
+
+/// Everything that was asked for, and beside TCP the Unix socket over which the processes of peers can always be told.
+fn listeners(config: &Config, instance: &str, log: &Log) -> Result<Vec<Listener>, String> {
+    let mut listeners = config.listen.iter().map(Listener::open).collect::<Result<Vec<_>, _>>()?;
+    if listeners.iter().any(|listener| listener.address().is_some()) {
+        let dir = match &config.runtime_dir {
+            Some(dir) => dir.join("gemini-a2a"),
+            None => config.state_dir.join("run"),
+        };
+        let dir = std::path::absolute(&dir).unwrap_or(dir);
+        match Listener::open_default(&dir, instance) {
+            Ok(listener) => listeners.push(listener),
+            Err(error) => log.warn(format_args!("there is no Unix socket beside TCP: {error}")),
+        }
+    }
+    Ok(listeners)
+}
+
+/// How clients reach this server: over its first TCP port. Over a Unix socket alone any loopback name will do.
+fn url(listeners: &[Listener]) -> String {
+    match listeners.iter().find_map(Listener::address) {
+        Some(address) if address.ip() == Ipv4Addr::LOCALHOST => format!("http://localhost:{}/", address.port()),
+        Some(address) => format!("http://{address}/"),
+        None => "http://localhost/".into(),
+    }
+}
+
+fn door(config: &Config, listeners: &[Listener]) -> Door {
+    let path = listeners.iter().rev().find_map(Listener::path);
+    let addresses: Vec<SocketAddr> = listeners.iter().filter_map(Listener::address).collect();
+    let mut hosts = config.allowed_hosts.clone();
+    hosts.extend(addresses.iter().map(|address| address.ip().to_string()));
+    Door {
+        hosts,
+        origins: config.allowed_origins.clone(),
+        ports: addresses.iter().map(SocketAddr::port).collect(),
+        socket: path.map(|path| path.display().to_string()),
+    }
+}
+
+/// Processes left over from a server that died are ended before anything new is started.
+fn children(store: &Journal, config: &Config, workspaces: Vec<PathBuf>) -> Result<Children, String> {
+    children::sweep(store.instances());
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let private = home.iter().chain([&config.state_dir]).filter_map(|dir| dir.canonicalize().ok());
+    let plan = children::Plan {
+        exe: "/proc/self/exe".into(),
+        instance: store.instance().to_owned(),
+        env: std::env::vars_os().collect(),
+        workspaces,
+        private: private.collect(),
+    };
+    Children::new(plan, &config.limits).map_err(|e| format!("no thread for child processes: {e}"))
+}
+
+fn brain(config: &Config, roots: Option<Vec<u8>>) -> Result<(Brain, Option<Arc<Script>>, String), String> {
+    let scripted = |text: &str, name: &str| -> Result<Arc<Script>, String> {
+        Script::parse(text).map(Arc::new).map_err(|error| format!("{name}: {error}"))
+    };
+    match &config.agent {
+        Agent::Gemini(endpoint) => {
+            let greeting = format!("Model: {} at {}", config.models.default, endpoint.base_url);
+            let route = Route { proxy: config.proxy.clone(), roots };
+            let client = Client::new(endpoint.clone(), &route, config.limits.clone())?;
+            Ok((Brain::Gemini(Box::new(client)), None, greeting))
+        }
+        Agent::Script(file) => {
+            let text = String::from_utf8(read(file)?).map_err(|_| format!("{} is not UTF-8 text", file.display()))?;
+            let script = scripted(&text, &file.display().to_string())?;
+            let greeting = format!("A script answers: {}", file.display());
+            Ok((Brain::Script(script.clone()), Some(script), greeting))
+        }
+        Agent::Demo => {
+            let script = scripted(DEMO, "the built-in demo")?;
+            let greeting = "No GEMINI_API_KEY is set: a scripted demo answers, no model is asked.";
+            Ok((Brain::Script(script.clone()), Some(script), greeting.into()))
+        }
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))
+}
+
+/// What the card says beyond the public one.
+fn more_of_card(file: &Path) -> Result<serde_json::Map<String, Value>, String> {
+    match serde_json::from_slice(&read(file)?) {
+        Ok(Value::Object(more)) => Ok(more),
+        Ok(_) => Err(format!("{} must hold a JSON object with members of the card", file.display())),
+        Err(error) => Err(format!("{} is not JSON: {error}", file.display())),
+    }
+}
+
+fn directory(path: &Path) -> Result<PathBuf, String> {
+    let real = path.canonicalize().map_err(|e| format!("the directory {} cannot be used: {e}", path.display()))?;
+    if real.is_dir() { Ok(real) } else { Err(format!("{} is not a directory", path.display())) }
+}
+
+/// The model of a task. A script is no model, whatever a client wishes for.
+fn chooser(config: &Config) -> Choose {
+    let models = config.models.clone();
+    match &config.agent {
+        Agent::Gemini(_) => Box::new(move |wish| models.choose(wish)),
+        Agent::Script(_) => Box::new(|_| Ok("script".into())),
+        Agent::Demo => Box::new(|_| Ok("demo".into())),
+    }
+}
+
+/// The tools the model is told of: those that the settings rule out would only be refused.
+fn declared(mut specs: Vec<ToolSpec>, config: &Config) -> Vec<ToolSpec> {
+    let tools = &config.settings.tools;
+    let names = |list: &[String], name: &str| list.iter().any(|word| word == name);
+    specs.retain(|spec| {
+        let only = tools.core.as_ref();
+        // An entry such as `run_shell_command(git)` allows a part of a tool, so the tool is there.
+        let offered =
+            only.is_none_or(|core| core.iter().any(|word| word.split('(').next() == Some(spec.name.as_str())));
+        offered && !names(&tools.exclude, &spec.name)
+    });
+    specs
+}
+
+/// Which ignore files count.
+fn ignored(config: &Config) -> Ignored {
+    let context = &config.settings.context;
+    let respect = |setting: Option<bool>| match setting {
+        Some(false) => Respect::No,
+        Some(true) | None => Respect::Yes,
+    };
+    let variable = std::env::var("CUSTOM_IGNORE_FILE_PATHS").unwrap_or_default();
+    let named = std::env::split_paths(&variable).filter(|path| !path.as_os_str().is_empty());
+    Ignored {
+        wanted: Wanted { git: respect(context.respect_git_ignore), gemini: respect(context.respect_gemini_ignore) },
+        files: context.ignore_files.iter().map(PathBuf::from).chain(named).collect(),
+    }
+}
+
+/// What tasks may do unasked: the built-in rules, the operator's settings, and what people allowed for good.
+fn approval(config: &Config, saved: Option<&Path>, log: &Log) -> Approval {
+    let mut policy = Policy::built_in();
+    let tools = &config.settings.tools;
+    let mut problems = policy.configure(&ToolSettings {
+        core: tools.core.clone(),
+        exclude: tools.exclude.clone(),
+        allowed: tools.allowed.clone(),
+        confirmation_required: tools.confirm.clone(),
+        auto_accept: tools.auto_accept.unwrap_or(false),
+    });
+    for rule in &config.settings.rules {
+        let tier = match rule.origin {
+            Origin::Workspace => Tier::Workspace,
+            Origin::User => Tier::User,
+            Origin::SystemDefaults | Origin::System => Tier::Admin,
+        };
+        let found = policy.add(tier, &Value::from(vec![rule.rule.clone()]));
+        let place = format!("{}, line {}", rule.file, rule.line);
+        problems.extend(found.iter().map(|problem| format!("{place}: {problem}")));
+    }
+    if let Some(path) = saved {
+        let saved = saved_rules::read(path, config.limits.settings_bytes);
+        problems.extend(saved.message);
+        problems.extend(policy.add(Tier::User, &Value::from(saved.rules)));
+    }
+    for problem in problems {
+        log.warn(problem);
+    }
+    let security = &config.settings.security;
+    Approval {
+        policy,
+        grant: Grant {
+            saving: security.permanent_approval.unwrap_or(false) && !security.disable_always_allow,
+            auto_execute: config.auto_execute,
+        },
+        mode: match config.approval {
+            settings::Approval::Default => Mode::Default,
+            settings::Approval::AutoEdit => Mode::AutoEdit,
+            settings::Approval::Plan => Mode::Plan,
+            settings::Approval::Yolo => Mode::Yolo,
+        },
+    }
+}
+
+/// Where a client's task may work: the server's workspace, or a directory below an allowed root. Each is trusted or not on its
+/// own.
+fn resolver(workspace: PathBuf, roots: Vec<PathBuf>, config: &Config, places: Places) -> Resolve {
+    let (pinned, own) = (config.pinned, config.trust);
+    Box::new(move |wish| {
+        let path = match wish {
+            Some(wish) if !pinned => directory(Path::new(wish))?,
+            _ => workspace.clone(),
+        };
+        if !roots.iter().any(|root| path.starts_with(root)) {
+            return Err(format!(
+                "the workspace {} is outside of what this server allows; start it with --workspace or --allowed-root",
+                path.display()
+            ));
+        }
+        let trust = if path == workspace { own } else { places.look(&path)?.trust };
+        let path = path.into_os_string().into_string();
+        Ok(Site { path: path.map_err(|_| "the workspace's path is not UTF-8")?, trusted: trust == Trust::Trusted })
+    })
+}
+
+/// All directories that tasks may work below: the server's workspace and the allowed roots.
+fn roots(workspace: &Path, config: &Config) -> Result<Vec<PathBuf>, String> {
+    let mut roots = vec![workspace.to_owned()];
+    for root in &config.allowed_roots {
+        roots.push(directory(root)?);
+    }
+    Ok(roots)
+}

@@ -1,0 +1,471 @@
+//! Reads what a place says about itself: settings, files of variables, trusted folders. What it means is decided in `config`.
+//!
+//! The order is the safety. First the operator's files, then whether the workspace is trusted, and only then, if it is, the
+//! workspace's own. Trust ends where the operator said it does: a directory above a trusted workspace is read only if it is
+//! trusted itself. And in a tree nothing is read through a link that leads out of it, nor anything that is no plain file.
+
+use crate::config::dotenv;
+use crate::config::paths::Paths;
+use crate::config::settings::{self, Format, Layer, Origin, Settings};
+use crate::config::trust::{self, Folders, Question, Trust, Word};
+use crate::config::{Owner, Place, Variables};
+use crate::limits::Limits;
+use crate::model::gemini::Secret;
+use crate::model::memory::File as MemoryFile;
+use crate::shell::event_loop::sys;
+use crate::task::spec::ErrorKind;
+use crate::tool::files::path::{Found, Workspace};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Looks a variable of the process up.
+pub type Env = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// Names that no project's file of variables may set; upstream tools change their behaviour by them.
+const NOT_FROM_PROJECTS: [&str; 2] = ["DEBUG", "DEBUG_MODE"];
+
+/// Reads places, for one operator.
+#[derive(Clone)]
+pub struct Places {
+    paths: Paths,
+    env: Env,
+    word: Word,
+    limits: Limits,
+}
+
+impl Places {
+    pub fn new(env: Env, word: Word, limits: Limits) -> Places {
+        Places { paths: Paths::new(env.as_ref()), env, word, limits }
+    }
+
+    pub fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
+    /// What is around a workspace, given by its real path. Fails only when trust cannot be decided.
+    pub fn look(&self, workspace: &Path) -> Result<Place, String> {
+        let mut messages = Vec::new();
+        let (own, system) = self.operators_layers(&mut messages);
+        let all: Vec<Layer> = [own.clone(), system.clone()].concat();
+        let (operators, _) = settings::load(&all, self.env.as_ref());
+        let judge = self.judge(&operators)?;
+        let trust = judge.of(workspace);
+        let variables = self.variables(workspace, &judge, &operators, &mut messages);
+        let theirs = match trust {
+            Trust::Trusted => self.workspace_layers(workspace, &mut messages),
+            Trust::Untrusted => Vec::new(),
+        };
+        let layers = [own, theirs, system].concat();
+        let lookup = |name: &str| {
+            let filed = || Some(variables.values.get(name)?.reveal().to_owned());
+            (self.env)(name).or_else(filed)
+        };
+        let (settings, said) = settings::load(&layers, &lookup);
+        messages.extend(said);
+        self.name_unread_policies(workspace, trust, &settings, &mut messages);
+        Ok(Place { trust, settings, variables, messages })
+    }
+
+    /// Who decides about trust, by what the operator's settings and the file of trusted folders say now.
+    pub fn judge(&self, operators: &Settings) -> Result<Judge<'_>, String> {
+        let folders = match &self.paths.trusted_folders {
+            Some(file) => match read_plain(file, self.limits.settings_bytes) {
+                Ok(Some(text)) => Folders::parse(&text, &real)
+                    .map_err(|wrong| format!("{}, {wrong}; correct or remove it", file.display()))?,
+                Ok(None) => Folders::default(),
+                Err(error) => {
+                    return Err(format!("{} cannot be read: {error}", file.display()));
+                }
+            },
+            None => Folders::default(),
+        };
+        let question = match operators.security.folder_trust {
+            Some(false) => Question::Off,
+            Some(true) | None => Question::Asked,
+        };
+        Ok(Judge { word: &self.word, question, folders })
+    }
+
+    /// The operator's settings: those that come before a workspace's, and those that come after.
+    fn operators_layers(&self, messages: &mut Vec<String>) -> (Vec<Layer>, Vec<Layer>) {
+        let mut read = |origin, format, path: Option<&Path>| -> Option<Layer> {
+            let path = path?;
+            match read_plain(path, self.limits.settings_bytes) {
+                Ok(text) => Some(Layer { origin, file: path.display().to_string(), format, text: text? }),
+                Err(error) => {
+                    messages.push(format!("{} cannot be read: {error}", path.display()));
+                    None
+                }
+            }
+        };
+        let paths = &self.paths;
+        let user = paths.user("settings.json");
+        let before = [
+            read(Origin::SystemDefaults, Format::Json, Some(&paths.system_defaults)),
+            read(Origin::User, Format::Yaml, paths.user_yaml.as_deref()),
+            read(Origin::User, Format::Json, user.as_deref()),
+        ];
+        let after = read(Origin::System, Format::Json, Some(&paths.system_settings));
+        (before.into_iter().flatten().collect(), after.into_iter().collect())
+    }
+
+    fn workspace_layers(&self, workspace: &Path, messages: &mut Vec<String>) -> Vec<Layer> {
+        // Someone who works in the home directory itself has one file for both.
+        if self.is_home(workspace) {
+            return Vec::new();
+        }
+        let mut layers = Vec::new();
+        for (name, format) in [(".gemini/config.yaml", Format::Yaml), (".gemini/settings.json", Format::Json)] {
+            match read_inside(workspace, name, self.limits.settings_bytes) {
+                Ok(Some(file)) => layers.push(Layer {
+                    origin: Origin::Workspace,
+                    file: workspace.join(name).display().to_string(),
+                    format,
+                    text: file.text,
+                }),
+                Ok(None) => {}
+                Err(why) => messages.push(format!("{why}; it is not used")),
+            }
+        }
+        layers
+    }
+
+    /// The first file of variables there is: from the workspace upwards as far as trust goes, then the user's own.
+    fn variables(
+        &self,
+        workspace: &Path,
+        judge: &Judge,
+        operators: &Settings,
+        messages: &mut Vec<String>,
+    ) -> Variables {
+        let trusted = workspace.ancestors().take_while(|dir| judge.of(dir) == Trust::Trusted);
+        let above = trusted.take_while(|dir| !self.is_home(dir));
+        for dir in above {
+            for name in [".gemini/.env", ".env"] {
+                let file = match read_inside(dir, name, self.limits.settings_bytes) {
+                    Ok(Some(file)) if dir == workspace || file.is_ours => file,
+                    Ok(_) => continue,
+                    Err(why) => {
+                        messages.push(format!("{why}; it is not used"));
+                        continue;
+                    }
+                };
+                let excluded =
+                    |name: &str| NOT_FROM_PROJECTS.contains(&name) || operators.excluded_env.iter().any(|e| e == name);
+                let path = dir.join(name);
+                return variables(&path, &file.text, Owner::Workspace, &excluded, messages);
+            }
+        }
+        let home = self.paths.home.iter();
+        for path in home.flat_map(|home| [home.join(".gemini/.env"), home.join(".env")]) {
+            match read_plain(&path, self.limits.settings_bytes) {
+                Ok(Some(text)) => {
+                    return variables(&path, &text, Owner::User, &|_| false, messages);
+                }
+                Ok(None) => {}
+                Err(error) => messages.push(format!("{} cannot be read: {error}", path.display())),
+            }
+        }
+        Variables::default()
+    }
+
+    /// Policies in TOML are of another program; nobody should believe that they hold here.
+    fn name_unread_policies(&self, workspace: &Path, trust: Trust, settings: &Settings, messages: &mut Vec<String>) {
+        let mut folders = vec![self.paths.system_policies.clone()];
+        folders.extend(self.paths.user("policies"));
+        folders.extend(settings.policy_paths.iter().map(PathBuf::from));
+        match trust {
+            Trust::Trusted => folders.push(workspace.join(".gemini/policies")),
+            Trust::Untrusted => {}
+        }
+        for path in folders {
+            let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
+            let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+            if path.is_file() {
+                files.push(path);
+            }
+            files.retain(|file| file.extension().is_some_and(|end| end == "toml"));
+            files.sort_unstable();
+            messages.extend(files.iter().map(|file| {
+                let file = file.display();
+                format!("{file} is not read; write its rules as JSON into policy.rules in your settings")
+            }));
+        }
+    }
+
+    fn is_home(&self, dir: &Path) -> bool {
+        let home = self.paths.home.as_ref();
+        home.is_some_and(|home| real(home) == dir)
+    }
+}
+
+/// Decides about trust. Made for one look around: files change.
+pub struct Judge<'a> {
+    word: &'a Word,
+    question: Question,
+    folders: Folders,
+}
+
+impl Judge<'_> {
+    pub fn of(&self, dir: &Path) -> Trust {
+        trust::decide(dir, self.word, self.question, &self.folders)
+    }
+}
+
+fn variables(
+    path: &Path,
+    text: &str,
+    owner: Owner,
+    excluded: &dyn Fn(&str) -> bool,
+    messages: &mut Vec<String>,
+) -> Variables {
+    let (values, notices) = dotenv::parse(text);
+    messages.extend(notices.iter().map(|notice| format!("{}, line {}: {}", path.display(), notice.line, notice.text)));
+    let values = values.into_iter().filter(|(name, _)| !excluded(name));
+    Variables { owner, values: values.map(|(name, value)| (name, Secret::new(value))).collect() }
+}
+
+/// The path without links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
+}
+
+/// A text file that was found in a tree.
+pub struct Inside {
+    pub id: (u64, u64),
+    pub path: PathBuf,
+    pub text: String,
+    /// It belongs to us or to root.
+    pub is_ours: bool,
+}
+
+impl Inside {
+    pub fn into_memory(self) -> MemoryFile {
+        MemoryFile { id: self.id, path: self.path, text: self.text }
+    }
+}
+
+/// Reads a text file in a directory, without leaving it. None when there is no such file; an error names what is wrong.
+pub fn read_inside(dir: &Path, name: &str, most: u64) -> Result<Option<Inside>, String> {
+    let wrong = |why: &dyn std::fmt::Display| format!("{} cannot be read: {why}", dir.join(name).display());
+    let tree = match Workspace::open(dir) {
+        Ok(tree) => tree,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(wrong(&error)),
+    };
+    read_found(&tree, name, most)
+}
+
+/// The same in a directory that is open already.
+pub fn read_found(tree: &Workspace, name: &str, most: u64) -> Result<Option<Inside>, String> {
+    let shown = tree.path().join(name);
+    let shown = shown.display();
+    let spot = match tree.find(name) {
+        Ok(spot) => spot,
+        Err(error) if error.kind == ErrorKind::FileNotFound => return Ok(None),
+        Err(error) if error.kind == ErrorKind::PathNotInWorkspace => {
+            return Err(format!("{shown} leads out of {}", tree.path().display()));
+        }
+        Err(error) => return Err(format!("{shown} cannot be read: {}", error.message)),
+    };
+    let entry = match &spot.found {
+        Found::File(entry) => entry,
+        Found::Directory(_) | Found::Nothing(_) => return Ok(None),
+    };
+    let read = entry.open().and_then(|file| {
+        let meta = file.metadata()?;
+        Ok(Inside {
+            id: (meta.dev(), meta.ino()),
+            path: PathBuf::from(spot.real()),
+            text: text_of(file, most)?,
+            is_ours: meta.uid() == 0 || meta.uid() == sys::effective_uid(),
+        })
+    });
+    read.map(Some).map_err(|error| format!("{shown} cannot be read: {error}"))
+}
+
+/// Reads a file of the operator's, wherever its links lead. None when there is none.
+pub fn read_plain(path: &Path, most: u64) -> io::Result<Option<String>> {
+    let kind = match std::fs::metadata(path) {
+        Ok(meta) => meta.file_type(),
+        Err(error) if is_absence(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if kind.is_dir() {
+        return Ok(None);
+    }
+    if !kind.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    text_of(File::open(path)?, most).map(Some)
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+fn text_of(file: File, most: u64) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let text = format!("it is larger than {most} bytes");
+        return Err(io::Error::other(text));
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8 text"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::tests::Scratch;
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::symlink;
+
+    /// A home, and a workspace `repo/sub` that says something about everything.
+    fn scratch() -> Scratch {
+        let scratch = Scratch::new();
+        scratch.put("home/.gemini/.env", "FROM=home\n");
+        scratch.put("home/.gemini/settings.json", r#"{"model": "$FROM", "advanced": {"excludedEnvVars": ["NOT"]}}"#);
+        scratch.put("repo/sub/.gemini/.env", "FROM=sub\nDEBUG=1\nNOT=1\n");
+        scratch.put("repo/sub/.gemini/config.yaml", "model:\n  name: yaml\n  maxSessionTurns: 3\n");
+        scratch.put("repo/sub/.gemini/settings.json", r#"{"model": {"name": "sub-$FROM"}}"#);
+        scratch.put("repo/.env", "FROM=repo\n");
+        scratch
+    }
+
+    fn look(scratch: &Scratch, env: &[(&str, &str)], said: Option<Trust>) -> Result<Place, String> {
+        let root = scratch.path();
+        let mut known: BTreeMap<String, String> = BTreeMap::new();
+        let none = root.join("none");
+        for (name, path) in [
+            ("HOME", root.join("home")),
+            ("GEMINI_CLI_SYSTEM_DEFAULTS_PATH", none.clone()),
+            ("GEMINI_CLI_SYSTEM_SETTINGS_PATH", none),
+        ] {
+            known.insert(name.into(), path.to_str().expect("plain").into());
+        }
+        known.extend(env.iter().map(|(n, v)| (n.to_string(), v.to_string())));
+        let workspace = root.join("repo/sub");
+        let word = Word { said, workspace: workspace.clone() };
+        let env = Arc::new(move |name: &str| known.get(name).cloned());
+        Places::new(env, word, Limits::default()).look(&workspace)
+    }
+
+    fn values(place: &Place) -> Vec<(&str, &str)> {
+        let values = place.variables.values.iter();
+        values.map(|(name, value)| (name.as_str(), value.reveal())).collect()
+    }
+
+    #[test]
+    fn an_untrusted_workspace_says_nothing() {
+        let scratch = scratch();
+        let place = look(&scratch, &[], None).expect("it can be decided");
+        assert_eq!(place.trust, Trust::Untrusted);
+        assert_eq!(place.settings.model.as_deref(), Some("home"));
+        assert_eq!(place.settings.max_session_turns, None);
+        assert_eq!(place.variables.owner, Owner::User);
+        assert_eq!(values(&place), [("FROM", "home")]);
+        assert_eq!(place.messages, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_trusted_one_comes_over_the_users_and_below_the_systems() {
+        let scratch = scratch();
+        let trusted = Some(Trust::Trusted);
+        let place = look(&scratch, &[], trusted).expect("it can be decided");
+        assert_eq!(place.trust, Trust::Trusted);
+        assert_eq!(place.settings.model.as_deref(), Some("sub-sub"));
+        assert_eq!(place.settings.max_session_turns, Some(3));
+        assert_eq!(place.variables.owner, Owner::Workspace);
+        assert_eq!(values(&place), [("FROM", "sub")], "two names are not for projects");
+        let system = scratch.put("system.json", r#"{"model": "system"}"#);
+        let system = system.to_str().expect("plain");
+        let env = [("GEMINI_CLI_SYSTEM_SETTINGS_PATH", system), ("FROM", "process")];
+        let place = look(&scratch, &env, trusted).expect("it can be decided");
+        assert_eq!(place.settings.model.as_deref(), Some("system"));
+    }
+
+    #[test]
+    fn variables_are_searched_upwards_as_far_as_trust_goes() {
+        let scratch = scratch();
+        std::fs::remove_file(scratch.path().join("repo/sub/.gemini/.env")).expect("it was there");
+        let place = look(&scratch, &[], Some(Trust::Trusted)).expect("it can be decided");
+        assert_eq!(values(&place), [("FROM", "home")], "only the workspace was trusted");
+        let repo = scratch.path().join("repo");
+        let trust = |word: &str| format!("{{{repo:?}: {word:?}}}");
+        scratch.put("home/.gemini/trustedFolders.json", trust("TRUST_FOLDER"));
+        let place = look(&scratch, &[], None).expect("it can be decided");
+        assert_eq!(values(&place), [("FROM", "repo")]);
+        scratch.put("home/.gemini/trustedFolders.json", trust("DO_NOT_TRUST"));
+        let place = look(&scratch, &[], None).expect("it can be decided");
+        assert_eq!(values(&place), [("FROM", "home")]);
+    }
+
+    #[test]
+    fn files_that_lead_out_or_are_none_are_named_and_not_read() {
+        let scratch = scratch();
+        let put = |name: &str| scratch.path().join("repo/sub/.gemini").join(name);
+        std::fs::remove_file(put(".env")).expect("it was there");
+        std::fs::remove_file(put("settings.json")).expect("it was there");
+        symlink("../../../home/.gemini/.env", put(".env")).expect("a link");
+        std::fs::write(put("settings.json"), b"\xff").expect("a file");
+        let place = look(&scratch, &[], Some(Trust::Trusted)).expect("it can be decided");
+        assert_eq!(place.settings.model.as_deref(), Some("yaml"));
+        assert_eq!(values(&place), [("FROM", "home")]);
+        let dir = scratch.path().join("repo/sub");
+        let dir = dir.display();
+        assert_eq!(
+            place.messages,
+            [
+                format!("{dir}/.gemini/.env leads out of {dir}; it is not used"),
+                format!("{dir}/.gemini/settings.json cannot be read: it is not UTF-8 text; it is not used"),
+            ]
+        );
+    }
+
+    #[test]
+    fn trust_is_never_guessed() {
+        let scratch = scratch();
+        let file = scratch.put("home/.gemini/trustedFolders.json", "{");
+        let error = look(&scratch, &[], None).expect_err("it cannot be decided");
+        assert_eq!(error, format!("{}, line 1: a bracket is not closed; correct or remove it", file.display()));
+        std::fs::remove_file(file).expect("it was there");
+        scratch.put("home/.gemini/settings.json", r#"{"folderTrust": false}"#);
+        let trust = |said| look(&scratch, &[], said).expect("it can be decided").trust;
+        assert_eq!(trust(None), Trust::Trusted);
+        assert_eq!(trust(Some(Trust::Untrusted)), Trust::Untrusted);
+    }
+
+    #[test]
+    fn policies_in_toml_are_named() {
+        let scratch = scratch();
+        let user = scratch.put("home/.gemini/policies/a.toml", "");
+        scratch.put("home/.gemini/policies/auto-saved.json", "{}");
+        let theirs = scratch.put("repo/sub/.gemini/policies/b.toml", "");
+        let unread = |said| {
+            let place = look(&scratch, &[], said).expect("it can be decided");
+            place.messages
+        };
+        let line = |file: &Path| {
+            let file = file.display();
+            format!("{file} is not read; write its rules as JSON into policy.rules in your settings")
+        };
+        assert_eq!(unread(None), [line(&user)]);
+        assert_eq!(unread(Some(Trust::Trusted)), [line(&user), line(&theirs)]);
+    }
+
+    #[test]
+    fn size_is_limited() {
+        let scratch = Scratch::new();
+        let file = scratch.put("a", "12345");
+        assert_eq!(read_plain(&file, 5).expect("it fits").as_deref(), Some("12345"));
+        assert!(read_plain(&file, 4).is_err());
+        assert!(read_plain(&scratch.path().join("a/b"), 4).expect("not there").is_none());
+        assert!(read_plain(scratch.path(), 4).expect("no file").is_none());
+        assert!(read_inside(scratch.path(), "a", 5).expect("it fits").is_some());
+        assert!(read_inside(scratch.path(), "a", 4).is_err());
+    }
+}

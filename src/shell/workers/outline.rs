@@ -1,0 +1,217 @@
+//! The directory tree that a session begins with, so that the model knows its way around: breadth first, so that a large
+//! directory does not hide its neighbours, and cut to a size.
+//!
+//! What ignore files hide is left out. Names are shown, not trusted: a name can hold anything but a slash, and what could break
+//! a line is escaped. Links are not followed, and every directory is opened from the one above it.
+
+use crate::limits::Limits;
+use crate::tool::files::path::Workspace;
+use crate::tool::search::ignore::{Marks, Rules, Wanted, What};
+use rustix::fs::{Dir, FileType, Mode, OFlags};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::rc::Rc;
+
+/// Never shown: large, and not what anybody works on.
+const SKIPPED: [&str; 2] = [".git", "node_modules"];
+
+/// A line per entry, indented by depth, directories with a slash. Empty when there is nothing or it cannot be read.
+pub fn draw(workspace: &Path, wanted: Wanted, limits: &Limits) -> String {
+    let root = rustix::fs::open(workspace, OPEN, Mode::empty());
+    let (Ok(root), Ok(tree)) = (root, Workspace::open(workspace)) else {
+        return String::new();
+    };
+    let mut entries = vec![Entry::default()];
+    let mut looks = limits.tree_looks;
+    let mut shown = 0;
+    let mut queue = VecDeque::from([Ahead {
+        entry: 0,
+        above: Rc::new(root),
+        name: b".".to_vec(),
+        path: Vec::new(),
+        rules: Rules::around(&tree, wanted, limits),
+    }]);
+    while let Some(ahead) = queue.pop_front() {
+        let parent = ahead.entry;
+        let Some((dir, rules)) = ahead.enter() else {
+            entries[parent].cut = true;
+            continue;
+        };
+        let (names, whole) = list(&dir, &mut looks);
+        entries[parent].cut = !whole;
+        for (name, kind) in names {
+            let path = join(&ahead.path, &name);
+            let what = match kind {
+                FileType::Directory => What::Directory,
+                _ => What::File,
+            };
+            if rules.hide(&path, what) {
+                continue;
+            }
+            if shown == limits.tree_items {
+                entries[parent].cut = true;
+                break;
+            }
+            shown += 1;
+            let entry = entries.len();
+            entries.push(Entry { name: printable(&name, what), ..Entry::default() });
+            entries[parent].below.push(entry);
+            if what == What::Directory {
+                queue.push_back(Ahead { entry, above: dir.clone(), name, path, rules: rules.clone() });
+            }
+        }
+    }
+    let mut out = String::new();
+    write(&entries, 0, 0, &mut out);
+    out
+}
+
+const OPEN: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// A directory still to be entered.
+struct Ahead {
+    entry: usize,
+    above: Rc<OwnedFd>,
+    name: Vec<u8>,
+    path: Vec<u8>,
+    /// Those around it.
+    rules: Rules,
+}
+
+impl Ahead {
+    /// None for what does not open, because it is not ours to read or no directory any more.
+    fn enter(&self) -> Option<(Rc<OwnedFd>, Rules)> {
+        let dir = rustix::fs::openat(&self.above, &self.name[..], OPEN, Mode::empty()).ok()?;
+        let marks = Marks::of(dir.as_fd());
+        let rules = self.rules.enter(dir.as_fd(), &self.path, marks);
+        Some((Rc::new(dir), rules))
+    }
+}
+
+#[derive(Default)]
+struct Entry {
+    name: String,
+    below: Vec<usize>,
+    /// Not everything in it is shown.
+    cut: bool,
+}
+
+/// The names in a directory, sorted; false when there are more than may be looked at.
+fn list(dir: &OwnedFd, looks: &mut usize) -> (Vec<(Vec<u8>, FileType)>, bool) {
+    let mut names = Vec::new();
+    let Ok(stream) = Dir::read_from(dir) else {
+        return (names, false);
+    };
+    let mut whole = true;
+    for entry in stream.flatten() {
+        let name = entry.file_name().to_bytes();
+        if name == b"." || name == b".." || SKIPPED.iter().any(|skip| skip.as_bytes() == name) {
+            continue;
+        }
+        if *looks == 0 {
+            whole = false;
+            break;
+        }
+        *looks -= 1;
+        names.push((name.to_vec(), entry.file_type()));
+    }
+    names.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    (names, whole)
+}
+
+fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    match dir {
+        [] => name.to_vec(),
+        dir => [dir, name].join(&b'/'),
+    }
+}
+
+fn printable(name: &[u8], what: What) -> String {
+    let mut text = String::new();
+    for c in String::from_utf8_lossy(name).chars() {
+        match c {
+            // Marks that turn the direction of writing could make a name look like another one.
+            '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                text.extend(c.escape_unicode());
+            }
+            c if c.is_control() || "\u{2028}\u{2029}".contains(c) => text.extend(c.escape_default()),
+            c => text.push(c),
+        }
+    }
+    if what == What::Directory {
+        text.push('/');
+    }
+    text
+}
+
+fn write(entries: &[Entry], index: usize, depth: usize, out: &mut String) {
+    let indent = "  ".repeat(depth);
+    for below in &entries[index].below {
+        out.push_str(&indent);
+        out.push_str(&entries[*below].name);
+        out.push('\n');
+        write(entries, *below, depth + 1, out);
+    }
+    if entries[index].cut {
+        out.push_str(&indent);
+        out.push_str("…\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::tests::Scratch;
+    use std::os::unix::fs::symlink;
+
+    fn scratch() -> Scratch {
+        let scratch = Scratch::new();
+        for name in ["a/1", "a/2", "a/deep/x", "b/3", "c", ".git/HEAD", "node_modules/m/i.js"] {
+            scratch.put(name, "");
+        }
+        symlink("/etc", scratch.path().join("out")).expect("a link");
+        scratch
+    }
+
+    #[test]
+    fn everything_is_shown_in_its_place() {
+        let scratch = scratch();
+        scratch.put("new\nline\u{202e}", "");
+        assert_eq!(
+            draw(scratch.path(), Wanted::ALL, &Limits::default()),
+            "a/\n  1\n  2\n  deep/\n    x\nb/\n  3\nc\nnew\\nline\\u{202e}\nout\n"
+        );
+        assert_eq!(draw(&scratch.path().join("none"), Wanted::ALL, &Limits::default()), "");
+    }
+
+    #[test]
+    fn what_ignore_files_hide_is_left_out() {
+        let scratch = scratch();
+        scratch.put(".gitignore", "b/\n2\n");
+        scratch.put("a/deep/.gitignore", "x\n");
+        scratch.put(".geminiignore", "/c\n");
+        let limits = Limits::default();
+        assert_eq!(
+            draw(scratch.path(), Wanted::ALL, &limits),
+            ".geminiignore\n.gitignore\na/\n  1\n  deep/\n    .gitignore\nout\n"
+        );
+        let all = draw(scratch.path(), Wanted::NONE, &limits);
+        assert!(all.contains("  2\n") && all.contains("c\n"), "{all}");
+        assert!(!all.contains(".git/"), "{all}");
+    }
+
+    #[test]
+    fn what_is_too_much_is_cut_breadth_first() {
+        let scratch = scratch();
+        let draw = |tree_items, tree_looks| {
+            let limits = Limits { tree_items, tree_looks, ..Limits::default() };
+            draw(scratch.path(), Wanted::ALL, &limits)
+        };
+        let whole = "a/\n  1\n  2\n  deep/\n    x\nb/\n  3\nc\nout\n";
+        assert_eq!(draw(9, 9), whole);
+        assert_eq!(draw(8, 9), "a/\n  1\n  2\n  deep/\n    …\nb/\n  3\nc\nout\n");
+        assert_eq!(draw(5, 9), "a/\n  1\n  …\nb/\n  …\nc\nout\n");
+        assert_eq!(draw(9, 8), "a/\n  1\n  2\n  deep/\n    …\nb/\n  3\nc\nout\n");
+    }
+}

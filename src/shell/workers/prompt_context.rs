@@ -1,0 +1,187 @@
+//! What a model request is told beside its conversation: memory and the directory tree, read by the worker that makes it.
+//!
+//! Memory is read for every request, so that what people change counts at once. The tree is kept as a task first saw it: it
+//! stands at the very beginning of every request, and one new file would make everything behind it new to the API's cache.
+
+use crate::base::id::TaskId;
+use crate::config::Place;
+use crate::config::settings::Context;
+use crate::config::trust::Trust;
+use crate::limits::Limits;
+use crate::model::memory::{Memory, Surroundings};
+use crate::shell::event_loop::log::Log;
+use crate::shell::start::workspace_settings::Places;
+use crate::shell::workers::memory;
+use crate::shell::workers::memory::Search;
+use crate::shell::workers::outline;
+use crate::tool::search::ignore::{Respect, Wanted};
+use std::collections::{HashSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+pub struct Scenery {
+    places: Places,
+    log: Log,
+    limits: Limits,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The oldest first.
+    trees: VecDeque<(TaskId, String)>,
+    /// What the log was told already.
+    told: HashSet<String>,
+}
+
+/// Messages that are remembered as told; then all of them may be told again.
+const MOST_TOLD: usize = 1_000;
+
+impl Scenery {
+    pub fn new(places: Places, log: Log, limits: Limits) -> Scenery {
+        Scenery { places, log, limits, state: Mutex::default() }
+    }
+
+    /// What surrounds a task that works in this directory, given by its real path.
+    pub fn of(&self, task: &TaskId, workspace: &str) -> Surroundings {
+        let dir = Path::new(workspace);
+        let place = self.place(dir);
+        let memory = self.memory(dir, &place);
+        let tree = match place.settings.context.directory_tree {
+            Some(false) => String::new(),
+            Some(true) | None => self.tree(task, dir, wanted(&place.settings.context)),
+        };
+        self.tell(&place.messages);
+        Surroundings { memory, tree }
+    }
+
+    /// Everything that is remembered in this directory, as it is now.
+    pub fn remembered(&self, workspace: &str) -> Memory {
+        let dir = Path::new(workspace);
+        let place = self.place(dir);
+        self.tell(&place.messages);
+        self.memory(dir, &place)
+    }
+
+    /// The user's own `.gemini`.
+    pub fn home(&self) -> Option<PathBuf> {
+        self.places.paths().user("")
+    }
+
+    /// What the memory files that people write are called here: the first name of those that are looked for.
+    pub fn memory_name(&self, workspace: &str) -> String {
+        let given = self.place(Path::new(workspace)).settings.context.file_names;
+        // Settings come from projects too; a name that leads elsewhere is good for nothing that is written.
+        let plain = |name: &String| !name.contains('/') && !["", ".", ".."].contains(&name.as_str());
+        let first = given.into_iter().next().filter(plain);
+        first.unwrap_or_else(|| memory::DEFAULT_NAME.to_owned())
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn place(&self, workspace: &Path) -> Place {
+        self.places.look(workspace).unwrap_or_else(|message| Place {
+            messages: vec![format!("{message}; until then nothing is trusted")],
+            ..Place::default()
+        })
+    }
+
+    fn memory(&self, workspace: &Path, place: &Place) -> Memory {
+        let judge = self.places.judge(&place.settings);
+        let trust = |dir: &Path| judge.as_ref().map_or(Trust::Untrusted, |judge| judge.of(dir));
+        let (memory, messages) = memory::read(&Search {
+            user: self.places.paths().user(""),
+            workspace,
+            settings: &place.settings,
+            trust: &trust,
+            limits: &self.limits,
+        });
+        self.tell(&messages);
+        memory
+    }
+
+    fn tree(&self, task: &TaskId, workspace: &Path, wanted: Wanted) -> String {
+        let known = |state: &State| {
+            let mut trees = state.trees.iter();
+            trees.find(|(known, _)| known == task).map(|(_, tree)| tree.clone())
+        };
+        if let Some(tree) = known(&self.state()) {
+            return tree;
+        }
+        let tree = outline::draw(workspace, wanted, &self.limits);
+        let mut state = self.state();
+        state.trees.push_back((task.clone(), tree.clone()));
+        if state.trees.len() > self.limits.trees {
+            state.trees.pop_front();
+        }
+        tree
+    }
+
+    /// Tells the log each thing once.
+    pub fn tell(&self, messages: &[String]) {
+        for message in messages {
+            let mut state = self.state();
+            if state.told.len() >= MOST_TOLD {
+                state.told.clear();
+            }
+            let fresh = state.told.insert(message.clone());
+            drop(state);
+            if fresh {
+                self.log.warn(message);
+            }
+        }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Which ignore files the settings want to count; all of them, unless they say otherwise.
+pub fn wanted(context: &Context) -> Wanted {
+    let respect = |setting| match setting {
+        Some(false) => Respect::No,
+        Some(true) | None => Respect::Yes,
+    };
+    Wanted { git: respect(context.respect_git_ignore), gemini: respect(context.respect_gemini_ignore) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::trust::Word;
+    use crate::shell::event_loop::log::{Level, Redacted};
+    use crate::tool::tests::Scratch;
+    use std::sync::Arc;
+
+    #[test]
+    fn memory_is_read_anew_and_the_tree_is_kept_for_its_task() {
+        let scratch = Scratch::new();
+        scratch.put("w/GEMINI.md", "first");
+        let said = scratch.put("log", "");
+        let workspace = scratch.path().join("w");
+        let word = Word::new(workspace.clone(), Some(Trust::Trusted), None);
+        let home = scratch.path().to_str().expect("plain").to_owned();
+        let env = Arc::new(move |name: &str| (name == "HOME").then(|| home.clone()));
+        let limits = Limits { trees: 1, ..Limits::default() };
+        let file = std::fs::OpenOptions::new().append(true).open(&said).expect("the log");
+        let log = Log::on(file, Level::Warn, Redacted::default());
+        let scenery = Scenery::new(Places::new(env, word, limits.clone()), log, limits);
+        let of = |task: &str| {
+            let found = scenery.of(&task.into(), workspace.to_str().expect("plain"));
+            (found.memory.project.contains("second"), found.tree)
+        };
+        assert_eq!(of("one"), (false, "GEMINI.md\n".to_owned()));
+        scratch.put("w/GEMINI.md", "second @./none.md");
+        scratch.put("w/new", "");
+        assert_eq!(of("one"), (true, "GEMINI.md\n".to_owned()));
+        assert_eq!(of("two"), (true, "GEMINI.md\nnew\n".to_owned()));
+        assert_eq!(of("one"), (true, "GEMINI.md\nnew\n".to_owned()), "no longer kept");
+        let told = std::fs::read_to_string(said).expect("the log");
+        assert_eq!(told.lines().count(), 1, "once is enough: {told}");
+        scratch.put("w/.gemini/settings.json", r#"{"context": {"includeDirectoryTree": false}}"#);
+        assert_eq!(of("three"), (true, String::new()));
+    }
+}

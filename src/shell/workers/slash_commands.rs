@@ -1,0 +1,113 @@
+//! What slash commands do: a table from paths to functions, run by a worker. A command reads and writes files as a tool does, but
+//! nobody is asked first: the user typed it.
+//!
+//! A function serves its command and all sub-commands below it that have none of their own. Others can be added, by a program
+//! that is this one with more commands:
+//!
+//! ```no_run
+//! use gemini_a2a::shell::commands::{Asked, Commands};
+//! use gemini_a2a::shell::program;
+//! use gemini_a2a::task::slash::{Commanded, Spec};
+//! use serde_json::json;
+//! use std::process::ExitCode;
+//!
+//! fn main() -> ExitCode {
+//!     let mut commands = Commands::built_in();
+//!     let about = Spec::new("about", "Says where it works.");
+//!     let run = |asked: &Asked| {
+//!         let text = format!("{} in {}", asked.command.facts.model, asked.command.workspace);
+//!         Ok(Commanded::Done { data: json!({ "about": text }), text })
+//!     };
+//!     commands.register(about, Box::new(run)).expect("no other command is called so");
+//!     program::run(commands)
+//! }
+//! ```
+
+mod extensions;
+mod init;
+mod memory;
+mod overview;
+
+use crate::shell::workers::prompt_context::Scenery;
+use crate::task::slash::{Command, Commanded, Registry, Spec, Taken};
+use serde_json::Value;
+
+/// What a command is given.
+pub struct Asked<'a> {
+    pub command: &'a Command,
+    pub scenery: &'a Scenery,
+    /// Every command there is.
+    pub registry: &'a Registry,
+}
+
+/// Runs a command. An error is told to the user: it says what happened and what to do next.
+pub type Function = Box<dyn Fn(&Asked) -> Result<Commanded, String> + Send + Sync>;
+
+pub struct Commands {
+    registry: Registry,
+    functions: Vec<(Vec<String>, Function)>,
+}
+
+impl Commands {
+    pub fn built_in() -> Commands {
+        Commands {
+            registry: Registry::built_in(),
+            functions: vec![
+                at("memory show", memory::show),
+                at("memory refresh", memory::refresh),
+                at("memory list", memory::list),
+                at("memory add", memory::add),
+                at("init", init::run),
+                at("extensions list", extensions::list),
+                at("tools", overview::tools),
+                at("stats", overview::stats),
+                at("help", overview::help),
+            ],
+        }
+    }
+
+    /// Adds a command at the top, with all its sub-commands. Nothing that is there already is replaced.
+    pub fn register(&mut self, spec: Spec, run: Function) -> Result<(), Taken> {
+        let path = vec![spec.name.clone()];
+        self.registry.register(spec)?;
+        self.functions.push((path, run));
+        Ok(())
+    }
+
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    pub fn run(&self, command: &Command, scenery: &Scenery) -> Result<Commanded, String> {
+        let path = &command.invocation.path;
+        let serves = |(own, _): &&(Vec<String>, Function)| path.starts_with(own);
+        let nearest = self.functions.iter().filter(serves);
+        let nearest = nearest.max_by_key(|(own, _)| own.len());
+        // The task may be older than this program, and know commands that it does not.
+        let (_, run) = nearest.ok_or_else(|| {
+            let name = command.invocation.name();
+            format!("There is no command {name}; /help lists those there are.")
+        })?;
+        run(&Asked { command, scenery, registry: &self.registry })
+    }
+}
+
+impl Asked<'_> {
+    fn workspace(&self) -> &str {
+        &self.command.workspace
+    }
+}
+
+fn at(path: &str, run: fn(&Asked) -> Result<Commanded, String>) -> (Vec<String>, Function) {
+    let path = path.split(' ').map(str::to_owned).collect();
+    (path, Box::new(run))
+}
+
+/// A result that programs are given in the same words as people.
+fn said(text: String) -> Result<Commanded, String> {
+    let data = Value::from(text.as_str());
+    Ok(Commanded::Done { text, data })
+}
+
+#[cfg(test)]
+mod tests;

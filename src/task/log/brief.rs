@@ -1,0 +1,50 @@
+//! A task in a few words: what lists and lookups need to know of one that is not in memory.
+
+use crate::base::id::{ContextId, Tenant};
+use crate::task::log::event::{Profile, Protocol};
+use crate::task::machine::state::{State, TaskState};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Brief {
+    pub context: ContextId,
+    #[serde(default, skip_serializing_if = "Tenant::is_default")]
+    pub tenant: Tenant,
+    pub protocol: Protocol,
+    pub profile: Profile,
+    /// As last announced.
+    pub state: TaskState,
+    /// The last turn is over and the next one is the user's.
+    #[serde(default)]
+    pub idle: bool,
+    /// Unix milliseconds of the last status.
+    pub at: u64,
+}
+
+impl Brief {
+    /// A task of which nothing but its context is known.
+    pub fn bare(context: ContextId) -> Brief {
+        Brief {
+            context,
+            tenant: Tenant::default(),
+            protocol: Protocol::V03,
+            profile: Profile::Coder,
+            state: TaskState::Submitted,
+            idle: false,
+            at: 0,
+        }
+    }
+
+    pub fn of(state: &State) -> Brief {
+        let created = &state.created;
+        Brief {
+            context: created.context.clone(),
+            tenant: created.tenant.clone(),
+            protocol: created.protocol,
+            profile: created.profile,
+            state: state.status.state,
+            idle: state.turn_is_over(),
+            at: state.status.at,
+        }
+    }
+}

@@ -1,0 +1,476 @@
+//! The only place state changes: folding one event into the state. It never refuses and never decides; `decide` has done
+//! that, and a journal replays through here to the same state.
+
+use crate::base::id::{CallId, ConfigId};
+use crate::task::log::event::{Answer, Created, End, Event, Request, Usage, detours, errands, hooks};
+use crate::task::log::record::Record;
+use crate::task::machine::loops::FENCE;
+use crate::task::machine::state::{
+    CallResult, CallState, Item, Live, Phase, Queued, Stage, State, Status, Summary, TaskState, Utterance,
+};
+use crate::task::message::{Artifact, Content};
+use crate::task::push::{self, Hook};
+use crate::task::spec::{CallError, Confinement, Ending, ErrorKind, Keeping};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+impl State {
+    /// The state after a task's first event.
+    pub fn born(created: Arc<Created>, record: &Record) -> State {
+        State {
+            seq: record.seq,
+            at: record.at,
+            status: Status { state: TaskState::Submitted, at: record.at, text: None, seq: record.seq },
+            told: TaskState::Submitted,
+            phase: Phase::Idle,
+            turn: 0,
+            turn_at: 0,
+            round: 0,
+            tries: Default::default(),
+            queue: VecDeque::new(),
+            prompt: None,
+            calls: Vec::new(),
+            paused: false,
+            suspended: false,
+            questioned: false,
+            utterance: Utterance::default(),
+            spoken: Vec::new(),
+            thoughts: Vec::new(),
+            history: Vec::new(),
+            summary: None,
+            artifacts: Vec::new(),
+            always: Vec::new(),
+            usage: None,
+            total: Usage::default(),
+            trace: None,
+            asks: created.model.as_str().into(),
+            tried: Vec::new(),
+            requests: 0,
+            marks: Vec::new(),
+            strikes: 0,
+            incompressible: false,
+            model: created.model.as_str().into(),
+            workspace: created.workspace.as_str().into(),
+            error: None,
+            hooks: Vec::new(),
+            created,
+        }
+    }
+
+    /// The fold of a log, one record on. None: the record is out of place, because a log begins with its task and has no other.
+    pub fn advance<'a>(state: &'a mut Option<State>, record: &Record) -> Option<&'a mut State> {
+        match (&record.event, state) {
+            (Event::Created(created), none @ None) => Some(none.insert(State::born(created.clone(), record))),
+            (Event::Created(_), Some(_)) | (_, None) => None,
+            (_, Some(state)) => {
+                state.apply(record);
+                Some(state)
+            }
+        }
+    }
+
+    /// The time to record for an event: never before the last one, and strictly later for a new status.
+    pub fn stamp(&self, event: &Event, unix_ms: u64) -> u64 {
+        let least = if announces(event) { self.status.at + 1 } else { 0 };
+        unix_ms.max(self.at).max(least)
+    }
+
+    pub fn apply(&mut self, record: &Record) {
+        let before = self.status.state;
+        self.fold(record);
+        if !self.hooks.is_empty()
+            && let Some(due) = push::news(self, before, record)
+        {
+            self.hooks.iter_mut().for_each(|hook| hook.tell(&due));
+        }
+    }
+
+    fn fold(&mut self, record: &Record) {
+        self.seq = record.seq;
+        self.at = record.at;
+        match &record.event {
+            Event::Created(_) => unreachable!("a log begins with Created and has one"),
+            Event::Prompted { message, turn, .. } => {
+                self.queue.push_back(Queued { turn: *turn, message: message.clone() });
+            }
+            Event::TurnBegan { turn } => self.begin_turn(*turn, record),
+            Event::AttachmentsWanted => self.phase = Phase::Attaching { job: record.seq },
+            Event::Attached { text } => {
+                if !text.is_empty() {
+                    self.history.push(Arc::new(Item::Nudge(text.clone())));
+                }
+                self.phase = Phase::Thinking { job: record.seq };
+            }
+            Event::CommandBegan => self.phase = Phase::Commanding { job: record.seq },
+            Event::CommandPrompted { text } => {
+                self.history.push(Arc::new(Item::Nudge(text.clone())));
+                self.phase = Phase::Thinking { job: record.seq };
+            }
+            Event::Traced { trace } => self.trace = Some(trace.clone()),
+            Event::Thought { subject, description } => {
+                let line = [subject, description].into_iter().find_map(|text| text.lines().next());
+                self.thoughts.extend(line.map(str::to_owned));
+            }
+            Event::Cited { .. } => {}
+            Event::Text { text } => {
+                self.utterance.since.get_or_insert(record.seq);
+                self.utterance.push(text);
+            }
+            Event::Retracted { .. } => {
+                self.utterance = Utterance::default();
+                self.thoughts.clear();
+            }
+            Event::BackedOff { tries, delay_ms, .. } => {
+                self.tries = *tries;
+                self.phase = Phase::Backoff { job: record.seq, delay_ms: *delay_ms };
+            }
+            Event::Retried => self.think(record),
+            Event::FellBack { model, .. } => {
+                self.tried.push(self.asks.to_string());
+                self.asks = model.as_str().into();
+                self.tries = Default::default();
+                self.utterance = Utterance::default();
+                self.think(record);
+            }
+            Event::CompactionBegan => self.phase = Phase::Compacting { job: record.seq },
+            Event::Compacted { summary, items } => {
+                self.summary = Some(Summary { text: summary.clone(), items: (*items).min(self.history.len()) });
+                self.usage = None;
+                self.think(record);
+            }
+            Event::CompactionFailed { .. } => {
+                self.incompressible = true;
+                self.think(record);
+            }
+            Event::Looped => {
+                self.strikes += 1;
+                self.marks.clear();
+            }
+            Event::Nudged { text } => {
+                self.strikes += 1;
+                self.history.push(Arc::new(Item::Nudge(text.clone())));
+                self.think(record);
+            }
+            Event::Answered { answer } => self.take_answer(answer, record),
+            Event::CallPlanned { call, plan } => {
+                self.phase = Phase::Tools;
+                let call = self.call_mut(call);
+                call.plan = Some(plan.clone());
+                call.stage = Stage::Planned;
+            }
+            Event::CallAsked { call, keeping } => {
+                self.paused = false;
+                let call = self.call_mut(call);
+                call.asked_at = record.at;
+                call.stage = Stage::Asked;
+                call.keeping = *keeping;
+            }
+            Event::CallAnswered { call, choice, by, edited, answers, rules } => {
+                self.paused = false;
+                self.go_on(record);
+                let state = self.call_mut(call);
+                state.choice = Some(*choice);
+                state.answered_by = Some(by.clone());
+                state.edited = edited.clone();
+                state.answers = answers.clone();
+                state.stage = Stage::Answered;
+                for rule in rules {
+                    if !self.always.contains(rule) {
+                        self.always.push(rule.clone());
+                    }
+                }
+            }
+            Event::CallReady { call, confinement } => {
+                let state = self.call_mut(call);
+                state.stage = Stage::Ready;
+                state.confinement = confinement.clone();
+            }
+            Event::CallStarted { call } => {
+                self.call_mut(call).stage = Stage::Running { job: record.seq };
+            }
+            Event::CallOutput { call, text } => {
+                let call = self.call_mut(call);
+                call.outputs += 1;
+                match &mut call.live {
+                    Some(live) => live.push(text, record),
+                    None => call.live = Some(Live::begin(text, record)),
+                }
+            }
+            Event::CallEnded { call, ending } => {
+                self.phase = Phase::Tools;
+                let call = self.call_mut(call);
+                call.ending = Some(ending.clone());
+                call.live = None;
+                call.stage = Stage::Ended;
+            }
+            Event::CallStale { call } => {
+                let call = self.call_mut(call);
+                call.live = None;
+                call.stage = Stage::Replanning { job: record.seq };
+                call.choice = None;
+                call.answered_by = None;
+                call.edited = None;
+                call.answers = None;
+                call.stale += 1;
+            }
+            Event::Paused => {
+                self.paused = true;
+                self.announce(record, TaskState::InputRequired, None);
+            }
+            Event::ResultsSent => {
+                self.keep_results();
+                self.think(record);
+                self.announce(record, TaskState::Working, None);
+            }
+            Event::Produced { artifact, append, .. } => self.produce(artifact, *append),
+            Event::TurnEnded { turn, end } => self.end_turn(*turn, end, record),
+            Event::Interrupted { text } => {
+                self.suspended = true;
+                self.announce(record, TaskState::InputRequired, Some(text.clone()));
+            }
+            Event::Resumed => {
+                self.suspended = false;
+                self.announce(record, TaskState::Working, None);
+            }
+            Event::Closed { state, text } => {
+                self.keep_results();
+                self.keep_queue();
+                self.utterance = Utterance::default();
+                self.phase = Phase::Closed;
+                self.suspended = false;
+                self.announce(record, (*state).into(), text.clone());
+            }
+            Event::HookSet { target } => match self.hook_mut(&target.id) {
+                Some(hook) => hook.replace(target.clone(), record.seq),
+                None => self.hooks.push(Hook::new(target.clone(), record.seq)),
+            },
+            Event::HookDropped { id } => self.hooks.retain(|hook| hook.target.id != *id),
+            Event::HookMoved { id, upto, health } => {
+                if let Some(hook) = self.hook_mut(id) {
+                    hook.moved(*upto, health);
+                }
+            }
+        }
+    }
+
+    fn begin_turn(&mut self, turn: u32, record: &Record) {
+        let queued = self.queue.pop_front().expect("a turn begins with a queued prompt");
+        assert_eq!(queued.turn, turn, "turns begin in the order of their prompts");
+        self.turn = turn;
+        self.turn_at = record.at;
+        self.round = 0;
+        self.tries = Default::default();
+        self.usage = None;
+        self.trace = None;
+        self.error = None;
+        self.history.push(Arc::new(Item::Said(queued.message.clone())));
+        self.prompt = Some(queued.message);
+        self.spoken.clear();
+        self.marks.clear();
+        self.strikes = 0;
+        self.tried.clear();
+        self.think(record);
+        self.announce(record, TaskState::Working, None);
+    }
+
+    /// A model request begins with this event.
+    fn think(&mut self, record: &Record) {
+        self.requests += 1;
+        self.thoughts.clear();
+        self.phase = Phase::Thinking { job: record.seq };
+    }
+
+    fn take_answer(&mut self, answer: &Arc<Answer>, record: &Record) {
+        self.history.push(Arc::new(Item::Answered(answer.clone())));
+        self.utterance = Utterance::default();
+        let text = answer.text();
+        self.spoken.extend((!text.is_empty()).then_some(text));
+        self.round += 1;
+        self.tries = Default::default();
+        self.usage = answer.usage.or(self.usage);
+        if let Some(usage) = &answer.usage {
+            self.total.add(usage);
+        }
+        self.trace = answer.trace.clone().or(self.trace.take());
+        if let Some(model) = &answer.model {
+            self.model = model.as_str().into();
+        }
+        if !answer.calls.is_empty() {
+            self.marks.push(answer.mark());
+        }
+        self.calls = answer.calls.iter().cloned().map(CallState::named).collect();
+        if self.calls.is_empty() {
+            self.phase = Phase::Tools;
+        } else {
+            self.phase = Phase::Preparing { job: record.seq };
+            self.announce(record, TaskState::Working, None);
+        }
+    }
+
+    fn end_turn(&mut self, turn: u32, end: &End, record: &Record) {
+        // A prompt with nothing in it ends its turn without having begun it.
+        if self.queue.front().is_some_and(|queued| queued.turn == turn) {
+            let queued = self.queue.pop_front().expect("looked at above");
+            self.history.push(Arc::new(Item::Dropped(queued.message)));
+        }
+        self.keep_results();
+        self.turn = turn;
+        self.phase = Phase::Idle;
+        self.suspended = false;
+        self.questioned = matches!(end, End::Asked(_) | End::Interrupted(_));
+        self.utterance = Utterance::default();
+        self.tries = Default::default();
+        let (state, text) = match end {
+            End::Done | End::Nothing | End::Refused => (TaskState::InputRequired, None),
+            End::Asked(text) | End::Interrupted(text) => (TaskState::InputRequired, Some(text.clone())),
+            End::NeedsAuth(text) => (TaskState::AuthRequired, Some(text.clone())),
+            End::Failed(text) => {
+                self.error = Some(text.clone());
+                self.drop_unanswered_prompt();
+                (TaskState::InputRequired, Some(text.clone()))
+            }
+        };
+        self.announce(record, state, text);
+    }
+
+    /// A prompt that made the model fail would make every later request fail too.
+    fn drop_unanswered_prompt(&mut self) {
+        if let Some(last) = self.history.last_mut()
+            && let Item::Said(message) = last.as_ref()
+        {
+            *last = Arc::new(Item::Dropped(message.clone()));
+        }
+    }
+
+    /// Moves the current batch into the history. Every call of an answer must be answered there, so those that never ended
+    /// are answered too.
+    fn keep_results(&mut self) {
+        if self.calls.is_empty() {
+            return;
+        }
+        self.paused = false;
+        let unfinished = || {
+            let message = "The call was interrupted before it ended.";
+            Arc::new(Ending::Error { error: CallError::new(ErrorKind::Interrupted, message) })
+        };
+        let results = self
+            .calls
+            .drain(..)
+            .map(|call| CallResult { ending: call.ending.unwrap_or_else(unfinished), request: call.request });
+        self.history.push(Arc::new(Item::Results(results.collect())));
+    }
+
+    /// What was queued when the task closed is still part of what was said.
+    fn keep_queue(&mut self) {
+        for queued in self.queue.drain(..) {
+            self.history.push(Arc::new(Item::Dropped(queued.message)));
+        }
+    }
+
+    fn produce(&mut self, artifact: &Artifact, append: bool) {
+        match self.artifacts.iter_mut().find(|known| known.id == artifact.id) {
+            None => self.artifacts.push(artifact.clone()),
+            Some(known) if !append => *known = artifact.clone(),
+            Some(known) => {
+                for part in &artifact.parts {
+                    match (known.parts.last_mut().map(|last| &mut last.content), &part.content) {
+                        (Some(Content::Text(text)), Content::Text(more)) => text.push_str(more),
+                        _ => known.parts.push(part.clone()),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Somebody answered: the task no longer waits for them. While another call runs it had not been waiting.
+    fn go_on(&mut self, record: &Record) {
+        if self.status.state != TaskState::Working {
+            let told = self.told;
+            self.announce(record, TaskState::Working, None);
+            self.told = told;
+        }
+    }
+
+    fn announce(&mut self, record: &Record, state: TaskState, text: Option<String>) {
+        debug_assert!(
+            self.status.state == state || self.status.state.may_become(state),
+            "{:?} may not become {state:?}",
+            self.status.state
+        );
+        self.told = state;
+        self.status = Status { state, at: record.at, text, seq: record.seq };
+    }
+
+    fn hook_mut(&mut self, id: &ConfigId) -> Option<&mut Hook> {
+        self.hooks.iter_mut().find(|hook| hook.target.id == *id)
+    }
+
+    fn call_mut(&mut self, id: &CallId) -> &mut CallState {
+        let found = self.calls.iter_mut().find(|call| call.id() == id);
+        found.expect("events name calls of the current batch")
+    }
+}
+
+impl Utterance {
+    fn push(&mut self, text: &str) {
+        // A mark may be cut in two by the end of a piece.
+        let from = self.text.len().saturating_sub(FENCE.len() - 1);
+        let from = self.text.floor_char_boundary(from);
+        self.text.push_str(text);
+        self.fences += self.text[from..].matches(FENCE).count();
+    }
+}
+
+impl CallState {
+    /// A call of which nothing is known but what the model asked for.
+    pub fn named(request: Request) -> CallState {
+        CallState {
+            request,
+            stage: Stage::Named,
+            plan: None,
+            choice: None,
+            answered_by: None,
+            edited: None,
+            answers: None,
+            keeping: Keeping::Session,
+            asked_at: 0,
+            outputs: 0,
+            live: None,
+            ending: None,
+            stale: 0,
+            confinement: Confinement::None,
+        }
+    }
+}
+
+/// Whether an event may announce a status: such events get strictly increasing times.
+fn announces(event: &Event) -> bool {
+    match event {
+        Event::TurnBegan { .. }
+        | Event::Paused
+        | Event::ResultsSent
+        | Event::TurnEnded { .. }
+        | Event::CallAnswered { .. }
+        | Event::Interrupted { .. }
+        | Event::Resumed
+        | Event::Closed { .. } => true,
+        Event::Answered { answer } => !answer.calls.is_empty(),
+        Event::Created(_)
+        | Event::Prompted { .. }
+        | Event::Thought { .. }
+        | Event::Text { .. }
+        | Event::Cited { .. }
+        | Event::Retracted { .. }
+        | Event::CallPlanned { .. }
+        | Event::CallAsked { .. }
+        | Event::CallReady { .. }
+        | Event::CallStarted { .. }
+        | Event::CallOutput { .. }
+        | Event::CallEnded { .. }
+        | Event::CallStale { .. }
+        | Event::Produced { .. }
+        | errands!()
+        | detours!()
+        | hooks!() => false,
+    }
+}

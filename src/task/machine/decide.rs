@@ -1,0 +1,381 @@
+//! What a task does next. `decide` reads the state and one input and answers with events and effects; it changes nothing,
+//! knows no clock and no chance, and so every interleaving of inputs can be tried (`tests/search.rs` does).
+//!
+//! An input yields only what it directly causes. What follows from the new state (a queued prompt begins, approved calls
+//! start, results go back to the model) is decided by [`Input::Advance`], which the core gives after every input until it
+//! yields nothing: one rule for "what now", whatever led here.
+//!
+//! `clients` holds what can be said to a task, `notes` what workers report, `command` what a task does that is a command,
+//! `context` how a conversation is kept within bounds, `hooks` who is told without asking, `restart` what becomes of a turn
+//! that was cut off, `time` what has lasted too long.
+
+mod clients;
+mod command;
+mod context;
+mod hooks;
+mod notes;
+mod restart;
+mod time;
+
+use crate::base::id::{CallId, ConfigId, Seq};
+use crate::limits::Limits;
+use crate::task::log::event::{Answer, End, Event, Final, Lifecycle, Outcome, Request, Tries};
+use crate::task::machine::job::{
+    Job, JobId, ModelError, ModelErrorKind, NoteBody, Pick, Run, RunEnd, Said, Think, Work,
+};
+use crate::task::machine::state::{CallState, Item, Phase, Stage, State, TaskState};
+use crate::task::message::Source;
+use crate::task::policy::{self, Ask, Grant, Policy, Rule, Ruling};
+use crate::task::push::{Health, Hook, Target};
+use crate::task::spec::{
+    Answers, CallError, Choice, Confinement, Ending, ErrorKind, Keeping, Kind, Plan, ToolSpec, Verdict,
+};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+pub use time::deadline;
+
+#[derive(Clone, Debug)]
+pub enum Input {
+    Say {
+        said: Said,
+        by: Source,
+    },
+    Cancel,
+    /// Whoever wanted this turn has gone away.
+    Abort {
+        turn: u32,
+    },
+    /// The task cannot run at all, e.g. because its workspace is gone.
+    Fail(String),
+    Note {
+        job: Seq,
+        body: NoteBody,
+    },
+    /// The timer armed for this job is due.
+    Due {
+        job: Seq,
+    },
+    /// A webhook comes, goes or has been told something.
+    Hook(HookInput),
+    /// The server was restarted; given once after the log was folded.
+    Restored,
+    /// It is so late, in Unix milliseconds: what has lasted too long ends.
+    Time(u64),
+    Advance,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HookInput {
+    Set(Target),
+    Drop(ConfigId),
+    Moved { id: ConfigId, upto: Seq, health: Health },
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    pub events: Vec<Event>,
+    pub effects: Vec<Effect>,
+}
+
+impl Decision {
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.effects.is_empty()
+    }
+}
+
+/// Something for the shell to do once the events beside it are on disk. A job's number is the sequence number of the event
+/// that caused it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    Think {
+        job: Seq,
+    },
+    /// Read what the prompt names first.
+    Attach {
+        job: Seq,
+    },
+    /// Run the command that the task is for.
+    Command {
+        job: Seq,
+    },
+    /// Make room in the conversation first.
+    Compact {
+        job: Seq,
+    },
+    Prepare {
+        job: Seq,
+        calls: Vec<CallId>,
+    },
+    Run {
+        job: Seq,
+        call: CallId,
+        gate: Gate,
+    },
+    Stop {
+        job: Seq,
+    },
+    Arm {
+        job: Seq,
+        delay_ms: u64,
+    },
+    /// Keep a rule beyond this task.
+    Save {
+        rule: Rule,
+    },
+}
+
+/// How safe the log must be before a job starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// It survives the death of the process.
+    Written,
+    /// It survives the death of the machine: for what cannot be taken back.
+    Synced,
+}
+
+/// Why an input from a client changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    Over,
+    NotPending(CallId),
+    UnknownOption {
+        call: CallId,
+        offered: Vec<&'static str>,
+    },
+    QueueFull,
+    /// The task has as many webhooks as it may.
+    HooksFull,
+}
+
+/// What `decide` may know beside the state.
+pub struct Rules<'a> {
+    pub tools: &'a HashMap<String, ToolSpec>,
+    pub limits: &'a Limits,
+    pub policy: &'a Policy,
+    /// What the operator grants where the task works.
+    pub grant: Grant,
+}
+
+pub fn decide(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
+    let mut out = Deciding { state, rules, decision: Decision::default() };
+    match input {
+        Input::Say { said, by } => out.say(said, by)?,
+        Input::Cancel => out.cancel()?,
+        Input::Abort { turn } => out.abort(turn),
+        Input::Fail(text) => {
+            if state.is_over() {
+                return Err(Refusal::Over);
+            }
+            out.stop_everything("The task cannot go on.");
+            out.push(Event::Closed { state: Final::Failed, text: Some(text) });
+        }
+        Input::Note { job, body } => out.note(job, body),
+        Input::Due { job } => out.due(job),
+        Input::Hook(input) => out.hook(input)?,
+        Input::Restored => out.restored(),
+        Input::Time(unix_ms) => out.time(unix_ms),
+        Input::Advance => out.advance(),
+    }
+    Ok(out.decision)
+}
+
+/// The job behind an effect, made from the state after its events were applied. None for effects that are not jobs.
+pub fn job(state: &State, effect: &Effect, limits: &Limits) -> Option<Job> {
+    let (at, work) = match effect {
+        Effect::Think { job } => (*job, Work::Think(think(state))),
+        Effect::Attach { job } => {
+            let prompt = state.prompt.as_ref()?.text();
+            let workspace = state.workspace.clone();
+            (*job, Work::Attach { workspace, prompt })
+        }
+        Effect::Command { job } => (*job, Work::Command(command::of(state)?)),
+        Effect::Compact { job } => (*job, Work::Compact(think(state))),
+        Effect::Prepare { job, calls } => {
+            let known = |id: &CallId| Some(state.call(id)?.request.clone());
+            let calls = calls.iter().filter_map(known).take(limits.calls).collect();
+            (*job, Work::Prepare { workspace: state.workspace.clone(), calls })
+        }
+        Effect::Run { job, call, .. } => {
+            let call = state.call(call)?;
+            let run = Run {
+                workspace: state.workspace.clone(),
+                call: call.id().clone(),
+                name: call.request.name.clone(),
+                args: call.request.args.clone(),
+                base: call.plan.as_ref().and_then(|plan| plan.base.clone()),
+                edited: call.edited.clone(),
+                answers: call.answers.clone(),
+                confinement: call.confinement.clone(),
+            };
+            (*job, Work::Run(run))
+        }
+        Effect::Stop { .. } | Effect::Arm { .. } | Effect::Save { .. } => return None,
+    };
+    Some(Job { id: JobId { task: state.created.task.clone(), at }, work })
+}
+
+fn think(state: &State) -> Think {
+    let prompt = state.prompt.as_ref().expect("a turn has a prompt");
+    let history = match &state.summary {
+        None => state.history.clone(),
+        Some(summary) => {
+            let mut shown = vec![Arc::new(Item::Summary(summary.text.clone()))];
+            shown.extend_from_slice(&state.history[summary.items..]);
+            shown
+        }
+    };
+    Think {
+        workspace: state.workspace.clone(),
+        model: state.asks.clone(),
+        tools: state.created.tools.clone(),
+        history,
+        given: state.summary.iter().count(),
+        prompt: prompt.id.clone(),
+        prompt_text: prompt.text(),
+        turn: state.turn,
+        round: state.round,
+        attempt: state.tries.failed + state.tries.broken + 1,
+    }
+}
+
+/// An answer to an open question, with an option that is on offer.
+struct Picked {
+    call: CallId,
+    choice: Choice,
+    edited: Option<Arc<str>>,
+    answers: Option<Arc<Answers>>,
+    /// What the call ends with if the answer is no.
+    refusal: Ending,
+}
+
+struct Deciding<'a> {
+    state: &'a State,
+    rules: &'a Rules<'a>,
+    decision: Decision,
+}
+
+impl Deciding<'_> {
+    /// Adds an event and says which sequence number it will have.
+    fn push(&mut self, event: Event) -> Seq {
+        self.decision.events.push(event);
+        Seq(self.state.seq.0 + self.decision.events.len() as u64)
+    }
+
+    fn effect(&mut self, effect: Effect) {
+        self.decision.effects.push(effect);
+    }
+
+    fn advance(&mut self) {
+        if self.state.suspended {
+            return;
+        }
+        match self.state.phase {
+            Phase::Idle => self.next_prompt(),
+            Phase::Tools => self.next_calls(),
+            Phase::Thinking { .. }
+            | Phase::Attaching { .. }
+            | Phase::Commanding { .. }
+            | Phase::Compacting { .. }
+            | Phase::Backoff { .. }
+            | Phase::Preparing { .. }
+            | Phase::Closed => {}
+        }
+    }
+
+    fn next_prompt(&mut self) {
+        let Some(queued) = self.state.queue.front() else {
+            return;
+        };
+        if let Some(why) = self.worn_out() {
+            self.push(Event::TurnEnded { turn: queued.turn, end: End::Failed(why) });
+        } else if queued.message.speaks() {
+            let job = self.push(Event::TurnBegan { turn: queued.turn });
+            if self.is_command(queued) {
+                self.begin_command();
+            } else if queued.message.text().contains('@') {
+                let job = self.push(Event::AttachmentsWanted);
+                self.effect(Effect::Attach { job });
+            } else {
+                self.ask_model(job);
+            }
+        } else {
+            self.push(Event::TurnEnded { turn: queued.turn, end: End::Nothing });
+        }
+    }
+
+    fn next_calls(&mut self) {
+        let calls = &self.state.calls;
+        if calls.is_empty() {
+            return self.finish();
+        }
+        if calls.iter().all(CallState::is_over) {
+            let refused = calls.iter().all(|call| call.choice == Some(Choice::Cancel));
+            if refused {
+                return self.end_turn(End::Refused);
+            }
+            if let Some(why) = self.worn_out() {
+                return self.end_turn(End::Failed(why));
+            }
+            let job = self.push(Event::ResultsSent);
+            return self.ask_model(job);
+        }
+        let mut editing =
+            calls.iter().any(|call| matches!(call.stage, Stage::Running { .. }) && self.kind(call) == Kind::Edit);
+        for call in calls.iter().filter(|call| call.stage == Stage::Ready) {
+            let kind = self.kind(call);
+            // Edits run one after the other: two of them may be of the same file.
+            if kind == Kind::Edit && std::mem::replace(&mut editing, true) {
+                continue;
+            }
+            let gate = if kind.mutates() { Gate::Synced } else { Gate::Written };
+            let id = call.id().clone();
+            let job = self.push(Event::CallStarted { call: id.clone() });
+            self.effect(Effect::Run { job, call: id, gate });
+        }
+        if self.state.waits_for_answers() && !self.state.paused {
+            self.push(Event::Paused);
+        }
+    }
+
+    /// The tool's own name, by which rules know it, even if the call uses a former one.
+    fn tool<'c>(&'c self, call: &'c CallState) -> &'c str {
+        let name = &call.request.name;
+        self.rules.tools.get(name).map_or(name, |spec| &spec.name)
+    }
+
+    fn kind(&self, call: &CallState) -> Kind {
+        self.rules.tools.get(&call.request.name).map_or(Kind::Other, |spec| spec.kind)
+    }
+
+    /// The model has answered without a call: the turn is over, in the way the answer says.
+    fn finish(&mut self) {
+        let verdict = match self.state.history.last().map(Arc::as_ref) {
+            Some(Item::Answered(answer)) => answer.verdict.clone(),
+            _ => None,
+        };
+        let close = |state, text: String| Event::Closed { state, text: Some(text).filter(|text| !text.is_empty()) };
+        match verdict {
+            None => self.end_turn(End::Done),
+            Some(Outcome::Ask(text)) => self.end_turn(End::Asked(text)),
+            Some(Outcome::Auth(text)) => self.end_turn(End::NeedsAuth(text)),
+            Some(Outcome::Complete(text)) => drop(self.push(close(Final::Completed, text))),
+            Some(Outcome::Fail(text)) => drop(self.push(close(Final::Failed, text))),
+            Some(Outcome::Reject(text)) => drop(self.push(close(Final::Rejected, text))),
+        }
+    }
+
+    /// Ends the turn, and with it a task that has only one.
+    fn end_turn(&mut self, end: End) {
+        let one_shot = self.state.created.lifecycle == Lifecycle::OneShot;
+        let event = match end {
+            End::Done | End::Refused if one_shot => Event::Closed { state: Final::Completed, text: None },
+            End::Failed(text) if one_shot => Event::Closed { state: Final::Failed, text: Some(text) },
+            end => Event::TurnEnded { turn: self.state.turn, end },
+        };
+        self.push(event);
+    }
+
+    fn end_call(&mut self, call: CallId, ending: Ending) {
+        self.push(Event::CallEnded { call, ending: Arc::new(ending) });
+    }
+}

@@ -1,0 +1,158 @@
+//! What clients say: prompts, answers to questions, the wish to end it all. Only these inputs can be refused, and a refused one
+//! changes nothing.
+
+use super::time::is_in_turn;
+use super::*;
+
+impl Deciding<'_> {
+    pub(in crate::task) fn say(&mut self, said: Said, by: Source) -> Result<(), Refusal> {
+        if self.state.is_over() {
+            return Err(Refusal::Over);
+        }
+        let speaks = said.message.speaks() || said.answers.is_empty();
+        let picks = self.valid_picks(&said.answers)?;
+        if let (Some(first), true, false) = (said.answers.first(), picks.is_empty(), speaks) {
+            return Err(Refusal::NotPending(first.call.clone()));
+        }
+        if speaks && self.state.queue.len() >= self.rules.limits.queued_prompts {
+            return Err(Refusal::QueueFull);
+        }
+        if self.state.suspended {
+            self.push(Event::Resumed);
+        }
+        for Picked { call, choice, edited, answers, refusal } in picks {
+            let rules = self.granted(&call, choice);
+            self.push(Event::CallAnswered {
+                call: call.clone(),
+                choice,
+                by: by.clone(),
+                edited,
+                answers,
+                rules: rules.clone(),
+            });
+            match choice {
+                Choice::ProceedOnce | Choice::ProceedAlways | Choice::ProceedAlwaysAndSave => {
+                    self.push(Event::CallReady { call, confinement: Confinement::None });
+                }
+                Choice::Cancel => self.end_call(call, refusal),
+            }
+            // The offer stands; whether it is kept is still the operator's to say.
+            if choice == Choice::ProceedAlwaysAndSave && self.rules.grant.saving {
+                for rule in rules {
+                    self.effect(Effect::Save { rule });
+                }
+            }
+        }
+        if speaks {
+            let turn = self.next_turn();
+            self.push(Event::Prompted { message: said.message, by, turn });
+        }
+        Ok(())
+    }
+
+    /// The answers that count. Late ones and ones to unknown calls are passed over; an option that is not on offer refuses
+    /// the message whole, so that nothing of it happens by halves.
+    pub(in crate::task) fn valid_picks(&self, picks: &[Pick]) -> Result<Vec<Picked>, Refusal> {
+        let mut valid: Vec<Picked> = Vec::new();
+        for pick in picks {
+            let open = self.state.asked().find(|call| call.id() == &pick.call);
+            let Some((call, plan)) = open.and_then(|call| Some((call, call.plan.as_ref()?))) else {
+                continue;
+            };
+            if valid.iter().any(|earlier| earlier.call == pick.call) {
+                continue;
+            }
+            let options = call.options();
+            let choice = match (Choice::from_word(&pick.option), call.keeping) {
+                // Clients that are not shown the options may say always at any time.
+                (Some(Choice::ProceedAlways | Choice::ProceedAlwaysAndSave), Keeping::Once) => {
+                    Some(Choice::ProceedOnce)
+                }
+                (choice, Keeping::Once | Keeping::Session | Keeping::Disk) => choice,
+            };
+            let Some(choice) = choice.filter(|choice| options.contains(choice)) else {
+                let offered = options.iter().map(|choice| choice.word()).collect();
+                return Err(Refusal::UnknownOption { call: pick.call.clone(), offered });
+            };
+            valid.push(Picked {
+                call: pick.call.clone(),
+                choice,
+                edited: pick.edited.clone().filter(|_| plan.question.is_edit()),
+                answers: pick.answers.clone().filter(|_| plan.question.asks_the_user()),
+                refusal: refused(plan),
+            });
+        }
+        Ok(valid)
+    }
+
+    /// What an answer allows beyond the call it is about.
+    pub(in crate::task) fn granted(&self, call: &CallId, choice: Choice) -> Vec<Rule> {
+        let lasts = match choice {
+            Choice::ProceedAlways | Choice::ProceedAlwaysAndSave => true,
+            Choice::ProceedOnce | Choice::Cancel => false,
+        };
+        let call = self.state.call(call).filter(|_| lasts);
+        let Some((call, plan)) = call.and_then(|call| Some((call, call.plan.as_ref()?))) else {
+            return Vec::new();
+        };
+        let mode = self.state.created.mode;
+        policy::always(self.tool(call), plan, mode)
+    }
+
+    pub(in crate::task) fn next_turn(&self) -> u32 {
+        self.state.queue.back().map_or(self.state.turn, |queued| queued.turn) + 1
+    }
+
+    pub(in crate::task) fn cancel(&mut self) -> Result<(), Refusal> {
+        if self.state.is_over() {
+            return Err(Refusal::Over);
+        }
+        self.stop_everything("The task was canceled.");
+        let text = "Task canceled by user request.".to_owned();
+        self.push(Event::Closed { state: Final::Canceled, text: Some(text) });
+        Ok(())
+    }
+
+    /// Ends a turn that is under way; the task can be gone on with.
+    pub(in crate::task) fn abort(&mut self, turn: u32) {
+        if self.state.turn == turn && is_in_turn(self.state) {
+            self.stop_everything("The client went away.");
+            let end = End::Interrupted("Execution aborted by client.".to_owned());
+            self.push(Event::TurnEnded { turn, end });
+        }
+    }
+
+    /// Stops every job and ends every call that clients have been shown.
+    pub(in crate::task) fn stop_everything(&mut self, reason: &str) {
+        match self.state.phase {
+            Phase::Thinking { job }
+            | Phase::Attaching { job }
+            | Phase::Commanding { job }
+            | Phase::Compacting { job }
+            | Phase::Preparing { job } => {
+                self.effect(Effect::Stop { job });
+            }
+            Phase::Idle | Phase::Backoff { .. } | Phase::Tools | Phase::Closed => {}
+        }
+        for call in &self.state.calls {
+            match call.stage {
+                Stage::Named | Stage::Ended => continue,
+                Stage::Running { job } | Stage::Replanning { job } => {
+                    self.effect(Effect::Stop { job });
+                }
+                Stage::Planned | Stage::Asked | Stage::Answered | Stage::Ready => {}
+            }
+            let ending = Ending::Cancelled { reason: reason.to_owned(), output: String::new() };
+            self.end_call(call.id().clone(), ending);
+        }
+    }
+}
+
+pub(in crate::task) fn refused(plan: &Plan) -> Ending {
+    let reason = if plan.question.asks_the_user() {
+        "The user dismissed the questions without answering them."
+    } else {
+        "The user did not allow this call."
+    };
+    Ending::Cancelled { reason: reason.to_owned(), output: String::new() }
+}

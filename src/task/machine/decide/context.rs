@@ -1,0 +1,140 @@
+//! Keeping a conversation within bounds: how often the model is asked, how long the conversation may grow, what happens when
+//! the model cannot be had or goes in circles.
+
+use super::{Deciding, Effect};
+use crate::base::id::Seq;
+use crate::task::log::event::{Answer, End, Event, Request};
+use crate::task::machine::job::Compaction;
+use crate::task::machine::state::Phase;
+use crate::task::machine::{fallback, loops};
+use crate::task::spec::{CallError, Ending, ErrorKind};
+use serde_json::json;
+use std::sync::Arc;
+
+/// What is being said is looked at for repetition whenever it has grown by so many bytes.
+const LOOK_EVERY: usize = 1024;
+
+const CALLS_REPEAT: &str = "You have made the same calls with the same arguments several times in a row, so this one was not \
+                            run. Stop, think about why they do not get you further, and do something else or ask the user.";
+const WORDS_REPEAT: &str = "You are repeating yourself. Stop, think about what you want to achieve, and go on in another way; if \
+                            you are done, say so briefly.";
+
+impl Deciding<'_> {
+    /// Why the model may not be asked again in this task, if so.
+    pub(in crate::task) fn worn_out(&self) -> Option<String> {
+        let most = self.rules.limits.session_requests;
+        (most > 0 && self.state.requests >= most)
+            .then(|| format!("The task has asked the model {most} times, as often as it may. Start a new task."))
+    }
+
+    /// Asks the model, after making room if the conversation has become too long.
+    pub(in crate::task) fn ask_model(&mut self, job: Seq) {
+        let tokens = self.state.usage.map_or(0, |usage| usage.prompt_token_count);
+        let cap = self.rules.limits.compress_tokens;
+        if cap > 0 && tokens >= cap && !self.state.incompressible {
+            let job = self.push(Event::CompactionBegan);
+            self.effect(Effect::Compact { job });
+        } else {
+            self.effect(Effect::Think { job });
+        }
+    }
+
+    pub(in crate::task) fn attached(&mut self, text: String) {
+        let job = self.push(Event::Attached { text });
+        self.ask_model(job);
+    }
+
+    pub(in crate::task) fn compacted(&mut self, result: Result<Compaction, String>) {
+        let event = match result {
+            Ok(compaction) => {
+                let before = self.state.summary.as_ref();
+                Event::Compacted {
+                    summary: compaction.summary.into(),
+                    items: before.map_or(0, |summary| summary.items) + compaction.items,
+                }
+            }
+            Err(reason) => Event::CompactionFailed { reason },
+        };
+        let job = self.push(event);
+        self.effect(Effect::Think { job });
+    }
+
+    /// The model cannot be had: another one answers, or the turn is over.
+    pub(in crate::task) fn fall_back(&mut self, reason: String) {
+        let Some(model) = fallback::next(&self.state.asks, &self.state.tried) else {
+            return self.end_turn(End::Failed(reason));
+        };
+        if self.state.utterance.since.is_some() {
+            self.push(Event::Retracted { reason: reason.clone() });
+        }
+        let job = self.push(Event::FellBack { model: model.into(), reason });
+        self.effect(Effect::Think { job });
+    }
+
+    /// The next piece of what the model says.
+    pub(in crate::task) fn said(&mut self, text: String) {
+        let said = &self.state.utterance;
+        let (had, has) = (said.text.len(), said.text.len() + text.len());
+        let look =
+            had / LOOK_EVERY != has / LOOK_EVERY && self.rules.limits.loop_strikes > 0 && said.fences.is_multiple_of(2);
+        let tail = look.then(|| {
+            let from = said.text.floor_char_boundary(had.saturating_sub(loops::WINDOW));
+            format!("{}{text}", &said.text[from..])
+        });
+        let circles = tail.is_some_and(|tail| loops::text_repeats(&tail));
+        let whole = circles.then(|| format!("{}{text}", said.text));
+        let seq = self.push(Event::Text { text });
+        if let Some(whole) = whole {
+            self.words_repeat(whole, seq);
+        }
+    }
+
+    /// The model is stopped in mid-sentence and told; the second time the turn is over.
+    fn words_repeat(&mut self, whole: String, seq: Seq) {
+        let Phase::Thinking { job } = self.state.phase else {
+            return;
+        };
+        self.effect(Effect::Stop { job });
+        if self.strikes_out() {
+            return self.end_turn(End::Failed(given_up("the model keeps repeating itself")));
+        }
+        let answer = Answer {
+            finish: Answer::CUT_OFF.into(),
+            said_at: self.state.utterance.since.or(Some(seq)),
+            ..Answer::new(vec![json!({ "text": whole })], Vec::new())
+        };
+        self.push(Event::Answered { answer: Arc::new(answer) });
+        let job = self.push(Event::Nudged { text: WORDS_REPEAT.into() });
+        self.effect(Effect::Think { job });
+    }
+
+    pub(in crate::task) fn calls_go_in_circles(&self, answer: &Answer) -> bool {
+        let mut marks = self.state.marks.clone();
+        marks.push(answer.mark());
+        let looked_for = self.rules.limits.loop_strikes > 0 && !answer.calls.is_empty();
+        looked_for && loops::calls_repeat(&marks)
+    }
+
+    /// The calls are not run; the model is told why, and the second time the turn is over.
+    pub(in crate::task) fn stop_circling(&mut self, answer: Answer) {
+        let calls: Vec<Request> = answer.calls.clone();
+        let over = self.strikes_out();
+        self.push(Event::Looped);
+        self.push(Event::Answered { answer: Arc::new(answer) });
+        for request in calls {
+            let error = CallError::new(ErrorKind::ExecutionFailed, CALLS_REPEAT);
+            self.end_call(request.call, Ending::Error { error });
+        }
+        if over {
+            self.end_turn(End::Failed(given_up("the model makes the same calls again and again")));
+        }
+    }
+
+    fn strikes_out(&self) -> bool {
+        self.state.strikes + 1 >= self.rules.limits.loop_strikes
+    }
+}
+
+fn given_up(why: &str) -> String {
+    format!("The turn was ended because {why}. Say in other words what you want, or in smaller steps.")
+}

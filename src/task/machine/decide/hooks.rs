@@ -1,0 +1,34 @@
+//! Webhooks of a task. They are no part of what the agent does, so they may come and go at any time, also when the task is over.
+
+use super::*;
+
+impl Deciding<'_> {
+    pub(in crate::task) fn hook(&mut self, input: HookInput) -> Result<(), Refusal> {
+        match input {
+            HookInput::Set(target) => {
+                let hooks = &self.state.hooks;
+                let known = hooks.iter().any(|hook| hook.target.id == target.id);
+                if !known && hooks.len() >= self.rules.limits.hooks {
+                    return Err(Refusal::HooksFull);
+                }
+                self.push(Event::HookSet { target: Arc::new(target) });
+            }
+            HookInput::Drop(id) => {
+                if self.hook_named(&id).is_some() {
+                    self.push(Event::HookDropped { id });
+                }
+            }
+            // What was under way when the webhook went, or was replaced, is no longer its news.
+            HookInput::Moved { id, upto, health } => {
+                if self.hook_named(&id).is_some_and(|hook| hook.sent < upto) {
+                    self.push(Event::HookMoved { id, upto, health });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hook_named(&self, id: &ConfigId) -> Option<&Hook> {
+        self.state.hooks.iter().find(|hook| hook.target.id == *id)
+    }
+}

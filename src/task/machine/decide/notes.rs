@@ -1,0 +1,323 @@
+//! What workers report: the model's words and failures, calls looked at, output, endings. A note of a job that the state no longer
+//! waits for is dropped, so nothing late can happen.
+
+use super::*;
+
+/// What a job was given out for, as long as the state waits for it.
+enum Awaited<'a> {
+    Words,
+    Attachments,
+    Command,
+    Summary,
+    Plans,
+    /// Another plan for a call whose file has changed.
+    Plan(&'a CallState),
+    Run(&'a CallState),
+}
+
+fn awaited(state: &State, job: Seq) -> Option<Awaited<'_>> {
+    let of_turn = match state.phase {
+        Phase::Thinking { job } => Some((job, Awaited::Words)),
+        Phase::Attaching { job } => Some((job, Awaited::Attachments)),
+        Phase::Commanding { job } => Some((job, Awaited::Command)),
+        Phase::Compacting { job } => Some((job, Awaited::Summary)),
+        Phase::Preparing { job } => Some((job, Awaited::Plans)),
+        Phase::Idle | Phase::Backoff { .. } | Phase::Tools | Phase::Closed => None,
+    };
+    let of_calls = state.calls.iter().filter_map(|call| match call.stage {
+        Stage::Running { job } => Some((job, Awaited::Run(call))),
+        Stage::Replanning { job } => Some((job, Awaited::Plan(call))),
+        Stage::Named | Stage::Planned | Stage::Asked | Stage::Answered | Stage::Ready | Stage::Ended => None,
+    });
+    let mut all = of_turn.into_iter().chain(of_calls);
+    all.find_map(|(at, awaited)| (at == job).then_some(awaited))
+}
+
+impl Deciding<'_> {
+    pub(in crate::task) fn note(&mut self, job: Seq, body: NoteBody) {
+        // Nobody waits for this job any more: what it says is dropped.
+        let Some(awaited) = awaited(self.state, job) else {
+            return;
+        };
+        match (awaited, body) {
+            (Awaited::Words, body) => self.heard(body),
+            (Awaited::Attachments, NoteBody::Attached(text)) => {
+                self.attached(text.unwrap_or_default());
+            }
+            // A prompt stands without what it names.
+            (Awaited::Attachments, NoteBody::Died(_)) => self.attached(String::new()),
+            (Awaited::Command, NoteBody::Commanded(result)) => self.commanded(result),
+            (Awaited::Command, NoteBody::Died(message)) => {
+                let text = format!("The command ended unexpectedly: {message}");
+                self.commanded(Err(text));
+            }
+            (Awaited::Summary, NoteBody::Compacted(result)) => {
+                self.compacted(result.map_err(|error| error.message));
+            }
+            (Awaited::Summary, NoteBody::Died(reason)) => self.compacted(Err(reason)),
+            (Awaited::Plans, NoteBody::Prepared(plans)) => self.prepared_batch(plans),
+            (Awaited::Plans, NoteBody::Died(message)) => {
+                self.prepared_batch(vec![Err(died(message)); self.state.calls.len()]);
+            }
+            (Awaited::Plan(call), NoteBody::Prepared(plans)) => {
+                let unseen = || Err(died("it was not looked at".to_owned()));
+                self.prepared_again(call, plans.into_iter().next().unwrap_or_else(unseen));
+            }
+            (Awaited::Plan(call), NoteBody::Died(message)) => {
+                self.prepared_again(call, Err(died(message)));
+            }
+            (Awaited::Run(call), NoteBody::Output(text)) => self.printed(call, text),
+            (Awaited::Run(call), NoteBody::Ended(end)) => self.ran(call, end),
+            (Awaited::Run(call), NoteBody::Died(message)) => {
+                let error = died(message);
+                self.end_call(call.id().clone(), Ending::Error { error });
+            }
+            // Not what the job was for.
+            (
+                Awaited::Attachments
+                | Awaited::Command
+                | Awaited::Summary
+                | Awaited::Plans
+                | Awaited::Plan(_)
+                | Awaited::Run(_),
+                NoteBody::Traced(_)
+                | NoteBody::Thought { .. }
+                | NoteBody::Text(_)
+                | NoteBody::Cited(_)
+                | NoteBody::Produced { .. }
+                | NoteBody::Answered(_)
+                | NoteBody::Attached(_)
+                | NoteBody::Commanded(_)
+                | NoteBody::Compacted(_)
+                | NoteBody::Prepared(_)
+                | NoteBody::Output(_)
+                | NoteBody::Ended(_),
+            ) => {}
+        }
+    }
+
+    fn heard(&mut self, body: NoteBody) {
+        match body {
+            NoteBody::Traced(trace) => drop(self.push(Event::Traced { trace })),
+            NoteBody::Thought { subject, description } if subject.is_empty() && description.is_empty() => {}
+            NoteBody::Thought { subject, description } => {
+                self.push(Event::Thought { subject, description });
+            }
+            NoteBody::Text(text) if text.is_empty() => {}
+            NoteBody::Cited(text) if text.trim().is_empty() => {}
+            NoteBody::Text(text) => self.said(text),
+            NoteBody::Cited(text) => drop(self.push(Event::Cited { text })),
+            NoteBody::Produced { artifact, append, last } => {
+                self.push(Event::Produced { artifact: Arc::new(artifact), append, last });
+            }
+            NoteBody::Answered(Ok(answer)) => self.answered(answer),
+            NoteBody::Answered(Err(error)) => self.model_failed(error),
+            NoteBody::Died(message) => self.model_failed(ModelError {
+                kind: ModelErrorKind::Fatal,
+                message: format!("The request to the model ended unexpectedly: {message}"),
+            }),
+            NoteBody::Attached(_)
+            | NoteBody::Commanded(_)
+            | NoteBody::Compacted(_)
+            | NoteBody::Prepared(_)
+            | NoteBody::Output(_)
+            | NoteBody::Ended(_) => {}
+        }
+    }
+
+    fn answered(&mut self, mut answer: Answer) {
+        self.name_calls(&mut answer.calls);
+        answer.said_at = self.state.utterance.since;
+        let circles = self.calls_go_in_circles(&answer);
+        let calls: Vec<CallId> = answer.calls.iter().map(|request| request.call.clone()).collect();
+        if circles {
+            return self.stop_circling(answer);
+        }
+        let job = self.push(Event::Answered { answer: Arc::new(answer) });
+        if !calls.is_empty() {
+            self.effect(Effect::Prepare { job, calls });
+        }
+    }
+
+    /// Gives every call an id that no other call of the task has. The API's ids need not be unique, and an answer meant for
+    /// an earlier call must not reach a later one.
+    fn name_calls(&self, calls: &mut [Request]) {
+        let earlier = self.state.history.iter().filter_map(|item| match &**item {
+            Item::Answered(answer) => Some(&answer.calls),
+            Item::Said(_) | Item::Dropped(_) | Item::Results(_) | Item::Summary(_) | Item::Nudge(_) => None,
+        });
+        let mut taken: HashSet<CallId> = earlier.flatten().map(|request| request.call.clone()).collect();
+        let number = self.state.seq.0 + 1;
+        for (n, request) in calls.iter_mut().enumerate() {
+            let own = || format!("{}_{}_{number}_{n}", request.name, self.state.at);
+            let id = request.api_id.clone().unwrap_or_else(own);
+            let name = format!("{}__{id}", request.name);
+            request.call = name.as_str().into();
+            let mut copies = 1;
+            while !taken.insert(request.call.clone()) {
+                copies += 1;
+                request.call = format!("{name}_{copies}").into();
+            }
+        }
+    }
+
+    fn model_failed(&mut self, error: ModelError) {
+        let limits = self.rules.limits;
+        let Tries { failed, broken } = self.state.tries;
+        let (tries, delay_ms) = match error.kind {
+            ModelErrorKind::Fatal => return self.end_turn(End::Failed(error.message)),
+            ModelErrorKind::Unusable => return self.fall_back(error.message),
+            ModelErrorKind::Busy { after_ms } => {
+                let tries = Tries { failed: failed + 1, broken };
+                let doubled = limits.backoff_ms.saturating_mul(1 << failed.min(20));
+                let delay = doubled.min(limits.backoff_cap_ms).max(after_ms.unwrap_or(0));
+                if tries.failed >= limits.model_tries || delay > limits.backoff_longest_ms {
+                    return self.fall_back(error.message);
+                }
+                (tries, self.spread(delay))
+            }
+            ModelErrorKind::BadStream => {
+                let tries = Tries { failed, broken: broken + 1 };
+                if tries.broken >= limits.stream_tries {
+                    return self.end_turn(End::Failed(error.message));
+                }
+                (tries, limits.rebreak_ms.saturating_mul(1 << broken.min(20)))
+            }
+        };
+        let reason = error.message;
+        if self.state.utterance.since.is_some() {
+            self.push(Event::Retracted { reason: reason.clone() });
+        }
+        let job = self.push(Event::BackedOff { tries, delay_ms, reason });
+        self.effect(Effect::Arm { job, delay_ms });
+    }
+
+    /// Up to a fifth longer, by the task and its position: many tasks that failed at once do not come back at once.
+    fn spread(&self, delay_ms: u64) -> u64 {
+        let mark = crate::base::crc::crc32(self.state.created.task.as_str().as_bytes());
+        let share = (u64::from(mark) + self.state.seq.0 * 7919) % 200;
+        delay_ms + delay_ms * share / 1000
+    }
+
+    fn prepared_batch(&mut self, results: Vec<Result<Plan, CallError>>) {
+        let mut results = results.into_iter();
+        let mut planned = Vec::new();
+        for call in &self.state.calls {
+            let id = call.id().clone();
+            match results.next().unwrap_or_else(|| Err(too_many(self.rules.limits.calls))) {
+                Ok(plan) => {
+                    let plan = Arc::new(plan);
+                    self.push(Event::CallPlanned { call: id, plan: plan.clone() });
+                    planned.push((call, plan));
+                }
+                Err(error) => self.end_call(id, Ending::Error { error }),
+            }
+        }
+        for (call, plan) in planned {
+            self.judge(call, &plan);
+        }
+    }
+
+    fn prepared_again(&mut self, call: &CallState, result: Result<Plan, CallError>) {
+        match result {
+            Ok(plan) => {
+                let plan = Arc::new(plan);
+                self.push(Event::CallPlanned { call: call.id().clone(), plan: plan.clone() });
+                self.judge(call, &plan);
+            }
+            Err(error) => self.end_call(call.id().clone(), Ending::Error { error }),
+        }
+    }
+
+    /// Whether a planned call may run, has to be asked about, or may not run at all.
+    fn judge(&mut self, call: &CallState, plan: &Plan) {
+        let id = call.id().clone();
+        let ruling = self.ruling(call, plan);
+        match ruling.verdict {
+            Verdict::Allow => {
+                self.push(Event::CallReady { call: id, confinement: ruling.confinement });
+            }
+            Verdict::Ask => {
+                let keeping = match self.rules.grant.saving && self.state.created.trusted {
+                    _ if plan.question.is_unread() => Keeping::Once,
+                    true => Keeping::Disk,
+                    false => Keeping::Session,
+                };
+                self.push(Event::CallAsked { call: id, keeping });
+            }
+            Verdict::Deny => {
+                let (tool, reason) = (&call.request.name, ruling.reason);
+                let message = format!("This call of {tool} is not allowed here: {reason}.");
+                let error = CallError::new(ErrorKind::PolicyViolation, message);
+                self.end_call(id, Ending::Error { error });
+            }
+        }
+    }
+
+    fn ruling(&self, call: &CallState, plan: &Plan) -> Ruling {
+        let state = self.state;
+        let spec = self.rules.tools.get(&call.request.name);
+        let only = state.created.tools.as_deref();
+        if spec.map_or(only.is_some(), |spec| !spec.is_among(only)) {
+            let reason = "whoever began this task wants other tools used only";
+            return Ruling::new(Verdict::Deny, reason);
+        }
+        // A file that keeps changing under an edit is the user's to look at, whatever was allowed before.
+        let session = match call.stale {
+            0 => state.always.as_slice(),
+            _ => &[],
+        };
+        let mut ruling = self.rules.policy.judge(&Ask {
+            tool: self.tool(call),
+            kind: self.kind(call),
+            by_default: spec.map_or(Verdict::Ask, |spec| spec.by_default),
+            args: &call.request.args,
+            plan,
+            mode: state.created.mode,
+            session,
+            trusted: state.created.trusted,
+            // A task waits for as long as it takes: somebody may always come.
+            interactive: true,
+            auto_execute: state.created.auto_execute && self.rules.grant.auto_execute,
+        });
+        // What the agent asks the user nobody else can answer: a rule may forbid it, and none can say yes to it.
+        if plan.question.asks_the_user() && ruling.verdict == Verdict::Allow {
+            ruling.verdict = Verdict::Ask;
+        }
+        ruling
+    }
+
+    fn printed(&mut self, call: &CallState, text: String) {
+        if !text.is_empty() {
+            let call = call.id().clone();
+            self.push(Event::CallOutput { call, text });
+        }
+    }
+
+    fn ran(&mut self, call: &CallState, end: RunEnd) {
+        let id = call.id().clone();
+        match end {
+            RunEnd::Ended(ending) => self.end_call(id, ending),
+            RunEnd::Stale => {
+                let job = self.push(Event::CallStale { call: id.clone() });
+                self.effect(Effect::Prepare { job, calls: vec![id] });
+            }
+        }
+    }
+
+    pub(in crate::task) fn due(&mut self, job: Seq) {
+        if matches!(self.state.phase, Phase::Backoff { job: at, .. } if at == job) {
+            let job = self.push(Event::Retried);
+            self.effect(Effect::Think { job });
+        }
+    }
+}
+
+fn died(message: String) -> CallError {
+    CallError::new(ErrorKind::UnhandledException, format!("The tool ended unexpectedly: {message}"))
+}
+
+fn too_many(limit: usize) -> CallError {
+    let message = format!("Too many calls in one answer; at most {limit} are run.");
+    CallError::new(ErrorKind::InvalidToolParams, message)
+}

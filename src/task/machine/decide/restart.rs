@@ -1,0 +1,71 @@
+//! After a restart. What ran has ended, in whatever way; what was decided stands; nothing starts again by itself.
+
+use super::clients::refused;
+use super::time::unanswered;
+use super::*;
+
+pub(in crate::task) const RESTARTED: &str =
+    "The server was restarted while the agent was working. What had finished is kept; send a message to go on.";
+
+impl Deciding<'_> {
+    pub(in crate::task) fn restored(&mut self) {
+        let text = RESTARTED;
+        match self.state.phase {
+            Phase::Idle | Phase::Closed => {}
+            Phase::Backoff { job, delay_ms } => self.effect(Effect::Arm { job, delay_ms }),
+            Phase::Thinking { .. }
+            | Phase::Attaching { .. }
+            | Phase::Commanding { .. }
+            | Phase::Compacting { .. }
+            | Phase::Preparing { .. } => {
+                let end = End::Interrupted(text.into());
+                self.push(Event::TurnEnded { turn: self.state.turn, end });
+            }
+            Phase::Tools => self.restored_calls(text),
+        }
+    }
+
+    pub(in crate::task) fn restored_calls(&mut self, text: &str) {
+        if self.state.calls.is_empty() || self.state.waits_for_answers() || self.state.suspended {
+            return;
+        }
+        let interrupted = |message: &str| Ending::Error { error: CallError::new(ErrorKind::Interrupted, message) };
+        let mut open = 0;
+        for call in &self.state.calls {
+            let id = call.id().clone();
+            match call.stage {
+                Stage::Ended => {}
+                Stage::Asked | Stage::Ready => open += 1,
+                Stage::Running { .. } => {
+                    let message = "The server was stopped while this call was running. It may have \
+                                   had effects; look before you run it again.";
+                    self.end_call(id, interrupted(message));
+                }
+                // The crash may have torn a decision apart: the answer was kept, what follows from it was not.
+                Stage::Answered if call.choice == Some(Choice::Cancel) => {
+                    let plan = call.plan.as_ref().expect("an answered call has a plan");
+                    let ending = match &call.answered_by {
+                        Some(by) if by.is_clock() => unanswered(),
+                        Some(_) | None => refused(plan),
+                    };
+                    self.end_call(id, ending);
+                }
+                Stage::Answered => {
+                    self.push(Event::CallReady { call: id, confinement: Confinement::None });
+                    open += 1;
+                }
+                Stage::Named | Stage::Planned | Stage::Replanning { .. } => {
+                    let message = "The server was stopped before this call had begun. Nothing was \
+                                   changed; it can be made again.";
+                    self.end_call(id, interrupted(message));
+                }
+            }
+        }
+        if open == 0 {
+            let end = End::Interrupted(text.into());
+            self.push(Event::TurnEnded { turn: self.state.turn, end });
+        } else {
+            self.push(Event::Interrupted { text: text.into() });
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What time alone brings about: questions nobody answers, turns that take too long, tasks nobody comes back to. There is no
+//! clock here. The time is an input, and how long something has lasted is read off the log, so a restart prolongs nothing.
+
+use super::restart::RESTARTED;
+use super::*;
+use crate::base::span;
+use crate::limits::Times;
+
+/// When a turn that is under way should be told the time, in Unix milliseconds. Nothing changes by [`Input::Time`] before, and
+/// something does then.
+pub fn deadline(state: &State, times: &Times) -> Option<u64> {
+    let turn = times.turn_ms.filter(|_| is_in_turn(state)).map(|limit| state.turn_at.saturating_add(limit));
+    let asked = state.asked().map(|call| call.asked_at).min();
+    let answer = times.answer_ms.zip(asked);
+    let answer = answer.map(|(limit, asked)| asked.saturating_add(limit));
+    [turn, answer].into_iter().flatten().min()
+}
+
+impl Deciding<'_> {
+    pub(in crate::task) fn time(&mut self, unix_ms: u64) {
+        let times = self.rules.limits.times;
+        let lasted = |since: u64, limit: Option<u64>| limit.filter(|limit| unix_ms >= since.saturating_add(*limit));
+        if self.state.is_idle() {
+            if let Some(limit) = lasted(self.state.status.at, times.idle_ms) {
+                self.expire(limit);
+            }
+        } else if is_in_turn(self.state) {
+            if let Some(limit) = lasted(self.state.turn_at, times.turn_ms) {
+                let limit = span::spell(limit);
+                self.stop_everything("The turn took too long.");
+                let text = format!("The turn took longer than {limit} and was stopped.");
+                self.end_turn(End::Failed(text));
+            } else {
+                self.give_up_waiting(|call| lasted(call.asked_at, times.answer_ms).is_some());
+            }
+        }
+    }
+
+    /// Nobody has come back. What waits for the next prompt is done; what never began, or lacks a credential, is not.
+    fn expire(&mut self, limit: u64) {
+        let state = match self.state.status.state {
+            TaskState::Submitted | TaskState::AuthRequired => Final::Canceled,
+            TaskState::InputRequired
+            | TaskState::Working
+            | TaskState::Completed
+            | TaskState::Failed
+            | TaskState::Canceled
+            | TaskState::Rejected => Final::Completed,
+        };
+        let limit = span::spell(limit);
+        self.push(Event::Closed { state, text: Some(format!("Nobody went on with this task for {limit}.")) });
+    }
+
+    /// The clock says no to what nobody else has answered.
+    fn give_up_waiting(&mut self, is_overdue: impl Fn(&CallState) -> bool) {
+        let overdue = || self.state.asked().filter(|call| is_overdue(call));
+        if overdue().next().is_none() {
+            return;
+        }
+        for call in overdue() {
+            self.push(Event::CallAnswered {
+                call: call.id().clone(),
+                choice: Choice::Cancel,
+                by: Source::clock(),
+                edited: None,
+                answers: None,
+                rules: Vec::new(),
+            });
+            self.end_call(call.id().clone(), unanswered());
+        }
+        if !self.state.suspended {
+            return;
+        }
+        // An answer lets a task work again, and after a restart only the user does: what is left still waits for them.
+        let ends = |call: &CallState| call.is_over() || (call.stage == Stage::Asked && is_overdue(call));
+        let text = RESTARTED.to_owned();
+        if self.state.calls.iter().all(ends) {
+            let turn = self.state.turn;
+            let end = End::Interrupted(text);
+            self.push(Event::TurnEnded { turn, end });
+        } else {
+            self.push(Event::Interrupted { text });
+        }
+    }
+}
+
+pub(in crate::task) fn is_in_turn(state: &State) -> bool {
+    match state.phase {
+        Phase::Idle | Phase::Closed => false,
+        Phase::Thinking { .. }
+        | Phase::Backoff { .. }
+        | Phase::Attaching { .. }
+        | Phase::Commanding { .. }
+        | Phase::Compacting { .. }
+        | Phase::Preparing { .. }
+        | Phase::Tools => true,
+    }
+}
+
+pub(in crate::task) fn unanswered() -> Ending {
+    Ending::Cancelled {
+        reason: "Nobody answered the question in time, so the call was cancelled.".to_owned(),
+        output: String::new(),
+    }
+}

@@ -1,0 +1,187 @@
+//! What is done outside the loop, and what comes back. A [`Job`] is a value made by `decide`; a [`Note`] is what its worker
+//! reports. A note names its job, and a note of a job that the state no longer waits for is dropped: nothing late can happen.
+
+use crate::base::id::{CallId, MessageId, Seq, TaskId};
+use crate::task::log::event::{Answer, Request};
+use crate::task::machine::state::Item;
+use crate::task::message::{Artifact, Message};
+use crate::task::slash::{Command, Commanded};
+use crate::task::spec::{Answers, Base, CallError, Confinement, Ending, Plan};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// A job is known by the event that caused it: unique within the task, and never reused over a restart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct JobId {
+    pub task: TaskId,
+    pub at: Seq,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    pub id: JobId,
+    pub work: Work,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Work {
+    Think(Think),
+    /// Make room: ask the model for a summary of the older part of the conversation.
+    Compact(Think),
+    /// Read what a prompt names with `@`.
+    Attach {
+        workspace: Arc<str>,
+        prompt: String,
+    },
+    /// Run the command that the task is for.
+    Command(Command),
+    Prepare {
+        workspace: Arc<str>,
+        calls: Vec<Request>,
+    },
+    Run(Run),
+}
+
+/// One request to the model: everything it is made from, shared, not copied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Think {
+    pub workspace: Arc<str>,
+    pub model: Arc<str>,
+    /// The only tools that the model is to be told of.
+    pub tools: Option<Vec<String>>,
+    /// The conversation so far, oldest first.
+    pub history: Vec<Arc<Item>>,
+    /// How many of its first entries are not the task's own: a summary, or what it inherited.
+    pub given: usize,
+    /// The message this turn answers.
+    pub prompt: MessageId,
+    pub prompt_text: String,
+    pub turn: u32,
+    /// How many answers the model has given in this turn already.
+    pub round: u32,
+    /// 1 for the first try.
+    pub attempt: u32,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    pub workspace: Arc<str>,
+    pub call: CallId,
+    pub name: String,
+    pub args: Value,
+    pub base: Option<Base>,
+    pub edited: Option<Arc<str>>,
+    /// What the user answered, when the call was a question to them.
+    pub answers: Option<Arc<Answers>>,
+    pub confinement: Confinement,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Note {
+    pub job: JobId,
+    pub body: NoteBody,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum NoteBody {
+    /// The API's id of the response; comes first, if at all.
+    Traced(String),
+    Thought {
+        subject: String,
+        description: String,
+    },
+    Text(String),
+    Cited(String),
+    Produced {
+        artifact: Artifact,
+        append: bool,
+        last: bool,
+    },
+    /// What the prompt names, for the model; None if it names nothing that is there.
+    Attached(Option<String>),
+    /// What came of a command, or what it says went wrong.
+    Commanded(Result<Commanded, String>),
+    /// The summary of the older part of the conversation, and how many of its items it stands for.
+    Compacted(Result<Compaction, ModelError>),
+    /// The model's stream ended. Its calls carry no ids of ours yet (`call` is empty): `decide` gives them.
+    Answered(Result<Answer, ModelError>),
+    /// One result per call of the batch, in its order.
+    Prepared(Vec<Result<Plan, CallError>>),
+    Output(String),
+    Ended(RunEnd),
+    /// The worker panicked or could not be started.
+    Died(String),
+}
+
+impl NoteBody {
+    /// Whether the job is over with this note.
+    pub fn is_last(&self) -> bool {
+        match self {
+            NoteBody::Traced(_)
+            | NoteBody::Thought { .. }
+            | NoteBody::Text(_)
+            | NoteBody::Cited(_)
+            | NoteBody::Produced { .. }
+            | NoteBody::Output(_) => false,
+            NoteBody::Attached(_)
+            | NoteBody::Commanded(_)
+            | NoteBody::Compacted(_)
+            | NoteBody::Answered(_)
+            | NoteBody::Prepared(_)
+            | NoteBody::Ended(_)
+            | NoteBody::Died(_) => true,
+        }
+    }
+}
+
+/// What takes the place of the older part of a conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compaction {
+    pub summary: String,
+    /// How many of the task's own entries in the request it stands for, from the first on.
+    pub items: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelError {
+    pub kind: ModelErrorKind,
+    /// For people: what happened and what to do.
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelErrorKind {
+    /// Nothing was received yet; try again, after the server's own delay if it named one.
+    Busy { after_ms: Option<u64> },
+    /// The stream broke or was not a valid answer; void what was received and try again, a few times.
+    BadStream,
+    /// This model cannot be had; another one may.
+    Unusable,
+    /// Trying again cannot help.
+    Fatal,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunEnd {
+    Ended(Ending),
+    /// The file is not the one the user was shown: nothing was written, and the call is to be planned again.
+    Stale,
+}
+
+/// An answer to a question, as a client sends it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pick {
+    pub call: CallId,
+    /// The option's word, as sent: whether it is on offer is for `decide` to say.
+    pub option: String,
+    pub edited: Option<Arc<str>>,
+    /// For questions of the agent: what the user says to them.
+    pub answers: Option<Arc<Answers>>,
+}
+
+/// A prompt together with the answers that came in the same message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Said {
+    pub message: Arc<Message>,
+    pub answers: Vec<Pick>,
+}

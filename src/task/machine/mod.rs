@@ -1,0 +1,8 @@
+//! The task machine: state, decisions and the jobs that they start.
+
+pub mod apply;
+pub mod decide;
+pub mod fallback;
+pub mod job;
+pub mod loops;
+pub mod state;

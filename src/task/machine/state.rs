@@ -1,0 +1,417 @@
+//! A task as it stands: the fold of its events. Views encode an event against the state right after it, so what a dialect
+//! needs to show a call whole (its arguments, its question, its outcome) is here and nowhere else.
+//!
+//! `input-required` while calls wait is derived from the calls ([`State::waits_for_answers`]); the `status` that was last
+//! announced is kept beside it because 0.3 clients are shown exactly that one.
+
+use crate::base::id::{CallId, MessageId, Seq};
+use crate::limits::{LIVE_SHOWN_MS, LIVE_TAIL_BYTES};
+use crate::task::log::event::{Answer, Created, Final, Request, Tries, Usage};
+use crate::task::log::record::Record;
+use crate::task::message::{Artifact, Message, Source};
+use crate::task::policy::Rule;
+use crate::task::push::Hook;
+use crate::task::spec::{Answers, Choice, Confinement, Ending, Keeping, Plan};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The states of the protocol. Which may follow which is [`TaskState::may_become`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskState {
+    Submitted,
+    Working,
+    InputRequired,
+    AuthRequired,
+    Completed,
+    Failed,
+    Canceled,
+    Rejected,
+}
+
+impl TaskState {
+    pub const ALL: [TaskState; 8] = [
+        TaskState::Submitted,
+        TaskState::Working,
+        TaskState::InputRequired,
+        TaskState::AuthRequired,
+        TaskState::Completed,
+        TaskState::Failed,
+        TaskState::Canceled,
+        TaskState::Rejected,
+    ];
+
+    pub fn is_terminal(self) -> bool {
+        match self {
+            TaskState::Completed | TaskState::Failed | TaskState::Canceled | TaskState::Rejected => true,
+            TaskState::Submitted | TaskState::Working | TaskState::InputRequired | TaskState::AuthRequired => false,
+        }
+    }
+
+    /// The one table of legal edges. Staying is not an edge: text and tool events repeat the state.
+    pub fn may_become(self, next: TaskState) -> bool {
+        use TaskState::*;
+        match self {
+            // Straight to input-required: the first message had nothing in it to work on.
+            Submitted => matches!(next, Working | InputRequired | Failed | Canceled | Rejected),
+            Working => matches!(next, InputRequired | AuthRequired | Completed | Failed | Canceled | Rejected),
+            InputRequired => matches!(next, Working | Completed | Failed | Canceled),
+            AuthRequired => matches!(next, Working | InputRequired | Failed | Canceled),
+            Completed | Failed | Canceled | Rejected => false,
+        }
+    }
+}
+
+impl From<Final> for TaskState {
+    fn from(state: Final) -> TaskState {
+        match state {
+            Final::Completed => TaskState::Completed,
+            Final::Failed => TaskState::Failed,
+            Final::Canceled => TaskState::Canceled,
+            Final::Rejected => TaskState::Rejected,
+        }
+    }
+}
+
+/// The status as last announced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    pub state: TaskState,
+    /// Unix milliseconds, strictly increasing from one status to the next.
+    pub at: u64,
+    /// What there is to say about it, e.g. why a turn failed.
+    pub text: Option<String>,
+    /// The event that announced it.
+    pub seq: Seq,
+}
+
+/// Where the current turn stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Phase {
+    /// Between turns.
+    Idle,
+    /// A model request is under way.
+    Thinking { job: Seq },
+    /// The last model request failed; the next one comes with a timer.
+    Backoff { job: Seq, delay_ms: u64 },
+    /// What the prompt names is being read; the model is asked afterwards.
+    Attaching { job: Seq },
+    /// The command that the task is for is being run.
+    Commanding { job: Seq },
+    /// The conversation is being summarised; the model is asked afterwards.
+    Compacting { job: Seq },
+    /// The calls of the last answer are being looked at.
+    Preparing { job: Seq },
+    /// Calls wait, run or have ended; see `State::calls`.
+    Tools,
+    /// The task is over.
+    Closed,
+}
+
+/// One tool call of the current batch (kept until the next batch or turn).
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallState {
+    pub request: Request,
+    pub stage: Stage,
+    pub plan: Option<Arc<Plan>>,
+    /// How its programs are confined once it may run.
+    pub confinement: Confinement,
+    pub choice: Option<Choice>,
+    pub answered_by: Option<Source>,
+    pub edited: Option<Arc<str>>,
+    pub answers: Option<Arc<Answers>>,
+    /// What an "always" may mean, as the question was asked.
+    pub keeping: Keeping,
+    /// When it was last asked about, in Unix milliseconds; 0 before.
+    pub asked_at: u64,
+    /// How many pieces of live output were recorded.
+    pub outputs: u64,
+    /// What it has printed so far, while it runs and only if it has printed anything.
+    pub live: Option<Live>,
+    pub ending: Option<Arc<Ending>>,
+    /// How often the file changed under an approved edit.
+    pub stale: u32,
+}
+
+impl CallState {
+    pub fn id(&self) -> &CallId {
+        &self.request.call
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.stage == Stage::Ended
+    }
+
+    /// The answers on offer, in the order to show them; the last one refuses. None before it was looked at.
+    pub fn options(&self) -> &'static [Choice] {
+        match &self.plan {
+            Some(plan) => plan.question.options(self.keeping),
+            None => &[],
+        }
+    }
+
+    /// Who decided that it runs, or that it does not. Nobody, if it was allowed and then stopped with everything else: that
+    /// somebody allowed it does not explain its end.
+    pub fn decided_by(&self) -> Option<&Source> {
+        let stopped =
+            matches!(self.ending.as_deref(), Some(Ending::Cancelled { .. })) && self.choice != Some(Choice::Cancel);
+        self.answered_by.as_ref().filter(|_| !stopped)
+    }
+}
+
+/// The output of a running call, for views that show all of it each time. Which piece makes them show it is part of the fold,
+/// so that a reader of the past sees what a reader of the present saw.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Live {
+    /// The newest part of it, cut between characters.
+    pub tail: String,
+    /// The piece that was last worth showing.
+    pub shown: Seq,
+    /// When the next one is.
+    due: u64,
+}
+
+impl Live {
+    /// The first piece is shown at once.
+    pub fn begin(text: &str, record: &Record) -> Live {
+        let mut live = Live { tail: String::new(), shown: record.seq, due: 0 };
+        live.push(text, record);
+        live
+    }
+
+    /// Pieces that come faster than they may be shown are shown with a later one; on average, so that a tool that reports
+    /// once in a while is not shown half of the time because it came a moment early.
+    pub fn push(&mut self, text: &str, record: &Record) {
+        let text = newest(text);
+        self.tail.push_str(text);
+        let kept = newest(&self.tail).len();
+        self.tail.drain(..self.tail.len() - kept);
+        if record.at + LIVE_SHOWN_MS / 2 >= self.due {
+            self.shown = record.seq;
+            self.due = self.due.max(record.at) + LIVE_SHOWN_MS;
+        }
+    }
+}
+
+/// The newest part of the text, as much as is kept.
+fn newest(text: &str) -> &str {
+    &text[text.ceil_char_boundary(text.len().saturating_sub(LIVE_TAIL_BYTES))..]
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Named by the model, not looked at yet.
+    Named,
+    Planned,
+    Asked,
+    /// Answered with yes, not queued yet: lasts for one event.
+    Answered,
+    Ready,
+    /// `job` is the sequence number of its `CallStarted`.
+    Running {
+        job: Seq,
+    },
+    /// The file changed under the question: planned again under this job.
+    Replanning {
+        job: Seq,
+    },
+    Ended,
+}
+
+/// One entry of the conversation as the model needs it, oldest first.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    Said(Arc<Message>),
+    /// A prompt that clients see but the model does not: its turn failed before the model had answered it.
+    Dropped(Arc<Message>),
+    Answered(Arc<Answer>),
+    /// Stands for everything before it: what the model itself wrote down of it.
+    Summary(Arc<str>),
+    /// Something the agent was told, by nobody the user would know.
+    Nudge(String),
+    /// The results of the calls of the answer before it, in the order of its calls.
+    Results(Vec<CallResult>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallResult {
+    pub request: Request,
+    pub ending: Arc<Ending>,
+}
+
+/// What the model itself wrote down of the older part of the conversation. Clients still see all of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    pub text: Arc<str>,
+    /// Items of the history, from the first on, that it stands for; and for all that the task inherited.
+    pub items: usize,
+}
+
+/// A prompt that waits for its turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Queued {
+    pub turn: u32,
+    pub message: Arc<Message>,
+}
+
+/// What the agent is saying right now: not yet an answer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Utterance {
+    /// Sequence number of its first `Text`.
+    pub since: Option<Seq>,
+    pub text: String,
+    /// Marks in it that open or close code; inside of code when odd.
+    pub fences: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct State {
+    pub created: Arc<Created>,
+    /// The last event applied.
+    pub seq: Seq,
+    /// When it happened.
+    pub at: u64,
+    pub status: Status,
+    /// The state as the last event that announces nothing else said it. An answer makes the task work again before any such
+    /// event, and 0.3 clients are shown this one until then.
+    pub told: TaskState,
+    pub phase: Phase,
+    /// The current turn, or the last one when idle; 0 before the first.
+    pub turn: u32,
+    /// When it began, in Unix milliseconds.
+    pub turn_at: u64,
+    /// Answers the model gave in this turn.
+    pub round: u32,
+    /// Tries of the current model request: those that failed before anything came, and those that broke in the middle.
+    pub tries: Tries,
+    pub queue: VecDeque<Queued>,
+    /// The message the current turn answers.
+    pub prompt: Option<Arc<Message>>,
+    pub calls: Vec<CallState>,
+    /// It was announced that everything waits for answers.
+    pub paused: bool,
+    /// After a restart in the middle of a turn: nothing starts until the user speaks.
+    pub suspended: bool,
+    /// The last turn left something open that only the user can settle: the agent asked, or was cut off.
+    pub questioned: bool,
+    pub utterance: Utterance,
+    /// What it has said in this turn before that, one answer of the model each.
+    pub spoken: Vec<String>,
+    /// What the model thought about on the way to its answer, a line each; until it is asked again.
+    pub thoughts: Vec<String>,
+    pub history: Vec<Arc<Item>>,
+    /// What the model is shown in place of the older part of it.
+    pub summary: Option<Summary>,
+    pub artifacts: Vec<Artifact>,
+    /// What the user allowed for this session.
+    pub always: Vec<Rule>,
+    /// Of the last answer; shown at the end of a turn.
+    pub usage: Option<Usage>,
+    /// Of all answers.
+    pub total: Usage,
+    pub trace: Option<String>,
+    /// The model that is asked: the task's own, or what it fell back to.
+    pub asks: Arc<str>,
+    /// Models given up on in this turn.
+    pub tried: Vec<String>,
+    /// Model requests of the whole task.
+    pub requests: u32,
+    /// Marks of the answers of this turn that made calls, to see whether they repeat.
+    pub marks: Vec<u32>,
+    /// How often the agent went in circles in this turn.
+    pub strikes: u32,
+    /// No summary could be had; not tried again.
+    pub incompressible: bool,
+    /// The model that really answered, when the API names it.
+    pub model: Arc<str>,
+    pub workspace: Arc<str>,
+    /// Why the last turn failed, until the next one begins.
+    pub error: Option<String>,
+    /// Those who are told without asking.
+    pub hooks: Vec<Hook>,
+}
+
+impl State {
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Closed
+    }
+
+    /// Idle: the last turn is over and nothing is queued.
+    pub fn is_idle(&self) -> bool {
+        self.phase == Phase::Idle && self.queue.is_empty()
+    }
+
+    /// The last turn came to its end, not to a question or a restart; the next one is the user's, or queued.
+    pub fn turn_is_over(&self) -> bool {
+        self.phase == Phase::Idle && !self.questioned
+    }
+
+    pub fn call(&self, id: &CallId) -> Option<&CallState> {
+        self.calls.iter().find(|call| call.id() == id)
+    }
+
+    /// The calls that wait for somebody's answer.
+    pub fn asked(&self) -> impl Iterator<Item = &CallState> {
+        self.calls.iter().filter(|call| call.stage == Stage::Asked)
+    }
+
+    /// Whether nothing can go on until somebody answers: some call is asked and every other one has ended.
+    pub fn waits_for_answers(&self) -> bool {
+        self.phase == Phase::Tools
+            && self.asked().next().is_some()
+            && self.calls.iter().all(|call| call.stage == Stage::Asked || call.is_over())
+    }
+
+    /// Forgets the conversation and what came of it. Events are folded and shown as before, since no view looks further back
+    /// than to the present turn; but the task cannot be shown as a whole any more, and no model be asked to go on with it.
+    pub fn forget_past(&mut self) {
+        self.history.clear();
+        self.artifacts.clear();
+        self.prompt = None;
+        self.utterance.text.clear();
+    }
+
+    /// The id of the message that an event at `seq` is sent in.
+    pub fn message_id(&self, seq: Seq) -> MessageId {
+        format!("{}-{}", self.created.task, seq).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::log::event::Event;
+
+    fn at(seq: u64, at: u64) -> Record {
+        Record { seq: Seq(seq), at, event: Event::Retried }
+    }
+
+    #[test]
+    fn output_is_kept_from_its_end_and_cut_between_characters() {
+        let mut live = Live::begin("first", &at(1, 0));
+        assert_eq!(live.tail, "first");
+        live.push(&"é".repeat(LIVE_TAIL_BYTES), &at(2, 0));
+        assert_eq!(live.tail, "é".repeat(LIVE_TAIL_BYTES / 2));
+        live.push("x", &at(3, 0));
+        assert_eq!(live.tail, "é".repeat(LIVE_TAIL_BYTES / 2 - 1) + "x", "half a character is not kept");
+    }
+
+    #[test]
+    fn output_is_shown_ten_times_a_second_however_it_comes() {
+        let shown = |times: &mut dyn Iterator<Item = u64>| {
+            let mut live = Live::begin("x", &at(0, 0));
+            let mut count = 1;
+            for (seq, time) in (1..).zip(times) {
+                live.push("x", &at(seq, time));
+                count += u64::from(live.shown == Seq(seq));
+            }
+            count
+        };
+        assert_eq!(shown(&mut (1..=10_000)), 101);
+        assert_eq!(shown(&mut (1..=100).map(|n| n * 1_000)), 101);
+        // A tool that means to report every 100 ms and is early every other time.
+        assert_eq!(shown(&mut (1..=100).map(|n| n * 100 - n % 2 * 9)), 101);
+        assert_eq!(shown(&mut [0, 0, 0].into_iter()), 1);
+    }
+}

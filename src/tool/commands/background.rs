@@ -1,0 +1,345 @@
+//! Commands that go on running after their call has ended, and the two tools to look at them: `list_background_processes` and
+//! `read_background_output`.
+//!
+//! Each process has a thread of its own that follows it like any command, except that silence does not end it, and keeps the
+//! newest of what it prints. That is kept in memory and not in log files: it ends with the server anyway, like the process
+//! itself, and so there is nothing to protect on a disk, to find again or to clear away.
+//!
+//! A process belongs to the task whose call started it. Other tasks neither see it nor can ask for it, and when the task is over,
+//! so is the process. What a server leaves behind that is killed is found by its children's markers, background or not.
+
+use crate::base::cancel::Cancel;
+use crate::base::id::TaskId;
+use crate::limits::Limits;
+use crate::task::machine::job::{Run, RunEnd};
+use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
+use crate::tool::commands::watch::follow;
+use crate::tool::files::text::untrusted;
+use crate::tool::{Child, Ctx, Tool, failed, invalid, number_arg};
+use serde_json::{Value, json};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// All background processes of the server, oldest first.
+#[derive(Default)]
+pub struct Background {
+    processes: Mutex<Vec<Arc<Process>>>,
+}
+
+/// One of them, running or over.
+pub struct Process {
+    task: TaskId,
+    pid: u32,
+    command: String,
+    stop: Cancel,
+    seen: Mutex<Seen>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// The newest of what it printed, and how much before it was dropped.
+    text: String,
+    dropped: u64,
+    over: Option<Over>,
+}
+
+struct Over {
+    ending: Ending,
+    /// The same in a few words.
+    how: String,
+}
+
+impl Background {
+    /// Whether one more may be started, or why not.
+    pub(in crate::tool) fn check_room(&self, ctx: &Ctx) -> Result<(), String> {
+        let processes = self.lock();
+        let running = || processes.iter().filter(|process| process.is_running());
+        let own = running().filter(|process| process.task == *ctx.task);
+        let (own, all) = (own.count(), running().count());
+        if own >= ctx.limits.background_task {
+            return Err(format!(
+                "{own} commands run in the background already, and no more are allowed. End one that is not needed."
+            ));
+        }
+        if all >= ctx.limits.background {
+            return Err(format!(
+                "{all} commands run in the background of this server, and no more are allowed. Try again later."
+            ));
+        }
+        Ok(())
+    }
+
+    /// Takes over a command that was just started.
+    pub(in crate::tool) fn adopt(&self, child: Box<dyn Child>, command: &str, ctx: &Ctx) -> io::Result<Arc<Process>> {
+        let process = Arc::new(Process {
+            task: ctx.task.clone(),
+            pid: child.id(),
+            command: command.to_owned(),
+            stop: Cancel::default(),
+            seen: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let (followed, limits) = (process.clone(), ctx.limits.clone());
+        thread::Builder::new()
+            .name("background".into())
+            .stack_size(256 * 1024)
+            .spawn(move || followed.follow(child, &limits))?;
+        let mut processes = self.lock();
+        processes.push(process.clone());
+        let excess = processes.len().saturating_sub(ctx.limits.background_kept);
+        for _ in 0..excess {
+            if let Some(over) = processes.iter().position(|process| !process.is_running()) {
+                processes.remove(over);
+            }
+        }
+        Ok(process)
+    }
+
+    pub(in crate::tool) fn forget(&self, process: &Arc<Process>) {
+        self.lock().retain(|other| !Arc::ptr_eq(other, process));
+    }
+
+    /// Ends all processes of a task and forgets them. Does not wait for their end.
+    pub fn end_task(&self, task: &TaskId) {
+        self.lock().retain(|process| {
+            let theirs = process.task == *task;
+            if theirs {
+                process.stop.set();
+            }
+            !theirs
+        });
+    }
+
+    fn of(&self, task: &TaskId) -> Vec<Arc<Process>> {
+        let processes = self.lock();
+        let theirs = processes.iter().filter(|process| process.task == *task);
+        theirs.cloned().collect()
+    }
+
+    /// The newest with this number: numbers come back.
+    fn find(&self, task: &TaskId, pid: usize) -> Option<Arc<Process>> {
+        let theirs = self.of(task).into_iter().rev();
+        theirs.into_iter().find(|process| usize::try_from(process.pid) == Ok(pid))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Process>>> {
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Process {
+    pub(in crate::tool) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// How it ended, if it has.
+    pub(in crate::tool) fn ending(&self) -> Option<Ending> {
+        self.lock().over.as_ref().map(|over| over.ending.clone())
+    }
+
+    /// The newest of what it printed.
+    pub(in crate::tool) fn text(&self) -> String {
+        let seen = self.lock();
+        if seen.dropped == 0 {
+            return seen.text.clone();
+        }
+        format!("[the first {} bytes of output were not kept]\n{}", seen.dropped, seen.text)
+    }
+
+    /// Waits for its end, but no longer than this, than is allowed, or than until the call is cancelled.
+    pub(in crate::tool) fn wait(self: &Arc<Process>, ms: u64, ctx: &Ctx) {
+        let sleeper = self.clone();
+        ctx.cancel.on_set(move || {
+            // Taken, so that it cannot ring between the look at the flag and the wait.
+            drop(sleeper.lock());
+            sleeper.changed.notify_all();
+        });
+        let ms = ms.min(ctx.limits.background_wait_ms);
+        let until = Instant::now() + Duration::from_millis(ms);
+        let mut seen = self.lock();
+        while seen.over.is_none() && !ctx.cancel.is_set() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let woken = self.changed.wait_timeout(seen, left);
+            (seen, _) = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(seen);
+        ctx.cancel.clear();
+    }
+
+    /// Ends it, and waits until it is over.
+    pub(in crate::tool) fn end(&self) {
+        self.stop.set();
+        let over = self.changed.wait_while(self.lock(), |seen| seen.over.is_none());
+        drop(over);
+    }
+
+    fn is_running(&self) -> bool {
+        self.lock().over.is_none()
+    }
+
+    /// How it stands, in a few words.
+    fn status(&self) -> String {
+        let seen = self.lock();
+        let over = seen.over.as_ref();
+        over.map_or("running", |over| &over.how).to_owned()
+    }
+
+    fn follow(&self, child: Box<dyn Child>, limits: &Limits) {
+        let mine = Limits {
+            shell_silence_ms: 0,
+            live_bytes: usize::MAX,
+            output_bytes: limits.background_bytes,
+            ..limits.clone()
+        };
+        let mut take = |text: String| self.take(&text, limits.background_bytes);
+        // Whatever happens, its end is told: somebody may wait for it.
+        let followed = catch_unwind(AssertUnwindSafe(|| follow(child, &self.stop, &mine, None, &mut take)));
+        let followed = followed.unwrap_or_else(|_| Err(io::Error::other("its watcher died")));
+        let over = match followed {
+            Ok(seen) => {
+                let facts = seen.facts(&mine);
+                let how = if facts.is_empty() { "ended".to_owned() } else { facts.replace('\n', ", ") };
+                let ending = seen.ending(&mine);
+                Over { ending, how }
+            }
+            Err(error) => {
+                let how = format!("ended because it could not be watched: {error}");
+                let error = CallError::new(ErrorKind::ShellExecuteError, how.clone());
+                Over { ending: Ending::Error { error }, how }
+            }
+        };
+        self.lock().over = Some(over);
+        self.changed.notify_all();
+    }
+
+    fn take(&self, text: &str, most: usize) {
+        let mut seen = self.lock();
+        seen.text.push_str(text);
+        let mut excess = seen.text.len().saturating_sub(most);
+        while !seen.text.is_char_boundary(excess) {
+            excess += 1;
+        }
+        seen.text.drain(..excess);
+        seen.dropped += excess as u64;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub struct ListProcesses;
+
+impl Tool for ListProcesses {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "list_background_processes".into(),
+            display_name: "BackgroundProcesses".into(),
+            description: "Lists the commands you started in the background, running or over.".into(),
+            kind: Kind::Read,
+            parameters: json!({"type": "object", "properties": {}}),
+            by_default: Verdict::Allow,
+            output_is_markdown: false,
+            has_live_output: false,
+        }
+    }
+
+    fn prepare(&self, _args: &Value, _ctx: &Ctx) -> Result<Plan, CallError> {
+        Ok(plan("Listing background processes".into()))
+    }
+
+    fn run(&self, _run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
+        let lines: Vec<String> = ctx
+            .background
+            .of(ctx.task)
+            .iter()
+            .map(|process| format!("{} [{}] {}", process.pid, process.status(), process.command))
+            .collect();
+        let text =
+            if lines.is_empty() { "No commands were started in the background.".to_owned() } else { lines.join("\n") };
+        RunEnd::Ended(Ending::Success { output: text.clone(), display: Display::Text { text } })
+    }
+}
+
+pub struct ReadOutput;
+
+/// Lines shown if the call does not say.
+const LINES: usize = 100;
+
+impl Tool for ReadOutput {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "read_background_output".into(),
+            display_name: "BackgroundOutput".into(),
+            description: "Shows the last lines that a command printed which you started in the background.".into(),
+            kind: Kind::Read,
+            parameters: json!({
+                "type": "object",
+                "required": ["pid"],
+                "properties": {
+                    "pid": {"type": "integer", "minimum": 1, "description": "The process, as it was named when it was started."},
+                    "lines": {"type": "integer", "minimum": 1, "description": "How many lines; 100 if not given."},
+                    "delay_ms": {"type": "integer", "minimum": 0, "description": "Wait this long before reading, or until the command is over."},
+                },
+            }),
+            by_default: Verdict::Allow,
+            output_is_markdown: false,
+            has_live_output: false,
+        }
+    }
+
+    fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
+        let process = named(args, ctx)?;
+        let title = format!("Reading the output of process {}", process.pid);
+        Ok(plan(title))
+    }
+
+    fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
+        let process = match named(&run.args, ctx) {
+            Ok(process) => process,
+            Err(error) => return failed(error),
+        };
+        if let Some(delay) = number_arg(&run.args, "delay_ms") {
+            process.wait(delay as u64, ctx);
+        }
+        let text = process.text();
+        let lines: Vec<&str> = text.lines().collect();
+        let wanted = number_arg(&run.args, "lines").unwrap_or(LINES);
+        let shown = &lines[lines.len().saturating_sub(wanted)..];
+        let head =
+            format!("Process {} [{}], last {} of {} lines:", process.pid, process.status(), shown.len(), lines.len());
+        let shown = shown.join("\n");
+        RunEnd::Ended(Ending::Success {
+            output: format!("{head}\n{}", untrusted(&shown)),
+            display: Display::Text { text: shown },
+        })
+    }
+}
+
+fn named(args: &Value, ctx: &Ctx) -> Result<Arc<Process>, CallError> {
+    let pid = number_arg(args, "pid").ok_or_else(|| invalid("pid must be given as a number"))?;
+    ctx.background.find(ctx.task, pid).ok_or_else(|| {
+        invalid(format!(
+            "{pid} is no process that was started in the background here. Those that were: list_background_processes."
+        ))
+    })
+}
+
+fn plan(title: String) -> Plan {
+    Plan {
+        question: Question::Info {
+            title: "Confirm Background Processes".into(),
+            prompt: title.clone(),
+            urls: Vec::new(),
+        },
+        title,
+        base: None,
+    }
+}

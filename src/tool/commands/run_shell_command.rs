@@ -1,0 +1,341 @@
+//! `run_shell_command`: one command line.
+//!
+//! The command is run exactly as it was shown: nothing is unwrapped, prefixed or rewritten. Its shell is its own session. In the
+//! foreground it is waited for, and what it left running is ended with it; in the background it is waited for only a moment and
+//! then handed to [`crate::tool::commands::background`]. Only a command that could not be started failed.
+//!
+//! A command that somebody approved runs as the user. One that nobody approved is confined by the kernel: it reads the
+//! workspace and the system's programs, and writes nothing but the files of its redirections. `prepare` finds out where its
+//! operands lead; whether it then asks is for the policy to say.
+
+mod index;
+mod operands;
+mod repository;
+
+use crate::task::command_line::{programs, visible, warnings};
+use crate::task::machine::job::{Run, RunEnd};
+use crate::task::spec::{CallError, Confinement, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
+use crate::tool::commands::watch::{follow, told};
+use crate::tool::files::path::{Found, Spot};
+use crate::tool::{
+    Child, Ctx, Launch, ReadOnly, Tool, failed, flag_arg, invalid, number_arg, optional_text_arg, text_arg,
+};
+use serde_json::{Value, json};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+pub struct Shell;
+
+impl Tool for Shell {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "run_shell_command".into(),
+            display_name: "Shell".into(),
+            description:
+                "Runs a command line with bash and waits for its end. Output and errors come in the order they \
+                          were printed, without a terminal and without input. Processes it leaves running are ended \
+                          with it. A command that prints nothing for minutes is ended, too. Servers and watchers that \
+                          shall go on running are started with is_background, without an & of their own; they end \
+                          with the task, or by kill with their PID."
+                    .into(),
+            kind: Kind::Execute,
+            parameters: json!({
+                "type": "object",
+                "required": ["command"],
+                "properties": {
+                    "command": {"type": "string", "description": "The command line, given to bash -c as it is."},
+                    "description": {"type": "string", "description": "What it does, in one short sentence for the user."},
+                    "dir_path": {"type": "string", "description": "The directory of the workspace to run it in; the workspace itself if not given."},
+                    "is_background": {"type": "boolean", "description": "Start it and let it go on running in the background."},
+                    "unconfined": {"type": "boolean", "description": "Ask the user to let it run as they could themselves. Commands that only read run without a question, but confined to the workspace and the system's programs; set this if one failed because of that."},
+                    "delay_ms": {"type": "integer", "minimum": 0, "description": "In the background: how long to wait for its first output, in milliseconds; 200 if not given."},
+                },
+            }),
+            by_default: Verdict::Ask,
+            output_is_markdown: false,
+            has_live_output: true,
+        }
+    }
+
+    fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
+        let (command, dir) = (command(args)?, directory(args, ctx)?);
+        let mut title = first_line(command);
+        if args.get("dir_path").is_some() {
+            title.push_str(&format!(" [in {}]", dir.relative()));
+        }
+        if place(args) == Place::Background {
+            title.push_str(" [background]");
+        }
+        if let Some(description) = optional_text_arg(args, "description") {
+            title.push_str(&format!(" ({})", first_line(description)));
+        }
+        let looked = look(args, &dir, ctx)?;
+        let mut warnings = warnings(command);
+        warnings.extend(looked.needs_approval.iter().map(|why| format!("It needs approval: {}.", visible(why))));
+        Ok(Plan {
+            title,
+            question: Question::Exec {
+                title: "Confirm Shell Command".into(),
+                command: command.into(),
+                programs: programs(command),
+                dir: Some(dir.real()),
+                warnings,
+                needs_approval: looked.needs_approval,
+                edits: looked.edits,
+            },
+            base: None,
+        })
+    }
+
+    fn run(&self, run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> RunEnd {
+        let ending = match place(&run.args) {
+            Place::Foreground => foreground(run, ctx, out),
+            Place::Background => background(run, ctx),
+        };
+        ending.map_or_else(failed, RunEnd::Ended)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Foreground,
+    Background,
+}
+
+fn place(args: &Value) -> Place {
+    match args.get("is_background") {
+        Some(Value::Bool(true)) => Place::Background,
+        _ => Place::Foreground,
+    }
+}
+
+/// What there is to know about a line before it may run without approval.
+fn look(args: &Value, dir: &Spot, ctx: &Ctx) -> Result<operands::Looked, CallError> {
+    let command = command(args)?;
+    let mut looked = operands::look(command, dir, ctx);
+    if looked.needs_approval.is_some() || !operands::is_of_interest(command) {
+        return Ok(looked);
+    }
+    looked.needs_approval = match (place(args), ctx.children.can_confine(ctx.workspace.path())) {
+        (Place::Background, _) => Some("it goes on running in the background".into()),
+        (Place::Foreground, Err(why)) => Some(format!("commands that only read cannot be confined here ({why})")),
+        (Place::Foreground, Ok(())) if flag_arg(args, "unconfined", false) => {
+            Some("the agent asks to run it unconfined".into())
+        }
+        (Place::Foreground, Ok(())) => None,
+    };
+    Ok(looked)
+}
+
+fn foreground(run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> Result<Ending, CallError> {
+    let child = start(run, ctx)?;
+    let longest = match run.confinement {
+        Confinement::None => None,
+        Confinement::ReadOnly { .. } => Some(Duration::from_millis(ctx.limits.confined_ms)),
+    };
+    let seen = follow(child, ctx.cancel, ctx.limits, longest, out).map_err(|error| {
+        let text = format!("The command was ended because it could not be watched: {error}");
+        CallError::new(ErrorKind::ShellExecuteError, text)
+    })?;
+    let ending = seen.ending(ctx.limits);
+    Ok(match run.confinement {
+        Confinement::None => ending,
+        Confinement::ReadOnly { .. } => with_hint(ending),
+    })
+}
+
+/// Tells the model why a confined command may have failed, and how to ask for more.
+fn with_hint(ending: Ending) -> Ending {
+    const HINT: &str = "It ran confined to reading the workspace, because nobody approved it. If it failed for that reason, call it \
+                        again with unconfined, which asks for approval.";
+    match ending {
+        Ending::Success { output, display }
+            if output.contains("\nExit Code: ")
+                && ["Permission denied", "Operation not permitted"].iter().any(|word| output.contains(word)) =>
+        {
+            Ending::Success { output: format!("{output}\n{HINT}"), display }
+        }
+        ending => ending,
+    }
+}
+
+fn background(run: &Run, ctx: &Ctx) -> Result<Ending, CallError> {
+    let args = &run.args;
+    let cannot = |text: String| CallError::new(ErrorKind::ShellExecuteError, text);
+    ctx.background.check_room(ctx).map_err(cannot)?;
+    let process = ctx
+        .background
+        .adopt(start(run, ctx)?, command(args)?, ctx)
+        .map_err(|error| cannot(format!("The command could not be watched: {error}")))?;
+    let delay = number_arg(args, "delay_ms").map_or(ctx.limits.background_delay_ms, |ms| ms as u64);
+    process.wait(delay, ctx);
+    if ctx.cancel.is_set() {
+        process.end();
+    }
+    if let Some(ending) = process.ending() {
+        // It has been told of: nobody needs to ask for it any more.
+        ctx.background.forget(&process);
+        return Ok(ending);
+    }
+    let text = process.text();
+    let facts = format!(
+        "Background PID: {0}\nThe command goes on running. Read what it prints with read_background_output, end it with \
+         kill {0}.",
+        process.pid()
+    );
+    Ok(Ending::Success {
+        output: told(&text, &facts),
+        display: Display::Text { text: format!("{text}[runs in the background as process {}]", process.pid()) },
+    })
+}
+
+fn command(args: &Value) -> Result<&str, CallError> {
+    let command = text_arg(args, "command")?;
+    if command.trim().is_empty() {
+        return Err(invalid("command must not be empty"));
+    }
+    if command.contains('\0') {
+        return Err(invalid("command must not contain NUL characters"));
+    }
+    Ok(command)
+}
+
+fn directory(args: &Value, ctx: &Ctx) -> Result<Spot, CallError> {
+    let spot = ctx.workspace.find(optional_text_arg(args, "dir_path").unwrap_or("."))?;
+    match spot.found {
+        Found::Directory(_) => Ok(spot),
+        Found::File(_) | Found::Nothing(_) => {
+            Err(invalid(format!("dir_path must be an existing directory, and {} is not", spot.relative())))
+        }
+    }
+}
+
+/// The first line, and a sign that there is more.
+fn first_line(text: &str) -> String {
+    let text = text.trim();
+    match text.split_once('\n') {
+        None => text.to_string(),
+        Some((first, _)) => format!("{} …", first.trim_end()),
+    }
+}
+
+fn start(run: &Run, ctx: &Ctx) -> Result<Box<dyn Child>, CallError> {
+    let (command, dir) = (command(&run.args)?, directory(&run.args, ctx)?);
+    let writable = match &run.confinement {
+        Confinement::None => None,
+        Confinement::ReadOnly { writable } => {
+            let ready = |path: &String| {
+                operands::ready_to_write(&ctx.workspace, path).map_err(|why| {
+                    CallError::new(ErrorKind::PolicyViolation, format!("The command did not run: {path} {why}."))
+                })
+            };
+            Some(writable.iter().map(ready).collect::<Result<Vec<_>, _>>()?)
+        }
+    };
+    let read_only = || {
+        let workspace = ctx.workspace.path().to_path_buf();
+        writable.clone().map(|writable| ReadOnly { workspace, writable })
+    };
+    let Found::Directory(dir) = dir.found else {
+        unreachable!("only directories are let through");
+    };
+    let launch = |shell: &str, dir: OwnedFd| {
+        ctx.children.spawn(Launch {
+            argv: vec![shell.into(), "-c".into(), command.into()],
+            dir,
+            read_only: read_only(),
+        })
+    };
+    let first = dir.try_clone().and_then(|dir| launch("bash", dir));
+    let started = match first {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => launch("sh", dir),
+        other => other,
+    };
+    started.map_err(|error| {
+        let text = format!("The command could not be started: {error}");
+        CallError::new(ErrorKind::ShellExecuteError, text)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+    use crate::tool::tests::{Scratch, run_of, with_ctx};
+
+    fn plan(scratch: &Scratch, args: Value) -> Result<Plan, CallError> {
+        with_ctx(scratch, &Limits::default(), |ctx| Shell.prepare(&args, ctx))
+    }
+
+    #[test]
+    fn the_question_shows_the_exact_command() {
+        let scratch = Scratch::new();
+        std::fs::create_dir(scratch.path().join("sub")).expect("mine");
+        let dir = format!("{}/sub", scratch.path().display());
+        let command = "sh -c 'make x' | tee log\necho done";
+        let args = json!({"command": command, "dir_path": "sub", "description": "Builds x"});
+        let why = "commands that only read cannot be confined here (No programs can be started in this test)";
+        assert_eq!(
+            plan(&scratch, args),
+            Ok(Plan {
+                title: "sh -c 'make x' | tee log … [in sub] (Builds x)".into(),
+                question: Question::Exec {
+                    title: "Confirm Shell Command".into(),
+                    command: command.into(),
+                    programs: vec!["sh".into(), "tee".into(), "echo".into()],
+                    dir: Some(dir.clone()),
+                    warnings: vec![format!("It needs approval: {why}.")],
+                    needs_approval: Some(why.into()),
+                    edits: vec![],
+                },
+                base: None,
+            })
+        );
+    }
+
+    #[test]
+    fn wrong_calls_are_refused_before_anybody_is_asked() {
+        let scratch = Scratch::new();
+        scratch.put("file", "");
+        let kind = |args| plan(&scratch, args).map_err(|error| error.kind);
+        let invalid = Err(ErrorKind::InvalidToolParams);
+        assert_eq!(kind(json!({"command": "  "})), invalid);
+        assert_eq!(kind(json!({"command": "a\u{0}b"})), invalid);
+        assert_eq!(kind(json!({"command": "a", "dir_path": "nope"})), invalid);
+        assert_eq!(kind(json!({"command": "a", "dir_path": "file"})), invalid);
+        assert_eq!(kind(json!({"command": "a", "dir_path": ".."})), Err(ErrorKind::PathNotInWorkspace));
+        let title =
+            |background| plan(&scratch, json!({"command": "a", "is_background": background})).expect("a plan").title;
+        assert_eq!((title(false), title(true)), ("a".into(), "a [background]".into()));
+    }
+
+    #[test]
+    fn a_command_that_cannot_start_is_an_error() {
+        let scratch = Scratch::new();
+        let run = run_of(&scratch, "run_shell_command", json!({"command": "true"}));
+        let end = with_ctx(&scratch, &Limits::default(), |ctx| Shell.run(&run, ctx, &mut |_| {}));
+        assert_eq!(
+            end,
+            failed(CallError::new(
+                ErrorKind::ShellExecuteError,
+                "The command could not be started: no programs in this test"
+            ))
+        );
+    }
+
+    #[test]
+    fn a_confined_command_that_was_refused_something_says_how_to_ask() {
+        let ended = |output: &str| {
+            let display = Display::Text { text: String::new() };
+            let Ending::Success { output, .. } = with_hint(Ending::Success { output: output.into(), display }) else {
+                panic!("it is a success");
+            };
+            output.ends_with("which asks for approval.")
+        };
+        assert!(ended("Output: sort: cannot create temporary file: Permission denied\nExit Code: 2"));
+        assert!(ended("Output: chmod: Operation not permitted\nExit Code: 1"));
+        assert!(!ended("Output: (empty)\nExit Code: 1"), "nothing was refused");
+        assert!(!ended("Output: a text about Permission denied"), "it succeeded");
+    }
+}

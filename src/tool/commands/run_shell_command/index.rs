@@ -1,0 +1,116 @@
+//! Git's index, read for one question: does it name submodules? Its entries are those of version 2 to 4, of any object format. An index
+//! of another kind, or one that is damaged, is not understood, and that is said.
+
+/// How many bytes of an entry come before its object's name, and where among them the mode is.
+const STAT: usize = 40;
+const MODE: usize = 24;
+
+/// Whether an index has entries for submodules. None if it is not understood, or if its entries are in another file, too.
+pub(in crate::tool) fn names_submodules(index: &[u8], hash_bytes: usize) -> Option<bool> {
+    let version = number(index, 4)?;
+    if index.get(..4)? != b"DIRC" || !(2..=4).contains(&version) {
+        return None;
+    }
+    let mut at = 12;
+    for _ in 0..number(index, 8)? {
+        const TYPE: u32 = 0o170_000;
+        const SUBMODULE: u32 = 0o160_000;
+        if number(index, at + MODE)? & TYPE == SUBMODULE {
+            return Some(true);
+        }
+        at = next(index, at, version, hash_bytes)?;
+    }
+    let mut extensions = index.get(at..index.len().checked_sub(hash_bytes)?)?;
+    while !extensions.is_empty() {
+        if extensions.get(..4)? == b"link" {
+            return None;
+        }
+        let len = usize::try_from(number(extensions, 4)?).ok()?;
+        extensions = extensions.get(8..)?.get(len..)?;
+    }
+    Some(false)
+}
+
+/// Where the entry behind the one at `at` begins.
+fn next(index: &[u8], at: usize, version: u32, hash_bytes: usize) -> Option<usize> {
+    /// A flag that says that there are two more bytes of them.
+    const IS_EXTENDED: u8 = 0x40;
+    let flags = at + STAT + hash_bytes;
+    let is_extended = index.get(flags)? & IS_EXTENDED != 0;
+    let name = flags + if is_extended { 4 } else { 2 };
+    let end_of = |from: usize| Some(from + memchr::memchr(0, index.get(from..)?)?);
+    if version < 4 {
+        // One to eight zeros, up to a multiple of eight.
+        let len = end_of(name)? - at;
+        return Some(at + (len + 8) / 8 * 8);
+    }
+    // How much of the name before is kept, as a number whose last byte has no top bit; then the rest of the name.
+    let kept = index.get(name..)?.iter().position(|byte| byte & 0x80 == 0)?;
+    Some(end_of(name + kept + 1)? + 1)
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::tests::Scratch;
+    use std::process::Command;
+
+    /// The indexes that git itself makes of some files and, with `gitlink`, a submodule between them.
+    fn made(format: &str, version: &str, gitlink: bool) -> Option<Vec<u8>> {
+        let scratch = Scratch::new();
+        let git = |args: &[&str]| {
+            let mut command = Command::new("git");
+            command.args(["-c", "core.splitIndex=false"]).args(args).current_dir(scratch.path());
+            let done = command.env("GIT_CONFIG_GLOBAL", "/dev/null").output().ok()?;
+            done.status.success().then_some(())
+        };
+        git(&["init", "-q", "--object-format", format])?;
+        for name in ["a", "dir/a-name-of-some-length", "dir/another-name-of-some-length", "z"] {
+            scratch.put(name, name);
+        }
+        git(&["add", "."])?;
+        git(&["add", "-N", "z"])?;
+        if gitlink {
+            let object = "1".repeat(if format == "sha1" { 40 } else { 64 });
+            git(&["update-index", "--add", "--cacheinfo", &format!("160000,{object},dir/sub")])?;
+        }
+        scratch.put("later", "");
+        git(&["add", "-N", "later"])?;
+        git(&["update-index", "--index-version", version])?;
+        std::fs::read(scratch.path().join(".git/index")).ok()
+    }
+
+    #[test]
+    fn submodules_are_found_in_what_git_writes() {
+        for (format, hash_bytes) in [("sha1", 20), ("sha256", 32)] {
+            for version in ["2", "3", "4"] {
+                let case = format!("{format} {version}");
+                let (Some(without), Some(with)) = (made(format, version, false), made(format, version, true)) else {
+                    println!("skipped: {case}: git does not make it");
+                    continue;
+                };
+                assert_eq!(names_submodules(&without, hash_bytes), Some(false), "{case}");
+                assert_eq!(names_submodules(&with, hash_bytes), Some(true), "{case}");
+                for end in 0..without.len() {
+                    assert_ne!(names_submodules(&without[..end], hash_bytes), Some(true), "{case}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_not_guessed() {
+        let empty = |version: u8, rest: &[u8]| [b"DIRC\0\0\0", &[version][..], &[0; 4], rest, &[0; 20]].concat();
+        assert_eq!(names_submodules(&empty(2, b""), 20), Some(false));
+        assert_eq!(names_submodules(&empty(2, b"TREE\0\0\0\x02ab"), 20), Some(false));
+        assert_eq!(names_submodules(&empty(2, b"TREE\0\0\0\x03ab"), 20), None, "it is cut off");
+        assert_eq!(names_submodules(&empty(2, b"TREE\xff\xff\xff\xffab"), 20), None);
+        assert_eq!(names_submodules(&empty(2, b"link\0\0\0\0"), 20), None, "the others are elsewhere");
+        assert_eq!(names_submodules(&empty(5, b""), 20), None);
+        assert_eq!(names_submodules(b"", 20), None);
+    }
+}

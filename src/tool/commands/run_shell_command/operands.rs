@@ -1,0 +1,272 @@
+//! Where the operands and redirections of a command line lead.
+//!
+//! Commands that only read may run without approval, but only within the workspace: every path they are given is walked, links
+//! included, from the directory they would run in. Files that redirections write are checked as `write_file` checks its own.
+//! What is found here can change before the command runs; the kernel's confinement is what holds then.
+
+use super::repository;
+use crate::limits::{LINE_DIRECTORIES, LINE_EDITS, LINE_PATHS};
+use crate::task::command_line::{Joint, Known, Simple, Word, is_builtin, parse, read_only};
+use crate::tool::Ctx;
+use crate::tool::files::path::{Found, Spot, Workspace, is_protected};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use std::path::{Path, PathBuf};
+
+/// What was found out about a line.
+#[derive(Debug, Default, PartialEq)]
+pub(in crate::tool) struct Looked {
+    /// Why commands that only read, or the files it writes, need approval.
+    pub needs_approval: Option<String>,
+    /// The real paths of the files it writes; empty if approval is needed.
+    pub edits: Vec<String>,
+}
+
+/// Looks at a line that starts in `dir`.
+pub(in crate::tool) fn look(line: &str, dir: &Spot, ctx: &Ctx) -> Looked {
+    let Ok(commands) = parse(line) else {
+        // The policy asks about it anyway.
+        return Looked::default();
+    };
+    let dirs = Directories::new(dir.below().to_path_buf());
+    let mut walk = Walk { ctx, dirs, left: LINE_PATHS, edits: Vec::new() };
+    match walk.all(&commands) {
+        Ok(()) => Looked { needs_approval: None, edits: walk.edits },
+        Err(why) => Looked { needs_approval: Some(why), edits: Vec::new() },
+    }
+}
+
+/// Whether a line has something that only [`look`] can judge: commands that only read, or files of redirections.
+pub(in crate::tool) fn is_of_interest(line: &str) -> bool {
+    let interesting =
+        |simple: &Simple| !simple.writes.is_empty() || !simple.reads.is_empty() || read_only(simple).is_ok();
+    parse(line).is_ok_and(|commands| commands.iter().any(interesting))
+}
+
+struct Walk<'a> {
+    ctx: &'a Ctx<'a>,
+    dirs: Directories,
+    /// How many more paths and directory entries may be looked at.
+    left: usize,
+    edits: Vec<String>,
+}
+
+impl Walk<'_> {
+    fn all(&mut self, commands: &[Simple]) -> Result<(), String> {
+        for (at, simple) in commands.iter().enumerate() {
+            let here = self.dirs.of(simple.joint);
+            let next = commands.get(at + 1).map(|next| next.joint);
+            let is_piped = simple.joint == Joint::Pipe || next == Some(Joint::Pipe);
+            let known = read_only(simple).ok();
+            let paths = here.len() * (1 + known.as_ref().map_or(0, |known| known.paths.len()));
+            self.left = self.left.checked_sub(paths).ok_or("it has too many operands")?;
+            for dir in &here {
+                self.reach(simple, known.as_ref(), dir)?;
+            }
+            self.write(simple, &here)?;
+            let moved = match known.as_ref().and_then(|known| known.moves_to.as_deref()) {
+                Some(_) if is_piped => return Err("it changes the directory in a pipe".into()),
+                Some(target) => here.iter().map(|dir| self.moved(dir, target)).collect::<Result<_, _>>()?,
+                None => here.clone(),
+            };
+            if known.is_none()
+                && matches!(simple.name(), "." | "cd" | "eval" | "popd" | "pushd" | "source")
+                && next.is_some()
+            {
+                return Err(format!("the directory is not known behind {}", simple.program()));
+            }
+            self.dirs.ran(simple.joint, here, moved)?;
+        }
+        Ok(())
+    }
+
+    /// Everything that a command reads, if it runs in this directory.
+    fn reach(&mut self, simple: &Simple, known: Option<&Known>, dir: &Path) -> Result<(), String> {
+        for file in simple.reads.iter().filter(|_| known.is_none()) {
+            self.inside(dir, file)?;
+        }
+        let Some(known) = known else {
+            return Ok(());
+        };
+        for word in &known.paths {
+            match word {
+                Word { text, is_pattern: false } => {
+                    let found = self.inside(dir, text)?;
+                    if known.only_files && matches!(found, Some(Spot { found: Found::Directory(_), .. })) {
+                        return Err(format!("{text} is a directory, and links in it are followed"));
+                    }
+                }
+                Word { text, is_pattern: true } => self.matches(dir, text)?,
+            }
+        }
+        if known.is_git {
+            repository::check(&self.ctx.workspace, dir)?;
+        }
+        if !is_builtin(simple.program()) {
+            self.ctx.children.can_run_confined(simple.program())?;
+        }
+        Ok(())
+    }
+
+    /// Where a path leads. None if nothing can be there.
+    fn inside(&self, dir: &Path, text: &str) -> Result<Option<Spot>, String> {
+        // Standard input, and a device that holds nothing.
+        if matches!(text, "-" | "/dev/null") {
+            return Ok(None);
+        }
+        self.passive(&dir.join(text)).map_err(|why| format!("{text} {why}"))
+    }
+
+    /// Where a path leads, if reading it has no effect.
+    fn passive(&self, path: &Path) -> Result<Option<Spot>, String> {
+        match self.ctx.workspace.resolve(path)? {
+            Some(Spot { found: Found::File(entry), .. }) if entry.is_active() => Err("is a pipe or a device".into()),
+            found => Ok(found),
+        }
+    }
+
+    fn moved(&self, dir: &Path, target: &str) -> Result<PathBuf, String> {
+        match self.inside(dir, target)? {
+            None => Ok(dir.to_path_buf()),
+            // The shell remembers the way it came: behind a link, `..` leads somewhere else for it than for programs.
+            Some(spot) if spot.below() != spot.named() => Err(format!("cd {target} follows a link")),
+            Some(spot) => Ok(spot.below().to_path_buf()),
+        }
+    }
+
+    /// Every file that a pattern may match. More may be looked at than it matches, never less.
+    fn matches(&mut self, dir: &Path, pattern: &str) -> Result<(), String> {
+        let mut bases = vec![match pattern.starts_with('/') {
+            true => PathBuf::from("/"),
+            false => dir.to_path_buf(),
+        }];
+        for part in pattern.split('/').filter(|part| !part.is_empty()) {
+            let wild = |c: char| "*?[]".contains(c);
+            let (Some(first), Some(last)) = (part.find(wild), part.rfind(wild)) else {
+                bases = bases.into_iter().map(|base| base.join(part)).collect();
+                continue;
+            };
+            let (start, end) = (&part.as_bytes()[..first], &part.as_bytes()[last + 1..]);
+            let mut matched = Vec::new();
+            for base in bases {
+                let spot = self.ctx.workspace.resolve(&base).map_err(|why| format!("{pattern} {why}"))?;
+                let names = spot.map(|spot| spot.names(self.left + 1)).transpose();
+                let names = names.map_err(|error| format!("{} cannot be read: {error}", base.display()))?;
+                for name in names.unwrap_or_default() {
+                    let too_many = || format!("{pattern} is compared with too many files");
+                    self.left = self.left.checked_sub(1).ok_or_else(too_many)?;
+                    let bytes = name.as_encoded_bytes();
+                    let fits = bytes.starts_with(start) && bytes.ends_with(end) && !bytes.starts_with(b".");
+                    matched.extend(fits.then(|| base.join(name)));
+                }
+            }
+            bases = matched;
+        }
+        for path in bases {
+            self.passive(&path).map_err(|why| format!("{} {why}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, simple: &Simple, dirs: &[PathBuf]) -> Result<(), String> {
+        for file in &simple.writes {
+            let [dir] = dirs else {
+                return Err(format!("where {file} is depends on another command"));
+            };
+            let spot = writable(&self.ctx.workspace, &dir.join(file)).map_err(|why| format!("{file} {why}"))?;
+            let path = spot.real();
+            if !self.edits.contains(&path) {
+                self.edits.push(path);
+            }
+            if self.edits.len() > LINE_EDITS {
+                return Err("it writes too many files".into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file that a redirection may write: what `write_file` could write, and never through a link.
+fn writable(workspace: &Workspace, path: &Path) -> Result<Spot, String> {
+    let Some(spot) = workspace.resolve(path)? else {
+        return Err("is below a file".into());
+    };
+    let own = |part: &str| matches!(part.to_lowercase().as_str(), ".gemini" | ".vscode");
+    let is_own = spot.below().components().any(|part| part.as_os_str().to_str().is_none_or(own));
+    if is_own || is_protected(spot.below()) || is_protected(spot.named()) {
+        return Err("is protected".into());
+    }
+    if spot.below() != spot.named() {
+        return Err("leads through a link".into());
+    }
+    match &spot.found {
+        Found::Directory(_) => return Err("is a directory".into()),
+        Found::Nothing(gap) if !gap.has_parent() => return Err("is in a directory that does not exist".into()),
+        Found::Nothing(_) => {}
+        Found::File(entry) => {
+            let stat = rustix::fs::statat(entry.dir(), entry.name(), AtFlags::SYMLINK_NOFOLLOW);
+            let stat = stat.map_err(|errno| format!("cannot be looked at: {errno}"))?;
+            if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink > 1 {
+                return Err("is not a plain file, or has a second name".into());
+            }
+        }
+    }
+    Ok(spot)
+}
+
+/// Makes sure that a file exists which a confined command may write: the kernel's rule is bound to the file itself, not to
+/// its name, so an empty one is created where there is none.
+pub(in crate::tool) fn ready_to_write(workspace: &Workspace, path: &str) -> Result<PathBuf, String> {
+    let spot = writable(workspace, Path::new(path))?;
+    if let Found::Nothing(gap) = spot.found {
+        let entry = gap.make_parents().map_err(|error| error.to_string())?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(entry.dir(), entry.name(), flags, Mode::from_raw_mode(0o666))
+            .map_err(|errno| format!("cannot be created: {errno}"))?;
+    }
+    Ok(PathBuf::from(path))
+}
+
+/// The directories, from the workspace on, in which the next command may run: `cd` may succeed or fail.
+struct Directories {
+    /// If the command before succeeded, and if it failed.
+    succeeded: Vec<PathBuf>,
+    failed: Vec<PathBuf>,
+    /// Where the pipe runs that the command before is a part of.
+    piped: Vec<PathBuf>,
+}
+
+impl Directories {
+    fn new(start: PathBuf) -> Directories {
+        Directories { succeeded: vec![start], failed: Vec::new(), piped: Vec::new() }
+    }
+
+    fn of(&self, joint: Joint) -> Vec<PathBuf> {
+        match joint {
+            Joint::Then => union(&self.succeeded, &self.failed),
+            Joint::And => self.succeeded.clone(),
+            Joint::Or => self.failed.clone(),
+            Joint::Pipe => self.piped.clone(),
+        }
+    }
+
+    /// A command ran in `here`; if it succeeded, the next one runs in `moved`.
+    fn ran(&mut self, joint: Joint, here: Vec<PathBuf>, moved: Vec<PathBuf>) -> Result<(), String> {
+        match joint {
+            Joint::Then => (self.succeeded, self.failed) = (moved, here.clone()),
+            Joint::And => (self.succeeded, self.failed) = (moved, union(&self.failed, &here)),
+            Joint::Or => (self.succeeded, self.failed) = (union(&self.succeeded, &moved), here.clone()),
+            Joint::Pipe => {}
+        }
+        self.piped = here;
+        match self.succeeded.len().max(self.failed.len()) > LINE_DIRECTORIES {
+            true => Err("it changes the directory too often".into()),
+            false => Ok(()),
+        }
+    }
+}
+
+fn union(some: &[PathBuf], more: &[PathBuf]) -> Vec<PathBuf> {
+    let mut all = some.to_vec();
+    all.extend(more.iter().filter(|dir| !some.contains(dir)).cloned());
+    all
+}

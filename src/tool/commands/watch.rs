@@ -1,0 +1,306 @@
+//! A command from its start to its end: what it prints is taken in as it comes, and when it is over nothing of it is left.
+//!
+//! Both outputs come through one pipe, so their order is kept; a single loop waits for output, the end, a cancel and the
+//! deadlines. A program that the command left behind cannot hold us: it is ended with the command, whatever it does with the
+//! pipe. How a command exits is its result, not our error.
+
+use crate::base::cancel::Cancel;
+use crate::limits::Limits;
+use crate::task::spec::{Display, Ending};
+use crate::tool::commands::output::Output;
+use crate::tool::files::text::{untrusted, without_middle};
+use crate::tool::{Child, Finished};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Why the command is over.
+#[derive(Clone, Copy, PartialEq)]
+enum Why {
+    Exited,
+    Cancelled,
+    Silent,
+    /// It ran for as long as a command may that nobody approved.
+    Late,
+}
+
+pub(in crate::tool) struct Seen {
+    why: Why,
+    output: Output,
+    finished: Finished,
+}
+
+/// Reads what the command prints until it is over, by itself or by us, and nothing of it is left. It may run for `longest`.
+pub(in crate::tool) fn follow(
+    child: Box<dyn Child>,
+    cancel: &Cancel,
+    limits: &Limits,
+    longest: Option<Duration>,
+    out: &mut dyn FnMut(String),
+) -> io::Result<Seen> {
+    let wake = Wake::on(cancel)?;
+    let mut watch = Watch {
+        limits,
+        late_at: longest.map(|longest| Instant::now() + longest),
+        child: child.as_ref(),
+        output: Output::new(limits),
+        why: Why::Exited,
+        heard: Instant::now(),
+        shown: None,
+        stop_at: None,
+        exited: false,
+        closed: false,
+    };
+    let watched = watch.until_over(&wake, out);
+    let Watch { why, output, .. } = watch;
+    let finished = child.finish();
+    watched?;
+    Ok(Seen { why, output, finished: finished? })
+}
+
+/// Turns a cancel into something that can be waited for.
+struct Wake<'a> {
+    cancel: &'a Cancel,
+    bell: Arc<OwnedFd>,
+}
+
+impl<'a> Wake<'a> {
+    fn on(cancel: &'a Cancel) -> io::Result<Wake<'a>> {
+        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let rung = bell.clone();
+        cancel.on_set(move || {
+            let _ = rustix::io::write(&*rung, &1u64.to_ne_bytes());
+        });
+        Ok(Wake { cancel, bell })
+    }
+}
+
+impl Drop for Wake<'_> {
+    fn drop(&mut self) {
+        self.cancel.clear();
+    }
+}
+
+struct Watch<'a> {
+    limits: &'a Limits,
+    late_at: Option<Instant>,
+    child: &'a dyn Child,
+    output: Output,
+    why: Why,
+    /// When the last output came.
+    heard: Instant,
+    /// When the last live piece was given out.
+    shown: Option<Instant>,
+    /// Set once the end is near: no waiting beyond it.
+    stop_at: Option<Instant>,
+    exited: bool,
+    closed: bool,
+}
+
+impl Watch<'_> {
+    fn until_over(&mut self, wake: &Wake, out: &mut dyn FnMut(String)) -> io::Result<()> {
+        let mut buffer = vec![0; 64 * 1024];
+        while !(self.exited && self.closed) {
+            let now = Instant::now();
+            if self.show_at().is_some_and(|at| at <= now) {
+                out(self.output.take_live());
+                self.shown = Some(now);
+            }
+            if self.stop_at.is_some_and(|at| at <= now) {
+                break;
+            }
+            if self.stop_at.is_none() {
+                if wake.cancel.is_set() {
+                    self.end_it(Why::Cancelled, now);
+                } else if self.silent_at().is_some_and(|at| at <= now) {
+                    self.end_it(Why::Silent, now);
+                } else if self.late_at.is_some_and(|at| at <= now) {
+                    self.end_it(Why::Late, now);
+                }
+            }
+            self.wait(wake, now, &mut buffer)?;
+        }
+        self.output.end();
+        if self.output.has_live() {
+            out(self.output.take_live());
+        }
+        Ok(())
+    }
+
+    /// Waits for the next thing to happen, and takes in what did.
+    fn wait(&mut self, wake: &Wake, now: Instant, buffer: &mut [u8]) -> io::Result<()> {
+        let (output, over) = (self.child.output(), self.child.over());
+        let mut fds = [
+            PollFd::from_borrowed_fd(output, PollFlags::IN),
+            PollFd::from_borrowed_fd(over, PollFlags::IN),
+            PollFd::new(&wake.bell, PollFlags::IN),
+        ];
+        // What has happened already would wake us for ever; the one still open is put first.
+        let waited_for = match (self.closed, self.exited, self.stop_at) {
+            (false, false, None) => &mut fds[..],
+            (false, false, Some(_)) => &mut fds[..2],
+            (false, true, _) => &mut fds[..1],
+            (true, _, None) => &mut fds[1..],
+            (true, _, Some(_)) => &mut fds[1..2],
+        };
+        let ends = self.stop_at.or_else(|| self.silent_at().into_iter().chain(self.late_at).min());
+        let deadlines = [self.show_at(), ends];
+        let next = deadlines.into_iter().flatten().min();
+        // What is too long for the system is for ever.
+        let timeout = next.and_then(|at| Timespec::try_from(at.saturating_duration_since(now)).ok());
+        match poll(waited_for, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let happened = |fd: &PollFd| !fd.revents().is_empty();
+        let (readable, over) = (happened(&fds[0]), happened(&fds[1]));
+        if readable && !self.closed {
+            self.read(buffer)?;
+        }
+        if over && !self.exited {
+            self.exited = true;
+            let drained = Instant::now() + Duration::from_millis(self.limits.drain_ms);
+            self.stop_at.get_or_insert(drained);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        match rustix::io::read(self.child.output(), &mut *buffer) {
+            Ok(0) => self.closed = true,
+            Ok(n) => {
+                self.output.push(&buffer[..n]);
+                self.heard = Instant::now();
+            }
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        Ok(())
+    }
+
+    fn end_it(&mut self, why: Why, now: Instant) {
+        self.child.ask();
+        self.why = why;
+        self.stop_at = Some(now + Duration::from_millis(self.limits.kill_ms));
+    }
+
+    /// When the next live piece is due: at once for the first, then in a steady beat.
+    fn show_at(&self) -> Option<Instant> {
+        let beat = Duration::from_millis(self.limits.live_ms);
+        self.output.has_live().then(|| self.shown.map_or(self.heard, |shown| shown + beat))
+    }
+
+    fn silent_at(&self) -> Option<Instant> {
+        let silence = self.limits.shell_silence_ms;
+        (silence > 0).then(|| self.heard + Duration::from_millis(silence))
+    }
+}
+
+impl Seen {
+    pub fn ending(mut self, limits: &Limits) -> Ending {
+        let text = self.output.text();
+        let text = without_middle(&text, limits.result_chars).into_owned();
+        if self.why == Why::Cancelled {
+            return Ending::Cancelled { reason: "The command was cancelled and ended.".into(), output: text };
+        }
+        let facts = self.facts(limits);
+        Ending::Success {
+            output: told(&text, &facts),
+            display: Display::Text { text: if text.is_empty() { facts } else { text } },
+        }
+    }
+
+    /// What there is to say about its end; nothing for a plain success.
+    pub fn facts(&self, limits: &Limits) -> String {
+        let mut facts = Vec::new();
+        if self.why == Why::Silent {
+            facts.push(format!(
+                "The command was ended because it printed nothing for {} seconds.",
+                limits.shell_silence_ms as f64 / 1000.0
+            ));
+        }
+        if self.why == Why::Late {
+            facts.push(format!(
+                "The command was ended after {} seconds because nobody approved it. Narrow it down, or call it again \
+                 with unconfined, which asks for approval.",
+                limits.confined_ms as f64 / 1000.0
+            ));
+        }
+        let status = self.finished.status;
+        if let Some(code) = status.code().filter(|code| *code != 0) {
+            facts.push(format!("Exit Code: {code}"));
+        }
+        if let Some(signal) = status.signal() {
+            facts.push(format!("Signal: {signal}"));
+        }
+        let strays: Vec<String> = self.finished.strays.iter().map(u32::to_string).collect();
+        if !strays.is_empty() {
+            facts.push(format!("Background PIDs: {} (ended with the command)", strays.join(", ")));
+        }
+        facts.join("\n")
+    }
+}
+
+/// What the model reads of a command: what it printed, and what else there is to say.
+pub(in crate::tool) fn told(text: &str, facts: &str) -> String {
+    let shown = if text.is_empty() { "(empty)" } else { text };
+    let mut output = format!("Output: {shown}");
+    if !facts.is_empty() {
+        output.push('\n');
+        output.push_str(facts);
+    }
+    untrusted(&output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::{AsFd, BorrowedFd};
+    use std::process::ExitStatus;
+
+    /// A program that prints nothing and ends when it is asked to.
+    struct Endless {
+        output: io::PipeReader,
+        _open: io::PipeWriter,
+        over: OwnedFd,
+    }
+
+    impl Child for Endless {
+        fn id(&self) -> u32 {
+            1
+        }
+
+        fn output(&self) -> BorrowedFd<'_> {
+            self.output.as_fd()
+        }
+
+        fn over(&self) -> BorrowedFd<'_> {
+            self.over.as_fd()
+        }
+
+        fn ask(&self) {
+            rustix::io::write(&self.over, &1u64.to_ne_bytes()).expect("an eventfd takes it");
+        }
+
+        fn finish(self: Box<Self>) -> io::Result<Finished> {
+            Ok(Finished { status: ExitStatus::from_raw(15), strays: Vec::new() })
+        }
+    }
+
+    #[test]
+    fn a_command_that_nobody_approved_is_ended() {
+        let (output, open) = io::pipe().expect("a pipe");
+        let over = eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
+        let limits = Limits { confined_ms: 1, drain_ms: 1, ..Limits::default() };
+        let longest = Some(Duration::from_millis(limits.confined_ms));
+        let child = Box::new(Endless { output, _open: open, over });
+        let seen = follow(child, &Cancel::default(), &limits, longest, &mut |_| {}).expect("it was watched");
+        let facts = seen.facts(&limits);
+        assert!(facts.starts_with("The command was ended after 0.001 seconds because nobody approved it."), "{facts}");
+        assert!(facts.ends_with("Signal: 15"), "{facts}");
+    }
+}

@@ -1,0 +1,324 @@
+//! The files that a prompt names by `@path`: their texts are sent to the model together with the prompt. The model itself has
+//! `read_file`; this is no tool of its own.
+//!
+//! A file that is named is attached whatever its name, unless ignore files hide it or its name says that it holds secrets. Of a
+//! directory, only files that people usually mean are attached. The number of files and of characters is limited, and the model
+//! is told what was left out.
+
+use crate::tool::Ctx;
+use crate::tool::files::path::Found;
+use crate::tool::files::read_file;
+use crate::tool::files::read_file::Reading;
+use crate::tool::search::ignore::{Rules, What};
+use crate::tool::search::walk::{BY_MACHINE, Seen, Start, Stop, Visitor, Walk, by_path, readable};
+use crate::tool::search::wildcard::{Case, Glob, NameGlob, escaped};
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Names that nobody means by naming a directory: binaries, archives, documents, and memory files, which the model has already.
+const NOT_MEANT: [&str; 2] = [
+    "*.{bin,exe,dll,so,dylib,class,jar,war,zip,tar,gz,bz2,rar,7z,doc,docx,xls,xlsx,ppt,pptx,odt,ods,odp,pyc,pyo}",
+    "{.DS_Store,GEMINI.md}",
+];
+/// Names that are never attached.
+const SECRET: &str = "{.env,.env.*}";
+/// How many of the files that were left out the model is told by name.
+const NAMED_LEFT_OUT: usize = 5;
+
+/// The texts of the files that a prompt names, for the model. None if it names nothing that exists, or if the search for files
+/// was cancelled or took too long.
+pub fn attached(prompt: &str, ctx: &Ctx) -> Option<String> {
+    let named = Named::of(prompt, ctx);
+    if named.files.is_empty() && named.directories.is_empty() {
+        return None;
+    }
+    read(&named, ctx)
+}
+
+/// The paths a prompt names: `@` at the begin of a word, up to a space that is not escaped. Marks at the end belong to the sentence.
+pub fn mentions(prompt: &str) -> Vec<String> {
+    let mut paths: Vec<String> = Vec::new();
+    let mut before = ' ';
+    let mut rest = prompt.chars();
+    while let Some(c) = rest.next() {
+        let begins = c == '@' && (before.is_whitespace() || "([{\"'`,".contains(before));
+        before = c;
+        if !begins {
+            continue;
+        }
+        let mut path = String::new();
+        let mut ahead = rest.clone();
+        while let Some(c) = ahead.next() {
+            match c {
+                '\\' => path.extend(ahead.next()),
+                c if c.is_whitespace() => break,
+                c => path.push(c),
+            }
+            rest = ahead.clone();
+        }
+        let path = path.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', ']', '}', '"', '\'', '`']);
+        if !path.is_empty() && !paths.iter().any(|known| known == path) {
+            paths.push(path.into());
+        }
+    }
+    paths
+}
+
+/// What a prompt names and what exists.
+struct Named {
+    /// Relative to the workspace.
+    files: Vec<PathBuf>,
+    /// Patterns for everything below a directory.
+    directories: Vec<Glob>,
+}
+
+impl Named {
+    fn of(prompt: &str, ctx: &Ctx) -> Named {
+        let mut named = Named { files: Vec::new(), directories: Vec::new() };
+        for path in mentions(prompt) {
+            let Ok(spot) = ctx.workspace.find(&path) else {
+                continue;
+            };
+            let pattern = match &spot.found {
+                Found::File(_) => {
+                    named.files.push(spot.below().to_path_buf());
+                    continue;
+                }
+                Found::Nothing(_) => continue,
+                Found::Directory(_) if spot.below().as_os_str().is_empty() => "**".to_string(),
+                Found::Directory(_) => format!("{}/**", escaped(&spot.relative())),
+            };
+            // A path that is too long for a pattern is left out like one that does not exist.
+            named.directories.extend(Glob::new(&pattern, Case::Folded));
+        }
+        named
+    }
+}
+
+fn name_glob(pattern: &str) -> NameGlob {
+    NameGlob::new(pattern, Case::Folded).expect("our own patterns are valid")
+}
+
+/// None if the search was stopped before its end.
+fn read(named: &Named, ctx: &Ctx) -> Option<String> {
+    let wanted = ctx.workspace.wanted();
+    let secret = name_glob(SECRET);
+    let mut paths: Vec<Vec<u8>> = Vec::new();
+    let mut texts = Texts::default();
+    for path in &named.files {
+        let hidden = Rules::hide_file(&ctx.workspace, path, wanted, ctx.limits);
+        let path = path.as_os_str().as_bytes();
+        if hidden || secret.matches(path) {
+            texts.left_out.push(readable(path));
+        } else {
+            paths.push(path.to_vec());
+        }
+    }
+    if !named.directories.is_empty() {
+        let top = ctx.workspace.dir();
+        let rules = Rules::around(&ctx.workspace, wanted, ctx.limits);
+        let start = Start { dir: top.as_fd(), path: Path::new(""), rules };
+        let left_out: Vec<NameGlob> = NOT_MEANT.iter().chain([&SECRET]).map(|pattern| name_glob(pattern)).collect();
+        let gather = || Gatherer { globs: &named.directories, left_out: &left_out, dir: Vec::new(), found: Vec::new() };
+        let survey = Walk::new(ctx.cancel, ctx.limits, &BY_MACHINE).run(start, gather);
+        match survey.stopped {
+            Some(Stop::Cancelled | Stop::Time | Stop::Entries) => return None,
+            None => paths.extend(survey.visitors.into_iter().flat_map(|one| one.found)),
+        }
+    }
+    paths.sort_unstable_by(|a, b| by_path(a, b));
+    paths.dedup();
+    for path in &paths {
+        if ctx.cancel.is_set() {
+            return None;
+        }
+        texts.take(path, ctx);
+    }
+    Some(texts.finish())
+}
+
+struct Gatherer<'a> {
+    globs: &'a [Glob],
+    left_out: &'a [NameGlob],
+    /// Room for a directory's path with a slash.
+    dir: Vec<u8>,
+    found: Vec<Vec<u8>>,
+}
+
+impl Visitor for Gatherer<'_> {
+    fn wants(&mut self, dir: &[u8]) -> bool {
+        self.dir.clear();
+        self.dir.extend_from_slice(dir);
+        self.dir.push(b'/');
+        self.globs.iter().any(|glob| glob.could_match_in(&self.dir))
+    }
+
+    fn file(&mut self, file: &Seen) {
+        let meant = self.globs.iter().any(|glob| glob.matches(file.path));
+        if meant && !self.left_out.iter().any(|glob| glob.matches(file.path)) {
+            self.found.push(file.path.to_vec());
+        }
+    }
+
+    fn hidden(&mut self, _: &[u8], _: What) {}
+}
+
+/// The texts that were read, and the files that were not.
+#[derive(Default)]
+struct Texts {
+    text: String,
+    chars: usize,
+    read: usize,
+    left_out: Vec<String>,
+}
+
+impl Texts {
+    fn take(&mut self, path: &[u8], ctx: &Ctx) {
+        let full = self.read >= ctx.limits.attached_files || self.chars >= ctx.limits.attached_chars;
+        let spot = ctx.workspace.look(Path::new(OsStr::from_bytes(path))).filter(|_| !full);
+        let Some(spot) = spot else {
+            return self.left_out.push(readable(path));
+        };
+        match read_file::whole(&spot, ctx) {
+            Ok(Reading::Text(text)) => {
+                self.chars += text.chars().count();
+                self.text += &format!("--- {} ---\n\n{text}\n\n", readable(spot.real().as_bytes()));
+                self.read += 1;
+            }
+            Ok(Reading::Binary(_)) | Err(_) => self.left_out.push(readable(path)),
+        }
+    }
+
+    fn finish(mut self) -> String {
+        if !self.left_out.is_empty() {
+            // The model should not believe that it has everything.
+            let names = &self.left_out[..self.left_out.len().min(NAMED_LEFT_OUT)];
+            self.text += &format!("[{} file(s) are left out, such as {}.]\n", self.left_out.len(), names.join(", "));
+        }
+        if self.read == 0 {
+            let text = format!("No files matching the criteria were found or could be read.\n{}", self.text);
+            return text.trim_end().into();
+        }
+        self.text += "--- End of content ---";
+        self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+    use crate::tool::tests::{Scratch, with_ctx};
+
+    fn attached_with(limits: &Limits, scratch: &Scratch, prompt: &str) -> Option<String> {
+        let ws = scratch.path().display().to_string();
+        with_ctx(scratch, limits, |ctx| attached(prompt, ctx)).map(|text| text.replace(&ws, "WS"))
+    }
+
+    /// The files whose texts are attached.
+    fn names(limits: &Limits, scratch: &Scratch, prompt: &str) -> Vec<String> {
+        let text = attached_with(limits, scratch, prompt).expect("something is named");
+        text.lines().filter_map(|line| line.strip_prefix("--- WS/")?.strip_suffix(" ---")).map(String::from).collect()
+    }
+
+    fn tree() -> Scratch {
+        let scratch = Scratch::new();
+        for name in [
+            "a.md",
+            "src/b.rs",
+            "src/deep/c.rs",
+            "src/.env",
+            "src/d.zip",
+            "src/GEMINI.md",
+            "dist/e.js",
+            "node_modules/f.js",
+            "x[1].md",
+            "hidden/g",
+        ] {
+            scratch.put(name, format!("text of {name}\n"));
+        }
+        scratch.put("src/image.png", "png");
+        scratch.put(".geminiignore", "hidden\n");
+        scratch
+    }
+
+    #[test]
+    fn texts_come_with_their_paths_and_an_end() {
+        let scratch = tree();
+        assert_eq!(
+            attached_with(&Limits::default(), &scratch, "@src/b.rs @a.md @hidden/g").as_deref(),
+            Some(
+                "--- WS/a.md ---\n\ntext of a.md\n\n\n--- WS/src/b.rs ---\n\ntext of src/b.rs\n\n\n\
+                 [1 file(s) are left out, such as hidden/g.]\n--- End of content ---"
+            )
+        );
+        assert_eq!(
+            attached_with(&Limits::default(), &scratch, "@dist").as_deref(),
+            Some("No files matching the criteria were found or could be read.")
+        );
+    }
+
+    #[test]
+    fn a_directory_brings_the_files_that_people_mean() {
+        let scratch = tree();
+        let table: [(&str, &[&str]); 6] = [
+            ("@src", &["src/b.rs", "src/deep/c.rs"]),
+            ("@./src/deep/", &["src/deep/c.rs"]),
+            ("@x[1].md", &["x[1].md"]),
+            ("@dist", &[]),
+            ("@dist/e.js", &["dist/e.js"]),
+            ("@src/.env", &[]),
+        ];
+        for (prompt, expected) in table {
+            let mut found = names(&Limits::default(), &scratch, prompt);
+            found.sort();
+            assert_eq!(found, expected, "{prompt}");
+        }
+        for prompt in ["@../x", "@*.md", "@src/**", "@/etc/passwd"] {
+            assert_eq!(attached_with(&Limits::default(), &scratch, prompt), None, "{prompt}");
+        }
+    }
+
+    #[test]
+    fn files_and_characters_are_limited() {
+        let scratch = tree();
+        let named = "@a.md @src/image.png @src/b.rs";
+        assert_eq!(names(&Limits::default(), &scratch, named), ["a.md", "src/b.rs"]);
+        let limits = Limits { attached_files: 2, ..Limits::default() };
+        assert_eq!(names(&limits, &scratch, named), ["a.md", "src/b.rs"]);
+        let limits = Limits { attached_files: 1, ..Limits::default() };
+        assert_eq!(names(&limits, &scratch, named), ["a.md"]);
+        let text = attached_with(&limits, &scratch, named).expect("files are named");
+        assert!(text.contains("[2 file(s) are left out, such as src/b.rs, src/image.png.]"), "{text}");
+        // One more file is read as long as the limit is not reached.
+        let length = "text of a.md\n".chars().count();
+        for (chars, expected) in [(length, 1), (length + 1, 2)] {
+            let limits = Limits { attached_chars: chars, ..Limits::default() };
+            assert_eq!(names(&limits, &scratch, named).len(), expected, "{chars}");
+        }
+    }
+
+    #[test]
+    fn prompts_name_files() {
+        let table: [(&str, &[&str]); 7] = [
+            ("look at @src/a.rs, please", &["src/a.rs"]),
+            ("@a @b and (@c).", &["a", "b", "c"]),
+            ("mail me@example.org or @", &[]),
+            (r"@my\ file.txt!", &["my file.txt"]),
+            ("twice @a @a", &["a"]),
+            ("@", &[]),
+            ("'@ä/ö?'", &["ä/ö"]),
+        ];
+        for (prompt, expected) in table {
+            assert_eq!(mentions(prompt), expected, "{prompt}");
+        }
+        let scratch = tree();
+        with_ctx(&scratch, &Limits::default(), |ctx| {
+            assert_eq!(attached("what is @Override in @nothing?", ctx), None);
+            let found = attached("compare @a.md and @Override", ctx);
+            assert!(found.is_some_and(|text| text.contains("text of a.md")));
+        });
+    }
+}

@@ -1,0 +1,374 @@
+//! One new text in the place of a file: what `write_file` and `replace` have in common.
+//!
+//! People approve a diff, so exactly that diff must be what happens. A plan notes the hash of the file it compared with; carrying
+//! it out writes beside the file, looks once more whether the file is still that one, and only then puts the new one in its place,
+//! in one step: a reader sees the old file or the new one, and a crash leaves one of them. A file that is new must still not exist
+//! then. What the old file was stays: its mode, owner, encoding and line ends. A hard link is not written through, it is replaced.
+//!
+//! How the new text comes about is the tools' own affair; here it is given, together with the file it was made from.
+
+use crate::task::machine::job::{Run, RunEnd};
+use crate::task::spec::{Base, CallError, Display, Ending, ErrorKind, Plan, Question};
+use crate::tool::files::diff::Comparison;
+use crate::tool::files::path::{Entry, Found, Spot};
+use crate::tool::files::read_file::contents;
+use crate::tool::files::text::{Encoding, without_middle};
+use crate::tool::{Ctx, cancelled_before_start};
+use ring::digest::{SHA256, digest};
+use rustix::fs::{Access, AtFlags, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Lines around each change that the model is shown, so that it need not read the file again.
+const CONTEXT: usize = 5;
+
+/// What a call wants to become of a file.
+pub(in crate::tool) struct Proposal {
+    pub spot: Spot,
+    pub current: Current,
+    /// The whole new text, with the line ends the file has.
+    pub new: String,
+    /// What the model is told first when it is done, e.g. `Created /w/a.txt.`
+    pub done: String,
+}
+
+/// How a proposal is called when people are asked about it.
+pub(in crate::tool) struct Words {
+    pub title: String,
+    pub question: String,
+}
+
+impl Proposal {
+    pub fn plan(self, words: Words, ctx: &Ctx) -> Plan {
+        let old = self.current.text();
+        let name = self.spot.file_name();
+        let diff = Comparison::new(&old, &self.new, ctx.limits.diff_steps).unified(&name);
+        Plan {
+            title: words.title,
+            question: Question::Edit {
+                title: words.question,
+                file_name: name,
+                file_path: self.spot.real(),
+                diff,
+                old: self.current.exists().then_some(old),
+                new: self.new,
+            },
+            base: Some(Base { sha256: self.current.hash() }),
+        }
+    }
+
+    /// Writes the new text, or the user's own instead of it, unless the file is not the one that was shown.
+    pub fn carry_out(self, run: &Run, ctx: &Ctx) -> Result<RunEnd, CallError> {
+        let Proposal { spot, current, .. } = self;
+        let seen = current.hash();
+        if run.base.as_ref().is_some_and(|base| base.sha256 != seen) {
+            return Ok(RunEnd::Stale);
+        }
+        if ctx.cancel.is_set() {
+            return Ok(cancelled_before_start());
+        }
+        let edited = run.edited.as_deref().map(|text| current.fitted(text));
+        let new = edited.as_ref().unwrap_or(&self.new);
+        let (name, path) = (spot.file_name(), spot.real());
+        let written = match spot.found {
+            Found::File(entry) => overwrite(&entry, &current, new, ctx),
+            Found::Nothing(gap) => gap.make_parents().and_then(|entry| create(&entry, &current.encoding.encode(new))),
+            Found::Directory(_) => unreachable!("a directory has no current text"),
+        };
+        match written {
+            Ok(Written::Done) => {}
+            Ok(Written::Stale) => return Ok(RunEnd::Stale),
+            Err(error) => return Err(failure(&path, &error)),
+        }
+        let old = current.text();
+        let found = Comparison::new(&old, new, ctx.limits.diff_steps);
+        let theirs =
+            edited.as_deref().map(|edited| Comparison::new(&self.new, edited, ctx.limits.diff_steps).hunks(CONTEXT));
+        let output = report(&self.done, theirs.as_deref(), &current, &found, ctx);
+        Ok(RunEnd::Ended(Ending::Success {
+            output,
+            display: Display::Diff {
+                diff: found.unified(&name),
+                file_name: name,
+                file_path: path,
+                added: found.added(),
+                removed: found.removed(),
+                old: current.exists().then(|| old.clone()),
+                new: new.clone(),
+            },
+        }))
+    }
+}
+
+/// What the model is told. It knows a new file's content, unless the user changed it.
+fn report(done: &str, theirs: Option<&str>, current: &Current, found: &Comparison, ctx: &Ctx) -> String {
+    let mut text = done.to_owned();
+    if let Some(hunks) = theirs {
+        text.push_str(" The user changed the content you proposed before it was written:\n");
+        text.push_str(&without_middle(hunks, ctx.limits.result_chars));
+    }
+    if current.exists() {
+        let hunks = found.hunks(CONTEXT);
+        text.push_str(if text.ends_with('\n') { "" } else { " " });
+        if hunks.is_empty() {
+            text.push_str("It had this content already.");
+        } else {
+            text.push_str("What changed:\n");
+            text.push_str(&without_middle(&hunks, ctx.limits.result_chars));
+        }
+    }
+    text
+}
+
+/// The file as it is now.
+pub(in crate::tool) struct Current {
+    bytes: Option<Vec<u8>>,
+    encoding: Encoding,
+}
+
+impl Current {
+    pub fn of(spot: &Spot, ctx: &Ctx) -> Result<Current, CallError> {
+        let bytes = match &spot.found {
+            Found::File(entry) => Some(contents(entry, &spot.relative(), ctx.limits.file_bytes)?),
+            Found::Nothing(_) => None,
+            Found::Directory(_) => {
+                return Err(CallError::new(
+                    ErrorKind::TargetIsDirectory,
+                    format!("{} is a directory. Name a file in it.", spot.relative()),
+                ));
+            }
+        };
+        let encoding = bytes.as_deref().map_or(Encoding::Utf8, Encoding::of);
+        Ok(Current { bytes, encoding })
+    }
+
+    pub fn text(&self) -> String {
+        let bytes = self.bytes.as_deref().unwrap_or_default();
+        self.encoding.decode(bytes)
+    }
+
+    pub fn exists(&self) -> bool {
+        self.bytes.is_some()
+    }
+
+    fn hash(&self) -> Option<String> {
+        self.bytes.as_deref().map(hash)
+    }
+
+    /// Whether writing its text back would give the same bytes. Text in an encoding of its own would not survive it.
+    pub fn survives_as_text(&self) -> bool {
+        self.bytes.as_deref().is_none_or(|bytes| self.encoding.encode(&self.text()) == bytes)
+    }
+
+    /// New content with the line ends the file has.
+    pub fn fitted(&self, content: &str) -> String {
+        if self.text().contains("\r\n") {
+            content.replace("\r\n", "\n").replace('\n', "\r\n")
+        } else {
+            content.to_string()
+        }
+    }
+}
+
+fn hash(bytes: &[u8]) -> String {
+    let digest = digest(&SHA256, bytes);
+    digest.as_ref().iter().map(|b| format!("{b:02x}")).collect()
+}
+
+enum Written {
+    Done,
+    Stale,
+}
+
+/// Puts new content in the place of the file that was seen, if it is still that file.
+fn overwrite(entry: &Entry, current: &Current, new: &str, ctx: &Ctx) -> io::Result<Written> {
+    // Renaming asks the directory for permission, not the file: a file made read-only shall stay as it is.
+    rustix::fs::accessat(entry.dir(), entry.name(), Access::WRITE_OK, AtFlags::EACCESS)?;
+    let stat = rustix::fs::statat(entry.dir(), entry.name(), AtFlags::SYMLINK_NOFOLLOW)?;
+    let aside = Aside::new(entry, 0o600)?;
+    aside.fill(&current.encoding.encode(new), Some(&stat))?;
+    let now = contents(entry, "", ctx.limits.file_bytes).ok();
+    if now.as_deref().map(hash) != current.hash() {
+        return Ok(Written::Stale);
+    }
+    rustix::fs::renameat(entry.dir(), &aside.name, entry.dir(), entry.name())?;
+    aside.settle()?;
+    Ok(Written::Done)
+}
+
+/// Puts a new file where none is.
+fn create(entry: &Entry, bytes: &[u8]) -> io::Result<Written> {
+    let aside = Aside::new(entry, 0o644)?;
+    aside.fill(bytes, None)?;
+    let (dir, flags) = (entry.dir(), RenameFlags::NOREPLACE);
+    let moved = match rustix::fs::renameat_with(dir, &aside.name, dir, entry.name(), flags) {
+        // Not every file system knows this kind of renaming; a second name is as good, and the first goes with `aside`.
+        Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::linkat(dir, &aside.name, dir, entry.name(), AtFlags::empty()),
+        other => other,
+    };
+    match moved {
+        Ok(()) => aside.settle().map(|()| Written::Done),
+        Err(Errno::EXIST) => Ok(Written::Stale),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// A file being written beside the one it is to become; removed unless it became that.
+struct Aside<'a> {
+    entry: &'a Entry,
+    name: String,
+    file: File,
+}
+
+impl<'a> Aside<'a> {
+    fn new(entry: &'a Entry, mode: u32) -> io::Result<Aside<'a>> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let name = format!(
+            ".gemini-a2a-{}-{}-{}.tmp",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed),
+            since.map_or(0, |time| time.as_nanos())
+        );
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(entry.dir(), &name, flags, Mode::from_raw_mode(mode))?;
+        Ok(Aside { entry, name, file: File::from(fd) })
+    }
+
+    /// Writes it and makes sure it is on the disk. `like`: the file whose owner and mode it takes over.
+    fn fill(&self, bytes: &[u8], like: Option<&Stat>) -> io::Result<()> {
+        (&self.file).write_all(bytes)?;
+        if let Some(stat) = like {
+            // Only root may give files away. Others keep writing their own, which is all they can.
+            let (owner, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+            let _ = rustix::fs::fchown(&self.file, Some(owner), Some(group));
+            rustix::fs::fchmod(&self.file, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
+        }
+        self.file.sync_all()
+    }
+
+    /// Makes sure the new name is on the disk, too.
+    fn settle(&self) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::openat(self.entry.dir(), ".", flags, Mode::empty())?;
+        Ok(rustix::fs::fsync(dir)?)
+    }
+}
+
+impl Drop for Aside<'_> {
+    fn drop(&mut self) {
+        let _ = rustix::fs::unlinkat(self.entry.dir(), &self.name, AtFlags::empty());
+    }
+}
+
+fn failure(path: &str, error: &io::Error) -> CallError {
+    let (kind, advice) = match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            (ErrorKind::PermissionDenied, "Ask the user to allow writing it.")
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            (ErrorKind::NoSpaceLeft, "Nothing was changed; the disk must be cleared first.")
+        }
+        io::ErrorKind::IsADirectory => (ErrorKind::TargetIsDirectory, "Name a file in it."),
+        _ => (ErrorKind::FileWriteFailure, "Nothing was changed."),
+    };
+    CallError::new(kind, format!("{path} cannot be written: {error}. {advice}"))
+}
+
+/// Models abbreviate ("// rest of code ..."), and written to a file that destroys the rest. Such a line stands alone in a comment.
+/// Gives the number of the first one that is not in `original` as well, counted from 1.
+pub(in crate::tool) fn omission(content: &str, original: &str) -> Option<usize> {
+    let mut lines = content.lines();
+    let known = |line: &str| original.lines().any(|other| other.trim() == line.trim());
+    let at = lines.position(|line| omits(line) && !known(line))?;
+    Some(at + 1)
+}
+
+fn omits(line: &str) -> bool {
+    const OMITTED: [&str; 8] = [
+        "rest of code",
+        "rest of the code",
+        "rest of method",
+        "rest of methods",
+        "rest of method s",
+        "unchanged code",
+        "unchanged methods",
+        "unchanged method s",
+    ];
+    let comment = line.trim().trim_start_matches(['/', '#']);
+    let bare = comment.replace(['(', ')'], " ");
+    let Some(words) = bare.trim().strip_suffix("...") else {
+        return false;
+    };
+    let words = words.trim_start_matches(['.', ' ']).to_lowercase();
+    let words: Vec<&str> = words.split_whitespace().collect();
+    OMITTED.contains(&words.join(" ").as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+    use crate::tool::tests::{Scratch, with_ctx};
+
+    #[test]
+    fn failures_have_their_kinds() {
+        let of = |kind: io::ErrorKind| failure("a", &kind.into()).kind;
+        assert_eq!(of(io::ErrorKind::PermissionDenied), ErrorKind::PermissionDenied);
+        assert_eq!(of(io::ErrorKind::StorageFull), ErrorKind::NoSpaceLeft);
+        assert_eq!(of(io::ErrorKind::IsADirectory), ErrorKind::TargetIsDirectory);
+        assert_eq!(of(io::ErrorKind::BrokenPipe), ErrorKind::FileWriteFailure);
+    }
+
+    /// The file changes after the plan was compared with it and before the new content takes its place.
+    #[test]
+    fn a_file_that_changed_in_between_is_not_replaced() {
+        type Change = fn(&Scratch);
+        let changes: [(&str, Change, Option<&str>); 4] = [
+            ("written", |scratch| drop(scratch.put("a", "theirs\n")), Some("theirs\n")),
+            ("emptied", |scratch| drop(scratch.put("a", "")), Some("")),
+            (
+                "replaced",
+                |scratch| {
+                    let other = scratch.put("b", "other\n");
+                    std::fs::rename(other, scratch.path().join("a")).expect("renamed");
+                },
+                Some("other\n"),
+            ),
+            ("touched", |scratch| drop(scratch.put("a", "old\n")), Some("new\n")),
+        ];
+        for (name, change, expected) in changes {
+            let scratch = Scratch::new();
+            scratch.put("a", "old\n");
+            with_ctx(&scratch, &Limits::default(), |ctx| {
+                let spot = ctx.workspace.find_writable("a").expect("a place to write");
+                let current = Current::of(&spot, ctx).expect("a text");
+                let Found::File(entry) = &spot.found else { panic!("a file") };
+                change(&scratch);
+                let written = overwrite(entry, &current, "new\n", ctx).expect("a directory that can be written");
+                assert_eq!(matches!(written, Written::Done), name == "touched", "{name}");
+            });
+            let text = std::fs::read_to_string(scratch.path().join("a")).ok();
+            assert_eq!(text.as_deref(), expected, "{name}");
+            let left = std::fs::read_dir(scratch.path()).expect("it is there").count();
+            assert_eq!(left, 1, "{name}: nothing is left beside the file");
+        }
+    }
+
+    #[test]
+    fn omissions_are_found_unless_they_were_there() {
+        let lines =
+            ["// rest of code ...", "    (rest of methods ...)", "# ... rest of method(s) ...", "// Unchanged code..."];
+        for line in lines {
+            let content = format!("fn main() {{}}\n{line}\n");
+            assert_eq!(omission(&content, ""), Some(2), "{line}");
+            assert_eq!(omission(&content, line), None, "{line}");
+        }
+        for line in ["let rest = of_code(..);", "the rest of code is fine", "..."] {
+            assert_eq!(omission(line, ""), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! `list_directory`: what is in one directory, directories first.
+
+use crate::task::machine::job::{Run, RunEnd};
+use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
+use crate::tool::files::path::{Found, Spot};
+use crate::tool::search::ignore::{Rules, Wanted, What};
+use crate::tool::search::walk::{Listed, Listing, open_here, readable};
+use crate::tool::search::wildcard::{Case, Glob};
+use crate::tool::{Ctx, Tool, failed, invalid, list_arg, text_arg};
+use rustix::fs::{AtFlags, FileType};
+use serde_json::{Value, json};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+pub struct ListDirectory;
+
+impl Tool for ListDirectory {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "list_directory".into(),
+            display_name: "ReadFolder".into(),
+            description:
+                "Lists the names in one directory of the workspace, directories first, files with their size. What \
+                          ignore files hide is only counted."
+                    .into(),
+            kind: Kind::Read,
+            parameters: json!({
+                "type": "object",
+                "required": ["dir_path"],
+                "properties": {
+                    "dir_path": {"type": "string", "description": "The directory, relative to the workspace or absolute."},
+                    "ignore": {"type": "array", "items": {"type": "string"}, "description": "Glob patterns of names to leave out."},
+                    "file_filtering_options": {
+                        "type": "object",
+                        "description": "Which ignore files count. Both count unless said otherwise.",
+                        "properties": {
+                            "respect_git_ignore": {"type": "boolean"},
+                            "respect_gemini_ignore": {"type": "boolean"},
+                        },
+                    },
+                },
+            }),
+            by_default: Verdict::Allow,
+            output_is_markdown: false,
+            has_live_output: false,
+        }
+    }
+
+    fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
+        left_out(args)?;
+        let spot = ctx.workspace.find(text_arg(args, "dir_path")?)?;
+        let path = spot.relative();
+        Ok(Plan {
+            title: format!("Listing {path}"),
+            question: Question::Info {
+                title: format!("Confirm List: {path}"),
+                prompt: format!("List {}?", spot.real()),
+                urls: Vec::new(),
+            },
+            base: None,
+        })
+    }
+
+    fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
+        match list(&run.args, ctx) {
+            Ok((output, text)) => RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }),
+            Err(error) => failed(error),
+        }
+    }
+}
+
+fn left_out(args: &Value) -> Result<Vec<Glob>, CallError> {
+    list_arg(args, "ignore").into_iter().map(|pattern| Glob::new(pattern, Case::Exact).map_err(invalid)).collect()
+}
+
+/// What the model reads, and what people see.
+fn list(args: &Value, ctx: &Ctx) -> Result<(String, String), CallError> {
+    let left_out = left_out(args)?;
+    let options = args.get("file_filtering_options").unwrap_or(&Value::Null);
+    let wanted = Wanted::asked(options, ctx.workspace.wanted());
+    let spot = ctx.workspace.find(text_arg(args, "dir_path")?)?;
+    let (dir, listing) = open(&spot, ctx)?;
+    let rules = Rules::at(&ctx.workspace, spot.below(), wanted, ctx.limits);
+    let rules = rules.map(|around| around.enter(dir.as_fd(), spot.below().as_os_str().as_bytes(), listing.marks));
+    let mut lines = Lines::default();
+    for entry in listing.entries {
+        let name = entry.name.to_bytes();
+        let path = spot.below().join(std::ffi::OsStr::from_bytes(name));
+        let what = match entry.kind {
+            FileType::Directory => What::Directory,
+            _ => What::File,
+        };
+        let hidden = match &rules {
+            Some(rules) => rules.hide(path.as_os_str().as_bytes(), what),
+            None => true,
+        };
+        if hidden {
+            lines.ignored += 1;
+        } else if !left_out.iter().any(|glob| glob.matches(name)) {
+            lines.take(&entry, &dir);
+        }
+    }
+    Ok(lines.show(&spot, ctx.limits.listed_files))
+}
+
+fn open(spot: &Spot, ctx: &Ctx) -> Result<(OwnedFd, Listing), CallError> {
+    let path = spot.relative();
+    let dir = match &spot.found {
+        Found::Directory(dir) => dir,
+        Found::File(_) => {
+            let text = format!("{path} is a file. Name a directory, or read the file.");
+            return Err(CallError::new(ErrorKind::PathIsNotADirectory, text));
+        }
+        Found::Nothing(_) => {
+            let workspace = ctx.workspace.path().display();
+            let text = format!("There is no directory {path} in {workspace}.");
+            return Err(CallError::new(ErrorKind::FileNotFound, text));
+        }
+    };
+    let failure = |error: io::Error| {
+        let kind = match error.kind() {
+            io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+            _ => ErrorKind::LsExecutionError,
+        };
+        CallError::new(kind, format!("{path} cannot be listed: {error}"))
+    };
+    let dir = open_here(dir.as_fd()).map_err(failure)?;
+    let listing = Listing::of(dir.as_fd()).map_err(failure)?;
+    Ok((dir, listing))
+}
+
+#[derive(Default)]
+struct Lines {
+    dirs: Vec<String>,
+    others: Vec<String>,
+    ignored: usize,
+}
+
+impl Lines {
+    fn take(&mut self, entry: &Listed, dir: &OwnedFd) {
+        let name = readable(entry.name.to_bytes());
+        match entry.kind {
+            FileType::Directory => self.dirs.push(format!("[DIR] {name}")),
+            // Where it leads is told, not looked at: it may be outside.
+            FileType::Symlink => {
+                let target = rustix::fs::readlinkat(dir, &entry.name, Vec::new());
+                let target = target.map_or("?".into(), |target| readable(target.as_bytes()));
+                self.others.push(format!("{name} -> {target} (link)"));
+            }
+            _ => {
+                let stat = rustix::fs::statat(dir, &entry.name, AtFlags::SYMLINK_NOFOLLOW);
+                let size = stat.map_or(0, |stat| stat.st_size);
+                self.others.push(format!("{name} ({size} bytes)"));
+            }
+        }
+    }
+
+    fn show(self, spot: &Spot, most: usize) -> (String, String) {
+        let total = self.dirs.len() + self.others.len();
+        let ignored = match self.ignored {
+            0 => String::new(),
+            n => format!(" ({n} ignored)"),
+        };
+        if total == 0 {
+            let what = if self.ignored == 0 { "empty" } else { "empty but for what is ignored" };
+            let text = format!("Directory {} is {what}.{ignored}", spot.real());
+            return (text, format!("Directory is empty.{ignored}"));
+        }
+        let mut text = format!("Directory listing for {}:\n", spot.real());
+        for line in self.dirs.into_iter().chain(self.others).take(most) {
+            text += &line;
+            text.push('\n');
+        }
+        if total > most {
+            text += &format!("[{} more names are not shown. Look for some of them with glob.]\n", total - most);
+        }
+        if !ignored.is_empty() {
+            text += &format!("\n{}\n", ignored.trim());
+        }
+        (text.trim_end().into(), format!("Found {total} item(s).{ignored}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+    use crate::tool::tests::{Scratch, run_of, with_ctx};
+
+    fn list(scratch: &Scratch, args: Value) -> Result<(String, String), (ErrorKind, String)> {
+        let run = run_of(scratch, "list_directory", args);
+        let limits = Limits { listed_files: 4, ..Limits::default() };
+        let end = with_ctx(scratch, &limits, |ctx| ListDirectory.run(&run, ctx, &mut |_| {}));
+        match end {
+            RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }) => {
+                Ok((output.replace(&scratch.path().display().to_string(), "WS"), text))
+            }
+            RunEnd::Ended(Ending::Error { error }) => Err((error.kind, error.message)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn directories_come_first_and_what_is_hidden_is_counted() {
+        let scratch = Scratch::new();
+        scratch.put("b.txt", "12345");
+        scratch.put("a.log", "");
+        scratch.put("z/x", "");
+        scratch.put("y/x", "");
+        scratch.put(".geminiignore", "*.log\n");
+        std::os::unix::fs::symlink("/etc", scratch.path().join("link")).expect("links can be made");
+        assert_eq!(
+            list(&scratch, json!({"dir_path": ".", "ignore": [".gem*"]})),
+            Ok((
+                "Directory listing for WS:\n[DIR] y\n[DIR] z\nb.txt (5 bytes)\nlink -> /etc (link)\n\n(1 ignored)"
+                    .into(),
+                "Found 4 item(s). (1 ignored)".into()
+            ))
+        );
+        assert_eq!(
+            list(&scratch, json!({"dir_path": ".", "file_filtering_options": {"respect_gemini_ignore": false}})),
+            Ok((
+                "Directory listing for WS:\n[DIR] y\n[DIR] z\n.geminiignore (6 bytes)\na.log (0 bytes)\n\
+                 [2 more names are not shown. Look for some of them with glob.]"
+                    .into(),
+                "Found 6 item(s).".into()
+            ))
+        );
+        assert_eq!(
+            list(&scratch, json!({"dir_path": "z", "ignore": ["x"]})),
+            Ok(("Directory WS/z is empty.".into(), "Directory is empty.".into()))
+        );
+    }
+
+    #[test]
+    fn names_cannot_break_lines() {
+        let scratch = Scratch::new();
+        scratch.put("a\n[DIR] b", "");
+        assert_eq!(
+            list(&scratch, json!({"dir_path": "."})).map(|found| found.0),
+            Ok("Directory listing for WS:\na\\n[DIR] b (0 bytes)".into())
+        );
+    }
+
+    #[test]
+    fn a_hidden_directory_shows_nothing() {
+        let scratch = Scratch::new();
+        scratch.put("out/a", "");
+        scratch.put(".git/HEAD", "");
+        scratch.put(".gitignore", "out\n");
+        let counted = Ok((
+            "Directory WS/out is empty but for what is ignored. (1 ignored)".into(),
+            "Directory is empty. (1 ignored)".into(),
+        ));
+        assert_eq!(list(&scratch, json!({"dir_path": "out"})), counted);
+        let all = json!({"dir_path": "out", "file_filtering_options": {"respect_git_ignore": false}});
+        assert_eq!(list(&scratch, all).map(|found| found.1), Ok("Found 1 item(s).".into()));
+    }
+
+    #[test]
+    fn failures_have_their_kinds() {
+        let scratch = Scratch::new();
+        scratch.put("a", "");
+        std::os::unix::fs::symlink("/", scratch.path().join("root")).expect("links can be made");
+        let kind = |path: &str| list(&scratch, json!({"dir_path": path})).map_err(|e| e.0);
+        assert_eq!(kind("a"), Err(ErrorKind::PathIsNotADirectory));
+        assert_eq!(kind("nope"), Err(ErrorKind::FileNotFound));
+        assert_eq!(kind("root"), Err(ErrorKind::PathNotInWorkspace));
+        assert_eq!(kind(".."), Err(ErrorKind::PathNotInWorkspace));
+    }
+}

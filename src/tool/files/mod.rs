@@ -1,0 +1,11 @@
+//! Tools that read and change files, and what keeps them inside the workspace.
+
+pub mod attachments;
+pub mod diff;
+pub mod edit;
+pub mod list_directory;
+pub mod path;
+pub mod read_file;
+pub mod replace;
+pub mod text;
+pub mod write_file;

@@ -1,0 +1,618 @@
+//! Paths that cannot leave the workspace, whatever they are called and however the files move meanwhile.
+//!
+//! A path is not checked and then used: it is walked. From the workspace's open directory every component is opened relative to
+//! the directory before it, never following a link; links are read and their components walked in turn; `..` goes back to the
+//! directory we came from, which we hold open, instead of asking the file system what is above. So no step can name anything
+//! outside, and swapping a directory for a link between two steps changes nothing. `openat2(RESOLVE_BENEATH)` gives the same
+//! promise in one call, but refuses absolute links that point back into the workspace, and cannot say where a file that does
+//! not exist yet would be: writing needs the real parent and the real name. One way for all kernels was preferred to two.
+//!
+//! What comes out is a [`Spot`]: open descriptors and the real path, which is also the path that is reported.
+
+use crate::task::spec::{CallError, ErrorKind};
+use crate::tool::invalid;
+use crate::tool::search::ignore::Wanted;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+
+/// Longest path and longest component a file system takes.
+const LONGEST_PATH: usize = 4096;
+const LONGEST_NAME: usize = 255;
+/// As many links as the kernel would follow.
+const MOST_LINKS: usize = 40;
+
+/// A directory the agent works in, held open.
+pub struct Workspace {
+    dir: OwnedFd,
+    path: PathBuf,
+    /// As it was named when opened: absolute paths may use that name, too.
+    given: PathBuf,
+    /// Ignore files the operator names, absolute or relative to the workspace.
+    ignore_files: Vec<PathBuf>,
+    /// Which ignore files count when a call does not say.
+    wanted: Wanted,
+}
+
+/// A place in the workspace.
+pub struct Spot {
+    real: PathBuf,
+    relative: PathBuf,
+    /// The path as it was given, without dots and relative to the workspace.
+    named: PathBuf,
+    pub found: Found,
+}
+
+/// What is there.
+pub enum Found {
+    Directory(OwnedFd),
+    /// A file of any kind that is neither directory nor link.
+    File(Entry),
+    Nothing(Gap),
+}
+
+/// A name in an open directory.
+pub struct Entry {
+    dir: OwnedFd,
+    name: OsString,
+}
+
+/// Where something could be: below an open directory, behind directories that do not exist yet.
+pub struct Gap {
+    dir: OwnedFd,
+    parents: Vec<OsString>,
+    name: OsString,
+}
+
+impl Workspace {
+    pub fn open(path: &Path) -> io::Result<Workspace> {
+        let dir = rustix::fs::open(path, DIRECTORY, Mode::empty())?;
+        let link = format!("/proc/self/fd/{}", dir.as_raw_fd());
+        let real = std::fs::read_link(link).or_else(|_| path.canonicalize())?;
+        Ok(Workspace { dir, path: real, given: path.to_path_buf(), ignore_files: Vec::new(), wanted: Wanted::ALL })
+    }
+
+    /// The same, with further ignore files; later ones win.
+    pub fn with_ignore_files(self, files: Vec<PathBuf>) -> Workspace {
+        Workspace { ignore_files: files, ..self }
+    }
+
+    /// The same, where these ignore files count unless a call says otherwise.
+    pub fn respecting(self, wanted: Wanted) -> Workspace {
+        Workspace { wanted, ..self }
+    }
+
+    /// Its real path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(in crate::tool) fn dir(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+
+    pub(in crate::tool) fn ignore_files(&self) -> &[PathBuf] {
+        &self.ignore_files
+    }
+
+    pub(in crate::tool) fn wanted(&self) -> Wanted {
+        self.wanted
+    }
+
+    /// Finds a path that a listing has shown, whatever characters are in it.
+    pub(in crate::tool) fn look(&self, path: &Path) -> Option<Spot> {
+        self.walk(path).ok()
+    }
+
+    /// Finds a path as a program would, without the spellings that only prompts have. None if it cannot exist because a part of
+    /// it is a file. If it leads out, or nobody knows where, the reason as a clause without the path.
+    pub(in crate::tool) fn resolve(&self, path: &Path) -> Result<Option<Spot>, String> {
+        let inside = self.inside(path).ok_or_else(|| "is outside of the workspace".to_owned())?;
+        match self.walk(&inside) {
+            Ok(spot) => Ok(Some(spot)),
+            Err(Wrong::NotDirectory) => Ok(None),
+            Err(Wrong::Outside) => Err("leads out of the workspace".into()),
+            Err(Wrong::Links) => Err("leads through too many symbolic links".into()),
+            Err(Wrong::Lost) => Err("leads through a directory that is not there".into()),
+            Err(Wrong::System(errno)) => Err(format!("cannot be looked up: {errno}")),
+        }
+    }
+
+    /// Finds what a path argument means, for reading.
+    pub fn find(&self, text: &str) -> Result<Spot, CallError> {
+        let path = self.named(text)?;
+        self.walk(&path).map_err(|wrong| self.explain(text, wrong))
+    }
+
+    /// Finds it for writing: some places are not for tools to write to, neither by their real name nor by a link's.
+    pub fn find_writable(&self, text: &str) -> Result<Spot, CallError> {
+        let path = self.named(text)?;
+        let spot = self.walk(&path).map_err(|wrong| self.explain(text, wrong))?;
+        match protected(&spot.relative).or_else(|| protected(&path)) {
+            None => Ok(spot),
+            Some(segment) => Err(CallError::new(
+                ErrorKind::PolicyViolation,
+                format!(
+                    "{text} cannot be written: \"{segment}\" is protected. Choose another file, or ask the user to change it."
+                ),
+            )),
+        }
+    }
+
+    /// A path argument as a path relative to the workspace.
+    fn named(&self, text: &str) -> Result<PathBuf, CallError> {
+        let decoded = from_uri(text)?;
+        let text = decoded.as_str();
+        check_form(text)?;
+        // Prompts name files as `@src/x`. A file that is really called so comes first.
+        if let Some(bare) = text.strip_prefix('@') {
+            let first = text.split('/').next().unwrap_or(text);
+            let literal = self.walk(Path::new(first));
+            if !bare.is_empty() && matches!(literal, Ok(spot) if spot.is_missing()) {
+                return self.named(bare);
+            }
+        }
+        self.inside(Path::new(text)).ok_or_else(|| self.explain(text, Wrong::Outside))
+    }
+
+    /// Relative paths as they are, absolute ones below the workspace; None for others.
+    fn inside(&self, path: &Path) -> Option<PathBuf> {
+        if path.is_relative() {
+            return Some(path.to_path_buf());
+        }
+        let rest = path.strip_prefix(&self.path).or_else(|_| path.strip_prefix(&self.given));
+        rest.ok().map(Path::to_path_buf)
+    }
+
+    fn walk(&self, path: &Path) -> Result<Spot, Wrong> {
+        let mut walk = Walk { workspace: self, held: Vec::new(), todo: parts(path), links: 0 };
+        let found = walk.go()?;
+        let mut relative: PathBuf = walk.held.iter().map(|(name, _)| name).collect();
+        match &found {
+            Found::Directory(_) => {}
+            Found::File(entry) => relative.push(&entry.name),
+            Found::Nothing(gap) => {
+                relative.extend(&gap.parents);
+                relative.push(&gap.name);
+            }
+        }
+        // Joining with nothing would leave a slash at the end.
+        let real = match relative.as_os_str().is_empty() {
+            true => self.path.clone(),
+            false => self.path.join(&relative),
+        };
+        Ok(Spot { real, relative, named: without_dots(path), found })
+    }
+
+    fn explain(&self, text: &str, wrong: Wrong) -> CallError {
+        let workspace = self.path.display();
+        match wrong {
+            Wrong::Outside => CallError::new(
+                ErrorKind::PathNotInWorkspace,
+                format!("{text} is not in the workspace. Use a path below {workspace}."),
+            ),
+            Wrong::Links => {
+                CallError::new(ErrorKind::FileNotFound, format!("{text} leads through too many symbolic links."))
+            }
+            Wrong::NotDirectory => CallError::new(
+                ErrorKind::FileNotFound,
+                format!("{text} does not exist: a part of it is a file, not a directory."),
+            ),
+            Wrong::Lost => CallError::new(
+                ErrorKind::FileNotFound,
+                format!("{text} does not exist: it leads through a directory that is not there."),
+            ),
+            Wrong::System(errno) => {
+                let kind = match errno {
+                    Errno::ACCESS | Errno::PERM => ErrorKind::PermissionDenied,
+                    Errno::NAMETOOLONG => ErrorKind::InvalidToolParams,
+                    _ => ErrorKind::ExecutionFailed,
+                };
+                CallError::new(kind, format!("{text} cannot be looked up: {errno}"))
+            }
+        }
+    }
+}
+
+impl Spot {
+    /// The real absolute path.
+    pub fn real(&self) -> String {
+        self.real.to_string_lossy().into_owned()
+    }
+
+    /// The real path from the workspace on; the workspace itself is `.`.
+    pub fn relative(&self) -> String {
+        if self.relative.as_os_str().is_empty() {
+            return ".".into();
+        }
+        self.relative.to_string_lossy().into_owned()
+    }
+
+    /// The real path from the workspace on, as the file system knows it; the workspace itself is empty.
+    pub(in crate::tool) fn below(&self) -> &Path {
+        &self.relative
+    }
+
+    /// The path as it was given, from the workspace on: links are still in it.
+    pub(in crate::tool) fn named(&self) -> &Path {
+        &self.named
+    }
+
+    /// Its last component.
+    pub fn file_name(&self) -> String {
+        let name = self.real.file_name().unwrap_or(self.real.as_os_str());
+        name.to_string_lossy().into_owned()
+    }
+
+    /// The names in it if it is a directory, `most` of them at most.
+    pub(in crate::tool) fn names(&self, most: usize) -> io::Result<Vec<OsString>> {
+        let Found::Directory(dir) = &self.found else {
+            return Ok(Vec::new());
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::Dir::new(rustix::fs::openat(dir, ".", flags, Mode::empty())?)?;
+        dir.take(most).map(|entry| Ok(OsString::from_vec(entry?.file_name().to_bytes().to_vec()))).collect()
+    }
+
+    fn is_missing(&self) -> bool {
+        matches!(self.found, Found::Nothing(_))
+    }
+}
+
+impl Entry {
+    /// Opens a regular file for reading. Others are not even touched: opening a pipe can hang, opening a device can do things.
+    pub fn open(&self) -> io::Result<File> {
+        let kind = rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(kind.st_mode) != FileType::RegularFile {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::openat(&self.dir, &self.name, flags, Mode::empty())?);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        Ok(file)
+    }
+
+    /// Whether reading it may have an effect: a pipe's other end loses what is read, a device may do anything.
+    pub(in crate::tool) fn is_active(&self) -> bool {
+        let kind = rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW);
+        let kind = kind.map(|stat| FileType::from_raw_mode(stat.st_mode));
+        matches!(kind, Ok(FileType::Fifo | FileType::CharacterDevice | FileType::BlockDevice))
+    }
+
+    pub fn dir(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+
+    pub fn name(&self) -> &OsStr {
+        &self.name
+    }
+}
+
+impl Gap {
+    /// Whether nothing but the file itself is missing.
+    pub(in crate::tool) fn has_parent(&self) -> bool {
+        self.parents.is_empty()
+    }
+
+    /// Makes the directories in between, and names the place in the last one.
+    pub fn make_parents(self) -> io::Result<Entry> {
+        let mut dir = self.dir;
+        for name in self.parents {
+            match rustix::fs::mkdirat(&dir, &name, Mode::from_raw_mode(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            // A link that was put there meanwhile is not followed but refused.
+            dir = rustix::fs::openat(&dir, &name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
+        }
+        Ok(Entry { dir, name: self.name })
+    }
+}
+
+const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+enum Wrong {
+    Outside,
+    Links,
+    NotDirectory,
+    /// `..` or a final slash after a directory that does not exist.
+    Lost,
+    System(Errno),
+}
+
+impl From<Errno> for Wrong {
+    fn from(errno: Errno) -> Wrong {
+        Wrong::System(errno)
+    }
+}
+
+/// One component of a path still to be walked.
+enum Part {
+    Root,
+    Up,
+    Name(OsString),
+    /// What was walked so far must be a directory: the path ends in a slash or a dot.
+    Here,
+}
+
+struct Walk<'a> {
+    workspace: &'a Workspace,
+    /// The directories from the workspace down to where we are.
+    held: Vec<(OsString, OwnedFd)>,
+    todo: VecDeque<Part>,
+    links: usize,
+}
+
+impl Walk<'_> {
+    fn go(&mut self) -> Result<Found, Wrong> {
+        while let Some(part) = self.todo.pop_front() {
+            let name = match part {
+                Part::Here => continue,
+                Part::Root => {
+                    self.held.clear();
+                    continue;
+                }
+                Part::Up => {
+                    self.held.pop().ok_or(Wrong::Outside)?;
+                    continue;
+                }
+                Part::Name(name) => name,
+            };
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let fd = match rustix::fs::openat(self.here(), &name, flags, Mode::empty()) {
+                Ok(fd) => fd,
+                Err(Errno::NOENT) => return self.gap(name),
+                Err(errno) => return Err(errno.into()),
+            };
+            match FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) {
+                FileType::Directory => self.held.push((name, fd)),
+                FileType::Symlink => self.follow(&fd)?,
+                _ if self.todo.is_empty() => {
+                    return Ok(Found::File(Entry { dir: self.here().try_clone_to_owned().map_err(system)?, name }));
+                }
+                _ => return Err(Wrong::NotDirectory),
+            }
+        }
+        let dir = self.here().try_clone_to_owned().map_err(system)?;
+        Ok(Found::Directory(dir))
+    }
+
+    fn here(&self) -> BorrowedFd<'_> {
+        self.held.last().map_or(self.workspace.dir.as_fd(), |(_, dir)| dir.as_fd())
+    }
+
+    /// Puts a link's target in front of what is left to walk.
+    fn follow(&mut self, link: &OwnedFd) -> Result<(), Wrong> {
+        self.links += 1;
+        if self.links > MOST_LINKS {
+            return Err(Wrong::Links);
+        }
+        let target = rustix::fs::readlinkat(link, "", Vec::new())?;
+        let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
+        let mut steps = parts(&self.workspace.inside(&target).ok_or(Wrong::Outside)?);
+        if target.is_absolute() {
+            steps.push_front(Part::Root);
+        }
+        for part in steps.into_iter().rev() {
+            self.todo.push_front(part);
+        }
+        Ok(())
+    }
+
+    /// Nothing is called `name` here, so what is left of the path can only be names.
+    fn gap(&mut self, name: OsString) -> Result<Found, Wrong> {
+        let mut parents = vec![name];
+        for part in self.todo.drain(..) {
+            match part {
+                Part::Name(name) => parents.push(name),
+                Part::Here | Part::Up | Part::Root => return Err(Wrong::Lost),
+            }
+        }
+        let name = parents.pop().expect("it holds at least the first name");
+        Ok(Found::Nothing(Gap { dir: self.here().try_clone_to_owned().map_err(system)?, parents, name }))
+    }
+}
+
+fn system(error: io::Error) -> Wrong {
+    Wrong::System(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+fn parts(path: &Path) -> VecDeque<Part> {
+    let mut parts: VecDeque<Part> = path
+        .components()
+        .filter_map(|component| match component {
+            Component::Normal(name) => Some(Part::Name(name.to_os_string())),
+            Component::ParentDir => Some(Part::Up),
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
+        })
+        .collect();
+    // `components` forgets what a final slash or dot says.
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.ends_with(b"/") || bytes.ends_with(b"/.") {
+        parts.push_back(Part::Here);
+    }
+    parts
+}
+
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => plain.push(name),
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+        }
+    }
+    plain
+}
+
+/// `file:` URIs name local files, percent-encoded; everything else is a path as it stands.
+fn from_uri(text: &str) -> Result<String, CallError> {
+    let Some(rest) = text.strip_prefix("file://") else {
+        return Ok(text.to_string());
+    };
+    let path = rest.strip_prefix("localhost").unwrap_or(rest);
+    if !path.starts_with('/') {
+        return Err(invalid(format!("{text:?} names a file on another machine: give a path in the workspace")));
+    }
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut left = path.as_bytes();
+    while let Some((&byte, rest)) = left.split_first() {
+        let hex = |at: usize| rest.get(at).and_then(|digit| (*digit as char).to_digit(16));
+        match (byte, hex(0), hex(1)) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.push((high * 16 + low) as u8);
+                left = &rest[2..];
+            }
+            _ => {
+                bytes.push(byte);
+                left = rest;
+            }
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| invalid(format!("{text:?} is not valid UTF-8 when decoded")))
+}
+
+fn check_form(text: &str) -> Result<(), CallError> {
+    if text.trim().is_empty() {
+        return Err(invalid("the path must not be empty"));
+    }
+    if text.chars().any(|c| matches!(c, '\0' | '\n' | '\r' | '\t')) {
+        return Err(invalid(format!("the path {text:?} must not contain NUL, line breaks or tabs")));
+    }
+    if text.len() > LONGEST_PATH || text.split('/').any(|part| part.len() > LONGEST_NAME) {
+        return Err(invalid(format!(
+            "the path is too long: at most {LONGEST_PATH} bytes, and {LONGEST_NAME} between slashes"
+        )));
+    }
+    Ok(())
+}
+
+/// Whether tools may not write there.
+pub(in crate::tool) fn is_protected(path: &Path) -> bool {
+    protected(path).is_some()
+}
+
+/// The first component that tools may not write to: a repository's own files can run code, the others hold secrets or are
+/// not the user's. Compared the way lax file systems do: without case, trailing dots and spaces, or a stream's name.
+fn protected(path: &Path) -> Option<String> {
+    path.components()
+        .map(|part| part.as_os_str().to_string_lossy())
+        .find(|part| {
+            let bare = part.split(':').next().unwrap_or(part);
+            let bare = bare.trim_end_matches(['.', ' ']).to_lowercase();
+            matches!(bare.as_str(), ".git" | ".env" | "node_modules")
+                || (bare.starts_with("gha-creds-") && bare.ends_with(".json"))
+        })
+        .map(|part| part.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::tests::Scratch;
+    use std::os::unix::fs::symlink;
+
+    fn shown(spot: Result<Spot, CallError>) -> String {
+        match spot {
+            Ok(spot) => {
+                let kind = match spot.found {
+                    Found::Directory(_) => "dir",
+                    Found::File(_) => "file",
+                    Found::Nothing(_) => "nothing",
+                };
+                format!("{kind} {}", spot.relative())
+            }
+            Err(error) => error.kind.word().to_string(),
+        }
+    }
+
+    #[test]
+    fn paths_mean_what_they_say_and_links_inside_are_followed() {
+        let scratch = Scratch::new();
+        let root = scratch.path().to_str().expect("plain").to_string();
+        scratch.put("a/b.txt", "x");
+        scratch.put("@odd/c", "x");
+        scratch.put("sp ace%20", "x");
+        symlink("a", scratch.path().join("to_a")).expect("link");
+        symlink(format!("{root}/a/b.txt"), scratch.path().join("absolute")).expect("link");
+        symlink("../a/new", scratch.path().join("a/dangling")).expect("link");
+        symlink("loop", scratch.path().join("loop")).expect("link");
+        let workspace = Workspace::open(scratch.path()).expect("it opens");
+        let cases = [
+            ("a/b.txt", "file a/b.txt"),
+            ("./a//b.txt", "file a/b.txt"),
+            ("a/../a/b.txt", "file a/b.txt"),
+            (".", "dir ."),
+            (&root, "dir ."),
+            (&format!("{root}/a"), "dir a"),
+            (&format!("file://{root}/sp%20ace%2520"), "file sp ace%20"),
+            ("sp ace%20", "file sp ace%20"),
+            ("to_a/b.txt", "file a/b.txt"),
+            ("to_a/../a", "dir a"),
+            ("absolute", "file a/b.txt"),
+            ("a/dangling", "nothing a/new"),
+            ("a/x/y/z", "nothing a/x/y/z"),
+            ("@a/b.txt", "file a/b.txt"),
+            ("@odd/c", "file @odd/c"),
+            ("@odd/new", "nothing @odd/new"),
+            ("@a/new", "nothing a/new"),
+            ("a/b.txt/", "file_not_found"),
+            ("a/b.txt/c", "file_not_found"),
+            ("nowhere/../a", "file_not_found"),
+            ("nowhere/", "file_not_found"),
+            ("loop", "file_not_found"),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(shown(workspace.find(path)), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_workspace_may_be_named_through_a_link() {
+        let scratch = Scratch::new();
+        scratch.put("real/a", "x");
+        let link = scratch.path().join("link");
+        symlink("real", &link).expect("link");
+        let workspace = Workspace::open(&link).expect("it opens");
+        assert_eq!(workspace.path(), scratch.path().join("real"));
+        let through = link.join("a");
+        let through = through.to_str().expect("plain");
+        assert_eq!(shown(workspace.find(through)), "file a");
+    }
+
+    #[test]
+    fn protected_places_can_be_read_but_not_written() {
+        let scratch = Scratch::new();
+        scratch.put(".git/config", "x");
+        symlink(".git", scratch.path().join("innocent")).expect("link");
+        let workspace = Workspace::open(scratch.path()).expect("it opens");
+        let refused = [
+            ".git/config",
+            ".GIT/config",
+            ".git",
+            "innocent/hooks/pre-commit",
+            ".env",
+            "sub/.Env. ",
+            ".env::$DATA",
+            "node_modules/x/index.js",
+            "gha-creds-0123.json",
+            "@.git/config",
+        ];
+        for path in refused {
+            assert_eq!(shown(workspace.find_writable(path)), "policy_violation", "{path}");
+        }
+        assert_eq!(shown(workspace.find(".git/config")), "file .git/config");
+        for path in [".gitignore", ".env.example", "my.env", "gha-creds.txt"] {
+            assert_eq!(shown(workspace.find_writable(path)), format!("nothing {path}"));
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! `read_file`: a text file, or some lines of it.
+//!
+//! The result of a call is text. Images, sound and documents, which some models could see, are therefore answered like any other
+//! binary file: with a sentence that says what it is.
+
+use crate::task::machine::job::{Run, RunEnd};
+use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
+use crate::tool::files::path::{Entry, Found, Spot};
+use crate::tool::files::text::{Encoding, looks_binary};
+use crate::tool::search::ignore::Rules;
+use crate::tool::{Ctx, Tool, failed, invalid, number_arg, text_arg};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{self, Read};
+
+pub struct ReadFile;
+
+impl Tool for ReadFile {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "read_file".into(),
+            display_name: "ReadFile".into(),
+            description:
+                "Reads a text file of the workspace, whole or by lines. Long files are shown in part, with the \
+                          line to go on from. Binary files are named, not shown."
+                    .into(),
+            kind: Kind::Read,
+            parameters: json!({
+                "type": "object",
+                "required": ["file_path"],
+                "properties": {
+                    "file_path": {"type": "string", "description": "The file, relative to the workspace or absolute."},
+                    "start_line": {"type": "integer", "minimum": 1, "description": "First line to read, counted from 1."},
+                    "end_line": {"type": "integer", "minimum": 1, "description": "Last line to read, itself included."},
+                },
+            }),
+            by_default: Verdict::Allow,
+            output_is_markdown: false,
+            has_live_output: false,
+        }
+    }
+
+    fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
+        let wish = Wish::from(args)?;
+        let spot = ctx.workspace.find(text_arg(args, "file_path")?)?;
+        refuse_hidden(&spot, ctx)?;
+        let path = spot.relative();
+        let title = match (wish.start, wish.end) {
+            (None, None) => format!("Reading {path}"),
+            (start, None) => format!("Reading {path} from line {}", start.unwrap_or(1)),
+            (start, Some(end)) => format!("Reading {path}, lines {}-{end}", start.unwrap_or(1)),
+        };
+        Ok(Plan {
+            question: Question::Info {
+                title: format!("Confirm Read: {path}"),
+                prompt: format!("Read {}?", spot.real()),
+                urls: Vec::new(),
+            },
+            title,
+            base: None,
+        })
+    }
+
+    fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
+        match read(&run.args, ctx) {
+            Ok((output, text)) => RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }),
+            Err(error) => failed(error),
+        }
+    }
+}
+
+/// The lines that were asked for.
+struct Wish {
+    start: Option<usize>,
+    end: Option<usize>,
+}
+
+impl Wish {
+    fn from(args: &Value) -> Result<Wish, CallError> {
+        let (start, end) = (number_arg(args, "start_line"), number_arg(args, "end_line"));
+        if let (Some(start), Some(end)) = (start, end)
+            && start > end
+        {
+            return Err(invalid(format!("start_line ({start}) must not be greater than end_line ({end})")));
+        }
+        Ok(Wish { start, end })
+    }
+}
+
+/// What the model reads, and what people see.
+fn read(args: &Value, ctx: &Ctx) -> Result<(String, String), CallError> {
+    let wish = Wish::from(args)?;
+    let spot = ctx.workspace.find(text_arg(args, "file_path")?)?;
+    refuse_hidden(&spot, ctx)?;
+    match look(&spot, ctx)? {
+        Reading::Text(text) => Ok(excerpt(&text, &wish, ctx.limits.file_lines, ctx.limits.line_chars)),
+        Reading::Binary(text) => Ok((text.clone(), text)),
+    }
+}
+
+/// What is in a file.
+pub(in crate::tool) enum Reading {
+    Text(String),
+    /// Not a text: a sentence that says what it is.
+    Binary(String),
+}
+
+/// A file as far as it is shown without asking for lines.
+pub(in crate::tool) fn whole(spot: &Spot, ctx: &Ctx) -> Result<Reading, CallError> {
+    let all = Wish { start: None, end: None };
+    let (lines, chars) = (ctx.limits.file_lines, ctx.limits.line_chars);
+    Ok(match look(spot, ctx)? {
+        Reading::Text(text) => Reading::Text(excerpt(&text, &all, lines, chars).0),
+        Reading::Binary(text) => Reading::Binary(text),
+    })
+}
+
+fn look(spot: &Spot, ctx: &Ctx) -> Result<Reading, CallError> {
+    let path = spot.relative();
+    let bytes = match &spot.found {
+        Found::File(entry) => contents(entry, &path, ctx.limits.file_bytes)?,
+        Found::Directory(_) => {
+            return Err(CallError::new(
+                ErrorKind::TargetIsDirectory,
+                format!("{path} is a directory. Name a file in it."),
+            ));
+        }
+        Found::Nothing(_) => {
+            return Err(CallError::new(
+                ErrorKind::FileNotFound,
+                format!("There is no file {path} in {}.", ctx.workspace.path().display()),
+            ));
+        }
+    };
+    if let Some(what) = binary(&path, &bytes) {
+        let length = bytes.len();
+        return Ok(Reading::Binary(format!("{path} is {what} ({length} bytes) and cannot be displayed as text.")));
+    }
+    Ok(Reading::Text(Encoding::of(&bytes).decode(&bytes)))
+}
+
+/// What ignore files hide is not read, neither by its own name nor by a link's.
+pub(in crate::tool) fn refuse_hidden(spot: &Spot, ctx: &Ctx) -> Result<(), CallError> {
+    let (workspace, limits) = (&ctx.workspace, ctx.limits);
+    let hidden = |path| Rules::hide_file(workspace, path, workspace.wanted(), limits);
+    if hidden(spot.below()) || (spot.named() != spot.below() && hidden(spot.named())) {
+        return Err(invalid(format!(
+            "{} is hidden by ignore files and is not read. Ask the user if it is needed.",
+            spot.relative()
+        )));
+    }
+    Ok(())
+}
+
+/// A whole file; also for tools that need to know what they change.
+pub(in crate::tool) fn contents(entry: &Entry, path: &str, most: u64) -> Result<Vec<u8>, CallError> {
+    let failure = |error: io::Error| {
+        let kind = match error.kind() {
+            io::ErrorKind::NotFound => ErrorKind::FileNotFound,
+            io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+            _ => ErrorKind::ReadContentFailure,
+        };
+        CallError::new(kind, format!("{path} cannot be read: {error}"))
+    };
+    let too_large = || {
+        let text = format!("{path} is larger than {} MiB. Look at parts of it with a shell command.", most >> 20);
+        CallError::new(ErrorKind::FileTooLarge, text)
+    };
+    let file: File = entry.open().map_err(failure)?;
+    if file.metadata().map_err(failure)?.len() > most {
+        return Err(too_large());
+    }
+    // Files grow, and some under /proc say they are empty: what counts is what is read.
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes).map_err(failure)?;
+    if bytes.len() as u64 > most {
+        return Err(too_large());
+    }
+    Ok(bytes)
+}
+
+/// What kind of binary file it is, by its name or its content; None for text.
+fn binary(path: &str, bytes: &[u8]) -> Option<&'static str> {
+    let extension = path.rsplit_once('.').map_or("", |(_, end)| end);
+    let what = match extension.to_ascii_lowercase().as_str() {
+        "png" | "jpg" | "jpeg" | "gif" | "webp" | "bmp" | "ico" | "tiff" | "avif" | "heic" => "an image",
+        "pdf" => "a PDF document",
+        "mp3" | "wav" | "aif" | "aiff" | "aac" | "ogg" | "flac" | "m4a" => "an audio file",
+        "mp4" | "mov" | "avi" | "mkv" | "webm" | "mpeg" | "mpg" => "a video file",
+        "zip" | "gz" | "tgz" | "bz2" | "xz" | "zst" | "7z" | "rar" | "tar" | "jar" => "an archive",
+        "exe" | "dll" | "so" | "a" | "o" | "lib" | "class" | "pyc" | "wasm" | "dylib" => "compiled code",
+        _ if looks_binary(bytes) => "a binary file",
+        _ => return None,
+    };
+    Some(what)
+}
+
+/// The wished lines, under a header if they are not the whole file.
+fn excerpt(text: &str, wish: &Wish, most_lines: usize, most_chars: usize) -> (String, String) {
+    let lines: Vec<&str> = text
+        .split_inclusive('\n')
+        .map(|line| {
+            let line = line.strip_suffix('\n').unwrap_or(line);
+            line.strip_suffix('\r').unwrap_or(line)
+        })
+        .collect();
+    let total = lines.len();
+    let start = wish.start.unwrap_or(1);
+    if start > total.max(1) {
+        let text = format!("[The file has {total} lines; there is nothing from line {start} on.]");
+        return (text.clone(), text);
+    }
+    let end = match wish.end {
+        Some(end) => end.min(total),
+        None => (start - 1 + most_lines).min(total),
+    };
+    let shown = &lines[start - 1..end];
+    let cut = shown.iter().any(|line| line.chars().count() > most_chars);
+    if shown.len() == total && !cut {
+        return (text.to_string(), String::new());
+    }
+    let body: Vec<String> = shown.iter().map(|line| shortened(line, most_chars)).collect();
+    let mut header = format!("[Lines {start}-{end} of {total} are shown.");
+    if end < total {
+        header.push_str(&format!(" To read on, use start_line {}.", end + 1));
+    }
+    if cut {
+        header.push_str(&format!(" Lines are cut after {most_chars} characters."));
+    }
+    (format!("{header}]\n{}", body.join("\n")), format!("Lines {start}-{end} of {total}"))
+}
+
+pub(in crate::tool) fn shortened(line: &str, most_chars: usize) -> String {
+    match line.char_indices().nth(most_chars) {
+        None => line.to_string(),
+        Some((at, _)) => format!("{}... [cut]", &line[..at]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+    use crate::tool::tests::{Scratch, run_of, with_ctx};
+
+    fn limits() -> Limits {
+        Limits { file_bytes: 200, file_lines: 3, line_chars: 5, ..Limits::default() }
+    }
+
+    fn read(scratch: &Scratch, args: Value) -> Result<(String, String), (ErrorKind, String)> {
+        let run = run_of(scratch, "read_file", args);
+        let end = with_ctx(scratch, &limits(), |ctx| ReadFile.run(&run, ctx, &mut |_| {}));
+        match end {
+            RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }) => Ok((output, text)),
+            RunEnd::Ended(Ending::Error { error }) => Err((error.kind, error.message)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn ok(output: &str, display: &str) -> Result<(String, String), (ErrorKind, String)> {
+        Ok((output.into(), display.into()))
+    }
+
+    #[test]
+    fn whole_files_come_as_they_are() {
+        let scratch = Scratch::new();
+        scratch.put("a", "1\r\n2\n\n");
+        scratch.put("empty", "");
+        scratch.put("wide", Encoding::Utf16Be.encode("Grüß\n"));
+        assert_eq!(read(&scratch, json!({"file_path": "a"})), ok("1\r\n2\n\n", ""));
+        assert_eq!(read(&scratch, json!({"file_path": "empty"})), ok("", ""));
+        assert_eq!(read(&scratch, json!({"file_path": "wide"})), ok("Grüß\n", ""));
+    }
+
+    #[test]
+    fn long_files_are_shown_in_part_and_say_how_to_go_on() {
+        let scratch = Scratch::new();
+        scratch.put("a", "1\n2\n3\n4\n5\n");
+        assert_eq!(
+            read(&scratch, json!({"file_path": "a"})),
+            ok("[Lines 1-3 of 5 are shown. To read on, use start_line 4.]\n1\n2\n3", "Lines 1-3 of 5")
+        );
+        assert_eq!(
+            read(&scratch, json!({"file_path": "a", "start_line": 4})),
+            ok("[Lines 4-5 of 5 are shown.]\n4\n5", "Lines 4-5 of 5")
+        );
+        // A range that was asked for is given, however long.
+        assert_eq!(
+            read(&scratch, json!({"file_path": "a", "start_line": 1, "end_line": 9})),
+            ok("1\n2\n3\n4\n5\n", "")
+        );
+        assert_eq!(
+            read(&scratch, json!({"file_path": "a", "end_line": 1})),
+            ok("[Lines 1-1 of 5 are shown. To read on, use start_line 2.]\n1", "Lines 1-1 of 5")
+        );
+        let nothing = "[The file has 5 lines; there is nothing from line 6 on.]";
+        assert_eq!(read(&scratch, json!({"file_path": "a", "start_line": 6})), ok(nothing, nothing));
+    }
+
+    #[test]
+    fn long_lines_are_cut_between_characters() {
+        let scratch = Scratch::new();
+        scratch.put("a", "äöüäö\näöüäöü\n");
+        assert_eq!(
+            read(&scratch, json!({"file_path": "a"})),
+            ok(
+                "[Lines 1-2 of 2 are shown. Lines are cut after 5 characters.]\näöüäö\näöüäö... [cut]",
+                "Lines 1-2 of 2"
+            )
+        );
+    }
+
+    #[test]
+    fn binary_files_are_named() {
+        let scratch = Scratch::new();
+        scratch.put("a.PNG", "text really");
+        scratch.put("b", b"\x7fELF\0\0");
+        scratch.put("c.ts", "const x = 1");
+        let image = "a.PNG is an image (11 bytes) and cannot be displayed as text.";
+        assert_eq!(read(&scratch, json!({"file_path": "a.PNG"})), ok(image, image));
+        let other = "b is a binary file (6 bytes) and cannot be displayed as text.";
+        assert_eq!(read(&scratch, json!({"file_path": "b"})), ok(other, other));
+        assert!(read(&scratch, json!({"file_path": "c.ts"})).is_ok());
+    }
+
+    #[test]
+    fn failures_have_their_kinds() {
+        let scratch = Scratch::new();
+        scratch.put("dir/a", "");
+        scratch.put("big", vec![b'x'; 201]);
+        scratch.put("fits", vec![b'\n'; 200]);
+        let fifo = scratch.path().join("fifo");
+        let made = rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into());
+        made.expect("pipes can be made here");
+        let kind = |path: &str| read(&scratch, json!({"file_path": path})).map_err(|e| e.0);
+        assert_eq!(kind("dir"), Err(ErrorKind::TargetIsDirectory));
+        assert_eq!(kind("nope"), Err(ErrorKind::FileNotFound));
+        assert_eq!(kind("big"), Err(ErrorKind::FileTooLarge));
+        assert_eq!(kind("fifo"), Err(ErrorKind::ReadContentFailure));
+        assert_eq!(kind("../x"), Err(ErrorKind::PathNotInWorkspace));
+        assert!(kind("fits").is_ok());
+    }
+
+    #[test]
+    fn what_ignore_files_hide_is_refused_by_every_name() {
+        let scratch = Scratch::new();
+        for (name, text) in [
+            (".git/config", "token"),
+            (".gitignore", "*.key\n/links/secret\n"),
+            (".geminiignore", "private/\n!kept.key\n"),
+            ("a.key", "secret"),
+            ("kept.key", "open"),
+            ("private/x", "secret"),
+            ("links/x", "open"),
+        ] {
+            scratch.put(name, text);
+        }
+        let link = |target: &str, name: &str| {
+            std::os::unix::fs::symlink(target, scratch.path().join(name)).expect("links can be made");
+        };
+        link("../a.key", "links/key");
+        link("../private", "links/dir");
+        link("x", "links/secret");
+        let kind = |path: &str| read(&scratch, json!({"file_path": path})).map_err(|e| e.0);
+        for path in ["a.key", "private/x", "links/../a.key", "links/key", "links/dir/x", "links/secret", ".git/config"]
+        {
+            assert_eq!(kind(path), Err(ErrorKind::InvalidToolParams), "{path}");
+        }
+        assert_eq!(kind("kept.key"), ok("open", "").map_err(|e| e.0));
+        assert_eq!(kind("links/x"), ok("open", "").map_err(|e| e.0));
+        let plan = with_ctx(&scratch, &limits(), |ctx| ReadFile.prepare(&json!({"file_path": "a.key"}), ctx));
+        assert_eq!(
+            plan,
+            Err(invalid("a.key is hidden by ignore files and is not read. Ask the user if it is needed."))
+        );
+    }
+
+    #[test]
+    fn plans_are_checked_and_say_what_is_read() {
+        let scratch = Scratch::new();
+        let plan = |args| with_ctx(&scratch, &limits(), |ctx| ReadFile.prepare(&args, ctx));
+        assert_eq!(
+            plan(json!({"file_path": "a", "start_line": 3, "end_line": 2})),
+            Err(invalid("start_line (3) must not be greater than end_line (2)"))
+        );
+        let found = plan(json!({"file_path": "./x/../a", "end_line": 2}));
+        assert_eq!(found.map_err(|e| e.kind), Err(ErrorKind::FileNotFound));
+        let real = format!("{}/a", scratch.path().display());
+        assert_eq!(
+            plan(json!({"file_path": "./a", "end_line": 2})),
+            Ok(Plan {
+                title: "Reading a, lines 1-2".into(),
+                question: Question::Info {
+                    title: "Confirm Read: a".into(),
+                    prompt: format!("Read {real}?"),
+                    urls: vec![],
+                },
+                base: None,
+            })
+        );
+    }
+}

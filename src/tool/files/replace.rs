@@ -1,0 +1,266 @@
+//! `replace`: one piece of a file, told by its old text.
+//!
+//! The old text is searched for as `matching` describes; what is found becomes edits of the file's own bytes, so that all that
+//! was not matched stays as it is, to the last carriage return. The new text is taken literally. When the edit cannot be made,
+//! the call fails while it is planned: nobody is asked about a change that would not happen.
+//!
+//! A file that is not quite text (bytes that are no characters of its encoding) is not edited: writing it back would change
+//! more than was asked for.
+
+mod elsewhere;
+mod matching;
+
+use crate::task::machine::job::{Run, RunEnd};
+use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec, Verdict};
+use crate::tool::files::edit::{Current, Proposal, Words, omission};
+use crate::tool::files::path::{Found, Spot};
+use crate::tool::{Ctx, Tool, failed, invalid, text_arg};
+use matching::{Edit, Strategy};
+use serde_json::{Value, json};
+use std::path::Path;
+
+pub struct Replace;
+
+impl Tool for Replace {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "replace".into(),
+            display_name: "Edit".into(),
+            description: "Replaces text in a file of the workspace. The old text must be in the file exactly once, with \
+                          its whitespace and indentation; give a few lines around the change to make it unique. With an \
+                          empty old text, creates a new file. Read the file before you edit it."
+                .into(),
+            kind: Kind::Edit,
+            parameters: json!({
+                "type": "object",
+                "required": ["file_path", "instruction", "old_string", "new_string"],
+                "properties": {
+                    "file_path": {"type": "string", "description": "The file, relative to the workspace or absolute."},
+                    "instruction": {"type": "string", "description": "What is changed and why, in a sentence or two."},
+                    "old_string": {"type": "string", "description": "The text to replace, as it stands in the file. Empty to create a file."},
+                    "new_string": {"type": "string", "description": "The text to put in its place, complete and literal."},
+                    "allow_multiple": {"type": "boolean", "description": "Replace every place where the old text is, not just one."},
+                },
+            }),
+            by_default: Verdict::Ask,
+            output_is_markdown: false,
+            has_live_output: false,
+        }
+    }
+
+    fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
+        let proposal = Order::from(args)?.proposal(ctx)?;
+        let path = proposal.spot.relative();
+        let (old, new) = (snippet(args, "old_string"), snippet(args, "new_string"));
+        let title =
+            if proposal.current.exists() { format!("{path}: {old} => {new}") } else { format!("Creating {path}") };
+        let words = Words { title, question: format!("Confirm Edit: {path}") };
+        Ok(proposal.plan(words, ctx))
+    }
+
+    fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
+        Order::from(&run.args).and_then(|order| order.proposal(ctx)?.carry_out(run, ctx)).unwrap_or_else(failed)
+    }
+}
+
+/// The beginning of an argument's first line that says something.
+fn snippet(args: &Value, name: &str) -> String {
+    const CHARS: usize = 30;
+    let text = args.get(name).and_then(Value::as_str).unwrap_or_default();
+    let text = text.trim();
+    let first = text.lines().next().unwrap_or_default();
+    let mut short: String = first.chars().take(CHARS).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+/// How many places may be changed.
+#[derive(Clone, Copy, PartialEq)]
+enum Places {
+    One,
+    Any,
+}
+
+/// The arguments, with `\n` for every line end.
+struct Order<'a> {
+    path: &'a str,
+    old: String,
+    new: String,
+    places: Places,
+}
+
+impl<'a> Order<'a> {
+    fn from(args: &'a Value) -> Result<Order<'a>, CallError> {
+        let text = |name| Ok(text_arg(args, name)?.replace("\r\n", "\n"));
+        let order = Order {
+            path: text_arg(args, "file_path")?,
+            old: text("old_string")?,
+            new: text("new_string")?,
+            places: match args.get("allow_multiple") {
+                Some(Value::Bool(true)) => Places::Any,
+                _ => Places::One,
+            },
+        };
+        match omission(&order.new, &order.old) {
+            None => Ok(order),
+            Some(line) => Err(invalid(format!(
+                "line {line} of new_string stands for text that was left out. Give the complete text."
+            ))),
+        }
+    }
+
+    fn proposal(&self, ctx: &Ctx) -> Result<Proposal, CallError> {
+        if self.old.is_empty() {
+            return self.creation(ctx);
+        }
+        let spot = self.find(ctx)?;
+        let current = Current::of(&spot, ctx)?;
+        let path = spot.relative();
+        if !current.survives_as_text() {
+            return Err(CallError::new(
+                ErrorKind::EditPreparationFailure,
+                format!("{path} is not plain text: editing it would damage it. Change it with a shell command."),
+            ));
+        }
+        let original = current.text();
+        let (strategy, edits) = self.edits(&path, &original, ctx)?;
+        let new = edited(&original, &edits);
+        if new == original {
+            return Err(unchanged(&path));
+        }
+        Ok(Proposal { done: report(&spot.real(), strategy, &edits, &original), spot, current, new })
+    }
+
+    fn creation(&self, ctx: &Ctx) -> Result<Proposal, CallError> {
+        let spot = ctx.workspace.find_writable(self.path)?;
+        let current = Current::of(&spot, ctx)?;
+        if current.exists() {
+            return Err(CallError::new(
+                ErrorKind::AttemptToCreateExistingFile,
+                format!(
+                    "{} exists already. Give the text to replace in old_string, or write the whole file.",
+                    spot.relative()
+                ),
+            ));
+        }
+        Ok(Proposal { done: format!("Created {}.", spot.real()), new: self.new.clone(), spot, current })
+    }
+
+    /// The file, or the only one further down that ends like it.
+    fn find(&self, ctx: &Ctx) -> Result<Spot, CallError> {
+        let spot = ctx.workspace.find_writable(self.path)?;
+        let Found::Nothing(_) = spot.found else {
+            return Ok(spot);
+        };
+        let wanted = spot.relative();
+        let others = if Path::new(self.path).is_relative() {
+            elsewhere::files_ending_in(Path::new(&wanted), ctx)
+        } else {
+            Vec::new()
+        };
+        let names: Vec<&str> = others.iter().filter_map(|path| path.to_str()).collect();
+        match names.as_slice() {
+            [only] => ctx.workspace.find_writable(only),
+            [] => Err(CallError::new(
+                ErrorKind::FileNotFound,
+                format!("There is no file {wanted}. To create it, give an empty old_string."),
+            )),
+            several => Err(invalid(format!(
+                "There is no file {wanted}, but there are {}. Name the one you mean.",
+                several.join(", ")
+            ))),
+        }
+    }
+
+    fn edits(&self, path: &str, original: &str, ctx: &Ctx) -> Result<(Strategy, Vec<Edit>), CallError> {
+        if self.old == self.new {
+            return Err(unchanged(path));
+        }
+        let content = original.replace("\r\n", "\n");
+        let found = matching::find(&content, &self.old, &self.new, ctx.limits.fuzzy_steps);
+        let (strategy, edits) = found.ok_or_else(|| {
+            CallError::new(
+                ErrorKind::EditNoOccurrenceFound,
+                format!(
+                    "old_string is not in {path}. Nothing was changed. Read the file again and give the text as it stands there, \
+                     with its whitespace and line breaks."
+                ),
+            )
+        })?;
+        if edits.len() > 1 && self.places == Places::One {
+            return Err(CallError::new(
+                ErrorKind::EditExpectedOccurrenceMismatch,
+                format!(
+                    "old_string is in {path} {} times, and one was expected. Nothing was changed. Give more lines around it, or set \
+                     allow_multiple to change them all.",
+                    edits.len()
+                ),
+            ));
+        }
+        Ok((strategy, edits))
+    }
+}
+
+fn unchanged(path: &str) -> CallError {
+    CallError::new(ErrorKind::EditNoChange, format!("Nothing to change: {path} would be the same after the edit."))
+}
+
+fn report(path: &str, strategy: Strategy, edits: &[Edit], original: &str) -> String {
+    let times = match edits.len() {
+        1 => "1 replacement".to_owned(),
+        n => format!("{n} replacements"),
+    };
+    let mut text = format!("Modified {path} ({times}).");
+    match strategy {
+        Strategy::Exact | Strategy::Flexible | Strategy::Loose => {}
+        Strategy::Fuzzy => {
+            let content = original.replace("\r\n", "\n");
+            let before = |at: usize| content.as_bytes()[..at].iter().filter(|b| **b == b'\n');
+            let line = |at: usize| before(at).count() + 1;
+            let ranges: Vec<String> = edits
+                .iter()
+                .map(|edit| {
+                    let last = edit.range.end.saturating_sub(1).max(edit.range.start);
+                    format!("{}-{}", line(edit.range.start), line(last))
+                })
+                .collect();
+            text.push_str(&format!(
+                " old_string was not there as given; what comes nearest was replaced, in lines {}.",
+                ranges.join(", ")
+            ));
+        }
+    }
+    text
+}
+
+/// Makes edits that are meant for the text with `\n` in the text as it is. What is not edited keeps its line ends; new lines get
+/// those that most of the file has, and its end stays as it was: with a line break or without.
+fn edited(original: &str, edits: &[Edit]) -> String {
+    // Where the line breaks that have a carriage return are in the text without.
+    let returns: Vec<usize> = original.match_indices("\r\n").enumerate().map(|(before, (at, _))| at - before).collect();
+    let place = |at: usize| at + returns.partition_point(|line_break| *line_break < at);
+    let breaks = original.matches('\n').count();
+    let line_break = if returns.len() * 2 > breaks { "\r\n" } else { "\n" };
+    let mut text = String::with_capacity(original.len());
+    let mut done = 0;
+    for edit in edits {
+        text.push_str(&original[done..place(edit.range.start)]);
+        text.push_str(&edit.text.replace('\n', line_break));
+        done = place(edit.range.end);
+    }
+    text.push_str(&original[done..]);
+    match (original.ends_with('\n'), text.strip_suffix('\n')) {
+        (true, None) if !text.is_empty() => text.push_str(line_break),
+        (false, Some(bare)) => {
+            let bare = bare.strip_suffix('\r').unwrap_or(bare);
+            text.truncate(bare.len());
+        }
+        (true, _) | (false, None) => {}
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

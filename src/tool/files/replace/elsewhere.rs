@@ -1,0 +1,117 @@
+//! A file that is not where the model says, but somewhere else below: models often leave out the directories at the front.
+//!
+//! The search goes level by level from the workspace on, never through a link, and gives up after a fixed number of directories:
+//! it is a courtesy, not a search tool. What it finds is only a name; the caller opens it as it opens any path.
+
+use crate::tool::Ctx;
+use crate::tool::files::path::Found;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Paths of all files found whose last components are those of `wanted`, in the order of the search.
+pub fn files_ending_in(wanted: &Path, ctx: &Ctx) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let Ok(spot) = ctx.workspace.find(".") else {
+        return found;
+    };
+    let Found::Directory(root) = spot.found else {
+        return found;
+    };
+    let mut waiting = VecDeque::from([(PathBuf::new(), root)]);
+    let mut left = ctx.limits.lookup_dirs.saturating_sub(1);
+    while let Some((path, dir)) = waiting.pop_front() {
+        if ctx.cancel.is_set() {
+            break;
+        }
+        // What cannot be read is not looked into.
+        for (name, kind) in entries(&dir).unwrap_or_default() {
+            let below = path.join(&name);
+            match kind {
+                FileType::RegularFile if below.ends_with(wanted) => found.push(below),
+                FileType::Directory if left > 0 && !is_skipped(&name) => {
+                    if let Ok(dir) = open(&dir, &name) {
+                        left -= 1;
+                        waiting.push_back((below, dir));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// Large, and not to be edited anyway.
+fn is_skipped(name: &OsStr) -> bool {
+    name == ".git" || name == "node_modules"
+}
+
+fn open(dir: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(dir, name, flags, Mode::empty())?)
+}
+
+/// Names and kinds, sorted: the order must not depend on the file system.
+fn entries(dir: &OwnedFd) -> io::Result<Vec<(std::ffi::OsString, FileType)>> {
+    let readable = open(dir, OsStr::new("."))?;
+    let mut entries = Vec::new();
+    for entry in Dir::read_from(&readable)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name == "." || name == ".." {
+            continue;
+        }
+        let kind = match entry.file_type() {
+            FileType::Unknown => rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
+                .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
+            known => known,
+        };
+        entries.push((name.to_os_string(), kind));
+    }
+    entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+    use crate::tool::tests::{Scratch, with_ctx};
+    use std::os::unix::fs::symlink;
+
+    fn found(scratch: &Scratch, wanted: &str, limits: &Limits) -> Vec<String> {
+        let paths = with_ctx(scratch, limits, |ctx| files_ending_in(Path::new(wanted), ctx));
+        paths.iter().map(|path| path.display().to_string()).collect()
+    }
+
+    #[test]
+    fn whole_components_count_and_links_do_not() {
+        let scratch = Scratch::new();
+        let outside = Scratch::new();
+        outside.put("util/a.rs", "");
+        for file in ["src/util/a.rs", "src/xutil/a.rs", "a.rs", ".git/util/a.rs", "node_modules/util/a.rs"] {
+            scratch.put(file, "");
+        }
+        symlink(outside.path(), scratch.path().join("out")).expect("link");
+        symlink("a.rs", scratch.path().join("src/b.rs")).expect("link");
+        let limits = Limits::default();
+        assert_eq!(found(&scratch, "util/a.rs", &limits), ["src/util/a.rs"]);
+        assert_eq!(found(&scratch, "a.rs", &limits), ["a.rs", "src/util/a.rs", "src/xutil/a.rs"]);
+        assert_eq!(found(&scratch, "b.rs", &limits), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_search_gives_up_after_so_many_directories() {
+        let scratch = Scratch::new();
+        scratch.put("a/b/c/x.rs", "");
+        for (dirs, expected) in [(3, 0), (4, 1)] {
+            let limits = Limits { lookup_dirs: dirs, ..Limits::default() };
+            assert_eq!(found(&scratch, "x.rs", &limits).len(), expected, "{dirs}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! `write_file`: the whole new content of a file. How it gets there is in `edit.rs`.
+
+use crate::task::machine::job::{Run, RunEnd};
+use crate::task::spec::{CallError, Kind, Plan, ToolSpec, Verdict};
+use crate::tool::files::edit::{Current, Proposal, Words, omission};
+use crate::tool::{Ctx, Tool, failed, invalid, text_arg};
+use serde_json::{Value, json};
+
+pub struct WriteFile;
+
+impl Tool for WriteFile {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "write_file".into(),
+            display_name: "WriteFile".into(),
+            description:
+                "Writes a file of the workspace: creates it, together with missing directories, or replaces all \
+                          of it. Give the complete content; nothing may be left out or abbreviated."
+                    .into(),
+            kind: Kind::Edit,
+            parameters: json!({
+                "type": "object",
+                "required": ["file_path", "content"],
+                "properties": {
+                    "file_path": {"type": "string", "description": "The file, relative to the workspace or absolute."},
+                    "content": {"type": "string", "description": "The complete new content."},
+                },
+            }),
+            by_default: Verdict::Ask,
+            output_is_markdown: false,
+            has_live_output: false,
+        }
+    }
+
+    fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
+        let proposal = proposal(args, ctx)?;
+        let path = proposal.spot.relative();
+        let words = Words { title: format!("Writing to {path}"), question: format!("Confirm Write: {path}") };
+        Ok(proposal.plan(words, ctx))
+    }
+
+    fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
+        proposal(&run.args, ctx).and_then(|proposal| proposal.carry_out(run, ctx)).unwrap_or_else(failed)
+    }
+}
+
+fn proposal(args: &Value, ctx: &Ctx) -> Result<Proposal, CallError> {
+    let content = text_arg(args, "content")?;
+    if let Some(line) = omission(content, "") {
+        return Err(invalid(format!(
+            "line {line} of the content stands for text that was left out. Give the complete content of the file."
+        )));
+    }
+    let spot = ctx.workspace.find_writable(text_arg(args, "file_path")?)?;
+    let current = Current::of(&spot, ctx)?;
+    let done =
+        if current.exists() { format!("Overwrote {}.", spot.real()) } else { format!("Created {}.", spot.real()) };
+    Ok(Proposal { new: current.fitted(content), spot, current, done })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+    use crate::task::spec::{Base, Display, Ending, ErrorKind, Question};
+    use crate::tool::files::text::Encoding;
+    use crate::tool::tests::{Scratch, run_of, with_ctx};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    fn plan(scratch: &Scratch, path: &str, content: &str) -> Result<Plan, CallError> {
+        let args = json!({"file_path": path, "content": content});
+        with_ctx(scratch, &Limits::default(), |ctx| WriteFile.prepare(&args, ctx))
+    }
+
+    fn run(scratch: &Scratch, run: &Run) -> RunEnd {
+        with_ctx(scratch, &Limits::default(), |ctx| WriteFile.run(run, ctx, &mut |_| {}))
+    }
+
+    fn write(scratch: &Scratch, path: &str, content: &str) -> RunEnd {
+        let args = json!({"file_path": path, "content": content});
+        run(scratch, &run_of(scratch, "write_file", args))
+    }
+
+    fn output(end: RunEnd) -> String {
+        match end {
+            RunEnd::Ended(Ending::Success { output, .. }) => output,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn names(scratch: &Scratch) -> Vec<String> {
+        let entries = std::fs::read_dir(scratch.path()).expect("it is there");
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.expect("readable").file_name().to_string_lossy().into()).collect();
+        names.sort();
+        names
+    }
+
+    const HEAD: &str = "Index: a\n===================================================================\n--- a\tCurrent\n+++ a\tProposed\n";
+
+    #[test]
+    fn a_plan_shows_the_diff_and_touches_nothing() {
+        let scratch = Scratch::new();
+        let real = format!("{}/new/a", scratch.path().display());
+        assert_eq!(
+            plan(&scratch, "new/a", "x\n"),
+            Ok(Plan {
+                title: "Writing to new/a".into(),
+                question: Question::Edit {
+                    title: "Confirm Write: new/a".into(),
+                    file_name: "a".into(),
+                    file_path: real.clone(),
+                    diff: format!("{HEAD}@@ -0,0 +1,1 @@\n+x\n"),
+                    old: None,
+                    new: "x\n".into(),
+                },
+                base: Some(Base { sha256: None }),
+            })
+        );
+        assert_eq!(names(&scratch), Vec::<String>::new());
+        scratch.put("a", "abc");
+        let found = plan(&scratch, "a", "x\n").expect("a plan");
+        let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        let sha256 = Some(sha256.into());
+        assert_eq!(found.base, Some(Base { sha256 }));
+    }
+
+    #[test]
+    fn new_files_get_their_directories() {
+        let scratch = Scratch::new();
+        let real = scratch.path().join("x/y/a");
+        assert_eq!(
+            write(&scratch, "x/y/a", "1\n2\n"),
+            RunEnd::Ended(Ending::Success {
+                output: format!("Created {}.", real.display()),
+                display: Display::Diff {
+                    file_name: "a".into(),
+                    file_path: real.display().to_string(),
+                    diff: format!("{HEAD}@@ -0,0 +1,2 @@\n+1\n+2\n"),
+                    old: None,
+                    new: "1\n2\n".into(),
+                    added: 2,
+                    removed: 0,
+                },
+            })
+        );
+        assert_eq!(std::fs::read(&real).expect("written"), b"1\n2\n");
+        let mode = real.metadata().expect("there").mode();
+        assert_eq!(mode & 0o7133, 0, "{mode:o}");
+    }
+
+    #[test]
+    fn existing_files_keep_their_mode_line_ends_and_encoding() {
+        let scratch = Scratch::new();
+        let script = scratch.put("run.sh", "echo 1\r\necho 2\r\n");
+        let mode = std::fs::Permissions::from_mode(0o750);
+        std::fs::set_permissions(&script, mode).expect("mine");
+        let wide = scratch.put("wide", Encoding::Utf16Le.encode("a"));
+        assert_eq!(
+            output(write(&scratch, "run.sh", "echo 1\necho 3\r\n")),
+            format!(
+                "Overwrote {}. What changed:\n@@ -1,2 +1,2 @@\n echo 1\r\n-echo 2\r\n+echo 3\r\n",
+                script.display()
+            )
+        );
+        assert_eq!(std::fs::read(&script).expect("there"), b"echo 1\r\necho 3\r\n");
+        assert_eq!(script.metadata().expect("there").mode() & 0o7777, 0o750);
+        output(write(&scratch, "wide", "ü"));
+        assert_eq!(std::fs::read(&wide).expect("there"), Encoding::Utf16Le.encode("ü"));
+        assert_eq!(names(&scratch), ["run.sh", "wide"]);
+    }
+
+    #[test]
+    fn a_file_that_is_not_the_one_shown_is_not_written() {
+        let scratch = Scratch::new();
+        let file = scratch.put("a", "old");
+        let base = plan(&scratch, "a", "new").expect("a plan").base;
+        let gone = plan(&scratch, "b", "new").expect("a plan").base;
+        scratch.put("a", "other");
+        scratch.put("b", "other");
+        for (path, base) in [("a", base), ("b", gone)] {
+            let args = json!({"file_path": path, "content": "new"});
+            let stale = Run { base, ..run_of(&scratch, "write_file", args) };
+            assert_eq!(run(&scratch, &stale), RunEnd::Stale);
+        }
+        assert_eq!(std::fs::read(&file).expect("there"), b"other");
+        assert_eq!(names(&scratch), ["a", "b"]);
+    }
+
+    #[test]
+    fn what_the_user_edited_is_written_and_told() {
+        let scratch = Scratch::new();
+        let base = plan(&scratch, "a", "mine\n").expect("a plan").base;
+        let args = json!({"file_path": "a", "content": "mine\n"});
+        let edited = Run { base, edited: Some("yours\n".into()), ..run_of(&scratch, "write_file", args) };
+        let file = scratch.path().join("a");
+        assert_eq!(
+            output(run(&scratch, &edited)),
+            format!(
+                "Created {}. The user changed the content you proposed before it was written:\n\
+                 @@ -1,1 +1,1 @@\n-mine\n+yours\n",
+                file.display()
+            )
+        );
+        assert_eq!(std::fs::read(&file).expect("there"), b"yours\n");
+    }
+
+    #[test]
+    fn links_are_written_through_and_hard_links_are_not() {
+        let scratch = Scratch::new();
+        let outside = Scratch::new();
+        let target = scratch.put("target", "1");
+        symlink("target", scratch.path().join("link")).expect("link");
+        output(write(&scratch, "link", "2"));
+        assert_eq!(std::fs::read(&target).expect("there"), b"2");
+        assert!(scratch.path().join("link").is_symlink());
+
+        let shared = outside.put("shared", "1");
+        std::fs::hard_link(&shared, scratch.path().join("hard")).expect("one file system");
+        output(write(&scratch, "hard", "2"));
+        assert_eq!(std::fs::read(&shared).expect("there"), b"1");
+    }
+
+    #[test]
+    fn failures_have_their_kinds() {
+        let scratch = Scratch::new();
+        scratch.put("dir/a", "");
+        let kind = |path: &str| match write(&scratch, path, "x") {
+            RunEnd::Ended(Ending::Error { error }) => error.kind,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(kind("dir"), ErrorKind::TargetIsDirectory);
+        assert_eq!(kind("dir/a/b"), ErrorKind::FileNotFound);
+        assert_eq!(kind("../x"), ErrorKind::PathNotInWorkspace);
+        assert_eq!(kind(".git/config"), ErrorKind::PolicyViolation);
+    }
+
+    #[test]
+    fn a_read_only_file_stays_as_it_is() {
+        if rustix::process::geteuid().is_root() {
+            eprintln!("skipped: root may write everything");
+            return;
+        }
+        let scratch = Scratch::new();
+        let file = scratch.put("a", "old");
+        let mode = std::fs::Permissions::from_mode(0o444);
+        std::fs::set_permissions(&file, mode).expect("mine");
+        let RunEnd::Ended(Ending::Error { error }) = write(&scratch, "a", "new") else {
+            panic!("it cannot be written");
+        };
+        assert_eq!(error.kind, ErrorKind::PermissionDenied);
+        assert_eq!(std::fs::read(&file).expect("there"), b"old");
+        assert_eq!(names(&scratch), ["a"]);
+    }
+
+    #[test]
+    fn abbreviated_content_is_refused() {
+        let scratch = Scratch::new();
+        assert_eq!(
+            plan(&scratch, "a", "fn main() {}\n// rest of code ...\n"),
+            Err(invalid(
+                "line 2 of the content stands for text that was left out. Give the complete content of the file."
+            ))
+        );
+    }
+}

@@ -1,0 +1,402 @@
+//! `glob`: files by a pattern of their path.
+//!
+//! What was changed lately comes first, newest first, because that is what people talk about; the rest is in the order of
+//! names. Only regular files are found: a link is another name for something that has one already, or is outside.
+
+use crate::task::machine::job::{Run, RunEnd};
+use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
+use crate::tool::files::path::{Found, Spot};
+use crate::tool::search::ignore::{Rules, Wanted, What};
+use crate::tool::search::walk::{NOT_OURS, Seen, Start, Stop, Survey, Visitor, Walk, by_path, readable};
+use crate::tool::search::wildcard::{Case, Glob, escaped};
+use crate::tool::{Ctx, Tool, cancelled_search, failed, flag_arg, invalid, optional_text_arg, text_arg};
+use serde_json::{Value, json};
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// What was changed within this time comes first.
+const LATELY_S: i64 = 24 * 60 * 60;
+
+pub struct FindFiles;
+
+impl Tool for FindFiles {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "glob".into(),
+            display_name: "FindFiles".into(),
+            description: "Finds files of the workspace by a glob pattern of their path, such as `src/**/*.ts` or `**/*.{md,txt}`. \
+                          Answers with absolute paths, files changed in the last 24 hours first. A pattern without `**/` \
+                          looks in one directory only."
+                .into(),
+            kind: Kind::Search,
+            parameters: json!({
+                "type": "object",
+                "required": ["pattern"],
+                "properties": {
+                    "pattern": {"type": "string", "description": "The glob pattern, relative to dir_path."},
+                    "dir_path": {"type": "string", "description": "The directory to search in; the workspace if left out."},
+                    "case_sensitive": {"type": "boolean", "description": "Whether upper and lower case differ; they do not unless said so."},
+                    "respect_git_ignore": {"type": "boolean", "description": "Leave out what .gitignore files hide (default true)."},
+                    "respect_gemini_ignore": {"type": "boolean", "description": "Leave out what .geminiignore hides (default true)."},
+                },
+            }),
+            by_default: Verdict::Allow,
+            output_is_markdown: false,
+            has_live_output: false,
+        }
+    }
+
+    fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
+        let spot = ctx.workspace.find(optional_text_arg(args, "dir_path").unwrap_or("."))?;
+        let wish = Wish::from(args, &spot, ctx)?;
+        let (pattern, path) = (&wish.pattern, spot.relative());
+        Ok(Plan {
+            title: format!("Finding {pattern} in {path}"),
+            question: Question::Info {
+                title: format!("Confirm Search: {pattern}"),
+                prompt: format!("Find files like {pattern} in {}?", spot.real()),
+                urls: Vec::new(),
+            },
+            base: None,
+        })
+    }
+
+    fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
+        match find(&run.args, ctx) {
+            Ok(Some((output, text))) => RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }),
+            Ok(None) => cancelled_search(),
+            Err(error) => failed(error),
+        }
+    }
+}
+
+struct Wish {
+    pattern: String,
+    glob: Glob,
+}
+
+impl Wish {
+    fn from(args: &Value, base: &Spot, ctx: &Ctx) -> Result<Wish, CallError> {
+        let text = text_arg(args, "pattern")?;
+        let case = match flag_arg(args, "case_sensitive", false) {
+            true => Case::Exact,
+            false => Case::Folded,
+        };
+        if text.trim().is_empty() {
+            return Err(invalid("pattern must not be empty"));
+        }
+        let pattern = relative(text, &base.real());
+        if pattern.starts_with('/') || pattern.split('/').any(|part| part == "..") {
+            return Err(invalid(format!(
+                "the pattern {text:?} leads out of {}: give a pattern relative to dir_path, without \"..\"",
+                base.real()
+            )));
+        }
+        // Brackets and braces are common in file names; a name that exists means itself.
+        let named = ctx.workspace.look(&base.below().join(pattern));
+        let exists = named.is_some_and(|spot| matches!(spot.found, Found::File(_)));
+        let glob = if exists { Glob::new(&escaped(pattern), case) } else { Glob::new(pattern, case) };
+        Ok(Wish { pattern: pattern.into(), glob: glob.map_err(invalid)? })
+    }
+}
+
+/// A pattern from the base directory on, even if it was written from the root or with a dot in front.
+fn relative<'a>(pattern: &'a str, base: &str) -> &'a str {
+    let rest = pattern.strip_prefix(base).and_then(|rest| rest.strip_prefix('/'));
+    let mut rest = rest.unwrap_or(pattern);
+    while let Some(shorter) = rest.strip_prefix("./") {
+        rest = shorter;
+    }
+    rest
+}
+
+/// What the model reads, and what people see; None if it was cancelled.
+fn find(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> {
+    let spot = ctx.workspace.find(optional_text_arg(args, "dir_path").unwrap_or("."))?;
+    let wish = Wish::from(args, &spot, ctx)?;
+    let path = spot.relative();
+    let dir = match &spot.found {
+        Found::Directory(dir) => dir,
+        Found::File(_) => {
+            let text = format!("{path} is a file. Name a directory to search in.");
+            return Err(CallError::new(ErrorKind::PathIsNotADirectory, text));
+        }
+        Found::Nothing(_) => {
+            let text = format!("There is no directory {path} in {}.", ctx.workspace.path().display());
+            return Err(CallError::new(ErrorKind::FileNotFound, text));
+        }
+    };
+    let wanted = Wanted::asked(args, ctx.workspace.wanted());
+    let Some(rules) = Rules::at(&ctx.workspace, spot.below(), wanted, ctx.limits) else {
+        let text = format!(
+            "No files found: {path} is hidden by ignore files. Set respect_git_ignore or respect_gemini_ignore to false to search it."
+        );
+        return Ok(Some((text.clone(), text)));
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let since = now.map_or(0, |now| now.as_secs() as i64) - LATELY_S;
+    let walk = Walk::new(ctx.cancel, ctx.limits, &NOT_OURS);
+    let start = Start { dir: dir.as_fd(), path: spot.below(), rules };
+    let lead = match spot.below().as_os_str().len() {
+        0 => 0,
+        n => n + 1,
+    };
+    let mut survey = walk.run(start, || Finder {
+        glob: &wish.glob,
+        lead,
+        since,
+        dir: Vec::new(),
+        lately: Vec::new(),
+        others: Vec::new(),
+        hidden: 0,
+    });
+    let found = Finds::of(&mut survey);
+    match survey.stopped {
+        Some(Stop::Cancelled) => Ok(None),
+        Some(Stop::Time) if found.total() == 0 => {
+            let text = format!("No files found. {}", survey.gaps(ctx.limits).trim_end());
+            Err(CallError::new(ErrorKind::GlobExecutionError, text))
+        }
+        Some(Stop::Time | Stop::Entries) | None => Ok(Some(found.show(&wish, &spot, &survey.gaps(ctx.limits), ctx))),
+    }
+}
+
+struct Finder<'a> {
+    glob: &'a Glob,
+    /// Where in a path the part begins that is compared.
+    lead: usize,
+    since: i64,
+    /// Room for a directory's path with a slash.
+    dir: Vec<u8>,
+    /// With the time of change, in seconds and nanoseconds.
+    lately: Vec<((i64, u64), Vec<u8>)>,
+    others: Vec<Vec<u8>>,
+    hidden: usize,
+}
+
+impl Visitor for Finder<'_> {
+    fn wants(&mut self, dir: &[u8]) -> bool {
+        self.dir.clear();
+        self.dir.extend_from_slice(&dir[self.lead..]);
+        self.dir.push(b'/');
+        self.glob.could_match_in(&self.dir)
+    }
+
+    fn file(&mut self, file: &Seen) {
+        if !self.glob.matches(&file.path[self.lead..]) {
+            return;
+        }
+        // A file that is gone by now is not found.
+        let Ok(stat) = file.stat() else {
+            return;
+        };
+        if stat.st_mtime >= self.since {
+            let at = (stat.st_mtime, stat.st_mtime_nsec);
+            self.lately.push((at, file.path.to_vec()));
+        } else {
+            self.others.push(file.path.to_vec());
+        }
+    }
+
+    fn hidden(&mut self, path: &[u8], what: What) {
+        if what == What::Directory || self.glob.matches(&path[self.lead..]) {
+            self.hidden += 1;
+        }
+    }
+}
+
+/// What all threads have found, in the order to show it.
+struct Finds {
+    paths: Vec<Vec<u8>>,
+    hidden: usize,
+}
+
+impl Finds {
+    fn of(survey: &mut Survey<Finder>) -> Finds {
+        let mut lately = Vec::new();
+        let mut others = Vec::new();
+        let mut hidden = 0;
+        for finder in &mut survey.visitors {
+            lately.append(&mut finder.lately);
+            others.append(&mut finder.others);
+            hidden += finder.hidden;
+        }
+        lately.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| by_path(&a.1, &b.1)));
+        others.sort_unstable_by(|a, b| by_path(a, b));
+        let lately = lately.into_iter().map(|(_, path)| path);
+        Finds { paths: lately.chain(others).collect(), hidden }
+    }
+
+    fn total(&self) -> usize {
+        self.paths.len()
+    }
+
+    fn show(&self, wish: &Wish, base: &Spot, gaps: &str, ctx: &Ctx) -> (String, String) {
+        let (total, pattern) = (self.total(), &wish.pattern);
+        let ignored = match self.hidden {
+            0 => String::new(),
+            n => format!(" ({n} files or folders are left out by ignore files)"),
+        };
+        if total == 0 {
+            let base = base.real();
+            let text = format!("No files found matching \"{pattern}\" in {base}{ignored}.\n{gaps}");
+            return (text.trim_end().into(), "No files found".into());
+        }
+        let mut text = format!(
+            "Found {total} file(s) matching \"{pattern}\" in {}{ignored}, those changed in the last 24 hours first:\n",
+            base.real()
+        );
+        let most = ctx.limits.listed_files;
+        for path in self.paths.iter().take(most) {
+            text += &readable(&absolute(ctx.workspace.path(), path));
+            text.push('\n');
+        }
+        if total > most {
+            let more = total - most;
+            text += &format!("[{more} more files are not shown. Use a narrower pattern.]\n");
+        }
+        text += gaps;
+        (text.trim_end().into(), format!("Found {total} matching file(s)"))
+    }
+}
+
+fn absolute(workspace: &Path, path: &[u8]) -> Vec<u8> {
+    let path = workspace.join(OsStr::from_bytes(path));
+    path.into_os_string().into_encoded_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+    use crate::tool::tests::{Scratch, run_of, with_ctx};
+    use std::fs::{File, FileTimes};
+    use std::time::Duration;
+
+    fn find_with(limits: &Limits, scratch: &Scratch, args: Value) -> Result<(String, String), CallError> {
+        let run = run_of(scratch, "glob", args);
+        let end = with_ctx(scratch, limits, |ctx| FindFiles.run(&run, ctx, &mut |_| {}));
+        match end {
+            RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }) => {
+                Ok((output.replace(&scratch.path().display().to_string(), "WS"), text))
+            }
+            RunEnd::Ended(Ending::Error { error }) => Err(error),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The paths found, or what was said instead.
+    fn find(scratch: &Scratch, args: Value) -> Vec<String> {
+        let (output, _) = find_with(&Limits::default(), scratch, args).expect("it can be searched");
+        let paths: Vec<String> = output.lines().filter_map(|line| line.strip_prefix("WS/")).map(String::from).collect();
+        if paths.is_empty() { vec![output] } else { paths }
+    }
+
+    /// Changed so many hours ago.
+    fn aged(scratch: &Scratch, name: &str, hours: u64) {
+        let path = scratch.put(name, "");
+        let at = SystemTime::now() - Duration::from_secs(hours * 3600);
+        let file = File::options().write(true).open(path).expect("it was just made");
+        file.set_times(FileTimes::new().set_modified(at)).expect("it is ours");
+    }
+
+    #[test]
+    fn what_changed_lately_comes_first() {
+        let scratch = Scratch::new();
+        for (name, hours) in [("b.rs", 100), ("a.rs", 90), ("old/c.rs", 3), ("d.rs", 2), ("e.txt", 1)] {
+            aged(&scratch, name, hours);
+        }
+        let found = find_with(&Limits::default(), &scratch, json!({"pattern": "**/*.rs"}));
+        let expected = "Found 4 file(s) matching \"**/*.rs\" in WS, those changed in the last 24 hours first:\n\
+                        WS/d.rs\nWS/old/c.rs\nWS/a.rs\nWS/b.rs";
+        assert_eq!(found, Ok((expected.into(), "Found 4 matching file(s)".into())));
+        let few = Limits { listed_files: 3, ..Limits::default() };
+        let found = find_with(&few, &scratch, json!({"pattern": "**/*.rs"}));
+        let last = found.map(|(output, _)| output.lines().last().map(String::from));
+        let note = "[1 more files are not shown. Use a narrower pattern.]";
+        assert_eq!(last, Ok(Some(note.into())));
+    }
+
+    #[test]
+    fn patterns_are_about_paths_from_the_directory_on() {
+        let scratch = Scratch::new();
+        for name in
+            ["a.TS", "src/b.ts", "src/deep/c.ts", ".hidden/d.ts", "src/[id].ts", "node_modules/e.ts", ".git/f.ts"]
+        {
+            aged(&scratch, name, 100);
+        }
+        let table: [(Value, &[&str]); 9] = [
+            (json!({"pattern": "*.ts"}), &["a.TS"]),
+            (
+                json!({"pattern": "**/*.ts", "case_sensitive": true}),
+                &[".hidden/d.ts", "src/[id].ts", "src/b.ts", "src/deep/c.ts"],
+            ),
+            (json!({"pattern": "SRC/?.ts"}), &["src/b.ts"]),
+            (json!({"pattern": "*.ts", "dir_path": "src"}), &["src/[id].ts", "src/b.ts"]),
+            (json!({"pattern": "**/{c,d}.ts"}), &[".hidden/d.ts", "src/deep/c.ts"]),
+            (json!({"pattern": "src/[id].ts"}), &["src/[id].ts"]),
+            (json!({"pattern": "./src/deep/*"}), &["src/deep/c.ts"]),
+            (json!({"pattern": format!("{}/src/deep/*", scratch.path().display())}), &["src/deep/c.ts"]),
+            (json!({"pattern": "nothing"}), &["No files found matching \"nothing\" in WS."]),
+        ];
+        for (args, expected) in table {
+            assert_eq!(find(&scratch, args.clone()), expected, "{args}");
+        }
+    }
+
+    #[test]
+    fn ignored_files_and_links_are_left_out() {
+        let scratch = Scratch::new();
+        for (name, text) in [(".git/HEAD", ""), (".gitignore", "out\n*.o\n"), ("a.o", ""), ("a.c", ""), ("out/b.c", "")]
+        {
+            scratch.put(name, text);
+        }
+        std::os::unix::fs::symlink("/etc", scratch.path().join("link")).expect("links can be made");
+        std::os::unix::fs::symlink("a.c", scratch.path().join("l.c")).expect("links can be made");
+        let shown = find_with(&Limits::default(), &scratch, json!({"pattern": "**/[!.]*"}));
+        let expected = "Found 1 file(s) matching \"**/[!.]*\" in WS (2 files or folders are left out by ignore files), those \
+                        changed in the last 24 hours first:\nWS/a.c";
+        assert_eq!(shown.map(|found| found.0), Ok(expected.into()));
+        let mut all = find(&scratch, json!({"pattern": "**/[!.]*", "respect_git_ignore": false}));
+        all.sort();
+        assert_eq!(all, ["a.c", "a.o", "out/b.c"]);
+        let inside = find(&scratch, json!({"pattern": "*", "dir_path": "out"}));
+        assert!(inside[0].contains("out is hidden by ignore files"), "{inside:?}");
+    }
+
+    #[test]
+    fn failures_have_their_kinds() {
+        let scratch = Scratch::new();
+        scratch.put("a", "");
+        let kind = |args| find_with(&Limits::default(), &scratch, args).map_err(|error| error.kind);
+        let table = [
+            (json!({"pattern": " "}), ErrorKind::InvalidToolParams),
+            (json!({"pattern": "../*"}), ErrorKind::InvalidToolParams),
+            (json!({"pattern": "/etc/*"}), ErrorKind::InvalidToolParams),
+            (json!({"pattern": "*", "dir_path": "a"}), ErrorKind::PathIsNotADirectory),
+            (json!({"pattern": "*", "dir_path": "b"}), ErrorKind::FileNotFound),
+            (json!({"pattern": "*", "dir_path": ".."}), ErrorKind::PathNotInWorkspace),
+        ];
+        for (args, expected) in table {
+            assert_eq!(kind(args.clone()), Err(expected), "{args}");
+        }
+        let hurried = Limits { search_ms: 0, ..Limits::default() };
+        let late = find_with(&hurried, &scratch, json!({"pattern": "*"}));
+        assert_eq!(late.map_err(|error| error.kind), Err(ErrorKind::GlobExecutionError));
+    }
+
+    #[test]
+    fn a_cancelled_search_ends() {
+        let scratch = Scratch::new();
+        scratch.put("a", "");
+        let run = run_of(&scratch, "glob", json!({"pattern": "*"}));
+        let end = with_ctx(&scratch, &Limits::default(), |ctx| {
+            ctx.cancel.set();
+            FindFiles.run(&run, ctx, &mut |_| {})
+        });
+        assert_eq!(end, cancelled_search());
+    }
+}

@@ -1,0 +1,356 @@
+//! `grep_search`: lines of files that match a regular expression.
+//!
+//! In process: our own walk, `lines` on whole files, no program to find or to trust. Which matches are shown does not depend
+//! on which thread was faster: they are the first in the order of paths. Once enough are found, whatever comes behind the last of
+//! them is not looked at any more, so a common word costs little.
+//!
+//! A few matches come with the lines around them without being asked, which saves the model from reading the file.
+
+mod lines;
+mod literal;
+mod report;
+mod search;
+
+use crate::task::machine::job::{Run, RunEnd};
+use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
+use crate::tool::files::path::{Found, Spot};
+use crate::tool::search::ignore::{Rules, Wanted};
+use crate::tool::search::walk::{BY_MACHINE, Start, Stop, VERSIONS, Walk};
+use crate::tool::search::wildcard::{Case, NameGlob};
+use crate::tool::{Ctx, Tool, cancelled_search, failed, flag_arg, invalid, number_arg, optional_text_arg, text_arg};
+use lines::Lines;
+use literal::Letters;
+use report::Report;
+use search::{Around, Best, FoundFile, Search};
+use serde_json::{Value, json};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+
+pub struct GrepSearch;
+
+impl Tool for GrepSearch {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "grep_search".into(),
+            display_name: "SearchText".into(),
+            description: "Searches the text files of the workspace, or one file, for lines that match a regular expression, and \
+                          answers with files, line numbers and lines. Upper and lower case do not differ unless asked for. \
+                          Look-around and back references are not available."
+                .into(),
+            kind: Kind::Search,
+            parameters: parameters(),
+            by_default: Verdict::Allow,
+            output_is_markdown: false,
+            has_live_output: false,
+        }
+    }
+
+    fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
+        let wish = Wish::from(args, ctx)?;
+        let spot = ctx.workspace.find(wish.dir)?;
+        let (pattern, path) = (wish.pattern, spot.relative());
+        let like = wish.include_text.map_or(String::new(), |glob| format!(" in {glob}"));
+        Ok(Plan {
+            title: format!("Searching for '{pattern}'{like} within {path}"),
+            question: Question::Info {
+                title: format!("Confirm Search: {pattern}"),
+                prompt: format!("Search {} for {pattern}?", spot.real()),
+                urls: Vec::new(),
+            },
+            base: None,
+        })
+    }
+
+    fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
+        match search(&run.args, ctx) {
+            Ok(Some((output, text))) => RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }),
+            Ok(None) => cancelled_search(),
+            Err(error) => failed(error),
+        }
+    }
+}
+
+fn parameters() -> Value {
+    json!({
+        "type": "object",
+        "required": ["pattern"],
+        "properties": {
+            "pattern": {"type": "string", "description": "The regular expression, or the text itself with fixed_strings."},
+            "dir_path": {"type": "string", "description": "The directory or file to search; the workspace if left out."},
+            "include_pattern": {"type": "string", "description": "Glob pattern of the files to search, such as `*.ts` or `src/**/*.rs`."},
+            "exclude_pattern": {"type": "string", "description": "Regular expression of matching lines to leave out."},
+            "names_only": {"type": "boolean", "description": "Answer with the names of the files only."},
+            "case_sensitive": {"type": "boolean", "description": "Whether upper and lower case differ."},
+            "fixed_strings": {"type": "boolean", "description": "Take the pattern for the text itself."},
+            "context": {"type": "integer", "minimum": 0, "description": "Lines to show before and after each match."},
+            "before": {"type": "integer", "minimum": 0, "description": "Lines to show before each match."},
+            "after": {"type": "integer", "minimum": 0, "description": "Lines to show after each match."},
+            "no_ignore": {"type": "boolean", "description": "Also search what ignore files hide, and build output."},
+            "max_matches_per_file": {"type": "integer", "minimum": 1, "description": "Matches to show of each file."},
+            "total_max_matches": {"type": "integer", "minimum": 1, "description": "Matches to show at most; 100 if left out."},
+        },
+    })
+}
+
+/// What is asked for.
+struct Wish<'a> {
+    pattern: &'a str,
+    dir: &'a str,
+    lines: Lines,
+    /// Lines that do not count although they match.
+    except: Option<Lines>,
+    include: Option<Include>,
+    include_text: Option<&'a str>,
+    show: Show,
+    around: Option<Around>,
+    reach: Reach,
+    per_file: usize,
+    total: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Show {
+    Lines,
+    Names,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// What people write.
+    Written,
+    Everything,
+}
+
+/// Which files to search.
+enum Include {
+    Only(NameGlob),
+    /// The pattern began with an exclamation mark.
+    AllBut(NameGlob),
+}
+
+impl<'a> Wish<'a> {
+    fn from(args: &'a Value, ctx: &Ctx) -> Result<Wish<'a>, CallError> {
+        let pattern = text_arg(args, "pattern")?;
+        let letters = match flag_arg(args, "case_sensitive", false) {
+            true => Letters::AsTheyAre,
+            false => Letters::EitherCase,
+        };
+        let lines = if flag_arg(args, "fixed_strings", false) {
+            expression(&regex_lite::escape(pattern), letters)?
+        } else {
+            expression(pattern, letters)?
+        };
+        let except =
+            optional_text_arg(args, "exclude_pattern").map(|pattern| expression(pattern, letters)).transpose()?;
+        let include_text = optional_text_arg(args, "include_pattern").filter(|text| !text.is_empty());
+        let both = number_arg(args, "context");
+        let (before, after) = (number_arg(args, "before"), number_arg(args, "after"));
+        let total = number_arg(args, "total_max_matches").unwrap_or(ctx.limits.search_matches);
+        Ok(Wish {
+            pattern,
+            dir: optional_text_arg(args, "dir_path").unwrap_or("."),
+            lines,
+            except,
+            include: include_text.map(Include::new).transpose()?,
+            include_text,
+            show: match flag_arg(args, "names_only", false) {
+                true => Show::Names,
+                false => Show::Lines,
+            },
+            around: both
+                .or(before)
+                .or(after)
+                .map(|_| Around { before: before.or(both).unwrap_or(0), after: after.or(both).unwrap_or(0) }),
+            reach: match flag_arg(args, "no_ignore", false) {
+                true => Reach::Everything,
+                false => Reach::Written,
+            },
+            per_file: number_arg(args, "max_matches_per_file").unwrap_or(usize::MAX),
+            total: total.min(ctx.limits.search_most_matches),
+        })
+    }
+
+    /// Whether a file is to be searched, by its path from the searched directory on.
+    fn includes(&self, path: &[u8]) -> bool {
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        let by_machine = self.reach == Reach::Written && (name.ends_with(b".log") || name.ends_with(b".tmp"));
+        !by_machine && self.include.as_ref().is_none_or(|include| include.takes(path))
+    }
+}
+
+impl Include {
+    fn new(text: &str) -> Result<Include, CallError> {
+        let glob = |text| NameGlob::new(text, Case::Exact).map_err(invalid);
+        match text.strip_prefix('!') {
+            Some(rest) => Ok(Include::AllBut(glob(rest)?)),
+            None => Ok(Include::Only(glob(text)?)),
+        }
+    }
+
+    fn takes(&self, path: &[u8]) -> bool {
+        match self {
+            Include::Only(glob) => glob.matches(path),
+            Include::AllBut(glob) => !glob.matches(path),
+        }
+    }
+}
+
+/// Models write `fn main() {` and mean it; the expression language takes a brace for a number of times.
+fn expression(pattern: &str, letters: Letters) -> Result<Lines, CallError> {
+    let first = Lines::new(pattern, letters);
+    first
+        .or_else(|error| Lines::new(&braces_escaped(pattern), letters).map_err(|_| error))
+        .map_err(|error| {
+            invalid(format!(
+                "{pattern:?} is not a regular expression that can be searched for: {error}. Correct it, or set fixed_strings \
+                 to search for the text itself."
+            ))
+        })
+}
+
+/// The expression with a backslash before every brace that does not begin a number of times.
+fn braces_escaped(pattern: &str) -> String {
+    let mut text = String::with_capacity(pattern.len() + 8);
+    let mut rest = pattern.chars();
+    let mut open = false;
+    while let Some(c) = rest.next() {
+        match c {
+            '\\' => {
+                text.push(c);
+                text.extend(rest.next());
+                continue;
+            }
+            '{' => {
+                open = counts(rest.as_str());
+                if !open {
+                    text.push('\\');
+                }
+            }
+            '}' if open => open = false,
+            '}' => text.push('\\'),
+            _ => {}
+        }
+        text.push(c);
+    }
+    text
+}
+
+/// Whether what follows a brace is a number of times: `3}`, `3,}` or `3,5}`.
+fn counts(rest: &str) -> bool {
+    let Some((inside, _)) = rest.split_once('}') else {
+        return false;
+    };
+    let (least, most) = inside.split_once(',').unwrap_or((inside, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    !least.is_empty() && digits(least) && digits(most)
+}
+
+/// What the model reads, and what people see; None if it was cancelled.
+fn search(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> {
+    let wish = Wish::from(args, ctx)?;
+    let spot = ctx.workspace.find(wish.dir)?;
+    let best = Best::new(wish.total);
+    let mut report = match &spot.found {
+        Found::Directory(_) => match search_tree(&wish, &spot, &best, ctx)? {
+            Some(report) => report,
+            None => return Ok(None),
+        },
+        Found::File(_) => search_file(&wish, &spot, &best, ctx)?,
+        Found::Nothing(_) => {
+            let text =
+                format!("There is no file or directory {} in {}.", spot.relative(), ctx.workspace.path().display());
+            return Err(CallError::new(ErrorKind::FileNotFound, text));
+        }
+    };
+    report.limited = best.is_limited();
+    report.files = best.into_files();
+    if wish.show == Show::Lines && wish.around.is_none() {
+        widen(&mut report.files, &wish, ctx);
+    }
+    Ok(Some(report.show(&wish, &spot, ctx)))
+}
+
+fn wanted(wish: &Wish, ctx: &Ctx) -> Wanted {
+    match wish.reach {
+        Reach::Written => ctx.workspace.wanted(),
+        Reach::Everything => Wanted::NONE,
+    }
+}
+
+/// None if it was cancelled.
+fn search_tree(wish: &Wish, spot: &Spot, best: &Best, ctx: &Ctx) -> Result<Option<Report>, CallError> {
+    let mut report = Report::default();
+    let Found::Directory(dir) = &spot.found else {
+        return Ok(Some(report));
+    };
+    let Some(rules) = Rules::at(&ctx.workspace, spot.below(), wanted(wish, ctx), ctx.limits) else {
+        report.hidden = true;
+        return Ok(Some(report));
+    };
+    let skipped: &[&str] = match wish.reach {
+        Reach::Written => &BY_MACHINE,
+        Reach::Everything => &VERSIONS,
+    };
+    let start = Start { dir: dir.as_fd(), path: spot.below(), rules };
+    let walk = Walk::new(ctx.cancel, ctx.limits, skipped);
+    let survey = walk.run(start, || Search::new(wish, spot, best, ctx.limits));
+    report.gaps = survey.gaps(ctx.limits);
+    report.too_large = survey.visitors.iter().map(|one| one.too_large).sum();
+    match survey.stopped {
+        Some(Stop::Cancelled) => Ok(None),
+        Some(Stop::Time) if best.is_empty() => {
+            let text = format!("Nothing was found. {}", report.gaps.trim_end());
+            Err(CallError::new(ErrorKind::GrepExecutionError, text))
+        }
+        Some(Stop::Time | Stop::Entries) | None => Ok(Some(report)),
+    }
+}
+
+/// A file that is named is searched whatever its name; only ignore files keep it from that.
+fn search_file(wish: &Wish, spot: &Spot, best: &Best, ctx: &Ctx) -> Result<Report, CallError> {
+    let mut report = Report::default();
+    if Rules::hide_file(&ctx.workspace, spot.below(), wanted(wish, ctx), ctx.limits) {
+        report.hidden = true;
+        return Ok(report);
+    }
+    let bytes = contents(spot, ctx)?;
+    let path = spot.below().as_os_str().as_bytes();
+    if let Some(found) = search::in_text(&bytes, wish, wish.around) {
+        best.add(path, found);
+    }
+    Ok(report)
+}
+
+fn contents(spot: &Spot, ctx: &Ctx) -> Result<Vec<u8>, CallError> {
+    match &spot.found {
+        Found::File(entry) => crate::tool::files::read_file::contents(entry, &spot.relative(), ctx.limits.file_bytes),
+        Found::Directory(_) | Found::Nothing(_) => Ok(Vec::new()),
+    }
+}
+
+/// Shows what is around a few matches. The files are read again, which is cheaper than to keep all that might be needed; one
+/// that has changed meanwhile stays as it was found.
+fn widen(files: &mut [(Vec<u8>, FoundFile)], wish: &Wish, ctx: &Ctx) {
+    let matches: usize = files.iter().map(|(_, found)| found.matches).sum();
+    let around = match matches {
+        1 => Around { before: 50, after: 50 },
+        2 | 3 => Around { before: 15, after: 15 },
+        _ => return,
+    };
+    for (path, found) in files {
+        let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path));
+        let wider = ctx
+            .workspace
+            .look(path)
+            .and_then(|spot| contents(&spot, ctx).ok())
+            .and_then(|bytes| search::in_text(&bytes, wish, Some(around)));
+        if let Some(wider) = wider
+            && wider.matching().eq(found.matching())
+        {
+            *found = wider;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

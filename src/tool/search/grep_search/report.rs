@@ -1,0 +1,107 @@
+//! What a search answers: for the model the files and lines, for people one sentence.
+
+use crate::tool::Ctx;
+use crate::tool::files::path::Spot;
+use crate::tool::files::read_file::shortened;
+use crate::tool::search::grep_search::search::{FoundFile, Role};
+use crate::tool::search::grep_search::{Show, Wish};
+use crate::tool::search::walk::readable;
+
+#[derive(Default)]
+pub struct Report {
+    pub files: Vec<(Vec<u8>, FoundFile)>,
+    /// Whether there may be more than is shown.
+    pub limited: bool,
+    /// The place to search is hidden itself.
+    pub hidden: bool,
+    /// Sentences about what could not be looked at.
+    pub gaps: String,
+    /// Files that were not searched for their size.
+    pub too_large: usize,
+}
+
+impl Report {
+    /// What the model reads, and what people see.
+    pub fn show(&self, wish: &Wish, base: &Spot, ctx: &Ctx) -> (String, String) {
+        let like = wish.include_text.map_or(String::new(), |glob| format!(" (files: \"{glob}\")"));
+        let of = format!("pattern \"{}\" in path \"{}\"{like}", wish.pattern, base.relative());
+        if self.hidden {
+            let text = format!(
+                "No matches found for {of}: it is hidden by ignore files. Set no_ignore to search it all the same."
+            );
+            return (text, "No matches found".into());
+        }
+        let found = match wish.show {
+            Show::Lines => {
+                let matches: usize = self.files.iter().map(|(_, found)| found.matches).sum();
+                count(matches, "match", "matches")
+            }
+            Show::Names => count(self.files.len(), "file with matches", "files with matches"),
+        };
+        let Some(found) = found else {
+            let text = format!("No matches found for {of}.\n{}", self.notes(ctx));
+            return (text.trim_end().into(), "No matches found".into());
+        };
+        let limited = if self.limited { " (limited)" } else { "" };
+        let body = match wish.show {
+            Show::Lines => self.lines(ctx),
+            Show::Names => self.names(),
+        };
+        let more = if self.limited {
+            "There may be more matches: narrow the search, or raise total_max_matches.\n"
+        } else {
+            ""
+        };
+        let text = format!("Found {found}{limited} for {of}:\n{body}{more}{}", self.notes(ctx));
+        (text.trim_end().into(), format!("Found {found}{limited}"))
+    }
+
+    fn names(&self) -> String {
+        let names = self.files.iter().map(|(path, _)| readable(path) + "\n");
+        names.collect()
+    }
+
+    fn lines(&self, ctx: &Ctx) -> String {
+        let mut text = String::from("---\n");
+        let mut left = ctx.limits.search_chars;
+        for (i, (path, found)) in self.files.iter().enumerate() {
+            if left == 0 {
+                let rest = self.files.len() - i;
+                text += &format!("[{rest} more files are left out: the answer is long enough.]\n");
+                return text;
+            }
+            text += &format!("File: {}\n", readable(path));
+            for line in &found.lines {
+                let mark = match line.role {
+                    Role::Match => ':',
+                    Role::Context => '-',
+                };
+                let shown = shortened(&line.text, ctx.limits.line_chars);
+                left = left.saturating_sub(shown.len());
+                text += &format!("L{}{mark} {shown}\n", line.number);
+                if left == 0 {
+                    text += "[The rest of this file is left out.]\n";
+                    break;
+                }
+            }
+            text += "---\n";
+        }
+        text
+    }
+
+    fn notes(&self, ctx: &Ctx) -> String {
+        let too_large = match self.too_large {
+            0 => String::new(),
+            n => format!("{n} files larger than {} MiB were not searched.\n", ctx.limits.file_bytes >> 20),
+        };
+        too_large + &self.gaps
+    }
+}
+
+fn count(number: usize, one: &str, many: &str) -> Option<String> {
+    match number {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        n => Some(format!("{n} {many}")),
+    }
+}

@@ -1,0 +1,312 @@
+//! Searching the files of a walk, and keeping the best of what is found: the first matches in the order of paths.
+
+use crate::limits::Limits;
+use crate::tool::files::path::Spot;
+use crate::tool::search::grep_search::lines::{Go, Lines};
+use crate::tool::search::grep_search::{Show, Wish};
+use crate::tool::search::ignore::What;
+use crate::tool::search::walk::{Seen, Visitor, by_path};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::atomic::{AtomicBool, Ordering as Memory};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Lines to show around a match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Around {
+    pub before: usize,
+    pub after: usize,
+}
+
+/// What was found in one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoundFile {
+    pub matches: usize,
+    pub lines: Vec<Line>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Counted from 1.
+    pub number: usize,
+    pub role: Role,
+    pub text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Match,
+    Context,
+}
+
+impl FoundFile {
+    pub fn matching(&self) -> impl Iterator<Item = &Line> {
+        self.lines.iter().filter(|line| line.role == Role::Match)
+    }
+
+    /// Keeps so many matches, and what was shown before the first that goes.
+    fn cut(&mut self, most: usize) {
+        let mut left = most;
+        let first_to_go = self.lines.iter().position(|line| {
+            let goes = line.role == Role::Match && left == 0;
+            left = left.saturating_sub(usize::from(line.role == Role::Match));
+            goes
+        });
+        self.lines.truncate(first_to_go.unwrap_or(self.lines.len()));
+        self.matches = self.matches.min(most);
+    }
+}
+
+/// The first matches in the order of paths, from all threads.
+pub struct Best {
+    most: usize,
+    kept: Mutex<Kept>,
+    /// Whether enough was found, so that a path may come too late. Saves looking at the rest.
+    full: AtomicBool,
+}
+
+#[derive(Default)]
+struct Kept {
+    files: BTreeMap<TreePath, FoundFile>,
+    matches: usize,
+    /// More was found than is kept.
+    limited: bool,
+}
+
+#[derive(PartialEq, Eq)]
+struct TreePath(Vec<u8>);
+
+impl PartialOrd for TreePath {
+    fn partial_cmp(&self, other: &TreePath) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for TreePath {
+    fn cmp(&self, other: &TreePath) -> Ordering {
+        by_path(&self.0, &other.0)
+    }
+}
+
+impl Best {
+    pub fn new(most: usize) -> Best {
+        Best { most, kept: Mutex::default(), full: AtomicBool::new(false) }
+    }
+
+    pub fn add(&self, path: &[u8], found: FoundFile) {
+        let mut kept = self.kept();
+        kept.matches += found.matches;
+        kept.files.insert(TreePath(path.to_vec()), found);
+        while let Some(last) = kept.files.last_entry()
+            && let last = last.get().matches
+            && kept.matches - last >= self.most
+        {
+            kept.files.pop_last();
+            kept.matches -= last;
+            kept.limited = true;
+        }
+        if kept.matches >= self.most {
+            self.full.store(true, Memory::Relaxed);
+        }
+    }
+
+    /// Whether nothing with this path, or in a directory of this path, can be among the first any more. What is passed over might
+    /// have matched, so it counts as more.
+    fn is_too_late(&self, path: &[u8]) -> bool {
+        if !self.full.load(Memory::Relaxed) {
+            return false;
+        }
+        let mut kept = self.kept();
+        let late = kept.files.last_key_value().is_some_and(|(last, _)| by_path(path, &last.0).is_gt());
+        kept.limited |= late;
+        late
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.kept().files.is_empty()
+    }
+
+    pub fn is_limited(&self) -> bool {
+        let kept = self.kept();
+        kept.limited || kept.matches > self.most
+    }
+
+    pub fn into_files(self) -> Vec<(Vec<u8>, FoundFile)> {
+        let kept = self.kept.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut left = self.most;
+        let mut files = Vec::with_capacity(kept.files.len());
+        for (path, mut found) in kept.files {
+            found.cut(left);
+            left -= found.matches;
+            files.push((path.0, found));
+        }
+        files
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One thread's search.
+pub struct Search<'a> {
+    wish: &'a Wish<'a>,
+    lines: Lines,
+    best: &'a Best,
+    limits: &'a Limits,
+    /// Where in a path the part begins that globs are about.
+    lead: usize,
+    /// A file at a time; it keeps its size from one to the next.
+    room: Vec<u8>,
+    pub too_large: usize,
+}
+
+impl<'a> Search<'a> {
+    pub fn new(wish: &'a Wish<'a>, base: &Spot, best: &'a Best, limits: &'a Limits) -> Search<'a> {
+        Search {
+            wish,
+            lines: wish.lines.clone(),
+            best,
+            limits,
+            lead: match base.below().as_os_str().len() {
+                0 => 0,
+                n => n + 1,
+            },
+            room: Vec::new(),
+            too_large: 0,
+        }
+    }
+}
+
+impl Visitor for Search<'_> {
+    fn wants(&mut self, dir: &[u8]) -> bool {
+        !self.best.is_too_late(dir)
+    }
+
+    fn file(&mut self, file: &Seen) {
+        if !self.wish.includes(&file.path[self.lead..]) || self.best.is_too_late(file.path) {
+            return;
+        }
+        // What cannot be opened or read is not text to search.
+        let Ok((mut opened, stat)) = file.open() else {
+            return;
+        };
+        if stat.st_size as u64 > self.limits.file_bytes {
+            self.too_large += 1;
+            return;
+        }
+        let Ok(length) = fill(&mut opened, stat.st_size as usize, &mut self.room) else {
+            return;
+        };
+        let bytes = &self.room[..length];
+        if self.lines.may_be_in(bytes)
+            && let Some(found) = lines_in(bytes, &self.lines, self.wish, self.wish.around)
+        {
+            self.best.add(file.path, found);
+        }
+    }
+
+    fn hidden(&mut self, _: &[u8], _: What) {}
+}
+
+/// Reads a file that is said to have `size` bytes, and gives the number it has. Room for one more byte makes one read enough: it
+/// comes back short at the end. Of a file that has grown, what it had is enough.
+fn fill(file: &mut File, size: usize, room: &mut Vec<u8>) -> io::Result<usize> {
+    const LEAST: usize = 64 * 1024;
+    if room.len() <= size {
+        room.resize(LEAST.max(size + 1), 0);
+    }
+    loop {
+        match file.read(&mut room[..=size]) {
+            Ok(read) => return Ok(read.min(size)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// What is found in a text; None if nothing, or if it is no text.
+pub fn in_text(bytes: &[u8], wish: &Wish, around: Option<Around>) -> Option<FoundFile> {
+    lines_in(bytes, &wish.lines, wish, around)
+}
+
+fn lines_in(bytes: &[u8], lines: &Lines, wish: &Wish, around: Option<Around>) -> Option<FoundFile> {
+    if memchr::memchr(0, bytes).is_some() {
+        return None;
+    }
+    let most = match wish.show {
+        Show::Names => 1,
+        // One more than can be shown, to know whether there are more.
+        Show::Lines => wish.per_file.min(wish.total + 1),
+    };
+    let mut hits = Vec::new();
+    lines.each(bytes, |range| {
+        let excepted = wish
+            .except
+            .as_ref()
+            .is_some_and(|except| str::from_utf8(&bytes[range.clone()]).is_ok_and(|line| except.is_match(line)));
+        if !excepted {
+            hits.push(range);
+        }
+        if hits.len() == most { Go::Stop } else { Go::On }
+    });
+    if hits.is_empty() {
+        return None;
+    }
+    let mut found = FoundFile { matches: hits.len(), lines: Vec::new() };
+    let around = around.unwrap_or(Around { before: 0, after: 0 });
+    let mut pen = Pen { bytes, at: 0, number: 1 };
+    for (i, hit) in hits.iter().enumerate() {
+        pen.skip_to_before(hit.start, around.before);
+        while pen.at < hit.start {
+            found.lines.extend(pen.line(Role::Context));
+        }
+        found.lines.extend(pen.line(Role::Match));
+        let next = hits.get(i + 1).map_or(bytes.len(), |hit| hit.start);
+        for _ in 0..around.after {
+            if pen.at >= next {
+                break;
+            }
+            found.lines.extend(pen.line(Role::Context));
+        }
+    }
+    Some(found)
+}
+
+/// Copies lines, and knows their numbers.
+struct Pen<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    number: usize,
+}
+
+impl Pen<'_> {
+    /// Goes forward to so many lines before the one that begins at `begin`.
+    fn skip_to_before(&mut self, begin: usize, lines: usize) {
+        let mut target = begin;
+        for _ in 0..lines {
+            if target <= self.at {
+                break;
+            }
+            target = memchr::memrchr(b'\n', &self.bytes[self.at..target - 1])
+                .map_or(self.at, |newline| self.at + newline + 1);
+        }
+        if target > self.at {
+            self.number += memchr::memchr_iter(b'\n', &self.bytes[self.at..target]).count();
+            self.at = target;
+        }
+    }
+
+    /// None for a line that is no text.
+    fn line(&mut self, role: Role) -> Option<Line> {
+        let rest = &self.bytes[self.at..];
+        let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+        let bytes = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
+        let line = str::from_utf8(bytes).ok().map(|text| Line { number: self.number, role, text: text.into() });
+        self.at = (self.at + end + 1).min(self.bytes.len());
+        self.number += 1;
+        line
+    }
+}

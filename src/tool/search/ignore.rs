@@ -1,0 +1,501 @@
+//! What the project does not want to be looked at: `.gitignore` files as git reads them, `.geminiignore` at the top of the
+//! workspace, and further files the operator names.
+//!
+//! Git's files count only inside a repository: from its root, which may be above the workspace, down to each directory, the
+//! nearest file deciding; `.git/info/exclude` comes last. A directory with a `.git` of its own begins a new repository, to which the
+//! rules outside do not apply. Over all of them stands `.geminiignore`, and over that the operator's files, the last one first: each
+//! may hide what git shows, or show what git hides. What is in a hidden directory is hidden, whatever is said about it.
+//!
+//! Ignore files are never read through links, as git does not either: a link could turn any file of the machine into
+//! patterns, and what they hide would tell what it says. The exclude file of a linked worktree is not read for the same
+//! reason: its place is named by a file in the tree. Git's global file is not read; it is about the user, not the project.
+
+use crate::limits::Limits;
+use crate::tool::files::path::{Found, Workspace};
+use crate::tool::search::wildcard::Wildcard;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use serde_json::Value;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+/// One ignore file.
+#[derive(Debug, Default)]
+pub struct IgnoreFile {
+    patterns: Vec<Pattern>,
+}
+
+#[derive(Debug)]
+struct Pattern {
+    says: Says,
+    of: Of,
+    on: On,
+    wildcard: Wildcard,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Says {
+    Hide,
+    Show,
+}
+
+/// What is asked about. Links are files: what they lead to has a name of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    File,
+    Directory,
+}
+
+/// What a pattern is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    Anything,
+    Directories,
+}
+
+/// What a pattern is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum On {
+    Name,
+    Path,
+}
+
+/// Which ignore files count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    pub git: Respect,
+    /// `.geminiignore` and the operator's files.
+    pub gemini: Respect,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Respect {
+    Yes,
+    No,
+}
+
+impl Wanted {
+    pub const ALL: Wanted = Wanted { git: Respect::Yes, gemini: Respect::Yes };
+    pub const NONE: Wanted = Wanted { git: Respect::No, gemini: Respect::No };
+
+    /// As a tool's arguments say, and where they do not, `otherwise`.
+    pub fn asked(options: &Value, otherwise: Wanted) -> Wanted {
+        let respect = |name: &str, otherwise| match options.get(name) {
+            Some(Value::Bool(false)) => Respect::No,
+            Some(Value::Bool(true)) => Respect::Yes,
+            _ => otherwise,
+        };
+        Wanted {
+            git: respect("respect_git_ignore", otherwise.git),
+            gemini: respect("respect_gemini_ignore", otherwise.gemini),
+        }
+    }
+}
+
+/// The rules in force in one directory. Cheap to clone: a directory adds to what its parent has.
+#[derive(Clone)]
+pub struct Rules {
+    git: Respect,
+    in_repository: InRepository,
+    /// The nearest of git's files, and from there on outwards.
+    nearest: Option<Arc<Layer>>,
+    /// The others, in the order they are asked.
+    over: Arc<[IgnoreFile]>,
+    file_bytes: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum InRepository {
+    Yes,
+    No,
+}
+
+struct Layer {
+    file: IgnoreFile,
+    base: Base,
+    outer: Option<Arc<Layer>>,
+}
+
+/// The directory an ignore file speaks about.
+enum Base {
+    /// In the workspace: its paths begin after so many bytes.
+    Inside(usize),
+    /// Above the workspace: this leads from there to the workspace.
+    Above(Vec<u8>),
+}
+
+/// What a listing has shown of a directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    pub git: bool,
+    pub gitignore: bool,
+}
+
+impl IgnoreFile {
+    pub fn parse(bytes: &[u8]) -> IgnoreFile {
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        let patterns = bytes.split(|byte| *byte == b'\n').filter_map(Pattern::parse);
+        IgnoreFile { patterns: patterns.collect() }
+    }
+
+    /// What the last pattern that fits says. The path is relative to the directory of the file.
+    pub fn says(&self, path: &[u8], what: What) -> Option<Says> {
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        let fits = |pattern: &&Pattern| {
+            let text = match pattern.on {
+                On::Name => name,
+                On::Path => path,
+            };
+            (pattern.of == Of::Anything || what == What::Directory) && pattern.wildcard.matches(text)
+        };
+        let found = self.patterns.iter().rev().find(fits);
+        found.map(|pattern| pattern.says)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.patterns.is_empty()
+    }
+}
+
+impl Pattern {
+    /// None for comments, empty lines, and patterns that can never fit.
+    fn parse(line: &[u8]) -> Option<Pattern> {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        // A NUL ends the line for git, which reads C strings.
+        let line = line.split(|byte| *byte == 0).next().unwrap_or(line);
+        if line.starts_with(b"#") {
+            return None;
+        }
+        let line = without_trailing_spaces(line);
+        let (says, rest) = match line.strip_prefix(b"!") {
+            Some(rest) => (Says::Show, rest),
+            None => (Says::Hide, line),
+        };
+        let (of, text) = match rest.strip_suffix(b"/") {
+            Some(text) => (Of::Directories, text),
+            None => (Of::Anything, rest),
+        };
+        if text.is_empty() {
+            return None;
+        }
+        let (on, wildcard) = if text.contains(&b'/') {
+            let text = text.strip_prefix(b"/").unwrap_or(text);
+            (On::Path, Wildcard::git_path(text)?)
+        } else {
+            (On::Name, Wildcard::git_name(text)?)
+        };
+        Some(Pattern { says, of, on, wildcard })
+    }
+}
+
+/// Spaces at the end do not count unless the first of them is escaped.
+fn without_trailing_spaces(line: &[u8]) -> &[u8] {
+    let mut kept = 0;
+    let mut at = 0;
+    while at < line.len() {
+        match line[at] {
+            b' ' => {}
+            b'\\' if at + 1 == line.len() => return line,
+            b'\\' => {
+                at += 1;
+                kept = at + 1;
+            }
+            _ => kept = at + 1,
+        }
+        at += 1;
+    }
+    &line[..kept]
+}
+
+impl Rules {
+    /// The rules in force around a workspace: its own directory is still to be entered.
+    pub fn around(workspace: &Workspace, wanted: Wanted, limits: &Limits) -> Rules {
+        let over = match wanted.gemini {
+            Respect::Yes => over(workspace, limits.ignore_bytes),
+            Respect::No => Vec::new(),
+        };
+        let mut rules = Rules {
+            git: wanted.git,
+            in_repository: InRepository::No,
+            nearest: None,
+            over: over.into(),
+            file_bytes: limits.ignore_bytes,
+        };
+        if wanted.git == Respect::Yes {
+            rules.take_from_above(workspace);
+        }
+        rules
+    }
+
+    /// The rules in force around a directory of the workspace; None if it is hidden itself. Names count even where nothing is:
+    /// whether something hidden exists is not told.
+    pub fn at(workspace: &Workspace, dir: &Path, wanted: Wanted, limits: &Limits) -> Option<Rules> {
+        let mut rules = Rules::around(workspace, wanted, limits);
+        let mut parent = PathBuf::new();
+        for component in dir.components() {
+            let Component::Normal(name) = component else {
+                continue;
+            };
+            rules = rules.look_into(workspace, &parent);
+            parent.push(name);
+            if rules.hide(parent.as_os_str().as_bytes(), What::Directory) {
+                return None;
+            }
+        }
+        Some(rules)
+    }
+
+    /// Whether a file, named by its path in the workspace, is hidden.
+    pub fn hide_file(workspace: &Workspace, path: &Path, wanted: Wanted, limits: &Limits) -> bool {
+        let parent = path.parent().unwrap_or(Path::new(""));
+        match Rules::at(workspace, parent, wanted, limits) {
+            None => true,
+            Some(around) => around.look_into(workspace, parent).hide(path.as_os_str().as_bytes(), What::File),
+        }
+    }
+
+    /// Enters a directory by its path, if it is there.
+    fn look_into(self, workspace: &Workspace, path: &Path) -> Rules {
+        match workspace.look(path).map(|spot| spot.found) {
+            Some(Found::Directory(dir)) => {
+                let marks = Marks::of(dir.as_fd());
+                self.enter(dir.as_fd(), path.as_os_str().as_bytes(), marks)
+            }
+            Some(Found::File(_) | Found::Nothing(_)) | None => self,
+        }
+    }
+
+    /// The rules in a directory, from those around it. `path` is its path in the workspace.
+    pub fn enter(&self, dir: BorrowedFd, path: &[u8], marks: Marks) -> Rules {
+        let mut rules = self.clone();
+        if self.git == Respect::No {
+            return rules;
+        }
+        let base = if path.is_empty() { 0 } else { path.len() + 1 };
+        if marks.git {
+            rules.in_repository = InRepository::Yes;
+            rules.nearest = None;
+            if let Some(file) = exclude_file(dir, self.file_bytes) {
+                rules.push(file, Base::Inside(base));
+            }
+        }
+        if marks.gitignore
+            && rules.in_repository == InRepository::Yes
+            && let Some(file) = load(dir, ".gitignore", self.file_bytes)
+        {
+            rules.push(file, Base::Inside(base));
+        }
+        rules
+    }
+
+    /// Whether an entry of this directory is hidden.
+    pub fn hide(&self, path: &[u8], what: What) -> bool {
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        if self.git == Respect::Yes && name == b".git" {
+            return true;
+        }
+        let said = self.over.iter().find_map(|file| file.says(path, what));
+        said.or_else(|| self.git_says(path, what)) == Some(Says::Hide)
+    }
+
+    fn git_says(&self, path: &[u8], what: What) -> Option<Says> {
+        let mut next = self.nearest.as_ref();
+        while let Some(layer) = next {
+            let said = match &layer.base {
+                Base::Inside(begin) => layer.file.says(&path[*begin..], what),
+                Base::Above(lead) => layer.file.says(&[lead, path].concat(), what),
+            };
+            if said.is_some() {
+                return said;
+            }
+            next = layer.outer.as_ref();
+        }
+        None
+    }
+
+    fn push(&mut self, file: IgnoreFile, base: Base) {
+        if file.is_empty() {
+            return;
+        }
+        self.nearest = Some(Arc::new(Layer { file, base, outer: self.nearest.take() }));
+    }
+
+    /// The repository may begin above the workspace. Nobody in the workspace has a say in what is there, so names will do.
+    fn take_from_above(&mut self, workspace: &Workspace) {
+        if Marks::of(workspace.dir()).git {
+            return;
+        }
+        let mut above = Vec::new();
+        for dir in workspace.path().ancestors().skip(1) {
+            let Ok(fd) = rustix::fs::open(dir, DIRECTORY, Mode::empty()) else {
+                return;
+            };
+            let marks = Marks::of(fd.as_fd());
+            above.push((dir, fd, marks));
+            if marks.git {
+                break;
+            }
+        }
+        if !above.last().is_some_and(|(_, _, marks)| marks.git) {
+            return;
+        }
+        self.in_repository = InRepository::Yes;
+        for (dir, fd, marks) in above.into_iter().rev() {
+            let lead = workspace.path().strip_prefix(dir).expect("it is an ancestor");
+            let lead = [lead.as_os_str().as_bytes(), b"/"].concat();
+            let exclude = marks.git.then(|| exclude_file(fd.as_fd(), self.file_bytes));
+            let ignore = load(fd.as_fd(), ".gitignore", self.file_bytes);
+            for file in [exclude.flatten(), ignore].into_iter().flatten() {
+                self.push(file, Base::Above(lead.clone()));
+            }
+        }
+    }
+}
+
+impl Marks {
+    /// Looks for them, where no listing is at hand.
+    pub fn of(dir: BorrowedFd) -> Marks {
+        let there = |name: &str| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        Marks { git: there(".git"), gitignore: there(".gitignore") }
+    }
+
+    pub fn see(&mut self, name: &[u8]) {
+        match name {
+            b".git" => self.git = true,
+            b".gitignore" => self.gitignore = true,
+            _ => {}
+        }
+    }
+}
+
+const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// The files that stand over git's, the one to ask first in front.
+fn over(workspace: &Workspace, most: u64) -> Vec<IgnoreFile> {
+    let named = workspace.ignore_files().iter().rev().filter_map(|path| {
+        // The operator may name any file, by a link as well; only waiting for a pipe is out of the question.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(workspace.path().join(path), flags, Mode::empty()).ok()?;
+        read(File::from(fd), most)
+    });
+    let own = load(workspace.dir(), ".geminiignore", most);
+    named.chain(own).filter(|file| !file.is_empty()).collect()
+}
+
+fn exclude_file(dir: BorrowedFd, most: u64) -> Option<IgnoreFile> {
+    let flags = DIRECTORY | OFlags::NOFOLLOW;
+    let git = rustix::fs::openat(dir, ".git", flags, Mode::empty()).ok()?;
+    let info = rustix::fs::openat(&git, "info", flags, Mode::empty()).ok()?;
+    load(info.as_fd(), "exclude", most)
+}
+
+fn load(dir: BorrowedFd, name: &str, most: u64) -> Option<IgnoreFile> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(dir, name, flags, Mode::empty()).ok()?;
+    read(File::from(fd), most)
+}
+
+/// Of a file that is too large, the beginning counts.
+fn read(file: File, most: u64) -> Option<IgnoreFile> {
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes).ok()?;
+    Some(IgnoreFile::parse(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::tests::Scratch;
+    use std::os::unix::fs::symlink;
+
+    fn hides(workspace: &Workspace, path: &str) -> bool {
+        Rules::hide_file(workspace, Path::new(path), Wanted::ALL, &Limits::default())
+    }
+
+    fn workspace(scratch: &Scratch, files: &[(&str, &str)]) -> Workspace {
+        for (name, text) in files {
+            scratch.put(name, text);
+        }
+        Workspace::open(scratch.path()).expect("it opens")
+    }
+
+    #[test]
+    fn later_files_stand_over_earlier_ones() {
+        let scratch = Scratch::new();
+        let files = [
+            (".git/HEAD", ""),
+            (".gitignore", "a\nb\nc\nd\n"),
+            (".geminiignore", "!b\n!c\n!d\ne\nf\n"),
+            ("one", "c\n!e\n"),
+            ("deep/two", "!f\nd\n"),
+        ];
+        let workspace = workspace(&scratch, &files);
+        let hidden = |workspace: &Workspace| -> String {
+            let all = ["a", "b", "c", "d", "e", "f", "g"];
+            all.into_iter().filter(|name| hides(workspace, name)).collect()
+        };
+        assert_eq!(hidden(&workspace), "aef");
+        let absolute = scratch.path().join("deep/two");
+        let missing = "nowhere".into();
+        let more = workspace.with_ignore_files(vec!["one".into(), absolute, missing]);
+        assert_eq!(hidden(&more), "acd");
+    }
+
+    #[test]
+    fn gitignore_counts_in_a_repository_only_and_a_nested_one_begins_anew() {
+        let scratch = Scratch::new();
+        let files = [
+            (".gitignore", "x\n"),
+            ("repo/.git/HEAD", ""),
+            ("repo/.git/info/exclude", "e\n"),
+            ("repo/.gitignore", "y\n/inner/z\n"),
+            ("repo/inner/.git", "gitdir: elsewhere\n"),
+            ("repo/inner/.gitignore", "w\n"),
+        ];
+        let workspace = workspace(&scratch, &files);
+        let table = [
+            ("x", false),
+            ("repo/x", false),
+            ("repo/y", true),
+            ("repo/sub/y", true),
+            ("repo/sub/e", true),
+            ("repo/inner/y", false),
+            ("repo/inner/z", false),
+            ("repo/inner/e", false),
+            ("repo/inner/w", true),
+            ("repo/w", false),
+            ("repo/.git/HEAD", true),
+        ];
+        for (path, expected) in table {
+            assert_eq!(hides(&workspace, path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn ignore_files_are_not_read_through_links() {
+        let scratch = Scratch::new();
+        let files = [(".git/HEAD", ""), ("patterns", "a\n"), ("d/b", "")];
+        let workspace = workspace(&scratch, &files);
+        for name in [".gitignore", ".geminiignore", "d/.gitignore"] {
+            symlink(scratch.path().join("patterns"), scratch.path().join(name)).expect("links can be made");
+        }
+        assert!(!hides(&workspace, "a"));
+        assert!(!hides(&workspace, "d/a"));
+    }
+
+    #[test]
+    fn of_a_large_file_the_beginning_counts() {
+        let scratch = Scratch::new();
+        let workspace = workspace(&scratch, &[(".geminiignore", "abc\ndef\n")]);
+        let limits = Limits { ignore_bytes: 4, ..Limits::default() };
+        let hides = |name: &str| Rules::hide_file(&workspace, Path::new(name), Wanted::ALL, &limits);
+        assert!(hides("abc"));
+        assert!(!hides("def"));
+    }
+}

@@ -1,0 +1,563 @@
+//! Walks a directory tree, on descriptors and without following links, so that it can neither leave the workspace nor be led
+//! out of it by somebody who moves things meanwhile: each directory is opened by its name in the one that was opened before.
+//!
+//! Directories are a stack that several threads take from. A stack and not a queue: going down first keeps few directories
+//! open, and comes close to the order of names. Small trees are walked by the calling thread alone; threads join once there
+//! is enough to do. Large directories are dealt out in parts. Each thread has a visitor of its own, so visitors share
+//! nothing unless they want to, and come back to the caller at the end.
+//!
+//! The walk looks at the caller's wish to stop, at the clock and at its limits for every entry. What it could not look at is
+//! counted: an answer that is not whole must be able to say so.
+
+use crate::base::cancel::Cancel;
+use crate::limits::Limits;
+use crate::tool::search::ignore::{Marks, Rules, What};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat};
+use std::cmp::Ordering;
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering as Memory};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Scope, scope};
+use std::time::{Duration, Instant};
+
+/// Entries of one directory that are not worth dealing out.
+const PART: usize = 128;
+/// Entries seen before other threads are called to help.
+const WORTH_HELP: usize = 512;
+/// Room for the names of a directory, per system call.
+const LISTING_BYTES: usize = 32 * 1024;
+
+/// Directories of version control, where nothing is for reading.
+pub const VERSIONS: [&str; 3] = [".git", ".svn", ".hg"];
+/// These, and directories full of other people's code.
+pub const NOT_OURS: [&str; 5] = [".git", ".svn", ".hg", "node_modules", "bower_components"];
+
+/// And directories where hardly anything is written by hand.
+pub const BY_MACHINE: [&str; 11] = {
+    let [a, b, c, d, e] = NOT_OURS;
+    [a, b, c, d, e, ".vscode", ".idea", "dist", "build", "coverage", "__pycache__"]
+};
+
+/// What looks at the files.
+pub trait Visitor: Send {
+    /// Whether anything in a directory is of interest. `dir` is its path in the workspace.
+    fn wants(&mut self, dir: &[u8]) -> bool;
+
+    fn file(&mut self, file: &Seen);
+
+    /// Something that ignore files hide.
+    fn hidden(&mut self, path: &[u8], what: What);
+}
+
+/// A regular file, as far as the listing knows.
+pub struct Seen<'a> {
+    dir: BorrowedFd<'a>,
+    name: &'a CStr,
+    /// From the workspace on.
+    pub path: &'a [u8],
+}
+
+pub struct Walk<'a> {
+    pub cancel: &'a Cancel,
+    pub limits: &'a Limits,
+    pub deadline: Instant,
+    /// Names of directories that are not entered.
+    pub skipped: &'a [&'a str],
+}
+
+/// Where to begin.
+pub struct Start<'a> {
+    pub dir: BorrowedFd<'a>,
+    /// From the workspace on; empty for the workspace itself.
+    pub path: &'a Path,
+    /// The rules around it.
+    pub rules: Rules,
+}
+
+pub struct Survey<V> {
+    pub visitors: Vec<V>,
+    /// Directories that could not be opened or listed, or were too deep.
+    pub unread: usize,
+    pub stopped: Option<Stop>,
+}
+
+/// Why a walk ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    Cancelled,
+    Time,
+    Entries,
+}
+
+impl Seen<'_> {
+    /// Opens it, unless it is something else by now.
+    pub fn open(&self) -> io::Result<(File, Stat)> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(self.dir, self.name, flags, Mode::empty())?;
+        let stat = rustix::fs::fstat(&fd)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        Ok((File::from(fd), stat))
+    }
+
+    pub fn stat(&self) -> io::Result<Stat> {
+        let stat = rustix::fs::statat(self.dir, self.name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(stat)
+    }
+}
+
+impl<'a> Walk<'a> {
+    pub fn new(cancel: &'a Cancel, limits: &'a Limits, skipped: &'a [&'a str]) -> Walk<'a> {
+        Walk { cancel, limits, deadline: Instant::now() + Duration::from_millis(limits.search_ms), skipped }
+    }
+
+    pub fn run<V: Visitor>(&self, start: Start, visitor: impl Fn() -> V + Sync) -> Survey<V> {
+        let crew = Crew::new(self, start);
+        let visitors = scope(|threads| crew.lead(threads, &visitor));
+        let state = crew.into_state();
+        Survey { visitors, unread: state.unread, stopped: state.stopped }
+    }
+}
+
+impl<V> Survey<V> {
+    /// What the answer lacks, as sentences; empty if nothing.
+    pub fn gaps(&self, limits: &Limits) -> String {
+        let stopped = match self.stopped {
+            None | Some(Stop::Cancelled) => String::new(),
+            Some(Stop::Time) => format!(
+                "The search was stopped after {} s, so more may be found: narrow it down.\n",
+                limits.search_ms / 1000
+            ),
+            Some(Stop::Entries) => format!(
+                "The search was stopped after {} files and folders, so more may be found: narrow it down.\n",
+                limits.search_entries
+            ),
+        };
+        let unread = match self.unread {
+            0 => String::new(),
+            n => format!("{n} folders could not be looked into.\n"),
+        };
+        stopped + &unread
+    }
+}
+
+/// A path for people and models: what would break a line, or is no text, is written out or replaced.
+pub fn readable(path: &[u8]) -> String {
+    let text = String::from_utf8_lossy(path);
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            safe.extend(c.escape_default());
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
+}
+
+/// Paths in the order of a tree: what is in `a` comes before `a.txt`.
+pub fn by_path(a: &[u8], b: &[u8]) -> Ordering {
+    let rank = |byte: &u8| {
+        if *byte == b'/' { 0 } else { u16::from(*byte) + 1 }
+    };
+    a.iter().map(rank).cmp(b.iter().map(rank))
+}
+
+/// The entries of one directory, listed.
+pub struct Listing {
+    pub entries: Vec<Listed>,
+    pub marks: Marks,
+}
+
+pub struct Listed {
+    pub name: CString,
+    pub kind: FileType,
+}
+
+impl Listing {
+    /// Lists an open directory, sorted by name.
+    pub fn of(dir: BorrowedFd) -> io::Result<Listing> {
+        let mut room = Vec::with_capacity(LISTING_BYTES);
+        let mut raw = RawDir::new(dir, room.spare_capacity_mut());
+        let mut listing = Listing { entries: Vec::new(), marks: Marks::default() };
+        while let Some(entry) = raw.next() {
+            let entry = entry?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            listing.marks.see(name.to_bytes());
+            let kind = match entry.file_type() {
+                // Some file systems do not tell.
+                FileType::Unknown => rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
+                    .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
+                kind => kind,
+            };
+            listing.entries.push(Listed { name: name.to_owned(), kind });
+        }
+        listing.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(listing)
+    }
+}
+
+/// Opens a directory for listing: of the descriptors we hold, some only name their directory.
+pub fn open_here(dir: BorrowedFd) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(dir, c".", flags, Mode::empty())?)
+}
+
+enum Work {
+    Enter {
+        parent: Arc<OwnedFd>,
+        name: CString,
+        path: Vec<u8>,
+        depth: usize,
+        rules: Rules,
+    },
+    /// Files of a directory whose names begin with this path.
+    Look {
+        dir: Arc<OwnedFd>,
+        lead: Vec<u8>,
+        names: Vec<CString>,
+    },
+}
+
+struct State {
+    todo: Vec<Work>,
+    /// Threads that may still find more to do.
+    busy: usize,
+    unread: usize,
+    stopped: Option<Stop>,
+}
+
+struct Crew<'a> {
+    walk: &'a Walk<'a>,
+    state: Mutex<State>,
+    changed: Condvar,
+    entries: AtomicUsize,
+}
+
+impl<'a> Crew<'a> {
+    fn new(walk: &'a Walk<'a>, start: Start) -> Crew<'a> {
+        let mut state = State { todo: Vec::new(), busy: 0, unread: 0, stopped: None };
+        match start.dir.try_clone_to_owned() {
+            Ok(dir) => state.todo.push(Work::Enter {
+                parent: Arc::new(dir),
+                name: c".".to_owned(),
+                path: start.path.as_os_str().as_bytes().to_vec(),
+                depth: 0,
+                rules: start.rules,
+            }),
+            Err(_) => state.unread = 1,
+        }
+        Crew { walk, state: Mutex::new(state), changed: Condvar::new(), entries: AtomicUsize::new(0) }
+    }
+
+    fn into_state(self) -> State {
+        self.state.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works, and calls for help when it is worth it.
+    fn lead<'s, V: Visitor + 's>(&'s self, threads: &'s Scope<'s, '_>, visitor: &'s (impl Fn() -> V + Sync)) -> Vec<V> {
+        let most = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let most = most.min(self.walk.limits.search_threads);
+        let mut help = Vec::new();
+        let mut own = visitor();
+        while let Some(work) = self.take() {
+            let _turn = Turn(self);
+            self.perform(work, &mut own);
+            if help.is_empty() && self.entries.load(Memory::Relaxed) >= WORTH_HELP {
+                help.extend((1..most).map(|_| threads.spawn(|| self.join(visitor()))));
+            }
+        }
+        let helped = help.into_iter().map(|thread| match thread.join() {
+            Ok(visitor) => visitor,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        let mut all: Vec<V> = helped.collect();
+        all.push(own);
+        all
+    }
+
+    fn join<V: Visitor>(&self, mut visitor: V) -> V {
+        while let Some(work) = self.take() {
+            let _turn = Turn(self);
+            self.perform(work, &mut visitor);
+        }
+        visitor
+    }
+
+    /// The next thing to do. Waits while others may still find some; None once all is done.
+    fn take(&self) -> Option<Work> {
+        let mut state = self.lock();
+        loop {
+            if state.stopped.is_some() {
+                return None;
+            }
+            if let Some(work) = state.todo.pop() {
+                state.busy += 1;
+                return Some(work);
+            }
+            if state.busy == 0 {
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn perform(&self, work: Work, visitor: &mut impl Visitor) {
+        match work {
+            Work::Look { dir, lead, names } => self.look(&dir, lead, &names, visitor),
+            Work::Enter { parent, name, path, depth, rules } => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let opened = rustix::fs::openat(&parent, &name, flags, Mode::empty());
+                drop(parent);
+                let listed = opened.map_err(io::Error::from).and_then(|dir| Ok((Listing::of(dir.as_fd())?, dir)));
+                match listed {
+                    Ok((listing, dir)) => self.enter(dir, listing, path, depth, &rules, visitor),
+                    Err(_) => self.lock().unread += 1,
+                }
+            }
+        }
+    }
+
+    /// Sorts out what is in a directory: directories are for the stack, files are looked at.
+    fn enter(
+        &self,
+        dir: OwnedFd,
+        listing: Listing,
+        path: Vec<u8>,
+        depth: usize,
+        around: &Rules,
+        visitor: &mut impl Visitor,
+    ) {
+        let rules = around.enter(dir.as_fd(), &path, listing.marks);
+        self.entries.fetch_add(listing.entries.len(), Memory::Relaxed);
+        let dir = Arc::new(dir);
+        let mut lead = path;
+        if !lead.is_empty() {
+            lead.push(b'/');
+        }
+        let mut path = lead.clone();
+        let mut files = Vec::new();
+        let mut dirs = Vec::new();
+        for Listed { name, kind } in listing.entries {
+            if self.stops() {
+                return;
+            }
+            path.truncate(lead.len());
+            path.extend_from_slice(name.to_bytes());
+            match kind {
+                FileType::Directory => {
+                    if self.is_skipped(&name) || !visitor.wants(&path) {
+                        continue;
+                    }
+                    if rules.hide(&path, What::Directory) {
+                        visitor.hidden(&path, What::Directory);
+                        continue;
+                    }
+                    dirs.push(Work::Enter {
+                        parent: dir.clone(),
+                        name,
+                        path: path.clone(),
+                        depth: depth + 1,
+                        rules: rules.clone(),
+                    });
+                }
+                FileType::RegularFile if rules.hide(&path, What::File) => {
+                    visitor.hidden(&path, What::File);
+                }
+                FileType::RegularFile => files.push(name),
+                _ => {}
+            }
+        }
+        self.deal(&dir, &lead, &mut files, dirs, depth);
+        self.look(&dir, lead, &files, visitor);
+    }
+
+    /// Puts on the stack what others may do, so that what comes first by name is taken first.
+    fn deal(&self, dir: &Arc<OwnedFd>, lead: &[u8], files: &mut Vec<CString>, dirs: Vec<Work>, depth: usize) {
+        let mut parts = Vec::new();
+        while files.len() > PART {
+            let names = files.split_off(files.len() - PART);
+            parts.push(Work::Look { dir: dir.clone(), lead: lead.to_vec(), names });
+        }
+        let new = parts.len() + dirs.len();
+        if new == 0 {
+            return;
+        }
+        let mut state = self.lock();
+        if depth >= self.walk.limits.search_depth {
+            state.unread += dirs.len();
+        } else {
+            state.todo.extend(dirs.into_iter().rev());
+        }
+        state.todo.extend(parts);
+        drop(state);
+        if new == 1 {
+            self.changed.notify_one();
+        } else {
+            self.changed.notify_all();
+        }
+    }
+
+    fn look(&self, dir: &Arc<OwnedFd>, mut path: Vec<u8>, names: &[CString], visitor: &mut impl Visitor) {
+        let lead = path.len();
+        for name in names {
+            if self.stops() {
+                return;
+            }
+            path.truncate(lead);
+            path.extend_from_slice(name.to_bytes());
+            visitor.file(&Seen { dir: dir.as_fd(), name, path: &path });
+        }
+    }
+
+    fn is_skipped(&self, name: &CStr) -> bool {
+        let name = name.to_bytes();
+        self.walk.skipped.iter().any(|skip| skip.as_bytes() == name)
+    }
+
+    /// Whether the walk is over early.
+    fn stops(&self) -> bool {
+        let stop = if self.walk.cancel.is_set() {
+            Stop::Cancelled
+        } else if self.entries.load(Memory::Relaxed) > self.walk.limits.search_entries {
+            Stop::Entries
+        } else if Instant::now() >= self.walk.deadline {
+            Stop::Time
+        } else {
+            return false;
+        };
+        self.lock().stopped.get_or_insert(stop);
+        self.changed.notify_all();
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One thread at work; over even if a visitor panics, so that the others do not wait for it.
+struct Turn<'a>(&'a Crew<'a>);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.busy -= 1;
+        if state.busy == 0 && state.todo.is_empty() {
+            drop(state);
+            self.0.changed.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::files::path::Workspace;
+    use crate::tool::search::ignore::Wanted;
+    use crate::tool::tests::Scratch;
+
+    /// Remembers what it sees, and may want to stop at once.
+    struct Witness<'a> {
+        files: Vec<String>,
+        stop: Option<&'a Cancel>,
+    }
+
+    impl Visitor for Witness<'_> {
+        fn wants(&mut self, _: &[u8]) -> bool {
+            true
+        }
+
+        fn file(&mut self, file: &Seen) {
+            self.files.push(readable(file.path));
+            if let Some(cancel) = self.stop {
+                cancel.set();
+            }
+        }
+
+        fn hidden(&mut self, _: &[u8], _: What) {}
+    }
+
+    fn walk(
+        scratch: &Scratch,
+        limits: &Limits,
+        cancel: &Cancel,
+        stop: Option<&Cancel>,
+    ) -> (Vec<String>, usize, Option<Stop>) {
+        let workspace = Workspace::open(scratch.path()).expect("it opens");
+        let start =
+            Start { dir: workspace.dir(), path: Path::new(""), rules: Rules::around(&workspace, Wanted::NONE, limits) };
+        let walk = Walk::new(cancel, limits, &NOT_OURS);
+        let survey = walk.run(start, || Witness { files: Vec::new(), stop });
+        let mut files: Vec<String> = survey.visitors.into_iter().flat_map(|one| one.files).collect();
+        files.sort_by(|a, b| by_path(a.as_bytes(), b.as_bytes()));
+        (files, survey.unread, survey.stopped)
+    }
+
+    #[test]
+    fn every_file_is_seen_once_in_wide_and_deep_trees() {
+        let scratch = Scratch::new();
+        let mut expected = Vec::new();
+        for n in 0..PART * 5 + 1 {
+            expected.push(format!("wide/{n:04}"));
+        }
+        for n in 0..50 {
+            expected.push(format!("{}file", "deep/".repeat(n + 1)));
+        }
+        for name in &expected {
+            scratch.put(name, "");
+        }
+        scratch.put("node_modules/x", "");
+        expected.sort_by(|a, b| by_path(a.as_bytes(), b.as_bytes()));
+        for threads in [1, 2, 8] {
+            let limits = Limits { search_threads: threads, ..Limits::default() };
+            let seen = walk(&scratch, &limits, &Cancel::default(), None);
+            assert_eq!(seen, (expected.clone(), 0, None));
+        }
+        let shallow = Limits { search_depth: 10, ..Limits::default() };
+        let (files, unread, stopped) = walk(&scratch, &shallow, &Cancel::default(), None);
+        assert_eq!((files.len(), unread, stopped), (PART * 5 + 1 + 10, 1, None));
+    }
+
+    #[test]
+    fn a_cancelled_walk_stops_at_the_next_entry() {
+        let scratch = Scratch::new();
+        for n in 0..WORTH_HELP * 2 {
+            scratch.put(&format!("d{}/{n}", n % 10), "");
+        }
+        let (cancel, limits) = (Cancel::default(), Limits::default());
+        let (files, _, stopped) = walk(&scratch, &limits, &cancel, Some(&cancel));
+        assert_eq!(stopped, Some(Stop::Cancelled));
+        assert!(files.len() <= limits.search_threads, "{}", files.len());
+    }
+
+    #[test]
+    fn what_is_neither_file_nor_directory_is_passed_over() {
+        let scratch = Scratch::new();
+        scratch.put("file", "");
+        let fifo = scratch.path().join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).expect("pipes can be made");
+        for (target, name) in [("file", "link"), (".", "loop"), ("/", "out")] {
+            std::os::unix::fs::symlink(target, scratch.path().join(name)).expect("links can be made");
+        }
+        let seen = walk(&scratch, &Limits::default(), &Cancel::default(), None);
+        assert_eq!(seen, (vec!["file".into()], 0, None));
+    }
+
+    #[test]
+    fn a_tree_is_sorted_by_its_directories() {
+        let mut paths: Vec<&[u8]> = vec![b"a.b", b"a/c", b"a", b"a/b/c", b"b", b"a-b/c", b"a/b"];
+        paths.sort_by(|a, b| by_path(a, b));
+        let expected: [&[u8]; 7] = [b"a", b"a/b", b"a/b/c", b"a/c", b"a-b/c", b"a.b", b"b"];
+        assert_eq!(paths, expected);
+    }
+}
