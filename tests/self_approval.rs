@@ -319,6 +319,20 @@ fn a_cancel_ends_processes_that_are_hard_to_end() {
     });
 }
 
+/// A command may lower our limit of open files, so that no connection can be accepted any more.
+#[test]
+fn a_command_that_limits_the_servers_files_does_not_keep_users_out() {
+    as_ordinary_user("a_command_that_limits_the_servers_files_does_not_keep_users_out", |programs| {
+        let scene = Scene::new(programs, case("limits-files").attack);
+        let run = scene.begin_alone("cancel");
+        run.launch();
+        run.response();
+        run.cancel();
+        run.until_nothing_is_left();
+        assert_eq!(scene.refused_peers(), 0);
+    });
+}
+
 #[test]
 fn a_tool_cannot_look_into_the_server_or_its_supervisor() {
     as_ordinary_user("a_tool_cannot_look_into_the_server_or_its_supervisor", |programs| {

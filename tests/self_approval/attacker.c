@@ -55,6 +55,7 @@ static const struct {
 	{"stops-supervisor", stops_supervisor},
 	{"starves-supervisor", starves_supervisor},
 	{"starves-server", starves_server},
+	{"limits-files", limits_files},
 	{"limits-threads", limits_threads},
 	{"fork-chain", fork_chain},
 	{"fork-storm", fork_storm},

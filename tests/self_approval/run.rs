@@ -7,7 +7,7 @@ use crate::support::message::{approval, asked_of, call_of, prompt, prompt_in, st
 use crate::support::server::{Server, Setup};
 use crate::support::{TempDir, eventually};
 use crate::user::Programs;
-use gemini_a2a::shell::procfs;
+use gemini_a2a::shell::children::procfs;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use std::fs;

@@ -3,8 +3,9 @@
 
 use crate::limits::{SWEEP_ROUNDS, SWEEP_WAIT_MS};
 use crate::shell::children::procfs;
+use crate::shell::event_loop::sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, WaitOptions, WaitStatus};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus};
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -102,8 +103,7 @@ pub fn kill_children(
     const PAUSE: Duration = Duration::from_micros(100);
     const LONGEST_PAUSE: Duration = Duration::from_millis(20);
     // A command that runs as our user may have lowered our limit, so that we cannot look for it.
-    let limit = rustix::process::getrlimit(Resource::Nofile);
-    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    sys::restore_file_limit();
     let begin = Instant::now();
     let mut pause = PAUSE;
     let mut killed = HashSet::new();

@@ -13,7 +13,7 @@ use crate::limits::Limits;
 use crate::shell::event_loop::listen::{Listener, Remote, Stream};
 use crate::shell::event_loop::log::Log;
 use crate::shell::event_loop::signals::{Signal, Signals};
-use crate::shell::event_loop::sys::Clock;
+use crate::shell::event_loop::sys::{self, Clock};
 use crate::shell::peers::identity::{Accepted, Caller, Identities};
 use crate::shell::workers::jobs::{Jobs, Mail};
 use crate::shell::workers::lanes::Left;
@@ -263,6 +263,8 @@ impl Server {
                     listening.taken = 0;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A command of our user may have lowered the limit. Who wants to cancel it has to get in.
+                Err(error) if error.raw_os_error() == Some(libc::EMFILE) && sys::restore_file_limit() => {}
                 Err(error) => {
                     // Out of descriptors, most likely: the backlog waits until a connection has gone, or a worker's file.
                     self.log.warn(format_args!("could not accept a connection: {error}"));

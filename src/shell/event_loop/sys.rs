@@ -71,6 +71,12 @@ pub fn raise_file_limit() -> FileLimit {
     FileLimit { inherited: before.current, raised: getrlimit(Resource::Nofile).current }
 }
 
+/// Raises the limit again if a command has lowered it, which every process of our user can. False if there was nothing to raise.
+pub fn restore_file_limit() -> bool {
+    let FileLimit { inherited, raised } = raise_file_limit();
+    inherited != raised
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -74,15 +74,22 @@ static void starves_server(void) {
 	wait_for_release();
 }
 
+static void ready(void) {
+	FILE *file = fopen(in_dir("response"), "w");
+	fclose(file);
+}
+
+/* A server that can accept nothing can be told nothing, unless it raises its limit again. */
+static void limits_files(void) {
+	limit_resource(server, RLIMIT_NOFILE, FEW);
+	ready();
+	wait_for_release();
+}
+
 /* A server that may start no thread still has to find out who asks, or nobody could cancel this. */
 static void limits_threads(void) {
 	limit_resource(server, RLIMIT_NPROC, 0);
 	plain();
-}
-
-static void ready(void) {
-	FILE *file = fopen(in_dir("response"), "w");
-	fclose(file);
 }
 
 static void ignores_signals(void) {
