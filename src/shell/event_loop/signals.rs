@@ -167,7 +167,7 @@ mod tests {
     impl Inner {
         fn start() -> Inner {
             let mut child = Command::new(std::env::current_exe().unwrap())
-                .args(["--exact", "--nocapture", "shell::signals::tests::inner_loop"])
+                .args(["--exact", "--nocapture", "shell::event_loop::signals::tests::inner_loop"])
                 .env(INNER, "1")
                 .stdout(Stdio::piped())
                 .stderr(Stdio::null())
