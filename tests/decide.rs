@@ -16,7 +16,7 @@ use gemini_a2a::task::machine::state::{CallResult, Item, Phase, Stage, TaskState
 use gemini_a2a::task::message::{Artifact, Part, Source};
 use gemini_a2a::task::policy::{Grant, Mode, Tier};
 use gemini_a2a::task::slash::{Command, Invocation};
-use gemini_a2a::task::spec::{Answers, CallError, Choice, Ending, ErrorKind, Keeping, Plan, Question, Verdict};
+use gemini_a2a::task::spec::{Answers, ApprovalScope, CallError, Choice, Ending, ErrorKind, Plan, Question, Verdict};
 use serde_json::json;
 use std::sync::Arc;
 use task::*;
@@ -841,7 +841,7 @@ fn a_line_that_could_not_be_read_is_allowed_once() {
     let planned = Event::CallPlanned { call: s.call.clone(), plan: Arc::new(running("make $x")) };
     let case = given(log(thinking(), &[answered(std::slice::from_ref(&s))]))
         .when(note(4, looked))
-        .then(&[planned, asked_for(&s, Keeping::Once)], &[])
+        .then(&[planned, asked_for(&s, ApprovalScope::Once)], &[])
         .settle();
     assert_eq!(case.state.calls[0].options(), [Choice::ProceedOnce, Choice::Cancel]);
     // Clients that are not shown the options may say always all the same.
@@ -892,10 +892,10 @@ fn always_for_a_command_covers_its_program_and_no_interpreter() {
 fn saving_a_rule_is_offered_only_where_the_operator_allows_it() {
     let (e, s) = (edit(), shell());
     let grants = [
-        (false, false, Keeping::Session),
-        (true, false, Keeping::Session),
-        (false, true, Keeping::Session),
-        (true, true, Keeping::Disk),
+        (false, false, ApprovalScope::Session),
+        (true, false, ApprovalScope::Session),
+        (false, true, ApprovalScope::Session),
+        (true, true, ApprovalScope::Disk),
     ];
     for (trusted, saving, keeping) in grants {
         let grant = Grant { saving, auto_execute: false };
@@ -918,7 +918,7 @@ fn a_rule_is_kept_only_where_that_was_offered() {
         offered: vec!["proceed_once", "proceed_always", "cancel"],
     });
     let kept = || {
-        let asked = [planned(&e), asked_for(&e, Keeping::Disk), Event::Paused];
+        let asked = [planned(&e), asked_for(&e, ApprovalScope::Disk), Event::Paused];
         given(log(preparing(), &asked))
     };
     let offered = Refusal::UnknownOption {

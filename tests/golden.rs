@@ -12,7 +12,7 @@ use gemini_a2a::task::machine::state::State;
 use gemini_a2a::task::message::{Message, Part, Role, Source};
 use gemini_a2a::task::policy::Mode;
 use gemini_a2a::task::spec::{
-    CallError, Choice, Confinement, Display, Ending, ErrorKind, Keeping, Kind, Plan, Question, ToolSpec, Verdict,
+    ApprovalScope, CallError, Choice, Confinement, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
 };
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -171,7 +171,7 @@ fn planned(call: &str, title: &str, question: Question) -> Event {
 }
 
 fn asked(call: &str) -> Event {
-    Event::CallAsked { call: call.into(), keeping: Keeping::Session }
+    Event::CallAsked { call: call.into(), keeping: ApprovalScope::Session }
 }
 
 fn answered_call(call: &str, edited: Option<&str>) -> Event {
@@ -310,7 +310,7 @@ fn a_state_that_forgets_shows_the_same() {
             };
             let (whole, brief) = match (&mut states, &record.event) {
                 (none @ None, Event::Created(created)) => {
-                    let born = State::born(created.clone(), &record);
+                    let born = State::new(created.clone(), &record);
                     none.insert((born.clone(), born))
                 }
                 (Some(states), _) => {

@@ -89,19 +89,19 @@ impl Document {
 }
 
 /// A server with the demo, and a home and a working directory for the examples of one document.
-struct Place {
+struct ManualServer {
     server: Server,
     home: TempDir,
 }
 
-impl Place {
-    fn new() -> Place {
+impl ManualServer {
+    fn new() -> ManualServer {
         // The state directory is the default one of this home, because examples name it.
         let home = TempDir::new("m");
         let state = home.folder(".local/state/gemini-a2a");
         let server = Setup::without_model().env("HOME", home.path()).state_dir(&state).start();
         std::os::unix::fs::symlink(root().join("tests"), home.folder("work").join("tests")).expect("a link");
-        Place { server, home }
+        ManualServer { server, home }
     }
 
     fn command(&self, program: &str) -> Command {
@@ -172,7 +172,7 @@ fn run_shell(document: &Document) {
     if blocks.is_empty() {
         return;
     }
-    let place = Place::new();
+    let place = ManualServer::new();
     // Examples pipe curl's output, so its exit status would be lost.
     let mut script = String::from(
         "set -eu\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n\
@@ -202,7 +202,7 @@ fn the_python_example_works() {
     let mut count = 0;
     for document in documents() {
         for block in document.examples("python") {
-            let place = Place::new();
+            let place = ManualServer::new();
             let name = format!("{}:{}", document.name, block.line);
             let mut python = place.command("python3");
             let output = fed(python.args(["-c", &place.placed(&block.code)]), "yes\n");
@@ -239,7 +239,7 @@ fn the_javascript_examples_work() {
                 eprintln!("{name} skipped: this node has no WebSocket");
                 continue;
             }
-            let place = Place::new();
+            let place = ManualServer::new();
             let code = place.placed(&block.code);
             let args = [&flags[..], &["--input-type=module", "-e", &code]].concat();
             let output = place.command("node").args(args).stdin(Stdio::null()).output().expect("node runs");

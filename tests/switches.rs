@@ -15,7 +15,7 @@ use gemini_a2a::core::tasks::store::StoreError;
 use gemini_a2a::core::tasks::store::{MemoryStore, Store, fold};
 use gemini_a2a::core::{Core, Loaded, Out, Setup};
 use gemini_a2a::limits::{Limits, Times};
-use gemini_a2a::task::call::{Disconnect, Durability, Manners};
+use gemini_a2a::task::call::{Disconnect, Durability, RequestPolicy};
 use gemini_a2a::task::log::event::Profile;
 use gemini_a2a::task::machine::job::{Note, NoteBody, Work};
 use gemini_a2a::task::machine::state::State;
@@ -44,13 +44,13 @@ struct House {
 
 impl House {
     fn new(times: Times) -> House {
-        House::with(times, Switches::default(), Manners::default())
+        House::with(times, Switches::default(), RequestPolicy::default())
     }
 
-    fn with(times: Times, switches: Switches, manners: Manners) -> House {
+    fn with(times: Times, switches: Switches, request_policy: RequestPolicy) -> House {
         let limits = Limits { times, expiries: 2, ..Limits::default() };
         let now = Now { mono_ms: 5_000, unix_ms: task::NOON };
-        let setup = Setup { manners, ..setup(&limits, switches, now) };
+        let setup = Setup { request_policy, ..setup(&limits, switches, now) };
         House {
             core: Core::new(setup),
             store: MemoryStore::default(),
@@ -136,7 +136,7 @@ impl House {
                 Out::Sync { task, upto } if self.stuck => self.syncs.push((task, upto)),
                 Out::Sync { task, upto } => self.core.synced(&task, upto, Ok(()), now),
                 Out::Stop(_) => self.stopped += 1,
-                Out::Over { .. } | Out::SaveRule { .. } | Out::Trouble { .. } | Out::Notice { .. } => {}
+                Out::Over { .. } | Out::SaveRule { .. } | Out::LogError { .. } | Out::LogWarning { .. } => {}
                 Out::Page { .. } => panic!("nobody reads old events here"),
                 Out::Deliver(_) => panic!("nobody is told here"),
                 Out::Identify { .. } => panic!("everybody is known here"),
@@ -333,12 +333,12 @@ fn frames(heard: &str) -> Vec<Value> {
 
 #[test]
 fn a_strict_acknowledgement_waits_for_the_disk() {
-    let strict = Manners { durability: Durability::Strict, ..Manners::default() };
+    let strict = RequestPolicy { durability: Durability::Strict, ..RequestPolicy::default() };
     for (method, strictly) in
         [("message/send", true), ("message/stream", true), ("message/send", false), ("message/stream", false)]
     {
-        let manners = if strictly { strict } else { Manners::default() };
-        let mut house = House::with(TIMES, Switches::default(), manners);
+        let request_policy = if strictly { strict } else { RequestPolicy::default() };
+        let mut house = House::with(TIMES, Switches::default(), request_policy);
         house.stuck = true;
         let conn = house.ask(method, prompt());
         let heard = house.heard(conn);
@@ -357,9 +357,9 @@ fn a_strict_acknowledgement_waits_for_the_disk() {
 
 #[test]
 fn what_cannot_be_made_safe_is_not_acknowledged() {
-    let manners = Manners { durability: Durability::Strict, ..Manners::default() };
+    let request_policy = RequestPolicy { durability: Durability::Strict, ..RequestPolicy::default() };
     for method in ["message/send", "message/stream"] {
-        let mut house = House::with(TIMES, Switches::default(), manners);
+        let mut house = House::with(TIMES, Switches::default(), request_policy);
         house.stuck = true;
         let conn = house.ask(method, prompt());
         house.heard(conn);
@@ -379,7 +379,7 @@ fn a_turn_outlives_its_client_unless_it_is_switched_to_abort() {
         (Disconnect::Aborts, "coder", true),
         (Disconnect::Aborts, "plain", false),
     ] {
-        let manners = Manners { disconnect, ..Manners::default() };
+        let request_policy = RequestPolicy { disconnect, ..RequestPolicy::default() };
         let switches = Switches {
             default_profile_03: match profile {
                 "coder" => Profile::Coder,
@@ -387,7 +387,7 @@ fn a_turn_outlives_its_client_unless_it_is_switched_to_abort() {
             },
             ..Switches::default()
         };
-        let mut house = House::with(TIMES, switches, manners);
+        let mut house = House::with(TIMES, switches, request_policy);
         house.silent = true;
         let conn = house.ask("message/stream", prompt());
         let first = frames(&house.heard(conn)).remove(0);
@@ -404,8 +404,8 @@ fn a_turn_outlives_its_client_unless_it_is_switched_to_abort() {
 /// A client that only watches can go: the turn is another's.
 #[test]
 fn only_the_client_of_a_turn_aborts_it() {
-    let manners = Manners { disconnect: Disconnect::Aborts, ..Manners::default() };
-    let mut house = House::with(TIMES, Switches::default(), manners);
+    let request_policy = RequestPolicy { disconnect: Disconnect::Aborts, ..RequestPolicy::default() };
+    let mut house = House::with(TIMES, Switches::default(), request_policy);
     house.silent = true;
     let conn = house.ask("message/stream", prompt());
     let first = frames(&house.heard(conn)).remove(0);
@@ -433,7 +433,7 @@ fn the_reference_servers_own_state_is_shown_first_when_wanted() {
     });
     for emits in [false, true] {
         let switches = Switches { emit_persisted_state: emits, ..Switches::default() };
-        let mut house = House::with(TIMES, switches, Manners::default());
+        let mut house = House::with(TIMES, switches, RequestPolicy::default());
         let conn = house.ask("message/stream", prompt());
         let first = frames(&house.heard(conn)).remove(0)["result"].take();
         let mut expected = if emits { persisted.clone() } else { json!({}) };
@@ -448,7 +448,7 @@ fn the_reference_servers_own_state_is_shown_first_when_wanted() {
 #[test]
 fn an_extended_card_is_there_only_when_it_is_wanted() {
     let switches = Switches { extended_card: true, ..Switches::default() };
-    let mut house = House::with(TIMES, switches, Manners::default());
+    let mut house = House::with(TIMES, switches, RequestPolicy::default());
     let shown = house.call("agent/getAuthenticatedExtendedCard", json!({}));
     assert_eq!(shown["result"]["supportsAuthenticatedExtendedCard"], true);
     let shown = house.call("GetExtendedAgentCard", json!({}));

@@ -92,7 +92,7 @@ impl Card {
         }
     }
 
-    /// The card for those who are known. Nobody else comes this far: the door knows everybody it lets in.
+    /// The card for those who are known. Nobody else comes this far: the admission check refuses everybody else.
     pub fn extended(&self, form: &Form) -> Response {
         let [hybrid, pure] = &self.extended;
         let body = match form.envelope.protocol() {

@@ -11,7 +11,7 @@ use crate::a2a::requests::object::{Object, body, check_type, member, texts};
 use crate::base::http::{Request, Response};
 use crate::base::id::TaskId;
 use crate::base::json;
-use crate::task::call::{Birth, Call, Execute, Mode, Settings};
+use crate::task::call::{Call, Execute, Mode, Settings, TaskTraits};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::{Lifecycle, Profile, Protocol};
 use crate::task::machine::state::{State, TaskState};
@@ -39,7 +39,7 @@ pub fn decode(request: &Request) -> Result<(Call, Form), (Fault, Form)> {
                 typed,
                 settings: Settings::default(),
                 mode: Mode::Wait,
-                birth: birth(Protocol::V03, Profile::Coder),
+                traits: traits(Protocol::V03, Profile::Coder),
             });
             Ok((call, form))
         }
@@ -56,12 +56,12 @@ pub fn execute(params: &Object, mode: Mode, form: &mut Form) -> Result<Call, Fau
         typed,
         settings: Settings::default(),
         mode,
-        birth: birth(form.envelope.protocol(), profile),
+        traits: traits(form.envelope.protocol(), profile),
     }))
 }
 
-fn birth(protocol: Protocol, profile: Profile) -> Birth {
-    Birth { lifecycle: Lifecycle::OneShot, protocol, profile }
+fn traits(protocol: Protocol, profile: Profile) -> TaskTraits {
+    TaskTraits { lifecycle: Lifecycle::OneShot, protocol, profile }
 }
 
 /// The form for the stream of a command that was asked for at an address of the reference server: frames of JSON-RPC with the

@@ -40,7 +40,7 @@ use crate::base::crc::crc32;
 use crate::base::id::{ContextId, Seq, TaskId};
 use crate::base::json;
 use crate::limits::CONTEXT_ID_CHARS;
-use crate::task::call::{Birth, Call, Create, List, Mode, Say, Settings};
+use crate::task::call::{Call, Create, List, Mode, Say, Settings, TaskTraits};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::{Event, Lifecycle, Profile, Protocol};
 use crate::task::log::record::Record;
@@ -231,7 +231,7 @@ fn call(mut asked: Asked, frame: &str) -> Result<Call, Fault> {
             let said = Said { message: own_message(part).into(), answers: vec![pick] };
             Call::Say(now(said, Some(asked.need("task")?)))
         }
-        "create" => Call::Create(Create { context: asked.context()?, settings: asked.settings()?, birth: BIRTH }),
+        "create" => Call::Create(Create { context: asked.context()?, settings: asked.settings()?, traits: TRAITS }),
         "cancel" => Call::Cancel { task: asked.need("task")? },
         "get" => Call::Get { task: asked.need("task")?, history: asked.wish("history")? },
         "list" => Call::List(asked.list()?),
@@ -244,7 +244,8 @@ fn call(mut asked: Asked, frame: &str) -> Result<Call, Fault> {
 }
 
 /// A task that is made here is a conversation, and looks to others as the reference server's do.
-const BIRTH: Birth = Birth { lifecycle: Lifecycle::Conversational, protocol: Protocol::V03, profile: Profile::Coder };
+const TRAITS: TaskTraits =
+    TaskTraits { lifecycle: Lifecycle::Conversational, protocol: Protocol::V03, profile: Profile::Coder };
 
 /// Something said, which is acknowledged at once: what comes of it is seen by watching.
 fn now(said: Said, task: Option<TaskId>) -> Say {
@@ -256,7 +257,7 @@ fn now(said: Said, task: Option<TaskId>) -> Say {
         push: None,
         mode: Mode::Now,
         history: None,
-        birth: BIRTH,
+        traits: TRAITS,
     }
 }
 
@@ -364,7 +365,7 @@ mod tests {
             ),
             (
                 json!({"create": {}}),
-                Call::Create(Create { context: None, settings: Settings::default(), birth: BIRTH }),
+                Call::Create(Create { context: None, settings: Settings::default(), traits: TRAITS }),
             ),
         ] {
             assert_eq!(one(sent.clone()), Ok(expected), "{sent}");

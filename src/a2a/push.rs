@@ -30,7 +30,7 @@ use crate::task::fault::Fault;
 use crate::task::log::event::{Created, Profile, Protocol};
 use crate::task::machine::state::{State, Status, TaskState};
 use crate::task::push::{Due, Hook, Target, Wish};
-pub use rules::Place;
+pub use rules::WebhookHost;
 use serde_json::{Value, json};
 
 /// Configurations inside each other: `config` around `pushNotificationConfig` is the deepest that anybody sends.

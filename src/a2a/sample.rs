@@ -10,8 +10,8 @@ use crate::task::machine::state::{CallState, Stage, State, TaskState};
 use crate::task::message::{Message, Part, Role, Source};
 use crate::task::policy::Mode;
 use crate::task::spec::{
-    Choice, Confinement, Display, Ending, Inquiry, InquiryKind, InquiryOption, Keeping, Kind, Plan, Question, ToolSpec,
-    Verdict,
+    ApprovalScope, Choice, Confinement, Display, Ending, Inquiry, InquiryKind, InquiryOption, Kind, Plan, Question,
+    ToolSpec, Verdict,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub fn state() -> State {
         tools: None,
         command: None,
     });
-    let mut state = State::born(created.clone(), &record(Event::Created(created)));
+    let mut state = State::new(created.clone(), &record(Event::Created(created)));
     state.status.state = TaskState::Working;
     state.told = TaskState::Working;
     state.turn = 1;
@@ -188,7 +188,7 @@ pub fn approved_command() -> Vec<Event> {
         says("Let me see."),
         answers("Let me see.", vec![request]),
         Event::CallPlanned { call: call(), plan },
-        Event::CallAsked { call: call(), keeping: Keeping::Session },
+        Event::CallAsked { call: call(), keeping: ApprovalScope::Session },
         Event::Paused,
         Event::CallAnswered {
             call: call(),

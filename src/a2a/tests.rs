@@ -10,7 +10,7 @@ use crate::task::log::event::{Answer, End, Event, Final};
 use crate::task::machine::state::{CallResult, CallState, Item, Queued, Stage, TaskState};
 use crate::task::message::{Artifact, Content, Part, Role, Source};
 use crate::task::spec::{
-    CallError, Choice, Confinement, Display, Ending, ErrorKind, InquiryKind, Keeping, Question, Todo, TodoStatus,
+    ApprovalScope, CallError, Choice, Confinement, Display, Ending, ErrorKind, InquiryKind, Question, Todo, TodoStatus,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -176,7 +176,7 @@ fn a_call_from_plan_to_start() {
     waiting["status"] = json!("awaiting_approval");
     waiting["confirmationDetails"] = edit;
     assert_eq!(
-        call_frame(&state, Event::CallAsked { call: call(), keeping: Keeping::Session }),
+        call_frame(&state, Event::CallAsked { call: call(), keeping: ApprovalScope::Session }),
         (waiting.clone(), around_call("tool-call-confirmation", "working"))
     );
 
@@ -265,7 +265,7 @@ fn running() -> CallState {
 #[test]
 fn a_command() {
     let (asked, _) =
-        call_frame(&with_call(running()), Event::CallAsked { call: "call-1".into(), keeping: Keeping::Session });
+        call_frame(&with_call(running()), Event::CallAsked { call: "call-1".into(), keeping: ApprovalScope::Session });
     assert_eq!(
         asked["confirmationDetails"],
         json!({"type": "exec", "title": "Confirm Shell Command", "command": "echo a | wc", "rootCommand": "echo, wc",
@@ -291,7 +291,7 @@ fn a_question_of_another_kind() {
         (vec![], json!({"type": "info", "title": "Confirm Fetch", "prompt": "Fetch it?"})),
     ] {
         let call = sample::call("run_shell_command", json!({}), Some(question(urls)));
-        let asked = Event::CallAsked { call: "call-1".into(), keeping: Keeping::Session };
+        let asked = Event::CallAsked { call: "call-1".into(), keeping: ApprovalScope::Session };
         let (data, _) = call_frame(&with_call(call), asked);
         assert_eq!(data["confirmationDetails"], expected);
     }
@@ -304,7 +304,7 @@ fn a_question_of_the_agents_own() {
         questions: vec![sample::inquiry(InquiryKind::Choice, &["A"]), sample::inquiry(InquiryKind::YesNo, &[])],
     };
     let call = sample::call("run_shell_command", json!({}), Some(question));
-    let asked = Event::CallAsked { call: "call-1".into(), keeping: Keeping::Session };
+    let asked = Event::CallAsked { call: "call-1".into(), keeping: ApprovalScope::Session };
     let (data, _) = call_frame(&with_call(call), asked);
     assert_eq!(
         data["confirmationDetails"],
@@ -403,7 +403,7 @@ fn told(view: View, events: Vec<Event>) -> Vec<String> {
     for (n, event) in (1..).zip(events) {
         let record = Record { seq: Seq(n), at: sample::AT + n, event };
         let state = match &mut state {
-            None => state.insert(State::born(created.clone(), &record)),
+            None => state.insert(State::new(created.clone(), &record)),
             Some(state) => {
                 state.apply(&record);
                 state
@@ -439,7 +439,7 @@ fn approved_command() -> Vec<Event> {
         Event::TurnBegan { turn: 1 },
         Event::Answered { answer: Arc::new(answered("", vec![asked.request])) },
         Event::CallPlanned { call: call(), plan },
-        Event::CallAsked { call: call(), keeping: Keeping::Session },
+        Event::CallAsked { call: call(), keeping: ApprovalScope::Session },
         Event::Paused,
         Event::CallAnswered {
             call: call(),
@@ -609,7 +609,7 @@ fn whoever_prompts_while_calls_wait_is_shown_them() {
     state.calls[0].stage = Stage::Asked;
     state.status.state = TaskState::InputRequired;
     let shown = value(&present(the_view(), &state, &sample::tools()).unwrap());
-    let asked = Event::CallAsked { call: "call-1".into(), keeping: Keeping::Session };
+    let asked = Event::CallAsked { call: "call-1".into(), keeping: ApprovalScope::Session };
     assert_eq!(shown["status"]["message"], frame(&state, asked)["status"]["message"]);
     // The event itself announces the state and nothing else, as the reference server does it.
     let (paused, _) = frames(&state, Event::Paused).unwrap();

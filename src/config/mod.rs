@@ -77,7 +77,7 @@ pub enum Agent {
 
 /// What the files around a workspace say: the operator's, and the workspace's own if it is trusted.
 #[derive(Clone, Debug, Default)]
-pub struct Place {
+pub struct WorkspaceSettings {
     pub trust: Trust,
     pub settings: Settings,
     pub variables: Variables,
@@ -139,7 +139,7 @@ pub fn workspace(args: &Args, env: Env) -> (PathBuf, bool) {
 
 impl Config {
     /// `env` looks a variable up; empty ones count as unset. `place` is what was found around the server's workspace.
-    pub fn new(args: Args, env: Env, place: Place) -> Result<Config, String> {
+    pub fn new(args: Args, env: Env, place: WorkspaceSettings) -> Result<Config, String> {
         let env: Env = &|name: &str| env(name).filter(|value| !value.is_empty());
         let (workspace, pinned) = workspace(&args, env);
         let mut messages = place.messages.clone();
@@ -299,7 +299,7 @@ fn models(args: &Args, sources: &Sources, settings: &Settings, messages: &mut Ve
 }
 
 /// An untrusted workspace is worked in with questions, whatever was asked for.
-fn approval(args: &Args, env: Env, place: &Place, messages: &mut Vec<String>) -> Result<Approval, String> {
+fn approval(args: &Args, env: Env, place: &WorkspaceSettings, messages: &mut Vec<String>) -> Result<Approval, String> {
     let wanted = match &args.approval_mode {
         Some(word) => Approval::from_word(word)
             .ok_or_else(|| format!("--approval-mode {word} is none of default, auto_edit, plan, yolo"))?,
@@ -408,10 +408,10 @@ mod tests {
     use super::*;
 
     fn config(args: &str, env: &[(&str, &str)]) -> Result<Config, String> {
-        config_at(args, env, Place::default())
+        config_at(args, env, WorkspaceSettings::default())
     }
 
-    fn config_at(args: &str, env: &[(&str, &str)], place: Place) -> Result<Config, String> {
+    fn config_at(args: &str, env: &[(&str, &str)], place: WorkspaceSettings) -> Result<Config, String> {
         let args = crate::args::parse(args.split_whitespace().map(str::to_owned))?;
         let home = |name: &str| (name == "HOME").then(|| "/home/u".to_owned());
         let env = |name: &str| {
@@ -423,15 +423,18 @@ mod tests {
 
     fn endpoint(env: &[(&str, &str)], file: &[(&str, &str)], owner: Owner) -> Endpoint {
         let values = file.iter().map(|(name, value)| (name.to_string(), Secret::new(*value)));
-        let place = Place { variables: Variables { owner, values: values.collect() }, ..Place::default() };
+        let place = WorkspaceSettings {
+            variables: Variables { owner, values: values.collect() },
+            ..WorkspaceSettings::default()
+        };
         match config_at("", env, place).unwrap().agent {
             Agent::Gemini(endpoint) => endpoint,
             other => panic!("no model: {other:?}"),
         }
     }
 
-    fn place(trust: Trust, settings: Settings) -> Place {
-        Place { trust, settings, ..Place::default() }
+    fn place(trust: Trust, settings: Settings) -> WorkspaceSettings {
+        WorkspaceSettings { trust, settings, ..WorkspaceSettings::default() }
     }
 
     #[test]

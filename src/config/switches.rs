@@ -9,7 +9,7 @@ use crate::a2a::{CardDefault, RestStatus, Switches, WEBHOOKS};
 use crate::base::{address, span};
 use crate::config::tree::{Node, Value};
 use crate::limits::Times;
-use crate::task::call::{Disconnect, Durability, Manners, NewTasks};
+use crate::task::call::{Disconnect, Durability, NewTasks, RequestPolicy};
 use crate::task::log::event::{Lifecycle, Profile};
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Board {
     pub a2a: Switches,
-    pub manners: Manners,
+    pub request_policy: RequestPolicy,
     pub times: Times,
     /// What the extended card says beyond the public one.
     pub extended_card: Option<PathBuf>,
@@ -278,7 +278,7 @@ pub const SWITCHES: &[Switch] = &[
                 true => Disconnect::Aborts,
                 false => Disconnect::GoesOn,
             });
-            put(&mut board.manners.disconnect, disconnect)
+            put(&mut board.request_policy.disconnect, disconnect)
         },
     },
     Switch {
@@ -292,7 +292,7 @@ pub const SWITCHES: &[Switch] = &[
                 "strict" => Durability::Strict,
                 _ => return None,
             };
-            put(&mut board.manners.durability, Some(durability))
+            put(&mut board.request_policy.durability, Some(durability))
         },
     },
     Switch {
@@ -306,7 +306,7 @@ pub const SWITCHES: &[Switch] = &[
                 "session" => NewTasks::Session,
                 _ => return None,
             };
-            put(&mut board.manners.new_tasks, Some(tasks))
+            put(&mut board.request_policy.new_tasks, Some(tasks))
         },
     },
     Switch {
@@ -314,7 +314,7 @@ pub const SWITCHES: &[Switch] = &[
         key: "a2a.blockingTimeout",
         takes: Takes::Time,
         help: "a waiting call is answered after so long, and its turn goes on (default: never)",
-        set: |board, word| put(&mut board.manners.blocking_timeout_ms, time(word)),
+        set: |board, word| put(&mut board.request_policy.blocking_timeout_ms, time(word)),
     },
     Switch {
         flag: "--confirmation-timeout",
@@ -408,9 +408,9 @@ mod tests {
             change(&mut board.times);
             board
         }
-        fn manners(change: fn(&mut Manners)) -> Board {
+        fn request_policy(change: fn(&mut RequestPolicy)) -> Board {
             let mut board = Board::default();
-            change(&mut board.manners);
+            change(&mut board.request_policy);
             board
         }
         let mut cases = vec![
@@ -464,10 +464,15 @@ mod tests {
                 "--coder-abort-on-disconnect",
                 "a2a.coderAbortOnDisconnect",
                 "true",
-                manners(|m| m.disconnect = Disconnect::Aborts),
+                request_policy(|m| m.disconnect = Disconnect::Aborts),
             ),
             ("--durability normal", "a2a.durability", "\"normal\"", Board::default()),
-            ("--durability strict", "a2a.durability", "\"strict\"", manners(|m| m.durability = Durability::Strict)),
+            (
+                "--durability strict",
+                "a2a.durability",
+                "\"strict\"",
+                request_policy(|m| m.durability = Durability::Strict),
+            ),
             ("--default-profile-03 coder", "a2a.defaultProfile03", "\"coder\"", Board::default()),
             (
                 "--default-profile-03 plain",
@@ -489,13 +494,13 @@ mod tests {
                 a2a(|s| s.plain_lifecycle = Lifecycle::Conversational),
             ),
             ("--new-tasks own", "a2a.newTasks", "\"own\"", Board::default()),
-            ("--new-tasks session", "a2a.newTasks", "\"session\"", manners(|m| m.new_tasks = NewTasks::Session)),
+            ("--new-tasks session", "a2a.newTasks", "\"session\"", request_policy(|m| m.new_tasks = NewTasks::Session)),
             ("--blocking-timeout never", "a2a.blockingTimeout", "\"never\"", Board::default()),
             (
                 "--blocking-timeout 500ms",
                 "a2a.blockingTimeout",
                 "\"500ms\"",
-                manners(|m| m.blocking_timeout_ms = Some(500)),
+                request_policy(|m| m.blocking_timeout_ms = Some(500)),
             ),
             ("--confirmation-timeout never", "a2a.confirmationTimeout", "\"never\"", Board::default()),
             ("--confirmation-timeout 2m", "a2a.confirmationTimeout", "\"2m\"", times(|t| t.answer_ms = Some(120_000))),

@@ -8,13 +8,13 @@ use crate::base::id::TaskId;
 use crate::base::slots::Key;
 use crate::core::Core;
 use crate::core::connections::connection::Peer;
-use crate::core::readers::subscription::{Kind, Sub};
+use crate::core::readers::subscription::{Kind, Subscription};
 use crate::core::timers::Timer;
 use crate::task::machine::decide::Gate;
 
 /// How much of everything there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
+pub struct Counts {
     pub conns: usize,
     pub subs: usize,
     pub tasks: usize,
@@ -32,11 +32,11 @@ pub struct Census {
 impl Core {
     /// Whether a task is over, recorded or not: then nothing of it may be running without having been stopped.
     pub fn is_task_over(&self, task: &TaskId) -> bool {
-        self.tasks.get(task).is_some_and(|cell| cell.state.is_over())
+        self.tasks.get(task).is_some_and(|loaded| loaded.state.is_over())
     }
 
     /// Panics when a promise is broken. To be called at the end of a turn.
-    pub fn check(&self) -> Census {
+    pub fn check(&self) -> Counts {
         assert!(self.to_release.is_empty(), "a task waits to be released");
         assert!(self.to_purge.is_empty(), "a task waits to be purged");
         assert!(
@@ -47,8 +47,8 @@ impl Core {
         self.check_conns();
         self.check_tasks();
         for (key, sub) in self.subs.iter() {
-            let cell = self.tasks.get(&sub.task).expect("a watched task is loaded");
-            let known = cell.subs.iter().filter(|known| **known == key).count();
+            let loaded = self.tasks.get(&sub.task).expect("a watched task is loaded");
+            let known = loaded.subs.iter().filter(|known| **known == key).count();
             assert_eq!(known, 1, "a task knows each of its readers once");
             let conn = self.conns.get(sub.conn).expect("a reader has a connection");
             let known = conn.subs.iter().filter(|known| **known == key).count();
@@ -60,16 +60,16 @@ impl Core {
                 sub.cursor
             );
         }
-        Census {
+        Counts {
             conns: self.conns.len(),
             subs: self.subs.len(),
             tasks: self.tasks.len(),
             parked: self.parked.len(),
-            gated: self.tasks.values().map(|cell| cell.gated.len()).sum(),
-            running: self.tasks.values().map(|cell| cell.running.len()).sum(),
+            gated: self.tasks.values().map(|loaded| loaded.gated.len()).sum(),
+            running: self.tasks.values().map(|loaded| loaded.running.len()).sum(),
             timers: self.timers.len(),
             hot_bytes: self.hot_total,
-            tx_bytes: self.conns.iter().map(|(_, c)| c.tx.len()).max().unwrap_or(0),
+            tx_bytes: self.conns.iter().map(|(_, c)| c.output.len()).max().unwrap_or(0),
         }
     }
 
@@ -90,48 +90,48 @@ impl Core {
     }
 
     fn check_tasks(&self) {
-        for (task, cell) in &self.tasks {
+        for (task, loaded) in &self.tasks {
             assert!(!self.parked.contains_key(task), "{task} is loaded twice");
             assert!(self.known.contains_key(task), "{task} is not known");
-            assert_eq!(cell.listed, self.to_append.contains(task), "a listed task is in the list");
-            assert!(cell.synced <= cell.written && cell.written <= cell.state.seq);
-            assert_eq!(cell.pending.is_empty(), cell.written == cell.state.seq);
+            assert_eq!(loaded.listed, self.to_append.contains(task), "a listed task is in the list");
+            assert!(loaded.synced <= loaded.written && loaded.written <= loaded.state.seq);
+            assert_eq!(loaded.pending.is_empty(), loaded.written == loaded.state.seq);
             assert!(
-                cell.pending.is_empty() || cell.listed || self.timers.has(&Timer::Store(task.clone())),
+                loaded.pending.is_empty() || loaded.listed || self.timers.has(&Timer::Store(task.clone())),
                 "lines of {task} were forgotten"
             );
-            for (gate, seq, _) in &cell.gated {
+            for (gate, seq, _) in &loaded.gated {
                 let waits = match gate {
-                    Gate::Written => cell.written < *seq,
-                    Gate::Synced => cell.written < *seq || cell.syncing,
+                    Gate::Written => loaded.written < *seq,
+                    Gate::Synced => loaded.written < *seq || loaded.syncing,
                 };
                 assert!(waits, "a job of {task} was forgotten");
             }
-            let held = cell.subs.iter().filter_map(|key| self.subs.get(*key));
-            for sub in held.filter(|sub| sub.safe > cell.synced) {
-                assert!(cell.syncing || cell.written < sub.safe, "an acknowledgement of {task} was forgotten");
+            let held = loaded.subs.iter().filter_map(|key| self.subs.get(*key));
+            for sub in held.filter(|sub| sub.safe > loaded.synced) {
+                assert!(loaded.syncing || loaded.written < sub.safe, "an acknowledgement of {task} was forgotten");
             }
-            for key in &cell.subs {
+            for key in &loaded.subs {
                 assert!(self.subs.get(*key).is_some(), "{task} has a reader that is gone");
             }
-            let streams = cell.subs.iter().filter_map(|key| self.subs.get(*key));
+            let streams = loaded.subs.iter().filter_map(|key| self.subs.get(*key));
             let streams = streams.filter(|sub| matches!(sub.kind, Kind::Stream));
-            cell.check(streams.map(|sub| sub.view), &self.limits);
-            self.check_hooks(task, cell);
-            for sub in cell.subs.iter().filter_map(|key| self.subs.get(*key)) {
+            loaded.check(streams.map(|sub| sub.view), &self.limits);
+            self.check_hooks(task, loaded);
+            for sub in loaded.subs.iter().filter_map(|key| self.subs.get(*key)) {
                 let keeps = sub.cold.as_ref().is_some_and(|cold| !cold.asked);
                 assert!(
-                    !keeps || sub.cursor < cell.written,
+                    !keeps || sub.cursor < loaded.written,
                     "{task} has a reader that keeps a state it has no use for"
                 );
             }
         }
-        let hot: usize = self.tasks.values().map(|cell| cell.hot_bytes).sum();
+        let hot: usize = self.tasks.values().map(|loaded| loaded.hot_bytes).sum();
         assert_eq!(hot, self.hot_total, "the sum of what is hot");
-        let logs: usize = self.tasks.values().map(|cell| cell.log_bytes).sum();
+        let logs: usize = self.tasks.values().map(|loaded| loaded.log_bytes).sum();
         assert_eq!(logs, self.log_bytes, "the sum of the logs");
         let waits: usize = self.conns.iter().map(|(_, conn)| conn.burden()).sum();
-        assert_eq!(waits, self.crowd.bytes, "the sum of what waits for peers, and of them");
+        assert_eq!(waits, self.output_budget.bytes, "the sum of what waits for peers, and of them");
         self.check_pages();
     }
 
@@ -153,21 +153,21 @@ impl Core {
     }
 
     /// Whether a reader could be sent something right now.
-    fn can_go_on(&self, sub: &Sub) -> bool {
-        let (cell, conn) = (&self.tasks[&sub.task], self.conns.get(sub.conn));
+    fn can_go_on(&self, sub: &Subscription) -> bool {
+        let (loaded, conn) = (&self.tasks[&sub.task], self.conns.get(sub.conn));
         // Above half of the buffer the socket is sure to take more, and that brings the reader back.
-        if sub.safe > cell.synced {
+        if sub.safe > loaded.synced {
             return false;
         }
-        let has_room = conn.is_some_and(|conn| conn.tx.len() < self.limits.tx_bytes / 2);
+        let has_room = conn.is_some_and(|conn| conn.output.len() < self.limits.tx_bytes / 2);
         match &sub.kind {
             Kind::Once { .. } => false,
-            Kind::Ready { seq, .. } => *seq <= cell.written,
+            Kind::Ready { seq, .. } => *seq <= loaded.written,
             Kind::Stream => match &sub.first {
-                Some(first) => has_room && first.seq <= cell.written,
+                Some(first) => has_room && first.seq <= loaded.written,
                 None => {
                     let asked = sub.cold.as_ref().is_some_and(|cold| cold.asked);
-                    has_room && sub.cursor < cell.written && !asked
+                    has_room && sub.cursor < loaded.written && !asked
                 }
             },
         }

@@ -9,8 +9,8 @@ impl Core {
     /// Everything but the model, which is the task's own.
     pub(super) fn facts(&self, now: Now) -> Facts {
         let mut tokens = Usage::default();
-        for cell in self.tasks.values() {
-            tokens.add(&cell.state.total);
+        for loaded in self.tasks.values() {
+            tokens.add(&loaded.state.total);
         }
         // A tool is kept under its former names too.
         let own = self.specs.iter().filter(|(name, spec)| **name == spec.name);
@@ -19,7 +19,7 @@ impl Core {
         tools.sort_unstable();
         Facts {
             uptime_ms: now.mono_ms - self.started.mono_ms,
-            active: self.tasks.values().filter(|cell| cell.is_open()).count(),
+            active: self.tasks.values().filter(|loaded| loaded.is_open()).count(),
             known: self.known.len(),
             tokens,
             model: String::new(),

@@ -13,7 +13,7 @@ use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::readers::subscription::Wants;
 use crate::core::requests::dispatch::explain;
-use crate::core::tasks::loaded_task::Cell;
+use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::timers::Timer;
 use crate::core::{Core, Out};
 use crate::limits::Limits;
@@ -158,27 +158,27 @@ impl Core {
 
     /// Sends off the couriers of a task that are free. A delivery tells of the present, so all of that must be on disk.
     pub(super) fn deliver(&mut self, task: &TaskId, now: Now) {
-        let Some(cell) = self.tasks.get_mut(task) else {
+        let Some(loaded) = self.tasks.get_mut(task) else {
             return;
         };
-        dismiss_idle(cell);
-        if self.ended || cell.written != cell.state.seq {
+        dismiss_idle(loaded);
+        if self.ended || loaded.written != loaded.state.seq {
             return;
         }
         let mut void = Vec::new();
-        for hook in &cell.state.hooks {
+        for hook in &loaded.state.hooks {
             let target = &hook.target;
             let Some(due) = hook.due.front() else {
                 continue;
             };
-            let courier = cell.couriers.iter_mut().find(|known| known.id == target.id);
+            let courier = loaded.couriers.iter_mut().find(|known| known.id == target.id);
             if let Some(courier) = &courier
                 && !courier.is_free(now)
             {
                 continue;
             }
             let history = self.limits.hook_history;
-            let body = a2a::push::delivery(target, &cell.state, due, history, &self.tools);
+            let body = a2a::push::delivery(target, &loaded.state, due, history, &self.tools);
             let Some(body) = body else {
                 void.push((target.id.clone(), due.seq(), hook.health.clone()));
                 continue;
@@ -197,7 +197,7 @@ impl Core {
             };
             match courier {
                 Some(courier) => *courier = sent,
-                None => cell.couriers.push(sent),
+                None => loaded.couriers.push(sent),
             }
             self.out.push(Out::Deliver(Delivery {
                 task: task.clone(),
@@ -215,10 +215,10 @@ impl Core {
 
     /// A delivery arrived, or did not.
     pub fn delivered(&mut self, task: &TaskId, id: &ConfigId, seq: Seq, result: Result<(), DeliveryError>, now: Now) {
-        let Some(cell) = self.tasks.get_mut(task) else {
+        let Some(loaded) = self.tasks.get_mut(task) else {
             return;
         };
-        let couriers = &mut cell.couriers;
+        let couriers = &mut loaded.couriers;
         let is_back = |c: &Courier| c.id == *id && c.seq == seq && c.is_away();
         let Some(at) = couriers.iter().position(is_back) else {
             return;
@@ -226,7 +226,7 @@ impl Core {
         // It may have been away for a webhook that is gone, or has been set anew meanwhile: then others may be waiting for it.
         self.to_release.push(task.clone());
         let courier = &mut couriers[at];
-        let Some(hook) = cell.state.hooks.iter().find(|hook| courier.serves(hook)) else {
+        let Some(hook) = loaded.state.hooks.iter().find(|hook| courier.serves(hook)) else {
             couriers.remove(at);
             return;
         };
@@ -248,7 +248,7 @@ impl Core {
             Err(DeliveryError { message, .. }) => {
                 let health = hook.health.after_failure(&message, self.limits.hook_streak);
                 let text = notice(task, id, &health);
-                self.out.extend(text.map(|text| Out::Notice { text }));
+                self.out.extend(text.map(|text| Out::LogWarning { text }));
                 health
             }
         };
@@ -263,13 +263,13 @@ impl Core {
     }
 
     /// Panics when something is due to a webhook and nobody will see to it.
-    pub(super) fn check_hooks(&self, task: &TaskId, cell: &Cell) {
-        for hook in &cell.state.hooks {
+    pub(super) fn check_hooks(&self, task: &TaskId, loaded: &LoadedTask) {
+        for hook in &loaded.state.hooks {
             let id = &hook.target.id;
-            let courier = cell.couriers.iter().find(|courier| courier.id == *id);
+            let courier = loaded.couriers.iter().find(|courier| courier.id == *id);
             let timer = || Timer::Hook { task: task.clone(), id: id.clone() };
             // When the disk has taken what was decided, everything is looked at again.
-            let waits = !cell.pending.is_empty() || self.ended;
+            let waits = !loaded.pending.is_empty() || self.ended;
             let seen_to = match courier.map(|courier| courier.place) {
                 Some(Whereabouts::Away) => true,
                 Some(Whereabouts::Resting { until: u64::MAX }) => self.ending,
@@ -307,9 +307,9 @@ impl Courier {
 }
 
 /// Lets those go who have nothing to carry any more: their webhook is gone, was set again or suspended.
-fn dismiss_idle(cell: &mut Cell) {
-    let hooks = &cell.state.hooks;
-    cell.couriers.retain(|courier| {
+fn dismiss_idle(loaded: &mut LoadedTask) {
+    let hooks = &loaded.state.hooks;
+    loaded.couriers.retain(|courier| {
         let mut own = hooks.iter().filter(|hook| courier.serves(hook));
         courier.is_away() || own.any(|hook| !hook.due.is_empty())
     });

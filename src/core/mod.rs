@@ -29,20 +29,20 @@ use crate::base::http::Request;
 use crate::base::id::{ContextId, Entropy, Seq, TaskId, Tenant};
 use crate::base::slots::{Key, Slots};
 use crate::core::connections::connection::{Conn, Link, Overdue, Peer, Want};
-use crate::core::connections::guard::{Admission, Door};
+use crate::core::connections::guard::{Admission, HostPolicy};
 use crate::core::connections::identity::Refusals;
-use crate::core::connections::output_budget::Crowd;
+use crate::core::connections::output_budget::OutputBudget;
 use crate::core::hooks::{Delivery, Registrations};
 use crate::core::readers::pages::Pages;
-use crate::core::readers::subscription::Sub;
+use crate::core::readers::subscription::Subscription;
 pub use crate::core::setup::{Approval, Choose, Resolve, Setup, Site};
-use crate::core::tasks::disk_health::Trouble;
-use crate::core::tasks::loaded_task::Cell;
+use crate::core::tasks::disk_health::DiskHealth;
+use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::tasks::register::Register;
 use crate::core::timers::{Timer, Timers};
 use crate::limits::Limits;
 use crate::model::script::Script;
-use crate::task::call::{Call, Manners};
+use crate::task::call::{Call, RequestPolicy};
 use crate::task::machine::job::{Job, JobId, Note};
 use crate::task::machine::state::{Item, State};
 use crate::task::message::Source;
@@ -88,11 +88,11 @@ pub enum Out {
         rule: Rule,
     },
     /// Something is wrong that only whoever runs the server can put right.
-    Trouble {
+    LogError {
         text: String,
     },
     /// Something that whoever runs the server may want to look into.
-    Notice {
+    LogWarning {
         text: String,
     },
 }
@@ -128,7 +128,7 @@ struct Parked {
 
 pub struct Core {
     limits: Limits,
-    door: Door,
+    host_policy: HostPolicy,
     tools: Tools,
     specs: HashMap<String, ToolSpec>,
     commands: Registry,
@@ -138,7 +138,7 @@ pub struct Core {
     switches: Switches,
     resolve: Resolve,
     approval: Approval,
-    manners: Manners,
+    request_policy: RequestPolicy,
     unconfined: Option<String>,
     entropy: Entropy,
     started: Now,
@@ -146,8 +146,8 @@ pub struct Core {
     conns: Slots<Conn>,
     /// How many connections are of other users.
     strangers: usize,
-    subs: Slots<Sub>,
-    tasks: HashMap<TaskId, Cell>,
+    subs: Slots<Subscription>,
+    tasks: HashMap<TaskId, LoadedTask>,
     /// Every task there is, loaded or not.
     known: Register,
     /// The tasks of each context, oldest first. A new one continues the latest.
@@ -168,10 +168,10 @@ pub struct Core {
     /// How long the logs of the tasks in memory are.
     log_bytes: usize,
     pages: Pages,
-    crowd: Crowd,
+    output_budget: OutputBudget,
     /// When the next look at tasks whose time is over is armed, in monotonic milliseconds.
     expiry_armed: u64,
-    trouble: Trouble,
+    disk_health: DiskHealth,
     refusals: Refusals,
     /// Tasks that were loaded only to be closed.
     visitors: Vec<TaskId>,
@@ -207,14 +207,14 @@ impl Core {
             known: Register::new(setup.limits.times),
             commands: setup.commands,
             limits: setup.limits,
-            door: setup.door,
+            host_policy: setup.host_policy,
             choose: setup.choose,
             script: setup.script,
             card: setup.card,
             switches: setup.switches,
             resolve: setup.resolve,
             approval: setup.approval,
-            manners: setup.manners,
+            request_policy: setup.request_policy,
             unconfined: setup.unconfined,
             entropy: setup.entropy,
             started: setup.now,
@@ -233,9 +233,9 @@ impl Core {
             hot_total: 0,
             log_bytes: 0,
             pages: Pages::default(),
-            crowd: Crowd::default(),
+            output_budget: OutputBudget::default(),
             expiry_armed: u64::MAX,
-            trouble: Trouble::default(),
+            disk_health: DiskHealth::default(),
             refusals: Refusals::default(),
             visitors: Vec::new(),
             out: Vec::new(),
@@ -300,7 +300,7 @@ impl Core {
     }
 
     pub fn slices(&self, key: Key) -> Vec<IoSlice<'_>> {
-        self.conns.get(key).map(|conn| conn.tx.slices()).unwrap_or_default()
+        self.conns.get(key).map(|conn| conn.output.slices()).unwrap_or_default()
     }
 
     /// The socket took `n` bytes of what [`Core::slices`] showed.
@@ -309,7 +309,7 @@ impl Core {
             return;
         };
         conn.sent(n, now);
-        if conn.starved && conn.tx.len() < self.limits.tx_bytes / 2 {
+        if conn.starved && conn.output.len() < self.limits.tx_bytes / 2 {
             conn.starved = false;
             self.to_pump.extend_from_slice(&conn.subs);
         }
@@ -352,7 +352,7 @@ impl Core {
         if conn.is_done() {
             return self.drop_conn(key);
         }
-        if !conn.tx.is_empty() && !conn.listed {
+        if !conn.output.is_empty() && !conn.listed {
             conn.listed = true;
             self.to_write.push(key);
         }
@@ -384,7 +384,7 @@ impl Core {
         let Some(conn) = self.conns.remove(key) else {
             return;
         };
-        self.crowd.bytes -= conn.counted;
+        self.output_budget.bytes -= conn.counted;
         self.strangers -= usize::from(conn.peer == Peer::Stranger);
         self.to_close.push((key, how));
         self.followers.retain(|follower| *follower != key);
@@ -409,7 +409,7 @@ impl Core {
         let Some((link, peer)) = self.conns.get(key).map(|conn| (conn.link, conn.peer)) else {
             return;
         };
-        if let Err(fault) = self.door.check(&request, link) {
+        if let Err(fault) = self.host_policy.check(&request, link) {
             let form = a2a::Form::at(&request.path);
             return self.answer(key, &a2a::fault(&form, &fault), now);
         }
@@ -418,7 +418,7 @@ impl Core {
             Admission::Identify => return self.identify(key, request),
             Admission::Refuse => return self.turn_stranger_away(key, &request, now),
         }
-        if let Some(page) = self.door.page(&request) {
+        if let Some(page) = self.host_policy.page(&request) {
             let preflight = page.preflight(&request);
             if let Some(conn) = self.conns.get_mut(key) {
                 conn.page = Some(page);
@@ -430,7 +430,7 @@ impl Core {
         match a2a::decode(&request, &self.switches) {
             Ok((Call::Card, _)) => {
                 let mut response = self.card.answer(&request);
-                response.headers.extend(self.door.caution(&request));
+                response.headers.extend(self.host_policy.caution(&request));
                 self.answer(key, &response, now);
             }
             Ok((call, form)) => {
@@ -440,7 +440,7 @@ impl Core {
                     return self.answer(key, &response, now);
                 }
                 let by = source(&request, &form);
-                self.perform(key, call, form, by, now);
+                self.dispatch(key, call, form, by, now);
             }
             Err((fault, form)) => self.refuse(key, &form, &fault, now),
         }
@@ -449,11 +449,11 @@ impl Core {
     // Workers.
 
     pub fn note(&mut self, note: Note, now: Now) {
-        let Some(cell) = self.tasks.get_mut(&note.job.task) else {
+        let Some(loaded) = self.tasks.get_mut(&note.job.task) else {
             return;
         };
         if note.body.is_last() {
-            cell.running.retain(|job| *job != note.job.at);
+            loaded.running.retain(|job| *job != note.job.at);
         }
         let input = crate::task::machine::decide::Input::Note { job: note.job.at, body: note.body };
         // A worker's note is never refused: what nobody waits for is dropped by `decide`.
@@ -497,7 +497,7 @@ impl Core {
                 Timer::Load(task) => self.out.push(Out::Load { task }),
                 Timer::Waiting(sub) => self.stop_waiting(sub),
                 Timer::Hook { task, .. } => self.to_release.push(task),
-                Timer::Crowd => self.thin_out(now),
+                Timer::OutputBudget => self.thin_out(now),
                 Timer::Shutdown => self.give_up(now),
             }
         }

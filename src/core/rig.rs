@@ -9,7 +9,7 @@ use crate::core::hooks::Delivery;
 use crate::core::tasks::store::{Crash, MemoryStore, Store, StoreError, fold};
 use crate::core::{Core, Loaded, Out, Setup};
 use crate::limits::Limits;
-use crate::task::call::{Birth, Call, Mode, Say};
+use crate::task::call::{Call, Mode, Say, TaskTraits};
 use crate::task::log::event::{Answer, Lifecycle, Profile, Protocol};
 use crate::task::machine::job::{JobId, Note, NoteBody, Said};
 use crate::task::machine::state::State;
@@ -95,7 +95,7 @@ impl Rig {
             match out {
                 Out::Start(job) => self.jobs.push(job.id),
                 Out::Deliver(delivery) => self.sent.push(delivery),
-                Out::Notice { text } => self.notices.push(text),
+                Out::LogWarning { text } => self.notices.push(text),
                 Out::Load { task } => self.loads.push(task),
                 Out::Page { task, sub, offset } => {
                     let file = self.store.file(&task).expect("a log");
@@ -107,7 +107,7 @@ impl Rig {
                 | Out::Identify { .. }
                 | Out::Over { .. }
                 | Out::SaveRule { .. }
-                | Out::Trouble { .. } => {}
+                | Out::LogError { .. } => {}
             }
         }
         self.core.check();
@@ -144,7 +144,7 @@ impl Rig {
         assert!(matches!(line.read(&self.limits, self.now), Want::Serve(_)));
         let by = Source { client: "ann".into(), via: "test".into() };
         let form = Form::of(envelope);
-        self.core.perform(conn, call, form, by, self.now);
+        self.core.dispatch(conn, call, form, by, self.now);
         conn
     }
 
@@ -202,7 +202,7 @@ pub fn say(text: &str, protocol: Protocol) -> Say {
         push: None,
         mode: Mode::Now,
         history: None,
-        birth: Birth {
+        traits: TaskTraits {
             lifecycle: Lifecycle::Conversational,
             protocol,
             profile: match protocol {

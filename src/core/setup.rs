@@ -3,10 +3,10 @@
 use crate::a2a::{self, Card, Identity, Switches};
 use crate::base::clock::Now;
 use crate::base::id::Entropy;
-use crate::core::connections::guard::Door;
+use crate::core::connections::guard::HostPolicy;
 use crate::limits::Limits;
 use crate::model::script::Script;
-use crate::task::call::Manners;
+use crate::task::call::RequestPolicy;
 use crate::task::policy::{Grant, Mode, Policy};
 use crate::task::slash::Registry;
 use crate::task::spec::ToolSpec;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// What the core is made with. Frozen from then on.
 pub struct Setup {
     pub limits: Limits,
-    pub door: Door,
+    pub host_policy: HostPolicy,
     pub tools: Vec<ToolSpec>,
     /// The slash commands there are; what they do is known to workers.
     pub commands: Registry,
@@ -26,7 +26,7 @@ pub struct Setup {
     pub switches: Switches,
     pub resolve: Resolve,
     pub approval: Approval,
-    pub manners: Manners,
+    pub request_policy: RequestPolicy,
     /// Why commands without approval cannot be confined in the server's workspace; None if they can.
     pub unconfined: Option<String>,
     pub entropy: Entropy,
@@ -41,7 +41,7 @@ impl Setup {
         let site = Site { path: "/w".into(), trusted: true };
         Setup {
             limits,
-            door: Door::default(),
+            host_policy: HostPolicy::default(),
             tools: Vec::new(),
             commands: Registry::built_in(),
             choose: Box::new(|_| Ok("some-model".into())),
@@ -50,7 +50,7 @@ impl Setup {
             switches,
             resolve: Box::new(move |_| Ok(site.clone())),
             approval: Approval::default(),
-            manners: Manners::default(),
+            request_policy: RequestPolicy::default(),
             unconfined: None,
             entropy: Entropy::counting_after(0),
             now,

@@ -30,8 +30,8 @@ impl Core {
     /// Whether nothing is left to wait for before the end: nothing runs and everything said has gone out.
     pub(super) fn can_end(&self) -> bool {
         let quiet = || {
-            self.tasks.values().all(|cell| cell.running.is_empty() && cell.gated.is_empty() && !cell.tells())
-                && self.conns.iter().all(|(_, conn)| conn.tx.is_empty())
+            self.tasks.values().all(|loaded| loaded.running.is_empty() && loaded.gated.is_empty() && !loaded.tells())
+                && self.conns.iter().all(|(_, conn)| conn.output.is_empty())
                 && self.to_append.is_empty()
         };
         self.ending && !self.ended && quiet()
@@ -42,11 +42,11 @@ impl Core {
         let mut open: Vec<TaskId> = self.tasks.iter().filter(|(_, c)| c.is_open()).map(|(id, _)| id.clone()).collect();
         open.sort_unstable();
         for task in open {
-            let Some(cell) = self.tasks.get_mut(&task) else {
+            let Some(loaded) = self.tasks.get_mut(&task) else {
                 continue;
             };
-            cell.gated.clear();
-            for at in std::mem::take(&mut cell.running) {
+            loaded.gated.clear();
+            for at in std::mem::take(&mut loaded.running) {
                 self.out.push(Out::Stop(JobId { task: task.clone(), at }));
             }
             let decided = self.decide(&task, Input::Restored);

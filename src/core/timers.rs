@@ -27,7 +27,7 @@ pub enum Timer {
     #[cfg_attr(not(feature = "webhooks"), expect(dead_code, reason = "only webhooks use it"))]
     Hook { task: TaskId, id: ConfigId },
     /// Too much waits for peers that may not be reading.
-    Crowd,
+    OutputBudget,
     /// The time for a clean end is over.
     Shutdown,
 }

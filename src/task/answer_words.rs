@@ -76,7 +76,7 @@ mod tests {
     use crate::task::log::record::Record;
     use crate::task::message::{Part, Role};
     use crate::task::policy::Mode;
-    use crate::task::spec::{InquiryKind, Keeping, Plan};
+    use crate::task::spec::{ApprovalScope, InquiryKind, Plan};
     use serde_json::json;
 
     fn record(seq: u64, event: Event) -> Record {
@@ -101,7 +101,7 @@ mod tests {
             auto_execute: false,
             tools: None,
         });
-        let mut state = State::born(created.clone(), &record(1, Event::Created(created)));
+        let mut state = State::new(created.clone(), &record(1, Event::Created(created)));
         let ids = ["a", "b"].into_iter().map(CallId::from);
         let asked: Vec<(CallId, Question)> = ids.zip(questions.iter().cloned()).collect();
         let calls = asked.iter().map(|(call, _)| event::Request {
@@ -116,7 +116,7 @@ mod tests {
         state.apply(&record(2, Event::Answered { answer }));
         for (call, question) in asked {
             let plan = Arc::new(Plan { title: "It".into(), question, base: None });
-            let keeping = Keeping::Session;
+            let keeping = ApprovalScope::Session;
             let planned = call.clone();
             state.apply(&record(3, Event::CallPlanned { call: planned, plan }));
             state.apply(&record(4, Event::CallAsked { call, keeping }));

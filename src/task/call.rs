@@ -81,12 +81,12 @@ pub struct Mark {
 pub struct Join {
     pub follow: Follow,
     /// Where it was when it last looked.
-    pub after: Option<Place>,
+    pub after: Option<LogPosition>,
 }
 
 /// A place in a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LogPosition {
     /// None: whichever task is followed.
     pub task: Option<TaskId>,
     pub seq: Seq,
@@ -114,12 +114,12 @@ pub struct Say {
     pub mode: Mode,
     /// How many of the newest history messages a snapshot may show; None is all of them.
     pub history: Option<usize>,
-    pub birth: Birth,
+    pub traits: TaskTraits,
 }
 
 /// How a task is marked that this request creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Birth {
+pub struct TaskTraits {
     pub lifecycle: Lifecycle,
     pub protocol: Protocol,
     pub profile: Profile,
@@ -138,7 +138,7 @@ pub enum Mode {
 pub struct Create {
     pub context: Option<ContextId>,
     pub settings: Settings,
-    pub birth: Birth,
+    pub traits: TaskTraits,
 }
 
 /// A slash command to be run, as a task of its own.
@@ -147,7 +147,7 @@ pub struct Execute {
     pub typed: Typed,
     pub settings: Settings,
     pub mode: Mode,
-    pub birth: Birth,
+    pub traits: TaskTraits,
 }
 
 /// What a client may wish for a new task. Trust is not among it: that is the operator's.
@@ -163,7 +163,7 @@ pub struct Settings {
 
 /// How requests are treated where the protocols leave it open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Manners {
+pub struct RequestPolicy {
     pub new_tasks: NewTasks,
     /// How long a waiting call waits for its turn before it is answered with the task as it stands. None: for ever.
     pub blocking_timeout_ms: Option<u64>,

@@ -211,15 +211,15 @@ impl Question {
     }
 
     /// The answers on offer, in the order to show them; the last one refuses.
-    pub fn options(&self, keeping: Keeping) -> &'static [Choice] {
+    pub fn options(&self, keeping: ApprovalScope) -> &'static [Choice] {
         match (self, keeping) {
-            (Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. }, Keeping::Session) => {
+            (Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. }, ApprovalScope::Session) => {
                 &[Choice::ProceedOnce, Choice::ProceedAlways, Choice::Cancel]
             }
-            (Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. }, Keeping::Disk) => {
+            (Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. }, ApprovalScope::Disk) => {
                 &[Choice::ProceedOnce, Choice::ProceedAlways, Choice::ProceedAlwaysAndSave, Choice::Cancel]
             }
-            (Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. }, Keeping::Once)
+            (Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. }, ApprovalScope::Once)
             | (Question::AskUser { .. }, _) => &[Choice::ProceedOnce, Choice::Cancel],
         }
     }
@@ -228,7 +228,7 @@ impl Question {
 /// How long "always" may last where the question is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Keeping {
+pub enum ApprovalScope {
     /// There is nothing that could be allowed beyond this call: its command line could not be read.
     Once,
     #[default]
@@ -236,9 +236,9 @@ pub enum Keeping {
     Disk,
 }
 
-impl Keeping {
+impl ApprovalScope {
     pub fn is_session(&self) -> bool {
-        *self == Keeping::Session
+        *self == ApprovalScope::Session
     }
 }
 

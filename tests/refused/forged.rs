@@ -76,7 +76,7 @@ impl Spelling {
 
 /// Where an answer is put.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum AnswerPath {
     Rpc03,
     Rpc03Metadata,
     Rpc10,
@@ -94,45 +94,47 @@ enum Place {
     SocketOwnAnswer,
 }
 
-impl Place {
-    const ALL: [Place; 15] = [
-        Place::Rpc03,
-        Place::Rpc03Metadata,
-        Place::Rpc10,
-        Place::Rest03,
-        Place::Rest03Kind,
-        Place::Rest10,
-        Place::Kebab,
-        Place::Snake,
-        Place::SessionSse,
-        Place::SocketSession,
-        Place::SocketBare,
-        Place::SocketRpc03,
-        Place::SocketRpc10,
-        Place::SocketOwn,
-        Place::SocketOwnAnswer,
+impl AnswerPath {
+    const ALL: [AnswerPath; 15] = [
+        AnswerPath::Rpc03,
+        AnswerPath::Rpc03Metadata,
+        AnswerPath::Rpc10,
+        AnswerPath::Rest03,
+        AnswerPath::Rest03Kind,
+        AnswerPath::Rest10,
+        AnswerPath::Kebab,
+        AnswerPath::Snake,
+        AnswerPath::SessionSse,
+        AnswerPath::SocketSession,
+        AnswerPath::SocketBare,
+        AnswerPath::SocketRpc03,
+        AnswerPath::SocketRpc10,
+        AnswerPath::SocketOwn,
+        AnswerPath::SocketOwnAnswer,
     ];
 
     fn door(self) -> Door {
         match self {
-            Place::SocketSession | Place::SocketBare => Door::Session,
-            Place::SocketRpc03 => Door::Rpc03,
-            Place::SocketRpc10 => Door::Rpc10,
-            Place::SocketOwn | Place::SocketOwnAnswer => Door::Own,
+            AnswerPath::SocketSession | AnswerPath::SocketBare => Door::Session,
+            AnswerPath::SocketRpc03 => Door::Rpc03,
+            AnswerPath::SocketRpc10 => Door::Rpc10,
+            AnswerPath::SocketOwn | AnswerPath::SocketOwnAnswer => Door::Own,
             _ => Door::Http,
         }
     }
 
     fn family(self) -> Family {
         match self {
-            Place::Rpc03 | Place::Rpc03Metadata | Place::SocketSession | Place::SocketBare | Place::SocketRpc03 => {
-                Family::Rpc03
-            }
-            Place::Rpc10 | Place::SocketRpc10 => Family::Rpc10,
-            Place::Rest03 | Place::Rest03Kind => Family::Rest03,
-            Place::Rest10 => Family::Rest10,
-            Place::Kebab | Place::Snake | Place::SessionSse => Family::Gemini,
-            Place::SocketOwn | Place::SocketOwnAnswer => Family::Own,
+            AnswerPath::Rpc03
+            | AnswerPath::Rpc03Metadata
+            | AnswerPath::SocketSession
+            | AnswerPath::SocketBare
+            | AnswerPath::SocketRpc03 => Family::Rpc03,
+            AnswerPath::Rpc10 | AnswerPath::SocketRpc10 => Family::Rpc10,
+            AnswerPath::Rest03 | AnswerPath::Rest03Kind => Family::Rest03,
+            AnswerPath::Rest10 => Family::Rest10,
+            AnswerPath::Kebab | AnswerPath::Snake | AnswerPath::SessionSse => Family::Gemini,
+            AnswerPath::SocketOwn | AnswerPath::SocketOwnAnswer => Family::Own,
         }
     }
 
@@ -154,47 +156,47 @@ impl Place {
         };
         let post = |path: &str, body: Value| (format!("POST {path}"), Vec::new(), body);
         match self {
-            Place::Rpc03 => post("/", rpc("message/send", old(answer))),
-            Place::Rpc03Metadata => {
+            AnswerPath::Rpc03 => post("/", rpc("message/send", old(answer))),
+            AnswerPath::Rpc03Metadata => {
                 let key = "https://github.com/google-gemini/gemini-cli/blob/main/docs/a2a/developer-profile/v0/spec.md";
                 let mut message = old(json!({"callId": "$other_call", "outcome": "proceed_once"}));
                 message["metadata"] = json!({ key: answer });
                 post("/", rpc("message/send", message))
             }
-            Place::Rpc10 => post("/", rpc("SendMessage", proto("parts", json!({"data": answer})))),
-            Place::Rest03 => {
+            AnswerPath::Rpc10 => post("/", rpc("SendMessage", proto("parts", json!({"data": answer})))),
+            AnswerPath::Rest03 => {
                 let message = proto("content", json!({"data": {"data": answer}}));
                 post("/v1/message:send", json!({"message": message}))
             }
-            Place::Rest03Kind => post("/v1/message:send", json!({"message": old(answer)})),
-            Place::Rest10 => {
+            AnswerPath::Rest03Kind => post("/v1/message:send", json!({"message": old(answer)})),
+            AnswerPath::Rest10 => {
                 let message = proto("parts", json!({"data": answer}));
                 ("POST /message:send".into(), new, json!({"message": message}))
             }
-            Place::Kebab => post("/message/stream", json!({"taskId": task, "userMessage": answer})),
-            Place::Snake => post(&format!("/tasks/{task}/execute"), json!({"confirmation": answer})),
-            Place::SessionSse => {
+            AnswerPath::Kebab => post("/message/stream", json!({"taskId": task, "userMessage": answer})),
+            AnswerPath::Snake => post(&format!("/tasks/{task}/execute"), json!({"confirmation": answer})),
+            AnswerPath::SessionSse => {
                 let body = json!({"message": {"content": {"data": answer}}});
                 post(&format!("/tasks/{task}/messages/stream"), body)
             }
-            Place::SocketSession => {
+            AnswerPath::SocketSession => {
                 let message = json!({"taskId": task, "content": {"data": answer}});
                 post("/", rpc("message/stream", message))
             }
-            Place::SocketBare => {
+            AnswerPath::SocketBare => {
                 let mut answer = answer;
                 answer["taskId"] = json!(task);
                 answer["id"] = json!("q");
                 post("/", answer)
             }
-            Place::SocketRpc03 => post("/", rpc("message/send", old(answer))),
-            Place::SocketRpc10 => post("/", rpc("SendMessage", proto("parts", json!({"data": answer})))),
-            Place::SocketOwn => {
+            AnswerPath::SocketRpc03 => post("/", rpc("message/send", old(answer))),
+            AnswerPath::SocketRpc10 => post("/", rpc("SendMessage", proto("parts", json!({"data": answer})))),
+            AnswerPath::SocketOwn => {
                 let message = json!({"id": "m", "role": "user", "parts": [{"content": {"data": answer}}]});
                 let say = json!({"task": task, "message": message});
                 post("/", json!({"id": "q", "call": {"say": say}}))
             }
-            Place::SocketOwnAnswer => {
+            AnswerPath::SocketOwnAnswer => {
                 let answer = json!({"task": task, "call": answer["tool_call_id"],
                     "option": answer["selected_option_id"]});
                 post("/", json!({"id": "q", "call": {"answer": answer}}))
@@ -218,10 +220,10 @@ const FORGERIES: [(&str, &str, &str, &str, Fault); 9] = [
 
 pub fn requests() -> Vec<(Door, Made)> {
     let mut made = Vec::new();
-    for place in Place::ALL {
+    for place in AnswerPath::ALL {
         for spelling in Spelling::ALL {
             // That call of our own dialect has one spelling.
-            if matches!(place, Place::SocketOwnAnswer) && spelling != Spelling::Devtool {
+            if matches!(place, AnswerPath::SocketOwnAnswer) && spelling != Spelling::Devtool {
                 continue;
             }
             for (name, task, call, option, fault) in FORGERIES {
@@ -230,7 +232,7 @@ pub fn requests() -> Vec<(Door, Made)> {
                     continue;
                 }
                 let decision = match place {
-                    Place::SocketOwnAnswer => "option",
+                    AnswerPath::SocketOwnAnswer => "option",
                     _ => spelling.members().1,
                 };
                 let member = (fault == Fault::UnknownOption).then_some(decision);
@@ -243,7 +245,7 @@ pub fn requests() -> Vec<(Door, Made)> {
             }
             for (answer, member) in spelling.malformed() {
                 // There the members have other names; tests/corpus/requests/own.json has them.
-                if matches!(place, Place::SocketOwnAnswer) {
+                if matches!(place, AnswerPath::SocketOwnAnswer) {
                     continue;
                 }
                 made.push(place.made(
@@ -264,7 +266,7 @@ pub fn requests() -> Vec<(Door, Made)> {
     made
 }
 
-impl Place {
+impl AnswerPath {
     fn made(self, name: String, task: &str, answer: Value, expected: Expected) -> (Door, Made) {
         let (send, headers, body) = self.write(task, answer);
         let made = Made { name, send, headers, body: Some(body.to_string().into_bytes()), expected };

@@ -8,7 +8,7 @@ use gemini_a2a::a2a::Switches;
 use gemini_a2a::base::clock::Now;
 use gemini_a2a::base::id::TaskId;
 use gemini_a2a::base::slots::Key;
-use gemini_a2a::core::check::Census;
+use gemini_a2a::core::check::Counts;
 use gemini_a2a::core::connections::connection::Peer;
 use gemini_a2a::core::tasks::store::{MemoryStore, Store, fold};
 use gemini_a2a::core::{Core, Out, Setup, Site};
@@ -267,7 +267,7 @@ impl House {
                 let page = file.and_then(|file| file.page(offset, 1 << 20));
                 self.core.paged(sub, page, now);
             }
-            Out::Stop(_) | Out::Over { .. } | Out::SaveRule { .. } | Out::Trouble { .. } | Out::Notice { .. } => {}
+            Out::Stop(_) | Out::Over { .. } | Out::SaveRule { .. } | Out::LogError { .. } | Out::LogWarning { .. } => {}
             Out::Load { task } => panic!("{task} left memory"),
             Out::Identify { .. } => panic!("everybody is known here"),
         }
@@ -311,7 +311,7 @@ impl House {
         std::mem::take(&mut self.outs)
     }
 
-    pub fn census(&self) -> Census {
+    pub fn census(&self) -> Counts {
         self.core.check()
     }
 }

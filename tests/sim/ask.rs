@@ -101,7 +101,7 @@ impl Composer {
         let open: Vec<TaskId> = tasks.iter().filter(|t| ledger.is_open(t)).cloned().collect();
         let born = if open.len() < 2 { 40 } else { 6 };
         let kind = chance.weighted(&[
-            (born, Kind::Birth),
+            (born, Kind::TaskTraits),
             (if open.is_empty() { 0 } else { 30 }, Kind::Say),
             (if tasks.is_empty() { 0 } else { 20 }, Kind::Watch),
             (6, Kind::Get),
@@ -121,7 +121,7 @@ impl Composer {
             _ => "no-such-task".into(),
         };
         match kind {
-            Kind::Birth => self.birth(chance, ledger),
+            Kind::TaskTraits => self.birth(chance, ledger),
             Kind::Say => {
                 let task = chance.pick(&open).expect("some are open").clone();
                 self.say(chance, ledger, task)
@@ -355,7 +355,7 @@ impl Composer {
 
 #[derive(Clone, Copy)]
 enum Kind {
-    Birth,
+    TaskTraits,
     Say,
     Watch,
     Get,

@@ -4,7 +4,7 @@ use super::House;
 use crate::client::{Link, Pace};
 use crate::post::Post;
 use gemini_a2a::base::id::TaskId;
-use gemini_a2a::core::check::Census;
+use gemini_a2a::core::check::Counts;
 use gemini_a2a::core::connections::connection::Peer;
 use gemini_a2a::core::tasks::store::{Crash, Failure, Store, read_all};
 
@@ -96,7 +96,7 @@ impl House {
         self.now.unix_ms += 1_000_000;
         self.turn();
         let left = self.core.check();
-        let nothing = Census { tasks: left.tasks, ..Census::default() };
+        let nothing = Counts { tasks: left.tasks, ..Counts::default() };
         assert_eq!(left, nothing, "something is left over");
         assert!(!self.core.has_more(), "work is left over");
     }

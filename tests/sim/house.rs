@@ -280,7 +280,7 @@ impl House {
             let at = self.now.mono_ms + self.chance.within(0, delay);
             match out {
                 // Background processes, rules on disk and a log are nothing the simulation has.
-                Out::Over { .. } | Out::SaveRule { .. } | Out::Trouble { .. } | Out::Notice { .. } => {}
+                Out::Over { .. } | Out::SaveRule { .. } | Out::LogError { .. } | Out::LogWarning { .. } => {}
                 Out::Deliver(delivery) => {
                     let fate = match self.turn < TURNS {
                         true => Fate::any(&mut self.chance),

@@ -98,7 +98,7 @@ impl Log {
     fn take(&mut self, record: Record, view: View, tools: &Tools) {
         assert_eq!(record.seq.0, self.len() + 1, "a log has no gaps");
         let state = match (self.states.last(), &record.event) {
-            (None, Event::Created(created)) => State::born(created.clone(), &record),
+            (None, Event::Created(created)) => State::new(created.clone(), &record),
             (None, other) => panic!("a log begins with its task, not {other:?}"),
             (Some(state), _) => {
                 let late = state.is_over() && !is_of_hooks(&record.event);

@@ -2,13 +2,13 @@
 
 use super::{CLIENTS, House, find_last, front};
 use crate::client::Ending;
-use gemini_a2a::core::check::Census;
+use gemini_a2a::core::check::Counts;
 use gemini_a2a::core::tasks::store::{Crash, Store};
 use gemini_a2a::task::machine::job::JobId;
 
 impl House {
     /// What must hold after every turn and only the outside can see.
-    pub(super) fn look(&mut self, census: &Census) {
+    pub(super) fn look(&mut self, census: &Counts) {
         for client in &mut self.clients {
             let Some(link) = &mut client.link else {
                 continue;

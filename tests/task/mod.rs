@@ -21,7 +21,8 @@ use gemini_a2a::task::policy::{Grant, Mode, Names, Policy, Rule};
 use gemini_a2a::task::push::{Health, Target};
 use gemini_a2a::task::slash::{Commanded, Invocation};
 use gemini_a2a::task::spec::{
-    Answers, Base, CallError, Choice, Display, Ending, ErrorKind, Keeping, Kind, Plan, Question, ToolSpec, Verdict,
+    Answers, ApprovalScope, Base, CallError, Choice, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec,
+    Verdict,
 };
 use serde_json::json;
 use std::collections::HashMap;
@@ -89,7 +90,7 @@ pub fn given(events: impl IntoIterator<Item = Event>) -> Case {
 
 pub fn born(first: &Record) -> State {
     match &first.event {
-        Event::Created(created) => State::born(created.clone(), first),
+        Event::Created(created) => State::new(created.clone(), first),
         other => panic!("a log begins with Created, not {other:?}"),
     }
 }
@@ -410,11 +411,11 @@ pub fn planned(request: &Request) -> Event {
 }
 
 pub fn asked(request: &Request) -> Event {
-    asked_for(request, Keeping::Session)
+    asked_for(request, ApprovalScope::Session)
 }
 
 /// Asked where an "always" may last so long.
-pub fn asked_for(request: &Request, keeping: Keeping) -> Event {
+pub fn asked_for(request: &Request, keeping: ApprovalScope) -> Event {
     let call = request.call.clone();
     Event::CallAsked { call, keeping }
 }

@@ -49,7 +49,7 @@ pub fn status(edition: Edition, created: &Created, update: &StatusUpdate<'_>, fi
     let payload = update.message.as_ref().map_or(0, |message| message.pieces().map(Piece::size).sum());
     let mut out = Vec::with_capacity(512 + metadata.len() + payload);
     out.extend_from_slice(br#"{"statusUpdate":{"#);
-    let place = Place::write(&mut out, created);
+    let place = WrittenIds::write(&mut out, created);
     out.extend_from_slice(br#","status":{"state":""#);
     out.extend_from_slice(state_word(edition, update.state).as_bytes());
     out.push(b'"');
@@ -117,7 +117,7 @@ fn artifact_update(edition: Edition, created: &Created, update: &ArtifactUpdate<
     });
     let mut out = Vec::with_capacity(256 + payload.sum::<usize>());
     out.extend_from_slice(br#"{"artifactUpdate":{"#);
-    Place::write(&mut out, created);
+    WrittenIds::write(&mut out, created);
     out.extend_from_slice(br#","artifact":"#);
     write_artifact(&mut out, edition, &update.artifact);
     if update.append {
@@ -154,7 +154,7 @@ fn write_message(out: &mut Vec<u8>, edition: Edition, message: &Message, task: O
 }
 
 /// What the agent says in a status update.
-fn agent_message(out: &mut Vec<u8>, edition: Edition, place: &Place, message: &AgentMessage<'_>) {
+fn agent_message(out: &mut Vec<u8>, edition: Edition, place: &WrittenIds, message: &AgentMessage<'_>) {
     out.extend_from_slice(br#"{"messageId":"#);
     out.extend_from_within(place.task.clone());
     out.pop();
@@ -280,21 +280,21 @@ fn state_word(edition: Edition, state: TaskState) -> &'static str {
 }
 
 /// Where a frame says which task it belongs to. Said once and copied from there: escaping is what costs.
-struct Place {
+struct WrittenIds {
     whole: Range<usize>,
     /// The task's id in it, with its quotes.
     task: Range<usize>,
 }
 
-impl Place {
-    fn write(out: &mut Vec<u8>, created: &Created) -> Place {
+impl WrittenIds {
+    fn write(out: &mut Vec<u8>, created: &Created) -> WrittenIds {
         let start = out.len();
         out.extend_from_slice(br#""taskId":"#);
         let task = out.len();
         json::write(out, &created.task);
         let task = task..out.len();
         member(out, "contextId", &created.context);
-        Place { whole: start..out.len(), task }
+        WrittenIds { whole: start..out.len(), task }
     }
 }
 

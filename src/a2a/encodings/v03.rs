@@ -127,13 +127,13 @@ fn artifact(created: &Created, update: &ArtifactUpdate<'_>) -> Vec<u8> {
 }
 
 /// Where a frame says which task it belongs to. Said once and copied from there: escaping is what costs.
-struct Place {
+struct WrittenIds {
     whole: Range<usize>,
     /// The task's id in it, with its quotes.
     task: Range<usize>,
 }
 
-fn place(out: &mut Vec<u8>, created: &Created) -> Place {
+fn place(out: &mut Vec<u8>, created: &Created) -> WrittenIds {
     let start = out.len();
     out.extend_from_slice(br#""taskId":"#);
     let task = out.len();
@@ -141,7 +141,7 @@ fn place(out: &mut Vec<u8>, created: &Created) -> Place {
     let task = task..out.len();
     out.extend_from_slice(br#","contextId":"#);
     json::write(out, &created.context);
-    Place { whole: start..out.len(), task }
+    WrittenIds { whole: start..out.len(), task }
 }
 
 #[derive(Serialize)]

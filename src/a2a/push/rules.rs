@@ -10,7 +10,7 @@ const LONGEST: usize = 2048;
 
 /// What a delivery to a URL needs to know of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct WebhookHost {
     /// The host, in small letters and without a dot at its end.
     pub host: String,
     /// Every address of it must be public.
@@ -19,7 +19,7 @@ pub struct Place {
 
 impl PushRules {
     /// Looks at a URL; what is wrong with it goes on after its name, as in "url must …".
-    pub fn check(&self, url: &str) -> Result<Place, String> {
+    pub fn check(&self, url: &str) -> Result<WebhookHost, String> {
         if url.len() > LONGEST {
             return Err(format!("must not be longer than {LONGEST} bytes."));
         }
@@ -68,7 +68,7 @@ impl PushRules {
             Some(80) if http => {}
             Some(_) => return Err("must use port 443, or one from 1024 on.".into()),
         }
-        Ok(Place { host, public_only })
+        Ok(WebhookHost { host, public_only })
     }
 }
 

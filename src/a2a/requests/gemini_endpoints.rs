@@ -47,7 +47,7 @@ pub fn create(request: &Request, form: &mut Form, switches: &Switches) -> Result
             Some(wishes) => settings::read(wishes, "agentSettings")?,
             None => Settings::default(),
         },
-        birth: operation::birth(form, switches),
+        traits: operation::traits(form, switches),
     }))
 }
 
@@ -251,8 +251,8 @@ mod tests {
             assert_eq!(create.context, context.map(Into::into), "{body}");
             assert_eq!(create.settings.workspace.as_deref(), workspace, "{body}");
             assert_eq!(told, note, "{body}");
-            assert_eq!(create.birth.profile, Profile::Coder);
-            assert_eq!(create.birth.lifecycle, Lifecycle::Conversational);
+            assert_eq!(create.traits.profile, Profile::Coder);
+            assert_eq!(create.traits.lifecycle, Lifecycle::Conversational);
         }
         for (body, kind) in [
             ("{", FaultKind::ParseError),
@@ -291,7 +291,7 @@ mod tests {
             assert_eq!(say.said.message.text(), "hi");
             assert_eq!(say.task, task.map(Into::into), "{path}");
             assert_eq!(say.mode, Mode::Stream);
-            assert_eq!(say.birth.lifecycle, Lifecycle::Conversational);
+            assert_eq!(say.traits.lifecycle, Lifecycle::Conversational);
         }
         let (say, _) = said("/tasks/t/execute", r#"{"message":"hi","contextId":"x"}"#).unwrap();
         assert_eq!(say.context, None, "the path's task decides");

@@ -36,18 +36,18 @@ pub enum Gaps {
 
 /// Where the parts of a message are.
 #[derive(Clone, Copy)]
-enum Place<'a> {
+enum PartLocation<'a> {
     List(&'a str),
     Alone,
 }
 
 pub fn message(sent: &Object, gaps: Gaps) -> Result<Received, Fault> {
     let (parts, place, gaps) = match member(sent, &["parts", "content"]) {
-        Some((name, Value::Array(list))) => (parts(list, name)?, Place::List(name), gaps),
+        Some((name, Value::Array(list))) => (parts(list, name)?, PartLocation::List(name), gaps),
         // The brief form of live sessions: one part, and neither id nor role.
         Some(("content", Value::Object(content))) => {
             let part = part(content, "message.content")?;
-            (vec![part], Place::Alone, Gaps::Filled)
+            (vec![part], PartLocation::Alone, Gaps::Filled)
         }
         Some((name, _)) => return Err(wrong(AT, name, "must be a list.")),
         None => return Err(missing("parts")),
@@ -69,8 +69,8 @@ pub fn message(sent: &Object, gaps: Gaps) -> Result<Received, Fault> {
         references: texts(sent, &["referenceTaskIds", "reference_task_ids"], AT)?,
     };
     let answers = answer::picks(&message, |i| match place {
-        Place::List(name) => format!("{AT}.{name}[{i}]"),
-        Place::Alone => format!("{AT}.content"),
+        PartLocation::List(name) => format!("{AT}.{name}[{i}]"),
+        PartLocation::Alone => format!("{AT}.content"),
     })?;
     answer::hold_to_kind(sent, &answers, AT)?;
     Ok(Received {

@@ -13,7 +13,7 @@ use crate::a2a::requests::version;
 use crate::a2a::switches::Switches;
 use crate::base::http::Headers;
 use crate::base::id::{Seq, TaskId};
-use crate::task::call::{Birth, Call, Mode, Say};
+use crate::task::call::{Call, Mode, Say, TaskTraits};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::{Lifecycle, Profile, Protocol};
 use crate::task::machine::job::Said;
@@ -247,15 +247,15 @@ pub fn said(received: Received, metadata: Option<&Object>, form: &mut Form, swit
         push: None,
         mode: Mode::Stream,
         history: None,
-        birth: birth(form, switches),
+        traits: traits(form, switches),
     })
 }
 
 /// How a task is marked that a request of this form makes: a plain task of 1.0 is over with its answer, any other one goes on.
-pub fn birth(form: &Form, switches: &Switches) -> Birth {
+pub fn traits(form: &Form, switches: &Switches) -> TaskTraits {
     let protocol = form.envelope.protocol();
     let profile = form.profile.unwrap_or(form.default_profile);
-    Birth {
+    TaskTraits {
         lifecycle: match (protocol, profile) {
             (Protocol::V10, Profile::Plain) => switches.plain_lifecycle,
             (Protocol::V10, Profile::Coder | Profile::Devtool) | (Protocol::V03, _) => Lifecycle::Conversational,

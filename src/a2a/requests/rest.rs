@@ -79,7 +79,7 @@ pub enum Base<'a> {
     Tenant(&'a str),
 }
 
-pub struct Place<'a> {
+pub struct MatchedRoute<'a> {
     pub base: Base<'a>,
     versions: In,
     rows: Rows<Operation>,
@@ -87,7 +87,7 @@ pub struct Place<'a> {
 }
 
 /// The place a path names.
-pub fn place(path: &str) -> Option<Place<'_>> {
+pub fn place(path: &str) -> Option<MatchedRoute<'_>> {
     if path == OLD_CARD {
         return below(Base::V1, path);
     }
@@ -104,13 +104,13 @@ pub fn place(path: &str) -> Option<Place<'_>> {
     below(Base::Tenant(tenant), &path[tenant.len() + 1..]).filter(|place| place.versions != In::V03)
 }
 
-fn below<'a>(base: Base<'a>, path: &'a str) -> Option<Place<'a>> {
+fn below<'a>(base: Base<'a>, path: &'a str) -> Option<MatchedRoute<'a>> {
     PATHS.iter().find_map(|(pattern, versions, rows)| {
-        Some(Place { base, versions: *versions, rows, ids: matches(pattern, path)? })
+        Some(MatchedRoute { base, versions: *versions, rows, ids: matches(pattern, path)? })
     })
 }
 
-pub fn decode(place: &Place, request: &Request, switches: &Switches) -> Result<(Call, Form), (Fault, Form)> {
+pub fn decode(place: &MatchedRoute, request: &Request, switches: &Switches) -> Result<(Call, Form), (Fault, Form)> {
     let named = version::named(&request.headers, &request.query);
     let protocol = match (&named, place.base) {
         (Ok(named), Base::V1) => named.unwrap_or(Protocol::V03),
@@ -164,7 +164,7 @@ fn media(protocol: Protocol, headers: &Headers) -> Media {
 
 /// Whether the version and the path belong together.
 fn agree(
-    place: &Place,
+    place: &MatchedRoute,
     named: Option<Protocol>,
     protocol: Protocol,
     request: &Request,
@@ -189,7 +189,7 @@ fn agree(
 }
 
 fn call(
-    place: &Place,
+    place: &MatchedRoute,
     operation: Operation,
     protocol: Protocol,
     request: &Request,
@@ -488,7 +488,7 @@ mod tests {
             let say = say(json!({ name: message }));
             assert_eq!(say.task, Some("t".into()));
             assert_eq!(say.context, None, "the task decides");
-            assert_eq!(say.birth.lifecycle, Lifecycle::Conversational);
+            assert_eq!(say.traits.lifecycle, Lifecycle::Conversational);
         }
         let mut alone = message.clone();
         alone["task_id"] = json!("");
@@ -512,8 +512,8 @@ mod tests {
             "parts": [{"text": "hi"}]}, "configuration": {}});
         let (say, _) = said(&sample::post("/message:send", &body.to_string()));
         assert_eq!((say.mode, say.context), (Mode::Wait, Some("c".into())));
-        assert_eq!(say.birth.profile, Profile::Plain);
-        assert_eq!(say.birth.lifecycle, Lifecycle::OneShot);
+        assert_eq!(say.traits.profile, Profile::Plain);
+        assert_eq!(say.traits.lifecycle, Lifecycle::OneShot);
     }
 
     #[test]

@@ -183,7 +183,7 @@ mod tests {
     use crate::a2a::switches::WEBHOOKS;
     use crate::a2a::words::EXT;
     use crate::base::id::TaskId;
-    use crate::task::call::{Birth, List, Mode, Push, Say, Settings};
+    use crate::task::call::{List, Mode, Push, Say, Settings, TaskTraits};
     use crate::task::log::event::{Lifecycle, Profile};
     use crate::task::machine::job::{Pick, Said};
     use crate::task::push::Wish;
@@ -469,7 +469,7 @@ mod tests {
             let mut sent = message();
             sent["metadata"] = metadata;
             match super::decode(&rpc(method, json!({ "message": sent })), switches) {
-                Ok((Call::Say(say), _)) => say.birth,
+                Ok((Call::Say(say), _)) => say.traits,
                 other => panic!("{other:?}"),
             }
         };
@@ -479,18 +479,18 @@ mod tests {
             default_profile_03: Profile::Plain,
             ..Switches::default()
         };
-        let birth = |protocol, profile, lifecycle| Birth { lifecycle, protocol, profile };
+        let traits = |protocol, profile, lifecycle| TaskTraits { lifecycle, protocol, profile };
         use Lifecycle::{Conversational, OneShot};
         use Profile::{Coder, Devtool, Plain};
         use Protocol::{V03, V10};
         for (method, metadata, switches, expected) in [
-            ("message/send", json!(null), &usual, birth(V03, Coder, Conversational)),
-            ("message/send", json!({EXT: {}}), &usual, birth(V03, Devtool, Conversational)),
-            ("message/send", json!(null), &other, birth(V03, Plain, Conversational)),
-            ("SendMessage", json!(null), &usual, birth(V10, Plain, OneShot)),
-            ("SendMessage", json!(null), &other, birth(V10, Plain, Conversational)),
-            ("SendMessage", json!({EXT: {}}), &usual, birth(V10, Devtool, Conversational)),
-            ("SendMessage", json!({"coderAgent": {}}), &usual, birth(V10, Coder, Conversational)),
+            ("message/send", json!(null), &usual, traits(V03, Coder, Conversational)),
+            ("message/send", json!({EXT: {}}), &usual, traits(V03, Devtool, Conversational)),
+            ("message/send", json!(null), &other, traits(V03, Plain, Conversational)),
+            ("SendMessage", json!(null), &usual, traits(V10, Plain, OneShot)),
+            ("SendMessage", json!(null), &other, traits(V10, Plain, Conversational)),
+            ("SendMessage", json!({EXT: {}}), &usual, traits(V10, Devtool, Conversational)),
+            ("SendMessage", json!({"coderAgent": {}}), &usual, traits(V10, Coder, Conversational)),
         ] {
             assert_eq!(born(method, metadata.clone(), switches), expected, "{method} {metadata}");
         }
@@ -566,7 +566,11 @@ mod tests {
                 push: None,
                 mode: Mode::Stream,
                 history: None,
-                birth: Birth { lifecycle: Lifecycle::Conversational, protocol: Protocol::V03, profile: Profile::Coder },
+                traits: TaskTraits {
+                    lifecycle: Lifecycle::Conversational,
+                    protocol: Protocol::V03,
+                    profile: Profile::Coder
+                },
             })
         );
         assert_eq!(form.profile, Some(Profile::Coder));

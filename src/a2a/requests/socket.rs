@@ -17,7 +17,7 @@ use crate::a2a::switches::Switches;
 use crate::base::http::{Headers, Request};
 use crate::base::id::Seq;
 use crate::base::json;
-use crate::task::call::{Call, Follow, Join, Mode, Place, Say};
+use crate::task::call::{Call, Follow, Join, LogPosition, Mode, Say};
 use crate::task::fault::{Fault, FaultKind};
 use serde_json::Value;
 
@@ -67,7 +67,7 @@ fn joined(request: &Request, form: &mut Form, switches: &Switches) -> Result<Joi
             return wrong("is a place in one task; leave it out, or name the task.");
         }
         (Some("*"), None) => Follow::All,
-        (Some(task), Some(Place { task: Some(other), .. })) if task != other.as_str() => {
+        (Some(task), Some(LogPosition { task: Some(other), .. })) if task != other.as_str() => {
             return wrong("is a place in another task than taskId; leave one of them out.");
         }
         (Some(task), _) => Follow::Task(task.into()),
@@ -76,7 +76,7 @@ fn joined(request: &Request, form: &mut Form, switches: &Switches) -> Result<Joi
 }
 
 /// `7`, or `t:7` for one in the task `t`. Who follows the session should say which: the one of yesterday may not be today's.
-fn place(given: &str) -> Result<Place, Fault> {
+fn place(given: &str) -> Result<LogPosition, Fault> {
     let (task, seq) = match given.rsplit_once(':') {
         Some((task, seq)) => (Some(task.into()), seq),
         None => (None, given),
@@ -87,7 +87,7 @@ fn place(given: &str) -> Result<Place, Fault> {
             "(or Last-Event-ID) must be taskId:seq or seq, as in the last event you have; leave it out to begin with the present.",
         )
     })?;
-    Ok(Place { task, seq })
+    Ok(LogPosition { task, seq })
 }
 
 /// One message on a socket: what it asks for, and how it wants its answer. `joined` is the form the socket joined with.
@@ -206,7 +206,7 @@ mod tests {
         let live = |follow, after| Ok((Join { follow, after }, Envelope::Session));
         let place = |task: Option<&str>, seq| {
             let task = task.map(Into::into);
-            Some(Place { task, seq: Seq(seq) })
+            Some(LogPosition { task, seq: Seq(seq) })
         };
         let task = || Follow::Task("t".into());
         assert_eq!(joins(&[], &[]), live(Follow::Session, None));
@@ -279,7 +279,7 @@ mod tests {
             assert_eq!((say.mode, say.task), (Mode::Now, None));
             assert_eq!((form.envelope, form.silent), (Envelope::Socket, false));
             assert_eq!(&*form.id, b"3");
-            assert_eq!(say.birth.profile, Profile::Coder);
+            assert_eq!(say.traits.profile, Profile::Coder);
         }
         let (say, form) = said(json!({"jsonrpc": "2.0", "method": "message/stream",
             "params": {"message": {"taskId": "t", "parts": [{"text": "hi"}]}}}));

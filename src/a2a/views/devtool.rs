@@ -189,7 +189,7 @@ mod tests {
     use crate::task::machine::state::{Live, Phase, Stage};
     use crate::task::message::Artifact;
     use crate::task::message::Part;
-    use crate::task::spec::{Choice, Confinement, Display, Ending, Keeping, Question};
+    use crate::task::spec::{ApprovalScope, Choice, Confinement, Display, Ending, Question};
     use serde_json::Value;
     use std::sync::Arc;
 
@@ -298,7 +298,7 @@ mod tests {
         state.calls = vec![command()];
         let plan = state.calls[0].plan.clone().unwrap();
         assert_eq!(frames(&state, Event::CallPlanned { call: call(), plan }), None);
-        let asked = Event::CallAsked { call: call(), keeping: Keeping::Session };
+        let asked = Event::CallAsked { call: call(), keeping: ApprovalScope::Session };
         assert_eq!(frame(&state, asked), around("TOOL_CALL_UPDATE", "working", object(asking())));
         state.calls[0].choice = Some(Choice::ProceedOnce);
         state.calls[0].answered_by = Some(source());
@@ -501,7 +501,7 @@ mod tests {
         let args = json!({"file_path": "/home/dev/proj/notes.txt", "content": "hi\n"});
         let mut state = sample::state();
         state.calls = vec![sample::call("write_file", args.clone(), Some(question))];
-        let asked = Event::CallAsked { call: "call-1".into(), keeping: Keeping::Session };
+        let asked = Event::CallAsked { call: "call-1".into(), keeping: ApprovalScope::Session };
         assert_eq!(
             frame(&state, asked),
             json!({"kind": "status-update", "taskId": "t-1", "contextId": "c-1", "final": false,

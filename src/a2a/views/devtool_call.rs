@@ -234,7 +234,7 @@ mod tests {
     use crate::base::id::Seq;
     use crate::task::log::record::Record;
     use crate::task::machine::state::Live;
-    use crate::task::spec::{CallError, ErrorKind, Keeping, TodoStatus};
+    use crate::task::spec::{ApprovalScope, CallError, ErrorKind, TodoStatus};
     use serde_json::json;
     use std::sync::Arc;
 
@@ -258,12 +258,12 @@ mod tests {
         }
     }
 
-    fn options(keeping: Keeping) -> Value {
+    fn options(keeping: ApprovalScope) -> Value {
         let mut all = vec![
             json!({"id": "proceed_once", "name": "Allow Once"}),
             json!({"id": "proceed_always", "name": "Always Allow"}),
         ];
-        if keeping == Keeping::Disk {
+        if keeping == ApprovalScope::Disk {
             all.push(json!({"id": "proceed_always_and_save", "name": "Always Allow and Save",
                 "description": "Also in later sessions in this workspace."}));
         }
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_question() {
-        let with = |name: &str, details: Value| json!({"options": options(Keeping::Session), name: details});
+        let with = |name: &str, details: Value| json!({"options": options(ApprovalScope::Session), name: details});
         assert_eq!(asked(command()), with("execute_details", json!({"command": "make"})));
         let warned = Question::Exec {
             title: "Confirm".into(),
@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn what_is_offered_is_what_was_offered_when_it_was_asked() {
         let mut call = running(command());
-        for keeping in [Keeping::Session, Keeping::Disk] {
+        for keeping in [ApprovalScope::Session, ApprovalScope::Disk] {
             call.keeping = keeping;
             let shown = shown(&call, CallStatus::AwaitingApproval);
             assert_eq!(shown["confirmation_request"]["options"], options(keeping));
@@ -363,7 +363,7 @@ mod tests {
     fn details_in_both_places() {
         let call = running(command());
         let call = ToolCall::of(&call, CallStatus::AwaitingApproval, Details::Twice);
-        let mut options = options(Keeping::Session);
+        let mut options = options(ApprovalScope::Session);
         options[2]["name"] = json!("Cancel");
         assert_eq!(
             serde_json::to_value(call).unwrap()["confirmation_request"],

@@ -37,7 +37,7 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, outputs: Outputs) -> Opti
             Some(Frame::Status(present(state, outputs)))
         }
         Event::Text { text } => said(state, record, text),
-        Event::Retracted { .. } => Some(piece(state, state.spoken.join("\n"), Place::Whole)),
+        Event::Retracted { .. } => Some(piece(state, state.spoken.join("\n"), Update::Whole)),
         Event::Answered { answer } => finished(state, answer),
         Event::CallStarted { call } => {
             let call = state.call(call)?;
@@ -90,7 +90,7 @@ pub fn message(state: &State, outputs: Outputs) -> Option<AgentMessage<'_>> {
 
 /// How a piece joins what was sent of the answer before.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Update {
     /// In place of it.
     Whole,
     Behind,
@@ -104,21 +104,21 @@ fn said<'a>(state: &State, record: &Record, text: &str) -> Option<Frame<'a>> {
     if text.is_empty() {
         None
     } else if !begins {
-        Some(piece(state, text.to_owned(), Place::Behind))
+        Some(piece(state, text.to_owned(), Update::Behind))
     } else if state.spoken.is_empty() {
-        Some(piece(state, text.to_owned(), Place::Whole))
+        Some(piece(state, text.to_owned(), Update::Whole))
     } else {
-        Some(piece(state, format!("\n{text}"), Place::Behind))
+        Some(piece(state, format!("\n{text}"), Update::Behind))
     }
 }
 
 /// The answer is whole if the turn has nothing more to do.
 fn finished<'a>(state: &State, answer: &Answer) -> Option<Frame<'a>> {
     let over = answer.calls.is_empty() && !answer.is_cut_off();
-    (over && !state.spoken.is_empty()).then(|| piece(state, String::new(), Place::Last))
+    (over && !state.spoken.is_empty()).then(|| piece(state, String::new(), Update::Last))
 }
 
-fn piece<'a>(state: &State, text: String, place: Place) -> Frame<'a> {
+fn piece<'a>(state: &State, text: String, place: Update) -> Frame<'a> {
     Frame::Artifact(ArtifactUpdate {
         artifact: Cow::Owned(Artifact {
             id: format!("answer-{}", state.turn),
@@ -126,8 +126,8 @@ fn piece<'a>(state: &State, text: String, place: Place) -> Frame<'a> {
             description: None,
             parts: vec![Part::text(text)],
         }),
-        append: place != Place::Whole,
-        last: place == Place::Last,
+        append: place != Update::Whole,
+        last: place == Update::Last,
     })
 }
 
@@ -231,7 +231,7 @@ mod tests {
     use crate::a2a::sample::{self, answers, approved_command, begins, fold, says, succeeds};
     use crate::a2a::{self, Wanted};
     use crate::task::log::event::{End, Final};
-    use crate::task::spec::{CallError, Choice, ErrorKind, Inquiry, InquiryKind, Keeping};
+    use crate::task::spec::{ApprovalScope, CallError, Choice, ErrorKind, Inquiry, InquiryKind};
     use serde_json::{Value, json};
     use std::collections::BTreeMap;
     use std::sync::Arc;
@@ -530,7 +530,7 @@ mod tests {
             Event::Thought { subject: "a".into(), description: "b".into() },
             Event::Cited { text: "[1]".into() },
             says(""),
-            Event::CallAsked { call: "call-1".into(), keeping: Keeping::Session },
+            Event::CallAsked { call: "call-1".into(), keeping: ApprovalScope::Session },
             Event::CallAnswered {
                 call: "call-1".into(),
                 choice: Choice::Cancel,

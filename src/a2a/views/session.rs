@@ -261,7 +261,7 @@ mod tests {
     use crate::task::log::event::{End, Final, Tries};
     use crate::task::machine::state::{Queued, Stage};
     use crate::task::message::{Artifact, Part};
-    use crate::task::spec::{Confinement, Ending, Keeping};
+    use crate::task::spec::{ApprovalScope, Confinement, Ending};
     use serde_json::{Value, json};
     use std::sync::Arc;
 
@@ -524,7 +524,7 @@ mod tests {
     fn what_may_be_saved_is_offered_here_too() {
         let mut folded = sample::fold(sample::approved_command());
         let (record, state) = &mut folded[6];
-        state.calls[0].keeping = Keeping::Disk;
+        state.calls[0].keeping = ApprovalScope::Disk;
         let shown = frame(state, record).unwrap();
         assert_eq!(shown["confirmation_request"]["options"][2]["id"], "proceed_always_and_save");
     }

@@ -10,8 +10,8 @@ use crate::base::clock::Now;
 use crate::base::http::{Method, Request, Response, Version};
 use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
-use crate::core::connections::guard::Page;
-use crate::core::connections::output::Tx;
+use crate::core::connections::guard::AllowedOrigin;
+use crate::core::connections::output::OutputBuffer;
 use crate::limits::Limits;
 use crate::task::call::Follow;
 use crate::task::fault::{Fault, FaultKind};
@@ -48,7 +48,7 @@ pub struct Conn {
     pub waiting: Option<Box<Request>>,
     /// Its peer was refused.
     pub refused: bool,
-    pub tx: Tx,
+    pub output: OutputBuffer,
     rx: Buf,
     reader: Reader,
     talk: Talk,
@@ -78,7 +78,7 @@ pub struct Conn {
     /// What agrees to becoming a socket, once that can be said.
     pub accept: Option<String>,
     /// The page of another origin that the request being served is from.
-    pub page: Option<Page>,
+    pub page: Option<AllowedOrigin>,
 }
 
 enum Talk {
@@ -133,7 +133,7 @@ impl Conn {
             link: Link::Tcp,
             waiting: None,
             refused: false,
-            tx: Tx::default(),
+            output: OutputBuffer::default(),
             rx: Buf::default(),
             reader: Reader::new(),
             talk: Talk::Reading,
@@ -207,7 +207,7 @@ impl Conn {
                 }
                 Ok(Step::Continue) => {
                     self.since = now.mono_ms;
-                    self.tx.write(|out| out.extend_from_slice(http1::CONTINUE));
+                    self.output.write(|out| out.extend_from_slice(http1::CONTINUE));
                 }
                 Ok(Step::Request(request)) => {
                     self.served = true;
@@ -233,15 +233,15 @@ impl Conn {
     /// The next message on a socket. One that asks more than it listens, or has too much under way, waits.
     fn listen(&mut self, limits: &Limits, now: Now) -> Want {
         while let Talk::Socket(socket) = &mut self.talk
-            && self.tx.len() < limits.tx_bytes
+            && self.output.len() < limits.tx_bytes
             && self.calls < limits.socket_calls
             && !self.rx.is_empty()
         {
             let mut step = ws::Step::More;
-            if self.tx.is_empty() {
+            if self.output.is_empty() {
                 self.since = now.mono_ms;
             }
-            self.tx.write(|out| step = socket.codec.read(&mut self.rx, out));
+            self.output.write(|out| step = socket.codec.read(&mut self.rx, out));
             match step {
                 ws::Step::More => break,
                 ws::Step::Text(text) => return Want::Hear(text),
@@ -257,7 +257,7 @@ impl Conn {
 
     /// Whether there is room for the answer to another request. A peer that asks and never listens waits.
     fn can_answer(&self, limits: &Limits) -> bool {
-        self.tx.len() < limits.tx_bytes
+        self.output.len() < limits.tx_bytes
     }
 
     /// Whether a socket has so much under way that it is not listened to.
@@ -320,9 +320,9 @@ impl Conn {
             }
             None => Cow::Borrowed(response),
         };
-        self.tx.write(|out| body = http1::write_head(out, &response, reply, now.unix_ms));
+        self.output.write(|out| body = http1::write_head(out, &response, reply, now.unix_ms));
         if let Some(body) = body {
-            self.tx.push(&body);
+            self.output.push(&body);
         }
     }
 
@@ -333,12 +333,12 @@ impl Conn {
         };
         const HEADERS: [(&str, &str); 3] =
             [("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no")];
-        let page = self.page.iter().flat_map(Page::headers).collect::<Vec<_>>();
+        let page = self.page.iter().flat_map(AllowedOrigin::headers).collect::<Vec<_>>();
         let more = more.iter().chain(&page);
         let more = more.map(|(name, value)| (*name, value.as_str()));
         let headers: Vec<(&str, &str)> = HEADERS.into_iter().chain(more).collect();
         let mut framing = Framing::Chunked;
-        self.tx.write(|out| {
+        self.output.write(|out| {
             framing = http1::write_stream_head(out, &headers, reply, now.unix_ms);
         });
         let keep_alive = reply.keep_alive && matches!(framing, Framing::Chunked);
@@ -351,7 +351,7 @@ impl Conn {
         let Talk::Answering(_) = self.talk else {
             return;
         };
-        self.tx.write(|out| ws::write_upgrade(out, accept, opening.protocol));
+        self.output.write(|out| ws::write_upgrade(out, accept, opening.protocol));
         self.talk = Talk::Socket(Box::new(Socket {
             codec: Codec::new(limits),
             form: opening.form,
@@ -380,7 +380,7 @@ impl Conn {
     /// One event of a stream.
     pub fn event(&mut self, line: &Line<'_>, now: Now) {
         let payload = line.prefix.len() + line.body.len() + line.suffix.len();
-        if self.tx.is_empty() {
+        if self.output.is_empty() {
             self.since = now.mono_ms;
         }
         match &self.talk {
@@ -388,13 +388,13 @@ impl Conn {
                 let framing = *framing;
                 let mut head = Vec::with_capacity(64);
                 sse::open(&mut head, line.name, line.seq);
-                self.tx.write(|out| {
+                self.output.write(|out| {
                     framing.open(out, head.len() + payload + sse::END.len());
                     out.extend_from_slice(&head);
                     out.extend_from_slice(line.prefix);
                 });
-                self.tx.push(line.body);
-                self.tx.write(|out| {
+                self.output.push(line.body);
+                self.output.write(|out| {
                     out.extend_from_slice(line.suffix);
                     out.extend_from_slice(sse::END);
                     framing.close(out);
@@ -406,13 +406,13 @@ impl Conn {
                     Some(seq) if !line.prefix.is_empty() => format!(",\"seq\":{seq}"),
                     Some(_) | None => String::new(),
                 };
-                self.tx.write(|out| {
+                self.output.write(|out| {
                     ws::text_head(out, payload + seq.len());
                     out.extend_from_slice(line.prefix);
                 });
-                self.tx.push(line.body);
+                self.output.push(line.body);
                 if !line.suffix.is_empty() {
-                    self.tx.write(|out| {
+                    self.output.write(|out| {
                         out.extend_from_slice(seq.as_bytes());
                         out.extend_from_slice(line.suffix);
                     });
@@ -427,12 +427,12 @@ impl Conn {
     pub fn notice(&mut self, text: &str, frame: &Shared, now: Now) {
         match self.talk {
             Talk::Streaming { framing, .. } => {
-                if self.tx.is_empty() {
+                if self.output.is_empty() {
                     self.since = now.mono_ms;
                 }
                 let mut comment = Vec::new();
                 sse::comment(&mut comment, text);
-                self.tx.write(|out| {
+                self.output.write(|out| {
                     framing.open(out, comment.len());
                     out.extend_from_slice(&comment);
                     framing.close(out);
@@ -446,7 +446,7 @@ impl Conn {
     /// Ends the stream; the connection goes on if it can. A socket goes on in any case.
     pub fn end_stream(&mut self, now: Now) {
         if let Talk::Streaming { framing, keep_alive } = self.talk {
-            self.tx.write(|out| framing.end(out));
+            self.output.write(|out| framing.end(out));
             self.done(keep_alive, now);
         }
     }
@@ -472,17 +472,17 @@ impl Conn {
 
     /// Whether it can be dropped now.
     pub fn is_done(&self) -> bool {
-        matches!(self.talk, Talk::Closing) && self.tx.is_empty()
+        matches!(self.talk, Talk::Closing) && self.output.is_empty()
     }
 
     /// Whether it is between two requests: nothing would be lost by closing it.
     pub fn is_resting(&self) -> bool {
-        matches!(self.talk, Talk::Reading) && !self.begun && self.tx.is_empty()
+        matches!(self.talk, Talk::Reading) && !self.begun && self.output.is_empty()
     }
 
     /// Whether nothing is under way here: no whole request has come, and nothing waits to be sent.
     pub fn gives_way(&self) -> bool {
-        matches!(self.talk, Talk::Reading) && self.tx.is_empty()
+        matches!(self.talk, Talk::Reading) && self.output.is_empty()
     }
 
     /// What it waits for and since when. Who sends a body comes last: it has shown that it wants something.
@@ -492,14 +492,14 @@ impl Conn {
 
     /// The socket took `n` bytes.
     pub fn sent(&mut self, n: usize, now: Now) {
-        self.tx.advance(n);
+        self.output.advance(n);
         self.since = now.mono_ms;
     }
 
     /// How much memory it takes: what waits for its peer, and what is here of it.
     pub fn burden(&self) -> usize {
         let waiting = self.waiting.as_ref().map_or(0, |request| request.body.len());
-        self.tx.len() + self.owed + self.held() + waiting
+        self.output.len() + self.owed + self.held() + waiting
     }
 
     /// How much is here of a request or a message that is not whole yet.
@@ -521,12 +521,12 @@ impl Conn {
 
     /// Whether its peer has taken nothing of what waits for so long.
     pub fn has_stalled(&self, ms: u64, now: Now) -> bool {
-        !self.tx.is_empty() && now.mono_ms >= self.since + ms
+        !self.output.is_empty() && now.mono_ms >= self.since + ms
     }
 
     /// When this connection has to be looked at, if nothing happens until then.
     pub fn deadline(&self, limits: &Limits) -> u64 {
-        let wait = if !self.tx.is_empty() {
+        let wait = if !self.output.is_empty() {
             limits.stall_ms
         } else {
             match self.talk {
@@ -549,7 +549,7 @@ impl Conn {
     /// Closes a socket with a word, after which its peer has its time to take what waits.
     pub fn hang_up(&mut self, code: u16, reason: &str, now: Now) {
         if let Talk::Socket(socket) = &mut self.talk {
-            self.tx.write(|out| socket.codec.close(out, code, reason));
+            self.output.write(|out| socket.codec.close(out, code, reason));
             self.since = now.mono_ms;
             self.close();
         }
@@ -565,20 +565,20 @@ impl Conn {
             } else if now.mono_ms - socket.heard > 3 * limits.socket_ping_ms {
                 return Overdue::Cut;
             }
-            if !self.tx.is_empty() {
+            if !self.output.is_empty() {
                 return Overdue::HangUp;
             }
             self.since = now.mono_ms;
-            self.tx.write(|out| socket.codec.ping(out));
+            self.output.write(|out| socket.codec.ping(out));
             return Overdue::Write;
         }
-        if !self.tx.is_empty() {
+        if !self.output.is_empty() {
             return Overdue::Cut;
         }
         match self.talk {
             Talk::Streaming { framing, .. } => {
                 self.since = now.mono_ms;
-                self.tx.write(|out| {
+                self.output.write(|out| {
                     framing.open(out, sse::PING.len());
                     out.extend_from_slice(sse::PING);
                     framing.close(out);

@@ -21,7 +21,7 @@ const ORIGIN: &str = "Origin";
 
 /// The names this server answers to.
 #[derive(Clone, Debug, Default)]
-pub struct Door {
+pub struct HostPolicy {
     /// Host names beside the loopback ones, lower case.
     pub hosts: Vec<String>,
     /// Origins beside our own, as browsers write them.
@@ -41,7 +41,7 @@ pub enum Admission {
     Refuse,
 }
 
-impl Door {
+impl HostPolicy {
     /// Refuses a request for what it says itself, whoever sent it.
     ///
     /// The Host list holds on Unix sockets too: no name leads to one, but `ssh -L 8080:/run/…/x.sock` puts a TCP port in front of
@@ -94,10 +94,10 @@ impl Door {
     }
 
     /// The origin to be told that its page may read the answer: one that the operator allows. Our own pages need no leave.
-    pub fn page(&self, request: &Request) -> Option<Page> {
+    pub fn page(&self, request: &Request) -> Option<AllowedOrigin> {
         let origin = request.headers.get("origin")?;
         let known = self.origins.iter().find(|known| *known == origin)?;
-        Some(Page(known.as_str().into()))
+        Some(AllowedOrigin(known.as_str().into()))
     }
 
     /// What an answer that browsers may keep has to say when it is for no such page: otherwise they would give what they kept to
@@ -126,9 +126,9 @@ impl Door {
 
 /// A web page of another origin that is let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page(Box<str>);
+pub struct AllowedOrigin(Box<str>);
 
-impl Page {
+impl AllowedOrigin {
     /// What a browser must read beside an answer before the page is given it.
     pub fn headers(&self) -> [(&'static str, String); 3] {
         [
@@ -215,18 +215,19 @@ mod tests {
 
     #[test]
     fn only_pages_that_are_let_in_may_read() {
-        let door = Door { origins: vec!["http://localhost:5173".into()], ports: vec![41242], ..Door::default() };
-        let page = |origin| door.page(&request(Method::Get, "/", &[("Origin", origin)]));
+        let host_policy =
+            HostPolicy { origins: vec!["http://localhost:5173".into()], ports: vec![41242], ..HostPolicy::default() };
+        let page = |origin| host_policy.page(&request(Method::Get, "/", &[("Origin", origin)]));
         for stranger in ["http://localhost:41242", "https://evil.example", "null", ""] {
             assert_eq!(page(stranger), None, "{stranger}");
         }
         // What a browser keeps of an answer to nobody in particular is not for a page that is let in.
-        let caution = |door: &Door, fields| door.caution(&request(Method::Get, "/", fields));
+        let caution = |host_policy: &HostPolicy, fields| host_policy.caution(&request(Method::Get, "/", fields));
         let vary = Some(("Vary", "Origin".to_owned()));
-        assert_eq!(caution(&door, &[]), vary);
-        assert_eq!(caution(&door, &[("Origin", "http://localhost:41242")]), vary);
-        assert_eq!(caution(&door, &[("Origin", "http://localhost:5173")]), None);
-        assert_eq!(caution(&Door::default(), &[]), None);
+        assert_eq!(caution(&host_policy, &[]), vary);
+        assert_eq!(caution(&host_policy, &[("Origin", "http://localhost:41242")]), vary);
+        assert_eq!(caution(&host_policy, &[("Origin", "http://localhost:5173")]), None);
+        assert_eq!(caution(&HostPolicy::default(), &[]), None);
         let page = page("http://localhost:5173").expect("it is allowed");
         assert_eq!(
             page.headers().map(|(name, value)| format!("{name}: {value}")),
@@ -281,8 +282,8 @@ mod tests {
 
     #[test]
     fn requests_that_came_through_a_proxy_are_refused() {
-        let door = Door::default();
-        let check = |fields: &[(&str, &str)]| door.check(&request(Method::Get, "/health", fields), Link::Tcp);
+        let host_policy = HostPolicy::default();
+        let check = |fields: &[(&str, &str)]| host_policy.check(&request(Method::Get, "/health", fields), Link::Tcp);
         assert_eq!(check(&[]), Ok(()));
         assert_eq!(check(&[("X-Forward", "x"), ("Viable", "x")]), Ok(()));
         for name in ["Forwarded", "X-Forwarded-For", "x-forwarded-host", "X-Forwarded-Proto", "Via"] {
@@ -297,22 +298,24 @@ mod tests {
 
     #[test]
     fn who_is_not_identified_is_told_what_to_do() {
-        let door = Door { socket: Some("/run/x.sock".into()), ..Door::default() };
-        assert!(door.unclear(Link::Tcp).ends_with("has ended, or connect over the Unix socket /run/x.sock."));
-        assert!(door.unclear(Link::Unix).ends_with("from the process that connects, while it runs."));
-        assert!(Door::default().unclear(Link::Tcp).ends_with("Wait until the tool has ended."));
+        let host_policy = HostPolicy { socket: Some("/run/x.sock".into()), ..HostPolicy::default() };
+        assert!(host_policy.unclear(Link::Tcp).ends_with("has ended, or connect over the Unix socket /run/x.sock."));
+        assert!(host_policy.unclear(Link::Unix).ends_with("from the process that connects, while it runs."));
+        assert!(HostPolicy::default().unclear(Link::Tcp).ends_with("Wait until the tool has ended."));
     }
 
     #[test]
     fn no_page_may_use_the_unix_socket() {
-        let door = Door { origins: vec!["http://localhost:5173".into()], ports: vec![41242], ..Door::default() };
-        let check = |link, fields: &[(&str, &str)]| door.check(&request(Method::Get, "/tasks", fields), link).is_ok();
+        let host_policy =
+            HostPolicy { origins: vec!["http://localhost:5173".into()], ports: vec![41242], ..HostPolicy::default() };
+        let check =
+            |link, fields: &[(&str, &str)]| host_policy.check(&request(Method::Get, "/tasks", fields), link).is_ok();
         assert!(check(Link::Unix, &[]));
         for origin in ["http://localhost:5173", "http://localhost:41242"] {
             assert!(check(Link::Tcp, &[("Origin", origin)]) && !check(Link::Unix, &[("Origin", origin)]), "{origin}");
         }
         assert!(!check(Link::Unix, &[("Sec-Fetch-Site", "cross-site")]));
         let named = Request { headers: Headers::default(), ..request(Method::Get, "/tasks", &[]) };
-        assert!(door.check(&named, Link::Unix).is_err(), "without a Host");
+        assert!(host_policy.check(&named, Link::Unix).is_err(), "without a Host");
     }
 }

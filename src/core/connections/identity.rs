@@ -70,7 +70,7 @@ impl Core {
             Identity::Tool => {
                 "A process that the agent started may not prompt the agent or answer for its user.".to_owned()
             }
-            Identity::Unclear => self.door.unclear(conn.link),
+            Identity::Unclear => self.host_policy.unclear(conn.link),
             Identity::Stranger => STRANGER.to_owned(),
             Identity::Unavailable(why) => {
                 let message = format!("It could not be found out whose connection this is: {why}");
@@ -113,7 +113,7 @@ impl Core {
         };
         refusals.told = refusals.count;
         refusals.told_at = Some(now.mono_ms);
-        self.out.push(Out::Notice { text: format!("refused a connection{more}: {why}") });
+        self.out.push(Out::LogWarning { text: format!("refused a connection{more}: {why}") });
     }
 
     fn answer_last(&mut self, key: Key, request: &Request, fault: &Fault, now: Now) {
@@ -174,7 +174,7 @@ mod tests {
                         assert_eq!(conn, self.key);
                         asked += 1;
                     }
-                    Out::Notice { text } => told.push(text),
+                    Out::LogWarning { text } => told.push(text),
                     _ => {}
                 }
             }

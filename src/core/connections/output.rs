@@ -13,7 +13,7 @@ const COPY_BELOW: usize = 4096;
 const FULL: usize = 16 * 1024;
 
 #[derive(Default)]
-pub struct Tx {
+pub struct OutputBuffer {
     queue: VecDeque<Piece>,
     /// Bytes of the first piece that are gone already.
     sent: usize,
@@ -34,7 +34,7 @@ impl Piece {
     }
 }
 
-impl Tx {
+impl OutputBuffer {
     pub fn len(&self) -> usize {
         self.len
     }
@@ -100,36 +100,36 @@ mod tests {
 
     #[test]
     fn a_reader_that_is_always_behind_keeps_little() {
-        let mut tx = Tx::default();
-        tx.write(|out| out.extend_from_slice(&[0; 100]));
+        let mut output = OutputBuffer::default();
+        output.write(|out| out.extend_from_slice(&[0; 100]));
         for _ in 0..10_000 {
-            tx.write(|out| out.extend_from_slice(&[1; 100]));
-            tx.advance(100);
+            output.write(|out| out.extend_from_slice(&[1; 100]));
+            output.advance(100);
         }
-        let kept: usize = tx.queue.iter().map(|piece| piece.bytes().len()).sum();
-        assert_eq!(tx.len(), 100);
+        let kept: usize = output.queue.iter().map(|piece| piece.bytes().len()).sum();
+        assert_eq!(output.len(), 100);
         assert!(kept <= FULL + 200, "{kept} bytes kept for 100 that wait");
     }
 
     #[test]
     fn what_goes_in_comes_out_in_order_whatever_the_socket_takes() {
         for step in 1..200 {
-            let mut tx = Tx::default();
+            let mut output = OutputBuffer::default();
             let mut expected = Vec::new();
             for n in 0..20usize {
                 let small = vec![n as u8; n * 7];
                 let large: Shared = vec![100 + n as u8; COPY_BELOW + n].into();
-                tx.write(|out| out.extend_from_slice(&small));
-                tx.push(&large);
+                output.write(|out| out.extend_from_slice(&small));
+                output.push(&large);
                 expected.extend_from_slice(&small);
                 expected.extend_from_slice(&large);
             }
             let mut got = Vec::new();
-            while !tx.is_empty() {
-                let flat: Vec<u8> = tx.slices().iter().flat_map(|s| s.to_vec()).collect();
+            while !output.is_empty() {
+                let flat: Vec<u8> = output.slices().iter().flat_map(|s| s.to_vec()).collect();
                 let n = (step * 997).min(flat.len());
                 got.extend_from_slice(&flat[..n]);
-                tx.advance(n);
+                output.advance(n);
             }
             assert!(got == expected, "step {step}");
         }

@@ -15,7 +15,7 @@ use crate::task::fault::{Fault, FaultKind};
 
 /// How much waits, and whether somebody will look at it.
 #[derive(Default)]
-pub(in crate::core) struct Crowd {
+pub(in crate::core) struct OutputBudget {
     pub bytes: usize,
     armed: bool,
 }
@@ -25,13 +25,13 @@ impl Core {
     pub(in crate::core) fn count_waiting(&mut self, key: Key) {
         if let Some(conn) = self.conns.get_mut(key) {
             let burden = conn.burden();
-            self.crowd.bytes = self.crowd.bytes - conn.counted + burden;
+            self.output_budget.bytes = self.output_budget.bytes - conn.counted + burden;
             conn.counted = burden;
         }
     }
 
     fn is_crowded(&self) -> bool {
-        self.crowd.bytes > self.limits.crowd_bytes
+        self.output_budget.bytes > self.limits.crowd_bytes
     }
 
     /// Why a call that may have a long answer has to come later.
@@ -71,18 +71,18 @@ impl Core {
         }
     }
 
-    /// Sees to it that a crowd is looked at.
+    /// Arms the timer that checks the output budget.
     pub(in crate::core) fn watch_crowd(&mut self, now: Now) {
-        if self.is_crowded() && !self.crowd.armed {
-            self.crowd.armed = true;
+        if self.is_crowded() && !self.output_budget.armed {
+            self.output_budget.armed = true;
             let at = now.mono_ms + self.limits.crowd_stall_ms;
-            self.timers.arm(at, Timer::Crowd);
+            self.timers.arm(at, Timer::OutputBudget);
         }
     }
 
     /// Cuts off those who take nothing, or are not done with something long, until there is room again.
     pub(in crate::core) fn thin_out(&mut self, now: Now) {
-        self.crowd.armed = false;
+        self.output_budget.armed = false;
         let pause = self.limits.crowd_stall_ms;
         let most = self.limits.head_bytes;
         let burdens = self.conns.iter().filter(|(_, conn)| conn.has_stalled(pause, now) || conn.held() > most);
@@ -188,10 +188,10 @@ mod tests {
         }
         turn(&mut core, &mut store, NOW);
         let queued = told(&core, socket).len();
-        assert!(queued < 40_000 && core.crowd.bytes > 120_000, "{queued} of {}", core.crowd.bytes);
+        assert!(queued < 40_000 && core.output_budget.bytes > 120_000, "{queued} of {}", core.output_budget.bytes);
         core.broke(socket);
         turn(&mut core, &mut store, NOW);
-        assert!(core.crowd.bytes < 10_000);
+        assert!(core.output_budget.bytes < 10_000);
     }
 
     /// The bytes that wait for a connection, from the first line on.

@@ -10,9 +10,9 @@ use crate::base::slots::Key;
 use crate::core::Core;
 use crate::core::connections::connection::Opening;
 use crate::core::readers::subscription::{First, Role, Until};
-use crate::core::tasks::create_task::Newborn;
-use crate::core::tasks::loaded_task::Cell;
-use crate::task::call::{Birth, Call, Follow, Join, Place, Settings};
+use crate::core::tasks::create_task::NewTask;
+use crate::core::tasks::loaded_task::LoadedTask;
+use crate::task::call::{Call, Follow, Join, LogPosition, Settings, TaskTraits};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::{Lifecycle, Profile, Protocol};
 use crate::task::message::Source;
@@ -29,7 +29,7 @@ enum Start {
 }
 
 impl Start {
-    fn place(place: Option<Place>, task: &TaskId) -> Start {
+    fn place(place: Option<LogPosition>, task: &TaskId) -> Start {
         match place {
             None => Start::Now,
             Some(place) if place.task.as_ref().is_none_or(|named| named == task) => Start::After(place.seq),
@@ -95,8 +95,10 @@ impl Core {
             }
             Follow::All => {
                 self.followers.push(key);
-                let open =
-                    self.tasks.iter().filter(|(_, cell)| cell.is_open() && cell.state.created.tenant == form.tenant);
+                let open = self
+                    .tasks
+                    .iter()
+                    .filter(|(_, loaded)| loaded.is_open() && loaded.state.created.tenant == form.tenant);
                 let mut open: Vec<TaskId> = open.map(|(task, _)| task.clone()).collect();
                 open.sort_unstable();
                 for task in open {
@@ -116,14 +118,14 @@ impl Core {
             // One who is not shown a task that it follows has to know.
             return self.turn_away(key, "too much is watched already: connect again later", now);
         }
-        let (Some(conn), Some(cell)) = (self.conns.get(key), self.tasks.get(task)) else {
+        let (Some(conn), Some(loaded)) = (self.conns.get(key), self.tasks.get(task)) else {
             return;
         };
         let Some(socket) = conn.socket() else {
             return;
         };
         let form = socket.form.clone();
-        let state = &cell.state;
+        let state = &loaded.state;
         let until = Until { turn: 0, floor: Seq(0), ends: Ends::Never };
         let from = match from {
             Start::After(seq) if seq > state.seq => Start::Elsewhere,
@@ -132,7 +134,7 @@ impl Core {
         let start = a2a::begins_at_the_start(&form).then_some(Seq(0));
         let (cursor, told) = match from {
             Start::After(seq) => (seq, false),
-            Start::Now => (start.unwrap_or(state.seq), start.is_none() && cell.is_open()),
+            Start::Now => (start.unwrap_or(state.seq), start.is_none() && loaded.is_open()),
             Start::Elsewhere => (start.unwrap_or(state.seq), start.is_none()),
         };
         let view = a2a::view(&form, Some(&state.created));
@@ -168,23 +170,23 @@ impl Core {
 
     /// Something happens to a task: those who follow every task follow this one, from here on.
     pub(in crate::core) fn follow_all(&mut self, task: &TaskId, now: Now) {
-        let Some(cell) = self.tasks.get(task).filter(|_| !self.followers.is_empty()) else {
+        let Some(loaded) = self.tasks.get(task).filter(|_| !self.followers.is_empty()) else {
             return;
         };
         // Looked for among the readers of this task: a socket may follow thousands of others.
-        let readers = cell.subs.iter().filter_map(|key| self.subs.get(*key));
+        let readers = loaded.subs.iter().filter_map(|key| self.subs.get(*key));
         let readers = readers.filter(|sub| sub.role == Role::FollowAll);
         let following: HashSet<Key> = readers.map(|sub| sub.conn).collect();
         let sees = |key: &Key| {
             let socket = self.conns.get(*key).and_then(|conn| conn.socket());
-            socket.is_some_and(|socket| socket.form.tenant == cell.state.created.tenant)
+            socket.is_some_and(|socket| socket.form.tenant == loaded.state.created.tenant)
         };
         let missing = self.followers.iter().copied();
         let missing = missing.filter(|key| !following.contains(key) && sees(key));
         let missing: Vec<Key> = missing.collect();
         // Of a task that rested, whoever was there has seen all.
-        let from = match !cell.is_open() && cell.state.seq > Seq(1) {
-            true => Start::After(cell.state.seq),
+        let from = match !loaded.is_open() && loaded.state.seq > Seq(1) {
+            true => Start::After(loaded.state.seq),
             false => Start::Now,
         };
         for key in missing {
@@ -221,18 +223,18 @@ impl Core {
                 },
             };
         }
-        self.perform(key, call, form, by, now);
+        self.dispatch(key, call, form, by, now);
     }
 
     /// The task in which this call waits for an answer: the one that the socket follows, else another. Ids of calls are the
     /// model's, and two tasks may have the same; which of them is meant is then not for us to guess.
     pub(in crate::core) fn asker(&self, call: &CallId, followed: Option<&TaskId>) -> Option<TaskId> {
-        let waits = |cell: &Cell| {
-            let mut asked = cell.state.asked();
-            cell.state.created.tenant.is_default() && asked.any(|asked| asked.id() == call)
+        let waits = |loaded: &LoadedTask| {
+            let mut asked = loaded.state.asked();
+            loaded.state.created.tenant.is_default() && asked.any(|asked| asked.id() == call)
         };
         let own = followed.filter(|task| self.tasks.get(*task).is_some_and(waits));
-        let mut others = self.tasks.iter().filter(|(_, cell)| waits(cell));
+        let mut others = self.tasks.iter().filter(|(_, loaded)| waits(loaded));
         let only = || match (others.next(), others.next()) {
             (Some((task, _)), None) => Some(task),
             (Some(_), Some(_)) | (None, _) => None,
@@ -250,17 +252,21 @@ impl Core {
             return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message));
         }
         let id = self.entropy.uuid();
-        let newborn = Newborn {
+        let new_task = NewTask {
             id: Some(id.as_str().into()),
             command: None,
             context: Some(id.as_str().into()),
             tenant: &Tenant::default(),
             settings: &Settings::default(),
-            birth: Birth { lifecycle: Lifecycle::Conversational, protocol: Protocol::V03, profile: Profile::Coder },
+            traits: TaskTraits {
+                lifecycle: Lifecycle::Conversational,
+                protocol: Protocol::V03,
+                profile: Profile::Coder,
+            },
         };
-        let (task, problem) = self.give_birth(newborn, now)?;
+        let (task, problem) = self.create_task(new_task, now)?;
         if let Some(problem) = problem {
-            self.unmake(&task, now);
+            self.discard_task(&task, now);
             return Err(Fault::params(problem));
         }
         self.session = Some(task.clone());

@@ -6,7 +6,7 @@ use crate::base::clock::Now;
 use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::Core;
-use crate::core::tasks::loaded_task::Cell;
+use crate::core::tasks::loaded_task::LoadedTask;
 use crate::task::call::Push;
 use crate::task::fault::Fault;
 use crate::task::machine::decide::Decision;
@@ -61,7 +61,7 @@ impl Core {
         let Ok(()) = result;
     }
 
-    pub(super) fn check_hooks(&self, _: &TaskId, _: &Cell) {}
+    pub(super) fn check_hooks(&self, _: &TaskId, _: &LoadedTask) {}
 }
 
 #[cfg(test)]

@@ -209,7 +209,7 @@ fn a_dead_receiver_is_left_alone_until_it_is_set_again() {
         rig.answer(&delivery, Err(never()));
     }
     assert!(rig.health(&task).suspended);
-    assert_eq!(Census::of(rig.core.tasks.values().flat_map(|cell| &cell.state.hooks)).suspended, 1);
+    assert_eq!(Census::of(rig.core.tasks.values().flat_map(|loaded| &loaded.state.hooks)).suspended, 1);
     assert_eq!(
         rig.notices,
         [

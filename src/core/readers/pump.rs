@@ -8,15 +8,15 @@ use crate::base::http::Response;
 use crate::base::id::TaskId;
 use crate::base::slots::{Key, Slots};
 use crate::core::connections::connection::{Conn, Line};
-use crate::core::readers::subscription::{Cold, Kind, Reply, Role, Sub};
-use crate::core::tasks::loaded_task::{Cell, Found, Mark};
+use crate::core::readers::subscription::{Cold, Kind, Reply, Role, Subscription};
+use crate::core::tasks::loaded_task::{Found, LoadedTask, Mark};
 use crate::core::tasks::store::StoreError;
 use crate::core::{Core, Out};
 use crate::task::fault::{Fault, FaultKind};
 
 impl Core {
     /// None: the client left while its task was being loaded.
-    pub(in crate::core) fn subscribe(&mut self, sub: Sub) -> Option<Key> {
+    pub(in crate::core) fn subscribe(&mut self, sub: Subscription) -> Option<Key> {
         let conn = self.conns.get_mut(sub.conn)?;
         let stream = matches!(sub.kind, Kind::Stream);
         let (task, view, role) = (sub.task.clone(), sub.view, sub.role);
@@ -26,17 +26,17 @@ impl Core {
         if role == Role::Call {
             conn.calls += 1;
         }
-        if let Some(cell) = self.tasks.get_mut(&task) {
-            cell.subs.push(key);
+        if let Some(loaded) = self.tasks.get_mut(&task) {
+            loaded.subs.push(key);
             if stream {
-                cell.watch(view);
+                loaded.watch(view);
             }
         }
         self.to_pump.push(key);
         Some(key)
     }
 
-    pub(in crate::core) fn unsubscribe(&mut self, key: Key) -> Option<Sub> {
+    pub(in crate::core) fn unsubscribe(&mut self, key: Key) -> Option<Subscription> {
         let sub = self.subs.remove(key)?;
         if sub.cold.is_some() {
             self.pages.let_go(key);
@@ -48,12 +48,12 @@ impl Core {
                 conn.calls = conn.calls.saturating_sub(1);
             }
         }
-        if let Some(cell) = self.tasks.get_mut(&sub.task) {
-            cell.subs.retain(|known| *known != key);
+        if let Some(loaded) = self.tasks.get_mut(&sub.task) {
+            loaded.subs.retain(|known| *known != key);
             if matches!(sub.kind, Kind::Stream) {
-                let before = cell.hot_bytes;
-                cell.unwatch(sub.view);
-                self.hot_total = self.hot_total + cell.hot_bytes - before;
+                let before = loaded.hot_bytes;
+                loaded.unwatch(sub.view);
+                self.hot_total = self.hot_total + loaded.hot_bytes - before;
             }
         }
         Some(sub)
@@ -67,11 +67,11 @@ impl Core {
         match &sub.kind {
             Kind::Once { .. } => {}
             Kind::Ready { seq, .. } => {
-                let cell = self.tasks.get(&sub.task);
-                if cell.is_none_or(|cell| cell.written < *seq || cell.synced < sub.safe) {
+                let loaded = self.tasks.get(&sub.task);
+                if loaded.is_none_or(|loaded| loaded.written < *seq || loaded.synced < sub.safe) {
                     return;
                 }
-                if let Some(Sub { conn, form, kind: Kind::Ready { reply, .. }, .. }) = self.unsubscribe(key) {
+                if let Some(Subscription { conn, form, kind: Kind::Ready { reply, .. }, .. }) = self.unsubscribe(key) {
                     match reply {
                         // Who gave no id wants to hear of failure only.
                         Reply::Answer(_) if form.silent => {}
@@ -102,10 +102,10 @@ impl Core {
         let Some(sub) = self.subs.get_mut(key) else {
             return false;
         };
-        let Some(cell) = self.tasks.get(&sub.task) else {
+        let Some(loaded) = self.tasks.get(&sub.task) else {
             return true;
         };
-        if cell.synced < sub.safe {
+        if loaded.synced < sub.safe {
             return false;
         }
         let Some(conn) = self.conns.get_mut(sub.conn) else {
@@ -113,24 +113,24 @@ impl Core {
         };
         loop {
             let next = sub.cursor.next();
-            if sub.first.is_none() && next > cell.written {
+            if sub.first.is_none() && next > loaded.written {
                 // What comes is encoded for all who watch; the state that was folded to get here may be a long conversation.
                 if sub.cold.take_if(|cold| !cold.asked).is_some() {
                     self.pages.let_go(key);
                 }
                 // What is decided and not on disk yet is still to come.
-                let seen_all = cell.written == cell.state.seq && !cell.is_open();
+                let seen_all = loaded.written == loaded.state.seq && !loaded.is_open();
                 return match sub.role {
                     Role::FollowAll | Role::Leave => seen_all,
                     Role::Call | Role::Follow | Role::Watch => false,
                 };
             }
-            if conn.tx.len() >= self.limits.tx_bytes {
+            if conn.output.len() >= self.limits.tx_bytes {
                 conn.starved = true;
                 return false;
             }
             if let Some(first) = &sub.first {
-                if cell.written < first.seq {
+                if loaded.written < first.seq {
                     return false;
                 }
                 conn.owed -= sub.opening();
@@ -143,7 +143,7 @@ impl Core {
                 }
                 continue;
             }
-            if let Found::Hot(body, mark) = cell.find(next, sub.view) {
+            if let Found::Hot(body, mark) = loaded.find(next, sub.view) {
                 if sub.cold.take_if(|cold| !cold.asked).is_some() {
                     self.pages.let_go(key);
                 }
@@ -271,27 +271,30 @@ impl Core {
             return;
         };
         if let Kind::Once { history } = sub.kind
-            && let Some(cell) = self.tasks.get(&sub.task)
+            && let Some(loaded) = self.tasks.get(&sub.task)
         {
-            let response = a2a::said(&sub.form, &cell.state, Wanted::newest(history));
-            sub.kind = Kind::Ready { seq: cell.state.seq, reply: Reply::Answer(response) };
+            let response = a2a::said(&sub.form, &loaded.state, Wanted::newest(history));
+            sub.kind = Kind::Ready { seq: loaded.state.seq, reply: Reply::Answer(response) };
             self.to_pump.push(key);
         }
     }
 
     pub(in crate::core) fn trim(&mut self, task: &TaskId) {
-        let Some(cell) = self.tasks.get_mut(task) else {
+        let Some(loaded) = self.tasks.get_mut(task) else {
             return;
         };
-        let streams = cell.subs.iter().filter_map(|key| self.subs.get(*key));
-        let slowest =
-            streams.filter(|sub| matches!(sub.kind, Kind::Stream)).map(|sub| sub.cursor).min().unwrap_or(cell.written);
+        let streams = loaded.subs.iter().filter_map(|key| self.subs.get(*key));
+        let slowest = streams
+            .filter(|sub| matches!(sub.kind, Kind::Stream))
+            .map(|sub| sub.cursor)
+            .min()
+            .unwrap_or(loaded.written);
         // When all tasks together hold too much, each keeps only a little.
         let crowded = self.hot_total > self.limits.hot_total_bytes;
         let cap = if crowded { self.limits.hot_bytes / 16 } else { self.limits.hot_bytes };
-        let before = cell.hot_bytes;
-        cell.trim(slowest, cap);
-        self.hot_total = self.hot_total + cell.hot_bytes - before;
+        let before = loaded.hot_bytes;
+        loaded.trim(slowest, cap);
+        self.hot_total = self.hot_total + loaded.hot_bytes - before;
     }
 
     pub(in crate::core) fn answer(&mut self, key: Key, response: &Response, now: Now) {
@@ -303,8 +306,8 @@ impl Core {
 }
 
 /// The journal can be written again: the next time that it cannot, readers are told anew.
-pub(in crate::core) fn forget_notices(cell: &Cell, subs: &mut Slots<Sub>) {
-    for key in &cell.subs {
+pub(in crate::core) fn forget_notices(loaded: &LoadedTask, subs: &mut Slots<Subscription>) {
+    for key in &loaded.subs {
         if let Some(sub) = subs.get_mut(*key) {
             sub.told = false;
         }
@@ -312,22 +315,29 @@ pub(in crate::core) fn forget_notices(cell: &Cell, subs: &mut Slots<Sub>) {
 }
 
 /// Gives every waiting call that ends with this event its answer: the task as it stands right now.
-pub(in crate::core) fn ready_answers(cell: &Cell, subs: &mut Slots<Sub>, mark: Mark) {
-    let seq = cell.state.seq;
-    for key in &cell.subs {
+pub(in crate::core) fn ready_answers(loaded: &LoadedTask, subs: &mut Slots<Subscription>, mark: Mark) {
+    let seq = loaded.state.seq;
+    for key in &loaded.subs {
         let Some(sub) = subs.get_mut(*key) else {
             continue;
         };
         if let Kind::Once { history } = sub.kind
             && sub.until.ends(seq, mark)
         {
-            let response = a2a::said(&sub.form, &cell.state, Wanted::newest(history));
+            let response = a2a::said(&sub.form, &loaded.state, Wanted::newest(history));
             sub.kind = Kind::Ready { seq, reply: Reply::Answer(response) };
         }
     }
 }
 
-fn send(conn: &mut Conn, sub: &Sub, seq: crate::base::id::Seq, name: Option<&'static str>, body: &Shared, now: Now) {
+fn send(
+    conn: &mut Conn,
+    sub: &Subscription,
+    seq: crate::base::id::Seq,
+    name: Option<&'static str>,
+    body: &Shared,
+    now: Now,
+) {
     let line = Line { name, seq: Some(seq), prefix: &sub.prefix, body, suffix: a2a::frame_suffix(&sub.form) };
     conn.event(&line, now);
 }

@@ -12,7 +12,7 @@ use crate::task::fault::Fault;
 use crate::task::log::record::Record;
 use crate::task::machine::state::State;
 
-pub struct Sub {
+pub struct Subscription {
     pub task: TaskId,
     pub conn: Key,
     pub view: View,
@@ -36,7 +36,7 @@ pub struct Sub {
     pub cold: Option<Cold>,
 }
 
-impl Sub {
+impl Subscription {
     /// How long what goes out before any event is, if it has not gone yet.
     pub fn opening(&self) -> usize {
         let body = self.first.as_ref().and_then(|first| first.body.as_ref());

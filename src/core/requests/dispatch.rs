@@ -8,8 +8,8 @@ use crate::base::http::Response;
 use crate::base::id::{ContextId, Seq, TaskId, Tenant};
 use crate::base::slots::Key;
 use crate::core::connections::connection::Line;
-use crate::core::readers::subscription::{First, Kind, Reply, Role, Sub, Until, Wants};
-use crate::core::requests::send_message::Born;
+use crate::core::readers::subscription::{First, Kind, Reply, Role, Subscription, Until, Wants};
+use crate::core::requests::send_message::NewTaskOptions;
 use crate::core::{Core, Parked};
 use crate::task::call::{Call, Follow, Join, NewTasks};
 use crate::task::fault::{Fault, FaultKind};
@@ -20,7 +20,7 @@ use crate::task::message::Source;
 use crate::task::push::Census;
 
 impl Core {
-    pub(in crate::core) fn perform(&mut self, conn: Key, mut call: Call, form: Form, by: Source, now: Now) {
+    pub(in crate::core) fn dispatch(&mut self, conn: Key, mut call: Call, form: Form, by: Source, now: Now) {
         if let Err(fault) = self.address(&mut call, &form, now) {
             return self.refuse(conn, &form, &fault, now);
         }
@@ -68,7 +68,7 @@ impl Core {
         }
         if say.task.is_none()
             && say.context.is_none()
-            && self.manners.new_tasks == NewTasks::Session
+            && self.request_policy.new_tasks == NewTasks::Session
             && form.tenant.is_default()
         {
             say.task = Some(self.session(now)?);
@@ -108,7 +108,7 @@ impl Core {
 
     fn carry_out(&mut self, conn: Key, call: Call, form: &Form, by: Source, now: Now) -> Result<(), Fault> {
         match call {
-            Call::Say(say) => self.say(conn, say, Born::default(), form, by, now),
+            Call::Say(say) => self.send_message(conn, say, NewTaskOptions::default(), form, by, now),
             Call::Commands => {
                 self.list_commands(conn, form, now);
                 Ok(())
@@ -129,9 +129,9 @@ impl Core {
                 let health = a2a::health(&a2a::HealthReport {
                     problem: self.problem(),
                     uptime_ms: now.mono_ms - self.started.mono_ms,
-                    active: self.tasks.values().filter(|cell| cell.is_open()).count(),
+                    active: self.tasks.values().filter(|loaded| loaded.is_open()).count(),
                     total: self.known.len(),
-                    hooks: Census::of(self.tasks.values().flat_map(|cell| &cell.state.hooks)),
+                    hooks: Census::of(self.tasks.values().flat_map(|loaded| &loaded.state.hooks)),
                     refused_peers: self.refusals.count(),
                     unconfined: self.unconfined.as_deref(),
                 });
@@ -168,11 +168,11 @@ impl Core {
     /// A task whose journal cannot be written takes nothing new, except to be canceled: that stops its work without waiting
     /// for the disk. Its recorded events can be read. What it has come to since cannot be shown before it is recorded.
     fn broken(&self, task: &TaskId, call: &Call) -> Option<Fault> {
-        let cell = self.tasks.get(task)?;
-        let why = cell.broken.as_ref()?;
+        let loaded = self.tasks.get(task)?;
+        let why = loaded.broken.as_ref()?;
         let what = match call {
             Call::Say(_) | Call::Push { .. } => "Nothing of this request was accepted; send it again later.",
-            Call::Get { .. } | Call::Metadata { .. } if cell.written < cell.state.seq => {
+            Call::Get { .. } | Call::Metadata { .. } if loaded.written < loaded.state.seq => {
                 "What the task has come to since then can be shown when it is recorded; ask again later."
             }
             Call::Get { .. }
@@ -205,10 +205,10 @@ impl Core {
     /// failed; if it fails too, the caller is not left waiting for the disk but told that the work was stopped and that the
     /// cancellation is still to be recorded (see [`Wants::Cancel`]). It is not told of success: a crash would take that back.
     fn cancel(&mut self, conn: Key, task: &TaskId, form: &Form, now: Now) -> Result<(), Fault> {
-        let cell = &self.tasks[task];
-        let canceled = cell.state.status.state == TaskState::Canceled;
+        let loaded = &self.tasks[task];
+        let canceled = loaded.state.status.state == TaskState::Canceled;
         // Nobody has been told of a cancellation that is not recorded, so a second call asks for the same one.
-        let unrecorded = cell.broken.is_some();
+        let unrecorded = loaded.broken.is_some();
         if !canceled || (form.envelope.protocol() == Protocol::V03 && !unrecorded) {
             self.drive(task, Input::Cancel, now).map_err(|_| {
                 let message = format!("Task not cancelable: {task}");
@@ -255,7 +255,7 @@ impl Core {
         }
         let turn = state.queue.back().map_or(state.turn, |queued| queued.turn);
         let held = resting || state.paused || state.suspended;
-        // The birth of a task is no event that is shown, and no stream ends with it.
+        // No view shows the creation of a task, and no stream ends with it.
         let unseen = position.is_some_and(|after| after.max(Seq(1)) < state.status.seq);
         let floor = if held && unseen { state.status.seq } else { state.seq.next() };
         let cursor = position.unwrap_or(state.seq);
@@ -283,11 +283,18 @@ impl Core {
         Ok(())
     }
 
-    pub(in crate::core) fn sub(&self, conn: Key, task: &TaskId, form: &Form, cursor: Seq, until: Until) -> Sub {
-        Sub {
+    pub(in crate::core) fn sub(
+        &self,
+        conn: Key,
+        task: &TaskId,
+        form: &Form,
+        cursor: Seq,
+        until: Until,
+    ) -> Subscription {
+        Subscription {
             task: task.clone(),
             conn,
-            view: a2a::view(form, self.tasks.get(task).map(|cell| cell.state.created.as_ref())),
+            view: a2a::view(form, self.tasks.get(task).map(|loaded| loaded.state.created.as_ref())),
             form: form.clone(),
             prefix: a2a::frame_prefix(form),
             cursor,
@@ -303,7 +310,7 @@ impl Core {
         }
     }
 
-    pub(in crate::core) fn begin_stream(&mut self, conn: Key, sub: Sub, now: Now) -> Option<Key> {
+    pub(in crate::core) fn begin_stream(&mut self, conn: Key, sub: Subscription, now: Now) -> Option<Key> {
         if let Some(conn) = self.conns.get_mut(conn) {
             conn.stream(&sub.form.echo, now);
         }
@@ -330,7 +337,7 @@ impl Core {
     }
 
     pub(in crate::core) fn room_for_sub(&self, task: Option<&TaskId>) -> Result<(), Fault> {
-        let of_task = task.and_then(|task| self.tasks.get(task)).map_or(0, |cell| cell.subs.len());
+        let of_task = task.and_then(|task| self.tasks.get(task)).map_or(0, |loaded| loaded.subs.len());
         if self.subs.len() >= self.limits.subs || of_task >= self.limits.task_subs {
             let message = "Too many clients are watching already; try again later.";
             return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 5 }, message));

@@ -8,7 +8,7 @@ use crate::base::slots::Key;
 use crate::core::Core;
 use crate::core::readers::subscription::{First, Kind, Until, Wants};
 use crate::core::requests::dispatch::explain;
-use crate::core::tasks::create_task::Newborn;
+use crate::core::tasks::create_task::NewTask;
 use crate::core::tasks::loaded_task::Mark;
 use crate::core::timers::Timer;
 use crate::task::answer_words;
@@ -23,13 +23,13 @@ use crate::task::slash::Invocation;
 
 /// What is special about a task that is born of something said.
 #[derive(Default)]
-pub(in crate::core) struct Born {
+pub(in crate::core) struct NewTaskOptions {
     pub id: Option<TaskId>,
     pub command: Option<Invocation>,
 }
 
 /// The task that something is said to.
-struct Addressee {
+struct TargetTask {
     task: TaskId,
     /// It was made for this.
     born: bool,
@@ -38,7 +38,7 @@ struct Addressee {
 }
 
 /// How something that was said is to be answered.
-struct Hearing<'a> {
+struct MessageRequest<'a> {
     conn: Key,
     say: &'a Say,
     form: &'a Form,
@@ -53,11 +53,11 @@ struct Hearing<'a> {
 
 impl Core {
     /// What somebody says; `like` is how a task is born of it, if one is.
-    pub(in crate::core) fn say(
+    pub(in crate::core) fn send_message(
         &mut self,
         conn: Key,
         mut say: Say,
-        like: Born,
+        like: NewTaskOptions,
         form: &Form,
         by: Source,
         now: Now,
@@ -70,13 +70,13 @@ impl Core {
         {
             return self.reply_with_message(conn, &text, say.context, &say.mode, form, now);
         }
-        let Addressee { task, born, failure } = self.addressee(&mut say, like, form, now)?;
+        let TargetTask { task, born, failure } = self.target_task(&mut say, like, form, now)?;
         let prompt = Input::Say { said: say.said.clone(), by };
-        let decision = match self.weigh(&task, say.push.take(), prompt, form, now) {
+        let decision = match self.decide_message(&task, say.push.take(), prompt, form, now) {
             Ok(decision) => decision,
             Err(fault) => {
                 if born {
-                    self.unmake(&task, now);
+                    self.discard_task(&task, now);
                 }
                 return Err(a2a::blame(&say.said.message, fault));
             }
@@ -93,7 +93,7 @@ impl Core {
             },
         };
         // It watches before anything is recorded, so that what was said need not be read from the journal again.
-        let hearing = Hearing {
+        let request = MessageRequest {
             conn,
             say: &say,
             form,
@@ -102,11 +102,11 @@ impl Core {
             stuck,
             prompts: matches!(decision.events.first(), Some(Event::Prompted { .. })),
         };
-        let reader = self.listen(&hearing, &task, now);
+        let reader = self.listen(&request, &task, now);
         self.commit(&task, decision, now);
         self.hold(reader);
         if let (Mode::Stream, Some(reader)) = (say.mode, reader) {
-            self.open_stream(reader, &hearing);
+            self.open_stream(reader, &request);
         }
         match failure {
             None => self.advance(&task, now),
@@ -123,7 +123,7 @@ impl Core {
     }
 
     /// The task that is meant, or a new one. Words that answer a question where it was asked in words become the answer.
-    fn addressee(&mut self, say: &mut Say, like: Born, form: &Form, now: Now) -> Result<Addressee, Fault> {
+    fn target_task(&mut self, say: &mut Say, like: NewTaskOptions, form: &Form, now: Now) -> Result<TargetTask, Fault> {
         if let Some(task) = say.task.clone() {
             let state = &self.tasks[&task].state;
             let context = &state.created.context;
@@ -134,22 +134,22 @@ impl Core {
             if a2a::view(form, Some(&state.created)).answers_in_words() {
                 say.said = answer_words::heard(state, say.said.clone());
             }
-            return Ok(Addressee { task, born: false, failure: None });
+            return Ok(TargetTask { task, born: false, failure: None });
         }
-        let newborn = Newborn {
+        let new_task = NewTask {
             id: like.id,
             command: like.command,
             context: say.context.take(),
             tenant: &form.tenant,
             settings: &say.settings,
-            birth: say.birth,
+            traits: say.traits,
         };
-        let (task, failure) = self.give_birth(newborn, now)?;
-        Ok(Addressee { task, born: true, failure })
+        let (task, failure) = self.create_task(new_task, now)?;
+        Ok(TargetTask { task, born: true, failure })
     }
 
     /// What comes of it: the webhook that came along is in place before the agent begins.
-    fn weigh(
+    fn decide_message(
         &mut self,
         task: &TaskId,
         hook: Option<Wish>,
@@ -166,15 +166,15 @@ impl Core {
     }
 
     /// Lets the one who spoke watch or wait. None: there is nothing to wait for.
-    fn listen(&mut self, hearing: &Hearing<'_>, task: &TaskId, now: Now) -> Option<Key> {
-        let Hearing { conn, say, form, until, stuck, .. } = *hearing;
+    fn listen(&mut self, request: &MessageRequest<'_>, task: &TaskId, now: Now) -> Option<Key> {
+        let MessageRequest { conn, say, form, until, stuck, .. } = *request;
         let mut sub = self.sub(conn, task, form, self.tasks[task].state.seq, until);
         match say.mode {
             Mode::Stream => {
-                if hearing.prompts && a2a::prompt_stream(form).0 == Begins::Outcome {
+                if request.prompts && a2a::prompt_stream(form).0 == Begins::Outcome {
                     sub.cursor = sub.cursor.next();
                 }
-                if self.manners.disconnect == Disconnect::Aborts && sub.view.is_coder() {
+                if self.request_policy.disconnect == Disconnect::Aborts && sub.view.is_coder() {
                     sub.owns = Some(until.turn);
                 }
                 self.begin_stream(conn, sub, now)
@@ -183,7 +183,7 @@ impl Core {
                 sub.kind = Kind::Once { history: say.history };
                 sub.wants = Wants::Change;
                 let key = self.subscribe(sub)?;
-                if let Some(wait) = self.manners.blocking_timeout_ms {
+                if let Some(wait) = self.request_policy.blocking_timeout_ms {
                     self.timers.arm(now.mono_ms + wait, Timer::Waiting(key));
                 }
                 Some(key)
@@ -193,17 +193,17 @@ impl Core {
     }
 
     /// What a stream that answers a prompt begins with.
-    fn open_stream(&mut self, reader: Key, hearing: &Hearing<'_>) {
-        let Hearing { say, form, until, .. } = *hearing;
+    fn open_stream(&mut self, reader: Key, request: &MessageRequest<'_>) {
+        let MessageRequest { say, form, until, .. } = *request;
         let Some(sub) = self.subs.get_mut(reader) else {
             return;
         };
         // A stream that would end with the questions there are has nothing to wait for.
-        let last = hearing.stuck && until.ends(until.floor, Mark::Pause);
+        let last = request.stuck && until.ends(until.floor, Mark::Pause);
         let state = &self.tasks[&sub.task].state;
         let whole = match a2a::prompt_stream(form).0 {
             Begins::Snapshot => true,
-            Begins::SnapshotIfBorn => hearing.born,
+            Begins::SnapshotIfBorn => request.born,
             Begins::Outcome | Begins::NextEvent => false,
         };
         let body = if whole {
@@ -228,7 +228,7 @@ impl Core {
     /// Holds an acknowledgement back until what it acknowledges is as safe as the operator wants it.
     fn hold(&mut self, reader: Option<Key>) {
         let sub = reader.and_then(|key| self.subs.get_mut(key));
-        if let (Durability::Strict, Some(sub)) = (self.manners.durability, sub) {
+        if let (Durability::Strict, Some(sub)) = (self.request_policy.durability, sub) {
             sub.safe = self.tasks[&sub.task].state.seq;
         }
     }

@@ -6,7 +6,7 @@ use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::base::slots::Key;
 use crate::core::Core;
-use crate::core::requests::send_message::Born;
+use crate::core::requests::send_message::NewTaskOptions;
 use crate::task::call::{Execute, Mode, Say, Settings};
 use crate::task::fault::Fault;
 use crate::task::machine::job::Said;
@@ -33,8 +33,8 @@ impl Core {
                 let id: TaskId = self.entropy.uuid().into();
                 let (execute, form) = watched(execute, answers, form, &id);
                 let say = self.typed(execute, &command);
-                let born = Born { id: Some(id), command: Some(command) };
-                self.say(conn, say, born, &form, by, now)
+                let born = NewTaskOptions { id: Some(id), command: Some(command) };
+                self.send_message(conn, say, born, &form, by, now)
             }
             Err(fault) if form.shows == Shows::Receipt => {
                 self.not_started(conn, &fault, execute.mode, form, now);
@@ -65,7 +65,7 @@ impl Core {
             push: None,
             mode: execute.mode,
             history: None,
-            birth: execute.birth,
+            traits: execute.traits,
         }
     }
 

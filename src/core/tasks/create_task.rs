@@ -4,9 +4,9 @@ use crate::a2a::{self, Form};
 use crate::base::clock::Now;
 use crate::base::id::{ContextId, Seq, TaskId, Tenant};
 use crate::base::slots::Key;
-use crate::core::tasks::loaded_task::Cell;
+use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::{Core, Site};
-use crate::task::call::{Birth, Create, Settings};
+use crate::task::call::{Create, Settings, TaskTraits};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::brief::Brief;
 use crate::task::log::event::{Created, Event};
@@ -17,7 +17,7 @@ use crate::task::slash::Invocation;
 use std::sync::Arc;
 
 /// A task to be made.
-pub(in crate::core) struct Newborn<'a> {
+pub(in crate::core) struct NewTask<'a> {
     /// None: a new one.
     pub id: Option<TaskId>,
     /// The command it is for.
@@ -25,7 +25,7 @@ pub(in crate::core) struct Newborn<'a> {
     pub context: Option<ContextId>,
     pub tenant: &'a Tenant,
     pub settings: &'a Settings,
-    pub birth: Birth,
+    pub traits: TaskTraits,
 }
 
 /// Where a task works and which model it asks.
@@ -41,33 +41,33 @@ impl Core {
         let wish = create.settings.workspace.as_deref();
         (self.resolve)(wish).map_err(Fault::params)?;
         (self.choose)(create.settings.model.as_deref()).map_err(Fault::params)?;
-        let newborn = Newborn {
+        let new_task = NewTask {
             id: None,
             command: None,
             context: create.context,
             tenant: &form.tenant,
             settings: &create.settings,
-            birth: create.birth,
+            traits: create.traits,
         };
-        let (task, _) = self.give_birth(newborn, now)?;
+        let (task, _) = self.create_task(new_task, now)?;
         let response = a2a::created(form, &self.tasks[&task].state);
         self.answer_after(conn, &task, form, response);
         Ok(())
     }
 
     /// Makes a task. A workspace or model that cannot be used makes a task that will say so and fail.
-    pub(in crate::core) fn give_birth(
+    pub(in crate::core) fn create_task(
         &mut self,
-        newborn: Newborn<'_>,
+        new_task: NewTask<'_>,
         now: Now,
     ) -> Result<(TaskId, Option<String>), Fault> {
-        let Newborn { id, command, context, tenant, settings, birth } = newborn;
+        let NewTask { id, command, context, tenant, settings, traits } = new_task;
         let context = context.unwrap_or_else(|| self.entropy.uuid().into());
         let mut inherited = Vec::new();
         let parent = self.latest(tenant, &context).and_then(|parent| {
-            let cell = self.tasks.get(parent)?;
-            inherited = [cell.inherited.clone(), cell.state.history.clone()].concat();
-            Some((parent.clone(), cell.state.seq))
+            let loaded = self.tasks.get(parent)?;
+            inherited = [loaded.inherited.clone(), loaded.state.history.clone()].concat();
+            Some((parent.clone(), loaded.state.seq))
         });
         self.make_room();
         if self.tasks.len() >= self.limits.tasks {
@@ -81,9 +81,9 @@ impl Core {
             context: context.clone(),
             tenant: tenant.clone(),
             parent,
-            lifecycle: birth.lifecycle,
-            protocol: birth.protocol,
-            profile: birth.profile,
+            lifecycle: traits.lifecycle,
+            protocol: traits.protocol,
+            profile: traits.profile,
             workspace: site.path,
             trusted: site.trusted,
             model,
@@ -97,10 +97,10 @@ impl Core {
         });
         let event = Event::Created(created.clone());
         let record = Record { seq: Seq(1), at: now.unix_ms, event };
-        let mut cell = Cell::new(State::born(created, &record), inherited);
-        record.write(&mut cell.pending);
-        self.known.insert(task.clone(), Brief::of(&cell.state));
-        self.tasks.insert(task.clone(), cell);
+        let mut loaded = LoadedTask::new(State::new(created, &record), inherited);
+        record.write(&mut loaded.pending);
+        self.known.insert(task.clone(), Brief::of(&loaded.state));
+        self.tasks.insert(task.clone(), loaded);
         let place = (tenant.clone(), context);
         self.contexts.entry(place).or_default().push(task.clone());
         self.arm_expiry(now);

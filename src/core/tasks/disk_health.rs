@@ -1,5 +1,5 @@
-//! The store in trouble: the disk is full, most likely. What cannot be written waits or is refused; here is who is told, and how
-//! it is found out that the trouble is over.
+//! The store cannot be written: most likely the disk is full. What cannot be written waits or is refused; here is who is told, and how
+//! it is found out that the problem is over.
 //!
 //! Whoever runs the server reads the log, and programs that watch it ask for its health. Health is for anybody, so it says
 //! what is wrong and what to do, and names no file. It is bad from the first write that fails until a trial write succeeds and
@@ -9,15 +9,15 @@ use crate::a2a;
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::base::slots::Key;
-use crate::core::readers::subscription::{Kind, Sub, Wants};
-use crate::core::tasks::loaded_task::Cell;
+use crate::core::readers::subscription::{Kind, Subscription, Wants};
+use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::tasks::store::{Store, StoreError};
 use crate::core::timers::Timer;
 use crate::core::{Core, Out};
 use crate::task::fault::{Fault, FaultKind};
 
 #[derive(Default)]
-pub(in crate::core) struct Trouble {
+pub(in crate::core) struct DiskHealth {
     /// What is wrong, for anybody to read, as long as it is.
     problem: Option<String>,
     /// When the log was last told, in monotonic milliseconds.
@@ -39,7 +39,7 @@ enum Trial {
 impl Core {
     /// What is wrong with the store, and what to do about it.
     pub(in crate::core) fn problem(&self) -> Option<&str> {
-        self.trouble.problem.as_deref()
+        self.disk_health.problem.as_deref()
     }
 
     /// Something could not be written. Clients that wait are told nothing before their events are on disk, so others have to
@@ -49,34 +49,34 @@ impl Core {
         let hint = hint.unwrap_or("the server's log says why");
         let problem =
             format!("Journals cannot be written: {hint}. Until then nothing new begins and what was begun waits.");
-        self.trouble.problem = Some(problem);
+        self.disk_health.problem = Some(problem);
         self.arm_trial(now.mono_ms + self.limits.store_retry_ms);
         let pause = self.limits.store_tell_ms;
-        let told = self.trouble.told;
+        let told = self.disk_health.told;
         if told.is_some_and(|told| now.mono_ms < told + pause) {
             return;
         }
-        self.trouble.told = Some(now.mono_ms);
+        self.disk_health.told = Some(now.mono_ms);
         let text = format!("{error}; until then nothing new begins and what was begun waits");
-        self.out.push(Out::Trouble { text });
+        self.out.push(Out::LogError { text });
     }
 
     /// A journal could not be written. Calls that wait for it are answered, because nobody knows when it can be; each is told
     /// what became of its request. Streams are told when they are looked at next, in this turn.
     pub(in crate::core) fn tell_readers(&mut self, task: &TaskId, now: Now) {
-        let Some(cell) = self.tasks.get(task) else {
+        let Some(loaded) = self.tasks.get(task) else {
             return;
         };
-        let Some(why) = cell.broken.clone() else {
+        let Some(why) = loaded.broken.clone() else {
             return;
         };
-        for key in cell.subs.clone() {
+        for key in loaded.subs.clone() {
             let Some(sub) = self.subs.get(key) else {
                 continue;
             };
             let waits = match &sub.kind {
                 Kind::Once { .. } => true,
-                Kind::Ready { seq, .. } => self.tasks.get(task).is_some_and(|cell| cell.written < *seq),
+                Kind::Ready { seq, .. } => self.tasks.get(task).is_some_and(|loaded| loaded.written < *seq),
                 Kind::Stream => {
                     self.to_pump.push(key);
                     false
@@ -95,7 +95,7 @@ impl Core {
         let Some(sub) = self.subs.get(key) else {
             return;
         };
-        let Some(why) = self.tasks.get(&sub.task).and_then(|cell| waited_for(sub, cell)) else {
+        let Some(why) = self.tasks.get(&sub.task).and_then(|loaded| waited_for(sub, loaded)) else {
             return;
         };
         let Some(conn) = self.conns.get(sub.conn).filter(|_| !sub.told) else {
@@ -119,35 +119,35 @@ impl Core {
 
     /// Sees to it that somebody tries whether the store can be written.
     pub(in crate::core) fn arm_trial(&mut self, at_ms: u64) {
-        if self.trouble.trial == Trial::None {
-            self.trouble.trial = Trial::Armed;
+        if self.disk_health.trial == Trial::None {
+            self.disk_health.trial = Trial::Armed;
             self.timers.arm(at_ms, Timer::Trial);
         }
     }
 
     /// The time for that has come.
     pub(in crate::core) fn try_store(&mut self) {
-        self.trouble.trial = Trial::Due;
+        self.disk_health.trial = Trial::Due;
     }
 
     /// Finds out how the store is, if it is time to.
     pub(in crate::core) fn undergo_trial(&mut self, store: &mut dyn Store, now: Now) {
-        if self.trouble.trial != Trial::Due {
+        if self.disk_health.trial != Trial::Due {
             return;
         }
-        self.trouble.trial = Trial::None;
+        self.disk_health.trial = Trial::None;
         match store.probe() {
             Err(error) => self.tell_trouble(&error, now),
-            Ok(()) if self.tasks.values().any(|cell| cell.broken.is_some()) => {
+            Ok(()) if self.tasks.values().any(|loaded| loaded.broken.is_some()) => {
                 self.arm_trial(now.mono_ms + self.limits.store_retry_ms);
             }
-            Ok(()) => self.trouble.problem = None,
+            Ok(()) => self.disk_health.problem = None,
         }
     }
 
-    /// Panics when nobody will find out that the trouble is over.
+    /// Panics when nobody will find out that the problem is over.
     pub(in crate::core) fn check_trouble(&self) {
-        let Trouble { problem, trial, .. } = &self.trouble;
+        let DiskHealth { problem, trial, .. } = &self.disk_health;
         assert!(
             problem.is_none() || *trial == Trial::Armed && self.timers.has(&Timer::Trial),
             "the server would be unwell for ever"
@@ -156,13 +156,13 @@ impl Core {
 }
 
 /// Why the journal that a stream waits for cannot be written. None: the stream waits for something else.
-fn waited_for<'a>(sub: &Sub, cell: &'a Cell) -> Option<&'a str> {
+fn waited_for<'a>(sub: &Subscription, loaded: &'a LoadedTask) -> Option<&'a str> {
     let next = match &sub.first {
         Some(first) => first.seq,
         None => sub.cursor.next(),
     };
-    let waits = next > cell.written || sub.safe > cell.written;
-    cell.broken.as_deref().filter(|_| waits)
+    let waits = next > loaded.written || sub.safe > loaded.written;
+    loaded.broken.as_deref().filter(|_| waits)
 }
 
 /// What has become of a request whose record cannot be written.

@@ -3,7 +3,7 @@
 use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
 use crate::core::readers::pump;
-use crate::core::tasks::loaded_task::{Cell, Mark};
+use crate::core::tasks::loaded_task::{LoadedTask, Mark};
 use crate::core::tasks::store::{Store, StoreError};
 use crate::core::timers::Timer;
 use crate::core::{Core, Out};
@@ -26,7 +26,7 @@ impl Core {
             grant: self.approval.grant,
         };
         match self.tasks.get(task) {
-            Some(cell) => decide::decide(&cell.state, input, &rules),
+            Some(loaded) => decide::decide(&loaded.state, input, &rules),
             None => Ok(Decision::default()),
         }
     }
@@ -60,24 +60,24 @@ impl Core {
         let commands = |effect: &Effect| matches!(effect, Effect::Command { .. });
         let facts = decision.effects.iter().any(commands);
         let facts = facts.then(|| self.facts(now));
-        let Some(cell) = self.tasks.get_mut(task) else {
+        let Some(loaded) = self.tasks.get_mut(task) else {
             return;
         };
-        let hot_before = cell.hot_bytes;
-        let status = cell.state.status.seq;
+        let hot_before = loaded.hot_bytes;
+        let status = loaded.state.status.seq;
         for event in decision.events {
             let mark = Mark::of(&event);
-            cell.record(event, now.unix_ms, &self.tools);
+            loaded.record(event, now.unix_ms, &self.tools);
             if mark == Mark::Over {
                 self.out.push(Out::Over { task: task.clone() });
             }
             if mark != Mark::Plain {
-                pump::ready_answers(cell, &mut self.subs, mark);
+                pump::ready_answers(loaded, &mut self.subs, mark);
             }
         }
-        self.hot_total = self.hot_total + cell.hot_bytes - hot_before;
-        if cell.state.status.seq != status {
-            self.known.insert(task.clone(), Brief::of(&cell.state));
+        self.hot_total = self.hot_total + loaded.hot_bytes - hot_before;
+        if loaded.state.status.seq != status {
+            self.known.insert(task.clone(), Brief::of(&loaded.state));
             self.arm_expiry(now);
         }
         self.arm_limit(task, now);
@@ -88,7 +88,7 @@ impl Core {
     }
 
     fn effect(&mut self, task: &TaskId, effect: &Effect, facts: Option<&Facts>, now: Now) {
-        let Some(cell) = self.tasks.get_mut(task) else {
+        let Some(loaded) = self.tasks.get_mut(task) else {
             return;
         };
         let gate = match effect {
@@ -98,8 +98,8 @@ impl Core {
                 return self.timers.arm(at, Timer::Task { task, job });
             }
             Effect::Stop { job } => {
-                cell.gated.retain(|(_, _, gated)| gated.id.at != *job);
-                if cell.running.contains(job) {
+                loaded.gated.retain(|(_, _, gated)| gated.id.at != *job);
+                if loaded.running.contains(job) {
                     let (task, at) = (task.clone(), *job);
                     self.out.push(Out::Stop(JobId { task, at }));
                 }
@@ -113,37 +113,39 @@ impl Core {
                 Gate::Written
             }
         };
-        let job = decide::job(&cell.state, effect, &self.limits);
+        let job = decide::job(&loaded.state, effect, &self.limits);
         let mut job = job.expect("these effects are jobs of the present state");
         match &mut job.work {
             // A summary stands for what was inherited too.
-            Work::Think(think) | Work::Compact(think) if cell.state.summary.is_none() && !cell.inherited.is_empty() => {
-                think.given = cell.inherited.len();
-                think.history = [cell.inherited.clone(), think.history.clone()].concat();
+            Work::Think(think) | Work::Compact(think)
+                if loaded.state.summary.is_none() && !loaded.inherited.is_empty() =>
+            {
+                think.given = loaded.inherited.len();
+                think.history = [loaded.inherited.clone(), think.history.clone()].concat();
             }
             Work::Command(command) => {
                 let facts = facts.expect("they are gathered for every command").clone();
-                let model = cell.state.asks.to_string();
+                let model = loaded.state.asks.to_string();
                 command.facts = Arc::new(Facts { model, ..facts });
             }
             Work::Think(_) | Work::Compact(_) | Work::Attach { .. } | Work::Prepare { .. } | Work::Run(_) => {}
         }
-        cell.gated.push((gate, cell.state.seq, job));
+        loaded.gated.push((gate, loaded.state.seq, job));
     }
 
     /// A journal that could not be written is left alone until [`Core::retry_append`].
     pub(in crate::core) fn list_append(&mut self, task: &TaskId) {
-        if self.tasks.get(task).is_some_and(|cell| cell.broken.is_none()) {
+        if self.tasks.get(task).is_some_and(|loaded| loaded.broken.is_none()) {
             self.retry_append(task);
         }
     }
 
     /// Appends in this turn, also to a journal that could not be written before.
     pub(in crate::core) fn retry_append(&mut self, task: &TaskId) {
-        if let Some(cell) = self.tasks.get_mut(task)
-            && !cell.listed
+        if let Some(loaded) = self.tasks.get_mut(task)
+            && !loaded.listed
         {
-            cell.listed = true;
+            loaded.listed = true;
             self.to_append.push(task.clone());
         }
     }
@@ -162,35 +164,35 @@ impl Core {
         }
         let mut failed = Vec::new();
         for task in std::mem::take(&mut self.to_append) {
-            let Some(cell) = self.tasks.get_mut(&task) else {
+            let Some(loaded) = self.tasks.get_mut(&task) else {
                 continue;
             };
-            cell.listed = false;
-            let added = cell.pending.len();
-            match append_one(cell, store) {
+            loaded.listed = false;
+            let added = loaded.pending.len();
+            match append_one(loaded, store) {
                 Ok(()) => {
-                    if cell.broken.take().is_some() {
-                        pump::forget_notices(cell, &mut self.subs);
+                    if loaded.broken.take().is_some() {
+                        pump::forget_notices(loaded, &mut self.subs);
                     }
-                    cell.log_bytes += added;
+                    loaded.log_bytes += added;
                     self.log_bytes += added;
-                    if !cell.is_open() {
-                        let brief = Brief::of(&cell.state);
-                        if cell.noted.as_ref() != Some(&brief) {
+                    if !loaded.is_open() {
+                        let brief = Brief::of(&loaded.state);
+                        if loaded.noted.as_ref() != Some(&brief) {
                             store.note(&task, &brief);
-                            cell.noted = Some(brief);
+                            loaded.noted = Some(brief);
                         }
                     }
                     self.to_release.push(task);
                 }
-                Err(error) if cell.written == Seq(0) => {
+                Err(error) if loaded.written == Seq(0) => {
                     store.close(&task);
                     self.tell_trouble(&error, now);
                     self.abandon(&task, error, now);
                 }
                 Err(error) => {
-                    cell.broken = Some(error.message.clone());
-                    if !std::mem::replace(&mut cell.retry_armed, true) {
+                    loaded.broken = Some(error.message.clone());
+                    if !std::mem::replace(&mut loaded.retry_armed, true) {
                         let at = now.mono_ms + self.limits.store_retry_ms;
                         self.timers.arm(at, Timer::Store(task.clone()));
                     }
@@ -203,13 +205,13 @@ impl Core {
             self.tell_readers(&task, now);
         }
         self.undergo_trial(store, now);
-        self.out.extend(store.findings().into_iter().map(|text| Out::Notice { text }));
+        self.out.extend(store.findings().into_iter().map(|text| Out::LogWarning { text }));
     }
 
     /// The time has come to try a journal again that could not be written.
     pub(in crate::core) fn append_is_due(&mut self, task: &TaskId) {
-        if let Some(cell) = self.tasks.get_mut(task) {
-            cell.retry_armed = false;
+        if let Some(loaded) = self.tasks.get_mut(task) {
+            loaded.retry_armed = false;
             self.retry_append(task);
         }
     }
@@ -221,10 +223,10 @@ impl Core {
         }
         for task in std::mem::take(&mut self.to_release) {
             self.start_jobs(&task);
-            let Some(cell) = self.tasks.get(&task) else {
+            let Some(loaded) = self.tasks.get(&task) else {
                 continue;
             };
-            for sub in cell.subs.clone() {
+            for sub in loaded.subs.clone() {
                 self.pump(sub, now);
             }
             self.trim(&task);
@@ -257,54 +259,54 @@ impl Core {
     }
 
     fn start_jobs(&mut self, task: &TaskId) {
-        let Some(cell) = self.tasks.get_mut(task) else {
+        let Some(loaded) = self.tasks.get_mut(task) else {
             return;
         };
-        let (written, synced) = (cell.written, cell.synced);
+        let (written, synced) = (loaded.written, loaded.synced);
         let mut must_sync = false;
         let mut waiting = Vec::new();
-        for (gate, seq, job) in std::mem::take(&mut cell.gated) {
+        for (gate, seq, job) in std::mem::take(&mut loaded.gated) {
             let safe = match gate {
                 Gate::Written => written >= seq,
                 Gate::Synced => synced >= seq,
             };
             if safe {
-                cell.running.push(job.id.at);
+                loaded.running.push(job.id.at);
                 self.out.push(Out::Start(job));
             } else {
                 must_sync |= gate == Gate::Synced && written >= seq;
                 waiting.push((gate, seq, job));
             }
         }
-        cell.gated = waiting;
-        let held = cell.subs.iter().filter_map(|key| self.subs.get(*key));
+        loaded.gated = waiting;
+        let held = loaded.subs.iter().filter_map(|key| self.subs.get(*key));
         must_sync |= held.into_iter().any(|sub| sub.safe > synced && sub.safe <= written);
-        if must_sync && !cell.syncing {
-            cell.syncing = true;
+        if must_sync && !loaded.syncing {
+            loaded.syncing = true;
             self.out.push(Out::Sync { task: task.clone(), upto: written });
         }
     }
 
     /// A journal was flushed up to `upto`, or could not be.
     pub fn synced(&mut self, task: &TaskId, upto: Seq, result: Result<(), StoreError>, now: Now) {
-        let Some(cell) = self.tasks.get_mut(task) else {
+        let Some(loaded) = self.tasks.get_mut(task) else {
             return;
         };
-        cell.syncing = false;
+        loaded.syncing = false;
         match result {
             Ok(()) => {
-                cell.synced = cell.synced.max(upto);
+                loaded.synced = loaded.synced.max(upto);
                 self.to_release.push(task.clone());
             }
             Err(error) => {
                 self.tell_trouble(&error, now);
-                let Some(cell) = self.tasks.get_mut(task) else {
+                let Some(loaded) = self.tasks.get_mut(task) else {
                     return;
                 };
                 // What waits for the flush can never start: the task says so instead of waiting for ever.
                 let text = format!("The task's journal cannot be written: {}", error.message);
-                let safe = cell.synced;
-                let mut held = cell.subs.clone();
+                let safe = loaded.synced;
+                let mut held = loaded.subs.clone();
                 held.retain(|key| self.subs.get(*key).is_some_and(|sub| sub.safe > safe));
                 let fault = Fault::new(FaultKind::Storage, text.clone());
                 for key in held {
@@ -328,19 +330,19 @@ fn is_work(effect: &Effect) -> bool {
     }
 }
 
-fn append_one(cell: &mut Cell, store: &mut dyn Store) -> Result<(), StoreError> {
-    let open = cell.openness();
+fn append_one(loaded: &mut LoadedTask, store: &mut dyn Store) -> Result<(), StoreError> {
+    let open = loaded.openness();
     // One that was loaded because it had been left open may turn out to be settled: then the next start need not look at it.
-    if cell.pending.is_empty() && cell.marked == Some(open) {
+    if loaded.pending.is_empty() && loaded.marked == Some(open) {
         return Ok(());
     }
-    let created = &cell.state.created;
-    if cell.written == Seq(0) {
-        store.create(&created.task, &Brief::of(&cell.state))?;
+    let created = &loaded.state.created;
+    if loaded.written == Seq(0) {
+        store.create(&created.task, &Brief::of(&loaded.state))?;
     }
-    store.append(&created.task, &cell.pending, open)?;
-    cell.marked = Some(open);
-    cell.written = cell.state.seq;
-    cell.pending = Vec::new();
+    store.append(&created.task, &loaded.pending, open)?;
+    loaded.marked = Some(open);
+    loaded.written = loaded.state.seq;
+    loaded.pending = Vec::new();
     Ok(())
 }

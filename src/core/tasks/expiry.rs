@@ -16,22 +16,22 @@ use crate::task::machine::decide::Input;
 impl Core {
     /// Sees to it that somebody looks at the time when a turn may have lasted too long.
     pub(in crate::core) fn arm_limit(&mut self, task: &TaskId, now: Now) {
-        let Some(cell) = self.tasks.get_mut(task) else {
+        let Some(loaded) = self.tasks.get_mut(task) else {
             return;
         };
-        let Some(deadline) = decide::deadline(&cell.state, &self.limits.times) else {
+        let Some(deadline) = decide::deadline(&loaded.state, &self.limits.times) else {
             return;
         };
         let at = now.mono_ms + deadline.saturating_sub(now.unix_ms);
-        if at < cell.armed {
-            cell.armed = at;
+        if at < loaded.armed {
+            loaded.armed = at;
             self.timers.arm(at, Timer::Limit(task.clone()));
         }
     }
 
     pub(in crate::core) fn check_limit(&mut self, task: &TaskId, now: Now) {
-        if let Some(cell) = self.tasks.get_mut(task) {
-            cell.armed = u64::MAX;
+        if let Some(loaded) = self.tasks.get_mut(task) {
+            loaded.armed = u64::MAX;
             self.tell_time(task, now);
         }
     }
@@ -66,7 +66,7 @@ impl Core {
         for task in std::mem::take(&mut self.visitors) {
             if self.parked.contains_key(&task) {
                 self.visitors.push(task);
-            } else if self.tasks.get(&task).is_some_and(|cell| cell.can_leave()) {
+            } else if self.tasks.get(&task).is_some_and(|loaded| loaded.can_leave()) {
                 self.leave(task);
             }
         }
@@ -93,8 +93,8 @@ impl Core {
         if self.is_continued(&task) {
             return;
         }
-        let cell = self.tasks.get(&task);
-        if self.parked.contains_key(&task) || cell.is_some_and(|cell| !cell.can_leave()) {
+        let loaded = self.tasks.get(&task);
+        if self.parked.contains_key(&task) || loaded.is_some_and(|loaded| !loaded.can_leave()) {
             self.put_off(task, now);
         } else {
             self.to_purge.push(task);

@@ -54,10 +54,10 @@ impl Core {
 
     /// Every task in memory that this one sees, in the order of their last statuses.
     fn all_states(&self, form: &a2a::Form) -> Vec<&State> {
-        let cells = self.tasks.values();
-        let visible = cells.filter(|cell| cell.state.created.tenant == form.tenant);
-        let written = visible.filter(|cell| cell.written == cell.state.seq);
-        let mut states: Vec<&State> = written.map(|cell| &cell.state).collect();
+        let all_loaded = self.tasks.values();
+        let visible = all_loaded.filter(|loaded| loaded.state.created.tenant == form.tenant);
+        let written = visible.filter(|loaded| loaded.written == loaded.state.seq);
+        let mut states: Vec<&State> = written.map(|loaded| &loaded.state).collect();
         states.sort_unstable_by_key(|state| (state.status.at, state.created.task.clone()));
         states
     }
@@ -66,8 +66,8 @@ impl Core {
     fn matching(&self, list: &List, request: &Parked) -> Vec<(&TaskId, &Brief)> {
         let form = &request.form;
         let on_disk = |task: &TaskId| {
-            let cell = self.tasks.get(task);
-            cell.is_none_or(|cell| cell.written == cell.state.seq)
+            let loaded = self.tasks.get(task);
+            loaded.is_none_or(|loaded| loaded.written == loaded.state.seq)
         };
         let known = self.known.iter().filter(|(task, brief)| {
             brief.tenant == form.tenant

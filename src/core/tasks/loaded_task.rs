@@ -19,7 +19,7 @@ use crate::task::machine::state::{Item, State};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-pub struct Cell {
+pub struct LoadedTask {
     pub state: State,
     /// The conversation this one continues, from the tasks before it in its context.
     pub inherited: Vec<Arc<Item>>,
@@ -118,9 +118,9 @@ pub enum Found<'a> {
     Cold,
 }
 
-impl Cell {
-    pub fn new(state: State, inherited: Vec<Arc<Item>>) -> Cell {
-        Cell {
+impl LoadedTask {
+    pub fn new(state: State, inherited: Vec<Arc<Item>>) -> LoadedTask {
+        LoadedTask {
             state,
             inherited,
             pending: Vec::new(),

@@ -6,7 +6,7 @@ use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
 use crate::core::readers::subscription::Role;
 use crate::core::requests::dispatch::{continues, joins};
-use crate::core::tasks::loaded_task::Cell;
+use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::tasks::store::{Store, StoreError};
 use crate::core::timers::Timer;
 use crate::core::{Core, Loaded, Out, Parked};
@@ -72,17 +72,17 @@ impl Core {
         self.make_room();
         let parked = self.parked.remove(task).unwrap_or_default();
         match result {
-            Ok(loaded) => {
-                let seq = loaded.state.seq;
-                let mut cell = Cell::new(loaded.state, loaded.inherited);
-                cell.written = seq;
-                cell.synced = Seq(0);
-                cell.log_bytes = loaded.bytes;
-                self.log_bytes += loaded.bytes;
-                let brief = Brief::of(&cell.state);
-                cell.noted = Some(brief.clone()).filter(|brief| self.known.get(task) == Some(brief));
+            Ok(Loaded { state, inherited, bytes }) => {
+                let seq = state.seq;
+                let mut loaded = LoadedTask::new(state, inherited);
+                loaded.written = seq;
+                loaded.synced = Seq(0);
+                loaded.log_bytes = bytes;
+                self.log_bytes += bytes;
+                let brief = Brief::of(&loaded.state);
+                loaded.noted = Some(brief.clone()).filter(|brief| self.known.get(task) == Some(brief));
                 self.known.insert(task.clone(), brief);
-                self.tasks.insert(task.clone(), cell);
+                self.tasks.insert(task.clone(), loaded);
                 self.list_append(task);
                 // Its webhooks may have something coming from before.
                 self.to_release.push(task.clone());
@@ -94,7 +94,7 @@ impl Core {
                     self.take_up(&request);
                     match request.call {
                         Call::List(_) => self.list_later(request),
-                        call => self.perform(conn, call, request.form, request.by, now),
+                        call => self.dispatch(conn, call, request.form, request.by, now),
                     }
                     self.read_on(conn, now);
                 }
@@ -129,11 +129,11 @@ impl Core {
 
     /// A task whose very first lines cannot be kept has never been: whoever asked for it is told why.
     pub(in crate::core) fn abandon(&mut self, task: &TaskId, error: StoreError, now: Now) {
-        let Some(cell) = self.unmake(task, now) else {
+        let Some(loaded) = self.discard_task(task, now) else {
             return;
         };
         let fault = Fault::new(FaultKind::Storage, error.message);
-        for key in cell.subs {
+        for key in loaded.subs {
             match self.subs.get(key).map(|sub| sub.role) {
                 // Who follows every task never heard of this one.
                 Some(Role::FollowAll) => drop(self.unsubscribe(key)),
@@ -167,8 +167,8 @@ impl Core {
     fn send_away(&mut self, enough: impl Fn(&Core) -> bool) {
         let waiting = self.parked.values().flatten().chain(&self.to_list);
         let awaited: HashSet<&TaskId> = waiting.flat_map(|request| &request.page).collect();
-        let resting = self.tasks.iter().filter(|(task, cell)| cell.can_leave() && !awaited.contains(task));
-        let mut resting: Vec<(u64, TaskId)> = resting.map(|(task, cell)| (cell.state.at, task.clone())).collect();
+        let resting = self.tasks.iter().filter(|(task, loaded)| loaded.can_leave() && !awaited.contains(task));
+        let mut resting: Vec<(u64, TaskId)> = resting.map(|(task, loaded)| (loaded.state.at, task.clone())).collect();
         resting.sort_unstable();
         for (_, task) in resting {
             if enough(self) {
@@ -186,17 +186,17 @@ impl Core {
     }
 
     /// Forgets a task of which nothing was written: its context goes on from the task before it.
-    pub(in crate::core) fn unmake(&mut self, task: &TaskId, now: Now) -> Option<Cell> {
-        let cell = self.take_out(task)?;
+    pub(in crate::core) fn discard_task(&mut self, task: &TaskId, now: Now) -> Option<LoadedTask> {
+        let loaded = self.take_out(task)?;
         self.strike(task, now);
-        Some(cell)
+        Some(loaded)
     }
 
-    pub(in crate::core) fn take_out(&mut self, task: &TaskId) -> Option<Cell> {
-        let cell = self.tasks.remove(task)?;
-        self.hot_total -= cell.hot_bytes;
-        self.log_bytes -= cell.log_bytes;
-        Some(cell)
+    pub(in crate::core) fn take_out(&mut self, task: &TaskId) -> Option<LoadedTask> {
+        let loaded = self.tasks.remove(task)?;
+        self.hot_total -= loaded.hot_bytes;
+        self.log_bytes -= loaded.log_bytes;
+        Some(loaded)
     }
 
     /// Strikes a task off every list.
@@ -262,7 +262,7 @@ impl Core {
         } else if !joins(&call) {
             return self.refuse(conn, &form, fault, now);
         }
-        self.perform(conn, call, form, by, now);
+        self.dispatch(conn, call, form, by, now);
     }
 }
 
@@ -274,7 +274,7 @@ mod tests {
     use crate::core::rig::Rig;
     use crate::core::tasks::store::Failure;
     use crate::limits::Limits;
-    use crate::task::call::{Birth, Create, List};
+    use crate::task::call::{Create, List, TaskTraits};
     use crate::task::log::event::{Lifecycle, Profile, Protocol};
     use crate::task::machine::job::NoteBody;
 
@@ -355,7 +355,11 @@ mod tests {
         let create = Create {
             context: Some(rig.state(&old).created.context.clone()),
             settings: Default::default(),
-            birth: Birth { lifecycle: Lifecycle::Conversational, protocol: Protocol::V03, profile: Profile::Coder },
+            traits: TaskTraits {
+                lifecycle: Lifecycle::Conversational,
+                protocol: Protocol::V03,
+                profile: Profile::Coder,
+            },
         };
         let refused = rig.ask(Envelope::Rpc03, Call::Create(create)).to_string();
         assert!(refused.contains("the disk is told to refuse"), "{refused}");

@@ -380,7 +380,7 @@ impl Server {
         let left = self.jobs.drain(self.limits.turn_notes, &mut mail);
         for piece in mail {
             match piece {
-                Mail::Trouble(text) => self.log.warn(text),
+                Mail::Warning(text) => self.log.warn(text),
                 Mail::Note(note) => self.core.note(note, now),
                 Mail::Synced { task, upto, result } => self.core.synced(&task, upto, result, now),
                 Mail::Paged { sub, page } => self.core.paged(sub, page, now),
@@ -414,8 +414,8 @@ impl Server {
                 Out::Load { task } => self.jobs.load(self.store.as_mut(), task),
                 Out::SaveRule { rule } => self.jobs.save(rule),
                 Out::Deliver(delivery) => self.jobs.deliver(delivery),
-                Out::Trouble { text } => self.log.error(text),
-                Out::Notice { text } => self.log.warn(text),
+                Out::LogError { text } => self.log.error(text),
+                Out::LogWarning { text } => self.log.warn(text),
             }
         }
         if let Some(inquiry) = self.identities.inquiry() {

@@ -7,7 +7,7 @@ use crate::base::clock::rfc3339;
 use crate::config::settings::{self, Origin};
 use crate::config::trust::{Trust, Word};
 use crate::config::{self, Agent, Config};
-use crate::core::connections::guard::Door;
+use crate::core::connections::guard::HostPolicy;
 use crate::core::{Approval, Choose, Core, Resolve, Setup, Site};
 use crate::limits::Limits;
 use crate::model::script::{DEMO, Script};
@@ -26,9 +26,9 @@ use crate::shell::start::workspace_settings::{Env, Places};
 use crate::shell::workers::client;
 use crate::shell::workers::client::{Client, Route};
 use crate::shell::workers::jobs::webhook::Webhooks;
-use crate::shell::workers::jobs::{Brain, Ignored, Jobs, Means};
+use crate::shell::workers::jobs::{Ignored, Jobs, ModelBackend, WorkerContext};
 use crate::shell::workers::lanes::Lanes;
-use crate::shell::workers::prompt_context::Scenery;
+use crate::shell::workers::prompt_context::PromptContext;
 use crate::shell::workers::slash_commands::Commands;
 use crate::task::policy::{Grant, Mode, Policy, Tier, ToolSettings};
 use crate::task::spec::ToolSpec;
@@ -61,7 +61,7 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
     let log = Log::new(config.log_level, Redacted::new(secrets(&config)))
         .map_err(|e| format!("standard error cannot be written: {e}"))?;
     let saved = places.paths().saved_rules();
-    let scenery = Scenery::new(places.clone(), log.clone(), config.limits.clone());
+    let prompt_context = PromptContext::new(places.clone(), log.clone(), config.limits.clone());
     let workspace = directory(&config.workspace)?;
     let mut entropy = sys::entropy();
     let signals = Signals::new().map_err(|e| format!("signals cannot be watched: {e}"))?;
@@ -80,7 +80,7 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
     let certificates = config.ca_file.as_deref().map(read).transpose()?;
     let tls = client::tls(certificates.as_deref())?;
     let web = Web::new(tls.clone());
-    let (brain, script, greeting) = brain(&config, certificates)?;
+    let (backend, script, greeting) = backend(&config, certificates)?;
     let clock = Clock::start();
     let switches = config.board.a2a.clone();
     let webhooks = Webhooks::new(tls, switches.push_rules.clone());
@@ -90,10 +90,10 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
         card.extend(&more_of_card(file)?);
     }
     let unconfined = children.can_confine(&workspace).err();
-    let door = door(&config, &listeners);
+    let host_policy = host_policy(&config, &listeners);
     let core = Core::new(Setup {
         limits: config.limits.clone(),
-        door,
+        host_policy,
         tools: specs.clone(),
         commands: commands.registry().clone(),
         choose: chooser(&config),
@@ -102,19 +102,19 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
         switches,
         resolve: resolver(workspace.clone(), roots, &config, places.clone()),
         approval: approval(&config, saved.as_deref(), &log),
-        manners: config.board.manners,
+        request_policy: config.board.request_policy,
         unconfined: unconfined.clone(),
         entropy,
         now: clock.now(),
     });
     let limits = config.limits.clone();
     let instance = store.instance().to_owned();
-    let means = Means {
-        brain,
+    let context = WorkerContext {
+        backend,
         toolbox,
         specs,
         children,
-        scenery,
+        prompt_context,
         commands,
         background: Background::default(),
         web,
@@ -124,9 +124,9 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
         instance,
         limits: limits.clone(),
     };
-    means.scenery.tell(&config.messages);
-    let supervisors = means.children.supervisors();
-    let jobs = Jobs::new(lanes, means);
+    context.prompt_context.tell(&config.messages);
+    let supervisors = context.children.supervisors();
+    let jobs = Jobs::new(lanes, context);
     let instance =
         Instance { pid: std::process::id(), listen: names.clone(), url: url.clone(), started: rfc3339(sys::unix_ms()) };
     if let Err(error) = store.announce(&instance) {
@@ -188,12 +188,12 @@ fn url(listeners: &[Listener]) -> String {
     }
 }
 
-fn door(config: &Config, listeners: &[Listener]) -> Door {
+fn host_policy(config: &Config, listeners: &[Listener]) -> HostPolicy {
     let path = listeners.iter().rev().find_map(Listener::path);
     let addresses: Vec<SocketAddr> = listeners.iter().filter_map(Listener::address).collect();
     let mut hosts = config.allowed_hosts.clone();
     hosts.extend(addresses.iter().map(|address| address.ip().to_string()));
-    Door {
+    HostPolicy {
         hosts,
         origins: config.allowed_origins.clone(),
         ports: addresses.iter().map(SocketAddr::port).collect(),
@@ -216,7 +216,7 @@ fn children(store: &Journal, config: &Config, workspaces: Vec<PathBuf>) -> Resul
     Children::new(plan, &config.limits).map_err(|e| format!("no thread for child processes: {e}"))
 }
 
-fn brain(config: &Config, roots: Option<Vec<u8>>) -> Result<(Brain, Option<Arc<Script>>, String), String> {
+fn backend(config: &Config, roots: Option<Vec<u8>>) -> Result<(ModelBackend, Option<Arc<Script>>, String), String> {
     let scripted = |text: &str, name: &str| -> Result<Arc<Script>, String> {
         Script::parse(text).map(Arc::new).map_err(|error| format!("{name}: {error}"))
     };
@@ -225,18 +225,18 @@ fn brain(config: &Config, roots: Option<Vec<u8>>) -> Result<(Brain, Option<Arc<S
             let greeting = format!("Model: {} at {}", config.models.default, endpoint.base_url);
             let route = Route { proxy: config.proxy.clone(), roots };
             let client = Client::new(endpoint.clone(), &route, config.limits.clone())?;
-            Ok((Brain::Gemini(Box::new(client)), None, greeting))
+            Ok((ModelBackend::Gemini(Box::new(client)), None, greeting))
         }
         Agent::Script(file) => {
             let text = String::from_utf8(read(file)?).map_err(|_| format!("{} is not UTF-8 text", file.display()))?;
             let script = scripted(&text, &file.display().to_string())?;
             let greeting = format!("A script answers: {}", file.display());
-            Ok((Brain::Script(script.clone()), Some(script), greeting))
+            Ok((ModelBackend::Script(script.clone()), Some(script), greeting))
         }
         Agent::Demo => {
             let script = scripted(DEMO, "the built-in demo")?;
             let greeting = "No GEMINI_API_KEY is set: a scripted demo answers, no model is asked.";
-            Ok((Brain::Script(script.clone()), Some(script), greeting.into()))
+            Ok((ModelBackend::Script(script.clone()), Some(script), greeting.into()))
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::config::dotenv;
 use crate::config::paths::Paths;
 use crate::config::settings::{self, Format, Layer, Origin, Settings};
 use crate::config::trust::{self, Folders, Question, Trust, Word};
-use crate::config::{Owner, Place, Variables};
+use crate::config::{Owner, Variables, WorkspaceSettings};
 use crate::limits::Limits;
 use crate::model::gemini::Secret;
 use crate::model::memory::File as MemoryFile;
@@ -46,7 +46,7 @@ impl Places {
     }
 
     /// What is around a workspace, given by its real path. Fails only when trust cannot be decided.
-    pub fn look(&self, workspace: &Path) -> Result<Place, String> {
+    pub fn look(&self, workspace: &Path) -> Result<WorkspaceSettings, String> {
         let mut messages = Vec::new();
         let (own, system) = self.operators_layers(&mut messages);
         let all: Vec<Layer> = [own.clone(), system.clone()].concat();
@@ -66,7 +66,7 @@ impl Places {
         let (settings, said) = settings::load(&layers, &lookup);
         messages.extend(said);
         self.name_unread_policies(workspace, trust, &settings, &mut messages);
-        Ok(Place { trust, settings, variables, messages })
+        Ok(WorkspaceSettings { trust, settings, variables, messages })
     }
 
     /// Who decides about trust, by what the operator's settings and the file of trusted folders say now.
@@ -336,7 +336,7 @@ mod tests {
         scratch
     }
 
-    fn look(scratch: &Scratch, env: &[(&str, &str)], said: Option<Trust>) -> Result<Place, String> {
+    fn look(scratch: &Scratch, env: &[(&str, &str)], said: Option<Trust>) -> Result<WorkspaceSettings, String> {
         let root = scratch.path();
         let mut known: BTreeMap<String, String> = BTreeMap::new();
         let none = root.join("none");
@@ -354,7 +354,7 @@ mod tests {
         Places::new(env, word, Limits::default()).look(&workspace)
     }
 
-    fn values(place: &Place) -> Vec<(&str, &str)> {
+    fn values(place: &WorkspaceSettings) -> Vec<(&str, &str)> {
         let values = place.variables.values.iter();
         values.map(|(name, value)| (name.as_str(), value.reveal())).collect()
     }

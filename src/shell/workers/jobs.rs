@@ -21,7 +21,7 @@ use crate::shell::peers::identity::{Answers, Inquiry};
 use crate::shell::workers::client;
 use crate::shell::workers::client::Client;
 use crate::shell::workers::lanes::{Full, Lane, Lanes, Left, Post};
-use crate::shell::workers::prompt_context::Scenery;
+use crate::shell::workers::prompt_context::PromptContext;
 use crate::shell::workers::slash_commands::Commands;
 use crate::task::log::event::Event;
 use crate::task::machine::job::{Job, JobId, Note, NoteBody, RunEnd, Think, Work};
@@ -48,7 +48,7 @@ pub enum Mail {
         result: Result<(), StoreError>,
     },
     /// Something for the log.
-    Trouble(String),
+    Warning(String),
     Paged {
         sub: Key,
         page: Result<Vec<u8>, StoreError>,
@@ -67,7 +67,7 @@ pub enum Mail {
 }
 
 /// Who answers prompts.
-pub enum Brain {
+pub enum ModelBackend {
     Gemini(Box<Client>),
     Script(Arc<Script>),
 }
@@ -79,12 +79,12 @@ pub struct Ignored {
 }
 
 /// What every job may use.
-pub struct Means {
-    pub brain: Brain,
+pub struct WorkerContext {
+    pub backend: ModelBackend,
     pub toolbox: Toolbox,
     pub specs: Vec<ToolSpec>,
     pub children: Children,
-    pub scenery: Scenery,
+    pub prompt_context: PromptContext,
     pub commands: Commands,
     pub background: Background,
     pub web: Web,
@@ -100,7 +100,7 @@ pub struct Means {
 
 pub struct Jobs {
     lanes: Lanes<Mail>,
-    means: Arc<Means>,
+    context: Arc<WorkerContext>,
     /// Jobs that were started and have not reported their end.
     running: HashMap<JobId, Cancel>,
     /// Mail made here and not by a worker.
@@ -109,21 +109,21 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    pub fn new(lanes: Lanes<Mail>, means: Means) -> Jobs {
-        Jobs { lanes, means: Arc::new(means), running: HashMap::new(), own: Vec::new(), more: false }
+    pub fn new(lanes: Lanes<Mail>, context: WorkerContext) -> Jobs {
+        Jobs { lanes, context: Arc::new(context), running: HashMap::new(), own: Vec::new(), more: false }
     }
 
     pub fn start(&mut self, job: Job) {
         let cancel = Cancel::default();
         let id = job.id.clone();
-        let means = self.means.clone();
+        let context = self.context.clone();
         let lane = match &job.work {
             Work::Think(_) | Work::Compact(_) => Lane::Model,
             Work::Attach { .. } | Work::Command(_) | Work::Prepare { .. } | Work::Run(_) => Lane::Tool,
         };
         self.running.insert(id.clone(), cancel.clone());
         let whose = id.clone();
-        let work = move |post: &Post<Mail>, cancel: &Cancel| means.work(job, post, cancel);
+        let work = move |post: &Post<Mail>, cancel: &Cancel| context.work(job, post, cancel);
         let died = move |message| Mail::Note(Note { job: whose, body: NoteBody::Died(message) });
         if let Err(Full) = self.lanes.start(lane, cancel, work, died) {
             let message = "too many jobs are waiting; try again when some have ended".to_owned();
@@ -139,7 +139,7 @@ impl Jobs {
 
     /// A task is over: what it left running in the background ends with it.
     pub fn forget(&mut self, task: &TaskId) {
-        self.means.background.end_task(task);
+        self.context.background.end_task(task);
     }
 
     /// Stops everything: the process is about to end, and nothing it started may outlive it.
@@ -147,7 +147,7 @@ impl Jobs {
         for cancel in self.running.values() {
             cancel.set();
         }
-        self.means.children.end_all();
+        self.context.children.end_all();
     }
 
     pub fn sync(&mut self, store: &mut dyn Store, task: TaskId, upto: Seq) {
@@ -163,7 +163,7 @@ impl Jobs {
     }
 
     pub fn page(&mut self, store: &mut dyn Store, task: &TaskId, sub: Key, offset: u64) {
-        let max = self.means.limits.page_bytes;
+        let max = self.context.limits.page_bytes;
         match store.file(task) {
             Ok(file) => self.disk(
                 move || Mail::Paged { sub, page: file.page(offset, max) },
@@ -198,13 +198,13 @@ impl Jobs {
 
     /// Keeps a rule that somebody allowed for good.
     pub fn save(&mut self, rule: Rule) {
-        let Some(path) = self.means.saved.clone() else {
+        let Some(path) = self.context.saved.clone() else {
             let text = "a rule holds for its task only: there is no home directory to keep it in";
-            return self.own.push(Mail::Trouble(text.into()));
+            return self.own.push(Mail::Warning(text.into()));
         };
-        let most = self.means.limits.settings_bytes;
+        let most = self.context.limits.settings_bytes;
         let rule = policy::kept(rule);
-        let trouble = |text: String| Mail::Trouble(format!("a rule holds for its task only: {text}"));
+        let trouble = |text: String| Mail::Warning(format!("a rule holds for its task only: {text}"));
         let work = move |post: &Post<Mail>, _: &Cancel| {
             if let Err(error) = saved_rules::add(&path, rule, most) {
                 post.send(trouble(format!("{} cannot be written: {error}", path.display())));
@@ -217,7 +217,7 @@ impl Jobs {
 
     /// Keeps the store in order. Nobody waits for it.
     pub fn tidy(&mut self, chore: Chore) {
-        let trouble = |text: String| Mail::Trouble(format!("{text}; it is tried again later"));
+        let trouble = |text: String| Mail::Warning(format!("{text}; it is tried again later"));
         let work = move |post: &Post<Mail>, _: &Cancel| {
             if let Err(error) = chore() {
                 post.send(trouble(error.message));
@@ -263,7 +263,7 @@ impl Jobs {
     }
 }
 
-impl Means {
+impl WorkerContext {
     fn work(&self, job: Job, post: &Post<Mail>, cancel: &Cancel) {
         let mut emit = |body| post.send(Mail::Note(Note { job: job.id.clone(), body }));
         match &job.work {
@@ -274,15 +274,15 @@ impl Means {
                 emit(NoteBody::Attached(found));
             }
             Work::Command(command) => {
-                emit(NoteBody::Commanded(self.commands.run(command, &self.scenery)));
+                emit(NoteBody::Commanded(self.commands.run(command, &self.prompt_context)));
             }
             Work::Compact(think) => {
-                let compaction = match &self.brain {
-                    Brain::Gemini(client) => {
-                        let surroundings = self.scenery.of(&job.id.task, &think.workspace);
+                let compaction = match &self.backend {
+                    ModelBackend::Gemini(client) => {
+                        let surroundings = self.prompt_context.of(&job.id.task, &think.workspace);
                         client.compact(think, &surroundings, cancel)
                     }
-                    Brain::Script(_) => Err(error::fatal("A script needs no summary.")),
+                    ModelBackend::Script(_) => Err(error::fatal("A script needs no summary.")),
                 };
                 emit(NoteBody::Compacted(compaction));
             }
@@ -304,12 +304,12 @@ impl Means {
     }
 
     fn think(&self, task: &TaskId, think: &Think, cancel: &Cancel, emit: &mut dyn FnMut(NoteBody)) {
-        match &self.brain {
-            Brain::Gemini(client) => {
-                let surroundings = self.scenery.of(task, &think.workspace);
+        match &self.backend {
+            ModelBackend::Gemini(client) => {
+                let surroundings = self.prompt_context.of(task, &think.workspace);
                 client.think(think, &self.specs, &surroundings, cancel, emit);
             }
-            Brain::Script(script) => client::play(script.play(think), cancel, emit),
+            ModelBackend::Script(script) => client::play(script.play(think), cancel, emit),
         }
     }
 
@@ -327,9 +327,9 @@ impl Means {
             task,
             background: &self.background,
             web: &self.web,
-            ask: match &self.brain {
-                Brain::Gemini(client) => Some(client.as_ref() as &dyn Ask),
-                Brain::Script(_) => None,
+            ask: match &self.backend {
+                ModelBackend::Gemini(client) => Some(client.as_ref() as &dyn Ask),
+                ModelBackend::Script(_) => None,
             },
         })
     }

@@ -4,7 +4,7 @@
 //! stands at the very beginning of every request, and one new file would make everything behind it new to the API's cache.
 
 use crate::base::id::TaskId;
-use crate::config::Place;
+use crate::config::WorkspaceSettings;
 use crate::config::settings::Context;
 use crate::config::trust::Trust;
 use crate::limits::Limits;
@@ -19,7 +19,7 @@ use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-pub struct Scenery {
+pub struct PromptContext {
     places: Places,
     log: Log,
     limits: Limits,
@@ -37,9 +37,9 @@ struct State {
 /// Messages that are remembered as told; then all of them may be told again.
 const MOST_TOLD: usize = 1_000;
 
-impl Scenery {
-    pub fn new(places: Places, log: Log, limits: Limits) -> Scenery {
-        Scenery { places, log, limits, state: Mutex::default() }
+impl PromptContext {
+    pub fn new(places: Places, log: Log, limits: Limits) -> PromptContext {
+        PromptContext { places, log, limits, state: Mutex::default() }
     }
 
     /// What surrounds a task that works in this directory, given by its real path.
@@ -81,14 +81,14 @@ impl Scenery {
         &self.limits
     }
 
-    fn place(&self, workspace: &Path) -> Place {
-        self.places.look(workspace).unwrap_or_else(|message| Place {
+    fn place(&self, workspace: &Path) -> WorkspaceSettings {
+        self.places.look(workspace).unwrap_or_else(|message| WorkspaceSettings {
             messages: vec![format!("{message}; until then nothing is trusted")],
-            ..Place::default()
+            ..WorkspaceSettings::default()
         })
     }
 
-    fn memory(&self, workspace: &Path, place: &Place) -> Memory {
+    fn memory(&self, workspace: &Path, place: &WorkspaceSettings) -> Memory {
         let judge = self.places.judge(&place.settings);
         let trust = |dir: &Path| judge.as_ref().map_or(Trust::Untrusted, |judge| judge.of(dir));
         let (memory, messages) = memory::read(&Search {
@@ -168,9 +168,9 @@ mod tests {
         let limits = Limits { trees: 1, ..Limits::default() };
         let file = std::fs::OpenOptions::new().append(true).open(&said).expect("the log");
         let log = Log::on(file, Level::Warn, Redacted::default());
-        let scenery = Scenery::new(Places::new(env, word, limits.clone()), log, limits);
+        let prompt_context = PromptContext::new(Places::new(env, word, limits.clone()), log, limits);
         let of = |task: &str| {
-            let found = scenery.of(&task.into(), workspace.to_str().expect("plain"));
+            let found = prompt_context.of(&task.into(), workspace.to_str().expect("plain"));
             (found.memory.project.contains("second"), found.tree)
         };
         assert_eq!(of("one"), (false, "GEMINI.md\n".to_owned()));

@@ -28,14 +28,14 @@ mod init;
 mod memory;
 mod overview;
 
-use crate::shell::workers::prompt_context::Scenery;
+use crate::shell::workers::prompt_context::PromptContext;
 use crate::task::slash::{Command, Commanded, Registry, Spec, Taken};
 use serde_json::Value;
 
 /// What a command is given.
 pub struct Asked<'a> {
     pub command: &'a Command,
-    pub scenery: &'a Scenery,
+    pub prompt_context: &'a PromptContext,
     /// Every command there is.
     pub registry: &'a Registry,
 }
@@ -78,7 +78,7 @@ impl Commands {
         &self.registry
     }
 
-    pub fn run(&self, command: &Command, scenery: &Scenery) -> Result<Commanded, String> {
+    pub fn run(&self, command: &Command, prompt_context: &PromptContext) -> Result<Commanded, String> {
         let path = &command.invocation.path;
         let serves = |(own, _): &&(Vec<String>, Function)| path.starts_with(own);
         let nearest = self.functions.iter().filter(serves);
@@ -88,7 +88,7 @@ impl Commands {
             let name = command.invocation.name();
             format!("There is no command {name}; /help lists those there are.")
         })?;
-        run(&Asked { command, scenery, registry: &self.registry })
+        run(&Asked { command, prompt_context, registry: &self.registry })
     }
 }
 

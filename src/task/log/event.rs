@@ -12,7 +12,7 @@ use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::{Mode, Rule};
 use crate::task::push::{Health, Target};
 use crate::task::slash::Invocation;
-use crate::task::spec::{Answers, Choice, Confinement, Ending, Keeping, Plan};
+use crate::task::spec::{Answers, ApprovalScope, Choice, Confinement, Ending, Plan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -109,8 +109,8 @@ pub enum Event {
     CallAsked {
         call: CallId,
         /// How long an "always" may last: part of what is on offer, and shown to everybody who may answer.
-        #[serde(default, skip_serializing_if = "Keeping::is_session")]
-        keeping: Keeping,
+        #[serde(default, skip_serializing_if = "ApprovalScope::is_session")]
+        keeping: ApprovalScope,
     },
     /// Somebody answered. The first answer wins, so there is one per question. A task that waited works again.
     CallAnswered {

@@ -10,13 +10,13 @@ use crate::task::machine::state::{
 };
 use crate::task::message::{Artifact, Content};
 use crate::task::push::{self, Hook};
-use crate::task::spec::{CallError, Confinement, Ending, ErrorKind, Keeping};
+use crate::task::spec::{ApprovalScope, CallError, Confinement, Ending, ErrorKind};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 impl State {
     /// The state after a task's first event.
-    pub fn born(created: Arc<Created>, record: &Record) -> State {
+    pub fn new(created: Arc<Created>, record: &Record) -> State {
         State {
             seq: record.seq,
             at: record.at,
@@ -60,7 +60,7 @@ impl State {
     /// The fold of a log, one record on. None: the record is out of place, because a log begins with its task and has no other.
     pub fn advance<'a>(state: &'a mut Option<State>, record: &Record) -> Option<&'a mut State> {
         match (&record.event, state) {
-            (Event::Created(created), none @ None) => Some(none.insert(State::born(created.clone(), record))),
+            (Event::Created(created), none @ None) => Some(none.insert(State::new(created.clone(), record))),
             (Event::Created(_), Some(_)) | (_, None) => None,
             (_, Some(state)) => {
                 state.apply(record);
@@ -432,7 +432,7 @@ impl CallState {
             answered_by: None,
             edited: None,
             answers: None,
-            keeping: Keeping::Session,
+            keeping: ApprovalScope::Session,
             asked_at: 0,
             outputs: 0,
             live: None,

@@ -28,7 +28,7 @@ use crate::task::message::Source;
 use crate::task::policy::{self, Ask, Grant, Policy, Rule, Ruling};
 use crate::task::push::{Health, Hook, Target};
 use crate::task::spec::{
-    Answers, CallError, Choice, Confinement, Ending, ErrorKind, Keeping, Kind, Plan, ToolSpec, Verdict,
+    Answers, ApprovalScope, CallError, Choice, Confinement, Ending, ErrorKind, Kind, Plan, ToolSpec, Verdict,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use crate::task::log::record::Record;
 use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::Rule;
 use crate::task::push::Hook;
-use crate::task::spec::{Answers, Choice, Confinement, Ending, Keeping, Plan};
+use crate::task::spec::{Answers, ApprovalScope, Choice, Confinement, Ending, Plan};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -122,7 +122,7 @@ pub struct CallState {
     pub edited: Option<Arc<str>>,
     pub answers: Option<Arc<Answers>>,
     /// What an "always" may mean, as the question was asked.
-    pub keeping: Keeping,
+    pub keeping: ApprovalScope,
     /// When it was last asked about, in Unix milliseconds; 0 before.
     pub asked_at: u64,
     /// How many pieces of live output were recorded.

@@ -64,7 +64,7 @@ impl Tool for Shell {
         if args.get("dir_path").is_some() {
             title.push_str(&format!(" [in {}]", dir.relative()));
         }
-        if place(args) == Place::Background {
+        if place(args) == RunMode::Background {
             title.push_str(" [background]");
         }
         if let Some(description) = optional_text_arg(args, "description") {
@@ -90,23 +90,23 @@ impl Tool for Shell {
 
     fn run(&self, run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> RunEnd {
         let ending = match place(&run.args) {
-            Place::Foreground => foreground(run, ctx, out),
-            Place::Background => background(run, ctx),
+            RunMode::Foreground => foreground(run, ctx, out),
+            RunMode::Background => background(run, ctx),
         };
         ending.map_or_else(failed, RunEnd::Ended)
     }
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum RunMode {
     Foreground,
     Background,
 }
 
-fn place(args: &Value) -> Place {
+fn place(args: &Value) -> RunMode {
     match args.get("is_background") {
-        Some(Value::Bool(true)) => Place::Background,
-        _ => Place::Foreground,
+        Some(Value::Bool(true)) => RunMode::Background,
+        _ => RunMode::Foreground,
     }
 }
 
@@ -118,12 +118,12 @@ fn look(args: &Value, dir: &Spot, ctx: &Ctx) -> Result<operands::Looked, CallErr
         return Ok(looked);
     }
     looked.needs_approval = match (place(args), ctx.children.can_confine(ctx.workspace.path())) {
-        (Place::Background, _) => Some("it goes on running in the background".into()),
-        (Place::Foreground, Err(why)) => Some(format!("commands that only read cannot be confined here ({why})")),
-        (Place::Foreground, Ok(())) if flag_arg(args, "unconfined", false) => {
+        (RunMode::Background, _) => Some("it goes on running in the background".into()),
+        (RunMode::Foreground, Err(why)) => Some(format!("commands that only read cannot be confined here ({why})")),
+        (RunMode::Foreground, Ok(())) if flag_arg(args, "unconfined", false) => {
             Some("the agent asks to run it unconfined".into())
         }
-        (Place::Foreground, Ok(())) => None,
+        (RunMode::Foreground, Ok(())) => None,
     };
     Ok(looked)
 }

@@ -458,7 +458,7 @@ fn a_place_in_a_task_that_nobody_remembers_is_answered_with_the_present() {
 #[test]
 fn a_socket_that_is_turned_away_takes_its_own_turn_along() {
     let mut rig = Rig::new();
-    rig.core.manners.disconnect = Disconnect::Aborts;
+    rig.core.request_policy.disconnect = Disconnect::Aborts;
     let socket = join(&mut rig, "", A2A_03);
     send(&mut rig, socket, &[prompt(1, "message/stream", "go")]);
     let job = rig.jobs.last().expect("the model is at work").clone();

@@ -6,7 +6,7 @@
 //! what they cannot reach. An error tells the owner of the webhook what happened and repeats neither secrets nor answers.
 
 use crate::a2a::PushRules;
-use crate::a2a::push::Place;
+use crate::a2a::push::WebhookHost;
 use crate::base::cancel::Cancel;
 use crate::core::hooks::{Delivery, DeliveryError, Retry};
 use crate::limits::Limits;
@@ -50,7 +50,7 @@ impl Webhooks {
     }
 
     /// An agent for one attempt: what it resolves is judged for this place.
-    fn agent(&self, place: &Place, limits: &Limits) -> Agent {
+    fn agent(&self, place: &WebhookHost, limits: &Limits) -> Agent {
         let config = Agent::config_builder()
             .tls_config(self.tls.clone())
             .proxy(None)
@@ -68,13 +68,13 @@ impl Webhooks {
 impl Jobs {
     /// Tells a webhook something.
     pub fn deliver(&mut self, delivery: Delivery) {
-        let means = self.means.clone();
+        let context = self.context.clone();
         let Delivery { task, hook, seq, .. } = delivery.clone();
         let answer = move |result| Mail::Delivered { task, hook, seq, result };
         let failed = |message| Err(DeliveryError { retry: Retry::Again { after_ms: None }, message });
         let (died, full) = (answer.clone(), answer.clone());
         let work = move |post: &Post<Mail>, _: &Cancel| {
-            post.send(answer(means.webhooks.deliver(&delivery, &means.limits)));
+            post.send(answer(context.webhooks.deliver(&delivery, &context.limits)));
         };
         let died = move |message| died(failed(message));
         if let Err(Full) = self.lanes.start(Lane::Hook, Cancel::default(), work, died) {
@@ -255,7 +255,7 @@ mod tests {
         refused("http://127.0.0.1:9/", PushRules::default());
         refused("https://127.0.0.1:9999/", PushRules::default());
         // By its name alone this host would do; its address is looked at when it is known.
-        let place = Place { host: "client.example".into(), public_only: true };
+        let place = WebhookHost { host: "client.example".into(), public_only: true };
         let webhooks = Webhooks::new(TlsConfig::default(), PushRules::default());
         let agent = webhooks.agent(&place, &limits);
         let error = agent.post("http://127.0.0.1:9999/").send(&b""[..]);

@@ -22,9 +22,9 @@ struct Extension {
 
 pub fn list(asked: &Asked) -> Result<Commanded, String> {
     let workspace = Path::new(asked.workspace());
-    let home = asked.scenery.home();
+    let home = asked.prompt_context.home();
     let trusted = asked.command.trusted.then(|| workspace.join(".gemini"));
-    let found = find(trusted.as_deref(), home.as_deref(), workspace, asked.scenery.limits());
+    let found = find(trusted.as_deref(), home.as_deref(), workspace, asked.prompt_context.limits());
     let lines = found.iter().map(|extension| {
         let Extension { name, version, enabled } = extension;
         let off = if *enabled { "" } else { " (switched off here)" };

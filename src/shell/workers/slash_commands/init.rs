@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 pub fn run(asked: &Asked) -> Result<Commanded, String> {
-    let name = asked.scenery.memory_name(asked.workspace());
+    let name = asked.prompt_context.memory_name(asked.workspace());
     let path = Path::new(asked.workspace()).join(&name);
     // Whatever has that name, a link that leads nowhere too, is somebody's.
     match OpenOptions::new().write(true).create_new(true).open(&path) {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// A home `home` and a workspace `w`, which is trusted.
 struct Rig {
     scratch: Scratch,
-    scenery: Scenery,
+    prompt_context: PromptContext,
     commands: Commands,
 }
 
@@ -32,7 +32,7 @@ impl Rig {
         let null = std::fs::File::create("/dev/null").expect("the null device");
         let log = Log::on(null, Level::Warn, Redacted::default());
         Rig {
-            scenery: Scenery::new(Places::new(env, word, limits.clone()), log, limits),
+            prompt_context: PromptContext::new(Places::new(env, word, limits.clone()), log, limits),
             scratch,
             commands: Commands::built_in(),
         }
@@ -69,7 +69,7 @@ impl Rig {
                 ],
             }),
         };
-        self.commands.run(&command, &self.scenery)
+        self.commands.run(&command, &self.prompt_context)
     }
 
     /// The text of a command that is given to programs too.

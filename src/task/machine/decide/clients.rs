@@ -65,10 +65,10 @@ impl Deciding<'_> {
             let options = call.options();
             let choice = match (Choice::from_word(&pick.option), call.keeping) {
                 // Clients that are not shown the options may say always at any time.
-                (Some(Choice::ProceedAlways | Choice::ProceedAlwaysAndSave), Keeping::Once) => {
+                (Some(Choice::ProceedAlways | Choice::ProceedAlwaysAndSave), ApprovalScope::Once) => {
                     Some(Choice::ProceedOnce)
                 }
-                (choice, Keeping::Once | Keeping::Session | Keeping::Disk) => choice,
+                (choice, ApprovalScope::Once | ApprovalScope::Session | ApprovalScope::Disk) => choice,
             };
             let Some(choice) = choice.filter(|choice| options.contains(choice)) else {
                 let offered = options.iter().map(|choice| choice.word()).collect();

@@ -239,9 +239,9 @@ impl Deciding<'_> {
             }
             Verdict::Ask => {
                 let keeping = match self.rules.grant.saving && self.state.created.trusted {
-                    _ if plan.question.is_unread() => Keeping::Once,
-                    true => Keeping::Disk,
-                    false => Keeping::Session,
+                    _ if plan.question.is_unread() => ApprovalScope::Once,
+                    true => ApprovalScope::Disk,
+                    false => ApprovalScope::Session,
                 };
                 self.push(Event::CallAsked { call: id, keeping });
             }
