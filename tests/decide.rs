@@ -16,7 +16,7 @@ use gemini_a2a::task::machine::state::{CallResult, Item, Phase, Stage, TaskState
 use gemini_a2a::task::message::{Artifact, Part, Source};
 use gemini_a2a::task::policy::{Grant, Mode, Tier};
 use gemini_a2a::task::slash::{Command, Invocation};
-use gemini_a2a::task::spec::{Answers, ApprovalScope, CallError, Choice, Ending, ErrorKind, Plan, Question, Verdict};
+use gemini_a2a::task::spec::{Answers, ApprovalScope, Choice, Ending, ErrorKind, Plan, Question, Verdict};
 use serde_json::json;
 use std::sync::Arc;
 use task::*;
@@ -565,7 +565,7 @@ fn the_task_waits_only_when_everything_waits() {
 #[test]
 fn a_call_that_cannot_be_made_is_answered_with_its_error() {
     let (e, unknown) = (edit(), call("no_such_tool", "x"));
-    let error = CallError::new(ErrorKind::ToolNotRegistered, "There is no tool of that name.");
+    let error = ErrorKind::ToolNotRegistered.error("There is no tool of that name.");
     let results = vec![Err(error.clone()), Ok(plan(&e))];
     given(log(thinking(), &[answered(&[unknown.clone(), e.clone()])]))
         .when(note(4, NoteBody::Prepared(results)))
@@ -996,6 +996,7 @@ fn a_former_name_does_not_get_around_a_rule() {
     let mut case = given(log(thinking(), &[answered(std::slice::from_ref(&call))]));
     let mut spec = case.tools[READ].clone();
     spec.name = "grep_search".into();
+    spec.former_name = Some("search_file_content");
     let names: Vec<String> = spec.names().map(String::from).collect();
     case.tools.extend(names.into_iter().map(|name| (name, spec.clone())));
     let message = "This call of search_file_content is not allowed here: not here.";
@@ -1150,7 +1151,7 @@ fn a_rule_does_not_cover_a_file_that_changed_under_its_edit() {
 #[test]
 fn an_edit_that_no_longer_fits_the_changed_file_fails() {
     let e = edit();
-    let error = CallError::new(ErrorKind::ExecutionFailed, "old_string was not found");
+    let error = ErrorKind::ExecutionFailed.error("old_string was not found");
     given(replanning())
         .when(note(13, NoteBody::Prepared(vec![Err(error.clone())])))
         .then(&[ended(&e, Ending::Error { error })], &[])

@@ -5,7 +5,7 @@
 mod ground;
 
 use gemini_a2a::task::machine::job::RunEnd;
-use gemini_a2a::task::spec::{CallError, Display, Ending, ErrorKind};
+use gemini_a2a::task::spec::{Display, Ending, ErrorKind};
 use gemini_a2a::tool::Ctx;
 use gemini_a2a::tool::files::attachments::attached;
 use ground::Ground;
@@ -62,7 +62,7 @@ fn attach(args: &Value, ctx: &Ctx<'_>) -> Ending {
     let prompt = args["prompt"].as_str().expect("a text");
     match attached(prompt, ctx) {
         Some(output) => Ending::Success { output, display: Display::Text { text: String::new() } },
-        None => Ending::Error { error: CallError::new(ErrorKind::FileNotFound, "nothing is attached") },
+        None => Ending::Error { error: ErrorKind::FileNotFound.error("nothing is attached") },
     }
 }
 

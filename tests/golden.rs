@@ -12,7 +12,7 @@ use gemini_a2a::task::machine::state::State;
 use gemini_a2a::task::message::{Message, Part, Role, Source};
 use gemini_a2a::task::policy::Mode;
 use gemini_a2a::task::spec::{
-    ApprovalScope, CallError, Choice, Confinement, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
+    ApprovalScope, Choice, Confinement, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec,
 };
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -57,7 +57,7 @@ fn questions() -> Vec<Event> {
         planned("call-3", "Read gone.txt", read_question()),
         Event::CallReady { call: "call-3".into(), confinement: Confinement::None },
         Event::CallStarted { call: "call-3".into() },
-        ended("call-3", Ending::Error { error: CallError::new(ErrorKind::FileNotFound, "There is no file gone.txt.") }),
+        ended("call-3", Ending::Error { error: ErrorKind::FileNotFound.error("There is no file gone.txt.") }),
         Event::Paused,
     ]
 }
@@ -218,15 +218,8 @@ fn read_question() -> Question {
 
 /// Small ones: some dialects repeat a tool's whole declaration with every update of a call.
 fn tools() -> Tools {
-    let tool = |name: &str, display_name: &str, kind| ToolSpec {
-        name: name.into(),
-        display_name: display_name.into(),
-        description: format!("{display_name}."),
-        kind,
-        parameters: json!({"type": "object"}),
-        by_default: Verdict::Ask,
-        output_is_markdown: false,
-        has_live_output: kind == Kind::Execute,
+    let tool = |name: &str, display_name: &str, kind| {
+        ToolSpec::new(name, display_name, kind, &format!("{display_name}."), json!({"type": "object"}))
     };
     Tools::new(&[
         tool("write_file", "WriteFile", Kind::Edit),

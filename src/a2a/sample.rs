@@ -11,7 +11,7 @@ use crate::task::message::{Message, Part, Role, Source};
 use crate::task::policy::Mode;
 use crate::task::spec::{
     ApprovalScope, Choice, Confinement, Display, Ending, Inquiry, InquiryKind, InquiryOption, Kind, Plan, Question,
-    ToolSpec, Verdict,
+    ToolSpec,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -107,25 +107,16 @@ pub fn edit() -> Question {
 pub fn tools() -> Tools {
     Tools::new(&[
         ToolSpec {
-            name: "write_file".into(),
-            display_name: "WriteFile".into(),
-            description: "Writes a file.".into(),
-            kind: Kind::Edit,
-            parameters: json!({"type": "object", "required": ["file_path"]}),
-            by_default: Verdict::Ask,
             output_is_markdown: true,
-            has_live_output: false,
+            ..ToolSpec::new(
+                "write_file",
+                "WriteFile",
+                Kind::Edit,
+                "Writes a file.",
+                json!({"type": "object", "required": ["file_path"]}),
+            )
         },
-        ToolSpec {
-            name: "run_shell_command".into(),
-            display_name: "Shell".into(),
-            description: "Runs a command.".into(),
-            kind: Kind::Execute,
-            parameters: json!({"type": "object"}),
-            by_default: Verdict::Ask,
-            output_is_markdown: false,
-            has_live_output: true,
-        },
+        ToolSpec::new("run_shell_command", "Shell", Kind::Execute, "Runs a command.", json!({"type": "object"})),
     ])
 }
 

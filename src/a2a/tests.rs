@@ -10,7 +10,7 @@ use crate::task::log::event::{Answer, End, Event, Final};
 use crate::task::machine::state::{CallResult, CallState, Item, Queued, Stage, TaskState};
 use crate::task::message::{Artifact, Content, Part, Role, Source};
 use crate::task::spec::{
-    ApprovalScope, CallError, Choice, Confinement, Display, Ending, ErrorKind, InquiryKind, Question, Todo, TodoStatus,
+    ApprovalScope, Choice, Confinement, Display, Ending, ErrorKind, InquiryKind, Question, Todo, TodoStatus,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -328,7 +328,7 @@ fn a_list_of_steps() {
 
 #[test]
 fn calls_that_failed() {
-    let error = CallError::new(ErrorKind::InvalidToolParams, "params must be object");
+    let error = ErrorKind::InvalidToolParams.error("params must be object");
     let bad_args = sample::call("write_file", json!({"file_path": "x"}), None);
     let data = ended(bad_args, Ending::Error { error: error.clone() });
     assert_eq!(data["status"], "error");
@@ -642,7 +642,7 @@ fn an_end_before_the_model_was_asked_has_no_usage() {
 fn long_state() -> State {
     let mut state = sample::state();
     let request = sample::call("write_file", json!({}), None).request;
-    let error = CallError::new(ErrorKind::Interrupted, "x");
+    let error = ErrorKind::Interrupted.error("x");
     let results = vec![CallResult { request: request.clone(), ending: Arc::new(Ending::Error { error }) }];
     let mut second = answered("Done.", vec![]);
     second.said_at = Some(Seq(6));

@@ -367,7 +367,7 @@ impl Thinking {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::spec::{Kind, Verdict};
+    use crate::task::spec::Kind;
     use serde_json::json;
 
     fn endpoint() -> Endpoint {
@@ -489,16 +489,7 @@ mod tests {
 
     #[test]
     fn the_body_whole() {
-        let tool = ToolSpec {
-            name: "glob".into(),
-            display_name: "FindFiles".into(),
-            description: "Finds files.".into(),
-            kind: Kind::Search,
-            parameters: json!({"type": "object"}),
-            by_default: Verdict::Allow,
-            output_is_markdown: false,
-            has_live_output: false,
-        };
+        let tool = ToolSpec::new("glob", "FindFiles", Kind::Search, "Finds files.", json!({"type": "object"}));
         let other = ToolSpec { name: "replace".into(), ..tool.clone() };
         let think = Think { tools: Some(vec!["glob".into(), "unknown".into()]), ..think("pro") };
         let bytes = body(&think, &[other, tool], &Surroundings::default(), 1_772_357_400_125).unwrap();

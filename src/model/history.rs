@@ -276,7 +276,7 @@ fn is_for_the_program(data: &Value) -> bool {
 mod tests {
     use super::*;
     use crate::task::log::event::Request;
-    use crate::task::spec::{CallError, Display, ErrorKind};
+    use crate::task::spec::{Display, ErrorKind};
 
     const SCENE: Scene = Scene { workspace: "/w", os: "linux", date: "2026-03-01", tree: "", memory: "" };
 
@@ -370,7 +370,7 @@ mod tests {
             request("3", "shell", None),
             request("4", "shell", None),
         );
-        let error = Ending::Error { error: CallError::new(ErrorKind::FileNotFound, "no such file") };
+        let error = Ending::Error { error: ErrorKind::FileNotFound.error("no such file") };
         let cancelled = |output: &str| Ending::Cancelled { reason: "refused".into(), output: output.into() };
         let history = [
             text("go"),

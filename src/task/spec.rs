@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
     pub name: String,
+    /// A name it had before, which models still use. Calls and settings may use it, but it is not declared.
+    pub former_name: Option<&'static str>,
     pub display_name: String,
     pub description: String,
     pub kind: Kind,
@@ -24,22 +26,33 @@ pub struct ToolSpec {
 }
 
 impl ToolSpec {
+    /// A tool that runs without approval if it only reads, and whose output is plain text. The output of commands comes while they run.
+    pub fn new(name: &str, display_name: &str, kind: Kind, description: &str, parameters: Value) -> ToolSpec {
+        ToolSpec {
+            name: name.into(),
+            former_name: None,
+            display_name: display_name.into(),
+            description: description.into(),
+            kind,
+            parameters,
+            by_default: if kind.only_reads() { Verdict::Allow } else { Verdict::Ask },
+            output_is_markdown: false,
+            has_live_output: kind == Kind::Execute,
+        }
+    }
+
     /// Checks the arguments against the parts of JSON schema that tool declarations use: `required`, `properties`, `type`,
     /// `enum`, `minimum`, `items`. Says what is wrong in words the model can act on.
     pub fn validate(&self, args: &Value) -> Result<(), String> {
         crate::task::schema::check(&self.parameters, args, "params")
     }
 
-    /// The names a call may use: its own, and a former one that models still remember. Only its own is declared.
+    /// The names a call may use.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        let former = match self.name.as_str() {
-            "grep_search" => Some("search_file_content"),
-            _ => None,
-        };
-        std::iter::once(self.name.as_str()).chain(former)
+        std::iter::once(self.name.as_str()).chain(self.former_name)
     }
 
-    /// Whether it is one of the only tools that somebody wants used.
+    /// Whether it is one of the tools that may be used; all are if there is no list.
     pub fn is_among(&self, only: Option<&[String]>) -> bool {
         only.is_none_or(|only| self.names().any(|name| only.iter().any(|one| one == name)))
     }
@@ -60,6 +73,10 @@ impl Kind {
     /// Whether running it changes something that cannot be taken back: its start waits until the log is synced.
     pub fn mutates(self) -> bool {
         matches!(self, Kind::Edit | Kind::Execute)
+    }
+
+    pub fn only_reads(self) -> bool {
+        matches!(self, Kind::Read | Kind::Search)
     }
 
     pub fn word(self) -> &'static str {
@@ -115,6 +132,14 @@ pub struct Plan {
     pub base: Option<Base>,
 }
 
+impl Plan {
+    /// The plan of a call about which there is no more to show than a sentence.
+    pub fn info(title: impl Into<String>, question: impl Into<String>, prompt: impl Into<String>) -> Plan {
+        let question = Question::Info { title: question.into(), prompt: prompt.into(), urls: Vec::new() };
+        Plan { title: title.into(), question, base: None }
+    }
+}
+
 /// The state of a file at the moment a diff was computed: SHA-256 in hex, or absent when there was no file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Base {
@@ -168,7 +193,7 @@ pub struct Inquiry {
     pub question: String,
     /// A word or two to tell it from the others.
     pub header: String,
-    #[serde(rename = "type")]
+    #[serde(default, rename = "type")]
     pub kind: InquiryKind,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<InquiryOption>,
@@ -178,9 +203,10 @@ pub struct Inquiry {
     pub placeholder: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InquiryKind {
+    #[default]
     Choice,
     Text,
     YesNo,
@@ -291,6 +317,18 @@ pub enum Ending {
     },
 }
 
+impl Ending {
+    /// A success whose text people see: `shown`. The model reads `output`.
+    pub fn text(output: impl Into<String>, shown: impl Into<String>) -> Ending {
+        Ending::Success { output: output.into(), display: Display::Text { text: shown.into() } }
+    }
+
+    /// A call that was cancelled and has printed nothing.
+    pub fn cancelled(reason: &str) -> Ending {
+        Ending::Cancelled { reason: reason.into(), output: String::new() }
+    }
+}
+
 /// What people see of a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -356,12 +394,6 @@ pub struct CallError {
     pub message: String,
 }
 
-impl CallError {
-    pub fn new(kind: ErrorKind, message: impl Into<String>) -> CallError {
-        CallError { kind, message: message.into() }
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
@@ -396,6 +428,11 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// An error of this kind, with a message for the model.
+    pub fn error(self, message: impl Into<String>) -> CallError {
+        CallError { kind: self, message: message.into() }
+    }
+
     pub fn word(self) -> &'static str {
         match self {
             ErrorKind::PolicyViolation => "policy_violation",

@@ -2,10 +2,8 @@
 //! their answers come with the approval, and running the call only passes them on.
 
 use crate::task::machine::job::{Run, RunEnd};
-use crate::task::spec::{
-    Answers, CallError, Display, Ending, Inquiry, InquiryKind, InquiryOption, Kind, Plan, Question, ToolSpec, Verdict,
-};
-use crate::tool::{Ctx, Tool, failed, invalid};
+use crate::task::spec::{Answers, CallError, Inquiry, InquiryKind, Kind, Plan, Question, ToolSpec};
+use crate::tool::{Ctx, Tool, invalid, object, text_end};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -17,52 +15,35 @@ const CHOICES: std::ops::RangeInclusive<usize> = 2..=4;
 
 impl Tool for AskUser {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "ask_user".into(),
-            display_name: "AskUser".into(),
-            description:
-                "Asks the user up to four questions and waits for the answers. For decisions that are theirs: \
-                          preferences, missing requirements, a choice between ways to go. Not to ask for permission."
-                    .into(),
-            kind: Kind::Communicate,
-            parameters: json!({
-                "type": "object",
-                "required": ["questions"],
-                "properties": {
-                    "questions": {
-                        "type": "array",
-                        "description": "One to four questions.",
-                        "items": {
-                            "type": "object",
-                            "required": ["question", "header"],
-                            "properties": {
-                                "question": {"type": "string", "description": "The question, as a sentence."},
-                                "header": {"type": "string", "description": "A word or two for it, e.g. \"Database\"."},
-                                "type": {"type": "string", "enum": ["choice", "text", "yesno"],
-                                    "description": "How it is answered; choice if not given."},
-                                "options": {
-                                    "type": "array",
-                                    "description": "For a choice: two to four of them. The user may also answer with own words.",
-                                    "items": {
-                                        "type": "object",
-                                        "required": ["label", "description"],
-                                        "properties": {
-                                            "label": {"type": "string"},
-                                            "description": {"type": "string", "description": "What it means to choose it."},
-                                        },
-                                    },
-                                },
-                                "multiSelect": {"type": "boolean", "description": "For a choice: several may be chosen."},
-                                "placeholder": {"type": "string", "description": "A hint where text is entered."},
-                            },
-                        },
-                    },
-                },
+        let choice = object(
+            &["label", "description"],
+            json!({
+                "label": {"type": "string"},
+                "description": {"type": "string", "description": "What it means to choose it."},
             }),
-            by_default: Verdict::Ask,
-            output_is_markdown: false,
-            has_live_output: false,
-        }
+        );
+        let question = object(
+            &["question", "header"],
+            json!({
+                "question": {"type": "string", "description": "The question, as a sentence."},
+                "header": {"type": "string", "description": "A word or two for it, e.g. \"Database\"."},
+                "type": {"type": "string", "enum": ["choice", "text", "yesno"], "description": "How it is answered; choice if not given."},
+                "options": {"type": "array", "items": choice, "description": "For a choice: two to four of them. The user may also answer with own words."},
+                "multiSelect": {"type": "boolean", "description": "For a choice: several may be chosen."},
+                "placeholder": {"type": "string", "description": "A hint where text is entered."},
+            }),
+        );
+        ToolSpec::new(
+            "ask_user",
+            "AskUser",
+            Kind::Communicate,
+            "Asks the user up to four questions and waits for the answers. For decisions that are theirs: preferences, \
+             missing requirements, a choice between ways to go. Not to ask for permission.",
+            object(
+                &["questions"],
+                json!({"questions": {"type": "array", "items": question, "description": "One to four questions."}}),
+            ),
+        )
     }
 
     fn prepare(&self, args: &Value, _ctx: &Ctx) -> Result<Plan, CallError> {
@@ -75,47 +56,22 @@ impl Tool for AskUser {
         })
     }
 
-    fn run(&self, run: &Run, _ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
-        let questions = match questions(&run.args) {
-            Ok(questions) => questions,
-            Err(error) => return failed(error),
-        };
+    fn run(&self, run: &Run, _: &Ctx, _: &mut dyn FnMut(String)) -> Result<RunEnd, CallError> {
+        let questions = questions(&run.args)?;
         let none = Answers::new();
         let answers = run.answers.as_deref().unwrap_or(&none);
-        let lines: Vec<String> = questions
-            .iter()
-            .enumerate()
-            .filter_map(|(n, asked)| {
-                let answer = answers.get(&n.to_string())?;
-                Some(format!("{}: {answer}", asked.header))
-            })
-            .collect();
+        let answered = |(n, asked): (usize, &Inquiry)| {
+            answers.get(&n.to_string()).map(|answer| format!("{}: {answer}", asked.header))
+        };
+        let lines: Vec<String> = questions.iter().enumerate().filter_map(answered).collect();
         let text = if lines.is_empty() { "The user sent no answers.".to_owned() } else { lines.join("\n") };
-        RunEnd::Ended(Ending::Success {
-            output: json!({ "answers": answers }).to_string(),
-            display: Display::Text { text },
-        })
+        Ok(text_end(json!({ "answers": answers }).to_string(), text))
     }
-}
-
-/// A question as the model writes it: its kind may be left out.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Asked {
-    question: String,
-    header: String,
-    #[serde(rename = "type")]
-    kind: Option<InquiryKind>,
-    #[serde(default)]
-    options: Vec<InquiryOption>,
-    #[serde(default)]
-    multi_select: bool,
-    placeholder: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct Args {
-    questions: Vec<Asked>,
+    questions: Vec<Inquiry>,
 }
 
 fn questions(args: &Value) -> Result<Vec<Inquiry>, CallError> {
@@ -123,41 +79,33 @@ fn questions(args: &Value) -> Result<Vec<Inquiry>, CallError> {
     if questions.is_empty() || questions.len() > MOST_QUESTIONS {
         return Err(invalid(format!("there must be 1 to {MOST_QUESTIONS} questions, not {}", questions.len())));
     }
-    let checked = questions.into_iter().enumerate();
-    checked.map(|(n, asked)| inquiry(n, asked)).collect()
+    questions.into_iter().enumerate().map(|(n, asked)| checked(n, asked)).collect()
 }
 
-fn inquiry(n: usize, asked: Asked) -> Result<Inquiry, CallError> {
+/// Checks a question, and removes what its kind does not have.
+fn checked(n: usize, mut asked: Inquiry) -> Result<Inquiry, CallError> {
     let wrong = |what: &str| Err(invalid(format!("question {}: {what}", n + 1)));
     if asked.question.trim().is_empty() || asked.header.trim().is_empty() {
         return wrong("question and header must not be empty");
     }
-    let kind = asked.kind.unwrap_or(InquiryKind::Choice);
-    let options = match kind {
-        InquiryKind::Choice if !CHOICES.contains(&asked.options.len()) => {
-            return wrong("a choice needs 2 to 4 options");
-        }
-        InquiryKind::Choice => asked.options,
-        InquiryKind::Text | InquiryKind::YesNo => Vec::new(),
-    };
-    if options.iter().any(|option| option.label.trim().is_empty()) {
+    if asked.kind != InquiryKind::Choice {
+        asked.options.clear();
+        asked.multi_select = false;
+    } else if !CHOICES.contains(&asked.options.len()) {
+        return wrong("a choice needs 2 to 4 options");
+    }
+    if asked.options.iter().any(|option| option.label.trim().is_empty()) {
         return wrong("every option needs a label");
     }
-    Ok(Inquiry {
-        question: asked.question,
-        header: asked.header,
-        multi_select: asked.multi_select && kind == InquiryKind::Choice,
-        kind,
-        options,
-        placeholder: asked.placeholder,
-    })
+    Ok(asked)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::limits::Limits;
-    use crate::tool::tests::{Scratch, run_of, with_ctx};
+    use crate::task::spec::{Display, Ending, InquiryOption};
+    use crate::tool::tests::{Scratch, ran, run_of, with_ctx};
 
     fn plan(questions: Value) -> Result<Plan, CallError> {
         with_ctx(&Scratch::new(), &Limits::default(), |ctx| {
@@ -236,7 +184,7 @@ mod tests {
         let end = |answers: &[(&str, &str)]| {
             let answers: Answers = answers.iter().map(|(n, text)| (n.to_string(), text.to_string())).collect();
             let run = Run { answers: Some(answers.into()), ..run_of(&scratch, "ask_user", args.clone()) };
-            with_ctx(&scratch, &Limits::default(), |ctx| AskUser.run(&run, ctx, &mut |_| {}))
+            with_ctx(&scratch, &Limits::default(), |ctx| ran(AskUser, &run, ctx))
         };
         let success = |output: &str, text: &str| {
             RunEnd::Ended(Ending::Success { output: output.into(), display: Display::Text { text: text.into() } })

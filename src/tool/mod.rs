@@ -30,7 +30,8 @@ use crate::task::machine::job::{ModelError, Run, RunEnd};
 use crate::task::spec::{CallError, Ending, ErrorKind, Plan, ToolSpec};
 use commands::background::Background;
 use files::path::Workspace;
-use serde_json::Value;
+use files::text::edit_distance;
+use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -45,7 +46,7 @@ pub trait Tool: Send + Sync {
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError>;
 
     /// Does it. `out` takes pieces of live output as they come.
-    fn run(&self, run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> RunEnd;
+    fn run(&self, run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> Result<RunEnd, CallError>;
 }
 
 /// What a call may use of the world.
@@ -159,44 +160,38 @@ impl Toolbox {
 
     /// One result per call, in the order of the batch.
     pub fn prepare(&self, batch: &[Request], ctx: &Ctx) -> Vec<Result<Plan, CallError>> {
-        batch
-            .iter()
-            .map(|request| {
-                let (spec, tool) = self.find(&request.name)?;
-                spec.validate(&request.args).map_err(|wrong| CallError::new(ErrorKind::InvalidToolParams, wrong))?;
-                tool.prepare(&request.args, ctx)
-            })
-            .collect()
+        let prepare = |request: &Request| self.find(&request.name, &request.args)?.prepare(&request.args, ctx);
+        batch.iter().map(prepare).collect()
     }
 
     pub fn run(&self, run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> RunEnd {
-        let found = self.find(&run.name).and_then(|(spec, tool)| {
-            spec.validate(&run.args).map_err(|wrong| CallError::new(ErrorKind::InvalidToolParams, wrong))?;
-            Ok(tool)
+        let end = self.find(&run.name, &run.args).and_then(|tool| match ctx.cancel.is_set() {
+            true => Ok(cancelled_before_start()),
+            false => tool.run(run, ctx, out),
         });
-        match found {
-            Ok(_) if ctx.cancel.is_set() => cancelled_before_start(),
-            Ok(tool) => tool.run(run, ctx, out),
-            Err(error) => failed(error),
-        }
+        end.unwrap_or_else(|error| RunEnd::Ended(Ending::Error { error }))
     }
 
-    fn find(&self, name: &str) -> Result<(&ToolSpec, &dyn Tool), CallError> {
-        let is_meant = |spec: &ToolSpec| spec.names().any(|one| one == name);
-        let tool = self.tools.iter().find(|(spec, _)| is_meant(spec));
-        tool.map(|(spec, tool)| (spec, tool.as_ref())).ok_or_else(|| {
-            CallError::new(
-                ErrorKind::ToolNotRegistered,
-                format!("There is no tool named \"{name}\". {}", self.suggestion(name)),
-            )
-        })
+    /// The tool of a call, if the call's arguments match the tool's schema.
+    fn find(&self, name: &str, args: &Value) -> Result<&dyn Tool, CallError> {
+        let found = self.tools.iter().find(|(spec, _)| spec.names().any(|one| one == name));
+        let (spec, tool) = found.ok_or_else(|| {
+            let suggestion = self.suggestion(name);
+            ErrorKind::ToolNotRegistered.error(format!("There is no tool named \"{name}\". {suggestion}"))
+        })?;
+        spec.validate(args).map_err(invalid)?;
+        Ok(tool.as_ref())
     }
 
     /// The likeliest names, nearest first.
     fn suggestion(&self, name: &str) -> String {
         const SHOWN: usize = 3;
-        let mut near: Vec<(usize, &str)> =
-            self.tools.iter().map(|(spec, _)| (distance(name, &spec.name), spec.name.as_str())).collect();
+        // Names are short; a longer one is cut, because a model may send anything for a name.
+        const LONGEST: usize = 64;
+        let chars = |text: &str| -> Vec<char> { text.chars().take(LONGEST).collect() };
+        let distance = |spec: &ToolSpec| edit_distance(&chars(name), &chars(&spec.name), LONGEST);
+        let mut near: Vec<(Option<usize>, &str)> =
+            self.tools.iter().map(|(spec, _)| (distance(spec), spec.name.as_str())).collect();
         near.sort_unstable();
         let names: Vec<String> = near.iter().take(SHOWN).map(|(_, name)| format!("\"{name}\"")).collect();
         match names.as_slice() {
@@ -207,37 +202,17 @@ impl Toolbox {
     }
 }
 
-/// Edits (insert, delete, replace one character) between two names. Names are short, and longer ones are cut: a model may send
-/// anything for a name.
-fn distance(a: &str, b: &str) -> usize {
-    const LONGEST: usize = 64;
-    let b: Vec<char> = b.chars().take(LONGEST).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().take(LONGEST).enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
-}
-
-fn failed(error: CallError) -> RunEnd {
-    RunEnd::Ended(Ending::Error { error })
-}
-
-fn cancelled_search() -> RunEnd {
-    RunEnd::Ended(Ending::Cancelled { reason: "The search was cancelled.".into(), output: String::new() })
+fn text_end(output: impl Into<String>, shown: impl Into<String>) -> RunEnd {
+    RunEnd::Ended(Ending::text(output, shown))
 }
 
 fn cancelled_before_start() -> RunEnd {
-    RunEnd::Ended(Ending::Cancelled {
-        reason: "The call was cancelled before it did anything.".into(),
-        output: String::new(),
-    })
+    RunEnd::Ended(Ending::cancelled("The call was cancelled before it did anything."))
+}
+
+/// The JSON schema of a tool's arguments.
+fn object(required: &[&str], properties: Value) -> Value {
+    json!({"type": "object", "required": required, "properties": properties})
 }
 
 /// A required argument that the schema says is text.
@@ -249,9 +224,9 @@ fn optional_text_arg<'a>(args: &'a Value, name: &str) -> Option<&'a str> {
     args.get(name).and_then(Value::as_str)
 }
 
-/// A switch, and what it is when nobody says.
-fn flag_arg(args: &Value, name: &str, otherwise: bool) -> bool {
-    args.get(name).and_then(Value::as_bool).unwrap_or(otherwise)
+/// A switch, which is off unless the call sets it.
+fn flag_arg(args: &Value, name: &str) -> bool {
+    args.get(name) == Some(&Value::Bool(true))
 }
 
 /// A list of texts; empty if it is not given.
@@ -271,7 +246,7 @@ fn number_arg(args: &Value, name: &str) -> Option<usize> {
 }
 
 fn invalid(message: impl Into<String>) -> CallError {
-    CallError::new(ErrorKind::InvalidToolParams, message)
+    ErrorKind::InvalidToolParams.error(message)
 }
 
 #[cfg(test)]
@@ -353,6 +328,15 @@ pub(crate) mod tests {
         })
     }
 
+    pub(crate) fn failed(error: CallError) -> RunEnd {
+        RunEnd::Ended(Ending::Error { error })
+    }
+
+    /// Runs a call of one tool.
+    pub(crate) fn ran(tool: impl Tool + 'static, run: &Run, ctx: &Ctx) -> RunEnd {
+        tool.run(run, ctx, &mut |_| {}).unwrap_or_else(failed)
+    }
+
     pub(crate) fn run_of(scratch: &Scratch, name: &str, args: Value) -> Run {
         Run {
             workspace: scratch.path().to_str().expect("a plain name").into(),
@@ -391,8 +375,7 @@ pub(crate) mod tests {
         });
         assert_eq!(
             results[0],
-            Err(CallError::new(
-                ErrorKind::ToolNotRegistered,
+            Err(ErrorKind::ToolNotRegistered.error(
                 "There is no tool named \"read_fil\". Did you mean one of: \"read_file\", \"write_file\", \
                  \"run_shell_command\"?"
             ))
@@ -437,15 +420,6 @@ pub(crate) mod tests {
         let end = Toolbox::built_in().run(&run, &ctx, &mut |_| {});
         assert_eq!(end, cancelled_before_start());
         assert!(!scratch.path().join("a").exists());
-    }
-
-    #[test]
-    fn distances() {
-        let pairs = [("", "", 0), ("", "abc", 3), ("kitten", "sitting", 3), ("a", "b", 1)];
-        for (a, b, expected) in pairs {
-            assert_eq!(distance(a, b), expected, "{a} {b}");
-            assert_eq!(distance(b, a), expected, "{b} {a}");
-        }
     }
 
     #[test]

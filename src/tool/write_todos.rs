@@ -2,8 +2,8 @@
 //! conversation and in the task's log; nothing else keeps it.
 
 use crate::task::machine::job::{Run, RunEnd};
-use crate::task::spec::{CallError, Display, Ending, Kind, Plan, Question, Todo, TodoStatus, ToolSpec, Verdict};
-use crate::tool::{Ctx, Tool, failed, invalid};
+use crate::task::spec::{CallError, Display, Ending, Kind, Plan, Todo, TodoStatus, ToolSpec, Verdict};
+use crate::tool::{Ctx, Tool, invalid, object};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -11,67 +11,42 @@ pub struct WriteTodos;
 
 impl Tool for WriteTodos {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "write_todos".into(),
-            display_name: "WriteTodos".into(),
-            description:
-                "Shows the user the steps of a longer task and how far they are. Give the whole list each time. At \
-                          most one step is in progress. Not for tasks that take only a step or two."
-                    .into(),
-            kind: Kind::Other,
-            parameters: json!({
-                "type": "object",
-                "required": ["todos"],
-                "properties": {
-                    "todos": {
-                        "type": "array",
-                        "description": "All steps, in order; the list replaces the one before.",
-                        "items": {
-                            "type": "object",
-                            "required": ["description", "status"],
-                            "properties": {
-                                "description": {"type": "string", "description": "What is to be done."},
-                                "status": {"type": "string", "enum": TodoStatus::ALL.map(TodoStatus::word)},
-                            },
-                        },
-                    },
-                },
+        let todo = object(
+            &["description", "status"],
+            json!({
+                "description": {"type": "string", "description": "What is to be done."},
+                "status": {"type": "string", "enum": TodoStatus::ALL.map(TodoStatus::word)},
             }),
-            by_default: Verdict::Allow,
-            output_is_markdown: false,
-            has_live_output: false,
-        }
+        );
+        let todos = json!({"type": "array", "items": todo, "description": "All steps, in order; the list replaces the one before."});
+        let spec = ToolSpec::new(
+            "write_todos",
+            "WriteTodos",
+            Kind::Other,
+            "Shows the user the steps of a longer task and how far they are. Give the whole list each time. At most one \
+             step is in progress. Not for tasks that take only a step or two.",
+            object(&["todos"], json!({ "todos": todos })),
+        );
+        ToolSpec { by_default: Verdict::Allow, ..spec }
     }
 
-    fn prepare(&self, args: &Value, _ctx: &Ctx) -> Result<Plan, CallError> {
-        let todos = todos(args)?;
-        let title = match todos.len() {
+    fn prepare(&self, args: &Value, _: &Ctx) -> Result<Plan, CallError> {
+        let title = match todos(args)?.len() {
             0 => "Clearing the list of steps".to_owned(),
             n => format!("Listing {n} steps"),
         };
-        Ok(Plan {
-            question: Question::Info { title: "Confirm Steps".into(), prompt: title.clone(), urls: Vec::new() },
-            title,
-            base: None,
-        })
+        Ok(Plan::info(title.clone(), "Confirm Steps", title))
     }
 
-    fn run(&self, run: &Run, _ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
-        let todos = match todos(&run.args) {
-            Ok(todos) => todos,
-            Err(error) => return failed(error),
+    fn run(&self, run: &Run, _: &Ctx, _: &mut dyn FnMut(String)) -> Result<RunEnd, CallError> {
+        let todos = todos(&run.args)?;
+        let line = |(n, todo): (usize, &Todo)| format!("\n{}. [{}] {}", n + 1, todo.status.word(), todo.description);
+        let lines: String = todos.iter().enumerate().map(line).collect();
+        let output = match lines.as_str() {
+            "" => "The list of steps is empty now.".to_owned(),
+            lines => format!("The list of steps is now:{lines}"),
         };
-        let lines: Vec<String> = todos
-            .iter()
-            .enumerate()
-            .map(|(n, todo)| format!("{}. [{}] {}", n + 1, todo.status.word(), todo.description))
-            .collect();
-        let output = if lines.is_empty() {
-            "The list of steps is empty now.".to_owned()
-        } else {
-            format!("The list of steps is now:\n{}", lines.join("\n"))
-        };
-        RunEnd::Ended(Ending::Success { output, display: Display::Todos { todos } })
+        Ok(RunEnd::Ended(Ending::Success { output, display: Display::Todos { todos } }))
     }
 }
 
@@ -96,12 +71,12 @@ fn todos(args: &Value) -> Result<Vec<Todo>, CallError> {
 mod tests {
     use super::*;
     use crate::limits::Limits;
-    use crate::tool::tests::{Scratch, run_of, with_ctx};
+    use crate::tool::tests::{Scratch, ran, run_of, with_ctx};
 
     fn end_of(args: Value) -> RunEnd {
         let scratch = Scratch::new();
         let run = run_of(&scratch, "write_todos", args);
-        with_ctx(&scratch, &Limits::default(), |ctx| WriteTodos.run(&run, ctx, &mut |_| {}))
+        with_ctx(&scratch, &Limits::default(), |ctx| ran(WriteTodos, &run, ctx))
     }
 
     #[test]

@@ -14,7 +14,7 @@ use gemini_a2a::task::log::event::{Answer, Event, Request};
 use gemini_a2a::task::log::record::Record;
 use gemini_a2a::task::machine::job::{Job, JobId, Note, NoteBody, RunEnd, Work};
 use gemini_a2a::task::machine::state::{Stage, State};
-use gemini_a2a::task::spec::{Display, Ending, Kind, Plan, Question, ToolSpec, Verdict};
+use gemini_a2a::task::spec::{Display, Ending, Kind, Plan, Question, ToolSpec};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -527,16 +527,7 @@ fn compare(at: usize, dialect: Dialect, stream: &[(Seq, String)], expected: &BTr
 }
 
 fn tools() -> Vec<ToolSpec> {
-    vec![ToolSpec {
-        name: "shell".into(),
-        display_name: "Shell".into(),
-        description: "Runs a command.".into(),
-        kind: Kind::Execute,
-        parameters: json!({"type": "object"}),
-        by_default: Verdict::Ask,
-        output_is_markdown: false,
-        has_live_output: true,
-    }]
+    vec![ToolSpec::new("shell", "Shell", Kind::Execute, "Runs a command.", json!({"type": "object"}))]
 }
 
 /// What a job reports, in order.

@@ -14,14 +14,8 @@ use std::collections::VecDeque;
 /// One of each kind the machine tells apart.
 pub fn tools() -> Vec<ToolSpec> {
     let tool = |name: &str, kind, by_default| ToolSpec {
-        name: name.into(),
-        display_name: name.into(),
-        description: format!("Does {name}."),
-        kind,
-        parameters: json!({"type": "object"}),
         by_default,
-        output_is_markdown: false,
-        has_live_output: kind == Kind::Execute,
+        ..ToolSpec::new(name, name, kind, &format!("Does {name}."), json!({"type": "object"}))
     };
     vec![
         tool("look", Kind::Read, Verdict::Allow),
@@ -139,7 +133,7 @@ fn prepare(calls: &[Request], chance: &mut Chance) -> NoteBody {
     let mut plans: Vec<Result<Plan, CallError>> = Vec::new();
     for request in calls {
         plans.push(match chance.below(12) {
-            0 => Err(CallError::new(ErrorKind::InvalidToolParams, "that cannot be done")),
+            0 => Err(ErrorKind::InvalidToolParams.error("that cannot be done")),
             _ => Ok(plan(request, chance)),
         });
     }
@@ -179,9 +173,7 @@ fn run(name: &str, chance: &mut Chance) -> Vec<NoteBody> {
     let output = "result ".repeat(chance.below(50));
     notes.push(match chance.below(12) {
         0 => NoteBody::Died("a bug in a tool".into()),
-        1 => NoteBody::Ended(RunEnd::Ended(Ending::Error {
-            error: CallError::new(ErrorKind::ExecutionFailed, "it went wrong"),
-        })),
+        1 => NoteBody::Ended(RunEnd::Ended(Ending::Error { error: ErrorKind::ExecutionFailed.error("it went wrong") })),
         2..5 if name == "edit" => NoteBody::Ended(RunEnd::Stale),
         _ => NoteBody::Ended(RunEnd::Ended(Ending::Success {
             output: output.clone(),

@@ -21,8 +21,7 @@ use gemini_a2a::task::policy::{Grant, Mode, Names, Policy, Rule};
 use gemini_a2a::task::push::{Health, Target};
 use gemini_a2a::task::slash::{Commanded, Invocation};
 use gemini_a2a::task::spec::{
-    Answers, ApprovalScope, Base, CallError, Choice, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec,
-    Verdict,
+    Answers, ApprovalScope, Base, Choice, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict,
 };
 use serde_json::json;
 use std::collections::HashMap;
@@ -200,16 +199,7 @@ pub const FORBIDDEN: &str = "format_disk";
 
 pub fn tools() -> HashMap<String, ToolSpec> {
     let tool = |name: &str, kind, by_default| {
-        let spec = ToolSpec {
-            name: name.into(),
-            display_name: name.into(),
-            description: String::new(),
-            kind,
-            parameters: json!({"type": "object"}),
-            by_default,
-            output_is_markdown: false,
-            has_live_output: kind == Kind::Execute,
-        };
+        let spec = ToolSpec { by_default, ..ToolSpec::new(name, name, kind, "", json!({"type": "object"})) };
         (name.to_owned(), spec)
     };
     HashMap::from([
@@ -281,7 +271,7 @@ pub fn success() -> Ending {
 }
 
 pub fn failure(kind: ErrorKind, message: &str) -> Ending {
-    Ending::Error { error: CallError::new(kind, message) }
+    Ending::Error { error: kind.error(message) }
 }
 
 pub fn refused() -> Ending {

@@ -234,7 +234,7 @@ mod tests {
     use crate::base::id::Seq;
     use crate::task::log::record::Record;
     use crate::task::machine::state::Live;
-    use crate::task::spec::{ApprovalScope, CallError, ErrorKind, TodoStatus};
+    use crate::task::spec::{ApprovalScope, ErrorKind, TodoStatus};
     use serde_json::json;
     use std::sync::Arc;
 
@@ -418,7 +418,7 @@ mod tests {
             ended(success(Display::Todos { todos })).1,
             json!({"structured_data": {"todos": [{"description": "x", "status": "pending"}]}})
         );
-        let error = CallError::new(ErrorKind::ReadContentFailure, "It is gone.");
+        let error = ErrorKind::ReadContentFailure.error("It is gone.");
         assert_eq!(
             ended(Ending::Error { error }),
             (json!("FAILED"), Value::Null, json!({"message": "It is gone.", "type": "read_content_failure"}))

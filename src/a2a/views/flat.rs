@@ -162,7 +162,7 @@ impl<'a> Confirmation<'a> {
 mod tests {
     use super::*;
     use crate::a2a::sample;
-    use crate::task::spec::{CallError, ErrorKind, InquiryKind, Todo, TodoStatus};
+    use crate::task::spec::{ErrorKind, InquiryKind, Todo, TodoStatus};
     use serde_json::{Value, json};
     use std::sync::Arc;
 
@@ -179,7 +179,7 @@ mod tests {
         let todos = [("look", TodoStatus::Completed), ("write", TodoStatus::Pending)];
         let todos = todos.map(|(description, status)| Todo { description: description.into(), status });
         let cancelled = |output: &str| Ending::Cancelled { reason: "no".into(), output: output.into() };
-        let error = CallError::new(ErrorKind::FileNotFound, "gone");
+        let error = ErrorKind::FileNotFound.error("gone");
         for (ending, result, error) in [
             (text("shown"), Some("shown"), None),
             (text(""), Some("for the model"), None),

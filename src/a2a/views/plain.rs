@@ -231,7 +231,7 @@ mod tests {
     use crate::a2a::sample::{self, answers, approved_command, begins, fold, says, succeeds};
     use crate::a2a::{self, Wanted};
     use crate::task::log::event::{End, Final};
-    use crate::task::spec::{ApprovalScope, CallError, Choice, ErrorKind, Inquiry, InquiryKind};
+    use crate::task::spec::{ApprovalScope, Choice, ErrorKind, Inquiry, InquiryKind};
     use serde_json::{Value, json};
     use std::collections::BTreeMap;
     use std::sync::Arc;
@@ -416,7 +416,7 @@ mod tests {
             let body = a2a::event(VIEW, &state, &record, &sample::tools()).expect("shown");
             told(&[value(&body.open)]).remove(0)
         };
-        let error = CallError::new(ErrorKind::ExecutionFailed, "It broke.\nBadly.");
+        let error = ErrorKind::ExecutionFailed.error("It broke.\nBadly.");
         assert_eq!(ended(Ending::Error { error }), "working: Failed: x: It broke.");
         let cancelled = Ending::Cancelled { reason: "No.".into(), output: String::new() };
         assert_eq!(ended(cancelled), "working: Cancelled: x");

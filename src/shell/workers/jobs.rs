@@ -316,7 +316,7 @@ impl WorkerContext {
     fn ctx<'a>(&'a self, task: &'a TaskId, workspace: &str, cancel: &'a Cancel) -> Result<Ctx<'a>, CallError> {
         let workspace = crate::tool::files::path::Workspace::open(workspace.as_ref()).map_err(|error| {
             let message = format!("The workspace {workspace} cannot be opened: {error}");
-            CallError::new(ErrorKind::ExecutionFailed, message)
+            ErrorKind::ExecutionFailed.error(message)
         })?;
         let workspace = workspace.with_ignore_files(self.ignored.files.clone()).respecting(self.ignored.wanted);
         Ok(Ctx {

@@ -10,7 +10,7 @@ use crate::task::machine::state::{
 };
 use crate::task::message::{Artifact, Content};
 use crate::task::push::{self, Hook};
-use crate::task::spec::{ApprovalScope, CallError, Confinement, Ending, ErrorKind};
+use crate::task::spec::{ApprovalScope, Confinement, Ending, ErrorKind};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -351,7 +351,7 @@ impl State {
         self.paused = false;
         let unfinished = || {
             let message = "The call was interrupted before it ended.";
-            Arc::new(Ending::Error { error: CallError::new(ErrorKind::Interrupted, message) })
+            Arc::new(Ending::Error { error: ErrorKind::Interrupted.error(message) })
         };
         let results = self
             .calls

@@ -12,10 +12,10 @@ use crate::base::cancel::Cancel;
 use crate::base::id::TaskId;
 use crate::limits::Limits;
 use crate::task::machine::job::{Run, RunEnd};
-use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
+use crate::task::spec::{CallError, Ending, ErrorKind, Kind, Plan, ToolSpec};
 use crate::tool::commands::watch::follow;
 use crate::tool::files::text::untrusted;
-use crate::tool::{Child, Ctx, Tool, failed, invalid, number_arg};
+use crate::tool::{Child, Ctx, Tool, invalid, number_arg, object, text_end};
 use serde_json::{Value, json};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -211,7 +211,7 @@ impl Process {
             }
             Err(error) => {
                 let how = format!("ended because it could not be watched: {error}");
-                let error = CallError::new(ErrorKind::ShellExecuteError, how.clone());
+                let error = ErrorKind::ShellExecuteError.error(how.clone());
                 Over { ending: Ending::Error { error }, how }
             }
         };
@@ -239,32 +239,25 @@ pub struct ListProcesses;
 
 impl Tool for ListProcesses {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "list_background_processes".into(),
-            display_name: "BackgroundProcesses".into(),
-            description: "Lists the commands you started in the background, running or over.".into(),
-            kind: Kind::Read,
-            parameters: json!({"type": "object", "properties": {}}),
-            by_default: Verdict::Allow,
-            output_is_markdown: false,
-            has_live_output: false,
-        }
+        ToolSpec::new(
+            "list_background_processes",
+            "BackgroundProcesses",
+            Kind::Read,
+            "Lists the commands you started in the background, running or over.",
+            json!({"type": "object", "properties": {}}),
+        )
     }
 
-    fn prepare(&self, _args: &Value, _ctx: &Ctx) -> Result<Plan, CallError> {
-        Ok(plan("Listing background processes".into()))
+    fn prepare(&self, _: &Value, _: &Ctx) -> Result<Plan, CallError> {
+        Ok(plan("Listing background processes"))
     }
 
-    fn run(&self, _run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
-        let lines: Vec<String> = ctx
-            .background
-            .of(ctx.task)
-            .iter()
-            .map(|process| format!("{} [{}] {}", process.pid, process.status(), process.command))
-            .collect();
+    fn run(&self, _: &Run, ctx: &Ctx, _: &mut dyn FnMut(String)) -> Result<RunEnd, CallError> {
+        let line = |process: &Arc<Process>| format!("{} [{}] {}", process.pid, process.status(), process.command);
+        let lines: Vec<String> = ctx.background.of(ctx.task).iter().map(line).collect();
         let text =
             if lines.is_empty() { "No commands were started in the background.".to_owned() } else { lines.join("\n") };
-        RunEnd::Ended(Ending::Success { output: text.clone(), display: Display::Text { text } })
+        Ok(text_end(text.clone(), text))
     }
 }
 
@@ -275,37 +268,29 @@ const LINES: usize = 100;
 
 impl Tool for ReadOutput {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "read_background_output".into(),
-            display_name: "BackgroundOutput".into(),
-            description: "Shows the last lines that a command printed which you started in the background.".into(),
-            kind: Kind::Read,
-            parameters: json!({
-                "type": "object",
-                "required": ["pid"],
-                "properties": {
+        ToolSpec::new(
+            "read_background_output",
+            "BackgroundOutput",
+            Kind::Read,
+            "Shows the last lines that a command printed which you started in the background.",
+            object(
+                &["pid"],
+                json!({
                     "pid": {"type": "integer", "minimum": 1, "description": "The process, as it was named when it was started."},
                     "lines": {"type": "integer", "minimum": 1, "description": "How many lines; 100 if not given."},
                     "delay_ms": {"type": "integer", "minimum": 0, "description": "Wait this long before reading, or until the command is over."},
-                },
-            }),
-            by_default: Verdict::Allow,
-            output_is_markdown: false,
-            has_live_output: false,
-        }
+                }),
+            ),
+        )
     }
 
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
         let process = named(args, ctx)?;
-        let title = format!("Reading the output of process {}", process.pid);
-        Ok(plan(title))
+        Ok(plan(&format!("Reading the output of process {}", process.pid)))
     }
 
-    fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
-        let process = match named(&run.args, ctx) {
-            Ok(process) => process,
-            Err(error) => return failed(error),
-        };
+    fn run(&self, run: &Run, ctx: &Ctx, _: &mut dyn FnMut(String)) -> Result<RunEnd, CallError> {
+        let process = named(&run.args, ctx)?;
         if let Some(delay) = number_arg(&run.args, "delay_ms") {
             process.wait(delay as u64, ctx);
         }
@@ -316,10 +301,7 @@ impl Tool for ReadOutput {
         let head =
             format!("Process {} [{}], last {} of {} lines:", process.pid, process.status(), shown.len(), lines.len());
         let shown = shown.join("\n");
-        RunEnd::Ended(Ending::Success {
-            output: format!("{head}\n{}", untrusted(&shown)),
-            display: Display::Text { text: shown },
-        })
+        Ok(text_end(format!("{head}\n{}", untrusted(&shown)), shown))
     }
 }
 
@@ -332,14 +314,6 @@ fn named(args: &Value, ctx: &Ctx) -> Result<Arc<Process>, CallError> {
     })
 }
 
-fn plan(title: String) -> Plan {
-    Plan {
-        question: Question::Info {
-            title: "Confirm Background Processes".into(),
-            prompt: title.clone(),
-            urls: Vec::new(),
-        },
-        title,
-        base: None,
-    }
+fn plan(title: &str) -> Plan {
+    Plan::info(title, "Confirm Background Processes", title)
 }

@@ -14,11 +14,11 @@ mod repository;
 
 use crate::task::command_line::{programs, visible, warnings};
 use crate::task::machine::job::{Run, RunEnd};
-use crate::task::spec::{CallError, Confinement, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
+use crate::task::spec::{CallError, Confinement, Ending, ErrorKind, Kind, Plan, Question, ToolSpec};
 use crate::tool::commands::watch::{follow, told};
 use crate::tool::files::path::{Found, Spot};
 use crate::tool::{
-    Child, Ctx, Launch, ReadOnly, Tool, failed, flag_arg, invalid, number_arg, optional_text_arg, text_arg,
+    Child, Ctx, Launch, ReadOnly, Tool, flag_arg, invalid, number_arg, object, optional_text_arg, text_arg,
 };
 use serde_json::{Value, json};
 use std::io;
@@ -29,33 +29,26 @@ pub struct Shell;
 
 impl Tool for Shell {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "run_shell_command".into(),
-            display_name: "Shell".into(),
-            description:
-                "Runs a command line with bash and waits for its end. Output and errors come in the order they \
-                          were printed, without a terminal and without input. Processes it leaves running are ended \
-                          with it. A command that prints nothing for minutes is ended, too. Servers and watchers that \
-                          shall go on running are started with is_background, without an & of their own; they end \
-                          with the task, or by kill with their PID."
-                    .into(),
-            kind: Kind::Execute,
-            parameters: json!({
-                "type": "object",
-                "required": ["command"],
-                "properties": {
+        ToolSpec::new(
+            "run_shell_command",
+            "Shell",
+            Kind::Execute,
+            "Runs a command line with bash and waits for its end. Output and errors come in the order they were printed, \
+             without a terminal and without input. Processes it leaves running are ended with it. A command that prints \
+             nothing for minutes is ended, too. Servers and watchers that shall go on running are started with \
+             is_background, without an & of their own; they end with the task, or by kill with their PID.",
+            object(
+                &["command"],
+                json!({
                     "command": {"type": "string", "description": "The command line, given to bash -c as it is."},
                     "description": {"type": "string", "description": "What it does, in one short sentence for the user."},
                     "dir_path": {"type": "string", "description": "The directory of the workspace to run it in; the workspace itself if not given."},
                     "is_background": {"type": "boolean", "description": "Start it and let it go on running in the background."},
                     "unconfined": {"type": "boolean", "description": "Ask the user to let it run as they could themselves. Commands that only read run without a question, but confined to the workspace and the system's programs; set this if one failed because of that."},
                     "delay_ms": {"type": "integer", "minimum": 0, "description": "In the background: how long to wait for its first output, in milliseconds; 200 if not given."},
-                },
-            }),
-            by_default: Verdict::Ask,
-            output_is_markdown: false,
-            has_live_output: true,
-        }
+                }),
+            ),
+        )
     }
 
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
@@ -64,7 +57,7 @@ impl Tool for Shell {
         if args.get("dir_path").is_some() {
             title.push_str(&format!(" [in {}]", dir.relative()));
         }
-        if place(args) == RunMode::Background {
+        if is_background(args) {
             title.push_str(" [background]");
         }
         if let Some(description) = optional_text_arg(args, "description") {
@@ -88,26 +81,17 @@ impl Tool for Shell {
         })
     }
 
-    fn run(&self, run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> RunEnd {
-        let ending = match place(&run.args) {
-            RunMode::Foreground => foreground(run, ctx, out),
-            RunMode::Background => background(run, ctx),
+    fn run(&self, run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> Result<RunEnd, CallError> {
+        let ending = match is_background(&run.args) {
+            false => foreground(run, ctx, out),
+            true => background(run, ctx),
         };
-        ending.map_or_else(failed, RunEnd::Ended)
+        ending.map(RunEnd::Ended)
     }
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum RunMode {
-    Foreground,
-    Background,
-}
-
-fn place(args: &Value) -> RunMode {
-    match args.get("is_background") {
-        Some(Value::Bool(true)) => RunMode::Background,
-        _ => RunMode::Foreground,
-    }
+fn is_background(args: &Value) -> bool {
+    flag_arg(args, "is_background")
 }
 
 /// What there is to know about a line before it may run without approval.
@@ -117,13 +101,12 @@ fn look(args: &Value, dir: &Spot, ctx: &Ctx) -> Result<operands::Looked, CallErr
     if looked.needs_approval.is_some() || !operands::is_of_interest(command) {
         return Ok(looked);
     }
-    looked.needs_approval = match (place(args), ctx.children.can_confine(ctx.workspace.path())) {
-        (RunMode::Background, _) => Some("it goes on running in the background".into()),
-        (RunMode::Foreground, Err(why)) => Some(format!("commands that only read cannot be confined here ({why})")),
-        (RunMode::Foreground, Ok(())) if flag_arg(args, "unconfined", false) => {
-            Some("the agent asks to run it unconfined".into())
-        }
-        (RunMode::Foreground, Ok(())) => None,
+    looked.needs_approval = if is_background(args) {
+        Some("it goes on running in the background".into())
+    } else if let Err(why) = ctx.children.can_confine(ctx.workspace.path()) {
+        Some(format!("commands that only read cannot be confined here ({why})"))
+    } else {
+        flag_arg(args, "unconfined").then(|| "the agent asks to run it unconfined".into())
     };
     Ok(looked)
 }
@@ -136,7 +119,7 @@ fn foreground(run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> Result<Endin
     };
     let seen = follow(child, ctx.cancel, ctx.limits, longest, out).map_err(|error| {
         let text = format!("The command was ended because it could not be watched: {error}");
-        CallError::new(ErrorKind::ShellExecuteError, text)
+        ErrorKind::ShellExecuteError.error(text)
     })?;
     let ending = seen.ending(ctx.limits);
     Ok(match run.confinement {
@@ -162,7 +145,7 @@ fn with_hint(ending: Ending) -> Ending {
 
 fn background(run: &Run, ctx: &Ctx) -> Result<Ending, CallError> {
     let args = &run.args;
-    let cannot = |text: String| CallError::new(ErrorKind::ShellExecuteError, text);
+    let cannot = |text: String| ErrorKind::ShellExecuteError.error(text);
     ctx.background.check_room(ctx).map_err(cannot)?;
     let process = ctx
         .background
@@ -184,10 +167,8 @@ fn background(run: &Run, ctx: &Ctx) -> Result<Ending, CallError> {
          kill {0}.",
         process.pid()
     );
-    Ok(Ending::Success {
-        output: told(&text, &facts),
-        display: Display::Text { text: format!("{text}[runs in the background as process {}]", process.pid()) },
-    })
+    let shown = format!("{text}[runs in the background as process {}]", process.pid());
+    Ok(Ending::text(told(&text, &facts), shown))
 }
 
 fn command(args: &Value) -> Result<&str, CallError> {
@@ -226,9 +207,8 @@ fn start(run: &Run, ctx: &Ctx) -> Result<Box<dyn Child>, CallError> {
         Confinement::None => None,
         Confinement::ReadOnly { writable } => {
             let ready = |path: &String| {
-                operands::ready_to_write(&ctx.workspace, path).map_err(|why| {
-                    CallError::new(ErrorKind::PolicyViolation, format!("The command did not run: {path} {why}."))
-                })
+                operands::ready_to_write(&ctx.workspace, path)
+                    .map_err(|why| ErrorKind::PolicyViolation.error(format!("The command did not run: {path} {why}.")))
             };
             Some(writable.iter().map(ready).collect::<Result<Vec<_>, _>>()?)
         }
@@ -254,7 +234,7 @@ fn start(run: &Run, ctx: &Ctx) -> Result<Box<dyn Child>, CallError> {
     };
     started.map_err(|error| {
         let text = format!("The command could not be started: {error}");
-        CallError::new(ErrorKind::ShellExecuteError, text)
+        ErrorKind::ShellExecuteError.error(text)
     })
 }
 
@@ -262,7 +242,8 @@ fn start(run: &Run, ctx: &Ctx) -> Result<Box<dyn Child>, CallError> {
 mod tests {
     use super::*;
     use crate::limits::Limits;
-    use crate::tool::tests::{Scratch, run_of, with_ctx};
+    use crate::task::spec::Display;
+    use crate::tool::tests::{Scratch, failed, ran, run_of, with_ctx};
 
     fn plan(scratch: &Scratch, args: Value) -> Result<Plan, CallError> {
         with_ctx(scratch, &Limits::default(), |ctx| Shell.prepare(&args, ctx))
@@ -314,13 +295,10 @@ mod tests {
     fn a_command_that_cannot_start_is_an_error() {
         let scratch = Scratch::new();
         let run = run_of(&scratch, "run_shell_command", json!({"command": "true"}));
-        let end = with_ctx(&scratch, &Limits::default(), |ctx| Shell.run(&run, ctx, &mut |_| {}));
+        let end = with_ctx(&scratch, &Limits::default(), |ctx| ran(Shell, &run, ctx));
         assert_eq!(
             end,
-            failed(CallError::new(
-                ErrorKind::ShellExecuteError,
-                "The command could not be started: no programs in this test"
-            ))
+            failed(ErrorKind::ShellExecuteError.error("The command could not be started: no programs in this test"))
         );
     }
 

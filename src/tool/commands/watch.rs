@@ -6,7 +6,7 @@
 
 use crate::base::cancel::Cancel;
 use crate::limits::Limits;
-use crate::task::spec::{Display, Ending};
+use crate::task::spec::Ending;
 use crate::tool::commands::output::Output;
 use crate::tool::files::text::{untrusted, without_middle};
 use crate::tool::{Child, Finished};
@@ -208,10 +208,7 @@ impl Seen {
             return Ending::Cancelled { reason: "The command was cancelled and ended.".into(), output: text };
         }
         let facts = self.facts(limits);
-        Ending::Success {
-            output: told(&text, &facts),
-            display: Display::Text { text: if text.is_empty() { facts } else { text } },
-        }
+        Ending::text(told(&text, &facts), if text.is_empty() { facts } else { text })
     }
 
     /// What there is to say about its end; nothing for a plain success.

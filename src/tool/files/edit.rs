@@ -11,7 +11,7 @@ use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{Base, CallError, Display, Ending, ErrorKind, Plan, Question};
 use crate::tool::files::diff::Comparison;
 use crate::tool::files::path::{Entry, Found, Spot};
-use crate::tool::files::read_file::contents;
+use crate::tool::files::read_file::{contents, is_directory};
 use crate::tool::files::text::{Encoding, without_middle};
 use crate::tool::{Ctx, cancelled_before_start};
 use ring::digest::{SHA256, digest};
@@ -134,12 +134,7 @@ impl Current {
         let bytes = match &spot.found {
             Found::File(entry) => Some(contents(entry, &spot.relative(), ctx.limits.file_bytes)?),
             Found::Nothing(_) => None,
-            Found::Directory(_) => {
-                return Err(CallError::new(
-                    ErrorKind::TargetIsDirectory,
-                    format!("{} is a directory. Name a file in it.", spot.relative()),
-                ));
-            }
+            Found::Directory(_) => return Err(is_directory(spot)),
         };
         let encoding = bytes.as_deref().map_or(Encoding::Utf8, Encoding::of);
         Ok(Current { bytes, encoding })
@@ -275,7 +270,7 @@ fn failure(path: &str, error: &io::Error) -> CallError {
         io::ErrorKind::IsADirectory => (ErrorKind::TargetIsDirectory, "Name a file in it."),
         _ => (ErrorKind::FileWriteFailure, "Nothing was changed."),
     };
-    CallError::new(kind, format!("{path} cannot be written: {error}. {advice}"))
+    kind.error(format!("{path} cannot be written: {error}. {advice}"))
 }
 
 /// Models abbreviate ("// rest of code ..."), and written to a file that destroys the rest. Such a line stands alone in a comment.

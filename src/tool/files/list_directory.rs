@@ -1,12 +1,12 @@
 //! `list_directory`: what is in one directory, directories first.
 
 use crate::task::machine::job::{Run, RunEnd};
-use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
-use crate::tool::files::path::{Found, Spot};
+use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
+use crate::tool::files::path::Spot;
 use crate::tool::search::ignore::{Rules, Wanted, What};
 use crate::tool::search::walk::{Listed, Listing, open_here, readable};
 use crate::tool::search::wildcard::{Case, Glob};
-use crate::tool::{Ctx, Tool, failed, invalid, list_arg, text_arg};
+use crate::tool::{Ctx, Tool, invalid, list_arg, object, text_arg, text_end};
 use rustix::fs::{AtFlags, FileType};
 use serde_json::{Value, json};
 use std::io;
@@ -17,56 +17,37 @@ pub struct ListDirectory;
 
 impl Tool for ListDirectory {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "list_directory".into(),
-            display_name: "ReadFolder".into(),
-            description:
-                "Lists the names in one directory of the workspace, directories first, files with their size. What \
-                          ignore files hide is only counted."
-                    .into(),
-            kind: Kind::Read,
-            parameters: json!({
-                "type": "object",
-                "required": ["dir_path"],
-                "properties": {
+        ToolSpec::new(
+            "list_directory",
+            "ReadFolder",
+            Kind::Read,
+            "Lists the names in one directory of the workspace, directories first, files with their size. What ignore files \
+             hide is only counted.",
+            object(
+                &["dir_path"],
+                json!({
                     "dir_path": {"type": "string", "description": "The directory, relative to the workspace or absolute."},
                     "ignore": {"type": "array", "items": {"type": "string"}, "description": "Glob patterns of names to leave out."},
                     "file_filtering_options": {
                         "type": "object",
                         "description": "Which ignore files count. Both count unless said otherwise.",
-                        "properties": {
-                            "respect_git_ignore": {"type": "boolean"},
-                            "respect_gemini_ignore": {"type": "boolean"},
-                        },
+                        "properties": {"respect_git_ignore": {"type": "boolean"}, "respect_gemini_ignore": {"type": "boolean"}},
                     },
-                },
-            }),
-            by_default: Verdict::Allow,
-            output_is_markdown: false,
-            has_live_output: false,
-        }
+                }),
+            ),
+        )
     }
 
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
         left_out(args)?;
         let spot = ctx.workspace.find(text_arg(args, "dir_path")?)?;
         let path = spot.relative();
-        Ok(Plan {
-            title: format!("Listing {path}"),
-            question: Question::Info {
-                title: format!("Confirm List: {path}"),
-                prompt: format!("List {}?", spot.real()),
-                urls: Vec::new(),
-            },
-            base: None,
-        })
+        Ok(Plan::info(format!("Listing {path}"), format!("Confirm List: {path}"), format!("List {}?", spot.real())))
     }
 
-    fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
-        match list(&run.args, ctx) {
-            Ok((output, text)) => RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }),
-            Err(error) => failed(error),
-        }
+    fn run(&self, run: &Run, ctx: &Ctx, _: &mut dyn FnMut(String)) -> Result<RunEnd, CallError> {
+        let (output, text) = list(&run.args, ctx)?;
+        Ok(text_end(output, text))
     }
 }
 
@@ -105,27 +86,16 @@ fn list(args: &Value, ctx: &Ctx) -> Result<(String, String), CallError> {
 }
 
 fn open(spot: &Spot, ctx: &Ctx) -> Result<(OwnedFd, Listing), CallError> {
+    let dir = spot.directory("Name a directory, or read the file.", ctx)?;
     let path = spot.relative();
-    let dir = match &spot.found {
-        Found::Directory(dir) => dir,
-        Found::File(_) => {
-            let text = format!("{path} is a file. Name a directory, or read the file.");
-            return Err(CallError::new(ErrorKind::PathIsNotADirectory, text));
-        }
-        Found::Nothing(_) => {
-            let workspace = ctx.workspace.path().display();
-            let text = format!("There is no directory {path} in {workspace}.");
-            return Err(CallError::new(ErrorKind::FileNotFound, text));
-        }
-    };
     let failure = |error: io::Error| {
         let kind = match error.kind() {
             io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
             _ => ErrorKind::LsExecutionError,
         };
-        CallError::new(kind, format!("{path} cannot be listed: {error}"))
+        kind.error(format!("{path} cannot be listed: {error}"))
     };
-    let dir = open_here(dir.as_fd()).map_err(failure)?;
+    let dir = open_here(dir).map_err(failure)?;
     let listing = Listing::of(dir.as_fd()).map_err(failure)?;
     Ok((dir, listing))
 }
@@ -186,12 +156,13 @@ impl Lines {
 mod tests {
     use super::*;
     use crate::limits::Limits;
-    use crate::tool::tests::{Scratch, run_of, with_ctx};
+    use crate::task::spec::{Display, Ending};
+    use crate::tool::tests::{Scratch, ran, run_of, with_ctx};
 
     fn list(scratch: &Scratch, args: Value) -> Result<(String, String), (ErrorKind, String)> {
         let run = run_of(scratch, "list_directory", args);
         let limits = Limits { listed_files: 4, ..Limits::default() };
-        let end = with_ctx(scratch, &limits, |ctx| ListDirectory.run(&run, ctx, &mut |_| {}));
+        let end = with_ctx(scratch, &limits, |ctx| ran(ListDirectory, &run, ctx));
         match end {
             RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }) => {
                 Ok((output.replace(&scratch.path().display().to_string(), "WS"), text))

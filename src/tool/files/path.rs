@@ -10,8 +10,8 @@
 //! What comes out is a [`Spot`]: open descriptors and the real path, which is also the path that is reported.
 
 use crate::task::spec::{CallError, ErrorKind};
-use crate::tool::invalid;
 use crate::tool::search::ignore::Wanted;
+use crate::tool::{Ctx, invalid};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -136,9 +136,7 @@ impl Workspace {
         let spot = self.walk(&path).map_err(|wrong| self.explain(text, wrong))?;
         match protected(&spot.relative).or_else(|| protected(&path)) {
             None => Ok(spot),
-            Some(segment) => Err(CallError::new(
-                ErrorKind::PolicyViolation,
-                format!(
+            Some(segment) => Err(ErrorKind::PolicyViolation.error(format!(
                     "{text} cannot be written: \"{segment}\" is protected. Choose another file, or ask the user to change it."
                 ),
             )),
@@ -193,28 +191,20 @@ impl Workspace {
     fn explain(&self, text: &str, wrong: Wrong) -> CallError {
         let workspace = self.path.display();
         match wrong {
-            Wrong::Outside => CallError::new(
-                ErrorKind::PathNotInWorkspace,
-                format!("{text} is not in the workspace. Use a path below {workspace}."),
-            ),
-            Wrong::Links => {
-                CallError::new(ErrorKind::FileNotFound, format!("{text} leads through too many symbolic links."))
-            }
-            Wrong::NotDirectory => CallError::new(
-                ErrorKind::FileNotFound,
-                format!("{text} does not exist: a part of it is a file, not a directory."),
-            ),
-            Wrong::Lost => CallError::new(
-                ErrorKind::FileNotFound,
-                format!("{text} does not exist: it leads through a directory that is not there."),
-            ),
+            Wrong::Outside => ErrorKind::PathNotInWorkspace
+                .error(format!("{text} is not in the workspace. Use a path below {workspace}.")),
+            Wrong::Links => ErrorKind::FileNotFound.error(format!("{text} leads through too many symbolic links.")),
+            Wrong::NotDirectory => ErrorKind::FileNotFound
+                .error(format!("{text} does not exist: a part of it is a file, not a directory.")),
+            Wrong::Lost => ErrorKind::FileNotFound
+                .error(format!("{text} does not exist: it leads through a directory that is not there.")),
             Wrong::System(errno) => {
                 let kind = match errno {
                     Errno::ACCESS | Errno::PERM => ErrorKind::PermissionDenied,
                     Errno::NAMETOOLONG => ErrorKind::InvalidToolParams,
                     _ => ErrorKind::ExecutionFailed,
                 };
-                CallError::new(kind, format!("{text} cannot be looked up: {errno}"))
+                kind.error(format!("{text} cannot be looked up: {errno}"))
             }
         }
     }
@@ -242,6 +232,27 @@ impl Spot {
     /// The path as it was given, from the workspace on: links are still in it.
     pub(in crate::tool) fn named(&self) -> &Path {
         &self.named
+    }
+
+    /// The directory that is there. `advice` is for a path that names a file.
+    pub(in crate::tool) fn directory(&self, advice: &str, ctx: &Ctx) -> Result<BorrowedFd<'_>, CallError> {
+        let path = self.relative();
+        match &self.found {
+            Found::Directory(dir) => Ok(dir.as_fd()),
+            Found::File(_) => Err(ErrorKind::PathIsNotADirectory.error(format!("{path} is a file. {advice}"))),
+            Found::Nothing(_) => {
+                let workspace = ctx.workspace.path().display();
+                Err(ErrorKind::FileNotFound.error(format!("There is no directory {path} in {workspace}.")))
+            }
+        }
+    }
+
+    /// How many bytes of a path below this directory come before the part that begins here.
+    pub(in crate::tool) fn lead(&self) -> usize {
+        match self.relative.as_os_str().len() {
+            0 => 0,
+            n => n + 1,
+        }
     }
 
     /// Its last component.

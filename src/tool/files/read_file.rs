@@ -3,12 +3,13 @@
 //! The result of a call is text. Images, sound and documents, which some models could see, are therefore answered like any other
 //! binary file: with a sentence that says what it is.
 
+use crate::limits::Limits;
 use crate::task::machine::job::{Run, RunEnd};
-use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
+use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
 use crate::tool::files::path::{Entry, Found, Spot};
 use crate::tool::files::text::{Encoding, looks_binary};
 use crate::tool::search::ignore::Rules;
-use crate::tool::{Ctx, Tool, failed, invalid, number_arg, text_arg};
+use crate::tool::{Ctx, Tool, invalid, number_arg, object, text_arg, text_end};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, Read};
@@ -17,84 +18,63 @@ pub struct ReadFile;
 
 impl Tool for ReadFile {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "read_file".into(),
-            display_name: "ReadFile".into(),
-            description:
-                "Reads a text file of the workspace, whole or by lines. Long files are shown in part, with the \
-                          line to go on from. Binary files are named, not shown."
-                    .into(),
-            kind: Kind::Read,
-            parameters: json!({
-                "type": "object",
-                "required": ["file_path"],
-                "properties": {
+        ToolSpec::new(
+            "read_file",
+            "ReadFile",
+            Kind::Read,
+            "Reads a text file of the workspace, whole or by lines. Long files are shown in part, with the line to go on \
+             from. Binary files are named, not shown.",
+            object(
+                &["file_path"],
+                json!({
                     "file_path": {"type": "string", "description": "The file, relative to the workspace or absolute."},
                     "start_line": {"type": "integer", "minimum": 1, "description": "First line to read, counted from 1."},
                     "end_line": {"type": "integer", "minimum": 1, "description": "Last line to read, itself included."},
-                },
-            }),
-            by_default: Verdict::Allow,
-            output_is_markdown: false,
-            has_live_output: false,
-        }
+                }),
+            ),
+        )
     }
 
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
-        let wish = Wish::from(args)?;
+        let lines = Lines::from(args)?;
         let spot = ctx.workspace.find(text_arg(args, "file_path")?)?;
         refuse_hidden(&spot, ctx)?;
         let path = spot.relative();
-        let title = match (wish.start, wish.end) {
+        let title = match (lines.start, lines.end) {
             (None, None) => format!("Reading {path}"),
             (start, None) => format!("Reading {path} from line {}", start.unwrap_or(1)),
             (start, Some(end)) => format!("Reading {path}, lines {}-{end}", start.unwrap_or(1)),
         };
-        Ok(Plan {
-            question: Question::Info {
-                title: format!("Confirm Read: {path}"),
-                prompt: format!("Read {}?", spot.real()),
-                urls: Vec::new(),
-            },
-            title,
-            base: None,
-        })
+        Ok(Plan::info(title, format!("Confirm Read: {path}"), format!("Read {}?", spot.real())))
     }
 
-    fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
-        match read(&run.args, ctx) {
-            Ok((output, text)) => RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }),
-            Err(error) => failed(error),
-        }
+    fn run(&self, run: &Run, ctx: &Ctx, _: &mut dyn FnMut(String)) -> Result<RunEnd, CallError> {
+        let lines = Lines::from(&run.args)?;
+        let spot = ctx.workspace.find(text_arg(&run.args, "file_path")?)?;
+        refuse_hidden(&spot, ctx)?;
+        let (output, text) = match look(&spot, ctx)? {
+            Reading::Text(text) => excerpt(&text, &lines, ctx.limits),
+            Reading::Binary(text) => (text.clone(), text),
+        };
+        Ok(text_end(output, text))
     }
 }
 
 /// The lines that were asked for.
-struct Wish {
+struct Lines {
     start: Option<usize>,
     end: Option<usize>,
 }
 
-impl Wish {
-    fn from(args: &Value) -> Result<Wish, CallError> {
+impl Lines {
+    fn from(args: &Value) -> Result<Lines, CallError> {
         let (start, end) = (number_arg(args, "start_line"), number_arg(args, "end_line"));
         if let (Some(start), Some(end)) = (start, end)
             && start > end
         {
             return Err(invalid(format!("start_line ({start}) must not be greater than end_line ({end})")));
         }
-        Ok(Wish { start, end })
-    }
-}
-
-/// What the model reads, and what people see.
-fn read(args: &Value, ctx: &Ctx) -> Result<(String, String), CallError> {
-    let wish = Wish::from(args)?;
-    let spot = ctx.workspace.find(text_arg(args, "file_path")?)?;
-    refuse_hidden(&spot, ctx)?;
-    match look(&spot, ctx)? {
-        Reading::Text(text) => Ok(excerpt(&text, &wish, ctx.limits.file_lines, ctx.limits.line_chars)),
-        Reading::Binary(text) => Ok((text.clone(), text)),
+        Ok(Lines { start, end })
     }
 }
 
@@ -107,11 +87,9 @@ pub(in crate::tool) enum Reading {
 
 /// A file as far as it is shown without asking for lines.
 pub(in crate::tool) fn whole(spot: &Spot, ctx: &Ctx) -> Result<Reading, CallError> {
-    let all = Wish { start: None, end: None };
-    let (lines, chars) = (ctx.limits.file_lines, ctx.limits.line_chars);
     Ok(match look(spot, ctx)? {
-        Reading::Text(text) => Reading::Text(excerpt(&text, &all, lines, chars).0),
-        Reading::Binary(text) => Reading::Binary(text),
+        Reading::Text(text) => Reading::Text(excerpt(&text, &Lines { start: None, end: None }, ctx.limits).0),
+        binary => binary,
     })
 }
 
@@ -119,17 +97,10 @@ fn look(spot: &Spot, ctx: &Ctx) -> Result<Reading, CallError> {
     let path = spot.relative();
     let bytes = match &spot.found {
         Found::File(entry) => contents(entry, &path, ctx.limits.file_bytes)?,
-        Found::Directory(_) => {
-            return Err(CallError::new(
-                ErrorKind::TargetIsDirectory,
-                format!("{path} is a directory. Name a file in it."),
-            ));
-        }
+        Found::Directory(_) => return Err(is_directory(spot)),
         Found::Nothing(_) => {
-            return Err(CallError::new(
-                ErrorKind::FileNotFound,
-                format!("There is no file {path} in {}.", ctx.workspace.path().display()),
-            ));
+            let text = format!("There is no file {path} in {}.", ctx.workspace.path().display());
+            return Err(ErrorKind::FileNotFound.error(text));
         }
     };
     if let Some(what) = binary(&path, &bytes) {
@@ -137,6 +108,10 @@ fn look(spot: &Spot, ctx: &Ctx) -> Result<Reading, CallError> {
         return Ok(Reading::Binary(format!("{path} is {what} ({length} bytes) and cannot be displayed as text.")));
     }
     Ok(Reading::Text(Encoding::of(&bytes).decode(&bytes)))
+}
+
+pub(in crate::tool) fn is_directory(spot: &Spot) -> CallError {
+    ErrorKind::TargetIsDirectory.error(format!("{} is a directory. Name a file in it.", spot.relative()))
 }
 
 /// What ignore files hide is not read, neither by its own name nor by a link's.
@@ -160,11 +135,11 @@ pub(in crate::tool) fn contents(entry: &Entry, path: &str, most: u64) -> Result<
             io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
             _ => ErrorKind::ReadContentFailure,
         };
-        CallError::new(kind, format!("{path} cannot be read: {error}"))
+        kind.error(format!("{path} cannot be read: {error}"))
     };
     let too_large = || {
         let text = format!("{path} is larger than {} MiB. Look at parts of it with a shell command.", most >> 20);
-        CallError::new(ErrorKind::FileTooLarge, text)
+        ErrorKind::FileTooLarge.error(text)
     };
     let file: File = entry.open().map_err(failure)?;
     if file.metadata().map_err(failure)?.len() > most {
@@ -196,21 +171,16 @@ fn binary(path: &str, bytes: &[u8]) -> Option<&'static str> {
 }
 
 /// The wished lines, under a header if they are not the whole file.
-fn excerpt(text: &str, wish: &Wish, most_lines: usize, most_chars: usize) -> (String, String) {
-    let lines: Vec<&str> = text
-        .split_inclusive('\n')
-        .map(|line| {
-            let line = line.strip_suffix('\n').unwrap_or(line);
-            line.strip_suffix('\r').unwrap_or(line)
-        })
-        .collect();
+fn excerpt(text: &str, wanted: &Lines, limits: &Limits) -> (String, String) {
+    let (most_lines, most_chars) = (limits.file_lines, limits.line_chars);
+    let lines: Vec<&str> = text.lines().collect();
     let total = lines.len();
-    let start = wish.start.unwrap_or(1);
+    let start = wanted.start.unwrap_or(1);
     if start > total.max(1) {
         let text = format!("[The file has {total} lines; there is nothing from line {start} on.]");
         return (text.clone(), text);
     }
-    let end = match wish.end {
+    let end = match wanted.end {
         Some(end) => end.min(total),
         None => (start - 1 + most_lines).min(total),
     };
@@ -240,8 +210,8 @@ pub(in crate::tool) fn shortened(line: &str, most_chars: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::Limits;
-    use crate::tool::tests::{Scratch, run_of, with_ctx};
+    use crate::task::spec::{Display, Ending, Question};
+    use crate::tool::tests::{Scratch, ran, run_of, with_ctx};
 
     fn limits() -> Limits {
         Limits { file_bytes: 200, file_lines: 3, line_chars: 5, ..Limits::default() }
@@ -249,7 +219,7 @@ mod tests {
 
     fn read(scratch: &Scratch, args: Value) -> Result<(String, String), (ErrorKind, String)> {
         let run = run_of(scratch, "read_file", args);
-        let end = with_ctx(scratch, &limits(), |ctx| ReadFile.run(&run, ctx, &mut |_| {}));
+        let end = with_ctx(scratch, &limits(), |ctx| ran(ReadFile, &run, ctx));
         match end {
             RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }) => Ok((output, text)),
             RunEnd::Ended(Ending::Error { error }) => Err((error.kind, error.message)),

@@ -11,10 +11,10 @@ mod elsewhere;
 mod matching;
 
 use crate::task::machine::job::{Run, RunEnd};
-use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec, Verdict};
+use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
 use crate::tool::files::edit::{Current, Proposal, Words, omission};
 use crate::tool::files::path::{Found, Spot};
-use crate::tool::{Ctx, Tool, failed, invalid, text_arg};
+use crate::tool::{Ctx, Tool, flag_arg, invalid, object, optional_text_arg, text_arg};
 use matching::{Edit, Strategy};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -23,29 +23,24 @@ pub struct Replace;
 
 impl Tool for Replace {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "replace".into(),
-            display_name: "Edit".into(),
-            description: "Replaces text in a file of the workspace. The old text must be in the file exactly once, with \
-                          its whitespace and indentation; give a few lines around the change to make it unique. With an \
-                          empty old text, creates a new file. Read the file before you edit it."
-                .into(),
-            kind: Kind::Edit,
-            parameters: json!({
-                "type": "object",
-                "required": ["file_path", "instruction", "old_string", "new_string"],
-                "properties": {
+        ToolSpec::new(
+            "replace",
+            "Edit",
+            Kind::Edit,
+            "Replaces text in a file of the workspace. The old text must be in the file exactly once, with its whitespace \
+             and indentation; give a few lines around the change to make it unique. With an empty old text, creates a new \
+             file. Read the file before you edit it.",
+            object(
+                &["file_path", "instruction", "old_string", "new_string"],
+                json!({
                     "file_path": {"type": "string", "description": "The file, relative to the workspace or absolute."},
                     "instruction": {"type": "string", "description": "What is changed and why, in a sentence or two."},
                     "old_string": {"type": "string", "description": "The text to replace, as it stands in the file. Empty to create a file."},
                     "new_string": {"type": "string", "description": "The text to put in its place, complete and literal."},
                     "allow_multiple": {"type": "boolean", "description": "Replace every place where the old text is, not just one."},
-                },
-            }),
-            by_default: Verdict::Ask,
-            output_is_markdown: false,
-            has_live_output: false,
-        }
+                }),
+            ),
+        )
     }
 
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
@@ -58,16 +53,15 @@ impl Tool for Replace {
         Ok(proposal.plan(words, ctx))
     }
 
-    fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
-        Order::from(&run.args).and_then(|order| order.proposal(ctx)?.carry_out(run, ctx)).unwrap_or_else(failed)
+    fn run(&self, run: &Run, ctx: &Ctx, _: &mut dyn FnMut(String)) -> Result<RunEnd, CallError> {
+        Order::from(&run.args)?.proposal(ctx)?.carry_out(run, ctx)
     }
 }
 
 /// The beginning of an argument's first line that says something.
 fn snippet(args: &Value, name: &str) -> String {
     const CHARS: usize = 30;
-    let text = args.get(name).and_then(Value::as_str).unwrap_or_default();
-    let text = text.trim();
+    let text = optional_text_arg(args, name).unwrap_or_default().trim();
     let first = text.lines().next().unwrap_or_default();
     let mut short: String = first.chars().take(CHARS).collect();
     if short.len() < text.len() {
@@ -76,19 +70,12 @@ fn snippet(args: &Value, name: &str) -> String {
     short
 }
 
-/// How many places may be changed.
-#[derive(Clone, Copy, PartialEq)]
-enum Places {
-    One,
-    Any,
-}
-
 /// The arguments, with `\n` for every line end.
 struct Order<'a> {
     path: &'a str,
     old: String,
     new: String,
-    places: Places,
+    allow_multiple: bool,
 }
 
 impl<'a> Order<'a> {
@@ -98,10 +85,7 @@ impl<'a> Order<'a> {
             path: text_arg(args, "file_path")?,
             old: text("old_string")?,
             new: text("new_string")?,
-            places: match args.get("allow_multiple") {
-                Some(Value::Bool(true)) => Places::Any,
-                _ => Places::One,
-            },
+            allow_multiple: flag_arg(args, "allow_multiple"),
         };
         match omission(&order.new, &order.old) {
             None => Ok(order),
@@ -119,10 +103,9 @@ impl<'a> Order<'a> {
         let current = Current::of(&spot, ctx)?;
         let path = spot.relative();
         if !current.survives_as_text() {
-            return Err(CallError::new(
-                ErrorKind::EditPreparationFailure,
-                format!("{path} is not plain text: editing it would damage it. Change it with a shell command."),
-            ));
+            return Err(ErrorKind::EditPreparationFailure.error(format!(
+                "{path} is not plain text: editing it would damage it. Change it with a shell command."
+            )));
         }
         let original = current.text();
         let (strategy, edits) = self.edits(&path, &original, ctx)?;
@@ -137,13 +120,10 @@ impl<'a> Order<'a> {
         let spot = ctx.workspace.find_writable(self.path)?;
         let current = Current::of(&spot, ctx)?;
         if current.exists() {
-            return Err(CallError::new(
-                ErrorKind::AttemptToCreateExistingFile,
-                format!(
-                    "{} exists already. Give the text to replace in old_string, or write the whole file.",
-                    spot.relative()
-                ),
-            ));
+            return Err(ErrorKind::AttemptToCreateExistingFile.error(format!(
+                "{} exists already. Give the text to replace in old_string, or write the whole file.",
+                spot.relative()
+            )));
         }
         Ok(Proposal { done: format!("Created {}.", spot.real()), new: self.new.clone(), spot, current })
     }
@@ -163,10 +143,8 @@ impl<'a> Order<'a> {
         let names: Vec<&str> = others.iter().filter_map(|path| path.to_str()).collect();
         match names.as_slice() {
             [only] => ctx.workspace.find_writable(only),
-            [] => Err(CallError::new(
-                ErrorKind::FileNotFound,
-                format!("There is no file {wanted}. To create it, give an empty old_string."),
-            )),
+            [] => Err(ErrorKind::FileNotFound
+                .error(format!("There is no file {wanted}. To create it, give an empty old_string."))),
             several => Err(invalid(format!(
                 "There is no file {wanted}, but there are {}. Name the one you mean.",
                 several.join(", ")
@@ -181,18 +159,14 @@ impl<'a> Order<'a> {
         let content = original.replace("\r\n", "\n");
         let found = matching::find(&content, &self.old, &self.new, ctx.limits.fuzzy_steps);
         let (strategy, edits) = found.ok_or_else(|| {
-            CallError::new(
-                ErrorKind::EditNoOccurrenceFound,
-                format!(
+            ErrorKind::EditNoOccurrenceFound.error(format!(
                     "old_string is not in {path}. Nothing was changed. Read the file again and give the text as it stands there, \
                      with its whitespace and line breaks."
                 ),
             )
         })?;
-        if edits.len() > 1 && self.places == Places::One {
-            return Err(CallError::new(
-                ErrorKind::EditExpectedOccurrenceMismatch,
-                format!(
+        if edits.len() > 1 && !self.allow_multiple {
+            return Err(ErrorKind::EditExpectedOccurrenceMismatch.error(format!(
                     "old_string is in {path} {} times, and one was expected. Nothing was changed. Give more lines around it, or set \
                      allow_multiple to change them all.",
                     edits.len()
@@ -204,7 +178,7 @@ impl<'a> Order<'a> {
 }
 
 fn unchanged(path: &str) -> CallError {
-    CallError::new(ErrorKind::EditNoChange, format!("Nothing to change: {path} would be the same after the edit."))
+    ErrorKind::EditNoChange.error(format!("Nothing to change: {path} would be the same after the edit."))
 }
 
 fn report(path: &str, strategy: Strategy, edits: &[Edit], original: &str) -> String {

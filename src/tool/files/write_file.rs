@@ -1,35 +1,29 @@
 //! `write_file`: the whole new content of a file. How it gets there is in `edit.rs`.
 
 use crate::task::machine::job::{Run, RunEnd};
-use crate::task::spec::{CallError, Kind, Plan, ToolSpec, Verdict};
+use crate::task::spec::{CallError, Kind, Plan, ToolSpec};
 use crate::tool::files::edit::{Current, Proposal, Words, omission};
-use crate::tool::{Ctx, Tool, failed, invalid, text_arg};
+use crate::tool::{Ctx, Tool, invalid, object, text_arg};
 use serde_json::{Value, json};
 
 pub struct WriteFile;
 
 impl Tool for WriteFile {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "write_file".into(),
-            display_name: "WriteFile".into(),
-            description:
-                "Writes a file of the workspace: creates it, together with missing directories, or replaces all \
-                          of it. Give the complete content; nothing may be left out or abbreviated."
-                    .into(),
-            kind: Kind::Edit,
-            parameters: json!({
-                "type": "object",
-                "required": ["file_path", "content"],
-                "properties": {
+        ToolSpec::new(
+            "write_file",
+            "WriteFile",
+            Kind::Edit,
+            "Writes a file of the workspace: creates it, together with missing directories, or replaces all of it. Give \
+             the complete content; nothing may be left out or abbreviated.",
+            object(
+                &["file_path", "content"],
+                json!({
                     "file_path": {"type": "string", "description": "The file, relative to the workspace or absolute."},
                     "content": {"type": "string", "description": "The complete new content."},
-                },
-            }),
-            by_default: Verdict::Ask,
-            output_is_markdown: false,
-            has_live_output: false,
-        }
+                }),
+            ),
+        )
     }
 
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
@@ -39,8 +33,8 @@ impl Tool for WriteFile {
         Ok(proposal.plan(words, ctx))
     }
 
-    fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
-        proposal(&run.args, ctx).and_then(|proposal| proposal.carry_out(run, ctx)).unwrap_or_else(failed)
+    fn run(&self, run: &Run, ctx: &Ctx, _: &mut dyn FnMut(String)) -> Result<RunEnd, CallError> {
+        proposal(&run.args, ctx)?.carry_out(run, ctx)
     }
 }
 
@@ -53,8 +47,8 @@ fn proposal(args: &Value, ctx: &Ctx) -> Result<Proposal, CallError> {
     }
     let spot = ctx.workspace.find_writable(text_arg(args, "file_path")?)?;
     let current = Current::of(&spot, ctx)?;
-    let done =
-        if current.exists() { format!("Overwrote {}.", spot.real()) } else { format!("Created {}.", spot.real()) };
+    let verb = if current.exists() { "Overwrote" } else { "Created" };
+    let done = format!("{verb} {}.", spot.real());
     Ok(Proposal { new: current.fitted(content), spot, current, done })
 }
 
@@ -64,7 +58,7 @@ mod tests {
     use crate::limits::Limits;
     use crate::task::spec::{Base, Display, Ending, ErrorKind, Question};
     use crate::tool::files::text::Encoding;
-    use crate::tool::tests::{Scratch, run_of, with_ctx};
+    use crate::tool::tests::{Scratch, ran, run_of, with_ctx};
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     fn plan(scratch: &Scratch, path: &str, content: &str) -> Result<Plan, CallError> {
@@ -73,7 +67,7 @@ mod tests {
     }
 
     fn run(scratch: &Scratch, run: &Run) -> RunEnd {
-        with_ctx(scratch, &Limits::default(), |ctx| WriteFile.run(run, ctx, &mut |_| {}))
+        with_ctx(scratch, &Limits::default(), |ctx| ran(WriteFile, run, ctx))
     }
 
     fn write(scratch: &Scratch, path: &str, content: &str) -> RunEnd {

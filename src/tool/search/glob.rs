@@ -4,15 +4,15 @@
 //! names. Only regular files are found: a link is another name for something that has one already, or is outside.
 
 use crate::task::machine::job::{Run, RunEnd};
-use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
+use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
 use crate::tool::files::path::{Found, Spot};
 use crate::tool::search::ignore::{Rules, Wanted, What};
+use crate::tool::search::search_end;
 use crate::tool::search::walk::{NOT_OURS, Seen, Start, Stop, Survey, Visitor, Walk, by_path, readable};
 use crate::tool::search::wildcard::{Case, Glob, escaped};
-use crate::tool::{Ctx, Tool, cancelled_search, failed, flag_arg, invalid, optional_text_arg, text_arg};
+use crate::tool::{Ctx, Tool, flag_arg, invalid, object, optional_text_arg, text_arg};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -24,52 +24,39 @@ pub struct FindFiles;
 
 impl Tool for FindFiles {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "glob".into(),
-            display_name: "FindFiles".into(),
-            description: "Finds files of the workspace by a glob pattern of their path, such as `src/**/*.ts` or `**/*.{md,txt}`. \
-                          Answers with absolute paths, files changed in the last 24 hours first. A pattern without `**/` \
-                          looks in one directory only."
-                .into(),
-            kind: Kind::Search,
-            parameters: json!({
-                "type": "object",
-                "required": ["pattern"],
-                "properties": {
+        ToolSpec::new(
+            "glob",
+            "FindFiles",
+            Kind::Search,
+            "Finds files of the workspace by a glob pattern of their path, such as `src/**/*.ts` or `**/*.{md,txt}`. Answers \
+             with absolute paths, files changed in the last 24 hours first. A pattern without `**/` looks in one directory \
+             only.",
+            object(
+                &["pattern"],
+                json!({
                     "pattern": {"type": "string", "description": "The glob pattern, relative to dir_path."},
                     "dir_path": {"type": "string", "description": "The directory to search in; the workspace if left out."},
                     "case_sensitive": {"type": "boolean", "description": "Whether upper and lower case differ; they do not unless said so."},
                     "respect_git_ignore": {"type": "boolean", "description": "Leave out what .gitignore files hide (default true)."},
                     "respect_gemini_ignore": {"type": "boolean", "description": "Leave out what .geminiignore hides (default true)."},
-                },
-            }),
-            by_default: Verdict::Allow,
-            output_is_markdown: false,
-            has_live_output: false,
-        }
+                }),
+            ),
+        )
     }
 
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
         let spot = ctx.workspace.find(optional_text_arg(args, "dir_path").unwrap_or("."))?;
         let wish = Wish::from(args, &spot, ctx)?;
         let (pattern, path) = (&wish.pattern, spot.relative());
-        Ok(Plan {
-            title: format!("Finding {pattern} in {path}"),
-            question: Question::Info {
-                title: format!("Confirm Search: {pattern}"),
-                prompt: format!("Find files like {pattern} in {}?", spot.real()),
-                urls: Vec::new(),
-            },
-            base: None,
-        })
+        Ok(Plan::info(
+            format!("Finding {pattern} in {path}"),
+            format!("Confirm Search: {pattern}"),
+            format!("Find files like {pattern} in {}?", spot.real()),
+        ))
     }
 
-    fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
-        match find(&run.args, ctx) {
-            Ok(Some((output, text))) => RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }),
-            Ok(None) => cancelled_search(),
-            Err(error) => failed(error),
-        }
+    fn run(&self, run: &Run, ctx: &Ctx, _: &mut dyn FnMut(String)) -> Result<RunEnd, CallError> {
+        Ok(search_end(find(&run.args, ctx)?))
     }
 }
 
@@ -81,10 +68,7 @@ struct Wish {
 impl Wish {
     fn from(args: &Value, base: &Spot, ctx: &Ctx) -> Result<Wish, CallError> {
         let text = text_arg(args, "pattern")?;
-        let case = match flag_arg(args, "case_sensitive", false) {
-            true => Case::Exact,
-            false => Case::Folded,
-        };
+        let case = if flag_arg(args, "case_sensitive") { Case::Exact } else { Case::Folded };
         if text.trim().is_empty() {
             return Err(invalid("pattern must not be empty"));
         }
@@ -117,18 +101,8 @@ fn relative<'a>(pattern: &'a str, base: &str) -> &'a str {
 fn find(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> {
     let spot = ctx.workspace.find(optional_text_arg(args, "dir_path").unwrap_or("."))?;
     let wish = Wish::from(args, &spot, ctx)?;
+    let dir = spot.directory("Name a directory to search in.", ctx)?;
     let path = spot.relative();
-    let dir = match &spot.found {
-        Found::Directory(dir) => dir,
-        Found::File(_) => {
-            let text = format!("{path} is a file. Name a directory to search in.");
-            return Err(CallError::new(ErrorKind::PathIsNotADirectory, text));
-        }
-        Found::Nothing(_) => {
-            let text = format!("There is no directory {path} in {}.", ctx.workspace.path().display());
-            return Err(CallError::new(ErrorKind::FileNotFound, text));
-        }
-    };
     let wanted = Wanted::asked(args, ctx.workspace.wanted());
     let Some(rules) = Rules::at(&ctx.workspace, spot.below(), wanted, ctx.limits) else {
         let text = format!(
@@ -139,14 +113,10 @@ fn find(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> 
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let since = now.map_or(0, |now| now.as_secs() as i64) - LATELY_S;
     let walk = Walk::new(ctx.cancel, ctx.limits, &NOT_OURS);
-    let start = Start { dir: dir.as_fd(), path: spot.below(), rules };
-    let lead = match spot.below().as_os_str().len() {
-        0 => 0,
-        n => n + 1,
-    };
+    let start = Start { dir, path: spot.below(), rules };
     let mut survey = walk.run(start, || Finder {
         glob: &wish.glob,
-        lead,
+        lead: spot.lead(),
         since,
         dir: Vec::new(),
         lately: Vec::new(),
@@ -158,7 +128,7 @@ fn find(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> 
         Some(Stop::Cancelled) => Ok(None),
         Some(Stop::Time) if found.total() == 0 => {
             let text = format!("No files found. {}", survey.gaps(ctx.limits).trim_end());
-            Err(CallError::new(ErrorKind::GlobExecutionError, text))
+            Err(ErrorKind::GlobExecutionError.error(text))
         }
         Some(Stop::Time | Stop::Entries) | None => Ok(Some(found.show(&wish, &spot, &survey.gaps(ctx.limits), ctx))),
     }
@@ -272,13 +242,14 @@ fn absolute(workspace: &Path, path: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::limits::Limits;
-    use crate::tool::tests::{Scratch, run_of, with_ctx};
+    use crate::task::spec::{Display, Ending};
+    use crate::tool::tests::{Scratch, ran, run_of, with_ctx};
     use std::fs::{File, FileTimes};
     use std::time::Duration;
 
     fn find_with(limits: &Limits, scratch: &Scratch, args: Value) -> Result<(String, String), CallError> {
         let run = run_of(scratch, "glob", args);
-        let end = with_ctx(scratch, limits, |ctx| FindFiles.run(&run, ctx, &mut |_| {}));
+        let end = with_ctx(scratch, limits, |ctx| ran(FindFiles, &run, ctx));
         match end {
             RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }) => {
                 Ok((output.replace(&scratch.path().display().to_string(), "WS"), text))
@@ -395,8 +366,8 @@ mod tests {
         let run = run_of(&scratch, "glob", json!({"pattern": "*"}));
         let end = with_ctx(&scratch, &Limits::default(), |ctx| {
             ctx.cancel.set();
-            FindFiles.run(&run, ctx, &mut |_| {})
+            ran(FindFiles, &run, ctx)
         });
-        assert_eq!(end, cancelled_search());
+        assert_eq!(end, search_end(None));
     }
 }

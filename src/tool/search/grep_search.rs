@@ -12,12 +12,13 @@ mod report;
 mod search;
 
 use crate::task::machine::job::{Run, RunEnd};
-use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
+use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
 use crate::tool::files::path::{Found, Spot};
 use crate::tool::search::ignore::{Rules, Wanted};
+use crate::tool::search::search_end;
 use crate::tool::search::walk::{BY_MACHINE, Start, Stop, VERSIONS, Walk};
 use crate::tool::search::wildcard::{Case, NameGlob};
-use crate::tool::{Ctx, Tool, cancelled_search, failed, flag_arg, invalid, number_arg, optional_text_arg, text_arg};
+use crate::tool::{Ctx, Tool, flag_arg, invalid, number_arg, object, optional_text_arg, text_arg};
 use lines::Lines;
 use literal::Letters;
 use report::Report;
@@ -30,19 +31,16 @@ pub struct GrepSearch;
 
 impl Tool for GrepSearch {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "grep_search".into(),
-            display_name: "SearchText".into(),
-            description: "Searches the text files of the workspace, or one file, for lines that match a regular expression, and \
-                          answers with files, line numbers and lines. Upper and lower case do not differ unless asked for. \
-                          Look-around and back references are not available."
-                .into(),
-            kind: Kind::Search,
-            parameters: parameters(),
-            by_default: Verdict::Allow,
-            output_is_markdown: false,
-            has_live_output: false,
-        }
+        let spec = ToolSpec::new(
+            "grep_search",
+            "SearchText",
+            Kind::Search,
+            "Searches the text files of the workspace, or one file, for lines that match a regular expression, and answers \
+             with files, line numbers and lines. Upper and lower case do not differ unless asked for. Look-around and back \
+             references are not available.",
+            object(&["pattern"], properties()),
+        );
+        ToolSpec { former_name: Some("search_file_content"), ..spec }
     }
 
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
@@ -50,45 +48,33 @@ impl Tool for GrepSearch {
         let spot = ctx.workspace.find(wish.dir)?;
         let (pattern, path) = (wish.pattern, spot.relative());
         let like = wish.include_text.map_or(String::new(), |glob| format!(" in {glob}"));
-        Ok(Plan {
-            title: format!("Searching for '{pattern}'{like} within {path}"),
-            question: Question::Info {
-                title: format!("Confirm Search: {pattern}"),
-                prompt: format!("Search {} for {pattern}?", spot.real()),
-                urls: Vec::new(),
-            },
-            base: None,
-        })
+        Ok(Plan::info(
+            format!("Searching for '{pattern}'{like} within {path}"),
+            format!("Confirm Search: {pattern}"),
+            format!("Search {} for {pattern}?", spot.real()),
+        ))
     }
 
-    fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
-        match search(&run.args, ctx) {
-            Ok(Some((output, text))) => RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }),
-            Ok(None) => cancelled_search(),
-            Err(error) => failed(error),
-        }
+    fn run(&self, run: &Run, ctx: &Ctx, _: &mut dyn FnMut(String)) -> Result<RunEnd, CallError> {
+        Ok(search_end(search(&run.args, ctx)?))
     }
 }
 
-fn parameters() -> Value {
+fn properties() -> Value {
     json!({
-        "type": "object",
-        "required": ["pattern"],
-        "properties": {
-            "pattern": {"type": "string", "description": "The regular expression, or the text itself with fixed_strings."},
-            "dir_path": {"type": "string", "description": "The directory or file to search; the workspace if left out."},
-            "include_pattern": {"type": "string", "description": "Glob pattern of the files to search, such as `*.ts` or `src/**/*.rs`."},
-            "exclude_pattern": {"type": "string", "description": "Regular expression of matching lines to leave out."},
-            "names_only": {"type": "boolean", "description": "Answer with the names of the files only."},
-            "case_sensitive": {"type": "boolean", "description": "Whether upper and lower case differ."},
-            "fixed_strings": {"type": "boolean", "description": "Take the pattern for the text itself."},
-            "context": {"type": "integer", "minimum": 0, "description": "Lines to show before and after each match."},
-            "before": {"type": "integer", "minimum": 0, "description": "Lines to show before each match."},
-            "after": {"type": "integer", "minimum": 0, "description": "Lines to show after each match."},
-            "no_ignore": {"type": "boolean", "description": "Also search what ignore files hide, and build output."},
-            "max_matches_per_file": {"type": "integer", "minimum": 1, "description": "Matches to show of each file."},
-            "total_max_matches": {"type": "integer", "minimum": 1, "description": "Matches to show at most; 100 if left out."},
-        },
+        "pattern": {"type": "string", "description": "The regular expression, or the text itself with fixed_strings."},
+        "dir_path": {"type": "string", "description": "The directory or file to search; the workspace if left out."},
+        "include_pattern": {"type": "string", "description": "Glob pattern of the files to search, such as `*.ts` or `src/**/*.rs`."},
+        "exclude_pattern": {"type": "string", "description": "Regular expression of matching lines to leave out."},
+        "names_only": {"type": "boolean", "description": "Answer with the names of the files only."},
+        "case_sensitive": {"type": "boolean", "description": "Whether upper and lower case differ."},
+        "fixed_strings": {"type": "boolean", "description": "Take the pattern for the text itself."},
+        "context": {"type": "integer", "minimum": 0, "description": "Lines to show before and after each match."},
+        "before": {"type": "integer", "minimum": 0, "description": "Lines to show before each match."},
+        "after": {"type": "integer", "minimum": 0, "description": "Lines to show after each match."},
+        "no_ignore": {"type": "boolean", "description": "Also search what ignore files hide, and build output."},
+        "max_matches_per_file": {"type": "integer", "minimum": 1, "description": "Matches to show of each file."},
+        "total_max_matches": {"type": "integer", "minimum": 1, "description": "Matches to show at most; 100 if left out."},
     })
 }
 
@@ -131,14 +117,10 @@ enum Include {
 impl<'a> Wish<'a> {
     fn from(args: &'a Value, ctx: &Ctx) -> Result<Wish<'a>, CallError> {
         let pattern = text_arg(args, "pattern")?;
-        let letters = match flag_arg(args, "case_sensitive", false) {
-            true => Letters::AsTheyAre,
-            false => Letters::EitherCase,
-        };
-        let lines = if flag_arg(args, "fixed_strings", false) {
-            expression(&regex_lite::escape(pattern), letters)?
-        } else {
-            expression(pattern, letters)?
+        let letters = if flag_arg(args, "case_sensitive") { Letters::AsTheyAre } else { Letters::EitherCase };
+        let lines = match flag_arg(args, "fixed_strings") {
+            true => expression(&regex_lite::escape(pattern), letters)?,
+            false => expression(pattern, letters)?,
         };
         let except =
             optional_text_arg(args, "exclude_pattern").map(|pattern| expression(pattern, letters)).transpose()?;
@@ -153,18 +135,12 @@ impl<'a> Wish<'a> {
             except,
             include: include_text.map(Include::new).transpose()?,
             include_text,
-            show: match flag_arg(args, "names_only", false) {
-                true => Show::Names,
-                false => Show::Lines,
-            },
+            show: if flag_arg(args, "names_only") { Show::Names } else { Show::Lines },
             around: both
                 .or(before)
                 .or(after)
                 .map(|_| Around { before: before.or(both).unwrap_or(0), after: after.or(both).unwrap_or(0) }),
-            reach: match flag_arg(args, "no_ignore", false) {
-                true => Reach::Everything,
-                false => Reach::Written,
-            },
+            reach: if flag_arg(args, "no_ignore") { Reach::Everything } else { Reach::Written },
             per_file: number_arg(args, "max_matches_per_file").unwrap_or(usize::MAX),
             total: total.min(ctx.limits.search_most_matches),
         })
@@ -259,7 +235,7 @@ fn search(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError
         Found::Nothing(_) => {
             let text =
                 format!("There is no file or directory {} in {}.", spot.relative(), ctx.workspace.path().display());
-            return Err(CallError::new(ErrorKind::FileNotFound, text));
+            return Err(ErrorKind::FileNotFound.error(text));
         }
     };
     report.limited = best.is_limited();
@@ -300,7 +276,7 @@ fn search_tree(wish: &Wish, spot: &Spot, best: &Best, ctx: &Ctx) -> Result<Optio
         Some(Stop::Cancelled) => Ok(None),
         Some(Stop::Time) if best.is_empty() => {
             let text = format!("Nothing was found. {}", report.gaps.trim_end());
-            Err(CallError::new(ErrorKind::GrepExecutionError, text))
+            Err(ErrorKind::GrepExecutionError.error(text))
         }
         Some(Stop::Time | Stop::Entries) | None => Ok(Some(report)),
     }

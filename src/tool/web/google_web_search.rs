@@ -2,46 +2,33 @@
 //! the sources where they belong.
 
 use crate::task::machine::job::{Run, RunEnd};
-use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
+use crate::task::spec::{CallError, Ending, ErrorKind, Kind, Plan, ToolSpec};
 use crate::tool::files::text::{untrusted, without_middle};
 use crate::tool::web::grounding;
-use crate::tool::{Ctx, Tool, failed, invalid, text_arg};
+use crate::tool::{Ctx, Tool, invalid, object, text_arg};
 use serde_json::{Value, json};
 
 pub struct WebSearch;
 
 impl Tool for WebSearch {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "google_web_search".into(),
-            display_name: "GoogleSearch".into(),
-            description: "Searches the web with Google and answers from what it finds, with sources.".into(),
-            kind: Kind::Search,
-            parameters: json!({
-                "type": "object",
-                "required": ["query"],
-                "properties": {
-                    "query": {"type": "string", "description": "What to find, in words."},
-                },
-            }),
-            by_default: Verdict::Allow,
-            output_is_markdown: true,
-            has_live_output: false,
-        }
+        let spec = ToolSpec::new(
+            "google_web_search",
+            "GoogleSearch",
+            Kind::Search,
+            "Searches the web with Google and answers from what it finds, with sources.",
+            object(&["query"], json!({"query": {"type": "string", "description": "What to find, in words."}})),
+        );
+        ToolSpec { output_is_markdown: true, ..spec }
     }
 
     fn prepare(&self, args: &Value, _ctx: &Ctx) -> Result<Plan, CallError> {
-        let query = query(args)?;
-        let title = format!("Searching the web for: {query}");
-        Ok(Plan {
-            question: Question::Info { title: "Confirm Web Search".into(), prompt: title.clone(), urls: Vec::new() },
-            title,
-            base: None,
-        })
+        let title = format!("Searching the web for: {}", query(args)?);
+        Ok(Plan::info(title.clone(), "Confirm Web Search", title))
     }
 
-    fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
-        search(&run.args, ctx).map_or_else(failed, RunEnd::Ended)
+    fn run(&self, run: &Run, ctx: &Ctx, _: &mut dyn FnMut(String)) -> Result<RunEnd, CallError> {
+        search(&run.args, ctx).map(RunEnd::Ended)
     }
 }
 
@@ -55,7 +42,7 @@ fn query(args: &Value) -> Result<&str, CallError> {
 
 fn search(args: &Value, ctx: &Ctx) -> Result<Ending, CallError> {
     let query = query(args)?;
-    let cannot = |text: String| CallError::new(ErrorKind::WebSearchFailed, text);
+    let cannot = |text: String| ErrorKind::WebSearchFailed.error(text);
     let model = ctx.ask.ok_or_else(|| {
         cannot("Searching the web needs a model, and a script answers here. Set GEMINI_API_KEY to use one.".into())
     })?;
@@ -65,9 +52,7 @@ fn search(args: &Value, ctx: &Ctx) -> Result<Ending, CallError> {
     });
     let response = match model.ask(&body, ctx.cancel) {
         Ok(response) => response,
-        Err(_) if ctx.cancel.is_set() => {
-            return Ok(Ending::Cancelled { reason: "The search was cancelled.".into(), output: String::new() });
-        }
+        Err(_) if ctx.cancel.is_set() => return Ok(Ending::cancelled("The search was cancelled.")),
         Err(error) => return Err(cannot(format!("The search failed: {}", error.message))),
     };
     if let Some(reason) = grounding::block_reason(&response) {
@@ -76,23 +61,21 @@ fn search(args: &Value, ctx: &Ctx) -> Result<Ending, CallError> {
     let found = grounding::answer(&response);
     let found = found.unwrap_or_else(|| "Nothing was found.".to_owned());
     let found = without_middle(&found, ctx.limits.result_chars).into_owned();
-    Ok(Ending::Success {
-        output: format!("Web search for \"{query}\":\n{}", untrusted(&found)),
-        display: Display::Text { text: found },
-    })
+    Ok(Ending::text(format!("Web search for \"{query}\":\n{}", untrusted(&found)), found))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::limits::Limits;
-    use crate::tool::tests::{Scratch, run_of};
+    use crate::task::spec::Display;
+    use crate::tool::tests::{Scratch, failed, ran, run_of};
     use crate::tool::web::tests::{Says, with_asking};
 
     fn run(says: &Says) -> RunEnd {
         let scratch = Scratch::new();
         let run = run_of(&scratch, "google_web_search", json!({"query": " who? "}));
-        with_asking(&scratch, &Limits::default(), says, |ctx| WebSearch.run(&run, ctx, &mut |_| {}))
+        with_asking(&scratch, &Limits::default(), says, |ctx| ran(WebSearch, &run, ctx))
     }
 
     #[test]
@@ -119,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_found_is_told() {
-        let error = |text: &str| failed(CallError::new(ErrorKind::WebSearchFailed, text));
+        let error = |text: &str| failed(ErrorKind::WebSearchFailed.error(text));
         assert_eq!(run(&Says::new(vec![Err("the API is busy.")])), error("The search failed: the API is busy."));
         let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}});
         assert_eq!(run(&Says::new(vec![Ok(blocked)])), error("The search was blocked: SAFETY."));
@@ -135,14 +118,14 @@ mod tests {
     fn without_a_model_there_is_no_search() {
         let scratch = Scratch::new();
         let run = run_of(&scratch, "google_web_search", json!({"query": "x"}));
-        let end =
-            crate::tool::tests::with_ctx(&scratch, &Limits::default(), |ctx| WebSearch.run(&run, ctx, &mut |_| {}));
+        let end = crate::tool::tests::with_ctx(&scratch, &Limits::default(), |ctx| ran(WebSearch, &run, ctx));
         assert_eq!(
             end,
-            failed(CallError::new(
-                ErrorKind::WebSearchFailed,
-                "Searching the web needs a model, and a script answers here. Set GEMINI_API_KEY to use one."
-            ))
+            failed(
+                ErrorKind::WebSearchFailed.error(
+                    "Searching the web needs a model, and a script answers here. Set GEMINI_API_KEY to use one."
+                )
+            )
         );
         let empty = crate::tool::tests::with_ctx(&scratch, &Limits::default(), |ctx| {
             WebSearch.prepare(&json!({"query": " "}), ctx)

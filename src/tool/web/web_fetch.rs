@@ -5,36 +5,29 @@
 //! visited either way, and no host more often than a few times a minute.
 
 use crate::task::machine::job::{Run, RunEnd};
-use crate::task::spec::{CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
+use crate::task::spec::{CallError, Ending, ErrorKind, Kind, Plan, Question, ToolSpec};
 use crate::tool::files::text::{untrusted, without_middle};
 use crate::tool::web::address::{Url, Wrong};
 use crate::tool::web::grounding;
-use crate::tool::{Ask, Ctx, Tool, failed, invalid, text_arg};
+use crate::tool::{Ask, Ctx, Tool, invalid, object, text_arg};
 use serde_json::{Value, json};
 
 pub struct WebFetch;
 
 impl Tool for WebFetch {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "web_fetch".into(),
-            display_name: "WebFetch".into(),
-            description:
-                "Looks at web pages and answers a question about them, e.g. \"Summarize https://example.com/a\". \
-                          Up to 20 public http or https URLs; pages of the local network cannot be fetched."
-                    .into(),
-            kind: Kind::Fetch,
-            parameters: json!({
-                "type": "object",
-                "required": ["prompt"],
-                "properties": {
-                    "prompt": {"type": "string", "description": "What to find out, with the URLs to look at."},
-                },
-            }),
-            by_default: Verdict::Ask,
-            output_is_markdown: true,
-            has_live_output: false,
-        }
+        let spec = ToolSpec::new(
+            "web_fetch",
+            "WebFetch",
+            Kind::Fetch,
+            "Looks at web pages and answers a question about them, e.g. \"Summarize https://example.com/a\". Up to 20 \
+             public http or https URLs; pages of the local network cannot be fetched.",
+            object(
+                &["prompt"],
+                json!({"prompt": {"type": "string", "description": "What to find out, with the URLs to look at."}}),
+            ),
+        );
+        ToolSpec { output_is_markdown: true, ..spec }
     }
 
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
@@ -51,8 +44,8 @@ impl Tool for WebFetch {
         })
     }
 
-    fn run(&self, run: &Run, ctx: &Ctx, _out: &mut dyn FnMut(String)) -> RunEnd {
-        fetch(&run.args, ctx).map_or_else(failed, RunEnd::Ended)
+    fn run(&self, run: &Run, ctx: &Ctx, _: &mut dyn FnMut(String)) -> Result<RunEnd, CallError> {
+        fetch(&run.args, ctx).map(RunEnd::Ended)
     }
 }
 
@@ -125,20 +118,15 @@ fn raw_file(url: &str) -> String {
 }
 
 fn nothing_left(skipped: &[String]) -> CallError {
-    CallError::new(
-        ErrorKind::WebFetchProcessingError,
-        format!("None of the URLs can be fetched: {}", skipped.join("; ")),
-    )
+    ErrorKind::WebFetchProcessingError.error(format!("None of the URLs can be fetched: {}", skipped.join("; ")))
 }
 
 fn fetch(args: &Value, ctx: &Ctx) -> Result<Ending, CallError> {
     let prompt = text_arg(args, "prompt")?;
     let mut wanted = Wanted::from(prompt, ctx)?;
     let model = ctx.ask.ok_or_else(|| {
-        CallError::new(
-            ErrorKind::WebFetchProcessingError,
-            "Fetching web pages needs a model, and a script answers here. Set GEMINI_API_KEY to use one.",
-        )
+        ErrorKind::WebFetchProcessingError
+            .error("Fetching web pages needs a model, and a script answers here. Set GEMINI_API_KEY to use one.")
     })?;
     wanted.count_visits(ctx);
     if wanted.urls.is_empty() {
@@ -162,11 +150,11 @@ fn fetch(args: &Value, ctx: &Ctx) -> Result<Ending, CallError> {
     if !wanted.skipped.is_empty() {
         text.push_str(&format!("\n\nNot fetched: {}", wanted.skipped.join("; ")));
     }
-    Ok(Ending::Success { output: untrusted(&text), display: Display::Text { text } })
+    Ok(Ending::text(untrusted(&text), text))
 }
 
 fn cancelled() -> Ending {
-    Ending::Cancelled { reason: "Fetching was cancelled.".into(), output: String::new() }
+    Ending::cancelled("Fetching was cancelled.")
 }
 
 /// Has the API look at the pages. None when it could not, for whatever reason: we can still try ourselves.
@@ -199,10 +187,9 @@ fn pages(urls: &[Url], ctx: &Ctx) -> Result<Vec<(String, String)>, CallError> {
         }
     }
     if pages.is_empty() {
-        return Err(CallError::new(
-            ErrorKind::WebFetchFallbackFailed,
-            format!("No page could be fetched. {}", failures.join("; ")),
-        ));
+        return Err(
+            ErrorKind::WebFetchFallbackFailed.error(format!("No page could be fetched. {}", failures.join("; ")))
+        );
     }
     share(&mut pages, ctx.limits.fetch_chars);
     let missing = failures.into_iter().map(|why| (why, "(not available)".to_owned()));
@@ -236,10 +223,7 @@ fn ask_about(model: &dyn Ask, prompt: &str, pages: &[(String, String)], ctx: &Ct
     );
     let body = json!({"contents": [{"role": "user", "parts": [{"text": text}]}]});
     let failed = |why: String| {
-        CallError::new(
-            ErrorKind::WebFetchFallbackFailed,
-            format!("The pages were fetched, but the model did not answer: {why}"),
-        )
+        ErrorKind::WebFetchFallbackFailed.error(format!("The pages were fetched, but the model did not answer: {why}"))
     };
     let response = model.ask(&body, ctx.cancel);
     let response = response.map_err(|error| failed(error.message))?;
@@ -253,7 +237,8 @@ fn ask_about(model: &dyn Ask, prompt: &str, pages: &[(String, String)], ctx: &Ct
 mod tests {
     use super::*;
     use crate::limits::Limits;
-    use crate::tool::tests::{Scratch, run_of, with_ctx};
+    use crate::task::spec::Display;
+    use crate::tool::tests::{Scratch, failed, ran, run_of, with_ctx};
     use crate::tool::web::tests::{Says, local, page, serve, with_asking, with_web};
 
     fn plan(prompt: &str) -> Result<Plan, CallError> {
@@ -319,7 +304,7 @@ mod tests {
         let scratch = Scratch::new();
         let prompt = "what says https://a.test and http://10.0.0.1/";
         let run = run_of(&scratch, "web_fetch", json!({ "prompt": prompt }));
-        let end = with_asking(&scratch, &Limits::default(), &says, |ctx| WebFetch.run(&run, ctx, &mut |_| {}));
+        let end = with_asking(&scratch, &Limits::default(), &says, |ctx| ran(WebFetch, &run, ctx));
         assert_eq!(end, success("It says hi.\n\nNot fetched: http://10.0.0.1/: not on the public internet"));
         assert_eq!(
             says.asked(),
@@ -337,8 +322,7 @@ mod tests {
             let prompt = format!("what says http://127.0.0.1:{port}/a?");
             let prompt = prompt.trim_end_matches('?');
             let run = run_of(&scratch, "web_fetch", json!({ "prompt": prompt }));
-            let end =
-                with_web(&scratch, &Limits::default(), &says, &local(), |ctx| WebFetch.run(&run, ctx, &mut |_| {}));
+            let end = with_web(&scratch, &Limits::default(), &says, &local(), |ctx| ran(WebFetch, &run, ctx));
             assert_eq!(end, success("It says hello."));
             let asked = says.asked();
             let text = asked[1]["contents"][0]["parts"][0]["text"].as_str();
@@ -353,8 +337,7 @@ mod tests {
         let run = |says: Vec<Result<Value, &'static str>>, prompt: String, limits: &Limits| {
             let scratch = Scratch::new();
             let run = run_of(&scratch, "web_fetch", json!({ "prompt": prompt }));
-            let end =
-                with_web(&scratch, limits, &Says::new(says), &local(), |ctx| WebFetch.run(&run, ctx, &mut |_| {}));
+            let end = with_web(&scratch, limits, &Says::new(says), &local(), |ctx| ran(WebFetch, &run, ctx));
             match end {
                 RunEnd::Ended(Ending::Error { error }) => error.kind,
                 other => panic!("{other:?}"),
@@ -371,13 +354,14 @@ mod tests {
         assert_eq!(run(vec![], url, &never), ErrorKind::WebFetchProcessingError);
         let scratch = Scratch::new();
         let order = run_of(&scratch, "web_fetch", json!({"prompt": "https://a.test"}));
-        let end = with_ctx(&scratch, &limits, |ctx| WebFetch.run(&order, ctx, &mut |_| {}));
+        let end = with_ctx(&scratch, &limits, |ctx| ran(WebFetch, &order, ctx));
         assert_eq!(
             end,
-            failed(CallError::new(
-                ErrorKind::WebFetchProcessingError,
-                "Fetching web pages needs a model, and a script answers here. Set GEMINI_API_KEY to use one."
-            ))
+            failed(
+                ErrorKind::WebFetchProcessingError.error(
+                    "Fetching web pages needs a model, and a script answers here. Set GEMINI_API_KEY to use one."
+                )
+            )
         );
     }
 

@@ -7,7 +7,7 @@ use crate::task::log::event::{Answer, End, Event, Request};
 use crate::task::machine::job::Compaction;
 use crate::task::machine::state::Phase;
 use crate::task::machine::{fallback, loops};
-use crate::task::spec::{CallError, Ending, ErrorKind};
+use crate::task::spec::{Ending, ErrorKind};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -122,7 +122,7 @@ impl Deciding<'_> {
         self.push(Event::Looped);
         self.push(Event::Answered { answer: Arc::new(answer) });
         for request in calls {
-            let error = CallError::new(ErrorKind::ExecutionFailed, CALLS_REPEAT);
+            let error = ErrorKind::ExecutionFailed.error(CALLS_REPEAT);
             self.end_call(request.call, Ending::Error { error });
         }
         if over {

@@ -248,7 +248,7 @@ impl Deciding<'_> {
             Verdict::Deny => {
                 let (tool, reason) = (&call.request.name, ruling.reason);
                 let message = format!("This call of {tool} is not allowed here: {reason}.");
-                let error = CallError::new(ErrorKind::PolicyViolation, message);
+                let error = ErrorKind::PolicyViolation.error(message);
                 self.end_call(id, Ending::Error { error });
             }
         }
@@ -314,10 +314,10 @@ impl Deciding<'_> {
 }
 
 fn died(message: String) -> CallError {
-    CallError::new(ErrorKind::UnhandledException, format!("The tool ended unexpectedly: {message}"))
+    ErrorKind::UnhandledException.error(format!("The tool ended unexpectedly: {message}"))
 }
 
 fn too_many(limit: usize) -> CallError {
     let message = format!("Too many calls in one answer; at most {limit} are run.");
-    CallError::new(ErrorKind::InvalidToolParams, message)
+    ErrorKind::InvalidToolParams.error(message)
 }

@@ -29,7 +29,7 @@ impl Deciding<'_> {
         if self.state.calls.is_empty() || self.state.waits_for_answers() || self.state.suspended {
             return;
         }
-        let interrupted = |message: &str| Ending::Error { error: CallError::new(ErrorKind::Interrupted, message) };
+        let interrupted = |message: &str| Ending::Error { error: ErrorKind::Interrupted.error(message) };
         let mut open = 0;
         for call in &self.state.calls {
             let id = call.id().clone();

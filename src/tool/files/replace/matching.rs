@@ -9,6 +9,7 @@
 //! in all texts. The loose strategy is a pattern (tokens joined by optional space) that needs no engine: its tokens hold no space,
 //! so the space before each can be skipped greedily and never has to be given back.
 
+use crate::tool::files::text::edit_distance;
 use std::ops::Range;
 
 /// Replace this part of the text with that.
@@ -219,12 +220,12 @@ fn fuzzy(lines: &Lines, wish: &Wish, steps: usize) -> Vec<Edit> {
     let mut near: Vec<(usize, usize)> = Vec::new();
     for first in 0..=lines.len() - wanted.len() {
         let window = &all_bare[starts[first]..starts[first + wanted.len()]];
-        let Some(solid) = distance(window, &wanted_bare, length / 10) else {
+        let Some(solid) = edit_distance(window, &wanted_bare, length / 10) else {
             continue;
         };
         let window: Vec<&str> = (first..first + wanted.len()).map(|line| lines.text(line).trim_end()).collect();
         let window: Vec<char> = window.join("\n").chars().collect();
-        if let Some(raw) = distance(&window, &wanted_raw, length - 9 * solid) {
+        if let Some(raw) = edit_distance(&window, &wanted_raw, length - 9 * solid) {
             near.push((9 * solid + raw, first));
         }
     }
@@ -237,32 +238,6 @@ fn fuzzy(lines: &Lines, wish: &Wish, steps: usize) -> Vec<Edit> {
     }
     firsts.sort_unstable();
     firsts.into_iter().map(|first| wish.edit(lines, first, wanted.len())).collect()
-}
-
-/// Insertions, deletions and replacements between two texts, if `most` are enough. Only the diagonals that can be are looked at.
-fn distance(a: &[char], b: &[char], most: usize) -> Option<usize> {
-    if a.len().abs_diff(b.len()) > most {
-        return None;
-    }
-    let far = most + 1;
-    let mut row: Vec<usize> = (0..=b.len()).map(|j| j.min(far)).collect();
-    for i in 1..=a.len() {
-        let from = i.saturating_sub(most).max(1);
-        let to = (i + most).min(b.len());
-        let mut diagonal = row[from - 1];
-        row[from - 1] = if from == 1 { i.min(far) } else { far };
-        let mut least = row[from - 1];
-        for j in from..=to {
-            let replaced = diagonal + usize::from(a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            row[j] = replaced.min(diagonal + 1).min(row[j - 1] + 1).min(far);
-            least = least.min(row[j]);
-        }
-        if least > most {
-            return None;
-        }
-    }
-    row.last().copied().filter(|distance| *distance <= most)
 }
 
 #[cfg(test)]
@@ -382,39 +357,5 @@ mod tests {
         // Space is a tenth of anything else.
         let old = "aaaa bbbb cccc dddd!";
         assert!(find("aaaa  bbbb   cccc    dddd?\n", old, "x", STEPS).is_some());
-    }
-
-    #[test]
-    fn distances_agree_with_the_plain_algorithm() {
-        fn plain(a: &[char], b: &[char]) -> usize {
-            let mut row: Vec<usize> = (0..=b.len()).collect();
-            for (i, from) in a.iter().enumerate() {
-                let mut diagonal = row[0];
-                row[0] = i + 1;
-                for (j, to) in b.iter().enumerate() {
-                    let replaced = diagonal + usize::from(from != to);
-                    diagonal = row[j + 1];
-                    row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-                }
-            }
-            row[b.len()]
-        }
-        let mut seed: u32 = 11;
-        let mut next = |n: u32| {
-            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (seed >> 16) % n
-        };
-        for _ in 0..2_000 {
-            let mut text = || -> Vec<char> {
-                let length = next(12);
-                (0..length).map(|_| char::from(b'a' + next(3) as u8)).collect()
-            };
-            let (a, b) = (text(), text());
-            let expected = plain(&a, &b);
-            for most in 0..14 {
-                let found = distance(&a, &b, most);
-                assert_eq!(found, (expected <= most).then_some(expected), "{a:?} {b:?}");
-            }
-        }
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::limits::Limits;
 use crate::task::spec::{Base, Display, Ending, Question};
 use crate::tool::files::text::Encoding;
-use crate::tool::tests::{Scratch, run_of, with_ctx};
+use crate::tool::tests::{Scratch, ran, run_of, with_ctx};
 use std::process::{Command, Stdio};
 
 fn args(path: &str, old: &str, new: &str) -> Value {
@@ -22,7 +22,7 @@ fn plan(scratch: &Scratch, args: &Value) -> Result<Plan, CallError> {
 }
 
 fn run(scratch: &Scratch, run: &Run) -> RunEnd {
-    with_ctx(scratch, &Limits::default(), |ctx| Replace.run(run, ctx, &mut |_| {}))
+    with_ctx(scratch, &Limits::default(), |ctx| ran(Replace, run, ctx))
 }
 
 /// Plans and runs, as the task would; the text for the model.

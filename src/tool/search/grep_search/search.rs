@@ -165,18 +165,7 @@ pub struct Search<'a> {
 
 impl<'a> Search<'a> {
     pub fn new(wish: &'a Wish<'a>, base: &Spot, best: &'a Best, limits: &'a Limits) -> Search<'a> {
-        Search {
-            wish,
-            lines: wish.lines.clone(),
-            best,
-            limits,
-            lead: match base.below().as_os_str().len() {
-                0 => 0,
-                n => n + 1,
-            },
-            room: Vec::new(),
-            too_large: 0,
-        }
+        Search { wish, lines: wish.lines.clone(), best, limits, lead: base.lead(), room: Vec::new(), too_large: 0 }
     }
 }
 

@@ -1,11 +1,12 @@
 use super::*;
 use crate::limits::Limits;
-use crate::tool::tests::{Scratch, run_of, with_ctx};
+use crate::task::spec::{Display, Ending};
+use crate::tool::tests::{Scratch, ran, run_of, with_ctx};
 use std::os::unix::fs::symlink;
 
 fn grep_with(limits: &Limits, scratch: &Scratch, args: Value) -> Result<(String, String), CallError> {
     let run = run_of(scratch, "grep_search", args);
-    let end = with_ctx(scratch, limits, |ctx| GrepSearch.run(&run, ctx, &mut |_| {}));
+    let end = with_ctx(scratch, limits, |ctx| ran(GrepSearch, &run, ctx));
     match end {
         RunEnd::Ended(Ending::Success { output, display: Display::Text { text } }) => Ok((output, text)),
         RunEnd::Ended(Ending::Error { error }) => Err(error),
@@ -203,10 +204,8 @@ fn limits_are_kept_and_told() {
     let late = grep_with(&hurried, &scratch, json!({"pattern": "needle"}));
     assert_eq!(
         late,
-        Err(CallError::new(
-            ErrorKind::GrepExecutionError,
-            "Nothing was found. The search was stopped after 0 s, so more may be found: narrow it down."
-        ))
+        Err(ErrorKind::GrepExecutionError
+            .error("Nothing was found. The search was stopped after 0 s, so more may be found: narrow it down."))
     );
 }
 
@@ -236,9 +235,9 @@ fn a_cancelled_search_ends() {
     let run = run_of(&scratch, "grep_search", json!({"pattern": "needle"}));
     let end = with_ctx(&scratch, &Limits::default(), |ctx| {
         ctx.cancel.set();
-        GrepSearch.run(&run, ctx, &mut |_| {})
+        ran(GrepSearch, &run, ctx)
     });
-    assert_eq!(end, cancelled_search());
+    assert_eq!(end, search_end(None));
 }
 
 #[test]
