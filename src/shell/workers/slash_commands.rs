@@ -5,8 +5,8 @@
 //! that is this one with more commands:
 //!
 //! ```no_run
-//! use gemini_a2a::shell::commands::{Asked, Commands};
-//! use gemini_a2a::shell::program;
+//! use gemini_a2a::shell::workers::slash_commands::{Asked, Commands};
+//! use gemini_a2a::shell::start::program;
 //! use gemini_a2a::task::slash::{Commanded, Spec};
 //! use serde_json::json;
 //! use std::process::ExitCode;
