@@ -3,7 +3,7 @@
 //! while it waited for an answer, and at the end. They are compared whole. Who changes a dialect on purpose writes them anew
 //! with `GOLDEN=write cargo test --test golden` and reads the difference.
 
-use gemini_a2a::a2a::{self, DIALECTS, Tools, View};
+use gemini_a2a::a2a::{self, DIALECTS, Dialect, Tools, View};
 use gemini_a2a::base::id::{CallId, Seq};
 use gemini_a2a::shell::start::replay;
 use gemini_a2a::task::log::event::{Answer, Created, End, Event, Lifecycle, Profile, Protocol, Request, Usage};
@@ -360,7 +360,7 @@ impl Drop for Scratch {
 fn the_program_prints_it() {
     let scratch = Scratch::new("printed", &journal());
     let file = scratch.path();
-    let whole = transcript("kebab", View::Kebab);
+    let whole = transcript("kebab", Dialect::MESSAGE_STREAM.view.expect("its only view"));
     let mut parts = whole.split("$ replay story.jsonl").skip(1);
     let mut expected = || {
         let (_, printed) = parts.next()?.split_once('\n')?;

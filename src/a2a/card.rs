@@ -95,7 +95,7 @@ impl Card {
     /// The card for those who are known. Nobody else comes this far: the admission check refuses everybody else.
     pub fn extended(&self, form: &Form) -> Response {
         let [hybrid, pure] = &self.extended;
-        let body = match form.envelope.protocol() {
+        let body = match form.dialect.protocol {
             Protocol::V03 => hybrid,
             Protocol::V10 => pure,
         };
@@ -203,7 +203,7 @@ fn extensions(required: &[String]) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::a2a::form::Envelope;
+    use crate::a2a::Dialect;
     use crate::a2a::sample;
     use crate::a2a::switches::WEBHOOKS;
     use crate::base::http::Method;
@@ -341,19 +341,19 @@ mod tests {
     #[test]
     fn those_who_are_known_get_it_by_a_call() {
         let card = ours();
-        for (envelope, edition) in [(Envelope::Rest03Proto, &card.hybrid), (Envelope::Rest10, &card.pure)] {
-            let response = card.extended(&Form::of(envelope));
+        for (dialect, edition) in [(Dialect::REST_03_PROTO, &card.hybrid), (Dialect::REST_10, &card.pure)] {
+            let response = card.extended(&Form::of(dialect));
             assert_eq!((response.status, &response.body), (200, &edition.body));
         }
         let mut more = ours();
         more.extend(json!({"description": "More."}).as_object().expect("it is one"));
-        let response = more.extended(&Form::of(Envelope::Rest10));
+        let response = more.extended(&Form::of(Dialect::REST_10));
         let mut expected = value(&card.pure);
         expected["description"] = "More.".into();
         let extended: Value = serde_json::from_slice(&response.body).expect("JSON");
         assert_eq!(extended, expected);
         assert_eq!(more.pure.body, card.pure.body);
-        let response = card.extended(&Form::of(Envelope::Rpc10));
+        let response = card.extended(&Form::of(Dialect::RPC_10));
         let answer: Value = serde_json::from_slice(&response.body).expect("JSON");
         assert_eq!(answer["result"], value(&card.pure));
     }

@@ -6,7 +6,8 @@
 //! ordinary task: the answers below are made from its state.
 
 use crate::a2a;
-use crate::a2a::form::{Envelope, Form, Shows, Tongue};
+use crate::a2a::dialect::{Answers as AnswerStyle, Dialect, PromptAnswer};
+use crate::a2a::form::Form;
 use crate::a2a::requests::object::{Object, body, check_type, member, texts};
 use crate::base::http::{Request, Response};
 use crate::base::id::TaskId;
@@ -23,9 +24,9 @@ use serde_json::{Value, json};
 
 /// The answer to a request for the commands.
 pub fn listed(form: &Form, registry: &Registry) -> Response {
-    match form.envelope.tongue() {
-        Tongue::Gemini => list(registry),
-        Tongue::A2a(_) | Tongue::Session | Tongue::Own => a2a::result(form, &get(registry)),
+    match form.dialect.answers {
+        AnswerStyle::Gemini => list(registry),
+        AnswerStyle::A2a => a2a::result(form, &get(registry)),
     }
 }
 
@@ -34,7 +35,7 @@ pub fn decode(request: &Request) -> Result<(Call, Form), (Fault, Form)> {
     let mut form = Form::at(&request.path);
     match typed(request) {
         Ok(typed) => {
-            form.shows = Shows::Result;
+            form.prompt_answer = PromptAnswer::CommandResult;
             let call = Call::Execute(Execute {
                 typed,
                 settings: Settings::default(),
@@ -50,13 +51,13 @@ pub fn decode(request: &Request) -> Result<(Call, Form), (Fault, Form)> {
 /// `command/execute`, in any version.
 pub fn execute(params: &Object, mode: Mode, form: &mut Form) -> Result<Call, Fault> {
     let typed = typed_in(params)?;
-    form.shows = Shows::Receipt;
+    form.prompt_answer = PromptAnswer::CommandReceipt;
     let profile = form.profile.unwrap_or(Profile::Devtool);
     Ok(Call::Execute(Execute {
         typed,
         settings: Settings::default(),
         mode,
-        traits: traits(form.envelope.protocol(), profile),
+        traits: traits(form.dialect.protocol, profile),
     }))
 }
 
@@ -67,7 +68,7 @@ fn traits(protocol: Protocol, profile: Profile) -> TaskTraits {
 /// The form for the stream of a command that was asked for at an address of the reference server: frames of JSON-RPC with the
 /// task's id for the request's.
 pub fn stream(task: &TaskId) -> Form {
-    Form { id: json::bytes(task).into(), ..Form::of(Envelope::Rpc03) }
+    Form { id: json::bytes(task).into(), ..Form::of(Dialect::RPC_03) }
 }
 
 /// The answer to `GET /listCommands`. Its clients expect one JSON object from whatever is listed, so commands that answer with

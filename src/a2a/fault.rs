@@ -4,7 +4,8 @@
 //! JSON-RPC errors are HTTP 200, because kits look into the body and some refuse anything else. The exceptions are what
 //! proxies and clients must see in the head: no credential, no permission, wrong method, too large, come back later.
 
-use crate::a2a::form::{Envelope, Form};
+use crate::a2a::dialect::Binding;
+use crate::a2a::form::Form;
 use crate::a2a::own;
 use crate::a2a::respond;
 use crate::a2a::switches::RestStatus;
@@ -27,23 +28,22 @@ enum Family {
     /// `{"error": text}`.
     Bare,
     /// Our own dialect, over sockets only: it has no status.
-    Own,
+    Native,
 }
 
 fn family(form: &Form) -> Family {
-    match form.envelope {
-        Envelope::Rpc03 | Envelope::Socket => Family::Rpc(Protocol::V03),
-        Envelope::Rpc10 => Family::Rpc(Protocol::V10),
-        Envelope::Rest03Proto | Envelope::Rest03Json => Family::Rest03,
-        Envelope::Rest10 => Family::Rest10,
-        Envelope::Gemini | Envelope::Kebab | Envelope::Snake | Envelope::Session => Family::Bare,
-        Envelope::Own => Family::Own,
+    match (form.dialect.binding, form.dialect.protocol) {
+        (Binding::JsonRpc, protocol) => Family::Rpc(protocol),
+        (Binding::Rest, Protocol::V03) => Family::Rest03,
+        (Binding::Rest, Protocol::V10) => Family::Rest10,
+        (Binding::Bare, _) => Family::Bare,
+        (Binding::Native, _) => Family::Native,
     }
 }
 
 /// The whole answer to a request that failed.
 pub fn fault(form: &Form, fault: &Fault) -> Response {
-    let row = row(&fault.kind, form.envelope.protocol());
+    let row = row(&fault.kind, form.dialect.protocol);
     let status = status(form, &row);
     let response = respond(form, status, fault_frame(form, fault));
     match row.header {
@@ -54,7 +54,7 @@ pub fn fault(form: &Form, fault: &Fault) -> Response {
 
 /// The error as the payload of a frame, for streams and sockets.
 pub fn fault_frame(form: &Form, fault: &Fault) -> Vec<u8> {
-    let row = row(&fault.kind, form.envelope.protocol());
+    let row = row(&fault.kind, form.dialect.protocol);
     let message = fault.message.as_str();
     match family(form) {
         Family::Rpc(protocol) => rpc_error(&form.id, protocol, fault, &row),
@@ -79,7 +79,7 @@ pub fn fault_frame(form: &Form, fault: &Fault) -> Vec<u8> {
             };
             json::bytes(&json!({ "error": error }))
         }
-        Family::Own => own::error(form, row.reason, message),
+        Family::Native => own::error(form, row.reason, message),
     }
 }
 
@@ -93,7 +93,7 @@ pub fn notice(form: &Form, task: &TaskId, message: &str) -> Vec<u8> {
             rpc_error(b"null", protocol, &fault, &row)
         }
         Family::Bare => session::notice(task, message),
-        Family::Own => own::problem(task, message),
+        Family::Native => own::problem(task, message),
         // Not spoken over sockets.
         Family::Rest03 | Family::Rest10 => fault_frame(form, &fault),
     }
@@ -119,7 +119,7 @@ pub fn in_stream(form: &Form, fault: &Fault) -> bool {
 
 fn status(form: &Form, row: &Row) -> u16 {
     match family(form) {
-        Family::Rpc(_) | Family::Own => row.statuses.rpc,
+        Family::Rpc(_) | Family::Native => row.statuses.rpc,
         Family::Rest03 => row.statuses.rest,
         Family::Rest10 => match form.rest_status {
             RestStatus::V100 => row.statuses.rest_100,
@@ -305,6 +305,7 @@ fn row(kind: &FaultKind, protocol: Protocol) -> Row<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::a2a::dialect::Dialect;
     use crate::a2a::form::Media;
     use crate::base::Shared;
 
@@ -342,8 +343,8 @@ mod tests {
         serde_json::from_slice(bytes).unwrap()
     }
 
-    fn answer(envelope: Envelope, kind: &FaultKind) -> (u16, Value) {
-        let form = Form { id: Shared::from(*b"\"x\""), ..Form::of(envelope) };
+    fn answer(dialect: &'static Dialect, kind: &FaultKind) -> (u16, Value) {
+        let form = Form { id: Shared::from(*b"\"x\""), ..Form::of(dialect) };
         let answer = fault(&form, &Fault::new(kind.clone(), "why"));
         (answer.status, value(&answer.body))
     }
@@ -351,51 +352,51 @@ mod tests {
     #[test]
     fn codes_and_statuses_of_every_family() {
         for (kind, code, [rpc, rest, rest_100, bare]) in every_kind() {
-            for envelope in [Envelope::Rpc03, Envelope::Rpc10, Envelope::Socket] {
-                let (status, body) = answer(envelope, &kind);
+            for dialect in [Dialect::RPC_03, Dialect::RPC_10, Dialect::SESSION_CALL] {
+                let (status, body) = answer(dialect, &kind);
                 assert_eq!(status, rpc, "{kind:?}");
                 assert_eq!(body["error"]["code"], code, "{kind:?}");
                 assert_eq!(body["error"]["message"], "why");
                 assert_eq!(body["id"], "x");
             }
-            for envelope in [Envelope::Rest03Proto, Envelope::Rest03Json] {
-                let (status, body) = answer(envelope, &kind);
+            for dialect in [Dialect::REST_03_PROTO, Dialect::REST_03_JSON] {
+                let (status, body) = answer(dialect, &kind);
                 assert_eq!((status, &body["code"]), (rest, &json!(code)), "{kind:?}");
                 assert_eq!(body["type"], body["error"]);
             }
-            let (status, body) = answer(Envelope::Rest10, &kind);
+            let (status, body) = answer(Dialect::REST_10, &kind);
             assert_eq!((status, &body["error"]["code"]), (rest, &json!(rest)), "{kind:?}");
-            let older = Form { rest_status: RestStatus::V100, ..Form::of(Envelope::Rest10) };
+            let older = Form { rest_status: RestStatus::V100, ..Form::of(Dialect::REST_10) };
             let older = fault(&older, &Fault::new(kind.clone(), "why"));
             assert_eq!(older.status, rest_100, "{kind:?}");
             assert_eq!(value(&older.body)["error"]["code"], rest_100);
-            for envelope in [Envelope::Gemini, Envelope::Kebab, Envelope::Snake, Envelope::Session] {
+            for dialect in [Dialect::GEMINI, Dialect::MESSAGE_STREAM, Dialect::EXECUTE_STREAM, Dialect::SESSION] {
                 let words = match kind {
                     FaultKind::TaskNotFound(_) => "Task not found",
                     _ => "why",
                 };
-                assert_eq!(answer(envelope, &kind), (bare, json!({ "error": words })));
+                assert_eq!(answer(dialect, &kind), (bare, json!({ "error": words })));
             }
         }
     }
 
     #[test]
     fn what_the_versions_disagree_on() {
-        let code = |envelope, kind: &FaultKind| answer(envelope, kind).1["error"]["code"].clone();
+        let code = |dialect, kind: &FaultKind| answer(dialect, kind).1["error"]["code"].clone();
         let over = FaultKind::TaskIsOver("t".into());
-        assert_eq!(code(Envelope::Rpc03, &over), -32600);
-        assert_eq!(code(Envelope::Rpc10, &over), -32004);
-        assert_eq!(answer(Envelope::Rest03Proto, &over).1["code"], -32600);
-        assert_eq!(answer(Envelope::Rest10, &over).0, 400);
-        assert_eq!(answer(Envelope::Snake, &over).0, 409);
+        assert_eq!(code(Dialect::RPC_03, &over), -32600);
+        assert_eq!(code(Dialect::RPC_10, &over), -32004);
+        assert_eq!(answer(Dialect::REST_03_PROTO, &over).1["code"], -32600);
+        assert_eq!(answer(Dialect::REST_10, &over).0, 400);
+        assert_eq!(answer(Dialect::EXECUTE_STREAM, &over).0, 409);
         let required = FaultKind::ExtensionRequired;
-        assert_eq!(code(Envelope::Rpc03, &required), -32600);
-        assert_eq!(code(Envelope::Rpc10, &required), -32008);
+        assert_eq!(code(Dialect::RPC_03, &required), -32600);
+        assert_eq!(code(Dialect::RPC_10, &required), -32008);
     }
 
     #[test]
     fn rpc_of_0_3_whole() {
-        let form = Form::of(Envelope::Rpc03);
+        let form = Form::of(Dialect::RPC_03);
         let frame = |fault: Fault| value(&fault_frame(&form, &fault));
         assert_eq!(
             frame(Fault::new(FaultKind::TaskNotFound("t-1".into()), "m")),
@@ -414,7 +415,7 @@ mod tests {
 
     #[test]
     fn rpc_of_1_0_whole() {
-        let form = Form { id: Shared::from(*b"7"), ..Form::of(Envelope::Rpc10) };
+        let form = Form { id: Shared::from(*b"7"), ..Form::of(Dialect::RPC_10) };
         assert_eq!(
             value(&fault_frame(&form, &Fault::field("message.parts", "is required."))),
             json!({"jsonrpc": "2.0", "id": 7, "error": {
@@ -428,7 +429,7 @@ mod tests {
 
     #[test]
     fn rest_of_0_3_whole() {
-        let (_, body) = answer(Envelope::Rest03Proto, &FaultKind::TaskNotFound("t-1".into()));
+        let (_, body) = answer(Dialect::REST_03_PROTO, &FaultKind::TaskNotFound("t-1".into()));
         assert_eq!(
             body,
             json!({"code": -32001, "type": "TaskNotFoundError", "error": "TaskNotFoundError", "message": "why",
@@ -438,7 +439,7 @@ mod tests {
 
     #[test]
     fn rest_of_1_0_whole() {
-        let (_, body) = answer(Envelope::Rest10, &FaultKind::TaskNotFound("t-17".into()));
+        let (_, body) = answer(Dialect::REST_10, &FaultKind::TaskNotFound("t-17".into()));
         assert_eq!(
             body,
             json!({"error": {"code": 404, "status": "NOT_FOUND", "message": "why", "details": [
@@ -450,7 +451,7 @@ mod tests {
     #[test]
     fn heads_say_what_to_do() {
         let header = |kind| {
-            let answer = fault(&Form::of(Envelope::Rpc03), &Fault::new(kind, "m"));
+            let answer = fault(&Form::of(Dialect::RPC_03), &Fault::new(kind, "m"));
             answer.headers[1].clone()
         };
         let allow = "GET, HEAD".to_owned();
@@ -469,7 +470,7 @@ mod tests {
         let form = Form {
             media: Media::A2aJson,
             echo: vec![("A2A-Extensions", "urn:x".into())],
-            ..Form::of(Envelope::Rest10)
+            ..Form::of(Dialect::REST_10)
         };
         let answer = fault(&form, &Fault::no_task(&"t".into()));
         assert_eq!(
@@ -480,7 +481,7 @@ mod tests {
 
     #[test]
     fn only_what_needs_no_head_goes_into_the_stream() {
-        let mut form = Form::of(Envelope::Rpc03);
+        let mut form = Form::of(Dialect::RPC_03);
         let lost = Fault::no_task(&"t".into());
         assert!(!in_stream(&form, &lost));
         form.stream_errors = true;

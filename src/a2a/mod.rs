@@ -1,15 +1,15 @@
 //! Dialects: requests into [`Call`](crate::task::call::Call)s, events and states into JSON. No dialect sees a socket, and none
 //! changes anything.
 //!
-//! A request becomes a call and a [`Form`], which is all the core keeps of its dialect. A [`View`] says what an event looks like
-//! to it; an event is encoded once per view, and the form's prefix and suffix go around the shared bytes. Inside, a view is
-//! two independent choices, so that dialects add up instead of multiplying: a projection says *what* is shown of an event, as
-//! A2A values (`coder`, `devtool`, `plain`); a writer says *how* such values are spelled (`v03`, `proto`). Views that are not A2A
-//! (`kebab`, `snake`, `session`, `own`) do both themselves. The words are in one table (`words`), so are the errors
-//! (`fault`).
+//! `dialect` has one row of data per dialect. A request becomes a call and a [`Form`], which is all the core keeps of its dialect. A
+//! [`View`] says what an event looks like; an event is encoded once per view, and the form's prefix and suffix go around the shared
+//! bytes. A view is either a projection of events to A2A values (`coder`, `devtool`, `plain`) and a writer of those (`v03`, `proto`), so
+//! that their numbers add up instead of multiplying, or it writes objects of its own (`message_stream`, `execute_stream`, `session`,
+//! `own`). The words are in one table (`words`), so are the errors (`fault`).
 
 mod card;
 pub mod commands;
+mod dialect;
 mod encodings;
 mod fault;
 mod form;
@@ -27,10 +27,11 @@ mod views;
 mod words;
 
 pub use card::{Card, Identity, card};
+pub use dialect::{Begins, DIALECTS, Dialect, Ends, PromptAnswer, View};
 pub use fault::{fault, fault_frame, in_stream, notice};
 pub use form::{
-    Begins, DIALECTS, Ends, Envelope, Form, Shows, View, begins_at_the_start, finds_questions, frame_prefix,
-    frame_suffix, joins_session, prefix, prompt_stream, sub_protocol, suffix, view, watch_stream,
+    Form, begins_at_the_start, finds_questions, frame_prefix, frame_suffix, joins_session, prefix, suffix, view,
+    watch_stream,
 };
 pub use own::watching;
 pub use requests::answer::blame;
@@ -49,14 +50,13 @@ use crate::base::json;
 use crate::task::log::record::Record;
 use crate::task::machine::state::State;
 use crate::task::message::Message;
-use encodings::proto::Edition;
-use encodings::value::Finality;
-use encodings::{proto, v03};
-use form::{Media, Outputs, Projection, Tongue, Writer};
+use dialect::{Answers, Projection, Standalone, Writer};
+use encodings::value::{Finality, Frame};
+use form::{Media, Outputs};
 use requests::gemini_endpoints;
 use serde_json::json;
 pub use views::snapshot::Wanted;
-use views::{coder, devtool, execute_stream, message_stream, plain, session, snapshot};
+use views::{coder, devtool, plain, snapshot};
 
 /// An event as one view shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,17 +85,11 @@ impl Body {
     }
 }
 
-/// The event as this view shows it; `state` is the state right after `record` was applied. None: it does not show it.
+/// The event as this view shows it; `state` is the state right after `record` was applied. None: the view does not show it.
 pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Option<Body> {
     let (writer, projection) = match view {
         View::A2a(writer, projection) => (writer, projection),
-        View::Kebab => return message_stream::frame(state, record).map(Body::bare),
-        View::Snake => {
-            let shown = execute_stream::frame(state, record)?;
-            return Some(Body { event: Some(shown.event), ..Body::bare(shown.body) });
-        }
-        View::Own => return Some(Body::bare(own::record(state, record))),
-        View::Session => return session::frame(state, record).map(Body::bare),
+        View::Standalone(view) => return (view.event)(state, record),
     };
     let frame = match projection {
         Projection::Coder => coder::frame(state, record, tools, writer.protocol())?,
@@ -103,14 +97,7 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
         Projection::Plain => plain::frame(state, record, Outputs::Any)?,
         Projection::PlainText => plain::frame(state, record, Outputs::Text)?,
     };
-    let created = &state.created;
-    let body = |finality| {
-        Shared::from(match writer {
-            Writer::V03 => v03::frame(created, &frame, finality),
-            Writer::Proto03 => proto::frame(Edition::V03, created, &frame, finality),
-            Writer::V10 => proto::frame(Edition::V10, created, &frame, finality),
-        })
-    };
+    let body = |finality| Shared::from(writer.frame(&state.created, &frame, finality));
     Some(Body { event: None, open: body(Finality::Open), closing: frame.may_close().then(|| body(Finality::Closing)) })
 }
 
@@ -118,27 +105,28 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
 pub fn snapshot(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
     let task = || snapshot::task(view, state, wanted);
     match view {
-        View::A2a(Writer::Proto03, _) => proto::task(Edition::V03, &task()),
-        View::A2a(Writer::V10, _) => proto::task(Edition::V10, &task()),
-        View::A2a(Writer::V03, _) | View::Kebab | View::Snake | View::Own => v03::task(&task()),
-        View::Session => session::present(state),
+        View::A2a(writer, _) => writer.task(&task()),
+        View::Standalone(Standalone { snapshot: Some(snapshot), .. }) => snapshot(state),
+        View::Standalone(_) => Writer::V03.task(&task()),
     }
 }
 
-/// The task as a whole, as a frame of a stream or the result of a prompt: where a dialect says what it sends, it says so here.
+/// The task as a whole, as a frame of a stream or the result of a prompt: some dialects name its kind there.
 pub fn snapshot_frame(view: View, state: &State, wanted: Wanted) -> Vec<u8> {
     let task = snapshot(view, state, wanted);
     match view {
         View::A2a(Writer::Proto03 | Writer::V10, _) => [br#"{"task":"#, &*task, b"}"].concat(),
-        View::A2a(Writer::V03, _) | View::Kebab | View::Snake | View::Session | View::Own => task,
+        View::A2a(Writer::V03, _) | View::Standalone(_) => task,
     }
 }
 
-/// What a stream begins with that something said is answered with, when it begins with the whole of it.
+/// The first frame of a stream that answers a prompt, if it begins with the task.
 pub fn opening(form: &Form, view: View, state: &State, wanted: Wanted) -> Vec<u8> {
-    match form.shows {
-        Shows::Task | Shows::Result => snapshot_frame(view, state, wanted),
-        Shows::Receipt => commands::started(state),
+    match form.prompt_answer {
+        PromptAnswer::Task | PromptAnswer::Accepted | PromptAnswer::CommandResult => {
+            snapshot_frame(view, state, wanted)
+        }
+        PromptAnswer::CommandReceipt => commands::started(state),
     }
 }
 
@@ -147,10 +135,7 @@ pub fn opening(form: &Form, view: View, state: &State, wanted: Wanted) -> Vec<u8
 pub fn present(view: View, state: &State, tools: &Tools) -> Option<Vec<u8>> {
     let (writer, projection) = match view {
         View::A2a(writer, projection) => (writer, projection),
-        View::Kebab => return Some(message_stream::present(state)),
-        View::Snake => return Some(execute_stream::present(state).body),
-        View::Session => return Some(session::present(state)),
-        View::Own => return None,
+        View::Standalone(view) => return (view.present)(state),
     };
     let update = match projection {
         Projection::Coder => coder::present(state, tools),
@@ -158,22 +143,14 @@ pub fn present(view: View, state: &State, tools: &Tools) -> Option<Vec<u8>> {
         Projection::Plain => plain::present(state, Outputs::Any),
         Projection::PlainText => plain::present(state, Outputs::Text),
     };
-    let (created, last) = (&state.created, Finality::Closing);
-    Some(match writer {
-        Writer::V03 => v03::status(created, &update, last),
-        Writer::Proto03 => proto::status(Edition::V03, created, &update, last),
-        Writer::V10 => proto::status(Edition::V10, created, &update, last),
-    })
+    Some(writer.frame(&state.created, &Frame::Status(update), Finality::Closing))
 }
 
-/// A message that answers a request without there being a task, as a frame of a stream or as a result.
+/// A message that answers a request without a task, as a frame of a stream or as a result.
 pub fn message(view: View, message: &Message, context: &ContextId) -> Vec<u8> {
     match view {
-        View::A2a(Writer::Proto03, _) => proto::message(Edition::V03, message, context),
-        View::A2a(Writer::V10, _) => proto::message(Edition::V10, message, context),
-        View::A2a(Writer::V03, _) | View::Kebab | View::Snake | View::Session | View::Own => {
-            v03::message(message, context)
-        }
+        View::A2a(writer, _) => writer.message(message, context),
+        View::Standalone(_) => Writer::V03.message(message, context),
     }
 }
 
@@ -185,28 +162,21 @@ pub fn result(form: &Form, result: &[u8]) -> Response {
 /// The answer to a request for the task.
 pub fn task(form: &Form, state: &State, wanted: Wanted) -> Response {
     let view = view(form, Some(&state.created));
-    match form.envelope.tongue() {
-        Tongue::Gemini => gemini_endpoints::task(view, state, wanted),
-        Tongue::A2a(_) | Tongue::Session | Tongue::Own => result(form, &snapshot(view, state, wanted)),
+    match form.dialect.answers {
+        Answers::Gemini => gemini_endpoints::task(view, state, wanted),
+        Answers::A2a => result(form, &snapshot(view, state, wanted)),
     }
 }
 
-/// The answer to a prompt, when it is not a stream.
+/// The answer to a prompt that asked for no stream.
 pub fn said(form: &Form, state: &State, wanted: Wanted) -> Response {
-    let view = view(form, Some(&state.created));
-    match form.shows {
-        Shows::Task => {}
-        Shows::Result => return commands::executed(state),
-        Shows::Receipt => return result(form, &commands::started(state)),
-    }
-    match form.envelope.tongue() {
-        Tongue::Session | Tongue::Own => {
-            let task = &state.created.task;
-            let accepted = json!({ "taskId": task, "accepted": true });
-            result(form, &json::bytes(&accepted))
-        }
-        Tongue::A2a(_) | Tongue::Gemini => result(form, &snapshot_frame(view, state, wanted)),
-    }
+    let task = match form.prompt_answer {
+        PromptAnswer::Task => snapshot_frame(view(form, Some(&state.created)), state, wanted),
+        PromptAnswer::Accepted => json::bytes(&json!({ "taskId": state.created.task, "accepted": true })),
+        PromptAnswer::CommandResult => return commands::executed(state),
+        PromptAnswer::CommandReceipt => commands::started(state),
+    };
+    result(form, &task)
 }
 
 /// An answer with the headers the request's form asks for.

@@ -30,7 +30,9 @@
 //! A message is one of the journal: `{"id","role","parts":[{"content":{"text":"…"}}]}`. Tasks in answers are those of A2A 0.3.
 //! Members may be added to anything; clients pass over what they do not know.
 
-use crate::a2a::form::{Envelope, Form, prefix, suffix};
+use crate::a2a::Body;
+use crate::a2a::dialect::{Dialect, Standalone};
+use crate::a2a::form::{Form, prefix, suffix};
 use crate::a2a::requests::answer;
 use crate::a2a::requests::message::{check_parts, is_short_name};
 use crate::a2a::requests::object::{Object, wrong};
@@ -51,6 +53,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+pub const VIEW: &Standalone = &Standalone {
+    name: "gemini-a2a.v1",
+    event: |state, event| Some(Body::bare(record(state, event))),
+    present: |_| None,
+    snapshot: None,
+    idle_is_completed: false,
+};
+
 /// An event with its task.
 pub fn record(state: &State, record: &Record) -> Vec<u8> {
     json::bytes(&Shown {
@@ -69,7 +79,7 @@ pub fn watching(form: &Form, task: &TaskId, after: Seq) -> Vec<u8> {
 
 /// What a text frame of a client asks for.
 pub fn decode(text: &str) -> Result<(Call, Form), (Fault, Form)> {
-    let mut form = Form::of(Envelope::Own);
+    let mut form = Form::of(Dialect::NATIVE);
     match asked(text, &mut form).and_then(|asked| call(asked, text)) {
         Ok(call) => Ok((call, form)),
         Err(fault) => Err((fault, form)),

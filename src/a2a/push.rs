@@ -3,14 +3,13 @@
 //!
 //! A configuration comes bare, inside of one or two wrappers, or flat beside the task's id, depending on version, binding and SDK.
 //! One reader takes them all: it goes inwards through whatever wrapper it knows and collects ids on the way. On the way out the
-//! envelope of the request decides.
+//! dialect of the request decides.
 
 mod rules;
 
-use crate::a2a::encodings::proto::Edition;
+use crate::a2a::dialect::{Binding, Dialect, Projection, View, Writer};
 use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Finality, Frame, Piece, StatusUpdate};
-use crate::a2a::encodings::{proto, v03};
-use crate::a2a::form::{self, Envelope, Form, Projection, View, Wrapper, Writer};
+use crate::a2a::form::{self, Form};
 use crate::a2a::requests::object::{Object, count, member, object, text, texts, wrong};
 use crate::a2a::requests::operation;
 use crate::a2a::requests::operation::{Ask, Operation};
@@ -170,7 +169,7 @@ fn check_values(wish: &Wish) -> Result<(), Fault> {
 /// The wish of a request as a target: named, and with the look of the request. Without a name 0.3 clients find it under the
 /// task's id; others get `fresh`.
 pub fn target(wish: Wish, form: &Form, created: &Created, fresh: impl FnOnce() -> String) -> Target {
-    let protocol = form.envelope.protocol();
+    let protocol = form.dialect.protocol;
     let id = match (&wish.id, protocol) {
         (Some(id), _) => id.clone(),
         (None, Protocol::V03) => created.task.as_str().into(),
@@ -214,7 +213,7 @@ pub fn config(form: &Form, task: &TaskId, hook: &Hook) -> Response {
 /// The answer to a request for all of them.
 pub fn configs(form: &Form, task: &TaskId, hooks: &[Hook]) -> Response {
     let all: Vec<Value> = hooks.iter().map(|hook| shown(form, task, hook)).collect();
-    let list = match form.envelope.writer() {
+    let list = match form.dialect.writer {
         Writer::V03 => json!(all),
         Writer::Proto03 => json!({ "configs": all }),
         Writer::V10 => json!({ "configs": all, "nextPageToken": "" }),
@@ -224,16 +223,16 @@ pub fn configs(form: &Form, task: &TaskId, hooks: &[Hook]) -> Response {
 
 /// The answer to a request that deleted one. Clients of REST decode the body, so there is one.
 pub fn deleted(form: &Form) -> Response {
-    let nothing: &[u8] = match (form.envelope.wrapper(), form.envelope.protocol()) {
-        (Wrapper::Rpc, Protocol::V03) => b"null",
-        (Wrapper::Rpc, Protocol::V10) | (Wrapper::Own | Wrapper::None, _) => b"{}",
+    let nothing: &[u8] = match (form.dialect.binding, form.dialect.protocol) {
+        (Binding::JsonRpc, Protocol::V03) => b"null",
+        (Binding::JsonRpc, Protocol::V10) | (Binding::Rest | Binding::Bare | Binding::Native, _) => b"{}",
     };
     result(form, nothing)
 }
 
 fn shown(form: &Form, task: &TaskId, hook: &Hook) -> Value {
     let target = &hook.target;
-    match form.envelope.writer() {
+    match form.dialect.writer {
         Writer::V10 => {
             let scheme = target.schemes.first();
             let mut config = json!({ "taskId": task, "id": target.id, "url": target.url });
@@ -336,11 +335,7 @@ pub fn delivery(target: &Target, state: &State, due: &Due, history: usize, tools
         Due::Artifact { id, .. } => artifact(view, state, id)?,
         Due::Answer { turn, .. } => artifact(view, state, &format!("answer-{turn}"))?,
     };
-    Some(match writer {
-        Writer::V03 => v03::frame(&state.created, &frame, Finality::Open),
-        Writer::Proto03 => proto::frame(Edition::V03, &state.created, &frame, Finality::Open),
-        Writer::V10 => proto::frame(Edition::V10, &state.created, &frame, Finality::Open),
-    })
+    Some(writer.frame(&state.created, &frame, Finality::Open))
 }
 
 /// The view of a webhook: as the request saw it that registered it.
@@ -348,8 +343,8 @@ fn hook_view(protocol: Protocol, profile: Profile) -> View {
     let form = Form {
         profile: Some(profile),
         ..Form::of(match protocol {
-            Protocol::V03 => Envelope::Rpc03,
-            Protocol::V10 => Envelope::Rest10,
+            Protocol::V03 => Dialect::RPC_03,
+            Protocol::V10 => Dialect::REST_10,
         })
     };
     form::view(&form, None)

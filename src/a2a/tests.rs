@@ -746,9 +746,7 @@ fn routes() {
     let ask = |method, path: &str| {
         let mut request = sample::post(path, "");
         request.method = method;
-        decode(&request, &Switches::default())
-            .map(|(call, _)| call)
-            .map_err(|(fault, form)| (fault.kind, form.envelope))
+        decode(&request, &Switches::default()).map(|(call, _)| call).map_err(|(fault, form)| (fault.kind, form.dialect))
     };
     for method in [Get, Head] {
         assert_eq!(ask(method, "/health"), Ok(Call::Health));
@@ -763,18 +761,18 @@ fn routes() {
         assert_eq!(ask(method, "/listCommands"), Ok(Call::Commands));
     }
     assert_eq!(ask(Post, "/tasks"), Ok(Call::Session));
-    let refused = |allow: &str, envelope| {
+    let refused = |allow: &str, dialect| {
         let allow = allow.into();
-        Err((FaultKind::MethodNotAllowed { allow }, envelope))
+        Err((FaultKind::MethodNotAllowed { allow }, dialect))
     };
-    assert_eq!(ask(Get, "/"), refused("POST", Envelope::Rpc03));
-    assert_eq!(ask(Put, "/tasks"), refused("GET, HEAD, POST", Envelope::Gemini));
-    assert_eq!(ask(Head, "/ws"), refused("GET", Envelope::Gemini));
-    assert_eq!(ask(Options, "/"), refused("POST", Envelope::Rpc03));
-    assert_eq!(ask(Post, "/health"), refused("GET, HEAD", Envelope::Gemini));
-    assert_eq!(ask(Delete, "/tasks/t/metadata"), refused("GET, HEAD", Envelope::Gemini));
+    assert_eq!(ask(Get, "/"), refused("POST", Dialect::RPC_03));
+    assert_eq!(ask(Put, "/tasks"), refused("GET, HEAD, POST", Dialect::GEMINI));
+    assert_eq!(ask(Head, "/ws"), refused("GET", Dialect::GEMINI));
+    assert_eq!(ask(Options, "/"), refused("POST", Dialect::RPC_03));
+    assert_eq!(ask(Post, "/health"), refused("GET, HEAD", Dialect::GEMINI));
+    assert_eq!(ask(Delete, "/tasks/t/metadata"), refused("GET, HEAD", Dialect::GEMINI));
     for path in ["/no/such", "/tasks//metadata", "/tasks/a/b/metadata"] {
-        assert_eq!(ask(Get, path), Err((FaultKind::NotFound, Envelope::Gemini)), "{path}");
+        assert_eq!(ask(Get, path), Err((FaultKind::NotFound, Dialect::GEMINI)), "{path}");
     }
 }
 

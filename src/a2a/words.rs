@@ -1,9 +1,8 @@
 //! The words of the dialects: what our enums are called on the wire, and back. One file, so that a word is spelled in one
 //! place and a new dialect is a new column. Knows nothing of JSON.
 
-use crate::a2a::form::View;
 use crate::task::log::event::Profile;
-use crate::task::machine::state::{State, TaskState};
+use crate::task::machine::state::TaskState;
 use crate::task::message::Role;
 use crate::task::spec::{Choice, Ending};
 use serde::Serialize;
@@ -62,8 +61,8 @@ pub fn proto03_state(state: TaskState) -> &'static str {
     }
 }
 
-/// Task states in the kebab dialect, of the state as it shows it.
-pub fn kebab_state(shown: TaskState) -> &'static str {
+/// Task states in `POST /message/stream`, of the state as it shows it.
+pub fn message_state(shown: TaskState) -> &'static str {
     match shown {
         TaskState::InputRequired | TaskState::AuthRequired => "input-required",
         TaskState::Failed | TaskState::Rejected => "failed",
@@ -71,8 +70,8 @@ pub fn kebab_state(shown: TaskState) -> &'static str {
     }
 }
 
-/// Task states in the snake dialect, of the state as it shows it.
-pub fn snake_state(shown: TaskState) -> &'static str {
+/// Task states in `POST /tasks/{id}/execute`, of the state as it shows it.
+pub fn execute_state(shown: TaskState) -> &'static str {
     match shown {
         TaskState::Submitted | TaskState::Working | TaskState::InputRequired | TaskState::AuthRequired => "running",
         TaskState::Completed => "completed",
@@ -80,16 +79,11 @@ pub fn snake_state(shown: TaskState) -> &'static str {
     }
 }
 
-/// The state as a view shows it.
-pub fn shown(view: View, state: &State) -> TaskState {
-    view.state(state.status.state, state.turn_is_over())
-}
-
-/// The state for those to whom a task that waits for the next prompt is completed. It may be there already, queued: what they see
-/// then is that the turn before it is over.
-pub fn idle_completed(state: &State) -> TaskState {
-    match state.status.state {
-        TaskState::InputRequired if state.turn_is_over() => TaskState::Completed,
+/// The state where a task that waits for the next prompt is shown as completed. `idle`: its turn is over; the next prompt may already
+/// be queued.
+pub fn idle_completed(state: TaskState, idle: bool) -> TaskState {
+    match state {
+        TaskState::InputRequired if idle => TaskState::Completed,
         other => other,
     }
 }
@@ -168,9 +162,9 @@ impl CoderKind {
     }
 }
 
-/// What an object of the snake dialect is about.
+/// What an object of `POST /tasks/{id}/execute` is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SnakeKind {
+pub enum ExecuteKind {
     StateChange,
     TextContent,
     Thought,
@@ -178,14 +172,14 @@ pub enum SnakeKind {
     ToolCallUpdate,
 }
 
-impl SnakeKind {
+impl ExecuteKind {
     pub fn word(self) -> &'static str {
         match self {
-            SnakeKind::StateChange => "state_change",
-            SnakeKind::TextContent => "text_content",
-            SnakeKind::Thought => "thought",
-            SnakeKind::ThoughtSummary => "thought_summary",
-            SnakeKind::ToolCallUpdate => "tool_call_update",
+            ExecuteKind::StateChange => "state_change",
+            ExecuteKind::TextContent => "text_content",
+            ExecuteKind::Thought => "thought",
+            ExecuteKind::ThoughtSummary => "thought_summary",
+            ExecuteKind::ToolCallUpdate => "tool_call_update",
         }
     }
 }
@@ -273,7 +267,7 @@ impl CallStatus {
         }
     }
 
-    /// The word of the development-tool extension, of sessions and of the kebab dialect. That a call waits for an answer is
+    /// The word of the development-tool extension, of sessions and of `POST /message/stream`. That a call waits for an answer is
     /// said beside it.
     pub fn devtool(self) -> &'static str {
         match self {
@@ -297,8 +291,8 @@ impl CallStatus {
         }
     }
 
-    /// The snake dialect's word.
-    pub fn snake(self) -> &'static str {
+    /// The word of `POST /tasks/{id}/execute`.
+    pub fn execute(self) -> &'static str {
         match self {
             CallStatus::Scheduled | CallStatus::AwaitingApproval => "requested",
             CallStatus::Executing => "executing",

@@ -535,5 +535,5 @@ impl Core {
 fn source(request: &Request, form: &a2a::Form) -> Source {
     let agent = request.headers.get("user-agent").and_then(|agent| agent.split_whitespace().next());
     let named = request.query("client").or(agent).unwrap_or("a client");
-    Source { client: named.chars().take(80).collect(), via: form.via().to_owned() }
+    Source { client: named.chars().take(80).collect(), via: form.dialect.via.to_owned() }
 }

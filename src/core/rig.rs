@@ -1,6 +1,6 @@
 //! A core for tests of its inside: with a disk, a clock that is moved by hand, and a shell that only takes notes.
 
-use crate::a2a::{Envelope, Form, Switches};
+use crate::a2a::{Dialect, Form, Switches};
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::base::slots::Key;
@@ -126,8 +126,8 @@ impl Rig {
     }
 
     /// Asks as a client, and gives the answer.
-    pub fn ask(&mut self, envelope: Envelope, call: Call) -> Value {
-        let conn = self.begin_ask(envelope, call);
+    pub fn ask(&mut self, dialect: &'static Dialect, call: Call) -> Value {
+        let conn = self.begin_ask(dialect, call);
         self.turns();
         let text = self.take(conn);
         self.core.broke(conn);
@@ -136,14 +136,14 @@ impl Rig {
     }
 
     /// Asks as a client, on a connection of its own.
-    pub fn begin_ask(&mut self, envelope: Envelope, call: Call) -> Key {
+    pub fn begin_ask(&mut self, dialect: &'static Dialect, call: Call) -> Key {
         let conn = self.core.opened(Peer::SameUser, self.now);
         // A connection answers what it was asked; what that was is said by `call`.
         let line = self.core.conns.get_mut(conn).expect("just opened");
         line.take(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", self.now);
         assert!(matches!(line.read(&self.limits, self.now), Want::Serve(_)));
         let by = Source { client: "ann".into(), via: "test".into() };
-        let form = Form::of(envelope);
+        let form = Form::of(dialect);
         self.core.dispatch(conn, call, form, by, self.now);
         conn
     }
@@ -157,9 +157,9 @@ impl Rig {
     }
 
     /// A new task whose turn has begun, with a webhook if one is given.
-    pub fn begin(&mut self, envelope: Envelope, push: Option<Wish>) -> TaskId {
-        let say = Say { push, ..say("go", envelope.protocol()) };
-        let answer = self.ask(envelope, Call::Say(say));
+    pub fn begin(&mut self, dialect: &'static Dialect, push: Option<Wish>) -> TaskId {
+        let say = Say { push, ..say("go", dialect.protocol) };
+        let answer = self.ask(dialect, Call::Say(say));
         let answer = answer.get("result").unwrap_or(&answer);
         let answer = answer.get("task").unwrap_or(answer);
         let id = answer["id"].as_str().unwrap_or_else(|| panic!("{answer}"));
@@ -168,7 +168,7 @@ impl Rig {
 
     pub fn say(&mut self, task: &TaskId) {
         let say = Say { task: Some(task.clone()), ..say("more", Protocol::V03) };
-        self.ask(Envelope::Rpc03, Call::Say(say));
+        self.ask(Dialect::RPC_03, Call::Say(say));
     }
 
     /// The model says something to the job that was started last.
@@ -184,7 +184,7 @@ impl Rig {
 
     pub fn cancel(&mut self, task: &TaskId) {
         let task = task.clone();
-        self.ask(Envelope::Rpc03, Call::Cancel { task });
+        self.ask(Dialect::RPC_03, Call::Cancel { task });
     }
 
     pub fn state(&self, task: &TaskId) -> &State {

@@ -4,7 +4,7 @@
 use crate::frame;
 use crate::http::{Message, Side};
 use crate::sse::Sse;
-use gemini_a2a::a2a::{self, Envelope, Form, View};
+use gemini_a2a::a2a::{self, Form, View};
 use gemini_a2a::base::Shared;
 use gemini_a2a::base::id::{Seq, TaskId};
 use gemini_a2a::base::slots::Key;
@@ -63,19 +63,19 @@ impl Dialect {
     }
 
     pub fn view(self) -> View {
-        let (envelope, profile) = match self {
-            Dialect::Rpc03(profile) => (Envelope::Rpc03, Some(profile)),
-            Dialect::Rpc10(profile) => (Envelope::Rpc10, Some(profile)),
-            Dialect::Rest03 => (Envelope::Rest03Proto, Some(Profile::Coder)),
-            Dialect::Rest10 => (Envelope::Rest10, Some(Profile::Plain)),
-            Dialect::Kebab => (Envelope::Kebab, None),
-            Dialect::Snake => (Envelope::Snake, None),
-            Dialect::SessionSse | Dialect::Socket => (Envelope::Session, None),
-            Dialect::SocketRpc03 => (Envelope::Rpc03, Some(Profile::Coder)),
-            Dialect::SocketRpc10 => (Envelope::Rpc10, Some(Profile::Plain)),
-            Dialect::SocketOwn => (Envelope::Own, None),
+        let (dialect, profile) = match self {
+            Dialect::Rpc03(profile) => (a2a::Dialect::RPC_03, Some(profile)),
+            Dialect::Rpc10(profile) => (a2a::Dialect::RPC_10, Some(profile)),
+            Dialect::Rest03 => (a2a::Dialect::REST_03_PROTO, Some(Profile::Coder)),
+            Dialect::Rest10 => (a2a::Dialect::REST_10, Some(Profile::Plain)),
+            Dialect::Kebab => (a2a::Dialect::MESSAGE_STREAM, None),
+            Dialect::Snake => (a2a::Dialect::EXECUTE_STREAM, None),
+            Dialect::SessionSse | Dialect::Socket => (a2a::Dialect::SESSION, None),
+            Dialect::SocketRpc03 => (a2a::Dialect::RPC_03, Some(Profile::Coder)),
+            Dialect::SocketRpc10 => (a2a::Dialect::RPC_10, Some(Profile::Plain)),
+            Dialect::SocketOwn => (a2a::Dialect::NATIVE, None),
         };
-        let form = Form { profile, ..Form::of(envelope) };
+        let form = Form { profile, ..Form::of(dialect) };
         a2a::view(&form, None)
     }
 

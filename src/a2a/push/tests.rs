@@ -1,5 +1,5 @@
 use super::*;
-use crate::a2a::Envelope;
+use crate::a2a::Dialect;
 use crate::a2a::sample;
 use crate::task::fault::FaultKind;
 use crate::task::log::event::{End, Event, Profile};
@@ -129,20 +129,20 @@ fn each_writer_has_its_own_configuration() {
     let proto = json!({"name": "tasks/t-1/pushNotificationConfigs/h", "pushNotificationConfig": old});
     let flat = json!({"taskId": "t-1", "id": "h", "url": url, "token": "tok",
         "authentication": {"scheme": "Bearer", "credentials": "s3cret"}});
-    for (envelope, one, many, gone) in [
-        (Envelope::Rpc03, rpc(&kind), rpc(&json!([kind])), rpc(&Value::Null)),
-        (Envelope::Rest03Json, kind.clone(), json!([kind]), json!({})),
-        (Envelope::Rest03Proto, proto.clone(), json!({"configs": [proto]}), json!({})),
-        (Envelope::Rpc10, rpc(&flat), rpc(&json!({"configs": [flat], "nextPageToken": ""})), rpc(&json!({}))),
-        (Envelope::Rest10, flat.clone(), json!({"configs": [flat], "nextPageToken": ""}), json!({})),
+    for (dialect, one, many, gone) in [
+        (Dialect::RPC_03, rpc(&kind), rpc(&json!([kind])), rpc(&Value::Null)),
+        (Dialect::REST_03_JSON, kind.clone(), json!([kind]), json!({})),
+        (Dialect::REST_03_PROTO, proto.clone(), json!({"configs": [proto]}), json!({})),
+        (Dialect::RPC_10, rpc(&flat), rpc(&json!({"configs": [flat], "nextPageToken": ""})), rpc(&json!({}))),
+        (Dialect::REST_10, flat.clone(), json!({"configs": [flat], "nextPageToken": ""}), json!({})),
     ] {
-        let form = Form::of(envelope);
+        let form = Form::of(dialect);
         assert_eq!(body(&config(&form, &task, &hook("h"))), one);
         assert_eq!(body(&configs(&form, &task, &[hook("h")])), many);
         assert_eq!(body(&deleted(&form)), gone);
         assert_eq!(deleted(&form).status, 200);
     }
-    let form = Form::of(Envelope::Rest10);
+    let form = Form::of(Dialect::REST_10);
     assert_eq!(body(&config(&form, &task, &bare("b"))), json!({"taskId": "t-1", "id": "b", "url": url}));
 }
 
@@ -153,32 +153,32 @@ fn how_deliveries_went_is_told_where_a_member_more_does_no_harm() {
     hook.health = Health::default().after_success().after_failure("status 500", 9);
     let metadata = json!({"deliveries":
         {"delivered": 1, "failed": 1, "pending": 0, "suspended": false, "lastError": "status 500"}});
-    for (envelope, shown) in [
-        (Envelope::Rpc03, true),
-        (Envelope::Rest03Json, true),
-        (Envelope::Rest03Proto, false),
-        (Envelope::Rpc10, false),
-        (Envelope::Rest10, false),
+    for (dialect, shown) in [
+        (Dialect::RPC_03, true),
+        (Dialect::REST_03_JSON, true),
+        (Dialect::REST_03_PROTO, false),
+        (Dialect::RPC_10, false),
+        (Dialect::REST_10, false),
     ] {
-        let answer = body(&config(&Form::of(envelope), &task, &hook));
+        let answer = body(&config(&Form::of(dialect), &task, &hook));
         let config = answer.get("result").unwrap_or(&answer);
         let expected = shown.then_some(&metadata);
-        assert_eq!(config.get("metadata"), expected, "{envelope:?}");
+        assert_eq!(config.get("metadata"), expected, "{dialect:?}");
     }
 }
 
 #[test]
 fn a_webhook_without_a_name_gets_one() {
     let state = sample::state();
-    let named = |envelope, id| {
-        let form = Form::of(envelope);
+    let named = |dialect, id| {
+        let form = Form::of(dialect);
         target(full(id, &[]), &form, &state.created, || "fresh".into())
     };
-    let old = named(Envelope::Rpc03, None);
+    let old = named(Dialect::RPC_03, None);
     assert_eq!((old.id.as_str(), old.protocol, old.profile), ("t-1", Protocol::V03, Profile::Coder));
-    let new = named(Envelope::Rpc10, None);
+    let new = named(Dialect::RPC_10, None);
     assert_eq!((new.id.as_str(), new.protocol, new.profile), ("fresh", Protocol::V10, Profile::Plain));
-    assert_eq!(named(Envelope::Rest10, Some("h")).id.as_str(), "h");
+    assert_eq!(named(Dialect::REST_10, Some("h")).id.as_str(), "h");
 }
 
 #[test]

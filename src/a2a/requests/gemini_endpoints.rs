@@ -1,7 +1,8 @@
 //! The endpoints of the reference server and of the documents around it, beside JSON-RPC: tasks without a prompt, prompts that are
 //! answered with a stream, metadata, health. Bare JSON in and out.
 
-use crate::a2a::form::{BirthNote, Envelope, View, prefix, suffix};
+use crate::a2a::dialect::{Binding, View};
+use crate::a2a::form::{CreatedAnswer, prefix, suffix};
 use crate::a2a::requests::filter;
 use crate::a2a::requests::message;
 use crate::a2a::requests::object::{Object, body, check_type, count, object};
@@ -38,7 +39,7 @@ pub fn create(request: &Request, form: &mut Form, switches: &Switches) -> Result
         let has = |name| wishes.contains_key(name);
         let reference = has("kind") || has("workspacePath");
         if has("workspaceRoot") || (!reference && (has("model") || has("apiKey"))) {
-            form.birth_note = BirthNote::State;
+            form.created_answer = CreatedAnswer::State;
         }
     }
     Ok(Call::Create(Create {
@@ -94,9 +95,9 @@ pub fn spoken(sent: &Value, form: &mut Form, switches: &Switches) -> Result<Say,
 /// The answer to `POST /tasks`: the id as a JSON string, or an object for those whose words ask for it.
 pub fn created(form: &Form, state: &State) -> Response {
     let task = &state.created.task;
-    let body = match form.birth_note {
-        BirthNote::Id => json::bytes(task),
-        BirthNote::State => json::bytes(&json!({ "taskId": task, "state": "running" })),
+    let body = match form.created_answer {
+        CreatedAnswer::Id => json::bytes(task),
+        CreatedAnswer::State => json::bytes(&json!({ "taskId": task, "state": "running" })),
     };
     respond(form, 201, enclosed(form, &body))
 }
@@ -104,7 +105,7 @@ pub fn created(form: &Form, state: &State) -> Response {
 /// The answer to `POST /tasks` without a body: the live session, by every name it may be looked for. Our own dialect, which asks
 /// for it too, has one name.
 pub fn session_id(form: &Form, task: &TaskId) -> Response {
-    let id = if form.envelope == Envelope::Own {
+    let id = if form.dialect.binding == Binding::Native {
         json!(task)
     } else {
         json!({ "sessionId": task, "taskId": task, "id": task, "contextId": task })
@@ -119,7 +120,7 @@ fn enclosed(form: &Form, result: &[u8]) -> Vec<u8> {
 /// The answer to `GET /tasks/{id}` by those who name no version: the task of A2A 0.3, and beside its status the word and the time
 /// that [`briefs`](crate::a2a::briefs) have.
 pub fn task(view: View, state: &State, wanted: Wanted) -> Response {
-    let word = words::snake_state(words::idle_completed(state));
+    let word = words::execute_state(words::idle_completed(state.status.state, state.turn_is_over()));
     let mut out = snapshot(view, state, wanted);
     out.pop();
     out.extend_from_slice(br#","state":"#);
@@ -207,7 +208,7 @@ fn write_metadata(out: &mut Vec<u8>, state: &State, tools: &Tools, told: Detail)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::a2a::form::Envelope;
+    use crate::a2a::Dialect;
     use crate::a2a::requests::route;
     use crate::a2a::sample;
     use crate::task::call::Mode;
@@ -218,11 +219,11 @@ mod tests {
         serde_json::from_slice(&response.body).unwrap()
     }
 
-    fn asked(body: &str) -> Result<(Call, BirthNote), FaultKind> {
+    fn asked(body: &str) -> Result<(Call, CreatedAnswer), FaultKind> {
         match route::decode(&sample::post("/tasks", body), &Switches::default()) {
-            Ok((call, form)) => Ok((call, form.birth_note)),
+            Ok((call, form)) => Ok((call, form.created_answer)),
             Err((fault, form)) => {
-                assert_eq!(form.envelope, Envelope::Gemini);
+                assert_eq!(form.dialect, Dialect::GEMINI);
                 Err(fault.kind)
             }
         }
@@ -234,16 +235,16 @@ mod tests {
             assert_eq!(asked(nothing).unwrap().0, Call::Session);
         }
         for (body, context, workspace, note) in [
-            ("{}", None, None, BirthNote::Id),
+            ("{}", None, None, CreatedAnswer::Id),
             (
                 r#"{"contextId":"c","agentSettings":{"kind":"agent-settings","workspacePath":"/w"}}"#,
                 Some("c"),
                 Some("/w"),
-                BirthNote::Id,
+                CreatedAnswer::Id,
             ),
-            (r#"{"agentSettings":{"workspacePath":"/w","model":"m"}}"#, None, Some("/w"), BirthNote::Id),
-            (r#"{"agentSettings":{"workspaceRoot":"/r"}}"#, None, Some("/r"), BirthNote::State),
-            (r#"{"agentSettings":{"model":"m"}}"#, None, None, BirthNote::State),
+            (r#"{"agentSettings":{"workspacePath":"/w","model":"m"}}"#, None, Some("/w"), CreatedAnswer::Id),
+            (r#"{"agentSettings":{"workspaceRoot":"/r"}}"#, None, Some("/r"), CreatedAnswer::State),
+            (r#"{"agentSettings":{"model":"m"}}"#, None, None, CreatedAnswer::State),
         ] {
             let Ok((Call::Create(create), told)) = asked(body) else {
                 panic!("{body}");
@@ -265,9 +266,9 @@ mod tests {
         }
     }
 
-    fn said(path: &str, body: &str) -> Result<(Say, Envelope), FaultKind> {
+    fn said(path: &str, body: &str) -> Result<(Say, &'static Dialect), FaultKind> {
         match route::decode(&sample::post(path, body), &Switches::default()) {
-            Ok((Call::Say(say), form)) => Ok((say, form.envelope)),
+            Ok((Call::Say(say), form)) => Ok((say, form.dialect)),
             Ok(other) => panic!("{other:?}"),
             Err((fault, _)) => Err(fault.kind),
         }
@@ -275,19 +276,19 @@ mod tests {
 
     #[test]
     fn prompts_to_the_three_streams() {
-        for (path, body, envelope, task) in [
-            ("/tasks/t/execute", r#"{"message":"hi"}"#, Envelope::Snake, Some("t")),
-            ("/tasks/t/messages/stream", r#"{"content":{"text":"hi"}}"#, Envelope::Session, Some("t")),
-            ("/message/stream", r#"{"userMessage":"hi"}"#, Envelope::Kebab, None),
+        for (path, body, dialect, task) in [
+            ("/tasks/t/execute", r#"{"message":"hi"}"#, Dialect::EXECUTE_STREAM, Some("t")),
+            ("/tasks/t/messages/stream", r#"{"content":{"text":"hi"}}"#, Dialect::SESSION, Some("t")),
+            ("/message/stream", r#"{"userMessage":"hi"}"#, Dialect::MESSAGE_STREAM, None),
             (
                 "/message/stream",
                 r#"{"taskId":"t","contextId":"c","userMessage":{"text":"hi"}}"#,
-                Envelope::Kebab,
+                Dialect::MESSAGE_STREAM,
                 Some("t"),
             ),
         ] {
             let (say, found) = said(path, body).unwrap();
-            assert_eq!(found, envelope, "{path}");
+            assert_eq!(found, dialect, "{path}");
             assert_eq!(say.said.message.text(), "hi");
             assert_eq!(say.task, task.map(Into::into), "{path}");
             assert_eq!(say.mode, Mode::Stream);
@@ -328,12 +329,12 @@ mod tests {
 
     #[test]
     fn our_own_dialect_asks_for_the_same_by_its_calls() {
-        let form = Form { id: crate::base::Shared::from(*b"7"), ..Form::of(Envelope::Own) };
+        let form = Form { id: crate::base::Shared::from(*b"7"), ..Form::of(Dialect::NATIVE) };
         let state = sample::state();
         let told = json!({"id": 7, "ok": "t-1"});
         assert_eq!(value(&created(&form, &state)), told);
         assert_eq!(value(&session_id(&form, &state.created.task)), told);
-        let bare = Form::of(Envelope::Gemini);
+        let bare = Form::of(Dialect::GEMINI);
         let named = json!({"sessionId": "t-1", "taskId": "t-1", "id": "t-1", "contextId": "t-1"});
         assert_eq!(value(&session_id(&bare, &state.created.task)), named);
     }
@@ -341,7 +342,7 @@ mod tests {
     #[test]
     fn a_task_with_the_words_of_lists() {
         let state = sample::state();
-        let form = Form::of(Envelope::Gemini);
+        let form = Form::of(Dialect::GEMINI);
         let view = crate::a2a::view(&form, Some(&state.created));
         let told = value(&task(view, &state, Wanted::newest(None)));
         let mut whole: Value = serde_json::from_slice(&snapshot(view, &state, Wanted::newest(None))).unwrap();
@@ -353,10 +354,10 @@ mod tests {
     #[test]
     fn a_task_and_its_metadata() {
         let state = sample::state();
-        let mut form = Form::of(Envelope::Gemini);
+        let mut form = Form::of(Dialect::GEMINI);
         let answer = created(&form, &state);
         assert_eq!((answer.status, value(&answer)), (201, json!("t-1")));
-        form.birth_note = BirthNote::State;
+        form.created_answer = CreatedAnswer::State;
         let told = json!({"taskId": "t-1", "state": "running"});
         assert_eq!(value(&created(&form, &state)), told);
         let tools = sample::tools();

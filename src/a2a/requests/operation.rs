@@ -2,7 +2,8 @@
 //! REST by path; both bring the params as one object here, so that an operation means the same wherever it is asked for.
 
 use crate::a2a::commands;
-use crate::a2a::form::{Envelope, Form, Outputs};
+use crate::a2a::dialect::Binding;
+use crate::a2a::form::{Form, Outputs};
 use crate::a2a::push;
 use crate::a2a::requests::filter;
 use crate::a2a::requests::message;
@@ -227,7 +228,7 @@ fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
     let history = history(wishes, "configuration")?;
     let mut say = said(received, metadata, form, ask.switches)?;
     // The REST clients of 0.3 send contexts they made up; the task decides.
-    if matches!(form.envelope, Envelope::Rest03Proto | Envelope::Rest03Json) && say.task.is_some() {
+    if ask.protocol == Protocol::V03 && form.dialect.binding == Binding::Rest && say.task.is_some() {
         say.context = None;
     }
     form.echo = version::echo(ask.headers, form, ask.switches);
@@ -237,7 +238,7 @@ fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
 /// A message as something said, by whoever may be asked to answer in a profile of its own.
 pub fn said(received: Received, metadata: Option<&Object>, form: &mut Form, switches: &Switches) -> Result<Say, Fault> {
     let Received { message, answers, task, context } = received;
-    let spoken = || settings::profile_spoken(&message, metadata, form.envelope.protocol());
+    let spoken = || settings::profile_spoken(&message, metadata, form.dialect.protocol);
     form.profile = form.profile.or_else(spoken);
     Ok(Say {
         settings: settings::of_message(&message, metadata)?,
@@ -253,7 +254,7 @@ pub fn said(received: Received, metadata: Option<&Object>, form: &mut Form, swit
 
 /// How a task is marked that a request of this form makes: a plain task of 1.0 is over with its answer, any other one goes on.
 pub fn traits(form: &Form, switches: &Switches) -> TaskTraits {
-    let protocol = form.envelope.protocol();
+    let protocol = form.dialect.protocol;
     let profile = form.profile.unwrap_or(form.default_profile);
     TaskTraits {
         lifecycle: match (protocol, profile) {
@@ -278,7 +279,7 @@ fn waits(ask: &Ask, form: &Form, configuration: Option<&Object>) -> Result<bool,
             Ok(!flag(configuration, names, at)?.unwrap_or(false))
         }
         Protocol::V03 => {
-            let rest = matches!(form.envelope, Envelope::Rest03Proto | Envelope::Rest03Json);
+            let rest = form.dialect.binding == Binding::Rest;
             Ok(flag(configuration, &["blocking"], at)?.unwrap_or(!rest))
         }
     }

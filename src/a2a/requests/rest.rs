@@ -4,7 +4,8 @@
 //! 0.3 has two ways of spelling JSON here: the names of its protobuf definition, which its kits speak, and those of its JSON
 //! one. The client is answered in the way it speaks itself.
 
-use crate::a2a::form::{Envelope, Form, Media};
+use crate::a2a::dialect::Dialect;
+use crate::a2a::form::{Form, Media};
 use crate::a2a::requests::message::{Gaps, is_short_name};
 use crate::a2a::requests::object::{Object, body, check_type};
 use crate::a2a::requests::operation;
@@ -118,7 +119,7 @@ pub fn decode(place: &MatchedRoute, request: &Request, switches: &Switches) -> R
         (Err(_), _) | (_, Base::Root | Base::Tenant(_)) => Protocol::V10,
     };
     let sent = body(request);
-    let mut form = Form::under(envelope(protocol, request, &sent), switches);
+    let mut form = Form::under(dialect(protocol, request, &sent), switches);
     form.media = media(protocol, &request.headers);
     if let Base::Tenant(tenant) = place.base {
         form.tenant = tenant.into();
@@ -136,18 +137,18 @@ pub fn decode(place: &MatchedRoute, request: &Request, switches: &Switches) -> R
 }
 
 /// The way of spelling that the client shows itself.
-fn envelope(protocol: Protocol, request: &Request, sent: &Result<Option<Value>, Fault>) -> Envelope {
+fn dialect(protocol: Protocol, request: &Request, sent: &Result<Option<Value>, Fault>) -> &'static Dialect {
     if protocol == Protocol::V10 {
-        return Envelope::Rest10;
+        return Dialect::REST_10;
     }
     let shown = || {
         let message = sent.as_ref().ok()?.as_ref()?.get("message")?;
         Some(message.get("kind").is_some() || message.get("parts").is_some())
     };
     match request.query("form") {
-        Some("ts") => Envelope::Rest03Json,
-        None if shown() == Some(true) => Envelope::Rest03Json,
-        Some(_) | None => Envelope::Rest03Proto,
+        Some("ts") => Dialect::REST_03_JSON,
+        None if shown() == Some(true) => Dialect::REST_03_JSON,
+        Some(_) | None => Dialect::REST_03_PROTO,
     }
 }
 
@@ -277,14 +278,14 @@ mod tests {
         route::decode(request, &Switches::default())
     }
 
-    fn asked(request: &Request) -> (Call, Envelope) {
+    fn asked(request: &Request) -> (Call, &'static Dialect) {
         let (call, form) = decode(request).unwrap_or_else(|failed| panic!("{failed:?}"));
-        (call, form.envelope)
+        (call, form.dialect)
     }
 
-    fn refused(request: &Request) -> (FaultKind, Envelope) {
+    fn refused(request: &Request) -> (FaultKind, &'static Dialect) {
         let (fault, form) = decode(request).unwrap_err();
-        (fault.kind, form.envelope)
+        (fault.kind, form.dialect)
     }
 
     fn said(request: &Request) -> (Say, Form) {
@@ -300,15 +301,12 @@ mod tests {
         let cancel = Call::Cancel { task: task() };
         let watch = Call::Subscribe { task: task(), after: None };
         let show = Call::Get { task: task(), history: Some(3) };
-        for (base, envelope, tenant) in
-            [("/v1", Envelope::Rest03Proto, ""), ("", Envelope::Rest10, ""), ("/acme", Envelope::Rest10, "acme")]
+        for (base, dialect, tenant) in
+            [("/v1", Dialect::REST_03_PROTO, ""), ("", Dialect::REST_10, ""), ("/acme", Dialect::REST_10, "acme")]
         {
             let in_version = |mut request: Request| {
                 request.path = format!("{base}{}", request.path);
-                match envelope {
-                    Envelope::Rest10 => with(request, "A2A-Version", "1.0"),
-                    _ => request,
-                }
+                if dialect == Dialect::REST_10 { with(request, "A2A-Version", "1.0") } else { request }
             };
             let post = |path: &str, body: &str| in_version(sample::post(path, body));
             let get = |target: &str| in_version(get(target));
@@ -321,14 +319,14 @@ mod tests {
                 (post("/tasks/t-1:subscribe", ""), &watch),
             ] {
                 let (found, form) = decode(&request).unwrap();
-                assert_eq!((&found, form.envelope), (call, envelope), "{}", request.path);
+                assert_eq!((&found, form.dialect), (call, dialect), "{}", request.path);
                 assert_eq!(form.tenant.as_str(), tenant);
             }
             assert!(matches!(asked(&get("/tasks")).0, Call::List(_)));
             let message = r#"{"message":{"messageId":"m","role":"ROLE_USER","content":[{"text":"hi"}]}}"#;
             for (path, mode) in [("/message:send", Mode::Wait), ("/message:stream", Mode::Stream)] {
                 let (say, form) = said(&post(path, message));
-                assert_eq!((say.mode, form.envelope), (mode, envelope));
+                assert_eq!((say.mode, form.dialect), (mode, dialect));
                 assert_eq!(form.tenant.as_str(), tenant);
             }
             let config = "/tasks/t-1/pushNotificationConfigs/c";
@@ -365,7 +363,7 @@ mod tests {
                 (head(get("/tasks/t-1:subscribe")), "GET, POST"),
             ] {
                 let allow = allow.into();
-                assert_eq!(refused(&request), (FaultKind::MethodNotAllowed { allow }, envelope));
+                assert_eq!(refused(&request), (FaultKind::MethodNotAllowed { allow }, dialect));
             }
         }
     }
@@ -373,30 +371,30 @@ mod tests {
     #[test]
     fn extended_cards_of_either_version() {
         let on = Switches { extended_card: true, ..Switches::default() };
-        for (path, envelope, off) in [
-            ("/v1/card", Envelope::Rest03Proto, FaultKind::ExtendedCardNotConfigured),
-            (OLD_CARD, Envelope::Rest03Proto, FaultKind::ExtendedCardNotConfigured),
-            ("/extendedAgentCard", Envelope::Rest10, FaultKind::Unsupported),
-            ("/acme/extendedAgentCard", Envelope::Rest10, FaultKind::Unsupported),
+        for (path, dialect, off) in [
+            ("/v1/card", Dialect::REST_03_PROTO, FaultKind::ExtendedCardNotConfigured),
+            (OLD_CARD, Dialect::REST_03_PROTO, FaultKind::ExtendedCardNotConfigured),
+            ("/extendedAgentCard", Dialect::REST_10, FaultKind::Unsupported),
+            ("/acme/extendedAgentCard", Dialect::REST_10, FaultKind::Unsupported),
         ] {
-            assert_eq!(refused(&get(path)), (off, envelope), "{path}");
+            assert_eq!(refused(&get(path)), (off, dialect), "{path}");
             let (call, _) = route::decode(&get(path), &on).unwrap();
             assert_eq!(call, Call::ExtendedCard);
         }
         let nowhere = FaultKind::NotFound;
-        assert_eq!(refused(&get("/card")), (nowhere.clone(), Envelope::Gemini));
-        assert_eq!(refused(&get("/v1/extendedAgentCard")), (nowhere, Envelope::Rest03Proto));
+        assert_eq!(refused(&get("/card")), (nowhere.clone(), Dialect::GEMINI));
+        assert_eq!(refused(&get("/v1/extendedAgentCard")), (nowhere, Dialect::REST_03_PROTO));
     }
 
     #[test]
     fn versions_and_paths_must_agree() {
         let named = |version: &str, target: &str| with(get(target), "A2A-Version", version);
         let is_get = |call: Call| matches!(call, Call::Get { .. });
-        let (call, envelope) = asked(&named("1.0", "/v1/tasks/t"));
-        assert!(is_get(call) && envelope == Envelope::Rest10);
-        let (call, envelope) = asked(&named("0.3.0", "/v1/tasks/t"));
-        assert!(is_get(call) && envelope == Envelope::Rest03Proto);
-        let wrong = (FaultKind::VersionNotSupported, Envelope::Rest10);
+        let (call, dialect) = asked(&named("1.0", "/v1/tasks/t"));
+        assert!(is_get(call) && dialect == Dialect::REST_10);
+        let (call, dialect) = asked(&named("0.3.0", "/v1/tasks/t"));
+        assert!(is_get(call) && dialect == Dialect::REST_03_PROTO);
+        let wrong = (FaultKind::VersionNotSupported, Dialect::REST_10);
         for (version, target) in [
             ("0.3", "/tasks/t:subscribe"),
             ("0.3", "/acme/tasks/t"),
@@ -417,9 +415,9 @@ mod tests {
 
     #[test]
     fn tasks_without_a_version_are_the_task_servers() {
-        let envelope = |target: &str| asked(&get(target)).1;
+        let dialect = |target: &str| asked(&get(target)).1;
         for target in ["/tasks", "/tasks?contextId=c", "/tasks?status=working", "/tasks/t"] {
-            assert_eq!(envelope(target), Envelope::Gemini, "{target}");
+            assert_eq!(dialect(target), Dialect::GEMINI, "{target}");
         }
         for target in [
             "/tasks?pageSize=3",
@@ -430,7 +428,7 @@ mod tests {
             "/tasks?A2A-Version=1.0",
             "/tasks/t?a2a-version=1.0",
         ] {
-            assert_eq!(envelope(target), Envelope::Rest10, "{target}");
+            assert_eq!(dialect(target), Dialect::REST_10, "{target}");
         }
     }
 
@@ -451,32 +449,32 @@ mod tests {
             })
         );
         let all = Call::List(List::default());
-        assert_eq!(asked(&get("/v1/tasks")), (all, Envelope::Rest03Proto));
+        assert_eq!(asked(&get("/v1/tasks")), (all, Dialect::REST_03_PROTO));
         for target in ["/tasks?pageSize=0", "/tasks?pageSize=x", "/tasks?includeArtifacts=2"] {
-            let wrong = (FaultKind::InvalidParams, Envelope::Rest10);
+            let wrong = (FaultKind::InvalidParams, Dialect::REST_10);
             assert_eq!(refused(&get(target)), wrong, "{target}");
         }
     }
 
     #[test]
     fn the_client_is_answered_as_it_speaks() {
-        let envelope = |target: &str, message: Value| {
+        let dialect = |target: &str, message: Value| {
             let body = json!({ "message": message }).to_string();
             let mut request = get(target);
             request.method = Method::Post;
             request.body = body.into();
-            said(&request).1.envelope
+            said(&request).1.dialect
         };
         let proto = json!({"messageId": "m", "role": "ROLE_USER", "content": [{"text": "hi"}]});
         let json = json!({"kind": "message", "messageId": "m", "role": "user",
             "parts": [{"kind": "text", "text": "hi"}]});
         let send = "/v1/message:send";
-        assert_eq!(envelope(send, proto.clone()), Envelope::Rest03Proto);
-        assert_eq!(envelope(send, json.clone()), Envelope::Rest03Json);
-        assert_eq!(envelope("/v1/message:send?form=ts", proto), Envelope::Rest03Json);
-        assert_eq!(envelope("/v1/message:send?form=proto", json), Envelope::Rest03Proto);
-        assert_eq!(asked(&get("/v1/tasks/t?form=ts")).1, Envelope::Rest03Json);
-        assert_eq!(asked(&get("/v1/tasks/t")).1, Envelope::Rest03Proto);
+        assert_eq!(dialect(send, proto.clone()), Dialect::REST_03_PROTO);
+        assert_eq!(dialect(send, json.clone()), Dialect::REST_03_JSON);
+        assert_eq!(dialect("/v1/message:send?form=ts", proto), Dialect::REST_03_JSON);
+        assert_eq!(dialect("/v1/message:send?form=proto", json), Dialect::REST_03_PROTO);
+        assert_eq!(asked(&get("/v1/tasks/t?form=ts")).1, Dialect::REST_03_JSON);
+        assert_eq!(asked(&get("/v1/tasks/t")).1, Dialect::REST_03_PROTO);
     }
 
     #[test]

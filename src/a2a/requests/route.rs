@@ -3,7 +3,8 @@
 //! name it or ask for what only it has.
 
 use crate::a2a::commands;
-use crate::a2a::form::{Envelope, Form};
+use crate::a2a::dialect::Dialect;
+use crate::a2a::form::Form;
 use crate::a2a::requests::gemini_endpoints;
 use crate::a2a::requests::rest;
 use crate::a2a::requests::rest::Base;
@@ -30,27 +31,22 @@ enum Route {
     Task,
     AllMetadata,
     Metadata,
-    /// The three streams of the Gemini documents.
-    Kebab,
-    Snake,
-    Session,
+    /// A prompt in a dialect that has a path of its own.
+    Prompt,
     Commands,
     Execute,
 }
 
-const ROUTES: [(&str, Rows<Route>); 14] = [
+const ROUTES: [(&str, Rows<Route>); 11] = [
     ("/", &[(Method::Post, Route::Rpc)]),
     ("/.well-known/agent-card.json", &read(Route::Card)),
     ("/.well-known/agent.json", &read(Route::Card)),
     ("/health", &read(Route::Health)),
     ("/ws", &[(Method::Get, Route::Socket)]),
-    ("/message/stream", &[(Method::Post, Route::Kebab)]),
     ("/tasks", &[(Method::Get, Route::Tasks), (Method::Head, Route::Tasks), (Method::Post, Route::Create)]),
     ("/tasks/metadata", &read(Route::AllMetadata)),
     ("/tasks/{task}", &read(Route::Task)),
     ("/tasks/{task}/metadata", &read(Route::Metadata)),
-    ("/tasks/{task}/execute", &[(Method::Post, Route::Snake)]),
-    ("/tasks/{task}/messages/stream", &[(Method::Post, Route::Session)]),
     ("/listCommands", &read(Route::Commands)),
     ("/executeCommand", &[(Method::Post, Route::Execute)]),
 ];
@@ -109,36 +105,38 @@ pub fn not_allowed(request: &Request, methods: impl Iterator<Item = Method>) -> 
     Fault::new(FaultKind::MethodNotAllowed { allow }, message)
 }
 
-fn find(path: &str) -> Option<(Rows<Route>, Ids<'_>)> {
-    let mut routes = ROUTES.iter();
-    routes.find_map(|(pattern, rows)| Some((*rows, matches(pattern, path)?)))
+fn find(path: &str) -> Option<(Rows<Route>, &'static Dialect, Ids<'_>)> {
+    const PROMPT: Rows<Route> = &[(Method::Post, Route::Prompt)];
+    let routes = ROUTES.iter().map(|(pattern, rows)| (*pattern, *rows, Dialect::GEMINI));
+    let prompts = Dialect::ALL.into_iter().filter_map(|dialect| Some((dialect.prompt_path?, PROMPT, dialect)));
+    routes.chain(prompts).find_map(|(pattern, rows, dialect)| Some((rows, dialect, matches(pattern, path)?)))
 }
 
-/// The envelope for a request at this path of which nothing else is known.
-pub fn envelope_at(path: &str) -> Envelope {
+/// The dialect of a request at this path of which nothing else is known.
+pub fn dialect_at(path: &str) -> &'static Dialect {
     if path == "/" {
-        return Envelope::Rpc03;
+        return Dialect::RPC_03;
     }
     if find(path).is_some() {
-        return Envelope::Gemini;
+        return Dialect::GEMINI;
     }
     match rest::place(path).map(|place| place.base) {
-        Some(Base::V1) => Envelope::Rest03Proto,
-        Some(Base::Root | Base::Tenant(_)) => Envelope::Rest10,
-        None if path == "/v1" || path.starts_with("/v1/") => Envelope::Rest03Proto,
-        None => Envelope::Gemini,
+        Some(Base::V1) => Dialect::REST_03_PROTO,
+        Some(Base::Root | Base::Tenant(_)) => Dialect::REST_10,
+        None if path == "/v1" || path.starts_with("/v1/") => Dialect::REST_03_PROTO,
+        None => Dialect::GEMINI,
     }
 }
 
 /// What a request asks for, and how it wants its answer.
 pub fn decode(request: &Request, switches: &Switches) -> Result<(Call, Form), (Fault, Form)> {
     let path = request.path.as_str();
-    if let Some((rows, ids)) = find(path) {
+    if let Some((rows, dialect, ids)) = find(path) {
         return match at(rows, request.method) {
-            Some(route) => serve(route, ids, request, switches),
+            Some(route) => serve(route, Form::under(dialect, switches), ids, request, switches),
             None => {
                 let fault = not_allowed(request, rows.iter().map(|(method, _)| *method));
-                Err((fault, Form::under(envelope_at(path), switches)))
+                Err((fault, Form::under(dialect_at(path), switches)))
             }
         };
     }
@@ -146,33 +144,20 @@ pub fn decode(request: &Request, switches: &Switches) -> Result<(Call, Form), (F
         return rest::decode(&place, request, switches);
     }
     let named = version::named(&request.headers, &request.query);
-    let envelope = match named {
-        Ok(Some(Protocol::V10)) | Err(_) => Envelope::Rest10,
-        Ok(Some(Protocol::V03) | None) => envelope_at(path),
+    let dialect = match named {
+        Ok(Some(Protocol::V10)) | Err(_) => Dialect::REST_10,
+        Ok(Some(Protocol::V03) | None) => dialect_at(path),
     };
-    Err((not_found(path), Form::under(envelope, switches)))
+    Err((not_found(path), Form::under(dialect, switches)))
 }
 
-fn serve(route: Route, ids: Ids, request: &Request, switches: &Switches) -> Result<(Call, Form), (Fault, Form)> {
-    let mut form = Form::under(
-        match route {
-            Route::Kebab => Envelope::Kebab,
-            Route::Snake => Envelope::Snake,
-            Route::Session => Envelope::Session,
-            Route::Rpc
-            | Route::Card
-            | Route::Health
-            | Route::Socket
-            | Route::Create
-            | Route::Tasks
-            | Route::Task
-            | Route::AllMetadata
-            | Route::Metadata
-            | Route::Commands
-            | Route::Execute => Envelope::Gemini,
-        },
-        switches,
-    );
+fn serve(
+    route: Route,
+    mut form: Form,
+    ids: Ids,
+    request: &Request,
+    switches: &Switches,
+) -> Result<(Call, Form), (Fault, Form)> {
     let task = || ids.task.expect("the pattern names a task");
     let call = match route {
         Route::Rpc => return rpc::decode(request, switches),
@@ -190,7 +175,7 @@ fn serve(route: Route, ids: Ids, request: &Request, switches: &Switches) -> Resu
         Route::AllMetadata => Ok(Call::AllMetadata),
         Route::Metadata => Ok(Call::Metadata { task: task().into() }),
         Route::Create => gemini_endpoints::create(request, &mut form, switches),
-        Route::Kebab | Route::Snake | Route::Session => gemini_endpoints::say(request, ids.task, &mut form, switches),
+        Route::Prompt => gemini_endpoints::say(request, ids.task, &mut form, switches),
     };
     match call {
         Ok(call) => Ok((call, form)),

@@ -4,7 +4,8 @@
 //!
 //! The method names of the versions are disjoint, so a request that names no version is understood by its method.
 
-use crate::a2a::form::{Envelope, Form};
+use crate::a2a::dialect::Dialect;
+use crate::a2a::form::Form;
 use crate::a2a::requests::message::Gaps;
 use crate::a2a::requests::object::{Object, body, check_type};
 use crate::a2a::requests::operation;
@@ -59,17 +60,17 @@ pub fn decode(request: &Request, switches: &Switches) -> Result<(Call, Form), (F
         // Only 1.0 has a word for it.
         Err(_) => Protocol::V10,
     };
-    let mut form = Form::under(envelope(protocol), switches);
+    let mut form = Form::under(dialect(protocol), switches);
     match call(request, named, &mut form, switches) {
         Ok(call) => Ok((call, form)),
         Err(fault) => Err((fault, form)),
     }
 }
 
-pub fn envelope(protocol: Protocol) -> Envelope {
+pub fn dialect(protocol: Protocol) -> &'static Dialect {
     match protocol {
-        Protocol::V03 => Envelope::Rpc03,
-        Protocol::V10 => Envelope::Rpc10,
+        Protocol::V03 => Dialect::RPC_03,
+        Protocol::V10 => Dialect::RPC_10,
     }
 }
 
@@ -88,9 +89,9 @@ fn call(
     let name = method_name(&envelope)?;
     let asked = method(name, named.as_ref().ok().copied().flatten());
     if let (Ok(None), Some((_, protocol))) = (&named, asked) {
-        *form = Form { id: form.id.clone(), ..Form::under(self::envelope(protocol), switches) };
+        *form = Form { id: form.id.clone(), ..Form::under(dialect(protocol), switches) };
     }
-    form.stream_errors = form.envelope == Envelope::Rpc03
+    form.stream_errors = form.dialect == Dialect::RPC_03
         && asked.is_some_and(|(operation, _)| operation.streams())
         && accepts_stream(&request.headers);
     let named = named?;
@@ -272,9 +273,9 @@ mod tests {
         ] {
             let params = json!({"id": "t", "metadata": {}, "stranger": 1});
             let (call, form) = decode(&rpc(old, params.clone())).unwrap();
-            assert_eq!((call, form.envelope), (expected.clone(), Envelope::Rpc03));
+            assert_eq!((call, form.dialect), (expected.clone(), Dialect::RPC_03));
             let (call, form) = decode(&rpc(new, params)).unwrap();
-            assert_eq!((call, form.envelope), (expected, Envelope::Rpc10));
+            assert_eq!((call, form.dialect), (expected, Dialect::RPC_10));
         }
         for (old, new) in [("message/send", "SendMessage"), ("message/stream", "SendStreamingMessage")] {
             for method in [old, new] {
@@ -380,11 +381,11 @@ mod tests {
 
     #[test]
     fn commands_are_of_every_version() {
-        for (version, envelope) in [("", Envelope::Rpc03), ("0.3", Envelope::Rpc03), ("1.0", Envelope::Rpc10)] {
+        for (version, dialect) in [("", Dialect::RPC_03), ("0.3", Dialect::RPC_03), ("1.0", Dialect::RPC_10)] {
             let mut request = bare("commands/get");
             request.headers.push("A2A-Version", version);
             let (call, form) = decode(&request).unwrap();
-            assert_eq!((call, form.envelope), (Call::Commands, envelope));
+            assert_eq!((call, form.dialect), (Call::Commands, dialect));
         }
     }
 
@@ -422,17 +423,17 @@ mod tests {
                 Err((fault, form)) => (Err(fault.kind), form),
             };
             assert_eq!(id_of(&form), "7");
-            (outcome, form.envelope)
+            (outcome, form.dialect)
         };
-        assert_eq!(ask("", "tasks/get"), (Ok(()), Envelope::Rpc03));
-        assert_eq!(ask("0.3.0", "tasks/get"), (Ok(()), Envelope::Rpc03));
-        assert_eq!(ask("1.0", "GetTask"), (Ok(()), Envelope::Rpc10));
+        assert_eq!(ask("", "tasks/get"), (Ok(()), Dialect::RPC_03));
+        assert_eq!(ask("0.3.0", "tasks/get"), (Ok(()), Dialect::RPC_03));
+        assert_eq!(ask("1.0", "GetTask"), (Ok(()), Dialect::RPC_10));
         let unknown = Err(FaultKind::MethodNotFound);
-        assert_eq!(ask("1.0", "tasks/get"), (unknown.clone(), Envelope::Rpc10));
-        assert_eq!(ask("0.3", "GetTask"), (unknown.clone(), Envelope::Rpc03));
-        assert_eq!(ask("1", "no/such"), (unknown, Envelope::Rpc10));
+        assert_eq!(ask("1.0", "tasks/get"), (unknown.clone(), Dialect::RPC_10));
+        assert_eq!(ask("0.3", "GetTask"), (unknown.clone(), Dialect::RPC_03));
+        assert_eq!(ask("1", "no/such"), (unknown, Dialect::RPC_10));
         for method in ["tasks/get", "GetTask", "no/such"] {
-            let refused = (Err(FaultKind::VersionNotSupported), Envelope::Rpc10);
+            let refused = (Err(FaultKind::VersionNotSupported), Dialect::RPC_10);
             assert_eq!(ask("0.2", method), refused, "{method}");
         }
     }
@@ -442,7 +443,7 @@ mod tests {
         let strict = Switches { strict_version: true, ..Switches::default() };
         let mut request = rpc("GetTask", json!({"id": "x"}));
         let (fault, form) = super::decode(&request, &strict).unwrap_err();
-        assert_eq!((fault.kind, form.envelope), (FaultKind::VersionNotSupported, Envelope::Rpc10));
+        assert_eq!((fault.kind, form.dialect), (FaultKind::VersionNotSupported, Dialect::RPC_10));
         request.headers.push("A2A-Version", "1.0");
         assert!(super::decode(&request, &strict).is_ok());
         let old = rpc("tasks/get", json!({"id": "x"}));

@@ -2,7 +2,8 @@
 //! shown the session, and what it says is acknowledged and seen there. The sub-protocols of A2A make it a plain line for JSON-RPC
 //! of their version; ours carries records and calls.
 
-use crate::a2a::form::{Envelope, Form};
+use crate::a2a::dialect::{Binding, Dialect};
+use crate::a2a::form::Form;
 use crate::a2a::own;
 use crate::a2a::requests::answer;
 use crate::a2a::requests::gemini_endpoints;
@@ -27,21 +28,16 @@ pub fn join(request: &Request, switches: &Switches) -> Result<(Call, Form), (Fau
     match joined(request, &mut form, switches) {
         Ok(join) => Ok((Call::Join(join), form)),
         // Nothing was agreed on yet, so the refusal is the address's own.
-        Err(fault) => Err((fault, Form::under(Envelope::Gemini, switches))),
+        Err(fault) => Err((fault, Form::under(Dialect::GEMINI, switches))),
     }
 }
 
 /// The first sub-protocol on offer that we speak. Others are none of ours, or carry a credential.
-fn spoken(headers: &Headers) -> Envelope {
+fn spoken(headers: &Headers) -> &'static Dialect {
     let offered = headers.all("sec-websocket-protocol");
     let mut offered = offered.flat_map(|list| list.split(',')).map(str::trim);
-    let known = offered.find_map(|name| match name {
-        "a2a.v0.3" => Some(Envelope::Rpc03),
-        "a2a.v1.0" => Some(Envelope::Rpc10),
-        "gemini-a2a.v1" => Some(Envelope::Own),
-        _ => None,
-    });
-    known.unwrap_or(Envelope::Session)
+    let known = offered.find_map(|name| Dialect::ALL.into_iter().find(|dialect| dialect.sub_protocol == Some(name)));
+    known.unwrap_or(Dialect::SESSION)
 }
 
 fn joined(request: &Request, form: &mut Form, switches: &Switches) -> Result<Join, Fault> {
@@ -54,7 +50,7 @@ fn joined(request: &Request, form: &mut Form, switches: &Switches) -> Result<Joi
         ));
     }
     form.profile = settings::profile_of(headers, query)?;
-    if matches!(form.envelope, Envelope::Rpc03 | Envelope::Rpc10) {
+    if form.dialect.binding == Binding::JsonRpc {
         version::require(headers, &Object::new(), switches)?;
         return Ok(Join { follow: Follow::Nothing, after: None });
     }
@@ -92,13 +88,13 @@ fn place(given: &str) -> Result<LogPosition, Fault> {
 
 /// One message on a socket: what it asks for, and how it wants its answer. `joined` is the form the socket joined with.
 pub fn heard(text: &str, joined: &Form, switches: &Switches) -> Result<(Call, Form), (Fault, Form)> {
-    if joined.envelope == Envelope::Own {
+    if joined.dialect.binding == Binding::Native {
         return own::decode(text);
     }
-    let mut form = match joined.envelope {
-        Envelope::Session => Form { envelope: Envelope::Socket, ..joined.clone() },
-        _ => joined.clone(),
-    };
+    let mut form = joined.clone();
+    if form.dialect == Dialect::SESSION {
+        form.dialect = Dialect::SESSION_CALL;
+    }
     match call(text, joined, &mut form, switches) {
         Ok(call) => Ok((call, form)),
         Err(fault) => Err((fault, form)),
@@ -114,14 +110,14 @@ fn call(text: &str, joined: &Form, form: &mut Form, switches: &Switches) -> Resu
         form.id = rpc::id(envelope).unwrap_or_else(|| form.id.clone());
     }
     let envelope = rpc::whole(Some(sent))?;
-    let live = joined.envelope == Envelope::Session;
+    let live = joined.dialect == Dialect::SESSION;
     form.silent = !envelope.contains_key("id");
     if live && !envelope.contains_key("jsonrpc") {
         return bare(envelope, form, switches);
     }
     let name = rpc::method_name(&envelope)?;
-    let (operation, protocol) = rpc::method(name, (!live).then(|| joined.envelope.protocol()))
-        .filter(|(_, protocol)| live || *protocol == joined.envelope.protocol())
+    let (operation, protocol) = rpc::method(name, (!live).then_some(joined.dialect.protocol))
+        .filter(|(_, protocol)| live || *protocol == joined.dialect.protocol)
         .ok_or_else(|| rpc::unknown(name))?;
     let speaks = matches!(operation, Operation::Send | Operation::Stream);
     if live && !speaks {
@@ -130,7 +126,7 @@ fn call(text: &str, joined: &Form, form: &mut Form, switches: &Switches) -> Resu
             profile: form.profile,
             tenant: form.tenant.clone(),
             silent: form.silent,
-            ..Form::under(rpc::envelope(protocol), switches)
+            ..Form::under(rpc::dialect(protocol), switches)
         };
     }
     let none = Object::new();
@@ -190,12 +186,12 @@ mod tests {
         request
     }
 
-    fn joins(query: &[(&str, &str)], headers: &[(&str, &str)]) -> Result<(Join, Envelope), FaultKind> {
+    fn joins(query: &[(&str, &str)], headers: &[(&str, &str)]) -> Result<(Join, &'static Dialect), FaultKind> {
         match route::decode(&ws(query, headers), &Switches::default()) {
-            Ok((Call::Join(join), form)) => Ok((join, form.envelope)),
+            Ok((Call::Join(join), form)) => Ok((join, form.dialect)),
             Ok(other) => panic!("{other:?}"),
             Err((fault, form)) => {
-                assert_eq!(form.envelope, Envelope::Gemini);
+                assert_eq!(form.dialect, Dialect::GEMINI);
                 Err(fault.kind)
             }
         }
@@ -203,7 +199,7 @@ mod tests {
 
     #[test]
     fn what_a_socket_follows() {
-        let live = |follow, after| Ok((Join { follow, after }, Envelope::Session));
+        let live = |follow, after| Ok((Join { follow, after }, Dialect::SESSION));
         let place = |task: Option<&str>, seq| {
             let task = task.map(Into::into);
             Some(LogPosition { task, seq: Seq(seq) })
@@ -242,11 +238,11 @@ mod tests {
         let nothing = || Join { follow: Follow::Nothing, after: None };
         let task = || Join { follow: Follow::Task("t".into()), after: None };
         for (names, expected) in [
-            ("a2a.v0.3", (nothing(), Envelope::Rpc03)),
-            ("bearer.x, a2a.v1.0, a2a.v0.3", (nothing(), Envelope::Rpc10)),
-            ("gemini-a2a.v1", (task(), Envelope::Own)),
-            ("bearer.x", (task(), Envelope::Session)),
-            ("chat", (task(), Envelope::Session)),
+            ("a2a.v0.3", (nothing(), Dialect::RPC_03)),
+            ("bearer.x, a2a.v1.0, a2a.v0.3", (nothing(), Dialect::RPC_10)),
+            ("gemini-a2a.v1", (task(), Dialect::NATIVE)),
+            ("bearer.x", (task(), Dialect::SESSION)),
+            ("chat", (task(), Dialect::SESSION)),
         ] {
             assert_eq!(offer(names), Ok(expected), "{names}");
         }
@@ -260,12 +256,12 @@ mod tests {
         assert_eq!(fault.kind, FaultKind::UpgradeRequired);
     }
 
-    fn hear(envelope: Envelope, sent: Value) -> Result<(Call, Form), (Fault, Form)> {
-        heard(&sent.to_string(), &Form::of(envelope), &Switches::default())
+    fn hear(dialect: &'static Dialect, sent: Value) -> Result<(Call, Form), (Fault, Form)> {
+        heard(&sent.to_string(), &Form::of(dialect), &Switches::default())
     }
 
     fn said(sent: Value) -> (Say, Form) {
-        match hear(Envelope::Session, sent.clone()) {
+        match hear(Dialect::SESSION, sent.clone()) {
             Ok((Call::Say(say), form)) => (say, form),
             other => panic!("{sent}: {other:?}"),
         }
@@ -277,7 +273,7 @@ mod tests {
             let (say, form) = said(json!({"jsonrpc": "2.0", "id": 3, "method": method,
                 "params": {"message": {"content": {"text": "hi"}}}}));
             assert_eq!((say.mode, say.task), (Mode::Now, None));
-            assert_eq!((form.envelope, form.silent), (Envelope::Socket, false));
+            assert_eq!((form.dialect, form.silent), (Dialect::SESSION_CALL, false));
             assert_eq!(&*form.id, b"3");
             assert_eq!(say.traits.profile, Profile::Coder);
         }
@@ -302,20 +298,20 @@ mod tests {
             (json!({"tool_call_id": "c", "selected_option_id": 7}), "selected_option_id"),
             (json!({"kind": "TOOL_CALL_CONFIRMATION", "tool_call_id": "c"}), "selected_option_id"),
         ] {
-            let (fault, _) = hear(Envelope::Session, sent.clone()).unwrap_err();
+            let (fault, _) = hear(Dialect::SESSION, sent.clone()).unwrap_err();
             assert_eq!(fault.field.as_deref(), Some(member), "{sent}");
         }
-        let (fault, form) = hear(Envelope::Session, json!({"text": "hi"})).unwrap_err();
+        let (fault, form) = hear(Dialect::SESSION, json!({"text": "hi"})).unwrap_err();
         assert_eq!(fault.kind, FaultKind::InvalidRequest);
-        assert_eq!(form.envelope, Envelope::Socket);
+        assert_eq!(form.dialect, Dialect::SESSION_CALL);
     }
 
     #[test]
     fn every_other_method_is_as_over_http() {
-        let ask = |envelope, method: &str| {
+        let ask = |dialect, method: &str| {
             let sent = json!({"jsonrpc": "2.0", "id": "a", "method": method, "params": {"id": "t"}});
-            match hear(envelope, sent) {
-                Ok((_, form)) => Ok(form.envelope),
+            match hear(dialect, sent) {
+                Ok((_, form)) => Ok(form.dialect),
                 Err((fault, form)) => {
                     assert_eq!(&*form.id, b"\"a\"");
                     Err(fault.kind)
@@ -323,34 +319,34 @@ mod tests {
             }
         };
         let unknown = Err(FaultKind::MethodNotFound);
-        assert_eq!(ask(Envelope::Session, "tasks/get"), Ok(Envelope::Rpc03));
-        assert_eq!(ask(Envelope::Session, "GetTask"), Ok(Envelope::Rpc10));
-        assert_eq!(ask(Envelope::Rpc03, "tasks/get"), Ok(Envelope::Rpc03));
-        assert_eq!(ask(Envelope::Rpc03, "GetTask"), unknown);
-        assert_eq!(ask(Envelope::Rpc10, "SubscribeToTask"), Ok(Envelope::Rpc10));
-        assert_eq!(ask(Envelope::Rpc10, "tasks/get"), unknown);
-        assert_eq!(ask(Envelope::Session, "no/such"), unknown);
+        assert_eq!(ask(Dialect::SESSION, "tasks/get"), Ok(Dialect::RPC_03));
+        assert_eq!(ask(Dialect::SESSION, "GetTask"), Ok(Dialect::RPC_10));
+        assert_eq!(ask(Dialect::RPC_03, "tasks/get"), Ok(Dialect::RPC_03));
+        assert_eq!(ask(Dialect::RPC_03, "GetTask"), unknown);
+        assert_eq!(ask(Dialect::RPC_10, "SubscribeToTask"), Ok(Dialect::RPC_10));
+        assert_eq!(ask(Dialect::RPC_10, "tasks/get"), unknown);
+        assert_eq!(ask(Dialect::SESSION, "no/such"), unknown);
     }
 
     #[test]
     fn lines_of_a2a_are_as_strict_as_http() {
         let sent = json!({"jsonrpc": "2.0", "id": 1, "method": "message/send",
             "params": {"message": {"parts": [{"text": "hi"}]}}});
-        let (fault, _) = hear(Envelope::Rpc03, sent.clone()).unwrap_err();
+        let (fault, _) = hear(Dialect::RPC_03, sent.clone()).unwrap_err();
         assert_eq!(fault.field.as_deref(), Some("message.messageId"));
-        assert!(hear(Envelope::Session, sent).is_ok());
+        assert!(hear(Dialect::SESSION, sent).is_ok());
         let bare = json!({"tool_call_id": "c", "selected_option_id": "cancel"});
-        let (fault, _) = hear(Envelope::Rpc10, bare).unwrap_err();
+        let (fault, _) = hear(Dialect::RPC_10, bare).unwrap_err();
         assert_eq!(fault.kind, FaultKind::InvalidRequest);
     }
 
     #[test]
     fn a_line_goes_on_where_another_broke() {
-        for (envelope, method) in [(Envelope::Rpc03, "tasks/resubscribe"), (Envelope::Rpc10, "SubscribeToTask")] {
+        for (dialect, method) in [(Dialect::RPC_03, "tasks/resubscribe"), (Dialect::RPC_10, "SubscribeToTask")] {
             let ask = |after: Value| {
                 let params = json!({"id": "t", "after": after});
                 let sent = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-                let heard = hear(envelope, sent);
+                let heard = hear(dialect, sent);
                 heard.map(|(call, _)| call).map_err(|(fault, _)| fault.field)
             };
             let behind = |after: Option<u64>| Call::Subscribe { task: "t".into(), after: after.map(Seq) };
@@ -363,14 +359,14 @@ mod tests {
     #[test]
     fn our_own_dialect_is_its_own() {
         let sent = json!({"id": 1, "call": {"get": {"task": "t"}}});
-        let (call, form) = hear(Envelope::Own, sent).unwrap();
+        let (call, form) = hear(Dialect::NATIVE, sent).unwrap();
         let get = Call::Get { task: "t".into(), history: None };
-        assert_eq!((call, form.envelope), (get, Envelope::Own));
+        assert_eq!((call, form.dialect), (get, Dialect::NATIVE));
     }
 
     #[test]
     fn what_is_no_request() {
-        let session = Form::of(Envelope::Session);
+        let session = Form::of(Dialect::SESSION);
         for (text, expected) in [
             ("", FaultKind::ParseError),
             ("{", FaultKind::ParseError),
@@ -382,7 +378,7 @@ mod tests {
         ] {
             let (fault, form) = heard(text, &session, &Switches::default()).unwrap_err();
             assert_eq!(fault.kind, expected, "{text}");
-            assert_eq!(form.envelope, Envelope::Socket);
+            assert_eq!(form.dialect, Dialect::SESSION_CALL);
         }
     }
 }

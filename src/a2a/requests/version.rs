@@ -92,7 +92,7 @@ pub fn echo(headers: &Headers, form: &Form, switches: &Switches) -> Vec<(&'stati
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::a2a::form::Envelope;
+    use crate::a2a::Dialect;
     use serde_json::json;
 
     fn headers(fields: &[(&str, &str)]) -> Headers {
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn only_active_extensions_come_back_under_the_names_that_were_used() {
         let switches = Switches { required_extensions: vec!["urn:must".into()], ..Switches::default() };
-        let form = |profile| Form { profile, ..Form::of(Envelope::Rpc03) };
+        let form = |profile| Form { profile, ..Form::of(Dialect::RPC_03) };
         let both = headers(&[
             ("X-A2A-Extensions", &format!("{EXT}, urn:other")),
             ("A2A-Extensions", RESUME),

@@ -97,7 +97,7 @@ fn data<'a>(call: &CallState, status: CallStatus) -> Piece<'a> {
 /// A change of state that no stream ends with.
 fn passing(state: &State) -> StatusUpdate<'_> {
     StatusUpdate {
-        state: words::idle_completed(state),
+        state: words::idle_completed(state.status.state, state.turn_is_over()),
         at: state.status.at,
         message: None,
         metadata: Metadata::of(DevKind::StateChange, state).encode(),
@@ -136,7 +136,7 @@ impl<'a> Shown<'a> {
 
     fn said(&self, message: AgentMessage<'a>, metadata: Metadata<'_>) -> Frame<'a> {
         Frame::Status(StatusUpdate {
-            state: words::idle_completed(self.state),
+            state: words::idle_completed(self.state.status.state, self.state.turn_is_over()),
             at: self.record.at,
             message: Some(message),
             metadata: metadata.encode(),
@@ -183,7 +183,7 @@ impl<'a> Metadata<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::a2a::form::{Projection, View, Writer};
+    use crate::a2a::dialect::{Projection, View, Writer};
     use crate::a2a::{self, sample};
     use crate::task::log::event::{End, Final};
     use crate::task::machine::state::{Live, Phase, Stage};

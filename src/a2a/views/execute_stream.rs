@@ -2,15 +2,27 @@
 //! A task runs, is completed or has failed; that it waits for an answer is to be seen from the call that is asked about. There is
 //! no place for live output and for artifacts.
 
-use crate::a2a::form::View;
+use crate::a2a::Body;
+use crate::a2a::dialect::Standalone;
 use crate::a2a::views::flat::{Confirmation, Flat, Outcome, Standing};
-use crate::a2a::words::{self, CallStatus, SnakeKind};
+use crate::a2a::words::{self, CallStatus, ExecuteKind};
 use crate::base::clock::rfc3339;
 use crate::base::id::CallId;
 use crate::task::log::event::{Event, detours, errands, hooks};
 use crate::task::log::record::Record;
 use crate::task::machine::state::State;
 use std::borrow::Cow;
+
+pub const VIEW: &Standalone = &Standalone {
+    name: "execute-stream",
+    event: |state, record| {
+        let shown = frame(state, record)?;
+        Some(Body { event: Some(shown.event), ..Body::bare(shown.body) })
+    },
+    present: |state| Some(present(state).body),
+    snapshot: None,
+    idle_is_completed: true,
+};
 
 /// One object, and the name of its event.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,17 +42,17 @@ pub fn frame(state: &State, record: &Record) -> Option<Shown> {
         Event::Thought { subject, description } => {
             let thought = thought(subject, description)?;
             let shown = |object: Flat| object.with("thought", &*thought);
-            Some(object(state, SnakeKind::Thought, shown))
+            Some(object(state, ExecuteKind::Thought, shown))
         }
         // The answer is complete, and with it what was thought about it.
         Event::Answered { .. } => {
             let summary = state.thoughts.join("; ");
             let shown = |object: Flat| object.with("summary", &summary);
-            (!summary.is_empty()).then(|| object(state, SnakeKind::ThoughtSummary, shown))
+            (!summary.is_empty()).then(|| object(state, ExecuteKind::ThoughtSummary, shown))
         }
         Event::Text { text } | Event::Cited { text } => {
             let shown = |object: Flat| object.with("text", text);
-            (!text.is_empty()).then(|| object(state, SnakeKind::TextContent, shown))
+            (!text.is_empty()).then(|| object(state, ExecuteKind::TextContent, shown))
         }
         Event::CallPlanned { call, .. } => update(state, call, CallStatus::Scheduled),
         Event::CallAsked { call, .. } => update(state, call, CallStatus::AwaitingApproval),
@@ -64,10 +76,10 @@ pub fn frame(state: &State, record: &Record) -> Option<Shown> {
 
 /// The present state.
 pub fn present(state: &State) -> Shown {
-    let standing = Standing::of(View::Snake, state);
-    object(state, SnakeKind::StateChange, |object| {
+    let standing = Standing::of(state);
+    object(state, ExecuteKind::StateChange, |object| {
         object
-            .with("state", words::snake_state(standing.state))
+            .with("state", words::execute_state(standing.state))
             .with_some("error", standing.error)
             .with_some("text", standing.text)
             .with("timestamp", &rfc3339(standing.at))
@@ -94,10 +106,10 @@ fn update(state: &State, call: &CallId, status: CallStatus) -> Option<Shown> {
         }
         CallStatus::Scheduled | CallStatus::Executing | CallStatus::Success | CallStatus::Error => None,
     };
-    Some(object(state, SnakeKind::ToolCallUpdate, |object| {
+    Some(object(state, ExecuteKind::ToolCallUpdate, |object| {
         object
             .with("toolCallId", call.id())
-            .with("status", status.snake())
+            .with("status", status.execute())
             .with("toolName", &call.request.name)
             .with_some("result", outcome.result.as_deref())
             .with_some("error", outcome.error)
@@ -105,7 +117,7 @@ fn update(state: &State, call: &CallId, status: CallStatus) -> Option<Shown> {
     }))
 }
 
-fn object(state: &State, kind: SnakeKind, members: impl FnOnce(Flat) -> Flat) -> Shown {
+fn object(state: &State, kind: ExecuteKind, members: impl FnOnce(Flat) -> Flat) -> Shown {
     let event = kind.word();
     Shown { event, body: members(Flat::new("type", event)).with("taskId", &state.created.task).end() }
 }

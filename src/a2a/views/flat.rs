@@ -2,7 +2,6 @@
 //! is one object of a few members, and results and errors are strings. Which members, and under which names, is for `kebab` and
 //! `snake` to say.
 
-use crate::a2a::form::View;
 use crate::a2a::views::devtool_call;
 use crate::a2a::words::{self, Offer};
 use crate::base::json;
@@ -53,7 +52,7 @@ pub struct Standing<'a> {
 }
 
 impl<'a> Standing<'a> {
-    pub fn of(view: View, state: &'a State) -> Standing<'a> {
+    pub fn of(state: &'a State) -> Standing<'a> {
         let said = state.status.text.as_deref();
         let error = match state.status.state {
             TaskState::Failed | TaskState::Rejected => said,
@@ -63,7 +62,7 @@ impl<'a> Standing<'a> {
             }
         };
         Standing {
-            state: words::shown(view, state),
+            state: words::idle_completed(state.status.state, state.turn_is_over()),
             at: state.status.at,
             error,
             text: said.filter(|_| error.is_none()),

@@ -1,7 +1,8 @@
 //! Lists of tasks in the dialects that have them. 1.0 has pages; 0.3 has an array; the task server of the Gemini documents has a
 //! short form that needs no task in memory.
 
-use crate::a2a::form::{Form, Tongue, View, view, view_of};
+use crate::a2a::dialect::{Answers, Lists};
+use crate::a2a::form::{Form, view, view_of};
 use crate::a2a::snapshot;
 use crate::a2a::words;
 use crate::a2a::{Wanted, result};
@@ -13,7 +14,6 @@ use crate::base::json;
 use crate::limits::LIST_BYTES;
 use crate::task::call::{List, Mark};
 use crate::task::log::brief::Brief;
-use crate::task::log::event::Protocol;
 use crate::task::machine::state::{State, TaskState};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -31,16 +31,12 @@ pub struct Page<'a> {
 
 /// Whether the lists of this dialect can be written without the tasks themselves.
 pub fn lists_briefs(form: &Form) -> bool {
-    form.envelope.tongue() == Tongue::Gemini
+    form.dialect.answers == Answers::Gemini
 }
 
 /// The state that a task is listed under.
 pub fn shown_state(form: &Form, brief: &Brief) -> TaskState {
-    brief_view(form, brief).state(brief.state, brief.idle)
-}
-
-fn brief_view(form: &Form, brief: &Brief) -> View {
-    view_of(form, Some((brief.protocol, brief.profile)))
+    view_of(form, Some((brief.protocol, brief.profile))).state(brief.state, brief.idle)
 }
 
 /// The short list: `GET /tasks` by those who name no version. There are `total` tasks, of which so many are shown.
@@ -53,7 +49,7 @@ pub fn briefs<'a>(form: &Form, tasks: impl IntoIterator<Item = (&'a TaskId, &'a 
                 "id": task,
                 "contextId": brief.context,
                 "kind": "task",
-                "state": words::snake_state(View::Snake.state(brief.state, brief.idle)),
+                "state": words::execute_state(words::idle_completed(brief.state, brief.idle)),
                 "status": { "state": words::state(brief.state), "timestamp": at },
                 "timestamp": at,
             })
@@ -79,13 +75,13 @@ pub fn list(form: &Form, page: &Page<'_>, wanted: Wanted, asked: &List) -> Respo
         out.extend_from_slice(if last.is_none() { b"[]" } else { b"]" });
         last
     };
-    match form.envelope.tongue() {
-        Tongue::A2a(Protocol::V03) | Tongue::Gemini => {
+    match form.dialect.lists {
+        Lists::Array => {
             array(&mut out, usize::MAX);
             // An array has no room for it, and whoever is shown a part has to know.
             return result(form, &out).with("X-Total-Count", page.total.to_string());
         }
-        Tongue::A2a(Protocol::V10) | Tongue::Session | Tongue::Own => {
+        Lists::Pages => {
             out.extend_from_slice(br#"{"tasks":"#);
             let last = array(&mut out, LIST_BYTES);
             let end = page.tasks.last().map(|state| &state.created.task);
@@ -129,7 +125,7 @@ fn filter(asked: &List) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::a2a::Envelope;
+    use crate::a2a::Dialect;
     use crate::a2a::sample;
     use crate::task::message::{Artifact, Part};
 
@@ -151,26 +147,26 @@ mod tests {
         };
         let states: Vec<State> = (1..=4).map(long).collect();
         let asked = List { artifacts: true, ..List::default() };
-        let shown = |envelope, from: usize| {
+        let shown = |dialect, from: usize| {
             let page = Page { tasks: states[from..].iter().collect(), next: None, size: 50, total: 4 };
             let wanted = Wanted::listed(0, true);
-            let response = list(&Form::of(envelope), &page, wanted, &asked);
+            let response = list(&Form::of(dialect), &page, wanted, &asked);
             serde_json::from_slice::<Value>(&response.body).expect("JSON")
         };
         let ids = |tasks: &Value| -> Vec<String> {
             let tasks = tasks.as_array().expect("a list").iter();
             tasks.map(|task| task["id"].as_str().unwrap_or_default().to_owned()).collect()
         };
-        let first = shown(Envelope::Rest10, 0);
+        let first = shown(Dialect::REST_10, 0);
         assert_eq!(ids(&first["tasks"]), ["t-1", "t-2"]);
         let place = Mark { at: states[1].status.at, task: "t-2".into() };
         let token = first["nextPageToken"].as_str().unwrap_or_default();
         assert_eq!(read_token(token, &asked), Some(place));
-        let second = shown(Envelope::Rest10, 2);
+        let second = shown(Dialect::REST_10, 2);
         assert_eq!(ids(&second["tasks"]), ["t-3", "t-4"]);
         assert_eq!(second["nextPageToken"], "", "it was the last");
         // Where there are no pages, nothing could be asked for.
-        let all = shown(Envelope::Rest03Json, 0);
+        let all = shown(Dialect::REST_03_JSON, 0);
         assert_eq!(ids(&all).len(), 4);
     }
 }

@@ -4,7 +4,8 @@
 //! A question is two frames, the pending call and then what is asked about it; those are two events here as well. A state is
 //! said only when it changes: going on after an answer is such a change, results that go to the model are not.
 
-use crate::a2a::form::View;
+use crate::a2a::Body;
+use crate::a2a::dialect::Standalone;
 use crate::a2a::views::flat::{Confirmation, Flat, Outcome, Standing};
 use crate::a2a::words::{self, CallStatus, CoderKind};
 use crate::base::clock::rfc3339;
@@ -12,6 +13,14 @@ use crate::base::id::CallId;
 use crate::task::log::event::{Event, detours, errands, hooks, speech};
 use crate::task::log::record::Record;
 use crate::task::machine::state::State;
+
+pub const VIEW: &Standalone = &Standalone {
+    name: "message-stream",
+    event: |state, record| frame(state, record).map(Body::bare),
+    present: |state| Some(present(state)),
+    snapshot: None,
+    idle_is_completed: true,
+};
 
 /// `state` is the state right after `record`. None: clients are not shown the event.
 pub fn frame(state: &State, record: &Record) -> Option<Vec<u8>> {
@@ -54,9 +63,9 @@ pub fn frame(state: &State, record: &Record) -> Option<Vec<u8>> {
 
 /// The present state.
 pub fn present(state: &State) -> Vec<u8> {
-    let standing = Standing::of(View::Kebab, state);
+    let standing = Standing::of(state);
     let object = Flat::new("kind", CoderKind::StateChange.word())
-        .with("state", words::kebab_state(standing.state))
+        .with("state", words::message_state(standing.state))
         .with_some("error", standing.error)
         .with_some("text", standing.text);
     end(object, state, standing.at)

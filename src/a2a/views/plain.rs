@@ -227,7 +227,7 @@ fn wording(question: &Question) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::a2a::form::{Projection, View, Writer};
+    use crate::a2a::dialect::{Projection, View, Writer};
     use crate::a2a::sample::{self, answers, approved_command, begins, fold, says, succeeds};
     use crate::a2a::{self, Wanted};
     use crate::task::log::event::{End, Final};

@@ -8,6 +8,8 @@
 //! A newcomer has missed the questions. The state it is greeted with therefore has `open_calls`: every call that has not ended,
 //! as its last update showed it.
 
+use crate::a2a::Body;
+use crate::a2a::dialect::Standalone;
 use crate::a2a::encodings::v03::ArtifactOut;
 use crate::a2a::views::devtool_call::{Details, ToolCall};
 use crate::a2a::words::{self, CallStatus};
@@ -19,6 +21,14 @@ use crate::task::machine::state::{CallState, Phase, State, TaskState};
 use crate::task::message::{Message, Source};
 use serde::Serialize;
 use std::borrow::Cow;
+
+pub const VIEW: &Standalone = &Standalone {
+    name: "session",
+    event: |state, record| frame(state, record).map(Body::bare),
+    present: |state| Some(present(state)),
+    snapshot: Some(present),
+    idle_is_completed: false,
+};
 
 /// `state` is the state right after `record`. None: clients are not shown the event.
 pub fn frame(state: &State, record: &Record) -> Option<Vec<u8>> {
@@ -256,7 +266,7 @@ impl<'a> StateChange<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::a2a::form::View;
+    use crate::a2a::dialect::View;
     use crate::a2a::{self, Wanted, sample};
     use crate::task::log::event::{End, Final, Tries};
     use crate::task::machine::state::{Queued, Stage};
@@ -270,7 +280,7 @@ mod tests {
     }
 
     fn frame(state: &State, record: &Record) -> Option<Value> {
-        let body = a2a::event(View::Session, state, record, &sample::tools())?;
+        let body = a2a::event(View::Standalone(VIEW), state, record, &sample::tools())?;
         assert_eq!(body.closing, None);
         Some(value(&body.open))
     }
@@ -389,13 +399,13 @@ mod tests {
     #[test]
     fn a_newcomer_is_shown_what_is_open() {
         let folded = sample::fold(sample::approved_command());
-        let greeting = |n: usize| value(&a2a::snapshot(View::Session, &folded[n].1, Wanted::ALL));
+        let greeting = |n: usize| value(&a2a::snapshot(View::Standalone(VIEW), &folded[n].1, Wanted::ALL));
         let mut question = asking();
         question.as_object_mut().unwrap().remove("kind");
         let mut expected = json!({"kind": "STATE_CHANGE", "taskId": "t-1", "seq": 8, "state": "input-required",
             "final": true, "open_calls": [question]});
         assert_eq!(greeting(7), expected);
-        let present = a2a::present(View::Session, &folded[7].1, &sample::tools());
+        let present = a2a::present(View::Standalone(VIEW), &folded[7].1, &sample::tools());
         assert_eq!(value(&present.unwrap()), expected);
         let mut running = answered(call("EXECUTING"));
         running["live_content"] = json!("1");

@@ -1,10 +1,10 @@
 //! A state as a Task value: the conversation as messages, what the agent said in each turn as an artifact. The same in every
 //! profile that shows canonical states; versions differ only in how it is written.
 
+use crate::a2a::dialect::{Projection, View};
 use crate::a2a::encodings::value::{Piece, Task};
-use crate::a2a::form::{Outputs, Projection, View};
+use crate::a2a::form::Outputs;
 use crate::a2a::views::{coder, devtool, plain};
-use crate::a2a::words;
 use crate::base::id::Seq;
 use crate::task::machine::state::{Item, State};
 use crate::task::message::{Artifact, Message, Part, Role};
@@ -65,7 +65,7 @@ pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
     let (messages, oldest) = messages(state, history);
     Task {
         created: &state.created,
-        state: words::shown(view, state),
+        state: view.state(state.status.state, state.turn_is_over()),
         at: state.status.at,
         message: status_message(view, state),
         persisted: persisted == Persisted::Shown && view.is_coder(),
@@ -85,9 +85,7 @@ fn status_message(view: View, state: &State) -> Option<Message> {
         View::A2a(_, Projection::Devtool) => devtool::message(state),
         View::A2a(_, Projection::Plain) => plain::message(state, Outputs::Any),
         View::A2a(_, Projection::PlainText) => plain::message(state, Outputs::Text),
-        View::A2a(_, Projection::Coder) | View::Kebab | View::Snake | View::Session | View::Own => {
-            coder::message(state)
-        }
+        View::A2a(_, Projection::Coder) | View::Standalone(_) => coder::message(state),
     }?;
     let part = |piece: &Piece<'_>| match piece {
         Piece::Text(text) => Part::text(text.as_ref()),

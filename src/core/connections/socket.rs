@@ -80,7 +80,7 @@ impl Core {
         };
         let accept = conn.accept.take().unwrap_or_default();
         let opening = Opening {
-            protocol: a2a::sub_protocol(form),
+            protocol: form.dialect.sub_protocol,
             form: form.clone(),
             client: by.client,
             follow: join.follow.clone(),
@@ -205,7 +205,7 @@ impl Core {
             Ok(heard) => heard,
             Err((fault, form)) => return self.refuse(key, &form, &fault, now),
         };
-        let by = Source { client, via: form.via().to_owned() };
+        let by = Source { client, via: form.dialect.via.to_owned() };
         if let Call::Say(say) = &mut call
             && say.task.is_none()
             && say.context.is_none()

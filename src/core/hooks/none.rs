@@ -67,7 +67,7 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::a2a::Envelope;
+    use crate::a2a::Dialect;
     use crate::core::rig::Rig;
     use crate::core::tasks::store::Openness;
     use crate::task::call::Call;
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_task_with_webhooks_of_another_build_loads_and_does_not_wait_for_them() {
         let mut rig = Rig::new();
-        let task = rig.begin(Envelope::Rest10, None);
+        let task = rig.begin(Dialect::REST_10, None);
         let target = Target {
             id: "a".into(),
             url: "https://client.example/".into(),
@@ -92,11 +92,11 @@ mod tests {
         rig.core.drive(&task, Input::Hook(HookInput::Set(target)), now).expect("the log takes it");
         rig.end_turn();
         rig.restart();
-        let answer = rig.ask(Envelope::Rest10, Call::Get { task: task.clone(), history: None });
+        let answer = rig.ask(Dialect::REST_10, Call::Get { task: task.clone(), history: None });
         assert_eq!(answer["id"], task.as_str());
         assert!(!rig.state(&task).hooks[0].due.is_empty());
         assert_eq!(rig.core.tasks[&task].openness(), Openness::Settled);
-        let refused = rig.ask(Envelope::Rest10, Call::Push { task, ask: Push::List });
+        let refused = rig.ask(Dialect::REST_10, Call::Push { task, ask: Push::List });
         assert!(refused.to_string().contains("Push notifications are not supported"), "{refused}");
     }
 }

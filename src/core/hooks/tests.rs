@@ -1,5 +1,5 @@
 use super::*;
-use crate::a2a::{Envelope, Switches};
+use crate::a2a::{Dialect, Switches};
 use crate::core::rig::Rig;
 use crate::core::tasks::store::{Failure, Openness, Store};
 use crate::limits::Times;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 impl Rig {
     fn push(&mut self, task: &TaskId, ask: Push) -> Value {
         let task = task.clone();
-        self.ask(Envelope::Rest10, Call::Push { task, ask })
+        self.ask(Dialect::REST_10, Call::Push { task, ask })
     }
 
     /// The one delivery that is on its way.
@@ -85,7 +85,7 @@ fn never() -> DeliveryError {
 #[test]
 fn a_1_0_receiver_is_told_everything_in_order() {
     let mut rig = Rig::new();
-    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
     let first = rig.taken();
     let state = rig.state(&task);
     assert_eq!(first.seq, state.status.seq, "the turn's begin is not missed");
@@ -115,7 +115,7 @@ fn a_1_0_receiver_is_told_everything_in_order() {
 #[test]
 fn a_0_3_receiver_is_told_how_things_are() {
     let mut rig = Rig::new();
-    let task = rig.begin(Envelope::Rpc03, Some(wish(None)));
+    let task = rig.begin(Dialect::RPC_03, Some(wish(None)));
     let first = rig.taken();
     assert_eq!(first.hook.as_str(), task.as_str());
     assert_eq!(gist(&first), "task working");
@@ -131,7 +131,7 @@ fn a_0_3_receiver_is_told_how_things_are() {
 #[test]
 fn tries_are_spaced_and_end() {
     let mut rig = Rig::new();
-    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
     let first = rig.taken();
     let mut delivery = first.clone();
     for usual in [1_000, 2_000, 4_000, 8_000, 16_000] {
@@ -158,7 +158,7 @@ fn tries_are_spaced_and_end() {
 #[test]
 fn what_takes_the_place_of_something_that_failed_has_its_own_tries() {
     let mut rig = Rig::new();
-    let task = rig.begin(Envelope::Rpc03, Some(wish(None)));
+    let task = rig.begin(Dialect::RPC_03, Some(wish(None)));
     for _ in 1..rig.limits.hook_retries {
         let delivery = rig.taken();
         rig.answer(&delivery, Err(again()));
@@ -181,7 +181,7 @@ fn what_takes_the_place_of_something_that_failed_has_its_own_tries() {
 #[test]
 fn a_receiver_that_asks_for_patience_gets_some() {
     let mut rig = Rig::new();
-    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
     for (asked, waits) in [(30_000, 30_000), (3_600_000, 60_000)] {
         let delivery = rig.taken();
         let patience = DeliveryError { retry: Retry::Again { after_ms: Some(asked) }, message: "status 429".into() };
@@ -202,7 +202,7 @@ fn a_receiver_that_asks_for_patience_gets_some() {
 fn a_dead_receiver_is_left_alone_until_it_is_set_again() {
     let limits = Limits { hook_streak: 3, ..Limits::default() };
     let mut rig = Rig::with(limits, Switches::default());
-    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
     rig.end_turn();
     for _ in 0..3 {
         let delivery = rig.taken();
@@ -235,7 +235,7 @@ fn a_dead_receiver_is_left_alone_until_it_is_set_again() {
 #[test]
 fn a_restarted_server_goes_on_where_the_old_one_was() {
     let mut rig = Rig::new();
-    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
     rig.end_turn();
     rig.cancel(&task);
     let first = rig.taken();
@@ -258,7 +258,7 @@ fn a_restarted_server_goes_on_where_the_old_one_was() {
 #[test]
 fn nothing_is_told_before_it_is_on_disk() {
     let mut rig = Rig::new();
-    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
     rig.drain();
     rig.store.fail(Failure::Refused, 1);
     let by = Input::Cancel;
@@ -272,7 +272,7 @@ fn nothing_is_told_before_it_is_on_disk() {
 #[test]
 fn a_webhook_that_went_while_it_was_told_is_gone() {
     let mut rig = Rig::new();
-    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
     let first = rig.taken();
     for _ in 0..2 {
         assert_eq!(rig.push(&task, Push::Delete("h".into())), json!({}));
@@ -297,7 +297,7 @@ fn a_webhook_that_went_while_it_was_told_is_gone() {
 #[test]
 fn a_webhook_that_moved_while_it_was_told_is_told_at_its_new_place() {
     let mut rig = Rig::new();
-    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
     let first = rig.taken();
     let moved = |n: u32| Wish { url: format!("https://client.example/{n}"), ..wish(Some("h")) };
     rig.push(&task, Push::Set(moved(1)));
@@ -322,7 +322,7 @@ fn a_webhook_that_moved_while_it_was_told_is_told_at_its_new_place() {
 #[test]
 fn webhooks_are_asked_for_by_their_names() {
     let mut rig = Rig::new();
-    let task = rig.begin(Envelope::Rest10, None);
+    let task = rig.begin(Dialect::REST_10, None);
     let made = rig.push(&task, Push::Set(wish(None)));
     let id = made["id"].as_str().expect("an id").to_owned();
     assert_eq!(id.len(), 36, "a fresh one");
@@ -330,12 +330,12 @@ fn webhooks_are_asked_for_by_their_names() {
     assert_eq!(rig.push(&task, Push::Get(Some(id.as_str().into()))), made);
     let unknown = rig.push(&task, Push::Get(Some("x".into())));
     assert!(unknown.get("error").is_some(), "{unknown}");
-    let old = rig.ask(Envelope::Rpc03, Call::Push { task: task.clone(), ask: Push::Set(wish(None)) });
+    let old = rig.ask(Dialect::RPC_03, Call::Push { task: task.clone(), ask: Push::Set(wish(None)) });
     assert_eq!(old["result"]["pushNotificationConfig"]["id"], task.as_str());
     for named in [Some("default"), Some(task.as_str()), None] {
         let ask = Push::Get(named.map(Into::into));
         let task = task.clone();
-        let found = rig.ask(Envelope::Rpc03, Call::Push { task, ask });
+        let found = rig.ask(Dialect::RPC_03, Call::Push { task, ask });
         assert_eq!(found["result"], old["result"], "{named:?}");
     }
     let all = rig.push(&task, Push::List);
@@ -349,7 +349,7 @@ fn webhooks_are_asked_for_by_their_names() {
 fn a_task_has_so_many_webhooks_and_a_minute_so_many_registrations() {
     let limits = Limits { hooks: 2, hooks_per_minute: 4, ..Limits::default() };
     let mut rig = Rig::with(limits, Switches::default());
-    let task = rig.begin(Envelope::Rest10, None);
+    let task = rig.begin(Dialect::REST_10, None);
     for (id, fine) in [("a", true), ("b", true), ("c", false), ("b", true), ("a", false)] {
         let answer = rig.push(&task, Push::Set(wish(Some(id))));
         assert_eq!(answer.get("error").is_none(), fine, "{id}: {answer}");
@@ -363,10 +363,10 @@ fn a_task_has_so_many_webhooks_and_a_minute_so_many_registrations() {
 fn a_server_without_webhooks_says_so() {
     let off = Switches { push: false, ..Switches::default() };
     let mut rig = Rig::with(Limits::default(), off);
-    let task = rig.begin(Envelope::Rpc03, None);
+    let task = rig.begin(Dialect::RPC_03, None);
     for ask in [Push::Set(wish(None)), Push::Get(None), Push::List, Push::Delete("x".into())] {
         let task = task.clone();
-        let answer = rig.ask(Envelope::Rpc03, Call::Push { task, ask });
+        let answer = rig.ask(Dialect::RPC_03, Call::Push { task, ask });
         assert_eq!(answer["error"]["code"], -32003);
     }
 }
@@ -374,7 +374,7 @@ fn a_server_without_webhooks_says_so() {
 #[test]
 fn ending_waits_for_what_is_on_its_way_and_tries_nothing_twice() {
     let mut rig = Rig::new();
-    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
     rig.drain();
     rig.cancel(&task);
     rig.note(NoteBody::Died("stopped".into()));
@@ -410,7 +410,7 @@ impl Rig {
 #[test]
 fn a_task_is_not_forgotten_before_its_webhooks_know() {
     let mut rig = forgetful();
-    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
     rig.drain();
     rig.cancel(&task);
     rig.note(NoteBody::Died("stopped".into()));
@@ -431,7 +431,7 @@ fn a_task_is_not_forgotten_before_its_webhooks_know() {
 #[test]
 fn a_receiver_that_never_answers_keeps_a_task_for_its_tries_and_no_longer() {
     let mut rig = forgetful();
-    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
     rig.drain();
     rig.cancel(&task);
     rig.note(NoteBody::Died("stopped".into()));
@@ -448,7 +448,7 @@ fn a_receiver_that_never_answers_keeps_a_task_for_its_tries_and_no_longer() {
 #[test]
 fn what_was_owed_when_the_server_died_is_owed_although_its_time_is_over() {
     let mut rig = forgetful();
-    let task = rig.begin(Envelope::Rest10, Some(wish(Some("h"))));
+    let task = rig.begin(Dialect::REST_10, Some(wish(Some("h"))));
     rig.drain();
     rig.cancel(&task);
     let last = rig.taken();
@@ -464,7 +464,7 @@ fn what_was_owed_when_the_server_died_is_owed_although_its_time_is_over() {
 #[test]
 fn a_task_that_another_server_left_open_is_looked_at_before_it_is_forgotten() {
     let mut rig = forgetful();
-    let task = rig.begin(Envelope::Rest10, None);
+    let task = rig.begin(Dialect::REST_10, None);
     rig.cancel(&task);
     rig.restart();
     assert!(!rig.core.tasks.contains_key(&task));
@@ -480,7 +480,7 @@ fn a_task_that_another_server_left_open_is_looked_at_before_it_is_forgotten() {
 #[test]
 fn a_full_house_restores_what_was_left_open_one_after_the_other() {
     let mut rig = Rig::new();
-    let tasks: Vec<TaskId> = (0..3).map(|_| rig.begin(Envelope::Rest10, Some(wish(Some("h"))))).collect();
+    let tasks: Vec<TaskId> = (0..3).map(|_| rig.begin(Dialect::REST_10, Some(wish(Some("h"))))).collect();
     rig.drain_all();
     for task in &tasks {
         rig.cancel(task);

@@ -209,7 +209,7 @@ impl Core {
         let canceled = loaded.state.status.state == TaskState::Canceled;
         // Nobody has been told of a cancellation that is not recorded, so a second call asks for the same one.
         let unrecorded = loaded.broken.is_some();
-        if !canceled || (form.envelope.protocol() == Protocol::V03 && !unrecorded) {
+        if !canceled || (form.dialect.protocol == Protocol::V03 && !unrecorded) {
             self.drive(task, Input::Cancel, now).map_err(|_| {
                 let message = format!("Task not cancelable: {task}");
                 Fault::new(FaultKind::TaskNotCancelable(task.clone()), message)
@@ -249,7 +249,7 @@ impl Core {
         let position = position.or(records.then_some(Seq(0)));
         let (begins, ends) = watching(form, view, state, position);
         let resting = rests(state, ends);
-        if resting && after.is_none() && form.envelope.protocol() == Protocol::V10 {
+        if resting && after.is_none() && form.dialect.protocol == Protocol::V10 {
             let message = format!("Task {task} is over: there is nothing to wait for; read it with GetTask.");
             return Err(Fault::new(FaultKind::Unsupported, message));
         }
@@ -266,8 +266,8 @@ impl Core {
                 let seq = if nothing_left { state.seq } else { cursor };
                 (seq, Some(a2a::watching(form, task, cursor)))
             }
-            (Some(_), _) | (None, Begins::Outcome | Begins::NextEvent) => (state.seq, None),
-            (None, Begins::Snapshot | Begins::SnapshotIfBorn) => {
+            (Some(_), _) | (None, Begins::AfterPrompt | Begins::NextEvent) => (state.seq, None),
+            (None, Begins::Snapshot | Begins::SnapshotIfCreated) => {
                 (state.seq, Some(a2a::snapshot_frame(view, state, Wanted::ALL)))
             }
         };
@@ -375,7 +375,7 @@ impl Core {
 /// next word is the user's there is an end to that, also for those who would stay for the next turn otherwise.
 fn watching(form: &Form, view: View, state: &State, position: Option<Seq>) -> (Begins, Ends) {
     let asks = state.is_idle() && state.status.state == TaskState::InputRequired;
-    match (a2a::watch_stream(form, view), form.envelope.protocol()) {
+    match (a2a::watch_stream(form, view), form.dialect.protocol) {
         ((begins, _), Protocol::V10) if asks && position.is_some() => (begins, Ends::WithTurnButAuth),
         (usual, Protocol::V03 | Protocol::V10) => usual,
     }

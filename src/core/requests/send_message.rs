@@ -88,7 +88,7 @@ impl Core {
             turn: turn_of(&decision, state),
             floor: state.seq.next(),
             ends: match say.mode {
-                Mode::Stream => a2a::prompt_stream(form).1,
+                Mode::Stream => form.dialect.prompt_stream.1,
                 Mode::Wait | Mode::Now => Ends::WithTurn,
             },
         };
@@ -171,7 +171,7 @@ impl Core {
         let mut sub = self.sub(conn, task, form, self.tasks[task].state.seq, until);
         match say.mode {
             Mode::Stream => {
-                if request.prompts && a2a::prompt_stream(form).0 == Begins::Outcome {
+                if request.prompts && form.dialect.prompt_stream.0 == Begins::AfterPrompt {
                     sub.cursor = sub.cursor.next();
                 }
                 if self.request_policy.disconnect == Disconnect::Aborts && sub.view.is_coder() {
@@ -201,10 +201,10 @@ impl Core {
         // A stream that would end with the questions there are has nothing to wait for.
         let last = request.stuck && until.ends(until.floor, Mark::Pause);
         let state = &self.tasks[&sub.task].state;
-        let whole = match a2a::prompt_stream(form).0 {
+        let whole = match form.dialect.prompt_stream.0 {
             Begins::Snapshot => true,
-            Begins::SnapshotIfBorn => request.born,
-            Begins::Outcome | Begins::NextEvent => false,
+            Begins::SnapshotIfCreated => request.born,
+            Begins::AfterPrompt | Begins::NextEvent => false,
         };
         let body = if whole {
             sub.cursor = state.seq;

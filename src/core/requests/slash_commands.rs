@@ -1,7 +1,7 @@
 //! Slash commands, asked for: found in the registry and begun as tasks. From there on they are tasks like any other; only what
 //! the one who asked is answered with differs, and that is the form's to say.
 
-use crate::a2a::{self, Form, Shows, commands};
+use crate::a2a::{self, Form, PromptAnswer, commands};
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::base::slots::Key;
@@ -36,7 +36,7 @@ impl Core {
                 let born = NewTaskOptions { id: Some(id), command: Some(command) };
                 self.send_message(conn, say, born, &form, by, now)
             }
-            Err(fault) if form.shows == Shows::Receipt => {
+            Err(fault) if form.prompt_answer == PromptAnswer::CommandReceipt => {
                 self.not_started(conn, &fault, execute.mode, form, now);
                 Ok(())
             }
@@ -84,14 +84,13 @@ impl Core {
 /// A command that sets the model to work is watched by whoever would wait for a result. As at the reference server, the model is
 /// to ask nothing, if the operator grants that.
 fn watched(execute: Execute, answers: Answers, form: &Form, task: &TaskId) -> (Execute, Form) {
-    match (form.shows, answers) {
-        (Shows::Result, Answers::Streaming) => {
+    match (form.prompt_answer, answers) {
+        (PromptAnswer::CommandResult, Answers::Streaming) => {
             let settings = Settings { auto_execute: Some(true), ..execute.settings };
             let execute = Execute { settings, mode: Mode::Stream, ..execute };
             (execute, commands::stream(task))
         }
-        (Shows::Result, Answers::Once) | (Shows::Task | Shows::Receipt, Answers::Once | Answers::Streaming) => {
-            (execute, form.clone())
-        }
+        (PromptAnswer::CommandResult, Answers::Once)
+        | (PromptAnswer::Task | PromptAnswer::Accepted | PromptAnswer::CommandReceipt, _) => (execute, form.clone()),
     }
 }

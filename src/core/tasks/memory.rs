@@ -269,7 +269,7 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::a2a::{Envelope, Switches};
+    use crate::a2a::{Dialect, Switches};
     use crate::core::Setup;
     use crate::core::rig::Rig;
     use crate::core::tasks::store::Failure;
@@ -284,7 +284,7 @@ mod tests {
         let mut rig = Rig::with(limits, Switches::default());
         let tasks: Vec<TaskId> = (0..10)
             .map(|n| {
-                let task = rig.begin(Envelope::Rest10, None);
+                let task = rig.begin(Dialect::REST_10, None);
                 let text: String = (0..1_000).map(|m| format!("{n}.{m} ")).collect();
                 rig.note(NoteBody::Text(text));
                 rig.end_turn();
@@ -295,11 +295,11 @@ mod tests {
         assert!(few(&rig), "{} bytes", rig.core.log_bytes);
         for task in &tasks {
             let ask = Call::Get { task: task.clone(), history: None };
-            assert_eq!(rig.ask(Envelope::Rest10, ask)["id"], task.as_str());
+            assert_eq!(rig.ask(Dialect::REST_10, ask)["id"], task.as_str());
             assert!(few(&rig), "{} bytes", rig.core.log_bytes);
         }
         // A list needs more of them at once than there is room for, and gets them.
-        let all = rig.ask(Envelope::Rest10, Call::List(List::default()));
+        let all = rig.ask(Dialect::REST_10, Call::List(List::default()));
         assert_eq!(all["tasks"].as_array().map(Vec::len), Some(tasks.len()));
         assert!(few(&rig), "{} bytes", rig.core.log_bytes);
     }
@@ -309,11 +309,11 @@ mod tests {
         let limits = Limits { tasks: 3, ..Limits::default() };
         let mut rig = Rig::with(limits, Switches::default());
         for _ in 0..5 {
-            rig.begin(Envelope::Rest10, None);
+            rig.begin(Dialect::REST_10, None);
             rig.end_turn();
         }
         assert!(rig.core.tasks.len() <= 3);
-        let all = rig.ask(Envelope::Rest10, Call::List(List::default()));
+        let all = rig.ask(Dialect::REST_10, Call::List(List::default()));
         assert_eq!(all["tasks"].as_array().map(Vec::len), Some(5));
         rig.core.writable();
         assert!(!rig.core.has_more());
@@ -329,7 +329,7 @@ mod tests {
         let limits = Limits { lane_jobs: 4, ..Limits::default() };
         let mut rig = Rig::with(limits.clone(), Switches::default());
         for _ in 0..9 {
-            rig.begin(Envelope::Rest10, None);
+            rig.begin(Dialect::REST_10, None);
         }
         rig.core = Core::new(Setup::alone(limits, Switches::default(), rig.now));
         rig.core.remember(&mut rig.store);
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn a_task_that_has_never_been_keeps_no_other() {
         let mut rig = Rig::new();
-        let old = rig.begin(Envelope::Rpc03, None);
+        let old = rig.begin(Dialect::RPC_03, None);
         rig.end_turn();
         rig.cancel(&old);
         let kept_ms = rig.limits.times.retention_ms.expect("tasks are not kept for ever");
@@ -361,7 +361,7 @@ mod tests {
                 profile: Profile::Coder,
             },
         };
-        let refused = rig.ask(Envelope::Rpc03, Call::Create(create)).to_string();
+        let refused = rig.ask(Dialect::RPC_03, Call::Create(create)).to_string();
         assert!(refused.contains("the disk is told to refuse"), "{refused}");
         rig.later(rig.limits.expiry_pause_ms);
         assert_eq!(rig.core.known.len(), 0);

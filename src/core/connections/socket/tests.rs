@@ -126,7 +126,7 @@ fn positions(seen: &[Value], task: &TaskId) -> Vec<u64> {
 }
 
 fn begin(rig: &mut Rig) -> TaskId {
-    rig.begin(crate::a2a::Envelope::Rpc03, None)
+    rig.begin(crate::a2a::Dialect::RPC_03, None)
 }
 
 #[test]

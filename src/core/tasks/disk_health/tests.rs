@@ -1,4 +1,4 @@
-use crate::a2a::Envelope;
+use crate::a2a::Dialect;
 use crate::base::id::TaskId;
 use crate::base::slots::Key;
 use crate::core::connections::connection::Peer;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 /// The status, and what is wrong.
 fn health(rig: &mut Rig) -> [Value; 2] {
-    let health = rig.ask(Envelope::Gemini, Call::Health);
+    let health = rig.ask(Dialect::GEMINI, Call::Health);
     ["status", "problem"].map(|member| health[member].clone())
 }
 
@@ -33,7 +33,7 @@ fn a_task_that_could_not_be_begun_makes_it_unwell_until_a_trial_succeeds() {
     assert_eq!(health(&mut rig), well());
     // One for the task, two for trials.
     rig.store.fail(Failure::Refused, 3);
-    rig.ask(Envelope::Gemini, Call::Session);
+    rig.ask(Dialect::GEMINI, Call::Session);
     for _ in 0..3 {
         assert_eq!(health(&mut rig), unwell());
         rig.later(rig.limits.store_retry_ms);
@@ -44,7 +44,7 @@ fn a_task_that_could_not_be_begun_makes_it_unwell_until_a_trial_succeeds() {
 #[test]
 fn a_journal_that_waits_keeps_it_unwell_whatever_a_trial_says() {
     let mut rig = Rig::new();
-    let task = rig.begin(Envelope::Rpc03, None);
+    let task = rig.begin(Dialect::RPC_03, None);
     rig.store.fail(Failure::Torn, 2);
     let _ = rig.core.drive(&task, Input::Cancel, rig.now);
     for _ in 0..2 {
@@ -71,7 +71,7 @@ fn a_disk_that_was_full_before_is_found_out_at_the_start() {
 /// A task at work with events that the disk refuses, and the job that works for it.
 fn stuck() -> (Rig, TaskId, JobId) {
     let mut rig = Rig::new();
-    let task = rig.begin(Envelope::Rpc03, None);
+    let task = rig.begin(Dialect::RPC_03, None);
     let job = rig.jobs.last().expect("a job").clone();
     rig.store.fail(Failure::Refused, u32::MAX);
     rig.note(NoteBody::Text("not recorded".into()));
@@ -80,8 +80,8 @@ fn stuck() -> (Rig, TaskId, JobId) {
 }
 
 /// What one turn of the loop answers a call with.
-fn answered_in_a_turn(rig: &mut Rig, envelope: Envelope, call: Call) -> String {
-    let conn = rig.begin_ask(envelope, call);
+fn answered_in_a_turn(rig: &mut Rig, dialect: &'static Dialect, call: Call) -> String {
+    let conn = rig.begin_ask(dialect, call);
     rig.turn();
     let text = rig.take(conn);
     rig.core.broke(conn);
@@ -97,22 +97,27 @@ const STOPPED: &str = "The task was stopped, but its journal cannot be written: 
 
 #[test]
 fn cancel_stops_jobs_in_the_same_turn_although_the_disk_is_full() {
-    for envelope in
-        [Envelope::Rpc03, Envelope::Rpc10, Envelope::Rest03Proto, Envelope::Rest03Json, Envelope::Rest10, Envelope::Own]
-    {
+    for dialect in [
+        Dialect::RPC_03,
+        Dialect::RPC_10,
+        Dialect::REST_03_PROTO,
+        Dialect::REST_03_JSON,
+        Dialect::REST_10,
+        Dialect::NATIVE,
+    ] {
         let (mut rig, task, job) = stuck();
-        let told = answered_in_a_turn(&mut rig, envelope, Call::Cancel { task: task.clone() });
-        assert_eq!(rig.stops, [job], "{envelope:?}");
-        assert!(told.contains(STOPPED), "{envelope:?}: {told}");
+        let told = answered_in_a_turn(&mut rig, dialect, Call::Cancel { task: task.clone() });
+        assert_eq!(rig.stops, [job], "{dialect:?}");
+        assert!(told.contains(STOPPED), "{dialect:?}: {told}");
         // The same again: nothing more to stop, and not taken for a mistake of the caller.
-        let told = answered_in_a_turn(&mut rig, envelope, Call::Cancel { task: task.clone() });
-        assert!(told.contains(STOPPED), "{envelope:?}: {told}");
+        let told = answered_in_a_turn(&mut rig, dialect, Call::Cancel { task: task.clone() });
+        assert!(told.contains(STOPPED), "{dialect:?}: {told}");
         assert_eq!(rig.stops.len(), 1);
         assert_eq!(on_disk(&mut rig, &task), TaskState::Working, "nothing of it is recorded");
         // It is recorded when the disk takes it, by itself.
         rig.store.fail(Failure::Refused, 0);
         rig.later(rig.limits.store_retry_ms);
-        assert_eq!(on_disk(&mut rig, &task), TaskState::Canceled, "{envelope:?}");
+        assert_eq!(on_disk(&mut rig, &task), TaskState::Canceled, "{dialect:?}");
     }
 }
 
@@ -121,7 +126,7 @@ fn cancel_is_answered_as_usual_when_the_disk_has_space_again() {
     let (mut rig, task, job) = stuck();
     rig.store.fail(Failure::Refused, 0);
     // The next try is not due yet: the call does not wait for it.
-    let told = answered_in_a_turn(&mut rig, Envelope::Rpc03, Call::Cancel { task: task.clone() });
+    let told = answered_in_a_turn(&mut rig, Dialect::RPC_03, Call::Cancel { task: task.clone() });
     assert!(told.contains(r#""state":"canceled""#), "{told}");
     assert_eq!((rig.stops.clone(), on_disk(&mut rig, &task)), (vec![job], TaskState::Canceled));
 }
@@ -129,10 +134,10 @@ fn cancel_is_answered_as_usual_when_the_disk_has_space_again() {
 #[test]
 fn cancel_that_meets_a_failing_disk_first_stops_jobs_too() {
     let mut rig = Rig::new();
-    let task = rig.begin(Envelope::Rpc03, None);
+    let task = rig.begin(Dialect::RPC_03, None);
     let job = rig.jobs.last().expect("a job").clone();
     rig.store.fail(Failure::Torn, u32::MAX);
-    let told = answered_in_a_turn(&mut rig, Envelope::Rest10, Call::Cancel { task: task.clone() });
+    let told = answered_in_a_turn(&mut rig, Dialect::REST_10, Call::Cancel { task: task.clone() });
     assert!(told.contains("The task was stopped, but"), "{told}");
     assert_eq!(rig.stops, [job]);
 }
@@ -141,7 +146,7 @@ fn cancel_that_meets_a_failing_disk_first_stops_jobs_too() {
 fn tries_to_write_do_not_multiply_with_cancels() {
     let (mut rig, task, _) = stuck();
     for _ in 0..5 {
-        answered_in_a_turn(&mut rig, Envelope::Rpc10, Call::Cancel { task: task.clone() });
+        answered_in_a_turn(&mut rig, Dialect::RPC_10, Call::Cancel { task: task.clone() });
     }
     let timers = rig.core.timers.len();
     for _ in 0..5 {
@@ -180,15 +185,15 @@ fn calls_that_wait_for_the_disk_are_told_what_became_of_them() {
     };
     for mode in [Mode::Wait, Mode::Now] {
         let mut rig = Rig::new();
-        let task = rig.begin(Envelope::Rpc03, None);
+        let task = rig.begin(Dialect::RPC_03, None);
         rig.end_turn();
         rig.store.fail(Failure::Refused, u32::MAX);
-        let told = answered_in_a_turn(&mut rig, Envelope::Rpc03, say(&task, mode));
+        let told = answered_in_a_turn(&mut rig, Dialect::RPC_03, say(&task, mode));
         assert!(told.contains("Do not send it again"), "{told}");
-        let told = answered_in_a_turn(&mut rig, Envelope::Rpc03, say(&task, mode));
+        let told = answered_in_a_turn(&mut rig, Dialect::RPC_03, say(&task, mode));
         assert!(told.contains("Nothing of this request was accepted"), "{told}");
         let get = Call::Get { task: task.clone(), history: None };
-        let told = answered_in_a_turn(&mut rig, Envelope::Rpc03, get);
+        let told = answered_in_a_turn(&mut rig, Dialect::RPC_03, get);
         assert!(told.contains("ask again later"), "{told}");
         let turn = rig.state(&task).turn;
         rig.store.fail(Failure::Refused, 0);
@@ -275,7 +280,7 @@ const TOLD: &str = "journal cannot be written: the disk is told to refuse. Event
 #[test]
 fn streams_of_every_dialect_are_told_once_that_the_disk_is_full_and_go_on() {
     let mut rig = Rig::new();
-    let task = rig.begin(Envelope::Rpc03, None);
+    let task = rig.begin(Dialect::RPC_03, None);
     let early = streams(&mut rig, &task);
     let take = |rig: &mut Rig, all: &[(&'static str, Key, &'static str)]| -> Vec<(&'static str, String)> {
         all.iter().map(|(name, key, _)| (*name, taken(rig, *key))).collect()
@@ -318,7 +323,7 @@ fn streams_of_every_dialect_are_told_once_that_the_disk_is_full_and_go_on() {
 #[test]
 fn a_socket_that_reads_a_task_in_two_ways_is_told_once() {
     let mut rig = Rig::new();
-    let task = rig.begin(Envelope::Rpc03, None);
+    let task = rig.begin(Dialect::RPC_03, None);
     let key = open(&mut rig, &join("", "Sec-WebSocket-Protocol: a2a.v0.3\r\n"));
     for _ in 0..2 {
         rig.core.received(key, &framed(&rpc("tasks/resubscribe", &task)), rig.now);
@@ -344,7 +349,7 @@ fn streams_that_a_prompt_opens_are_told_that_it_cannot_be_recorded() {
     ];
     for way in ways {
         let mut rig = Rig::new();
-        let task = rig.begin(Envelope::Rpc03, None);
+        let task = rig.begin(Dialect::RPC_03, None);
         rig.end_turn();
         rig.store.fail(Failure::Refused, u32::MAX);
         let request = way(&task);

@@ -1,0 +1,391 @@
+//! What the dialects are, as data: one row each. A row says how requests of the dialect are answered; the code reads its fields and
+//! never asks which dialect it has. A new dialect is a row here, and a file in `views` if it writes objects of its own.
+
+use crate::a2a::Body;
+use crate::a2a::own;
+use crate::a2a::views::{execute_stream, message_stream, session};
+use crate::a2a::words;
+use crate::task::log::event::{Profile, Protocol};
+use crate::task::log::record::Record;
+use crate::task::machine::state::{State, TaskState};
+use std::cmp::Ordering;
+use std::fmt;
+
+pub struct Dialect {
+    /// Unique.
+    pub name: &'static str,
+    /// What other clients are told beside a prompt that came in this dialect.
+    pub via: &'static str,
+    /// The A2A version whose rules its requests follow.
+    pub protocol: Protocol,
+    pub binding: Binding,
+    /// The profile of requests that ask for none, on tasks of another version.
+    pub default_profile: Profile,
+    /// The operator may set another default profile.
+    pub has_profile_switch: bool,
+    /// How A2A values are written.
+    pub writer: Writer,
+    /// The view of dialects that have only one; otherwise it depends on the writer, the profile and the outputs of a request.
+    pub view: Option<View>,
+    pub prompt_stream: (Begins, Ends),
+    pub watch_stream: (Begins, Ends),
+    /// The answer to a prompt that asks for no stream. Slash commands have answers of their own.
+    pub prompt_answer: PromptAnswer,
+    pub answers: Answers,
+    pub lists: Lists,
+    pub unaddressed: Unaddressed,
+    /// The WebSocket sub-protocol that selects it.
+    pub sub_protocol: Option<&'static str>,
+    /// The path that takes prompts in this dialect, beside those of A2A.
+    pub prompt_path: Option<&'static str>,
+}
+
+/// What is around results and how errors are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binding {
+    /// JSON-RPC 2.0, around the events of streams too.
+    JsonRpc,
+    /// A2A over REST: nothing around results; errors as the version defines them.
+    Rest,
+    /// Nothing around results; errors are `{"error": text}`.
+    Bare,
+    /// `gemini-a2a.v1`: results and errors carry the id of the call; events belong to no call, and begin with the first one of the
+    /// log unless the client names a position.
+    Native,
+}
+
+/// How a stream begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begins {
+    /// With the task.
+    Snapshot,
+    /// With the task if the request created it, otherwise with the next event.
+    SnapshotIfCreated,
+    /// With the event after the prompt: the client knows what it sent.
+    AfterPrompt,
+    NextEvent,
+}
+
+/// What a stream ends with, beside the end of the task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// The end of the turn, a question, or a missing credential: whatever leaves the task waiting for the user.
+    WithTurn,
+    /// The same, except a missing credential.
+    WithTurnButAuth,
+    /// The same, except questions.
+    WithTurnButQuestions,
+    /// The end of a turn that the view shows as the end of the task.
+    WhenShownOver,
+    /// Nothing.
+    WithTask,
+    /// Nothing, not even the end of the task: the stream lasts as long as its connection.
+    Never,
+}
+
+/// What answers a prompt that asked for no stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PromptAnswer {
+    Task,
+    /// `{"taskId", "accepted"}`: the client sees the rest on its socket.
+    Accepted,
+    /// The data that the slash command produced.
+    CommandResult,
+    /// That the slash command was started, and the task to watch.
+    CommandReceipt,
+}
+
+/// Whose answers a request for a task, for tasks or for commands gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    A2a,
+    /// Those of the reference server's own endpoints.
+    Gemini,
+}
+
+/// How a list of whole tasks is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lists {
+    Array,
+    Pages,
+}
+
+/// Which task a message is for that names none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unaddressed {
+    NewTask,
+    /// An answer is for the task that asked about its call, a prompt makes a new task.
+    Asking,
+    /// The same, but a prompt is for the live session.
+    Session,
+}
+
+/// What a body depends on: the key of the body cache. Requests that differ only in their id share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum View {
+    /// A projection of events to A2A values, and a writer of those.
+    A2a(Writer, Projection),
+    Standalone(&'static Standalone),
+}
+
+/// A view that writes objects of its own.
+pub struct Standalone {
+    /// Unique.
+    pub name: &'static str,
+    /// The state is the one right after the record. None: the event is not shown.
+    pub event: fn(&State, &Record) -> Option<Body>,
+    /// A closing frame of the present status. None: the dialect has none.
+    pub present: fn(&State) -> Option<Vec<u8>>,
+    /// The task as a whole; without it, as A2A 0.3 writes it.
+    pub snapshot: Option<fn(&State) -> Vec<u8>>,
+    /// A task that waits for the next prompt is shown as completed.
+    pub idle_is_completed: bool,
+}
+
+/// How A2A values are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Writer {
+    V03,
+    /// 0.3 with the names of its protobuf definition.
+    Proto03,
+    V10,
+}
+
+/// What is shown of an event, as A2A values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Projection {
+    Coder,
+    Devtool,
+    Plain,
+    /// Plain, for clients that show text only.
+    PlainText,
+}
+
+/// What the JSON-RPC and REST bindings of a version share.
+const A2A_03: Dialect = Dialect {
+    name: "",
+    via: "a2a-0.3",
+    protocol: Protocol::V03,
+    binding: Binding::Rest,
+    default_profile: Profile::Coder,
+    has_profile_switch: true,
+    writer: Writer::V03,
+    view: None,
+    prompt_stream: (Begins::SnapshotIfCreated, Ends::WithTurn),
+    watch_stream: (Begins::Snapshot, Ends::WithTurn),
+    prompt_answer: PromptAnswer::Task,
+    answers: Answers::A2a,
+    lists: Lists::Array,
+    unaddressed: Unaddressed::NewTask,
+    sub_protocol: None,
+    prompt_path: None,
+};
+
+const A2A_10: Dialect = Dialect {
+    via: "a2a-1.0",
+    protocol: Protocol::V10,
+    default_profile: Profile::Plain,
+    has_profile_switch: false,
+    writer: Writer::V10,
+    prompt_stream: (Begins::Snapshot, Ends::WithTurnButAuth),
+    watch_stream: (Begins::Snapshot, Ends::WithTask),
+    lists: Lists::Pages,
+    ..A2A_03
+};
+
+/// What the endpoints of the reference server and of the documents around it share.
+const GEMINI: Dialect = Dialect {
+    name: "gemini",
+    via: "gemini",
+    binding: Binding::Bare,
+    has_profile_switch: false,
+    answers: Answers::Gemini,
+    unaddressed: Unaddressed::Asking,
+    ..A2A_03
+};
+
+/// What the ways into the live session share.
+const LIVE: Dialect = Dialect {
+    via: "session",
+    binding: Binding::Bare,
+    has_profile_switch: false,
+    watch_stream: (Begins::NextEvent, Ends::Never),
+    prompt_answer: PromptAnswer::Accepted,
+    lists: Lists::Pages,
+    unaddressed: Unaddressed::Session,
+    ..A2A_03
+};
+
+impl Dialect {
+    pub const RPC_03: &Dialect =
+        &Dialect { name: "json-rpc-0.3", binding: Binding::JsonRpc, sub_protocol: Some("a2a.v0.3"), ..A2A_03 };
+    pub const RPC_10: &Dialect =
+        &Dialect { name: "json-rpc-1.0", binding: Binding::JsonRpc, sub_protocol: Some("a2a.v1.0"), ..A2A_10 };
+    /// REST of 0.3 with the names of its protobuf definition, and with those of its JSON schema.
+    pub const REST_03_PROTO: &Dialect = &Dialect { name: "rest-0.3-proto", writer: Writer::Proto03, ..A2A_03 };
+    pub const REST_03_JSON: &Dialect = &Dialect { name: "rest-0.3-json", ..A2A_03 };
+    pub const REST_10: &Dialect = &Dialect { name: "rest-1.0", ..A2A_10 };
+    pub const GEMINI: &Dialect = &GEMINI;
+    pub const MESSAGE_STREAM: &Dialect = &Dialect {
+        name: "message-stream",
+        view: Some(View::Standalone(message_stream::VIEW)),
+        prompt_stream: (Begins::NextEvent, Ends::WithTurn),
+        prompt_path: Some("/message/stream"),
+        ..GEMINI
+    };
+    pub const EXECUTE_STREAM: &Dialect = &Dialect {
+        name: "execute-stream",
+        view: Some(View::Standalone(execute_stream::VIEW)),
+        prompt_stream: (Begins::NextEvent, Ends::WithTurnButQuestions),
+        prompt_path: Some("/tasks/{task}/execute"),
+        ..GEMINI
+    };
+    /// The live session: the broadcast of `/ws`, and the stream of a prompt over HTTP.
+    pub const SESSION: &Dialect = &Dialect {
+        name: "session",
+        view: Some(View::Standalone(session::VIEW)),
+        prompt_stream: (Begins::AfterPrompt, Ends::WithTurn),
+        prompt_path: Some("/tasks/{task}/messages/stream"),
+        ..LIVE
+    };
+    /// JSON-RPC over the `/ws` of a live session: prompts are accepted, and seen in the broadcast.
+    pub const SESSION_CALL: &Dialect = &Dialect {
+        name: "session-call",
+        binding: Binding::JsonRpc,
+        prompt_stream: (Begins::NextEvent, Ends::Never),
+        ..LIVE
+    };
+    pub const NATIVE: &Dialect = &Dialect {
+        name: "gemini-a2a.v1",
+        via: "gemini-a2a",
+        binding: Binding::Native,
+        view: Some(View::Standalone(own::VIEW)),
+        prompt_stream: (Begins::NextEvent, Ends::Never),
+        watch_stream: (Begins::NextEvent, Ends::WithTask),
+        sub_protocol: Some("gemini-a2a.v1"),
+        ..LIVE
+    };
+
+    pub const ALL: [&Dialect; 11] = [
+        Dialect::RPC_03,
+        Dialect::RPC_10,
+        Dialect::REST_03_PROTO,
+        Dialect::REST_03_JSON,
+        Dialect::REST_10,
+        Dialect::GEMINI,
+        Dialect::MESSAGE_STREAM,
+        Dialect::EXECUTE_STREAM,
+        Dialect::SESSION,
+        Dialect::SESSION_CALL,
+        Dialect::NATIVE,
+    ];
+}
+
+/// The names by which people select a view, in `gemini-a2a replay`.
+pub const DIALECTS: [(&str, View); 11] = [
+    ("a2a-0.3", View::A2a(Writer::V03, Projection::Coder)),
+    ("a2a-0.3-devtool", View::A2a(Writer::V03, Projection::Devtool)),
+    ("a2a-0.3-plain", View::A2a(Writer::V03, Projection::Plain)),
+    ("a2a-0.3-rest", View::A2a(Writer::Proto03, Projection::Coder)),
+    ("a2a-1.0", View::A2a(Writer::V10, Projection::Plain)),
+    ("a2a-1.0-devtool", View::A2a(Writer::V10, Projection::Devtool)),
+    ("a2a-1.0-coder", View::A2a(Writer::V10, Projection::Coder)),
+    ("kebab", View::Standalone(message_stream::VIEW)),
+    ("snake", View::Standalone(execute_stream::VIEW)),
+    ("session", View::Standalone(session::VIEW)),
+    ("own", View::Standalone(own::VIEW)),
+];
+
+impl Writer {
+    /// The version it writes.
+    pub fn protocol(self) -> Protocol {
+        match self {
+            Writer::V03 | Writer::Proto03 => Protocol::V03,
+            Writer::V10 => Protocol::V10,
+        }
+    }
+}
+
+impl View {
+    /// What a state is shown as; `idle`: the task waits for the next prompt.
+    pub fn state(self, state: TaskState, idle: bool) -> TaskState {
+        if self.idle_is_completed() { words::idle_completed(state, idle) } else { state }
+    }
+
+    /// Whether a task that waits for the next prompt is shown as completed.
+    pub fn idle_is_completed(self) -> bool {
+        match self {
+            View::A2a(_, projection) => projection == Projection::Devtool,
+            View::Standalone(view) => view.idle_is_completed,
+        }
+    }
+
+    /// Whether its clients may know nothing of tool calls, so that a text is examined for an answer to a question.
+    pub fn answers_in_words(self) -> bool {
+        matches!(self, View::A2a(_, Projection::Plain | Projection::PlainText))
+    }
+
+    /// Whether it is the profile of the reference server's own clients.
+    pub fn is_coder(self) -> bool {
+        matches!(self, View::A2a(_, Projection::Coder))
+    }
+
+    /// Whether its readers refuse members that are present but empty.
+    pub fn omits_empty(self) -> bool {
+        matches!(self, View::A2a(Writer::Proto03 | Writer::V10, _))
+    }
+}
+
+impl fmt::Debug for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for Dialect {
+    fn eq(&self, other: &Dialect) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Dialect {}
+
+impl fmt::Debug for Standalone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for Standalone {
+    fn eq(&self, other: &Standalone) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Standalone {}
+
+impl PartialOrd for Standalone {
+    fn partial_cmp(&self, other: &Standalone) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Standalone {
+    fn cmp(&self, other: &Standalone) -> Ordering {
+        self.name.cmp(other.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique() {
+        let names: BTreeSet<&str> = Dialect::ALL.iter().map(|dialect| dialect.name).collect();
+        assert_eq!(names.len(), Dialect::ALL.len());
+        let views: BTreeSet<View> = DIALECTS.iter().map(|(_, view)| *view).collect();
+        assert_eq!(views.len(), DIALECTS.len());
+    }
+}
