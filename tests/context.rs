@@ -4,7 +4,8 @@
 mod task;
 
 use gemini_a2a::base::id::Seq;
-use gemini_a2a::task::log::event::{Answer, Created, End, Event, Lifecycle, Usage};
+use gemini_a2a::task::log::answer::{Answer, Usage};
+use gemini_a2a::task::log::event::{Created, End, Event, Lifecycle};
 use gemini_a2a::task::machine::decide::{Effect, Input, job};
 use gemini_a2a::task::machine::job::{Compaction, ModelError, ModelErrorKind, NoteBody, Work};
 use gemini_a2a::task::machine::state::Item;
@@ -60,7 +61,7 @@ fn a_task_may_ask_the_model_so_often_and_no_more() {
 }
 
 fn grown(tokens: u64) -> NoteBody {
-    let usage = Usage { prompt_token_count: tokens, ..Usage::default() };
+    let usage = Usage { prompt: tokens, ..Usage::default() };
     NoteBody::Answered(Ok(Answer { usage: Some(usage), ..answer(&[]) }))
 }
 

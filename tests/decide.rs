@@ -8,7 +8,8 @@ mod task;
 
 use gemini_a2a::base::id::{CallId, Seq};
 use gemini_a2a::limits::Times;
-use gemini_a2a::task::log::event::{Answer, End, Event, Final, Lifecycle, Outcome, Request, Usage};
+use gemini_a2a::task::log::answer::{Answer, Finish, Request, Usage};
+use gemini_a2a::task::log::event::{End, Event, Final, Lifecycle, Outcome};
 use gemini_a2a::task::log::record::Record;
 use gemini_a2a::task::machine::decide::{Effect, Gate, Input, Refusal, deadline, job};
 use gemini_a2a::task::machine::job::{ModelErrorKind, NoteBody, RunEnd, Work};
@@ -234,7 +235,7 @@ fn what_the_model_says_is_recorded_and_what_says_nothing_is_not() {
 /// (11) (23) (24) (26) (46)
 #[test]
 fn an_answer_is_kept_whole_with_the_place_of_its_text() {
-    let usage = Usage { prompt_token_count: 7, total_token_count: 9, ..Usage::default() };
+    let usage = Usage { prompt: 7, total: 9, ..Usage::default() };
     let from_worker =
         Answer { usage: Some(usage), trace: Some("trace".into()), model: Some("m-2".into()), ..answer(&[]) };
     let recorded = Event::Answered { answer: Arc::new(Answer { said_at: Some(Seq(4)), ..from_worker.clone() }) };
@@ -498,12 +499,12 @@ fn calls_are_named_after_the_apis_ids_and_no_two_are_alike() {
     let [Event::Answered { answer }] = &decision.events[..] else {
         panic!("{decision:?}");
     };
-    let names: Vec<&str> = answer.calls.iter().map(|call| call.call.as_str()).collect();
+    let names: Vec<&str> = answer.calls().map(|call| call.call.as_str()).collect();
     let own = format!("read_file__read_file_{}_7_4", NOON + 3);
     assert_eq!(names, ["read_file__1_2", "read_file__2_2", "read_file__2", "read_file__2_3", own.as_str()]);
-    let api_ids: Vec<Option<&str>> = answer.calls.iter().map(|c| c.api_id.as_deref()).collect();
+    let api_ids: Vec<Option<&str>> = answer.calls().map(|c| c.api_id.as_deref()).collect();
     assert_eq!(api_ids, [Some("1"), Some("2_2"), Some("2"), Some("2"), None], "the API gets its own ids back");
-    let calls = answer.calls.iter().map(|call| call.call.clone()).collect();
+    let calls = answer.calls().map(|call| call.call.clone()).collect();
     assert_eq!(decision.effects, [Effect::Prepare { job: Seq(7), calls }]);
 }
 
@@ -1228,12 +1229,7 @@ fn a_command_runs_instead_of_the_model() {
 #[test]
 fn what_a_command_says_is_the_tasks_answer_and_result() {
     let spoken = Event::Answered {
-        answer: Arc::new(Answer {
-            parts: vec![json!({"text": "done"})],
-            finish: "COMMAND".into(),
-            said_at: Some(Seq(6)),
-            ..answer(&[])
-        }),
+        answer: Arc::new(Answer { finish: Finish::Command, said_at: Some(Seq(6)), ..Answer::new("done", []) }),
     };
     let produced = |said: &str| Event::Produced { artifact: result(said), append: false, last: true };
     let case = given(commanding())

@@ -6,7 +6,8 @@
 use gemini_a2a::a2a::{self, DIALECTS, Dialect, Tools, View};
 use gemini_a2a::base::id::{CallId, Seq};
 use gemini_a2a::shell::start::replay;
-use gemini_a2a::task::log::event::{Answer, Created, End, Event, Lifecycle, Profile, Protocol, Request, Usage};
+use gemini_a2a::task::log::answer::{Answer, Request, Usage};
+use gemini_a2a::task::log::event::{Created, End, Event, Lifecycle, Profile, Protocol};
 use gemini_a2a::task::log::record::Record;
 use gemini_a2a::task::machine::state::State;
 use gemini_a2a::task::message::{Message, Part, Role, Source};
@@ -152,16 +153,11 @@ fn calls() -> Vec<Request> {
 fn answered(text: &str, said_at: u64, calls: Vec<Request>, trace: &str) -> Event {
     Event::Answered {
         answer: Arc::new(Answer {
-            usage: Some(Usage {
-                prompt_token_count: 120,
-                candidates_token_count: 30,
-                total_token_count: 150,
-                ..Usage::default()
-            }),
+            usage: Some(Usage { prompt: 120, output: 30, total: 150, ..Usage::default() }),
             trace: Some(trace.into()),
             model: Some("gemini-2.5-pro".into()),
             said_at: Some(Seq(said_at)),
-            ..Answer::new(vec![json!({ "text": text })], calls)
+            ..Answer::new(text, calls)
         }),
     }
 }

@@ -1,16 +1,21 @@
 //! Journals of older versions: a task that was written by an earlier version of the program looks the same to clients and to the model
 //! as it did then. The corpus is described in `tests/corpus/journal/README.txt`.
 
-use gemini_a2a::a2a::{DIALECTS, Tools, View};
+use gemini_a2a::a2a::{DIALECTS, Tools};
 use gemini_a2a::base::crc::crc32;
+use gemini_a2a::base::id::Seq;
 use gemini_a2a::model::history::{Scene, contents};
 use gemini_a2a::shell::start::replay;
 use gemini_a2a::task::log::record::Record;
 use gemini_a2a::task::machine::state::State;
-use gemini_a2a::task::spec::{Kind, ToolSpec, Verdict};
+use gemini_a2a::task::spec::{Kind, ToolSpec};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::PathBuf;
+
+/// The name of `gemini-a2a.v1` for `replay`.
+const OWN: &str = "own";
 
 fn corpus() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/journal/v1")
@@ -41,15 +46,8 @@ fn fold(records: &[Record]) -> State {
 
 /// The tools of the journals. Some dialects show a tool's declaration, so they are fixed here.
 fn tools() -> Tools {
-    let tool = |name: &str, kind| ToolSpec {
-        name: name.into(),
-        display_name: name.to_uppercase(),
-        description: format!("Tool {name}."),
-        kind,
-        parameters: json!({"type": "object"}),
-        by_default: Verdict::Ask,
-        output_is_markdown: false,
-        has_live_output: kind == Kind::Execute,
+    let tool = |name: &str, kind| {
+        ToolSpec::new(name, &name.to_uppercase(), kind, &format!("Tool {name}."), json!({"type": "object"}))
     };
     Tools::new(&[
         tool("write_file", Kind::Edit),
@@ -61,13 +59,21 @@ fn tools() -> Tools {
     ])
 }
 
+/// What clients of our own dialect see of the journal.
+fn own(journal: &[u8]) -> String {
+    let mut out = Vec::new();
+    let (_, view) = DIALECTS.into_iter().find(|(name, _)| *name == OWN).expect("our own dialect");
+    replay::events(journal, view, &tools(), &mut out).expect("a transcript");
+    String::from_utf8(out).expect("JSON is text")
+}
+
 /// What clients of every other dialect and the model see of the journal.
 fn seen(name: &str, journal: &[u8]) -> String {
     let tools = tools();
     let records = records(journal);
     let state = fold(&records);
     let mut out = String::new();
-    for (dialect, view) in DIALECTS.iter().filter(|(_, view)| *view != View::Own) {
+    for (dialect, view) in DIALECTS.iter().filter(|(name, _)| *name != OWN) {
         let (mut events, mut end) = (Vec::new(), Vec::new());
         replay::events(journal, *view, &tools, &mut events).expect("a transcript");
         replay::snapshot(journal, *view, state.seq, &mut end).expect("a task");
@@ -76,6 +82,40 @@ fn seen(name: &str, journal: &[u8]) -> String {
     let scene = Scene { workspace: "/w", os: "linux", date: "2026-03-01", tree: "", memory: "" };
     writeln!(out, "{name} {}", Value::from(contents(&state.history, &scene))).expect("memory");
     out
+}
+
+/// Clients of `gemini-a2a.v1` are shown the newest form: what this version would have written.
+#[test]
+fn journals_of_version_1_are_written_again_as_version_2() {
+    for (name, journal) in journals() {
+        let old = records(&journal);
+        // The file goes on with lines of version 2.
+        let mut mixed: Vec<u8> = journal.split_inclusive(|byte| *byte == b'\n').take(2).flatten().copied().collect();
+        let (mut new, mut begun) = (Vec::new(), 0);
+        for record in &old {
+            record.write(&mut new);
+            begun = if record.seq <= Seq(2) { new.len() } else { begun };
+        }
+        mixed.extend_from_slice(&new[begun..]);
+        for other in [&new, &mixed] {
+            assert_eq!(records(other), old, "{name}");
+            assert_eq!(own(other), own(&journal), "{name}");
+        }
+    }
+}
+
+#[test]
+fn every_event_is_in_the_corpus() {
+    let known: HashSet<String> = journals()
+        .iter()
+        .flat_map(|(_, journal)| records(journal))
+        .map(|record| match serde_json::to_value(&record.event).expect("an event") {
+            Value::String(name) => name,
+            Value::Object(event) => event.keys().next().expect("a name").clone(),
+            other => panic!("{other}"),
+        })
+        .collect();
+    assert_eq!(known.len(), 39);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use crate::a2a::views::tools::Tools;
 use crate::base::http::{Headers, Method, Request, Version};
 use crate::base::id::Seq;
-use crate::task::log::event;
-use crate::task::log::event::{Answer, Created, End, Event, Lifecycle, Profile, Protocol, Usage};
+use crate::task::log::answer::{self, Answer, Usage};
+use crate::task::log::event::{Created, End, Event, Lifecycle, Profile, Protocol};
 use crate::task::log::record::Record;
 use crate::task::machine::state::{CallState, Stage, State, TaskState};
 use crate::task::message::{Message, Part, Role, Source};
@@ -60,8 +60,7 @@ pub fn state() -> State {
     state.told = TaskState::Working;
     state.turn = 1;
     state.trace = Some("trace-1".into());
-    state.usage =
-        Some(Usage { prompt_token_count: 10, candidates_token_count: 7, total_token_count: 17, ..Usage::default() });
+    state.usage = Some(Usage { prompt: 10, output: 7, total: 17, ..Usage::default() });
     state
 }
 
@@ -71,7 +70,7 @@ pub fn record(event: Event) -> Record {
 }
 
 pub fn call(name: &str, args: Value, question: Option<Question>) -> CallState {
-    let request = event::Request { call: "call-1".into(), name: name.into(), args, api_id: None };
+    let request = answer::Request { call: "call-1".into(), name: name.into(), args, api_id: None };
     CallState {
         stage: Stage::Planned,
         plan: question.map(|question| Arc::new(Plan { title: "What it does".into(), question, base: None })),
@@ -124,8 +123,8 @@ pub fn source() -> Source {
     Source { client: "ada".into(), via: "a2a-1.0".into() }
 }
 
-pub fn shell(id: &str, command: &str) -> (event::Request, Arc<Plan>) {
-    let request = event::Request {
+pub fn shell(id: &str, command: &str) -> (answer::Request, Arc<Plan>) {
+    let request = answer::Request {
         call: id.into(),
         name: "run_shell_command".into(),
         args: json!({ "command": command }),
@@ -151,8 +150,8 @@ pub fn says(text: &str) -> Event {
     Event::Text { text: text.into() }
 }
 
-pub fn answers(text: &str, calls: Vec<event::Request>) -> Event {
-    Event::Answered { answer: Arc::new(Answer::new(vec![json!({ "text": text })], calls)) }
+pub fn answers(text: &str, calls: Vec<answer::Request>) -> Event {
+    Event::Answered { answer: Arc::new(Answer::new(text, calls)) }
 }
 
 pub fn succeeds(call: &str, text: &str) -> Event {

@@ -6,7 +6,8 @@ use crate::base::http::Method;
 use crate::base::id::Seq;
 use crate::task::call::{Call, List};
 use crate::task::fault::{Fault, FaultKind};
-use crate::task::log::event::{Answer, End, Event, Final};
+use crate::task::log::answer::Answer;
+use crate::task::log::event::{End, Event, Final};
 use crate::task::machine::state::{CallResult, CallState, Item, Queued, Stage, TaskState};
 use crate::task::message::{Artifact, Content, Part, Role, Source};
 use crate::task::spec::{
@@ -49,8 +50,8 @@ fn agent_message(id: &str, part: Value) -> Value {
     json!({"kind": "message", "role": "agent", "parts": [part], "messageId": id, "taskId": "t-1", "contextId": "c-1"})
 }
 
-fn answered(text: &str, calls: Vec<crate::task::log::event::Request>) -> Answer {
-    Answer { said_at: Some(Seq(4)), ..Answer::new(vec![json!({ "text": text })], calls) }
+fn answered(text: &str, calls: Vec<crate::task::log::answer::Request>) -> Answer {
+    Answer { said_at: Some(Seq(4)), ..Answer::new(text, calls) }
 }
 
 #[test]

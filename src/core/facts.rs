@@ -2,7 +2,7 @@
 
 use crate::base::clock::Now;
 use crate::core::Core;
-use crate::task::log::event::Usage;
+use crate::task::log::answer::Usage;
 use crate::task::slash::Facts;
 
 impl Core {

@@ -10,12 +10,13 @@ use crate::core::tasks::store::{Crash, MemoryStore, Store, StoreError, fold};
 use crate::core::{Core, Loaded, Out, Setup};
 use crate::limits::Limits;
 use crate::task::call::{Call, Mode, Say, TaskTraits};
-use crate::task::log::event::{Answer, Lifecycle, Profile, Protocol};
+use crate::task::log::answer::Answer;
+use crate::task::log::event::{Lifecycle, Profile, Protocol};
 use crate::task::machine::job::{JobId, Note, NoteBody, Said};
 use crate::task::machine::state::State;
 use crate::task::message::{Message, Part, Role, Source};
 use crate::task::push::Wish;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 
 pub struct Rig {
@@ -179,7 +180,7 @@ impl Rig {
     }
 
     pub fn end_turn(&mut self) {
-        self.note(NoteBody::Answered(Ok(Answer::new(vec![json!({"text": "Done."})], Vec::new()))));
+        self.note(NoteBody::Answered(Ok(Answer::new("Done.", []))));
     }
 
     pub fn cancel(&mut self, task: &TaskId) {

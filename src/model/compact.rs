@@ -3,7 +3,8 @@
 //! The newest part stays word for word. The cut is made only before a prompt of the user, so no call is ever parted from its
 //! result, and the summary takes the place of everything before it.
 
-use crate::task::log::event::Answer;
+use crate::base::json;
+use crate::task::log::answer::Answer;
 use crate::task::machine::state::Item;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -52,7 +53,7 @@ fn size(item: &Item) -> usize {
         Item::Said(message) | Item::Dropped(message) => message.text().len() + 16,
         Item::Summary(text) => text.len(),
         Item::Nudge(text) => text.len(),
-        Item::Answered(answer) => answer.parts.iter().map(|part| part.to_string().len()).sum(),
+        Item::Answered(answer) => answer.parts.iter().map(|part| json::bytes(part).len()).sum(),
         Item::Results(results) => results.iter().map(|result| format!("{:?}", result.ending).len()).sum(),
     }
 }
@@ -84,7 +85,7 @@ mod tests {
     }
 
     fn answer(text: &str) -> Answer {
-        Answer::new(vec![json!({ "text": text })], Vec::new())
+        Answer::new(text, [])
     }
 
     #[test]

@@ -10,7 +10,8 @@
 //! The first turn tells the model where it is. Like everything here it depends on the arguments alone.
 
 use crate::base::id::CallId;
-use crate::task::log::event::Answer;
+use crate::task::log::answer::{self as log, Answer};
+use crate::task::log::gemini;
 use crate::task::machine::state::{CallResult, Item};
 use crate::task::message::{Content, Message, Part, Role};
 use crate::task::spec::Ending;
@@ -49,7 +50,7 @@ pub fn contents(history: &[Arc<Item>], scene: &Scene) -> Vec<Value> {
         match item.as_ref() {
             Item::Said(message) => turns.say(message),
             Item::Answered(answer) => {
-                turns.push(Speaker::Model, answer.parts.clone());
+                turns.push(Speaker::Model, said(answer));
                 turns.push(Speaker::User, responses(answer, &history[i + 1..]));
             }
             Item::Summary(summary) => {
@@ -144,6 +145,21 @@ fn says_something(part: &Value) -> bool {
     !members.is_empty() && !thought && !bare_empty
 }
 
+/// The parts of an answer. Another API's signatures and opaque values mean nothing to this one.
+fn said(answer: &Answer) -> Vec<Value> {
+    let own = answer.api.as_deref() == Some(gemini::API);
+    let known = |part: &&log::Part| own || !matches!(part.content, log::Content::Opaque(_));
+    answer
+        .parts
+        .iter()
+        .filter(known)
+        .map(|part| match own {
+            true => gemini::write_part(part),
+            false => gemini::write_part(&log::Part::new(part.content.clone())),
+        })
+        .collect()
+}
+
 /// One response per call of the answer, in the order of its calls.
 fn responses(answer: &Answer, later: &[Arc<Item>]) -> Vec<Value> {
     let results: Vec<&CallResult> = later
@@ -160,8 +176,7 @@ fn responses(answer: &Answer, later: &[Arc<Item>]) -> Vec<Value> {
         result.map(|result| result.ending.as_ref())
     };
     answer
-        .calls
-        .iter()
+        .calls()
         .map(|request| {
             let mut response = Map::new();
             if let Some(id) = &request.api_id {
@@ -275,7 +290,7 @@ fn is_for_the_program(data: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::log::event::Request;
+    use crate::task::log::answer::Request;
     use crate::task::spec::{Display, ErrorKind};
 
     const SCENE: Scene = Scene { workspace: "/w", os: "linux", date: "2026-03-01", tree: "", memory: "" };
@@ -298,7 +313,13 @@ mod tests {
     }
 
     fn answered(parts: Value, calls: Vec<Request>) -> Arc<Item> {
-        Arc::new(Item::Answered(Arc::new(Answer::new(parts.as_array().unwrap().clone(), calls))))
+        let mut calls = calls.into_iter();
+        let parts = parts.as_array().unwrap().iter().map(|part| {
+            let call = part.get("functionCall").and_then(|_| calls.next());
+            gemini::read_part(part.as_object().unwrap().clone(), call)
+        });
+        let answer = Answer { parts: parts.collect(), api: Some(gemini::API.into()), ..Answer::default() };
+        Arc::new(Item::Answered(Arc::new(answer)))
     }
 
     fn results(results: Vec<(Request, Ending)>) -> Arc<Item> {

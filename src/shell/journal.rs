@@ -28,7 +28,7 @@ use crate::core::tasks::store::{Chore, Known, LogFile, Openness, Store, StoreErr
 use crate::limits::{Limits, SHORTENED_NAMED};
 use crate::shell::event_loop::sys;
 use crate::task::log::brief::Brief;
-use crate::task::log::record::Record;
+use crate::task::log::record::{BadLine, Record};
 use crate::task::machine::state::{State, TaskState};
 use file::{FileLog, Findings};
 use index::{Entry, Index, Places};
@@ -191,11 +191,8 @@ impl Store for Journal {
             match opening(&self.places.log(&id), &id) {
                 Opening::Listed(entry) => found.push(entry),
                 // Named all the same, so that whoever asks for it is told what is wrong with it.
-                Opening::Damaged => {
-                    self.findings.add(format!(
-                        "the journal {} is damaged: its task cannot be used; replay shows what can be read of it",
-                        self.places.log(&id).display()
-                    ));
+                Opening::Unusable(why) => {
+                    self.findings.add(format!("the journal {} {why}", self.places.log(&id).display()));
                     damaged.push(Entry { task: id.as_str().into(), at: 0, brief: Some(unreadable()), end: None });
                 }
                 Opening::Unbegun => {}
@@ -321,16 +318,18 @@ fn entry(task: &TaskId, brief: Brief, end: Option<u64>) -> Entry {
 enum Opening {
     /// What the index should say of it.
     Listed(Entry),
-    /// A first line that is none.
-    Damaged,
+    /// It cannot be read, and why.
+    Unusable(String),
     /// No first line: the task was never begun.
     Unbegun,
 }
 
 /// Folds a whole log: only for one that the index does not name.
 fn opening(path: &Path, id: &str) -> Opening {
+    let damaged =
+        || Opening::Unusable("is damaged: its task cannot be used; replay shows what can be read of it".into());
     let Ok(file) = File::open(path) else {
-        return Opening::Damaged;
+        return damaged();
     };
     let mut lines = BufReader::new(file);
     let (mut began, mut end) = (0, 0);
@@ -343,15 +342,17 @@ fn opening(path: &Path, id: &str) -> Opening {
             break;
         };
         end += read as u64;
-        let Ok(record) = Record::read(line) else {
-            return Opening::Damaged;
+        let record = match Record::read(line) {
+            Ok(record) => record,
+            Err(BadLine::Damaged) => return damaged(),
+            Err(BadLine::Unknown(why)) => return Opening::Unusable(format!("was not read: {why}")),
         };
         if state.is_none() {
             began = record.at;
         }
         match State::advance(&mut state, &record) {
             Some(state) if state.created.task.as_str() == id => {}
-            Some(_) | None => return Opening::Damaged,
+            Some(_) | None => return damaged(),
         }
     }
     match state {

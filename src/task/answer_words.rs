@@ -71,7 +71,7 @@ fn replies(questions: &[Inquiry], text: &str) -> Option<Answers> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::log::event;
+    use crate::task::log::answer::{Answer, Request};
     use crate::task::log::event::{Created, Event, Lifecycle, Profile, Protocol};
     use crate::task::log::record::Record;
     use crate::task::message::{Part, Role};
@@ -104,13 +104,13 @@ mod tests {
         let mut state = State::new(created.clone(), &record(1, Event::Created(created)));
         let ids = ["a", "b"].into_iter().map(CallId::from);
         let asked: Vec<(CallId, Question)> = ids.zip(questions.iter().cloned()).collect();
-        let calls = asked.iter().map(|(call, _)| event::Request {
+        let calls = asked.iter().map(|(call, _)| Request {
             call: call.clone(),
             name: "x".into(),
             args: json!({}),
             api_id: None,
         });
-        let answer = event::Answer::new(vec![], calls.collect());
+        let answer = Answer::new("", calls);
         state.status.state = crate::task::machine::state::TaskState::Working;
         let answer = Arc::new(answer);
         state.apply(&record(2, Event::Answered { answer }));

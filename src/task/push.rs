@@ -127,7 +127,7 @@ pub fn news(state: &State, before: TaskState, record: &Record) -> Option<Due> {
     let seq = record.seq;
     match &record.event {
         Event::Produced { artifact, last: true, .. } => Some(Due::Artifact { seq, id: artifact.id.clone() }),
-        Event::Answered { answer } if answer.calls.is_empty() && !answer.text().is_empty() => {
+        Event::Answered { answer } if !answer.has_calls() && !answer.text().is_empty() => {
             Some(Due::Answer { seq, turn: state.turn })
         }
         event if state.status.seq == seq && (state.status.state != before || halts(event)) => {

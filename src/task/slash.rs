@@ -6,7 +6,7 @@
 //! A command becomes an ordinary task by being part of its creation ([`Invocation`]), so everything that holds for tasks holds
 //! for commands: they are watched, canceled, kept and found again like any other.
 
-use crate::task::log::event::Usage;
+use crate::task::log::answer::Usage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;

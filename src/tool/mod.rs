@@ -25,7 +25,7 @@ pub mod write_todos;
 use crate::base::cancel::Cancel;
 use crate::base::id::TaskId;
 use crate::limits::Limits;
-use crate::task::log::event::Request;
+use crate::task::log::answer::Request;
 use crate::task::machine::job::{ModelError, Run, RunEnd};
 use crate::task::spec::{CallError, Ending, ErrorKind, Plan, ToolSpec};
 use commands::background::Background;

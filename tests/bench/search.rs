@@ -8,7 +8,7 @@
 use crate::report::Verdict;
 use gemini_a2a::base::cancel::Cancel;
 use gemini_a2a::limits::Limits;
-use gemini_a2a::task::log::event::Request;
+use gemini_a2a::task::log::answer::Request;
 use gemini_a2a::task::machine::job::{Run, RunEnd};
 use gemini_a2a::task::spec::{Display, Ending};
 use gemini_a2a::tool::commands::background::Background;

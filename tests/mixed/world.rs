@@ -10,7 +10,8 @@ use gemini_a2a::core::connections::connection::Peer;
 use gemini_a2a::core::tasks::store::{MemoryStore, Store, read_all};
 use gemini_a2a::core::{Core, Out, Setup};
 use gemini_a2a::limits::Limits;
-use gemini_a2a::task::log::event::{Answer, Event, Request};
+use gemini_a2a::task::log::answer::{Answer, Request};
+use gemini_a2a::task::log::event::Event;
 use gemini_a2a::task::log::record::Record;
 use gemini_a2a::task::machine::job::{Job, JobId, Note, NoteBody, RunEnd, Work};
 use gemini_a2a::task::machine::state::{Stage, State};
@@ -548,10 +549,7 @@ fn work(job: &Job, chance: &mut Chance) -> Vec<NoteBody> {
                 api_id: None,
             };
             let said: String = (0..chunks).map(|n| format!("chunk {n} ")).collect();
-            notes.push(NoteBody::Answered(Ok(Answer::new(
-                vec![json!({ "text": said })],
-                (0..calls).map(call).collect(),
-            ))));
+            notes.push(NoteBody::Answered(Ok(Answer::new(&said, (0..calls).map(call)))));
             notes
         }
         Work::Prepare { calls, .. } => {

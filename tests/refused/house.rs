@@ -13,7 +13,7 @@ use gemini_a2a::core::connections::connection::Peer;
 use gemini_a2a::core::tasks::store::{MemoryStore, Store, fold};
 use gemini_a2a::core::{Core, Out, Setup, Site};
 use gemini_a2a::limits::Limits;
-use gemini_a2a::task::log::event::Request;
+use gemini_a2a::task::log::answer::Request;
 use gemini_a2a::task::machine::job::{Job, Note, NoteBody, RunEnd, Work};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

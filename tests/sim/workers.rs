@@ -4,7 +4,8 @@
 use crate::chance::Chance;
 use gemini_a2a::base::id::{Seq, TaskId};
 use gemini_a2a::base::slots::Key;
-use gemini_a2a::task::log::event::{Answer, Outcome, Request};
+use gemini_a2a::task::log::answer::{Answer, Request};
+use gemini_a2a::task::log::event::Outcome;
 use gemini_a2a::task::machine::job::{Job, JobId, ModelError, ModelErrorKind, NoteBody, RunEnd, Work};
 use gemini_a2a::task::message::{Artifact, Part};
 use gemini_a2a::task::spec::{Base, CallError, Display, Ending, ErrorKind, Kind, Plan, Question, ToolSpec, Verdict};
@@ -123,7 +124,7 @@ fn answer(said: String, chance: &mut Chance) -> Answer {
         3 => Some(Outcome::Fail("it broke".into())),
         _ => None,
     };
-    Answer { verdict: verdict.filter(|_| calls.is_empty()), ..Answer::new(vec![json!({ "text": said })], calls) }
+    Answer { verdict: verdict.filter(|_| calls.is_empty()), ..Answer::new(&said, calls) }
 }
 
 fn prepare(calls: &[Request], chance: &mut Chance) -> NoteBody {

@@ -9,9 +9,8 @@
 
 use gemini_a2a::base::id::{CallId, Seq};
 use gemini_a2a::limits::Limits;
-use gemini_a2a::task::log::event::{
-    Answer, Created, End, Event, Final, Lifecycle, Outcome, Profile, Protocol, Request, Tries,
-};
+use gemini_a2a::task::log::answer::{Answer, Request};
+use gemini_a2a::task::log::event::{Created, End, Event, Final, Lifecycle, Outcome, Profile, Protocol, Tries};
 use gemini_a2a::task::log::record::Record;
 use gemini_a2a::task::machine::decide::{Decision, Effect, Gate, Input, Refusal, Rules, decide};
 use gemini_a2a::task::machine::job::{ModelError, ModelErrorKind, NoteBody, Pick, RunEnd, Said};
@@ -371,7 +370,7 @@ pub fn text(text: &str) -> Event {
 }
 
 pub fn answer(calls: &[Request]) -> Answer {
-    Answer::new(vec![json!({"text": "hm"})], calls.to_vec())
+    Answer::new("hm", calls.to_vec())
 }
 
 pub fn answered(calls: &[Request]) -> Event {
@@ -534,7 +533,7 @@ pub fn note(job: u64, body: NoteBody) -> Input {
 /// The model's answer as its worker reports it: calls without ids of ours.
 pub fn model_answers(calls: &[Request]) -> NoteBody {
     let mut answer = answer(calls);
-    for request in &mut answer.calls {
+    for request in answer.calls_mut() {
         request.call = CallId::from("");
     }
     NoteBody::Answered(Ok(answer))

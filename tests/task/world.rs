@@ -11,7 +11,8 @@ use crate::task;
 use event::is_of_hooks;
 use gemini_a2a::base::id::{CallId, Seq};
 use gemini_a2a::limits::Limits;
-use gemini_a2a::task::log::event::{Event, Request};
+use gemini_a2a::task::log::answer::Request;
+use gemini_a2a::task::log::event::Event;
 use gemini_a2a::task::log::record::Record;
 use gemini_a2a::task::machine::decide::{Decision, Effect, Gate, HookInput, Input, Refusal, Rules, job};
 use gemini_a2a::task::machine::job::{ModelErrorKind, NoteBody, Pick, RunEnd, Said};
@@ -521,8 +522,8 @@ impl World {
                 }
                 (_, Some(ids)) => return Err(format!("{ids:?} are without results")),
                 (Item::Results(_), None) => return Err("results of nothing".into()),
-                (Item::Answered(answer), None) if !answer.calls.is_empty() => {
-                    open = Some(answer.calls.iter().map(|request| &request.call).collect());
+                (Item::Answered(answer), None) if answer.has_calls() => {
+                    open = Some(answer.calls().map(|request| &request.call).collect());
                 }
                 (Item::Said(_) | Item::Dropped(_) | Item::Answered(_) | Item::Summary(_) | Item::Nudge(_), None) => {}
             }
@@ -801,7 +802,7 @@ impl World {
                 Item::Said(message) | Item::Dropped(message) => message.id.hash(out),
                 Item::Summary(text) => text.hash(out),
                 Item::Nudge(text) => text.hash(out),
-                Item::Answered(answer) => answer.calls.len().hash(out),
+                Item::Answered(answer) => answer.calls().count().hash(out),
                 Item::Results(results) => {
                     let endings = results.iter().map(|result| word(&result.ending));
                     endings.for_each(|ending| ending.hash(out));

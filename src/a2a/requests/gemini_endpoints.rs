@@ -21,6 +21,7 @@ use crate::base::id::TaskId;
 use crate::base::json;
 use crate::task::call::{Call, Create, Say, Settings};
 use crate::task::fault::Fault;
+use crate::task::log::gemini::UsageMetadata;
 use crate::task::machine::state::State;
 use crate::task::push::Census;
 use serde_json::{Value, json};
@@ -196,7 +197,7 @@ fn write_metadata(out: &mut Vec<u8>, state: &State, tools: &Tools, told: Detail)
         "taskState": words::state(state.status.state),
         "model": state.model,
         "mcpServers": [],
-        "usage": { "turn": state.usage, "total": state.total },
+        "usage": { "turn": state.usage.map(UsageMetadata), "total": UsageMetadata(state.total) },
     });
     json::write(out, &known);
     out.pop();

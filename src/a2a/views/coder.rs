@@ -11,7 +11,9 @@ use crate::a2a::views::tools::Tools;
 use crate::a2a::words::{CallStatus, CoderKind, OURS};
 use crate::base::id::{CallId, Seq};
 use crate::base::json;
-use crate::task::log::event::{Event, Protocol, Usage, detours, errands, hooks};
+use crate::task::log::answer::Usage;
+use crate::task::log::event::{Event, Protocol, detours, errands, hooks};
+use crate::task::log::gemini::UsageMetadata;
 use crate::task::log::record::Record;
 use crate::task::machine::state::{State, TaskState};
 use crate::task::message::{Artifact, Part, Source};
@@ -31,7 +33,7 @@ pub fn frame<'a>(state: &'a State, record: &'a Record, tools: &Tools, protocol: 
     };
     match &record.event {
         Event::TurnBegan { .. } | Event::ResultsSent | Event::Resumed => Some(Frame::Status(shown.passing())),
-        Event::Answered { answer } => (!answer.calls.is_empty()).then(|| Frame::Status(shown.passing())),
+        Event::Answered { answer } => answer.has_calls().then(|| Frame::Status(shown.passing())),
         Event::Paused | Event::TurnEnded { .. } | Event::Interrupted { .. } | Event::Closed { .. } => {
             Some(Frame::Status(announced(state, std::iter::empty())))
         }
@@ -229,7 +231,7 @@ impl<'a> Metadata<'a> {
         }
         if let Some(usage) = self.usage {
             out.extend_from_slice(br#","usageMetadata":"#);
-            json::write(&mut out, usage);
+            json::write(&mut out, &UsageMetadata(*usage));
         }
         if let Some(source) = self.answered_by {
             out.push(b',');

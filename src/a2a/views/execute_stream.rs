@@ -126,7 +126,8 @@ fn object(state: &State, kind: ExecuteKind, members: impl FnOnce(Flat) -> Flat) 
 mod tests {
     use super::*;
     use crate::a2a::sample;
-    use crate::task::log::event::{Answer, End};
+    use crate::task::log::answer::Answer;
+    use crate::task::log::event::End;
     use crate::task::machine::state::{Phase, TaskState};
     use crate::task::spec::{Display, Ending};
     use serde_json::{Value, json};
@@ -155,7 +156,7 @@ mod tests {
         assert_eq!(shown(&state, thought("", "Look.")), expect("Look."));
         assert_eq!(shown(&state, thought("", "")), None);
 
-        let answered = || Event::Answered { answer: Arc::new(Answer::new(Vec::new(), Vec::new())) };
+        let answered = || Event::Answered { answer: Arc::new(Answer::default()) };
         assert_eq!(shown(&state, answered()), None, "nothing was thought");
         state.apply(&sample::record(thought("Plan", "Look first.")));
         state.apply(&sample::record(thought("", "Then write.\nAll of it.")));

@@ -17,7 +17,8 @@ use crate::a2a::views::devtool_call::{Details, ToolCall};
 use crate::a2a::words::CallStatus;
 use crate::base::id::CallId;
 use crate::base::json;
-use crate::task::log::event::{Answer, Event, detours, errands, hooks};
+use crate::task::log::answer::{Answer, Finish};
+use crate::task::log::event::{Event, detours, errands, hooks};
 use crate::task::log::record::Record;
 use crate::task::machine::state::{CallState, State};
 use crate::task::message::{Artifact, Part};
@@ -114,7 +115,7 @@ fn said<'a>(state: &State, record: &Record, text: &str) -> Option<Frame<'a>> {
 
 /// The answer is whole if the turn has nothing more to do.
 fn finished<'a>(state: &State, answer: &Answer) -> Option<Frame<'a>> {
-    let over = answer.calls.is_empty() && !answer.is_cut_off();
+    let over = !answer.has_calls() && answer.finish != Finish::Repetition;
     (over && !state.spoken.is_empty()).then(|| piece(state, String::new(), Update::Last))
 }
 
@@ -461,7 +462,7 @@ mod tests {
         let mut circling = vec![Event::Created(sample::state().created)];
         circling.extend(begins(1));
         let cut = match answers("x x", vec![]) {
-            Event::Answered { answer } => Answer { finish: Answer::CUT_OFF.into(), ..answer.as_ref().clone() },
+            Event::Answered { answer } => Answer { finish: Finish::Repetition, ..answer.as_ref().clone() },
             other => panic!("{other:?}"),
         };
         circling.extend([says("x "), says("x"), Event::Answered { answer: Arc::new(cut) }]);

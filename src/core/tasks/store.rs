@@ -154,8 +154,7 @@ pub fn read_all(file: &dyn LogFile, each: &mut dyn FnMut(Record)) -> Result<(), 
                 }
                 Err(BadLine::Unknown(why)) => {
                     return Err(StoreError::new(format!(
-                        "{}: the line at byte {offset} was written by another version of this program ({why}); open it \
-                         with that version",
+                        "{}: the line at byte {offset} is unknown: {why}",
                         file.name()
                     )));
                 }

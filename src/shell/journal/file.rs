@@ -9,7 +9,7 @@
 
 use super::{failed, private_file};
 use crate::core::tasks::store::{LogFile, Openness, StoreError};
-use crate::task::log::record::Record;
+use crate::task::log::record::{BadLine, Record};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -163,10 +163,10 @@ impl FileLog {
         let Some((_, but_last)) = tail.split_last() else {
             return Ok(());
         };
-        if Record::read(but_last).is_ok() {
+        if is_whole(but_last) {
             return Err(self.set_aside("its last line break is damaged"));
         }
-        if Record::read(&tail).is_ok() {
+        if is_whole(&tail) {
             // Whole, so it may have been shown to somebody: it stays.
             let mended = write_once(&self.file, b"\n");
             mended.map_err(|e| failed("repair", &self.path, &e))?;
@@ -307,6 +307,11 @@ impl LogFile for FileLog {
     fn name(&self) -> String {
         self.path.display().to_string()
     }
+}
+
+/// Whether nothing of the line is missing, whatever version wrote it.
+fn is_whole(line: &[u8]) -> bool {
+    !matches!(Record::read(line), Err(BadLine::Damaged))
 }
 
 /// All of it in one write, or an error.

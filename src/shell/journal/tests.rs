@@ -248,10 +248,19 @@ fn a_log_of_a_newer_version_is_left_where_it_is() {
     written(&scratch, "t");
     let head = r#"{"seq":1,"at":5,"v":99,"event":{"type":"created"}"#;
     let crc = crate::base::crc::crc32(head.as_bytes());
-    fs::write(scratch.log("t"), format!("{head},\"crc\":\"{crc:08x}\"}}\n")).unwrap();
-    let error = load(&mut scratch.open(), "t").unwrap_err();
-    assert!(error.message.contains("another version"), "{error}");
-    assert_eq!(scratch.tasks(), ["t.jsonl"]);
+    let line = format!("{head},\"crc\":\"{crc:08x}\"}}");
+    // Also without its line break, and if the index does not name it.
+    for text in [format!("{line}\n"), line.clone()] {
+        fs::write(scratch.log("t"), text).unwrap();
+        let error = load(&mut scratch.open(), "t").unwrap_err();
+        assert!(error.message.contains("it has format 99, this version reads up to 2; open it with"), "{error}");
+        assert_eq!(scratch.tasks(), ["t.jsonl"]);
+        fs::remove_file(scratch.0.join("index.jsonl")).unwrap();
+        let mut journal = scratch.open();
+        assert_eq!(journal.known().len(), 1);
+        assert!(journal.findings().iter().any(|text| text.contains("format 99")));
+        assert_eq!(fs::read_to_string(scratch.log("t")).unwrap(), format!("{line}\n"));
+    }
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn fold(journal: &[u8], mut show: impl FnMut(&State, &Record) -> Result<Onward, 
                 return Err(Stop::Journal(format!("line {number} is damaged, or this is no journal")));
             }
             (Err(BadLine::Unknown(why)), Some(_)) => {
-                return Err(Stop::Journal(format!("line {number} is of another version: {why}")));
+                return Err(Stop::Journal(format!("line {number} is unknown: {why}")));
             }
         };
         let state = State::advance(&mut state, &record)

@@ -15,7 +15,7 @@ use crate::model::memory::Surroundings;
 use crate::model::script::Beat;
 use crate::model::stream::{Asked, Decoder};
 use crate::shell::event_loop::sys;
-use crate::task::log::event::Answer;
+use crate::task::log::answer::Answer;
 use crate::task::machine::job::{Compaction, ModelError, NoteBody, Think};
 use crate::task::machine::state::Item;
 use crate::task::spec::ToolSpec;
@@ -751,7 +751,7 @@ mod tests {
 
     #[test]
     fn a_play_tells_its_notes_and_a_cancel_ends_its_longest_wait() {
-        let end = Answer::new(Vec::new(), Vec::new());
+        let end = Answer::default();
         let end = NoteBody::Answered(Ok(end));
         let hour = Beat::Wait { ms: 3_600_000 };
         let mut notes = Vec::new();

@@ -8,13 +8,13 @@
 //! as a group, which is a pattern: `errands`, `speech`, `detours`, `calls`, `hooks`.
 
 use crate::base::id::{CallId, ConfigId, ContextId, Seq, TaskId, Tenant};
+use crate::task::log::answer::Answer;
 use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::{Mode, Rule};
 use crate::task::push::{Health, Target};
 use crate::task::slash::Invocation;
 use crate::task::spec::{Answers, ApprovalScope, Choice, Confinement, Ending, Plan};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -358,78 +358,6 @@ pub enum Profile {
     Plain,
 }
 
-/// A model's whole answer, as the next request must repeat it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
-    /// Parts in the API's own form, thoughts removed, signatures kept.
-    pub parts: Vec<Value>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub calls: Vec<Request>,
-    pub finish: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
-    /// The API's id of the response.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trace: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// Where the visible text of this answer began in the log: the number in its message id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub said_at: Option<Seq>,
-    /// How the turn ends after this answer, when the agent decides it: scripts do, models do not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Outcome>,
-}
-
-impl Answer {
-    /// The finish of an answer that was stopped in mid-sentence. The API has no such word.
-    pub const CUT_OFF: &str = "LOOP";
-
-    /// One that ends as answers do, of which nothing else is known.
-    pub fn new(parts: Vec<Value>, calls: Vec<Request>) -> Answer {
-        Answer {
-            parts,
-            calls,
-            finish: "STOP".into(),
-            usage: None,
-            trace: None,
-            model: None,
-            said_at: None,
-            verdict: None,
-        }
-    }
-
-    /// The visible text, joined.
-    pub fn text(&self) -> String {
-        self.parts.iter().filter_map(|part| part.get("text")?.as_str()).collect()
-    }
-
-    /// Whether the model was stopped in mid-sentence because it went in circles: the turn goes on behind it.
-    pub fn is_cut_off(&self) -> bool {
-        self.finish == Answer::CUT_OFF
-    }
-
-    /// Equal for answers that make equal calls, whatever they say.
-    pub fn mark(&self) -> u32 {
-        let mut calls = String::new();
-        for request in &self.calls {
-            calls.push_str(&format!("{} {}\n", request.name, request.args));
-        }
-        crate::base::crc::crc32(calls.as_bytes())
-    }
-}
-
-/// A tool call as the model asked for it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Request {
-    pub call: CallId,
-    pub name: String,
-    pub args: Value,
-    /// The API's own id of the call, to be given back with its result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub api_id: Option<String>,
-}
-
 /// An end that the agent itself chose.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -473,34 +401,4 @@ pub enum Final {
 pub struct Tries {
     pub failed: u32,
     pub broken: u32,
-}
-
-/// Token counts as the API gives them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Usage {
-    pub prompt_token_count: u64,
-    pub candidates_token_count: u64,
-    pub total_token_count: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cached_content_token_count: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub thoughts_token_count: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_use_prompt_token_count: Option<u64>,
-}
-
-impl Usage {
-    pub fn add(&mut self, other: &Usage) {
-        let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
-            (None, None) => None,
-            (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
-        };
-        self.prompt_token_count += other.prompt_token_count;
-        self.candidates_token_count += other.candidates_token_count;
-        self.total_token_count += other.total_token_count;
-        self.cached_content_token_count = sum(self.cached_content_token_count, other.cached_content_token_count);
-        self.thoughts_token_count = sum(self.thoughts_token_count, other.thoughts_token_count);
-        self.tool_use_prompt_token_count = sum(self.tool_use_prompt_token_count, other.tool_use_prompt_token_count);
-    }
 }

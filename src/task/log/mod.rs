@@ -1,5 +1,8 @@
-//! The log of a task: events, and the records that hold them.
+//! The log of a task: its events, the lines they are in the journal, and what lists need of it.
 
+pub mod answer;
 pub mod brief;
 pub mod event;
+pub mod gemini;
 pub mod record;
+mod v1;

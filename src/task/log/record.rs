@@ -1,15 +1,19 @@
-//! An event with its place and time, and the line it is in the journal:
-//! `{"seq":7,"at":1767225600123,"v":1,"event":{…},"crc":"9ae0f1c2"}`, the crc over the bytes before `,"crc"`.
+//! An event with its number and time, and its line in the journal:
+//! `{"seq":7,"at":1767225600123,"v":2,"event":{…},"crc":"9ae0f1c2"}`, the crc over the bytes before `,"crc"`.
+//!
+//! Lines are never rewritten. A journal may contain lines of several versions; lines of older ones are read as today's events.
 
 use crate::base::crc::crc32;
 use crate::base::id::Seq;
 use crate::base::json;
 use crate::task::log::event::Event;
+use crate::task::log::v1;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::io::Write;
 
-/// The version written today. Reading picks by it; old lines are never rewritten.
-pub const VERSION: u32 = 1;
+/// The version that is written.
+pub const VERSION: u32 = 2;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
@@ -28,19 +32,20 @@ struct Line<'a> {
 }
 
 #[derive(Deserialize)]
-struct Read {
+struct Read<'a> {
     seq: Seq,
     at: u64,
     v: u32,
-    event: Event,
+    #[serde(borrow)]
+    event: &'a RawValue,
 }
 
-/// Why a journal line is not one of ours.
+/// Why a journal line cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadLine {
     /// The end of the line is missing or its crc does not match.
     Damaged,
-    /// Written by a newer version of the program.
+    /// Written whole, by another version of the program. The file must stay as it is; the text says what to do.
     Unknown(String),
 }
 
@@ -64,11 +69,16 @@ impl Record {
         }
         let mut whole = head.to_vec();
         whole.push(b'}');
-        let read: Read = serde_json::from_slice(&whole).map_err(|e| BadLine::Unknown(e.to_string()))?;
-        if read.v != VERSION {
-            return Err(BadLine::Unknown(format!("line version {}", read.v)));
-        }
-        Ok(Record { seq: read.seq, at: read.at, event: read.event })
+        let unknown =
+            |what: &str| BadLine::Unknown(format!("{what}; open it with the version of gemini-a2a that wrote it"));
+        let unread = |e: serde_json::Error| unknown(&format!("this version cannot read it ({e})"));
+        let read: Read = serde_json::from_slice(&whole).map_err(unread)?;
+        let event = match read.v {
+            VERSION => serde_json::from_str(read.event.get()),
+            1 => v1::event(read.event.get()),
+            newer => return Err(unknown(&format!("it has format {newer}, this version reads up to {VERSION}"))),
+        };
+        Ok(Record { seq: read.seq, at: read.at, event: event.map_err(unread)? })
     }
 }
 
@@ -76,7 +86,7 @@ impl Record {
 mod tests {
     use super::*;
     use crate::limits::JSON_DEPTH;
-    use crate::task::log::event::{Answer, Request};
+    use crate::task::log::answer::{Answer, Content, Part as Said, Request};
     use crate::task::message::{Artifact, Message, Part, Role, Source};
     use serde_json::json;
 
@@ -92,7 +102,7 @@ mod tests {
         let record = Record::read(&bytes[..bytes.len() - 1]).unwrap();
         assert_eq!(record.seq, Seq(7));
         assert_eq!(record.event, Event::Text { text: "hé\n".into() });
-        assert!(bytes.starts_with(br#"{"seq":7,"at":1767225600123,"v":1,"event":{"#));
+        assert!(bytes.starts_with(br#"{"seq":7,"at":1767225600123,"v":2,"event":{"#));
     }
 
     #[test]
@@ -115,9 +125,10 @@ mod tests {
         let part = Part { metadata: metadata.clone(), ..Part::data(deep.clone()) };
         let artifact = Artifact { id: "a".into(), name: None, description: None, parts: vec![part.clone()] };
         let message = Message { metadata, ..Message::new("m", Role::User, vec![part]) };
-        let parts = vec![json!({ "functionCall": { "args": deep } })];
+        let opaque = Said::new(Content::Opaque(json!({ "functionCall": { "args": deep } })));
         let call = Request { call: "c".into(), name: "n".into(), args: deep, api_id: None };
-        let answer = Answer::new(parts, vec![call]);
+        let mut answer = Answer::new("", vec![call]);
+        answer.parts.push(opaque);
         for event in [
             Event::Prompted { message: message.into(), by: Source::clock(), turn: 1 },
             Event::Produced { artifact: artifact.into(), append: false, last: true },

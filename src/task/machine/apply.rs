@@ -2,7 +2,8 @@
 //! that, and a journal replays through here to the same state.
 
 use crate::base::id::{CallId, ConfigId};
-use crate::task::log::event::{Answer, Created, End, Event, Request, Usage, detours, errands, hooks};
+use crate::task::log::answer::{Answer, Request, Usage};
+use crate::task::log::event::{Created, End, Event, detours, errands, hooks};
 use crate::task::log::record::Record;
 use crate::task::machine::loops::FENCE;
 use crate::task::machine::state::{
@@ -295,10 +296,10 @@ impl State {
         if let Some(model) = &answer.model {
             self.model = model.as_str().into();
         }
-        if !answer.calls.is_empty() {
+        if answer.has_calls() {
             self.marks.push(answer.mark());
         }
-        self.calls = answer.calls.iter().cloned().map(CallState::named).collect();
+        self.calls = answer.calls().cloned().map(CallState::named).collect();
         if self.calls.is_empty() {
             self.phase = Phase::Tools;
         } else {
@@ -454,7 +455,7 @@ fn announces(event: &Event) -> bool {
         | Event::Interrupted { .. }
         | Event::Resumed
         | Event::Closed { .. } => true,
-        Event::Answered { answer } => !answer.calls.is_empty(),
+        Event::Answered { answer } => answer.has_calls(),
         Event::Created(_)
         | Event::Prompted { .. }
         | Event::Thought { .. }

@@ -19,7 +19,8 @@ mod time;
 
 use crate::base::id::{CallId, ConfigId, Seq};
 use crate::limits::Limits;
-use crate::task::log::event::{Answer, End, Event, Final, Lifecycle, Outcome, Request, Tries};
+use crate::task::log::answer::Answer;
+use crate::task::log::event::{End, Event, Final, Lifecycle, Outcome, Tries};
 use crate::task::machine::job::{
     Job, JobId, ModelError, ModelErrorKind, NoteBody, Pick, Run, RunEnd, Said, Think, Work,
 };

@@ -2,7 +2,7 @@
 //! reports. A note names its job, and a note of a job that the state no longer waits for is dropped: nothing late can happen.
 
 use crate::base::id::{CallId, MessageId, Seq, TaskId};
-use crate::task::log::event::{Answer, Request};
+use crate::task::log::answer::{Answer, Request};
 use crate::task::machine::state::Item;
 use crate::task::message::{Artifact, Message};
 use crate::task::slash::{Command, Commanded};

@@ -6,7 +6,8 @@
 
 use crate::base::id::{CallId, MessageId, Seq};
 use crate::limits::{LIVE_SHOWN_MS, LIVE_TAIL_BYTES};
-use crate::task::log::event::{Answer, Created, Final, Request, Tries, Usage};
+use crate::task::log::answer::{Answer, Request, Usage};
+use crate::task::log::event::{Created, Final, Tries};
 use crate::task::log::record::Record;
 use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::Rule;

@@ -1,6 +1,7 @@
 //! What the server says of itself: its tools, how busy it is, its commands.
 
 use super::Asked;
+use crate::task::log::gemini::UsageMetadata;
 use crate::task::slash::Commanded;
 use serde_json::json;
 
@@ -26,13 +27,7 @@ pub fn stats(asked: &Asked) -> Result<Commanded, String> {
         ("uptime".into(), format!("{hours} h {minutes} min {rest} s")),
         ("tasks".into(), format!("{} active of {}", facts.active, facts.known)),
         ("model".into(), facts.model.clone()),
-        (
-            "tokens".into(),
-            format!(
-                "{} read, {} written, {} in all",
-                tokens.prompt_token_count, tokens.candidates_token_count, tokens.total_token_count
-            ),
-        ),
+        ("tokens".into(), format!("{} read, {} written, {} in all", tokens.prompt, tokens.output, tokens.total)),
     ]);
     Ok(Commanded::Done {
         data: json!({
@@ -40,7 +35,7 @@ pub fn stats(asked: &Asked) -> Result<Commanded, String> {
             "activeTasks": facts.active,
             "totalTasks": facts.known,
             "model": facts.model,
-            "usage": tokens,
+            "usage": UsageMetadata(*tokens),
         }),
         text,
     })

@@ -3,7 +3,7 @@ use crate::config::trust::{Trust, Word};
 use crate::limits::Limits;
 use crate::shell::event_loop::log::{Level, Log, Redacted};
 use crate::shell::start::workspace_settings::Places;
-use crate::task::log::event::Usage;
+use crate::task::log::answer::Usage;
 use crate::task::slash::{Args, Facts, Typed, Unrunnable};
 use crate::tool::tests::Scratch;
 use serde_json::json;
@@ -56,12 +56,7 @@ impl Rig {
                 uptime_ms: 3_723_500,
                 active: 1,
                 known: 4,
-                tokens: Usage {
-                    prompt_token_count: 10,
-                    candidates_token_count: 2,
-                    total_token_count: 12,
-                    ..Usage::default()
-                },
+                tokens: Usage { prompt: 10, output: 2, total: 12, ..Usage::default() },
                 model: "m".into(),
                 tools: vec![
                     ("glob".into(), "Finds files. By patterns.".into()),

@@ -3,11 +3,12 @@
 //! talking to such a task, are ordinary ones.
 
 use super::{Deciding, Effect};
-use crate::task::log::event::{Answer, End, Event};
+use crate::task::log::answer::{Answer, Finish};
+use crate::task::log::event::{End, Event};
 use crate::task::machine::state::{Queued, State};
 use crate::task::message::{Artifact, Part};
 use crate::task::slash::{Command, Commanded, RESULT};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// The job of running the task's command. What the server knows of itself is for the core to add.
@@ -58,11 +59,7 @@ impl Deciding<'_> {
         }
         let said_at = self.push(Event::Text { text: text.clone() });
         self.push(Event::Answered {
-            answer: Arc::new(Answer {
-                finish: "COMMAND".into(),
-                said_at: Some(said_at),
-                ..Answer::new(vec![json!({ "text": text })], Vec::new())
-            }),
+            answer: Arc::new(Answer { finish: Finish::Command, said_at: Some(said_at), ..Answer::new(&text, []) }),
         });
     }
 }

@@ -3,12 +3,12 @@
 
 use super::{Deciding, Effect};
 use crate::base::id::Seq;
-use crate::task::log::event::{Answer, End, Event, Request};
+use crate::task::log::answer::{Answer, Finish, Request};
+use crate::task::log::event::{End, Event};
 use crate::task::machine::job::Compaction;
 use crate::task::machine::state::Phase;
 use crate::task::machine::{fallback, loops};
 use crate::task::spec::{Ending, ErrorKind};
-use serde_json::json;
 use std::sync::Arc;
 
 /// What is being said is looked at for repetition whenever it has grown by so many bytes.
@@ -29,7 +29,7 @@ impl Deciding<'_> {
 
     /// Asks the model, after making room if the conversation has become too long.
     pub(in crate::task) fn ask_model(&mut self, job: Seq) {
-        let tokens = self.state.usage.map_or(0, |usage| usage.prompt_token_count);
+        let tokens = self.state.usage.map_or(0, |usage| usage.prompt);
         let cap = self.rules.limits.compress_tokens;
         if cap > 0 && tokens >= cap && !self.state.incompressible {
             let job = self.push(Event::CompactionBegan);
@@ -99,9 +99,9 @@ impl Deciding<'_> {
             return self.end_turn(End::Failed(given_up("the model keeps repeating itself")));
         }
         let answer = Answer {
-            finish: Answer::CUT_OFF.into(),
+            finish: Finish::Repetition,
             said_at: self.state.utterance.since.or(Some(seq)),
-            ..Answer::new(vec![json!({ "text": whole })], Vec::new())
+            ..Answer::new(&whole, [])
         };
         self.push(Event::Answered { answer: Arc::new(answer) });
         let job = self.push(Event::Nudged { text: WORDS_REPEAT.into() });
@@ -111,13 +111,13 @@ impl Deciding<'_> {
     pub(in crate::task) fn calls_go_in_circles(&self, answer: &Answer) -> bool {
         let mut marks = self.state.marks.clone();
         marks.push(answer.mark());
-        let looked_for = self.rules.limits.loop_strikes > 0 && !answer.calls.is_empty();
+        let looked_for = self.rules.limits.loop_strikes > 0 && answer.has_calls();
         looked_for && loops::calls_repeat(&marks)
     }
 
     /// The calls are not run; the model is told why, and the second time the turn is over.
     pub(in crate::task) fn stop_circling(&mut self, answer: Answer) {
-        let calls: Vec<Request> = answer.calls.clone();
+        let calls: Vec<Request> = answer.calls().cloned().collect();
         let over = self.strikes_out();
         self.push(Event::Looped);
         self.push(Event::Answered { answer: Arc::new(answer) });

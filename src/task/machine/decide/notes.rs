@@ -126,10 +126,10 @@ impl Deciding<'_> {
     }
 
     fn answered(&mut self, mut answer: Answer) {
-        self.name_calls(&mut answer.calls);
+        self.name_calls(&mut answer);
         answer.said_at = self.state.utterance.since;
         let circles = self.calls_go_in_circles(&answer);
-        let calls: Vec<CallId> = answer.calls.iter().map(|request| request.call.clone()).collect();
+        let calls: Vec<CallId> = answer.calls().map(|request| request.call.clone()).collect();
         if circles {
             return self.stop_circling(answer);
         }
@@ -141,14 +141,14 @@ impl Deciding<'_> {
 
     /// Gives every call an id that no other call of the task has. The API's ids need not be unique, and an answer meant for
     /// an earlier call must not reach a later one.
-    fn name_calls(&self, calls: &mut [Request]) {
+    fn name_calls(&self, answer: &mut Answer) {
         let earlier = self.state.history.iter().filter_map(|item| match &**item {
-            Item::Answered(answer) => Some(&answer.calls),
+            Item::Answered(answer) => Some(answer.calls()),
             Item::Said(_) | Item::Dropped(_) | Item::Results(_) | Item::Summary(_) | Item::Nudge(_) => None,
         });
         let mut taken: HashSet<CallId> = earlier.flatten().map(|request| request.call.clone()).collect();
         let number = self.state.seq.0 + 1;
-        for (n, request) in calls.iter_mut().enumerate() {
+        for (n, request) in answer.calls_mut().enumerate() {
             let own = || format!("{}_{}_{number}_{n}", request.name, self.state.at);
             let id = request.api_id.clone().unwrap_or_else(own);
             let name = format!("{}__{id}", request.name);

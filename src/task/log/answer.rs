@@ -1,0 +1,187 @@
+//! A model's answer in our own words: what it says, which tools it calls, why it ended and what it cost. No API's JSON is stored here but
+//! what an API wants back and nobody else can read.
+
+use crate::base::crc::crc32;
+use crate::base::id::{CallId, Seq};
+use crate::task::log::event::Outcome;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A whole answer, as the next request must repeat it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    pub parts: Vec<Part>,
+    /// The API that gave the answer. Signatures and opaque values of the parts are given back to this API only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api: Option<String>,
+    #[serde(default)]
+    pub finish: Finish,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// The API's id of the response.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
+    /// The model that answered, if the API names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Where the visible text of this answer began in the log: the number in its message id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said_at: Option<Seq>,
+    /// How the turn ends after this answer, when the agent decides it: scripts do, models do not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Outcome>,
+}
+
+impl Answer {
+    /// An answer with this text and these calls that ended normally.
+    pub fn new(text: &str, calls: impl IntoIterator<Item = Request>) -> Answer {
+        let mut answer = Answer::default();
+        answer.say(text);
+        answer.parts.extend(calls.into_iter().map(|call| Part::new(Content::Call(call))));
+        answer
+    }
+
+    /// Adds text: to the last part if that is text without a signature.
+    pub fn say(&mut self, text: &str) {
+        match self.parts.last_mut() {
+            _ if text.is_empty() => {}
+            Some(Part { content: Content::Text(before), signature: None, raw: None }) => before.push_str(text),
+            Some(_) | None => self.parts.push(Part::new(Content::Text(text.to_owned()))),
+        }
+    }
+
+    /// The visible text, joined.
+    pub fn text(&self) -> String {
+        self.parts.iter().filter_map(Part::text).collect()
+    }
+
+    /// The tool calls, in order.
+    pub fn calls(&self) -> impl Iterator<Item = &Request> {
+        self.parts.iter().filter_map(|part| match &part.content {
+            Content::Call(request) => Some(request),
+            Content::Text(_) | Content::Thought(_) | Content::Opaque(_) => None,
+        })
+    }
+
+    pub fn calls_mut(&mut self) -> impl Iterator<Item = &mut Request> {
+        self.parts.iter_mut().filter_map(|part| match &mut part.content {
+            Content::Call(request) => Some(request),
+            Content::Text(_) | Content::Thought(_) | Content::Opaque(_) => None,
+        })
+    }
+
+    pub fn has_calls(&self) -> bool {
+        self.calls().next().is_some()
+    }
+
+    /// A checksum of the calls: equal for answers that make equal calls, whatever they say.
+    pub fn mark(&self) -> u32 {
+        let calls: String = self.calls().map(|request| format!("{} {}\n", request.name, request.args)).collect();
+        crc32(calls.as_bytes())
+    }
+}
+
+/// One part of an answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    #[serde(flatten)]
+    pub content: Content,
+    /// What the API wants back with this part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+    /// The part as the API sent it, if `content` and `signature` do not say all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw: Option<Value>,
+}
+
+impl Part {
+    pub fn new(content: Content) -> Part {
+        Part { content, signature: None, raw: None }
+    }
+
+    /// The visible text of the part.
+    pub fn text(&self) -> Option<&str> {
+        match &self.content {
+            Content::Text(text) => Some(text),
+            Content::Thought(_) | Content::Call(_) | Content::Opaque(_) => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Content {
+    Text(String),
+    /// Never shown as text, and given back only to an API that wants its thoughts back.
+    Thought(String),
+    Call(Request),
+    /// A part of a kind that this program does not know, in the API's JSON.
+    Opaque(Value),
+}
+
+/// A tool call as the model asked for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    #[serde(rename = "id")]
+    pub call: CallId,
+    pub name: String,
+    pub args: Value,
+    /// The API's own id of the call, to be given back with its result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_id: Option<String>,
+}
+
+/// Why an answer ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finish {
+    /// The model was done, or wants the results of its calls.
+    #[default]
+    Stop,
+    /// The answer reached the limit of output tokens.
+    OutputLimit,
+    /// The API judged the answer unsafe.
+    Safety,
+    /// The answer repeats something published.
+    Recitation,
+    /// The model repeated itself and was interrupted by us.
+    Repetition,
+    /// A slash command answered, not a model.
+    Command,
+    /// The API gave no reason.
+    Unspecified,
+    /// Any other reason, in the API's word.
+    Other(String),
+}
+
+/// Token counts of a request and its answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    pub prompt: u64,
+    pub output: u64,
+    pub total: u64,
+    /// How much of the prompt the API had in its cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cached: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thoughts: Option<u64>,
+    /// What the results of the API's own tools added to the prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<u64>,
+}
+
+impl Usage {
+    pub fn add(&mut self, other: &Usage) {
+        let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (None, None) => None,
+            (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
+        };
+        self.prompt += other.prompt;
+        self.output += other.output;
+        self.total += other.total;
+        self.cached = sum(self.cached, other.cached);
+        self.thoughts = sum(self.thoughts, other.thoughts);
+        self.tools = sum(self.tools, other.tools);
+    }
+}

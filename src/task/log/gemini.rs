@@ -1,0 +1,78 @@
+//! Parts, token counts and finish reasons in the spelling of the Gemini API. They are here and not in `model` because journals of
+//! version 1 contain them, and some dialects show token counts in this form.
+
+use crate::task::log::answer::{Content, Finish, Part, Request, Usage};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// The name of this API in [`crate::task::log::answer::Answer::api`].
+pub const API: &str = "gemini";
+
+/// Our form of a part; `request` is its call, if it is one. What our form does not say is kept as it came.
+pub fn read_part(sent: Map<String, Value>, request: Option<Request>) -> Part {
+    let is_thought = sent.get("thought") == Some(&Value::Bool(true));
+    let content = match (request, sent.get("text")) {
+        (Some(request), _) => Content::Call(request),
+        (None, Some(Value::String(text))) if is_thought => Content::Thought(text.clone()),
+        (None, Some(Value::String(text))) => Content::Text(text.clone()),
+        (None, Some(_) | None) => return Part::new(Content::Opaque(sent.into())),
+    };
+    let signature = sent.get("thoughtSignature").and_then(Value::as_str).map(str::to_owned);
+    let part = Part { signature, ..Part::new(content) };
+    let sent = Value::Object(sent);
+    Part { raw: (write_part(&part) != sent).then_some(sent), ..part }
+}
+
+/// The part as the API sent it, or would have.
+pub fn write_part(part: &Part) -> Value {
+    if let Some(raw) = &part.raw {
+        return raw.clone();
+    }
+    let mut json = match &part.content {
+        Content::Text(text) => json!({ "text": text }),
+        Content::Thought(text) => json!({ "text": text, "thought": true }),
+        Content::Call(Request { name, args, api_id: None, .. }) => {
+            json!({"functionCall": {"name": name, "args": args}})
+        }
+        Content::Call(Request { name, args, api_id: Some(id), .. }) => {
+            json!({"functionCall": {"id": id, "name": name, "args": args}})
+        }
+        Content::Opaque(json) => return json.clone(),
+    };
+    if let Some(signature) = &part.signature {
+        json["thoughtSignature"] = signature.as_str().into();
+    }
+    json
+}
+
+pub fn finish(word: &str) -> Finish {
+    match word {
+        "STOP" => Finish::Stop,
+        "MAX_TOKENS" => Finish::OutputLimit,
+        "SAFETY" => Finish::Safety,
+        "RECITATION" => Finish::Recitation,
+        "FINISH_REASON_UNSPECIFIED" => Finish::Unspecified,
+        word => Finish::Other(word.to_owned()),
+    }
+}
+
+/// Token counts.
+#[derive(Serialize, Deserialize)]
+pub struct UsageMetadata(#[serde(with = "Counts")] pub Usage);
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Usage")]
+struct Counts {
+    #[serde(rename = "promptTokenCount", default)]
+    prompt: u64,
+    #[serde(rename = "candidatesTokenCount", default)]
+    output: u64,
+    #[serde(rename = "totalTokenCount", default)]
+    total: u64,
+    #[serde(rename = "cachedContentTokenCount", skip_serializing_if = "Option::is_none")]
+    cached: Option<u64>,
+    #[serde(rename = "thoughtsTokenCount", skip_serializing_if = "Option::is_none")]
+    thoughts: Option<u64>,
+    #[serde(rename = "toolUsePromptTokenCount", skip_serializing_if = "Option::is_none")]
+    tools: Option<u64>,
+}
