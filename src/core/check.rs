@@ -37,52 +37,52 @@ impl Core {
 
     /// Panics when a promise is broken. To be called at the end of a turn.
     pub fn check(&self) -> Counts {
-        assert!(self.to_release.is_empty(), "a task waits to be released");
-        assert!(self.to_purge.is_empty(), "a task waits to be purged");
+        assert!(self.disk.inspect().1, "a task waits to be released or removed");
         assert!(
-            self.known.next().is_none() || (self.expiry_armed < u64::MAX && self.timers.has(&Timer::Expiry)),
+            self.tasks.next_due().is_none() || self.timers.has_expiry(),
             "nobody will look at tasks whose time is over"
         );
         self.check_trouble();
         self.check_conns();
         self.check_tasks();
-        for (key, sub) in self.subs.iter() {
+        for (key, sub) in self.readers.iter() {
             let loaded = self.tasks.get(&sub.task).expect("a watched task is loaded");
             let known = loaded.subs.iter().filter(|known| **known == key).count();
             assert_eq!(known, 1, "a task knows each of its readers once");
-            let conn = self.conns.get(sub.conn).expect("a reader has a connection");
+            let conn = self.connections.get(sub.conn).expect("a reader has a connection");
             let known = conn.subs.iter().filter(|known| **known == key).count();
             assert_eq!(known, 1, "a connection knows each of its readers once");
             assert!(
-                self.to_pump.contains(&key) || !self.can_go_on(sub),
+                self.readers.inspect().1.contains(&key) || !self.can_go_on(sub),
                 "a reader of {} at {} was forgotten",
                 sub.task,
                 sub.cursor
             );
         }
         Counts {
-            conns: self.conns.len(),
-            subs: self.subs.len(),
+            conns: self.connections.iter().count(),
+            subs: self.readers.len(),
             tasks: self.tasks.len(),
-            parked: self.parked.len(),
+            parked: self.disk.loading(),
             gated: self.tasks.values().map(|loaded| loaded.gated.len()).sum(),
             running: self.tasks.values().map(|loaded| loaded.running.len()).sum(),
             timers: self.timers.len(),
-            hot_bytes: self.hot_total,
-            tx_bytes: self.conns.iter().map(|(_, c)| c.output.len()).max().unwrap_or(0),
+            hot_bytes: self.tasks.hot_bytes(),
+            tx_bytes: self.connections.iter().map(|(_, c)| c.output.len()).max().unwrap_or(0),
         }
     }
 
     fn check_conns(&self) {
-        let strangers = self.conns.iter().filter(|(_, conn)| conn.peer == Peer::Stranger).count();
-        assert_eq!(strangers, self.strangers, "the number of strangers");
-        for (key, conn) in self.conns.iter() {
-            assert_eq!(conn.listed, self.to_write.contains(&key), "a listed connection is in the list");
+        let (counted, _, to_write) = self.connections.inspect();
+        let strangers = self.connections.iter().filter(|(_, conn)| conn.peer == Peer::Stranger).count();
+        assert_eq!(strangers, counted, "the number of strangers");
+        for (key, conn) in self.connections.iter() {
+            assert_eq!(conn.listed, to_write.contains(&key), "a listed connection is in the list");
             assert!(!conn.is_done(), "a connection that is done was kept");
-            assert!(conn.armed <= conn.deadline(&self.limits), "no timer would look at a connection in time");
+            assert!(conn.armed <= conn.deadline(&self.settings.limits), "no timer would look at a connection in time");
             let mut owed = 0;
             for sub in &conn.subs {
-                let sub = self.subs.get(*sub);
+                let sub = self.readers.get(*sub);
                 owed += sub.expect("a connection's readers are there").opening();
             }
             assert_eq!(owed, conn.owed, "the sum of what readers begin with");
@@ -90,10 +90,10 @@ impl Core {
     }
 
     fn check_tasks(&self) {
-        for (task, loaded) in &self.tasks {
-            assert!(!self.parked.contains_key(task), "{task} is loaded twice");
-            assert!(self.known.contains_key(task), "{task} is not known");
-            assert_eq!(loaded.listed, self.to_append.contains(task), "a listed task is in the list");
+        for (task, loaded) in self.tasks.iter() {
+            assert!(!self.disk.is_loading(task), "{task} is loaded twice");
+            assert!(self.tasks.brief(task).is_some(), "{task} is not known");
+            assert_eq!(loaded.listed, self.disk.inspect().0.contains(task), "a listed task is in the list");
             assert!(loaded.synced <= loaded.written && loaded.written <= loaded.state.seq);
             assert_eq!(loaded.pending.is_empty(), loaded.written == loaded.state.seq);
             assert!(
@@ -107,18 +107,18 @@ impl Core {
                 };
                 assert!(waits, "a job of {task} was forgotten");
             }
-            let held = loaded.subs.iter().filter_map(|key| self.subs.get(*key));
+            let held = loaded.subs.iter().filter_map(|key| self.readers.get(*key));
             for sub in held.filter(|sub| sub.safe > loaded.synced) {
                 assert!(loaded.syncing || loaded.written < sub.safe, "an acknowledgement of {task} was forgotten");
             }
             for key in &loaded.subs {
-                assert!(self.subs.get(*key).is_some(), "{task} has a reader that is gone");
+                assert!(self.readers.get(*key).is_some(), "{task} has a reader that is gone");
             }
-            let streams = loaded.subs.iter().filter_map(|key| self.subs.get(*key));
+            let streams = loaded.subs.iter().filter_map(|key| self.readers.get(*key));
             let streams = streams.filter(|sub| matches!(sub.kind, Kind::Stream));
-            loaded.check(streams.map(|sub| sub.view), &self.limits);
+            loaded.check(streams.map(|sub| sub.view), &self.settings.limits);
             self.check_hooks(task, loaded);
-            for sub in loaded.subs.iter().filter_map(|key| self.subs.get(*key)) {
+            for sub in loaded.subs.iter().filter_map(|key| self.readers.get(*key)) {
                 let keeps = sub.cold.as_ref().is_some_and(|cold| !cold.asked);
                 assert!(
                     !keeps || sub.cursor < loaded.written,
@@ -127,39 +127,39 @@ impl Core {
             }
         }
         let hot: usize = self.tasks.values().map(|loaded| loaded.hot_bytes).sum();
-        assert_eq!(hot, self.hot_total, "the sum of what is hot");
+        assert_eq!(hot, self.tasks.hot_bytes(), "the sum of what is hot");
         let logs: usize = self.tasks.values().map(|loaded| loaded.log_bytes).sum();
-        assert_eq!(logs, self.log_bytes, "the sum of the logs");
-        let waits: usize = self.conns.iter().map(|(_, conn)| conn.burden()).sum();
-        assert_eq!(waits, self.output_budget.bytes, "the sum of what waits for peers, and of them");
+        assert_eq!(logs, self.tasks.log_bytes(), "the sum of the logs");
+        let waits: usize = self.connections.iter().map(|(_, conn)| conn.burden()).sum();
+        assert_eq!(waits, self.connections.inspect().1, "the sum of what waits for peers, and of them");
         self.check_pages();
     }
 
     /// Whoever waits for a page is in line or has one coming, and nobody else has one.
     fn check_pages(&self) {
-        let (held, line) = (self.pages.held(), self.pages.line());
-        assert!(held.len() <= self.limits.pages, "too many pages are held");
+        let (held, line) = (self.readers.inspect().0.held(), self.readers.inspect().0.line());
+        assert!(held.len() <= self.settings.limits.pages, "too many pages are held");
         let mut turns: Vec<Key> = line.chain(held.iter().copied()).collect();
         turns.sort_unstable();
         assert!(turns.is_sorted_by(|a, b| a < b), "a reader has two turns");
-        for (key, sub) in self.subs.iter() {
+        for (key, sub) in self.readers.iter() {
             let reads = sub.cold.as_ref().is_some_and(|cold| cold.asked || cold.has_page());
             let turn = turns.binary_search(&key).is_ok();
             assert_eq!(reads, turn, "a reader of {} and its turn", sub.task);
         }
         for key in turns {
-            assert!(self.subs.get(key).is_some(), "the turn of one who is gone");
+            assert!(self.readers.get(key).is_some(), "the turn of one who is gone");
         }
     }
 
     /// Whether a reader could be sent something right now.
     fn can_go_on(&self, sub: &Subscription) -> bool {
-        let (loaded, conn) = (&self.tasks[&sub.task], self.conns.get(sub.conn));
+        let (loaded, conn) = (&self.tasks[&sub.task], self.connections.get(sub.conn));
         // Above half of the buffer the socket is sure to take more, and that brings the reader back.
         if sub.safe > loaded.synced {
             return false;
         }
-        let has_room = conn.is_some_and(|conn| conn.output.len() < self.limits.tx_bytes / 2);
+        let has_room = conn.is_some_and(|conn| conn.output.len() < self.settings.limits.tx_bytes / 2);
         match &sub.kind {
             Kind::Once { .. } => false,
             Kind::Ready { seq, .. } => *seq <= loaded.written,

@@ -13,14 +13,14 @@ impl Core {
             tokens.add(&loaded.state.total);
         }
         // A tool is kept under its former names too.
-        let own = self.specs.iter().filter(|(name, spec)| **name == spec.name);
+        let own = self.settings.specs.iter().filter(|(name, spec)| **name == spec.name);
         let mut tools: Vec<(String, String)> =
             own.map(|(name, spec)| (name.clone(), spec.description.clone())).collect();
         tools.sort_unstable();
         Facts {
-            uptime_ms: now.mono_ms - self.started.mono_ms,
+            uptime_ms: now.mono_ms - self.settings.started.mono_ms,
             active: self.tasks.values().filter(|loaded| loaded.is_open()).count(),
-            known: self.known.len(),
+            known: self.tasks.known(),
             tokens,
             model: String::new(),
             tools,

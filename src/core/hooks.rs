@@ -91,7 +91,7 @@ impl Core {
         form: &a2a::Form,
         now: Now,
     ) -> Result<(), Fault> {
-        if !self.switches.push {
+        if !self.settings.switches.push {
             return Err(not_supported());
         }
         let hooks = |core: &Core| core.tasks[task].state.hooks.clone();
@@ -137,7 +137,7 @@ impl Core {
         let Some(wish) = wish else {
             return Ok(Decision::default());
         };
-        if !self.switches.push {
+        if !self.settings.switches.push {
             return Err(not_supported());
         }
         let target = self.register(task, wish, form, now)?;
@@ -146,7 +146,7 @@ impl Core {
 
     /// Gives a wish its name and its look, if there were not too many lately.
     fn register(&mut self, task: &TaskId, wish: Wish, form: &a2a::Form, now: Now) -> Result<Target, Fault> {
-        if !self.registrations.admit(now.mono_ms, &self.limits) {
+        if !self.registrations.admit(now.mono_ms, &self.settings.limits) {
             let message = "Too many webhooks were registered in the last minute; try again later.";
             let kind = FaultKind::Overloaded { retry_after_s: 60 };
             return Err(Fault::new(kind, message));
@@ -158,11 +158,12 @@ impl Core {
 
     /// Sends off the couriers of a task that are free. A delivery tells of the present, so all of that must be on disk.
     pub(super) fn deliver(&mut self, task: &TaskId, now: Now) {
+        let over = self.is_over();
         let Some(loaded) = self.tasks.get_mut(task) else {
             return;
         };
         dismiss_idle(loaded);
-        if self.ended || loaded.written != loaded.state.seq {
+        if over || loaded.written != loaded.state.seq {
             return;
         }
         let mut void = Vec::new();
@@ -177,8 +178,8 @@ impl Core {
             {
                 continue;
             }
-            let history = self.limits.hook_history;
-            let body = a2a::push::delivery(target, &loaded.state, due, history, &self.tools);
+            let history = self.settings.limits.hook_history;
+            let body = a2a::push::delivery(target, &loaded.state, due, history, &self.settings.tools);
             let Some(body) = body else {
                 void.push((target.id.clone(), due.seq(), hook.health.clone()));
                 continue;
@@ -215,6 +216,7 @@ impl Core {
 
     /// A delivery arrived, or did not.
     pub fn delivered(&mut self, task: &TaskId, id: &ConfigId, seq: Seq, result: Result<(), DeliveryError>, now: Now) {
+        let running = self.is_running();
         let Some(loaded) = self.tasks.get_mut(task) else {
             return;
         };
@@ -224,7 +226,7 @@ impl Core {
             return;
         };
         // It may have been away for a webhook that is gone, or has been set anew meanwhile: then others may be waiting for it.
-        self.to_release.push(task.clone());
+        self.disk.release_later(task);
         let courier = &mut couriers[at];
         let Some(hook) = loaded.state.hooks.iter().find(|hook| courier.serves(hook)) else {
             couriers.remove(at);
@@ -232,13 +234,15 @@ impl Core {
         };
         let health = match result {
             Ok(()) => hook.health.after_success(),
-            Err(DeliveryError { retry: Retry::Again { .. }, .. }) if self.ending => {
+            Err(DeliveryError { retry: Retry::Again { .. }, .. }) if !running => {
                 courier.place = Whereabouts::Resting { until: u64::MAX };
                 return;
             }
-            Err(DeliveryError { retry: Retry::Again { after_ms }, .. }) if courier.tries < self.limits.hook_retries => {
+            Err(DeliveryError { retry: Retry::Again { after_ms }, .. })
+                if courier.tries < self.settings.limits.hook_retries =>
+            {
                 let jitter = 80 + self.entropy.below(41);
-                let until = now.mono_ms + pause(courier.tries, jitter, after_ms, &self.limits);
+                let until = now.mono_ms + pause(courier.tries, jitter, after_ms, &self.settings.limits);
                 courier.tries += 1;
                 courier.place = Whereabouts::Resting { until };
                 let (task, id) = (task.clone(), id.clone());
@@ -246,7 +250,7 @@ impl Core {
                 return;
             }
             Err(DeliveryError { message, .. }) => {
-                let health = hook.health.after_failure(&message, self.limits.hook_streak);
+                let health = hook.health.after_failure(&message, self.settings.limits.hook_streak);
                 let text = notice(task, id, &health);
                 self.out.extend(text.map(|text| Out::LogWarning { text }));
                 health
@@ -269,10 +273,10 @@ impl Core {
             let courier = loaded.couriers.iter().find(|courier| courier.id == *id);
             let timer = || Timer::Hook { task: task.clone(), id: id.clone() };
             // When the disk has taken what was decided, everything is looked at again.
-            let waits = !loaded.pending.is_empty() || self.ended;
+            let waits = !loaded.pending.is_empty() || self.is_over();
             let seen_to = match courier.map(|courier| courier.place) {
                 Some(Whereabouts::Away) => true,
-                Some(Whereabouts::Resting { until: u64::MAX }) => self.ending,
+                Some(Whereabouts::Resting { until: u64::MAX }) => !self.is_running(),
                 Some(Whereabouts::Resting { .. }) => waits || self.timers.has(&timer()),
                 None => waits || hook.due.is_empty(),
             };

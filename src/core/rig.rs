@@ -5,8 +5,8 @@ use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::base::slots::Key;
 use crate::core::connections::connection::{Peer, Want};
+use crate::core::disk::store::{Crash, MemoryStore, Store, StoreError, fold};
 use crate::core::hooks::Delivery;
-use crate::core::tasks::store::{Crash, MemoryStore, Store, StoreError, fold};
 use crate::core::{Core, Loaded, Out, Setup};
 use crate::limits::Limits;
 use crate::task::call::{Call, Mode, Say, TaskTraits};
@@ -140,7 +140,7 @@ impl Rig {
     pub fn begin_ask(&mut self, dialect: &'static Dialect, call: Call) -> Key {
         let conn = self.core.opened(Peer::SameUser, self.now);
         // A connection answers what it was asked; what that was is said by `call`.
-        let line = self.core.conns.get_mut(conn).expect("just opened");
+        let line = self.core.connections.get_mut(conn).expect("just opened");
         line.take(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", self.now);
         assert!(matches!(line.read(&self.limits, self.now), Want::Serve(_)));
         let by = Source { client: "ann".into(), via: "test".into() };

@@ -1,47 +1,57 @@
-//! The end of the server. It begins nothing new, lets turns finish for a while, and tells those who watch what it leaves open.
+//! The end of the server. It begins nothing new, gives turns time to finish, and tells watching clients what it leaves open.
 
 use crate::base::clock::Now;
-use crate::base::id::TaskId;
 use crate::base::slots::Key;
 use crate::core::timers::Timer;
-use crate::core::{Core, Out};
+use crate::core::{Close, Core, Out};
 use crate::task::machine::decide::Input;
 use crate::task::machine::job::JobId;
 
+/// How far the end of the server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Running,
+    /// Nothing new begins.
+    Ending,
+    Ended,
+}
+
 impl Core {
-    /// Begins to end: no new connections, resting ones go, turns have `limits.shutdown_ms` to finish.
+    /// Begins to end: no new connections, idle ones are closed, turns have `limits.shutdown_ms` to finish.
     pub fn shut_down(&mut self, now: Now) {
-        if self.ending {
+        if self.phase != Phase::Running {
             return;
         }
-        self.ending = true;
-        let resting: Vec<Key> = self.conns.iter().filter(|(_, c)| c.is_resting()).map(|(k, _)| k).collect();
+        self.phase = Phase::Ending;
+        let resting: Vec<Key> = self.connections.iter().filter(|(_, c)| c.is_resting()).map(|(k, _)| k).collect();
         for key in resting {
-            self.drop_conn(key);
+            self.close_conn(key, Close::Orderly);
         }
-        self.timers.arm(now.mono_ms + self.limits.shutdown_ms, Timer::Shutdown);
+        self.timers.arm(now.mono_ms + self.settings.limits.shutdown_ms, Timer::Shutdown);
     }
 
-    /// Whether the server may end now: those who watch have been told.
+    pub(super) fn is_running(&self) -> bool {
+        self.phase == Phase::Running
+    }
+
+    /// Whether the server may end now: watching clients have been told.
     pub fn is_over(&self) -> bool {
-        self.ended
+        self.phase == Phase::Ended
     }
 
-    /// Whether nothing is left to wait for before the end: nothing runs and everything said has gone out.
+    /// Whether nothing is left to wait for before the end: nothing runs and all output was sent.
     pub(super) fn can_end(&self) -> bool {
         let quiet = || {
             self.tasks.values().all(|loaded| loaded.running.is_empty() && loaded.gated.is_empty() && !loaded.tells())
-                && self.conns.iter().all(|(_, conn)| conn.output.is_empty())
-                && self.to_append.is_empty()
+                && self.connections.iter().all(|(_, conn)| conn.output.is_empty())
+                && !self.disk.has_to_append()
         };
-        self.ending && !self.ended && quiet()
+        self.phase == Phase::Ending && quiet()
     }
 
-    /// The time is over, or nothing is left to wait for: what runs is stopped, and those who watch are told.
+    /// The time is over, or nothing is left to wait for: running jobs are stopped, and watching clients are told.
     pub(super) fn give_up(&mut self, now: Now) {
-        let mut open: Vec<TaskId> = self.tasks.iter().filter(|(_, c)| c.is_open()).map(|(id, _)| id.clone()).collect();
-        open.sort_unstable();
-        for task in open {
+        for task in self.tasks.open() {
             let Some(loaded) = self.tasks.get_mut(&task) else {
                 continue;
             };
@@ -49,11 +59,10 @@ impl Core {
             for at in std::mem::take(&mut loaded.running) {
                 self.out.push(Out::Stop(JobId { task: task.clone(), at }));
             }
-            let decided = self.decide(&task, Input::Restored);
-            if let Ok(decision) = decided {
+            if let Ok(decision) = self.decide(&task, Input::Restored) {
                 self.commit(&task, decision, now);
             }
         }
-        self.ended = true;
+        self.phase = Phase::Ended;
     }
 }

@@ -32,13 +32,42 @@ pub enum Timer {
     Shutdown,
 }
 
-#[derive(Default)]
 pub struct Timers {
     due: BTreeMap<(u64, u64), Timer>,
     armed: u64,
+    /// When [`Timer::Expiry`] fires next, in monotonic milliseconds.
+    expiry: u64,
+}
+
+impl Default for Timers {
+    fn default() -> Timers {
+        Timers { due: BTreeMap::new(), armed: 0, expiry: u64::MAX }
+    }
 }
 
 impl Timers {
+    /// Arms [`Timer::Expiry`], unless it fires earlier anyway.
+    pub fn arm_expiry(&mut self, at_ms: u64) {
+        if at_ms < self.expiry {
+            self.expiry = at_ms;
+            self.arm(at_ms, Timer::Expiry);
+        }
+    }
+
+    /// Whether [`Timer::Expiry`] is armed.
+    pub fn has_expiry(&self) -> bool {
+        self.expiry < u64::MAX && self.has(&Timer::Expiry)
+    }
+
+    /// Whether this is the latest [`Timer::Expiry`] that was armed, which has fired now.
+    pub fn expiry_fired(&mut self, now_ms: u64) -> bool {
+        let fired = self.expiry <= now_ms;
+        if fired {
+            self.expiry = u64::MAX;
+        }
+        fired
+    }
+
     pub fn arm(&mut self, at_ms: u64, timer: Timer) {
         self.armed += 1;
         self.due.insert((at_ms, self.armed), timer);

@@ -24,7 +24,7 @@ pub mod saved_rules;
 mod tests;
 
 use crate::base::id::{ContextId, Entropy, TaskId};
-use crate::core::tasks::store::{Chore, Known, LogFile, Openness, Store, StoreError};
+use crate::core::disk::store::{Chore, Known, LogFile, Openness, Store, StoreError};
 use crate::limits::{Limits, SHORTENED_NAMED};
 use crate::shell::event_loop::sys;
 use crate::task::log::brief::Brief;

@@ -7,7 +7,7 @@ use gemini_a2a::a2a::{self, Switches, Tools, View};
 use gemini_a2a::base::clock::Now;
 use gemini_a2a::base::id::{Seq, TaskId};
 use gemini_a2a::core::connections::connection::Peer;
-use gemini_a2a::core::tasks::store::{MemoryStore, Store, read_all};
+use gemini_a2a::core::disk::store::{MemoryStore, Store, read_all};
 use gemini_a2a::core::{Core, Out, Setup};
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::log::answer::{Answer, Request};

@@ -10,7 +10,7 @@ use gemini_a2a::base::id::TaskId;
 use gemini_a2a::base::slots::Key;
 use gemini_a2a::core::check::Counts;
 use gemini_a2a::core::connections::connection::Peer;
-use gemini_a2a::core::tasks::store::{MemoryStore, Store, fold};
+use gemini_a2a::core::disk::store::{MemoryStore, Store, fold};
 use gemini_a2a::core::{Core, Out, Setup, Site};
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::log::answer::Request;

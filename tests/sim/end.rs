@@ -6,7 +6,7 @@ use crate::post::Post;
 use gemini_a2a::base::id::TaskId;
 use gemini_a2a::core::check::Counts;
 use gemini_a2a::core::connections::connection::Peer;
-use gemini_a2a::core::tasks::store::{Crash, Failure, Store, read_all};
+use gemini_a2a::core::disk::store::{Crash, Failure, Store, read_all};
 
 impl House {
     /// Nobody asks for anything new; what was asked for comes to an end.

@@ -7,7 +7,7 @@ mod event;
 use event::is_of_hooks;
 use gemini_a2a::a2a::{self, Body, Form, Tools, View};
 use gemini_a2a::base::id::{Seq, TaskId};
-use gemini_a2a::core::tasks::store::{MemoryStore, Store};
+use gemini_a2a::core::disk::store::{MemoryStore, Store};
 use gemini_a2a::task::log::event::Event;
 use gemini_a2a::task::log::record::Record;
 use gemini_a2a::task::machine::state::{Item, State};

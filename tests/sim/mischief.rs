@@ -5,7 +5,7 @@ use crate::client::{Ending, Link, Pace, Sending};
 use crate::setting;
 use crate::shelf::Sabotage;
 use gemini_a2a::core::connections::connection::Peer;
-use gemini_a2a::core::tasks::store::{Crash, Failure};
+use gemini_a2a::core::disk::store::{Crash, Failure};
 
 impl House {
     pub(super) fn mischief(&mut self) {

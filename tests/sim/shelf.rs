@@ -1,7 +1,7 @@
 //! The disk as this run's server sees it: the real one, or one that lies.
 
 use gemini_a2a::base::id::TaskId;
-use gemini_a2a::core::tasks::store::{Known, LogFile, MemoryStore, Openness, Store, StoreError};
+use gemini_a2a::core::disk::store::{Known, LogFile, MemoryStore, Openness, Store, StoreError};
 use gemini_a2a::task::log::brief::Brief;
 use std::collections::BTreeMap;
 use std::sync::Arc;

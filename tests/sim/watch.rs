@@ -3,7 +3,7 @@
 use super::{CLIENTS, House, find_last, front};
 use crate::client::Ending;
 use gemini_a2a::core::check::Counts;
-use gemini_a2a::core::tasks::store::{Crash, Store};
+use gemini_a2a::core::disk::store::{Crash, Store};
 use gemini_a2a::task::machine::job::JobId;
 
 impl House {

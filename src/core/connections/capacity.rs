@@ -7,48 +7,51 @@
 
 use crate::base::clock::Now;
 use crate::base::slots::Key;
-use crate::core::Core;
+use crate::core::connections::Connections;
 use crate::core::connections::connection::Peer;
-use crate::limits::GIVE_WAY_PART;
+use crate::core::{Close, Core};
+use crate::limits::{GIVE_WAY_PART, Limits};
 
 impl Core {
-    /// Whether another connection may be taken from the backlog: there is room, or somebody can give way.
+    /// Whether another connection may be accepted: there is room, or an idle connection can be closed.
     pub fn has_room(&self) -> bool {
-        !self.ending && (!self.is_full() || self.conns.iter().any(|(_, conn)| conn.gives_way()))
+        let (connections, limits) = (&self.connections, &self.settings.limits);
+        self.is_running() && (!connections.is_full(limits) || connections.iter().any(|(_, conn)| conn.gives_way()))
     }
 
-    /// Whether a connection that was accepted is kept. If not it is to be closed at once, without a word: its peer may have
-    /// thousands of them. Connections that give way are among [`Core::closing`].
+    /// Whether a connection that was accepted is kept. If not it is to be closed at once, without an answer: its peer may have
+    /// thousands of them. Connections that are closed for it are among [`Core::closing`].
     pub fn keeps(&mut self, peer: Peer, now: Now) -> bool {
-        let most = self.limits.stranger_connections;
+        let limits = &self.settings.limits;
+        let (strangers, full) = (self.connections.strangers, self.connections.is_full(limits));
         match peer {
-            Peer::Stranger if self.strangers >= most || self.is_full() => {
-                self.count_refusal(
-                    &format!("other users of this machine have {} connections open", self.strangers),
-                    now,
-                );
+            Peer::Stranger if full || strangers >= limits.stranger_connections => {
+                self.count_refusal(&format!("other users of this machine have {strangers} connections open"), now);
                 return false;
             }
-            Peer::SameUser | Peer::Unchecked | Peer::Unasked if self.is_full() => self.give_way(),
+            Peer::SameUser | Peer::Unchecked | Peer::Unasked if full => {
+                for key in self.connections.giving_way(limits) {
+                    self.close_conn(key, Close::Orderly);
+                }
+            }
             Peer::Stranger | Peer::SameUser | Peer::Unchecked | Peer::Unasked => {}
         }
-        !self.is_full()
+        !self.connections.is_full(&self.settings.limits)
+    }
+}
+
+impl Connections {
+    fn is_full(&self, limits: &Limits) -> bool {
+        self.slots.len() >= limits.connections
     }
 
-    fn is_full(&self) -> bool {
-        self.conns.len() >= self.limits.connections
-    }
-
-    /// Closes connections on which nothing is under way: those of other users first, then those that wait longest.
-    fn give_way(&mut self) {
-        let idle = self.conns.iter().filter(|(_, conn)| conn.gives_way());
+    /// A few connections on which nothing is under way: those of other users first, then those that wait longest.
+    fn giving_way(&self, limits: &Limits) -> Vec<Key> {
+        let idle = self.slots.iter().filter(|(_, conn)| conn.gives_way());
         let mut idle: Vec<_> = idle.map(|(key, conn)| (rank(conn.peer), conn.waits(), key)).collect();
         idle.sort_unstable();
-        let few = (self.limits.connections / GIVE_WAY_PART).max(1);
-        let keys: Vec<Key> = idle.into_iter().take(few).map(|(.., key)| key).collect();
-        for key in keys {
-            self.drop_conn(key);
-        }
+        let few = (limits.connections / GIVE_WAY_PART).max(1);
+        idle.into_iter().take(few).map(|(.., key)| key).collect()
     }
 }
 

@@ -127,10 +127,10 @@ pub enum Want {
 }
 
 impl Conn {
-    pub fn new(peer: Peer, now: Now) -> Conn {
+    pub fn new(link: Link, peer: Peer, now: Now) -> Conn {
         Conn {
             peer,
-            link: Link::Tcp,
+            link,
             waiting: None,
             refused: false,
             output: OutputBuffer::default(),

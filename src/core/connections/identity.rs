@@ -9,6 +9,7 @@ use crate::a2a;
 use crate::base::clock::Now;
 use crate::base::http::Request;
 use crate::base::slots::Key;
+use crate::core::connections::Connections;
 use crate::core::connections::connection::Peer;
 use crate::core::{Core, Out};
 use crate::task::fault::{Fault, FaultKind};
@@ -39,15 +40,33 @@ pub(in crate::core) struct Refusals {
 }
 
 impl Refusals {
-    pub(in crate::core) fn count(&self) -> u64 {
-        self.count
+    /// Counts one; gives the line for the log if the last one is long enough ago.
+    fn count(&mut self, why: &str, pause_ms: u64, now: Now) -> Option<String> {
+        self.count += 1;
+        if self.told_at.is_some_and(|told| now.mono_ms < told + pause_ms) {
+            return None;
+        }
+        let more = match self.count - self.told {
+            1 => String::new(),
+            count => format!(" ({count} connections since this was last said)"),
+        };
+        self.told = self.count;
+        self.told_at = Some(now.mono_ms);
+        Some(format!("refused a connection{more}: {why}"))
+    }
+}
+
+impl Connections {
+    /// How many peers were refused.
+    pub(in crate::core) fn refused(&self) -> u64 {
+        self.refusals.count
     }
 }
 
 impl Core {
     /// Lets a request wait until it is known whose connection it came over.
     pub(in crate::core) fn identify(&mut self, key: Key, request: Request) {
-        if let Some(conn) = self.conns.get_mut(key) {
+        if let Some(conn) = self.connections.get_mut(key) {
             conn.waiting = Some(Box::new(request));
             self.out.push(Out::Identify { conn: key });
         }
@@ -55,7 +74,7 @@ impl Core {
 
     /// The answer to [`Out::Identify`].
     pub fn identified(&mut self, key: Key, identity: Identity, now: Now) {
-        let Some(conn) = self.conns.get_mut(key) else {
+        let Some(conn) = self.connections.get_mut(key) else {
             return;
         };
         let Some(request) = conn.waiting.take() else {
@@ -70,7 +89,7 @@ impl Core {
             Identity::Tool => {
                 "A process that the agent started may not prompt the agent or answer for its user.".to_owned()
             }
-            Identity::Unclear => self.host_policy.unclear(conn.link),
+            Identity::Unclear => self.settings.host_policy.unclear(conn.link),
             Identity::Stranger => STRANGER.to_owned(),
             Identity::Unavailable(why) => {
                 let message = format!("It could not be found out whose connection this is: {why}");
@@ -92,33 +111,23 @@ impl Core {
 
     /// Counts a peer once, however often it asks.
     fn count_refused(&mut self, key: Key, why: &str, now: Now) {
-        let Some(conn) = self.conns.get_mut(key).filter(|conn| !conn.refused) else {
+        let Some(conn) = self.connections.get_mut(key).filter(|conn| !conn.refused) else {
             return;
         };
         conn.refused = true;
         self.count_refusal(why, now);
     }
 
-    /// Counts a connection that was refused, and tells the log from time to time.
+    /// Counts a connection that was refused, and writes to the log from time to time.
     pub(in crate::core) fn count_refusal(&mut self, why: &str, now: Now) {
-        let refusals = &mut self.refusals;
-        refusals.count += 1;
-        let pause = self.limits.refusal_tell_ms;
-        if refusals.told_at.is_some_and(|told| now.mono_ms < told + pause) {
-            return;
-        }
-        let more = match refusals.count - refusals.told {
-            1 => String::new(),
-            count => format!(" ({count} connections since this was last said)"),
-        };
-        refusals.told = refusals.count;
-        refusals.told_at = Some(now.mono_ms);
-        self.out.push(Out::LogWarning { text: format!("refused a connection{more}: {why}") });
+        let pause = self.settings.limits.refusal_tell_ms;
+        let text = self.connections.refusals.count(why, pause, now);
+        self.out.extend(text.map(|text| Out::LogWarning { text }));
     }
 
     fn answer_last(&mut self, key: Key, request: &Request, fault: &Fault, now: Now) {
         let response = a2a::fault(&a2a::Form::at(&request.path), fault);
-        if let Some(conn) = self.conns.get_mut(key) {
+        if let Some(conn) = self.connections.get_mut(key) {
             conn.answer_last(&response, now);
         }
         self.after_io(key);
@@ -219,7 +228,7 @@ mod tests {
             assert!(answer.starts_with("HTTP/1.1 403") && answer.contains(words), "{answer}");
             assert!(answer.contains("Connection: close"), "{answer}");
             assert_eq!(talk.rig.core.closing(), [(talk.key, Close::Orderly)]);
-            assert_eq!(talk.rig.core.refusals.count(), 1);
+            assert_eq!(talk.rig.core.connections.refused(), 1);
         }
     }
 
@@ -258,7 +267,7 @@ mod tests {
         talk.found(Identity::Unavailable("too much is waiting".into()));
         let answer = talk.answer();
         assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("too much is waiting"), "{answer}");
-        assert_eq!(talk.rig.core.refusals.count(), 0);
+        assert_eq!(talk.rig.core.connections.refused(), 0);
     }
 
     #[test]
@@ -293,6 +302,6 @@ mod tests {
         talk.rig.now.mono_ms += 1;
         let told = refused(&mut talk);
         assert!(matches!(told.as_slice(), [told] if told.contains("12 connections")), "{told:?}");
-        assert_eq!(talk.rig.core.refusals.count(), 13);
+        assert_eq!(talk.rig.core.connections.refused(), 13);
     }
 }

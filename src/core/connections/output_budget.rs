@@ -8,30 +8,49 @@
 
 use crate::base::clock::Now;
 use crate::base::slots::Key;
-use crate::core::Core;
+use crate::core::connections::Connections;
 use crate::core::timers::Timer;
+use crate::core::{Close, Core};
+use crate::limits::Limits;
 use crate::task::call::Call;
 use crate::task::fault::{Fault, FaultKind};
 
-/// How much waits, and whether somebody will look at it.
+/// How many bytes wait for all peers, and whether the timer that looks at them is armed.
 #[derive(Default)]
 pub(in crate::core) struct OutputBudget {
     pub bytes: usize,
     armed: bool,
 }
 
-impl Core {
-    /// Takes note of what waits for a connection now, and is held of it.
+impl Connections {
+    /// Counts what waits for a connection now, and what is held of its requests.
     pub(in crate::core) fn count_waiting(&mut self, key: Key) {
-        if let Some(conn) = self.conns.get_mut(key) {
+        if let Some(conn) = self.slots.get_mut(key) {
             let burden = conn.burden();
             self.output_budget.bytes = self.output_budget.bytes - conn.counted + burden;
             conn.counted = burden;
         }
     }
 
-    fn is_crowded(&self) -> bool {
-        self.output_budget.bytes > self.limits.crowd_bytes
+    fn exceeds_budget(&self, limits: &Limits) -> bool {
+        self.output_budget.bytes > limits.crowd_bytes
+    }
+
+    /// The connections whose peers take nothing, or have not sent all of something long; the largest last.
+    fn stalled(&self, limits: &Limits, now: Now) -> Vec<(usize, Key)> {
+        let stalled = self
+            .slots
+            .iter()
+            .filter(|(_, conn)| conn.has_stalled(limits.crowd_stall_ms, now) || conn.held() > limits.head_bytes);
+        let mut stalled: Vec<(usize, Key)> = stalled.map(|(key, conn)| (conn.counted, key)).collect();
+        stalled.sort_unstable();
+        stalled
+    }
+}
+
+impl Core {
+    fn exceeds_output_budget(&self) -> bool {
+        self.connections.exceeds_budget(&self.settings.limits)
     }
 
     /// Why a call that may have a long answer has to come later.
@@ -52,48 +71,43 @@ impl Core {
             // Whoever follows a task is told what it does, and not all that was said.
             | Call::Join(_) => false,
         };
-        (long && self.is_crowded()).then(|| {
+        (long && self.exceeds_output_budget()).then(|| {
             let message = "Too many answers wait for clients that do not read them; try again in a moment.";
             Fault::new(FaultKind::Overloaded { retry_after_s: 1 }, message)
         })
     }
 
-    /// Turns back who sends something long while it is crowded.
-    pub(in crate::core) fn turn_back(&mut self, key: Key, now: Now) {
-        let crowded = self.is_crowded();
-        let most = self.limits.head_bytes;
-        if let Some(conn) = self.conns.get_mut(key)
-            && crowded
-            && conn.held() > most
+    /// Refuses a peer that sends something long while the budget is exceeded.
+    pub(in crate::core) fn refuse_long_input(&mut self, key: Key, now: Now) {
+        let exceeded = self.exceeds_output_budget();
+        if let Some(conn) = self.connections.get_mut(key)
+            && exceeded
+            && conn.held() > self.settings.limits.head_bytes
         {
             conn.turn_back(now);
             self.turn_away(key, "too busy: connect and send it again", now);
         }
     }
 
-    /// Arms the timer that checks the output budget.
-    pub(in crate::core) fn watch_crowd(&mut self, now: Now) {
-        if self.is_crowded() && !self.output_budget.armed {
-            self.output_budget.armed = true;
-            let at = now.mono_ms + self.limits.crowd_stall_ms;
+    /// Arms the timer that closes stalled connections.
+    pub(in crate::core) fn watch_output_budget(&mut self, now: Now) {
+        if self.exceeds_output_budget() && !self.connections.output_budget.armed {
+            self.connections.output_budget.armed = true;
+            let at = now.mono_ms + self.settings.limits.crowd_stall_ms;
             self.timers.arm(at, Timer::OutputBudget);
         }
     }
 
-    /// Cuts off those who take nothing, or are not done with something long, until there is room again.
-    pub(in crate::core) fn thin_out(&mut self, now: Now) {
-        self.output_budget.armed = false;
-        let pause = self.limits.crowd_stall_ms;
-        let most = self.limits.head_bytes;
-        let burdens = self.conns.iter().filter(|(_, conn)| conn.has_stalled(pause, now) || conn.held() > most);
-        let mut burdens: Vec<(usize, Key)> = burdens.map(|(key, conn)| (conn.counted, key)).collect();
-        burdens.sort_unstable();
-        while self.is_crowded()
-            && let Some((_, key)) = burdens.pop()
+    /// Closes stalled connections, the largest first, until the rest is within the budget.
+    pub(in crate::core) fn close_stalled(&mut self, now: Now) {
+        self.connections.output_budget.armed = false;
+        let mut stalled = self.connections.stalled(&self.settings.limits, now);
+        while self.exceeds_output_budget()
+            && let Some((_, key)) = stalled.pop()
         {
-            self.cut_conn(key);
+            self.close_conn(key, Close::Reset);
         }
-        self.watch_crowd(now);
+        self.watch_output_budget(now);
     }
 }
 
@@ -103,7 +117,7 @@ mod tests {
     use crate::a2a::Switches;
     use crate::core::Setup;
     use crate::core::connections::connection::Peer;
-    use crate::core::tasks::store::MemoryStore;
+    use crate::core::disk::store::MemoryStore;
     use crate::limits::Limits;
 
     const NOW: Now = Now { mono_ms: 1_000_000, unix_ms: 1_767_268_800_000 };
@@ -138,7 +152,7 @@ mod tests {
             body.len()
         );
         ask(&mut core, &mut store, &prompt, NOW);
-        let task = core.tasks.keys().next().expect("a task").clone();
+        let task = core.tasks.iter().next().expect("a task").0.clone();
         let get = format!("GET /v1/tasks/{task} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let health = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
         const FINE: &str = "HTTP/1.1 200 OK";
@@ -158,7 +172,7 @@ mod tests {
         turn(&mut core, &mut store, later);
         let (again, head) = ask(&mut core, &mut store, &get, later);
         assert_eq!(head, FINE);
-        let there: Vec<Key> = core.conns.iter().map(|(key, _)| key).collect();
+        let there: Vec<Key> = core.connections.iter().map(|(key, _)| key).collect();
         assert!(there.contains(&reader) && there.contains(&again));
         let held = asked[..3].iter().filter(|(key, _)| there.contains(key));
         assert_eq!(held.count(), 2, "no more are cut off than need be");
@@ -177,7 +191,7 @@ mod tests {
             body.len()
         );
         ask(&mut core, &mut store, &prompt, NOW);
-        let task = core.tasks.keys().next().expect("a task").clone();
+        let task = core.tasks.iter().next().expect("a task").0.clone();
         let join = "GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
             Sec-WebSocket-Protocol: a2a.v1.0\r\n\r\n";
@@ -188,10 +202,14 @@ mod tests {
         }
         turn(&mut core, &mut store, NOW);
         let queued = told(&core, socket).len();
-        assert!(queued < 40_000 && core.output_budget.bytes > 120_000, "{queued} of {}", core.output_budget.bytes);
+        assert!(
+            queued < 40_000 && core.connections.output_budget.bytes > 120_000,
+            "{queued} of {}",
+            core.connections.output_budget.bytes
+        );
         core.broke(socket);
         turn(&mut core, &mut store, NOW);
-        assert!(core.output_budget.bytes < 10_000);
+        assert!(core.connections.output_budget.bytes < 10_000);
     }
 
     /// The bytes that wait for a connection, from the first line on.

@@ -5,13 +5,12 @@
 use crate::a2a::{self, Ends, Form, Wanted};
 use crate::base::clock::Now;
 use crate::base::http::{Request, Response};
-use crate::base::id::{CallId, Seq, TaskId, Tenant};
+use crate::base::id::{Seq, TaskId, Tenant};
 use crate::base::slots::Key;
 use crate::core::Core;
 use crate::core::connections::connection::Opening;
 use crate::core::readers::subscription::{First, Role, Until};
 use crate::core::tasks::create_task::NewTask;
-use crate::core::tasks::loaded_task::LoadedTask;
 use crate::task::call::{Call, Follow, Join, LogPosition, Settings, TaskTraits};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::{Lifecycle, Profile, Protocol};
@@ -43,7 +42,7 @@ impl Core {
     pub(in crate::core) fn shake_hands(&mut self, key: Key, request: &Request) -> Result<(), Response> {
         match ws::upgrade(request) {
             Ok(upgrade) => {
-                if let Some(conn) = self.conns.get_mut(key) {
+                if let Some(conn) = self.connections.get_mut(key) {
                     conn.accept = Some(upgrade.accept);
                 }
                 Ok(())
@@ -75,7 +74,7 @@ impl Core {
         if let Some(task) = &task {
             self.room_for_sub(Some(task))?;
         }
-        let Some(conn) = self.conns.get_mut(key) else {
+        let Some(conn) = self.connections.get_mut(key) else {
             return Ok(());
         };
         let accept = conn.accept.take().unwrap_or_default();
@@ -86,7 +85,7 @@ impl Core {
             follow: join.follow.clone(),
             task: task.clone(),
         };
-        conn.become_socket(&accept, opening, &self.limits, now);
+        conn.become_socket(&accept, opening, &self.settings.limits, now);
         match join.follow {
             Follow::Session | Follow::Task(_) => {
                 let task = task.expect("these follow a task");
@@ -94,7 +93,7 @@ impl Core {
                 self.follow(key, &task, from, Role::Follow, now);
             }
             Follow::All => {
-                self.followers.push(key);
+                self.readers.follow_every_task(key);
                 let open = self
                     .tasks
                     .iter()
@@ -118,7 +117,7 @@ impl Core {
             // One who is not shown a task that it follows has to know.
             return self.turn_away(key, "too much is watched already: connect again later", now);
         }
-        let (Some(conn), Some(loaded)) = (self.conns.get(key), self.tasks.get(task)) else {
+        let (Some(conn), Some(loaded)) = (self.connections.get(key), self.tasks.get(task)) else {
             return;
         };
         let Some(socket) = conn.socket() else {
@@ -152,9 +151,9 @@ impl Core {
     /// A socket that is shown records asks for those of a task: from now on it is shown them in this way and no other, because
     /// nothing tells it which of its wishes a record belongs to. Gives what the new reader is to be.
     pub(in crate::core) fn ask_anew(&mut self, key: Key, task: &TaskId) -> Role {
-        let subs = self.conns.get(key).map(|conn| conn.subs.clone());
+        let subs = self.connections.get(key).map(|conn| conn.subs.clone());
         for key in subs.unwrap_or_default() {
-            let Some(sub) = self.subs.get(key).filter(|sub| sub.task == *task) else {
+            let Some(sub) = self.readers.get(key).filter(|sub| sub.task == *task) else {
                 continue;
             };
             match sub.role {
@@ -170,18 +169,17 @@ impl Core {
 
     /// Something happens to a task: those who follow every task follow this one, from here on.
     pub(in crate::core) fn follow_all(&mut self, task: &TaskId, now: Now) {
-        let Some(loaded) = self.tasks.get(task).filter(|_| !self.followers.is_empty()) else {
+        let Some(loaded) = self.tasks.get(task).filter(|_| !self.readers.followers().is_empty()) else {
             return;
         };
         // Looked for among the readers of this task: a socket may follow thousands of others.
-        let readers = loaded.subs.iter().filter_map(|key| self.subs.get(*key));
-        let readers = readers.filter(|sub| sub.role == Role::FollowAll);
+        let readers = self.readers.among(&loaded.subs).filter(|sub| sub.role == Role::FollowAll);
         let following: HashSet<Key> = readers.map(|sub| sub.conn).collect();
         let sees = |key: &Key| {
-            let socket = self.conns.get(*key).and_then(|conn| conn.socket());
+            let socket = self.connections.get(*key).and_then(|conn| conn.socket());
             socket.is_some_and(|socket| socket.form.tenant == loaded.state.created.tenant)
         };
-        let missing = self.followers.iter().copied();
+        let missing = self.readers.followers().iter().copied();
         let missing = missing.filter(|key| !following.contains(key) && sees(key));
         let missing: Vec<Key> = missing.collect();
         // Of a task that rested, whoever was there has seen all.
@@ -196,12 +194,12 @@ impl Core {
 
     /// A message came over a socket.
     pub(in crate::core) fn hear(&mut self, key: Key, text: &str, now: Now) {
-        let Some(socket) = self.conns.get(key).and_then(|conn| conn.socket()) else {
+        let Some(socket) = self.connections.get(key).and_then(|conn| conn.socket()) else {
             return;
         };
         let (follow, followed) = (socket.follow.clone(), socket.task.clone());
         let client = socket.client.clone();
-        let (mut call, form) = match a2a::socket(text, &socket.form, &self.switches) {
+        let (mut call, form) = match a2a::socket(text, &socket.form, &self.settings.switches) {
             Ok(heard) => heard,
             Err((fault, form)) => return self.refuse(key, &form, &fault, now),
         };
@@ -213,7 +211,7 @@ impl Core {
         {
             // An answer finds its question; other words go where the socket listens.
             let asked = say.said.answers.first().map(|answer| &answer.call);
-            let asker = asked.and_then(|call| self.asker(call, followed.as_ref()));
+            let asker = asked.and_then(|call| self.tasks.with_question(call, followed.as_ref()));
             say.task = match (asker, follow) {
                 (Some(task), _) => Some(task),
                 (None, Follow::Task(_)) => followed,
@@ -226,28 +224,12 @@ impl Core {
         self.dispatch(key, call, form, by, now);
     }
 
-    /// The task in which this call waits for an answer: the one that the socket follows, else another. Ids of calls are the
-    /// model's, and two tasks may have the same; which of them is meant is then not for us to guess.
-    pub(in crate::core) fn asker(&self, call: &CallId, followed: Option<&TaskId>) -> Option<TaskId> {
-        let waits = |loaded: &LoadedTask| {
-            let mut asked = loaded.state.asked();
-            loaded.state.created.tenant.is_default() && asked.any(|asked| asked.id() == call)
-        };
-        let own = followed.filter(|task| self.tasks.get(*task).is_some_and(waits));
-        let mut others = self.tasks.iter().filter(|(_, loaded)| waits(loaded));
-        let only = || match (others.next(), others.next()) {
-            (Some((task, _)), None) => Some(task),
-            (Some(_), Some(_)) | (None, _) => None,
-        };
-        own.or_else(only).cloned()
-    }
-
     /// The live session, which is begun if there is none or the last one is over. Sockets that follow the session follow it on.
     pub(in crate::core) fn session(&mut self, now: Now) -> Result<TaskId, Fault> {
-        if let Some(session) = self.live_session() {
+        if let Some(session) = self.tasks.live_session() {
             return Ok(session.clone());
         }
-        if self.ending {
+        if !self.is_running() {
             let message = "The server is about to end and begins no session; try again when it is back.";
             return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message));
         }
@@ -269,8 +251,8 @@ impl Core {
             self.discard_task(&task, now);
             return Err(Fault::params(problem));
         }
-        self.session = Some(task.clone());
-        let sockets = self.conns.iter();
+        self.tasks.set_session(task.clone());
+        let sockets = self.connections.iter();
         let sockets = sockets.filter(|(_, conn)| {
             let socket = conn.socket();
             socket.is_some_and(|socket| socket.follow == Follow::Session)
@@ -282,25 +264,19 @@ impl Core {
         Ok(task)
     }
 
-    /// The live session, if there is one that goes on.
-    pub(in crate::core) fn live_session(&self) -> Option<&TaskId> {
-        let session = self.session.as_ref()?;
-        let brief = self.known.get(session)?;
-        (!brief.state.is_terminal()).then_some(session)
-    }
-
-    /// A socket that followed the session that was follows the one that is. What it has not seen of the old one yet it sees.
+    /// When the session task is replaced, its WebSocket subscribers move to the new task after they have received the rest of the old
+    /// one.
     fn move_on(&mut self, key: Key, task: &TaskId, now: Now) {
-        let Some(conn) = self.conns.get_mut(key) else {
+        let Some(conn) = self.connections.get_mut(key) else {
             return;
         };
         conn.moved_to(task);
         for key in conn.subs.clone() {
-            if let Some(sub) = self.subs.get_mut(key)
+            if let Some(sub) = self.readers.get_mut(key)
                 && sub.role == Role::Follow
             {
                 sub.role = Role::Leave;
-                self.to_pump.push(key);
+                self.readers.pump_later(&[key]);
             }
         }
         self.follow(key, task, Start::Now, Role::Follow, now);
@@ -316,10 +292,10 @@ impl Core {
 
     /// A socket that takes nothing any more is told where to go on, and closed.
     pub(in crate::core) fn hang_up(&mut self, key: Key, now: Now) {
-        let Some(conn) = self.conns.get(key) else {
+        let Some(conn) = self.connections.get(key) else {
             return;
         };
-        let mut follows = conn.subs.iter().filter_map(|sub| self.subs.get(*sub));
+        let mut follows = conn.subs.iter().filter_map(|sub| self.readers.get(*sub));
         let place = follows.find(|sub| sub.role == Role::Follow).map(|sub| (&sub.task, sub.cursor));
         let follow = conn.socket().map(|socket| &socket.follow);
         let reason = match (follow, place) {
@@ -336,12 +312,12 @@ impl Core {
 
     /// Closes a socket that may come back later.
     pub(in crate::core) fn turn_away(&mut self, key: Key, reason: &str, now: Now) {
-        let Some(conn) = self.conns.get_mut(key) else {
+        let Some(conn) = self.connections.get_mut(key) else {
             return;
         };
         let subs = std::mem::take(&mut conn.subs);
         conn.hang_up(1013, reason, now);
-        self.abort_own(&subs);
+        self.readers.abort_owned(&subs);
         for sub in subs {
             self.unsubscribe(sub);
         }

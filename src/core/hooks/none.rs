@@ -68,8 +68,8 @@ impl Core {
 mod tests {
     use super::*;
     use crate::a2a::Dialect;
+    use crate::core::disk::store::Openness;
     use crate::core::rig::Rig;
-    use crate::core::tasks::store::Openness;
     use crate::task::call::Call;
     use crate::task::log::event::{Profile, Protocol};
     use crate::task::machine::decide::{HookInput, Input};

@@ -1,7 +1,7 @@
 use super::*;
 use crate::a2a::{Dialect, Switches};
+use crate::core::disk::store::{Failure, Openness, Store};
 use crate::core::rig::Rig;
-use crate::core::tasks::store::{Failure, Openness, Store};
 use crate::limits::Times;
 use crate::task::call::Call;
 use crate::task::machine::job::NoteBody;
@@ -243,7 +243,7 @@ fn a_restarted_server_goes_on_where_the_old_one_was() {
     let second = rig.taken();
     // It arrived, but nobody wrote that down.
     rig.restart();
-    assert!(rig.core.tasks.contains_key(&task), "it is loaded by itself");
+    assert!(rig.core.tasks.is_loaded(&task), "it is loaded by itself");
     let repeated = rig.taken();
     assert_eq!(repeated, second);
     rig.answer(&repeated, Ok(()));
@@ -251,7 +251,7 @@ fn a_restarted_server_goes_on_where_the_old_one_was() {
     assert_eq!(told, ["TASK_STATE_INPUT_REQUIRED", "TASK_STATE_CANCELED"]);
     // With nothing left to tell, the next start has no need to look at it.
     rig.restart();
-    assert!(!rig.core.tasks.contains_key(&task));
+    assert!(!rig.core.tasks.is_loaded(&task));
     assert_eq!(rig.sent, []);
 }
 
@@ -401,7 +401,7 @@ fn forgetful() -> Rig {
 impl Rig {
     /// Whether the task is there, in the lists and on disk.
     fn remembers(&self, task: &TaskId) -> bool {
-        let known = self.core.known.contains_key(task);
+        let known = self.core.tasks.brief(task).is_some();
         assert_eq!(known, !self.store.bytes(task).is_empty());
         known
     }
@@ -467,11 +467,11 @@ fn a_task_that_another_server_left_open_is_looked_at_before_it_is_forgotten() {
     let task = rig.begin(Dialect::REST_10, None);
     rig.cancel(&task);
     rig.restart();
-    assert!(!rig.core.tasks.contains_key(&task));
+    assert!(!rig.core.tasks.is_loaded(&task));
     // Another server has had it since, and died.
     rig.store.append(&task, b"", Openness::Open).expect("a disk");
     rig.later(2_000);
-    assert!(rig.core.tasks.contains_key(&task), "it owes nothing after all");
+    assert!(rig.core.tasks.is_loaded(&task), "it owes nothing after all");
     assert!(!rig.store.is_open(&task), "and that was written down");
     rig.later(5_000);
     assert!(!rig.remembers(&task));

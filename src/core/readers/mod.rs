@@ -1,5 +1,111 @@
-//! Readers of tasks: cursors into logs, and the pages of journals that they read.
+//! Readers of tasks: subscriptions, each with a cursor into a log, and the journal pages that they read. Of connections they know
+//! only the keys.
 
 pub(in crate::core) mod pages;
 pub(in crate::core) mod pump;
 pub(in crate::core) mod subscription;
+
+use crate::base::id::TaskId;
+use crate::base::slots::{Key, Slots};
+use crate::core::readers::pages::Pages;
+use crate::core::readers::subscription::Subscription;
+
+/// All subscriptions.
+#[derive(Default)]
+pub(in crate::core) struct Readers {
+    subs: Slots<Subscription>,
+    pages: Pages,
+    /// Sockets that follow every task.
+    followers: Vec<Key>,
+    /// Subscriptions that can continue: their connection took something, their page came.
+    to_pump: Vec<Key>,
+    /// Turns whose client is gone.
+    to_abort: Vec<(TaskId, u32)>,
+}
+
+impl Readers {
+    pub fn insert(&mut self, sub: Subscription) -> Key {
+        let key = self.subs.insert(sub);
+        self.to_pump.push(key);
+        key
+    }
+
+    pub fn remove(&mut self, key: Key) -> Option<Subscription> {
+        let sub = self.subs.remove(key)?;
+        if sub.cold.is_some() {
+            self.pages.let_go(key);
+        }
+        Some(sub)
+    }
+
+    pub fn get(&self, key: Key) -> Option<&Subscription> {
+        self.subs.get(key)
+    }
+
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut Subscription> {
+        self.subs.get_mut(key)
+    }
+
+    /// Those of the given subscriptions that exist.
+    pub fn among<'a>(&'a self, keys: &'a [Key]) -> impl Iterator<Item = &'a Subscription> {
+        keys.iter().filter_map(|key| self.subs.get(*key))
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Key, &Subscription)> {
+        self.subs.iter()
+    }
+
+    pub fn keys(&self) -> Vec<Key> {
+        self.subs.keys()
+    }
+
+    pub fn len(&self) -> usize {
+        self.subs.len()
+    }
+
+    pub fn pump_later(&mut self, keys: &[Key]) {
+        self.to_pump.extend_from_slice(keys);
+    }
+
+    /// For the checks of invariants.
+    pub fn inspect(&self) -> (&Pages, &[Key]) {
+        (&self.pages, &self.to_pump)
+    }
+
+    pub fn take_to_pump(&mut self) -> Vec<Key> {
+        std::mem::take(&mut self.to_pump)
+    }
+
+    /// Whether there is work left that waits for no event.
+    pub fn has_more(&self) -> bool {
+        !self.to_pump.is_empty() || !self.to_abort.is_empty()
+    }
+
+    /// The client of these is gone: turns that only it wanted are aborted.
+    pub fn abort_owned(&mut self, subs: &[Key]) {
+        for key in subs {
+            if let Some(sub) = self.subs.get_mut(*key)
+                && let Some(turn) = sub.owns.take()
+            {
+                self.to_abort.push((sub.task.clone(), turn));
+            }
+        }
+    }
+
+    pub fn take_to_abort(&mut self) -> Vec<(TaskId, u32)> {
+        std::mem::take(&mut self.to_abort)
+    }
+
+    pub fn follow_every_task(&mut self, conn: Key) {
+        self.followers.push(conn);
+    }
+
+    pub fn stop_following(&mut self, conn: Key) {
+        self.followers.retain(|follower| *follower != conn);
+    }
+
+    /// The sockets that follow every task.
+    pub fn followers(&self) -> &[Key] {
+        &self.followers
+    }
+}

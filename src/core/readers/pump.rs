@@ -1,27 +1,28 @@
-//! Those who read tasks: each is a cursor into a log that is moved on as far as the log is written and the connection takes
-//! bytes. Nobody waits for anybody: a reader that cannot take more is left where it is and looked at again when it can.
+//! Moving cursors forward: a reader is sent events as far as the log is written and its connection takes bytes. No reader waits for
+//! another: one that cannot take more stays where it is and is looked at again when it can.
 
-use crate::a2a::{self, Wanted};
+use crate::a2a::{self, Tools, Wanted};
 use crate::base::Shared;
 use crate::base::clock::Now;
 use crate::base::http::Response;
-use crate::base::id::TaskId;
-use crate::base::slots::{Key, Slots};
+use crate::base::id::{Seq, TaskId};
+use crate::base::slots::Key;
 use crate::core::connections::connection::{Conn, Line};
+use crate::core::disk::store::StoreError;
+use crate::core::readers::Readers;
 use crate::core::readers::subscription::{Cold, Kind, Reply, Role, Subscription};
 use crate::core::tasks::loaded_task::{Found, LoadedTask, Mark};
-use crate::core::tasks::store::StoreError;
 use crate::core::{Core, Out};
 use crate::task::fault::{Fault, FaultKind};
 
 impl Core {
     /// None: the client left while its task was being loaded.
     pub(in crate::core) fn subscribe(&mut self, sub: Subscription) -> Option<Key> {
-        let conn = self.conns.get_mut(sub.conn)?;
+        let conn = self.connections.get_mut(sub.conn)?;
         let stream = matches!(sub.kind, Kind::Stream);
         let (task, view, role) = (sub.task.clone(), sub.view, sub.role);
         conn.owed += sub.opening();
-        let key = self.subs.insert(sub);
+        let key = self.readers.insert(sub);
         conn.subs.push(key);
         if role == Role::Call {
             conn.calls += 1;
@@ -32,36 +33,30 @@ impl Core {
                 loaded.watch(view);
             }
         }
-        self.to_pump.push(key);
         Some(key)
     }
 
     pub(in crate::core) fn unsubscribe(&mut self, key: Key) -> Option<Subscription> {
-        let sub = self.subs.remove(key)?;
-        if sub.cold.is_some() {
-            self.pages.let_go(key);
-        }
-        if let Some(conn) = self.conns.get_mut(sub.conn) {
+        let sub = self.readers.remove(key)?;
+        if let Some(conn) = self.connections.get_mut(sub.conn) {
             conn.subs.retain(|known| *known != key);
             conn.owed -= sub.opening();
             if sub.role == Role::Call {
                 conn.calls = conn.calls.saturating_sub(1);
             }
         }
-        if let Some(loaded) = self.tasks.get_mut(&sub.task) {
+        self.tasks.update(&sub.task, |loaded| {
             loaded.subs.retain(|known| *known != key);
             if matches!(sub.kind, Kind::Stream) {
-                let before = loaded.hot_bytes;
                 loaded.unwatch(sub.view);
-                self.hot_total = self.hot_total + loaded.hot_bytes - before;
             }
-        }
+        });
         Some(sub)
     }
 
     /// Sends a subscription what it may see and its connection can take.
     pub(in crate::core) fn pump(&mut self, key: Key, now: Now) {
-        let Some(sub) = self.subs.get_mut(key) else {
+        let Some(sub) = self.readers.get_mut(key) else {
             return;
         };
         match &sub.kind {
@@ -83,158 +78,65 @@ impl Core {
             }
             Kind::Stream => {
                 let conn = sub.conn;
-                if self.pump_stream(key, now) {
-                    self.unsubscribe(key);
-                    if let Some(conn) = self.conns.get_mut(conn) {
-                        conn.end_stream(now);
+                match self.advance_stream(key, now) {
+                    Advanced::Waits => {
+                        self.tell_stream(key, now);
+                        self.after_io(conn);
                     }
-                    self.read_on(conn, now);
-                } else {
-                    self.tell_stream(key, now);
-                    self.after_io(conn);
+                    Advanced::Ended => {
+                        self.unsubscribe(key);
+                        if let Some(conn) = self.connections.get_mut(conn) {
+                            conn.end_stream(now);
+                        }
+                        self.read_on(conn, now);
+                    }
+                    Advanced::Failed(message) => {
+                        self.dismiss(key, &Fault::new(FaultKind::Storage, message), now);
+                    }
                 }
             }
         }
     }
 
-    /// True when the stream is over.
-    fn pump_stream(&mut self, key: Key, now: Now) -> bool {
-        let Some(sub) = self.subs.get_mut(key) else {
-            return false;
+    fn advance_stream(&mut self, key: Key, now: Now) -> Advanced {
+        let Some(sub) = self.readers.get(key) else {
+            return Advanced::Waits;
         };
-        let Some(loaded) = self.tasks.get(&sub.task) else {
-            return true;
+        let (Some(loaded), Some(conn)) = (self.tasks.get(&sub.task), self.connections.get_mut(sub.conn)) else {
+            return Advanced::Ended;
         };
         if loaded.synced < sub.safe {
-            return false;
+            return Advanced::Waits;
         }
-        let Some(conn) = self.conns.get_mut(sub.conn) else {
-            return true;
-        };
-        loop {
-            let next = sub.cursor.next();
-            if sub.first.is_none() && next > loaded.written {
-                // What comes is encoded for all who watch; the state that was folded to get here may be a long conversation.
-                if sub.cold.take_if(|cold| !cold.asked).is_some() {
-                    self.pages.let_go(key);
-                }
-                // What is decided and not on disk yet is still to come.
-                let seen_all = loaded.written == loaded.state.seq && !loaded.is_open();
-                return match sub.role {
-                    Role::FollowAll | Role::Leave => seen_all,
-                    Role::Call | Role::Follow | Role::Watch => false,
-                };
-            }
-            if conn.output.len() >= self.limits.tx_bytes {
-                conn.starved = true;
-                return false;
-            }
-            if let Some(first) = &sub.first {
-                if loaded.written < first.seq {
-                    return false;
-                }
-                conn.owed -= sub.opening();
-                let first = sub.first.take().expect("looked at above");
-                if let Some(body) = &first.body {
-                    send(conn, sub, first.seq, None, body, now);
-                }
-                if first.last {
-                    return true;
-                }
-                continue;
-            }
-            if let Found::Hot(body, mark) = loaded.find(next, sub.view) {
-                if sub.cold.take_if(|cold| !cold.asked).is_some() {
-                    self.pages.let_go(key);
-                }
-                sub.cursor = next;
-                let last = sub.until.ends(next, mark);
-                if let Some(body) = body {
-                    send(conn, sub, next, body.event, body.frame(last), now);
-                }
-                if last {
-                    return true;
-                }
-                continue;
-            }
-            let cold = sub.cold.get_or_insert_with(Cold::default);
-            if cold.asked {
-                return false;
-            }
-            match cold.next() {
-                None => {
-                    cold.asked = true;
-                    self.pages.wait(key);
-                    return false;
-                }
-                Some(Err(message)) => {
-                    self.dismiss(key, &Fault::new(FaultKind::Storage, message), now);
-                    return false;
-                }
-                Some(Ok(record)) if record.seq <= sub.cursor => continue,
-                Some(Ok(record)) => {
-                    sub.cursor = record.seq;
-                    let last = sub.until.ends(record.seq, Mark::of(&record.event));
-                    let state = cold.state.as_ref().expect("folding gives a state");
-                    let body = a2a::event(sub.view, state, &record, &self.tools);
-                    if let Some(body) = body {
-                        send(conn, sub, record.seq, body.event, body.frame(last), now);
-                    }
-                    if last {
-                        return true;
-                    }
-                }
-            }
-        }
+        let most = self.settings.limits.tx_bytes;
+        self.readers.advance(key, loaded, &mut Sink { conn, most, tools: &self.settings.tools, now })
     }
 
-    /// Has pages read for those whose turn it is.
+    /// Has pages read for the readers whose turn it is.
     pub(in crate::core) fn turn_pages(&mut self) {
-        let most = self.limits.pages;
-        while self.pages.is_waited_for() {
-            let next = self.pages.call(most);
-            let Some(key) = next else {
-                match self.stuck() {
-                    Some(holder) => self.take_back(holder),
-                    None => return,
+        let most = self.settings.limits.pages;
+        while let Some(next) = self.readers.next_page(most) {
+            match next {
+                NextPage::Read { task, sub, offset } => self.out.push(Out::Page { task, sub, offset }),
+                NextPage::None => {
+                    let stuck = |sub: &Subscription| self.connections.get(sub.conn).is_some_and(|conn| conn.starved);
+                    if !self.readers.take_back_page(stuck) {
+                        return;
+                    }
                 }
-                continue;
-            };
-            let sub = self.subs.get(key).expect("who leaves also leaves the line");
-            let cold = sub.cold.as_ref().expect("only who is behind waits");
-            self.out.push(Out::Page { task: sub.task.clone(), sub: key, offset: cold.offset });
-        }
-    }
-
-    /// One who has a page and whose peer takes nothing.
-    fn stuck(&self) -> Option<Key> {
-        let mut held = self.pages.held().iter().copied();
-        held.find(|key| {
-            self.subs.get(*key).is_some_and(|sub| {
-                let idle = sub.cold.as_ref().is_some_and(|cold| !cold.asked);
-                idle && self.conns.get(sub.conn).is_some_and(|conn| conn.starved)
-            })
-        })
-    }
-
-    fn take_back(&mut self, holder: Key) {
-        self.pages.let_go(holder);
-        let sub = self.subs.get_mut(holder);
-        if let Some(cold) = sub.and_then(|sub| sub.cold.as_mut()) {
-            cold.put_back();
+            }
         }
     }
 
     /// A page of a journal was read for a reader that is behind.
     pub fn paged(&mut self, key: Key, page: Result<Vec<u8>, StoreError>, now: Now) {
-        let Some(sub) = self.subs.get_mut(key) else {
+        let Some(cold) = self.readers.get_mut(key).and_then(|sub| sub.cold.as_mut()) else {
             return;
         };
-        let Some(cold) = &mut sub.cold else { return };
         match page {
             Ok(page) => {
                 cold.take_page(page);
-                self.to_pump.push(key);
+                self.readers.pump_later(&[key]);
             }
             Err(error) => self.dismiss(key, &Fault::new(FaultKind::Storage, error.message), now),
         }
@@ -242,22 +144,22 @@ impl Core {
 
     /// Ends a subscription with an error.
     pub(in crate::core) fn dismiss(&mut self, key: Key, fault: &Fault, now: Now) {
-        let Some(sub) = self.subs.get(key) else {
+        let Some(sub) = self.readers.get(key) else {
             return;
         };
         let (at, form, role) = (sub.conn, sub.form.clone(), sub.role);
         let streams = matches!(sub.kind, Kind::Stream);
+        // Going away, or something went wrong.
+        let code = if self.is_running() { 1011 } else { 1001 };
         self.unsubscribe(key);
         if !streams {
             self.refuse(at, &form, fault, now);
-        } else if let Some(conn) = self.conns.get_mut(at) {
+        } else if let Some(conn) = self.connections.get_mut(at) {
             send_error(conn, &a2a::fault_frame(&form, fault).into(), now);
             match role {
                 Role::Call => conn.end_stream(now),
                 Role::Watch => {}
                 Role::Follow | Role::FollowAll | Role::Leave => {
-                    // Going away, or something went wrong.
-                    let code = if self.ending { 1001 } else { 1011 };
                     conn.hang_up(code, &fault.message, now);
                 }
             }
@@ -267,7 +169,7 @@ impl Core {
 
     /// The waiting time of a call is over: it is answered with the task as it stands, and the turn goes on.
     pub(in crate::core) fn stop_waiting(&mut self, key: Key) {
-        let Some(sub) = self.subs.get_mut(key) else {
+        let Some(sub) = self.readers.get_mut(key) else {
             return;
         };
         if let Kind::Once { history } = sub.kind
@@ -275,71 +177,229 @@ impl Core {
         {
             let response = a2a::said(&sub.form, &loaded.state, Wanted::newest(history));
             sub.kind = Kind::Ready { seq: loaded.state.seq, reply: Reply::Answer(response) };
-            self.to_pump.push(key);
+            self.readers.pump_later(&[key]);
         }
     }
 
     pub(in crate::core) fn trim(&mut self, task: &TaskId) {
-        let Some(loaded) = self.tasks.get_mut(task) else {
-            return;
-        };
-        let streams = loaded.subs.iter().filter_map(|key| self.subs.get(*key));
-        let slowest = streams
-            .filter(|sub| matches!(sub.kind, Kind::Stream))
-            .map(|sub| sub.cursor)
-            .min()
-            .unwrap_or(loaded.written);
+        let limits = &self.settings.limits;
         // When all tasks together hold too much, each keeps only a little.
-        let crowded = self.hot_total > self.limits.hot_total_bytes;
-        let cap = if crowded { self.limits.hot_bytes / 16 } else { self.limits.hot_bytes };
-        let before = loaded.hot_bytes;
-        loaded.trim(slowest, cap);
-        self.hot_total = self.hot_total + loaded.hot_bytes - before;
+        let crowded = self.tasks.hot_bytes() > limits.hot_total_bytes;
+        let cap = if crowded { limits.hot_bytes / 16 } else { limits.hot_bytes };
+        self.tasks.update(task, |loaded| {
+            let streams = self.readers.among(&loaded.subs).filter(|sub| matches!(sub.kind, Kind::Stream));
+            let slowest = streams.map(|sub| sub.cursor).min().unwrap_or(loaded.written);
+            loaded.trim(slowest, cap);
+        });
     }
 
     pub(in crate::core) fn answer(&mut self, key: Key, response: &Response, now: Now) {
-        if let Some(conn) = self.conns.get_mut(key) {
+        if let Some(conn) = self.connections.get_mut(key) {
             conn.answer(response, now);
             self.after_io(key);
         }
     }
 }
 
-/// The journal can be written again: the next time that it cannot, readers are told anew.
-pub(in crate::core) fn forget_notices(loaded: &LoadedTask, subs: &mut Slots<Subscription>) {
-    for key in &loaded.subs {
-        if let Some(sub) = subs.get_mut(*key) {
-            sub.told = false;
-        }
-    }
+/// How far a stream has come.
+enum Advanced {
+    /// It waits for events, for the disk or for its connection.
+    Waits,
+    Ended,
+    /// The journal cannot be read.
+    Failed(String),
 }
 
-/// Gives every waiting call that ends with this event its answer: the task as it stands right now.
-pub(in crate::core) fn ready_answers(loaded: &LoadedTask, subs: &mut Slots<Subscription>, mark: Mark) {
-    let seq = loaded.state.seq;
-    for key in &loaded.subs {
-        let Some(sub) = subs.get_mut(*key) else {
-            continue;
-        };
-        if let Kind::Once { history } = sub.kind
-            && sub.until.ends(seq, mark)
-        {
-            let response = a2a::said(&sub.form, &loaded.state, Wanted::newest(history));
-            sub.kind = Kind::Ready { seq, reply: Reply::Answer(response) };
-        }
-    }
-}
-
-fn send(
-    conn: &mut Conn,
-    sub: &Subscription,
-    seq: crate::base::id::Seq,
-    name: Option<&'static str>,
-    body: &Shared,
+/// Where events go.
+struct Sink<'a> {
+    conn: &'a mut Conn,
+    /// As many bytes may wait for the connection.
+    most: usize,
+    tools: &'a Tools,
     now: Now,
-) {
-    let line = Line { name, seq: Some(seq), prefix: &sub.prefix, body, suffix: a2a::frame_suffix(&sub.form) };
-    conn.event(&line, now);
+}
+
+impl Sink<'_> {
+    fn send(&mut self, sub: &Subscription, seq: Seq, name: Option<&'static str>, body: &Shared) {
+        let line = Line { name, seq: Some(seq), prefix: &sub.prefix, body, suffix: a2a::frame_suffix(&sub.form) };
+        self.conn.event(&line, self.now);
+    }
+}
+
+/// A page that is to be read.
+enum NextPage {
+    Read {
+        task: TaskId,
+        sub: Key,
+        offset: u64,
+    },
+    /// Readers wait, and all pages are in use.
+    None,
+}
+
+impl Readers {
+    /// Sends events until there are no more, or the connection takes no more.
+    fn advance(&mut self, key: Key, loaded: &LoadedTask, sink: &mut Sink<'_>) -> Advanced {
+        loop {
+            let Some(sub) = self.subs.get_mut(key) else {
+                return Advanced::Waits;
+            };
+            let next = sub.cursor.next();
+            if sub.first.is_none() && next > loaded.written {
+                let ended = has_seen_all(sub, loaded);
+                // What comes is encoded for all who watch; the state that was folded to get here may be a long conversation.
+                self.drop_cold(key);
+                return if ended { Advanced::Ended } else { Advanced::Waits };
+            }
+            if sink.conn.output.len() >= sink.most {
+                sink.conn.starved = true;
+                return Advanced::Waits;
+            }
+            if let Some(first) = &sub.first {
+                if loaded.written < first.seq {
+                    return Advanced::Waits;
+                }
+                if send_first(sub, sink) {
+                    return Advanced::Ended;
+                }
+                continue;
+            }
+            if let Found::Hot(body, mark) = loaded.find(next, sub.view) {
+                sub.cursor = next;
+                let last = sub.until.ends(next, mark);
+                if let Some(body) = body {
+                    sink.send(sub, next, body.event, body.frame(last));
+                }
+                self.drop_cold(key);
+                if last {
+                    return Advanced::Ended;
+                }
+                continue;
+            }
+            match send_cold(sub, sink) {
+                ColdStep::Sent => {}
+                ColdStep::Done(advanced) => return advanced,
+                ColdStep::NeedsPage => {
+                    self.pages.wait(key);
+                    return Advanced::Waits;
+                }
+            }
+        }
+    }
+
+    /// The reader has caught up with what is in memory. A page that is being read for it is waited for.
+    fn drop_cold(&mut self, key: Key) {
+        let sub = self.subs.get_mut(key);
+        if sub.and_then(|sub| sub.cold.take_if(|cold| !cold.asked)).is_some() {
+            self.pages.let_go(key);
+        }
+    }
+
+    /// The next page to read. None: no reader waits for one.
+    fn next_page(&mut self, most: usize) -> Option<NextPage> {
+        if !self.pages.is_waited_for() {
+            return None;
+        }
+        let Some(key) = self.pages.call(most) else {
+            return Some(NextPage::None);
+        };
+        let sub = self.subs.get(key).expect("a reader that leaves also leaves the line");
+        let cold = sub.cold.as_ref().expect("only a reader that is behind waits");
+        Some(NextPage::Read { task: sub.task.clone(), sub: key, offset: cold.offset })
+    }
+
+    /// Takes the page from a reader whose connection takes nothing; false if there is none.
+    fn take_back_page(&mut self, stuck: impl Fn(&Subscription) -> bool) -> bool {
+        let idle = |sub: &Subscription| sub.cold.as_ref().is_some_and(|cold| !cold.asked);
+        let mut held = self.pages.held().iter().copied();
+        let holder = held.find(|key| self.subs.get(*key).is_some_and(|sub| idle(sub) && stuck(sub)));
+        let Some(holder) = holder else {
+            return false;
+        };
+        self.pages.let_go(holder);
+        if let Some(cold) = self.subs.get_mut(holder).and_then(|sub| sub.cold.as_mut()) {
+            cold.put_back();
+        }
+        true
+    }
+
+    /// The journal can be written again: the next time that it cannot, readers are told again.
+    pub(in crate::core) fn forget_notices(&mut self, subs: &[Key]) {
+        for key in subs {
+            if let Some(sub) = self.subs.get_mut(*key) {
+                sub.told = false;
+            }
+        }
+    }
+
+    /// Gives every waiting call that ends with this event its answer: the task as it is right now.
+    pub(in crate::core) fn ready_answers(&mut self, loaded: &LoadedTask, mark: Mark) {
+        let seq = loaded.state.seq;
+        for key in &loaded.subs {
+            let Some(sub) = self.subs.get_mut(*key) else {
+                continue;
+            };
+            if let Kind::Once { history } = sub.kind
+                && sub.until.ends(seq, mark)
+            {
+                let response = a2a::said(&sub.form, &loaded.state, Wanted::newest(history));
+                sub.kind = Kind::Ready { seq, reply: Reply::Answer(response) };
+            }
+        }
+    }
+}
+
+/// Whether a reader that was sent everything on disk need not stay. What is decided and not on disk yet is still to come.
+fn has_seen_all(sub: &Subscription, loaded: &LoadedTask) -> bool {
+    match sub.role {
+        Role::FollowAll | Role::Leave => loaded.written == loaded.state.seq && !loaded.is_open(),
+        Role::Call | Role::Follow | Role::Watch => false,
+    }
+}
+
+/// Sends what a stream begins with; true if nothing comes after it.
+fn send_first(sub: &mut Subscription, sink: &mut Sink<'_>) -> bool {
+    sink.conn.owed -= sub.opening();
+    let Some(first) = sub.first.take() else {
+        return false;
+    };
+    if let Some(body) = &first.body {
+        sink.send(sub, first.seq, None, body);
+    }
+    first.last
+}
+
+enum ColdStep {
+    Sent,
+    NeedsPage,
+    Done(Advanced),
+}
+
+/// Sends the next event of a page.
+fn send_cold(sub: &mut Subscription, sink: &mut Sink<'_>) -> ColdStep {
+    let cold = sub.cold.get_or_insert_with(Cold::default);
+    if cold.asked {
+        return ColdStep::Done(Advanced::Waits);
+    }
+    let record = match cold.next() {
+        None => {
+            cold.asked = true;
+            return ColdStep::NeedsPage;
+        }
+        Some(Err(message)) => return ColdStep::Done(Advanced::Failed(message)),
+        Some(Ok(record)) => record,
+    };
+    if record.seq <= sub.cursor {
+        return ColdStep::Sent;
+    }
+    let state = cold.state.as_ref().expect("folding gives a state");
+    let body = a2a::event(sub.view, state, &record, sink.tools);
+    sub.cursor = record.seq;
+    let last = sub.until.ends(record.seq, Mark::of(&record.event));
+    if let Some(body) = body {
+        sink.send(sub, record.seq, body.event, body.frame(last));
+    }
+    if last { ColdStep::Done(Advanced::Ended) } else { ColdStep::Sent }
 }
 
 fn send_error(conn: &mut Conn, body: &Shared, now: Now) {
@@ -353,7 +413,7 @@ mod tests {
     use crate::a2a::Switches;
     use crate::core::Setup;
     use crate::core::connections::connection::Peer;
-    use crate::core::tasks::store::{MemoryStore, Store};
+    use crate::core::disk::store::{MemoryStore, Store};
     use crate::limits::Limits;
     use crate::task::machine::job::{Note, NoteBody};
     use std::collections::{HashMap, HashSet};
@@ -468,8 +528,8 @@ mod tests {
         // First half of them take what they get, and then all do.
         for takers in [quick, &late[..]] {
             let is_behind = |core: &Core, key: &Key| {
-                let sub = core.conns.get(*key).expect("it stays").subs[0];
-                core.subs.get(sub).expect("it goes on").cursor < written
+                let sub = core.connections.get(*key).expect("it stays").subs[0];
+                core.readers.get(sub).expect("it goes on").cursor < written
             };
             while takers.iter().any(|key| is_behind(&core, key)) {
                 for out in turn(&mut core, &mut store) {

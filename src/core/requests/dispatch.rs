@@ -5,12 +5,13 @@ use crate::a2a::{self, Begins, Ends, Form, View, Wanted};
 use crate::base::Shared;
 use crate::base::clock::Now;
 use crate::base::http::Response;
-use crate::base::id::{ContextId, Seq, TaskId, Tenant};
+use crate::base::id::{ContextId, Seq, TaskId};
 use crate::base::slots::Key;
+use crate::core::Core;
 use crate::core::connections::connection::Line;
+use crate::core::disk::Parked;
 use crate::core::readers::subscription::{First, Kind, Reply, Role, Subscription, Until, Wants};
 use crate::core::requests::send_message::NewTaskOptions;
-use crate::core::{Core, Parked};
 use crate::task::call::{Call, Follow, Join, NewTasks};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::Protocol;
@@ -31,7 +32,7 @@ impl Core {
             return self.refuse(conn, &form, &Fault::no_task(task), now);
         }
         if let Some(absent) = self.absent(task.as_ref(), &call, &form).cloned() {
-            let request = Parked { conn, call, form, by, without: Vec::new(), page: Vec::new() };
+            let request = Parked::new(conn, call, form, by);
             return self.park(absent, request);
         }
         if let Some(fault) = task.as_ref().and_then(|task| self.broken(task, &call)) {
@@ -50,7 +51,7 @@ impl Core {
 
     /// Finds out which task is meant by words that name none, and begins nothing when the server is to end.
     fn address(&mut self, call: &mut Call, form: &Form, now: Now) -> Result<(), Fault> {
-        if self.ending && matches!(call, Call::Say(_) | Call::Create(_) | Call::Execute(_)) {
+        if !self.is_running() && matches!(call, Call::Say(_) | Call::Create(_) | Call::Execute(_)) {
             let message = "The server is about to end and begins nothing new; try again when it is back.";
             return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message));
         }
@@ -64,11 +65,11 @@ impl Core {
             && a2a::finds_questions(form)
             && let Some(answer) = say.said.answers.first()
         {
-            say.task = self.asker(&answer.call, None);
+            say.task = self.tasks.with_question(&answer.call, None);
         }
         if say.task.is_none()
             && say.context.is_none()
-            && self.request_policy.new_tasks == NewTasks::Session
+            && self.settings.request_policy.new_tasks == NewTasks::Session
             && form.tenant.is_default()
         {
             say.task = Some(self.session(now)?);
@@ -80,7 +81,7 @@ impl Core {
     fn subject<'a>(&'a self, call: &'a Call) -> Option<&'a TaskId> {
         match call {
             Call::Say(say) => say.task.as_ref(),
-            Call::Session | Call::Join(Join { follow: Follow::Session, .. }) => self.live_session(),
+            Call::Session | Call::Join(Join { follow: Follow::Session, .. }) => self.tasks.live_session(),
             Call::Join(Join { follow: Follow::Task(task), .. }) => Some(task),
             Call::Get { task, .. }
             | Call::Cancel { task }
@@ -102,8 +103,8 @@ impl Core {
     /// The task that has to be in memory for a call and is not: the one it is about, or the latest of its context, which a new one
     /// continues.
     fn absent<'a>(&'a self, task: Option<&'a TaskId>, call: &Call, form: &Form) -> Option<&'a TaskId> {
-        let needed = task.or_else(|| self.latest(&form.tenant, continues(call)?))?;
-        (!self.tasks.contains_key(needed)).then_some(needed)
+        let needed = task.or_else(|| self.tasks.latest(&form.tenant, continues(call)?))?;
+        (!self.tasks.is_loaded(needed)).then_some(needed)
     }
 
     fn carry_out(&mut self, conn: Key, call: Call, form: &Form, by: Source, now: Now) -> Result<(), Fault> {
@@ -120,26 +121,26 @@ impl Core {
             Call::Subscribe { task, after } => self.watch(conn, &task, after, form, now),
             Call::Metadata { task } => self.metadata(conn, &task, form),
             Call::AllMetadata | Call::List(_) => {
-                self.list_later(Parked { conn, call, form: form.clone(), by, without: Vec::new(), page: Vec::new() });
+                self.list_later(Parked::new(conn, call, form.clone(), by));
                 Ok(())
             }
             Call::Session => self.tell_session(conn, form, now),
             Call::Join(join) => self.join(conn, join, form, by, now),
             Call::Health => {
                 let health = a2a::health(&a2a::HealthReport {
-                    problem: self.problem(),
-                    uptime_ms: now.mono_ms - self.started.mono_ms,
+                    problem: self.disk.health.problem(),
+                    uptime_ms: now.mono_ms - self.settings.started.mono_ms,
                     active: self.tasks.values().filter(|loaded| loaded.is_open()).count(),
-                    total: self.known.len(),
+                    total: self.tasks.known(),
                     hooks: Census::of(self.tasks.values().flat_map(|loaded| &loaded.state.hooks)),
-                    refused_peers: self.refusals.count(),
-                    unconfined: self.unconfined.as_deref(),
+                    refused_peers: self.connections.refused(),
+                    unconfined: self.settings.unconfined.as_deref(),
                 });
                 self.answer(conn, &health, now);
                 Ok(())
             }
             Call::ExtendedCard => {
-                let response = self.card.extended(form);
+                let response = self.settings.card.extended(form);
                 self.answer(conn, &response, now);
                 Ok(())
             }
@@ -148,21 +149,16 @@ impl Core {
         }
     }
 
-    pub(in crate::core) fn latest(&self, tenant: &Tenant, context: &ContextId) -> Option<&TaskId> {
-        let place = (tenant.clone(), context.clone());
-        self.contexts.get(&place)?.last()
-    }
-
     /// Whether there is this task for one who asks so: in another partition there is none.
     fn sees(&self, form: &Form, task: &TaskId) -> bool {
-        let known = self.known.get(task);
+        let known = self.tasks.brief(task);
         known.is_some_and(|brief| brief.tenant == form.tenant)
     }
 
     /// A list is made when everything is on disk.
     pub(in crate::core) fn list_later(&mut self, request: Parked) {
-        self.set_by(&request);
-        self.to_list.push(request);
+        self.connections.begin_call(request.conn);
+        self.disk.list_later(request);
     }
 
     /// A task whose journal cannot be written takes nothing new, except to be canceled: that stops its work without waiting
@@ -226,13 +222,13 @@ impl Core {
 
     /// Notes what a call that waits for its answer wants.
     pub(in crate::core) fn note_wish(&mut self, reply: Option<Key>, wants: Wants) {
-        if let Some(sub) = reply.and_then(|key| self.subs.get_mut(key)) {
+        if let Some(sub) = reply.and_then(|key| self.readers.get_mut(key)) {
             sub.wants = wants;
         }
     }
 
     fn metadata(&mut self, conn: Key, task: &TaskId, form: &Form) -> Result<(), Fault> {
-        let response = a2a::metadata(&self.tasks[task].state, &self.tools);
+        let response = a2a::metadata(&self.tasks[task].state, &self.settings.tools);
         self.answer_after(conn, task, form, response);
         Ok(())
     }
@@ -311,7 +307,7 @@ impl Core {
     }
 
     pub(in crate::core) fn begin_stream(&mut self, conn: Key, sub: Subscription, now: Now) -> Option<Key> {
-        if let Some(conn) = self.conns.get_mut(conn) {
+        if let Some(conn) = self.connections.get_mut(conn) {
             conn.stream(&sub.form.echo, now);
         }
         self.subscribe(sub)
@@ -338,7 +334,7 @@ impl Core {
 
     pub(in crate::core) fn room_for_sub(&self, task: Option<&TaskId>) -> Result<(), Fault> {
         let of_task = task.and_then(|task| self.tasks.get(task)).map_or(0, |loaded| loaded.subs.len());
-        if self.subs.len() >= self.limits.subs || of_task >= self.limits.task_subs {
+        if self.readers.len() >= self.settings.limits.subs || of_task >= self.settings.limits.task_subs {
             let message = "Too many clients are watching already; try again later.";
             return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 5 }, message));
         }
@@ -355,7 +351,7 @@ impl Core {
 
     /// A stream of one frame.
     pub(in crate::core) fn stream_once(&mut self, conn: Key, form: &Form, prefix: &[u8], body: &Shared, now: Now) {
-        if let Some(conn) = self.conns.get_mut(conn) {
+        if let Some(conn) = self.connections.get_mut(conn) {
             conn.stream(&form.echo, now);
             let line = Line {
                 name: None,

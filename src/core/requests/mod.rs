@@ -1,5 +1,6 @@
-//! What a client asks for, carried out.
+//! Requests of clients: from a request to a call, and what each call does.
 
 pub(in crate::core) mod dispatch;
 pub(in crate::core) mod send_message;
+mod serve;
 pub(in crate::core) mod slash_commands;

@@ -65,7 +65,7 @@ impl Core {
         self.room_for_sub(say.task.as_ref())?;
         if say.task.is_none()
             && like.command.is_none()
-            && let Some(script) = &self.script
+            && let Some(script) = &self.settings.script
             && let Some(text) = script.bare_reply(&say.said.message)
         {
             return self.reply_with_message(conn, &text, say.context, &say.mode, form, now);
@@ -174,7 +174,7 @@ impl Core {
                 if request.prompts && form.dialect.prompt_stream.0 == Begins::AfterPrompt {
                     sub.cursor = sub.cursor.next();
                 }
-                if self.request_policy.disconnect == Disconnect::Aborts && sub.view.is_coder() {
+                if self.settings.request_policy.disconnect == Disconnect::Aborts && sub.view.is_coder() {
                     sub.owns = Some(until.turn);
                 }
                 self.begin_stream(conn, sub, now)
@@ -183,7 +183,7 @@ impl Core {
                 sub.kind = Kind::Once { history: say.history };
                 sub.wants = Wants::Change;
                 let key = self.subscribe(sub)?;
-                if let Some(wait) = self.request_policy.blocking_timeout_ms {
+                if let Some(wait) = self.settings.request_policy.blocking_timeout_ms {
                     self.timers.arm(now.mono_ms + wait, Timer::Waiting(key));
                 }
                 Some(key)
@@ -195,7 +195,7 @@ impl Core {
     /// What a stream that answers a prompt begins with.
     fn open_stream(&mut self, reader: Key, request: &MessageRequest<'_>) {
         let MessageRequest { say, form, until, .. } = *request;
-        let Some(sub) = self.subs.get_mut(reader) else {
+        let Some(sub) = self.readers.get_mut(reader) else {
             return;
         };
         // A stream that would end with the questions there are has nothing to wait for.
@@ -209,26 +209,26 @@ impl Core {
         let body = if whole {
             sub.cursor = state.seq;
             let wanted = Wanted::newest(say.history);
-            let wanted = match self.switches.emit_persisted_state {
+            let wanted = match self.settings.switches.emit_persisted_state {
                 true => wanted.with_persisted_state(),
                 false => wanted,
             };
             Some(a2a::opening(form, sub.view, state, wanted))
         } else if last {
-            a2a::present(sub.view, state, &self.tools)
+            a2a::present(sub.view, state, &self.settings.tools)
         } else {
             None
         };
         sub.first = (body.is_some() || last).then(|| First { seq: state.seq, body: body.map(Into::into), last });
-        if let Some(conn) = self.conns.get_mut(sub.conn) {
+        if let Some(conn) = self.connections.get_mut(sub.conn) {
             conn.owed += sub.opening();
         }
     }
 
     /// Holds an acknowledgement back until what it acknowledges is as safe as the operator wants it.
     fn hold(&mut self, reader: Option<Key>) {
-        let sub = reader.and_then(|key| self.subs.get_mut(key));
-        if let (Durability::Strict, Some(sub)) = (self.request_policy.durability, sub) {
+        let sub = reader.and_then(|key| self.readers.get_mut(key));
+        if let (Durability::Strict, Some(sub)) = (self.settings.request_policy.durability, sub) {
             sub.safe = self.tasks[&sub.task].state.seq;
         }
     }

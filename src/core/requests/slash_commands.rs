@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 impl Core {
     pub(in crate::core) fn list_commands(&mut self, conn: Key, form: &Form, now: Now) {
-        let response = commands::listed(form, &self.commands);
+        let response = commands::listed(form, &self.settings.commands);
         self.answer(conn, &response, now);
     }
 
@@ -45,11 +45,11 @@ impl Core {
     }
 
     fn find(&self, execute: &Execute) -> Result<(Invocation, Answers), Fault> {
-        let found = self.commands.invoke(&execute.typed);
+        let found = self.settings.commands.invoke(&execute.typed);
         let (command, spec) = found.map_err(|why| commands::unrunnable(&why))?;
         if spec.needs_workspace {
             let wish = execute.settings.workspace.as_deref();
-            (self.resolve)(wish).map_err(Fault::params)?;
+            (self.settings.resolve)(wish).map_err(Fault::params)?;
         }
         Ok((command, spec.answers))
     }

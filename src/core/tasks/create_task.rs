@@ -8,7 +8,6 @@ use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::{Core, Site};
 use crate::task::call::{Create, Settings, TaskTraits};
 use crate::task::fault::{Fault, FaultKind};
-use crate::task::log::brief::Brief;
 use crate::task::log::event::{Created, Event};
 use crate::task::log::record::Record;
 use crate::task::machine::state::State;
@@ -39,8 +38,8 @@ struct Chosen {
 impl Core {
     pub(in crate::core) fn create(&mut self, conn: Key, create: Create, form: &Form, now: Now) -> Result<(), Fault> {
         let wish = create.settings.workspace.as_deref();
-        (self.resolve)(wish).map_err(Fault::params)?;
-        (self.choose)(create.settings.model.as_deref()).map_err(Fault::params)?;
+        (self.settings.resolve)(wish).map_err(Fault::params)?;
+        (self.settings.choose)(create.settings.model.as_deref()).map_err(Fault::params)?;
         let new_task = NewTask {
             id: None,
             command: None,
@@ -64,13 +63,13 @@ impl Core {
         let NewTask { id, command, context, tenant, settings, traits } = new_task;
         let context = context.unwrap_or_else(|| self.entropy.uuid().into());
         let mut inherited = Vec::new();
-        let parent = self.latest(tenant, &context).and_then(|parent| {
+        let parent = self.tasks.latest(tenant, &context).and_then(|parent| {
             let loaded = self.tasks.get(parent)?;
             inherited = [loaded.inherited.clone(), loaded.state.history.clone()].concat();
             Some((parent.clone(), loaded.state.seq))
         });
         self.make_room();
-        if self.tasks.len() >= self.limits.tasks {
+        if self.tasks.len() >= self.settings.limits.tasks {
             let message = "The server has as many tasks as it can hold; try again later.";
             return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message));
         }
@@ -87,7 +86,7 @@ impl Core {
             workspace: site.path,
             trusted: site.trusted,
             model,
-            mode: match (self.approval.mode, site.trusted) {
+            mode: match (self.settings.approval.mode, site.trusted) {
                 (policy::Mode::AutoEdit | policy::Mode::Yolo, false) => policy::Mode::Default,
                 (mode, _) => mode,
             },
@@ -99,10 +98,8 @@ impl Core {
         let record = Record { seq: Seq(1), at: now.unix_ms, event };
         let mut loaded = LoadedTask::new(State::new(created, &record), inherited);
         record.write(&mut loaded.pending);
-        self.known.insert(task.clone(), Brief::of(&loaded.state));
         self.tasks.insert(task.clone(), loaded);
-        let place = (tenant.clone(), context);
-        self.contexts.entry(place).or_default().push(task.clone());
+        self.tasks.add_to_context(&task, tenant, &context);
         self.arm_expiry(now);
         self.list_append(&task);
         Ok((task, problem))
@@ -110,7 +107,7 @@ impl Core {
 
     /// What a client's wishes come to.
     fn chosen(&self, wishes: &Settings) -> Chosen {
-        let (site, unusable) = match (self.resolve)(wishes.workspace.as_deref()) {
+        let (site, unusable) = match (self.settings.resolve)(wishes.workspace.as_deref()) {
             Ok(site) => (site, None),
             Err(why) => {
                 let path = wishes.workspace.clone().unwrap_or_default();
@@ -118,7 +115,7 @@ impl Core {
                 (Site { path, trusted }, Some(why))
             }
         };
-        let (model, refused) = match (self.choose)(wishes.model.as_deref()) {
+        let (model, refused) = match (self.settings.choose)(wishes.model.as_deref()) {
             Ok(model) => (model, None),
             Err(why) => (wishes.model.clone().unwrap_or_default(), Some(why)),
         };

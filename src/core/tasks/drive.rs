@@ -2,9 +2,8 @@
 
 use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
-use crate::core::readers::pump;
+use crate::core::disk::store::{Store, StoreError};
 use crate::core::tasks::loaded_task::{LoadedTask, Mark};
-use crate::core::tasks::store::{Store, StoreError};
 use crate::core::timers::Timer;
 use crate::core::{Core, Out};
 use crate::task::fault::{Fault, FaultKind};
@@ -20,10 +19,10 @@ impl Core {
 
     pub(in crate::core) fn decide(&self, task: &TaskId, input: Input) -> Result<Decision, Refusal> {
         let rules = Rules {
-            tools: &self.specs,
-            limits: &self.limits,
-            policy: &self.approval.policy,
-            grant: self.approval.grant,
+            tools: &self.settings.specs,
+            limits: &self.settings.limits,
+            policy: &self.settings.approval.policy,
+            grant: self.settings.approval.grant,
         };
         match self.tasks.get(task) {
             Some(loaded) => decide::decide(&loaded.state, input, &rules),
@@ -43,7 +42,7 @@ impl Core {
     pub(in crate::core) fn advance(&mut self, task: &TaskId, now: Now) {
         loop {
             let decision = self.decide(task, Input::Advance).expect("going on is never refused");
-            if decision.is_empty() || (self.ending && decision.effects.iter().any(is_work)) {
+            if decision.is_empty() || (!self.is_running() && decision.effects.iter().any(is_work)) {
                 return;
             }
             self.commit(task, decision, now);
@@ -60,25 +59,27 @@ impl Core {
         let commands = |effect: &Effect| matches!(effect, Effect::Command { .. });
         let facts = decision.effects.iter().any(commands);
         let facts = facts.then(|| self.facts(now));
-        let Some(loaded) = self.tasks.get_mut(task) else {
-            return;
-        };
-        let hot_before = loaded.hot_bytes;
-        let status = loaded.state.status.seq;
-        for event in decision.events {
-            let mark = Mark::of(&event);
-            loaded.record(event, now.unix_ms, &self.tools);
-            if mark == Mark::Over {
-                self.out.push(Out::Over { task: task.clone() });
+        let changed = self.tasks.update(task, |loaded| {
+            let status = loaded.state.status.seq;
+            for event in decision.events {
+                let mark = Mark::of(&event);
+                loaded.record(event, now.unix_ms, &self.settings.tools);
+                if mark == Mark::Over {
+                    self.out.push(Out::Over { task: task.clone() });
+                }
+                if mark != Mark::Plain {
+                    self.readers.ready_answers(loaded, mark);
+                }
             }
-            if mark != Mark::Plain {
-                pump::ready_answers(loaded, &mut self.subs, mark);
+            loaded.state.status.seq != status
+        });
+        match changed {
+            None => return,
+            Some(true) => {
+                self.tasks.note_brief(task);
+                self.arm_expiry(now);
             }
-        }
-        self.hot_total = self.hot_total + loaded.hot_bytes - hot_before;
-        if loaded.state.status.seq != status {
-            self.known.insert(task.clone(), Brief::of(&loaded.state));
-            self.arm_expiry(now);
+            Some(false) => {}
         }
         self.arm_limit(task, now);
         for effect in &decision.effects {
@@ -113,7 +114,7 @@ impl Core {
                 Gate::Written
             }
         };
-        let job = decide::job(&loaded.state, effect, &self.limits);
+        let job = decide::job(&loaded.state, effect, &self.settings.limits);
         let mut job = job.expect("these effects are jobs of the present state");
         match &mut job.work {
             // A summary stands for what was inherited too.
@@ -146,7 +147,7 @@ impl Core {
             && !loaded.listed
         {
             loaded.listed = true;
-            self.to_append.push(task.clone());
+            self.disk.append_later(task);
         }
     }
 
@@ -156,26 +157,24 @@ impl Core {
     /// tried again later; nothing is rolled back, because nothing was shown or started.
     pub fn append(&mut self, store: &mut dyn Store, now: Now) {
         self.purge(store, now);
-        for task in std::mem::take(&mut self.to_forget) {
+        for task in self.disk.take_to_close() {
             // Somebody may have asked for it again in the meantime.
-            if !self.tasks.contains_key(&task) && !self.parked.contains_key(&task) {
+            if !self.tasks.is_loaded(&task) && !self.disk.is_loading(&task) {
                 store.close(&task);
             }
         }
         let mut failed = Vec::new();
-        for task in std::mem::take(&mut self.to_append) {
-            let Some(loaded) = self.tasks.get_mut(&task) else {
+        for task in self.disk.take_to_append() {
+            let appended = self.tasks.update(&task, |loaded| append_one(loaded, store));
+            let (Some(loaded), Some(appended)) = (self.tasks.get_mut(&task), appended) else {
                 continue;
             };
             loaded.listed = false;
-            let added = loaded.pending.len();
-            match append_one(loaded, store) {
+            match appended {
                 Ok(()) => {
                     if loaded.broken.take().is_some() {
-                        pump::forget_notices(loaded, &mut self.subs);
+                        self.readers.forget_notices(&loaded.subs);
                     }
-                    loaded.log_bytes += added;
-                    self.log_bytes += added;
                     if !loaded.is_open() {
                         let brief = Brief::of(&loaded.state);
                         if loaded.noted.as_ref() != Some(&brief) {
@@ -183,7 +182,7 @@ impl Core {
                             loaded.noted = Some(brief);
                         }
                     }
-                    self.to_release.push(task);
+                    self.disk.release_later(&task);
                 }
                 Err(error) if loaded.written == Seq(0) => {
                     store.close(&task);
@@ -193,7 +192,7 @@ impl Core {
                 Err(error) => {
                     loaded.broken = Some(error.message.clone());
                     if !std::mem::replace(&mut loaded.retry_armed, true) {
-                        let at = now.mono_ms + self.limits.store_retry_ms;
+                        let at = now.mono_ms + self.settings.limits.store_retry_ms;
                         self.timers.arm(at, Timer::Store(task.clone()));
                     }
                     self.tell_trouble(&error, now);
@@ -218,10 +217,10 @@ impl Core {
 
     /// Shows and starts what is on disk now.
     pub fn release(&mut self, now: Now) {
-        for request in std::mem::take(&mut self.to_list) {
+        for request in self.disk.take_to_list() {
             self.list(request, now);
         }
-        for task in std::mem::take(&mut self.to_release) {
+        for task in self.disk.take_to_release() {
             self.start_jobs(&task);
             let Some(loaded) = self.tasks.get(&task) else {
                 continue;
@@ -232,8 +231,9 @@ impl Core {
             self.trim(&task);
             self.deliver(&task, now);
         }
-        let pumped = std::mem::take(&mut self.to_pump);
-        let mut read: Vec<TaskId> = pumped.iter().filter_map(|sub| Some(self.subs.get(*sub)?.task.clone())).collect();
+        let pumped = self.readers.take_to_pump();
+        let mut read: Vec<TaskId> =
+            pumped.iter().filter_map(|sub| Some(self.readers.get(*sub)?.task.clone())).collect();
         for sub in pumped {
             self.pump(sub, now);
         }
@@ -245,14 +245,14 @@ impl Core {
         }
         self.restore();
         self.turn_pages();
-        self.watch_crowd(now);
+        self.watch_output_budget(now);
         self.lighten();
-        if self.ended {
+        if self.is_over() {
             let fault = Fault::new(
                 FaultKind::Overloaded { retry_after_s: 5 },
                 "The server is ending. What it has accepted is kept; connect again when it is back.",
             );
-            for key in self.subs.keys() {
+            for key in self.readers.keys() {
                 self.dismiss(key, &fault, now);
             }
         }
@@ -279,8 +279,7 @@ impl Core {
             }
         }
         loaded.gated = waiting;
-        let held = loaded.subs.iter().filter_map(|key| self.subs.get(*key));
-        must_sync |= held.into_iter().any(|sub| sub.safe > synced && sub.safe <= written);
+        must_sync |= self.readers.among(&loaded.subs).any(|sub| sub.safe > synced && sub.safe <= written);
         if must_sync && !loaded.syncing {
             loaded.syncing = true;
             self.out.push(Out::Sync { task: task.clone(), upto: written });
@@ -296,7 +295,7 @@ impl Core {
         match result {
             Ok(()) => {
                 loaded.synced = loaded.synced.max(upto);
-                self.to_release.push(task.clone());
+                self.disk.release_later(task);
             }
             Err(error) => {
                 self.tell_trouble(&error, now);
@@ -307,7 +306,7 @@ impl Core {
                 let text = format!("The task's journal cannot be written: {}", error.message);
                 let safe = loaded.synced;
                 let mut held = loaded.subs.clone();
-                held.retain(|key| self.subs.get(*key).is_some_and(|sub| sub.safe > safe));
+                held.retain(|key| self.readers.get(*key).is_some_and(|sub| sub.safe > safe));
                 let fault = Fault::new(FaultKind::Storage, text.clone());
                 for key in held {
                     self.dismiss(key, &fault, now);
@@ -343,6 +342,7 @@ fn append_one(loaded: &mut LoadedTask, store: &mut dyn Store) -> Result<(), Stor
     store.append(&created.task, &loaded.pending, open)?;
     loaded.marked = Some(open);
     loaded.written = loaded.state.seq;
+    loaded.log_bytes += loaded.pending.len();
     loaded.pending = Vec::new();
     Ok(())
 }

@@ -8,7 +8,7 @@
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::core::Core;
-use crate::core::tasks::store::Store;
+use crate::core::disk::store::Store;
 use crate::core::timers::Timer;
 use crate::task::machine::decide;
 use crate::task::machine::decide::Input;
@@ -19,7 +19,7 @@ impl Core {
         let Some(loaded) = self.tasks.get_mut(task) else {
             return;
         };
-        let Some(deadline) = decide::deadline(&loaded.state, &self.limits.times) else {
+        let Some(deadline) = decide::deadline(&loaded.state, &self.settings.limits.times) else {
             return;
         };
         let at = now.mono_ms + deadline.saturating_sub(now.unix_ms);
@@ -45,43 +45,36 @@ impl Core {
 
     /// Sees to it that somebody looks when the next task has rested for as long as it may.
     pub(in crate::core) fn arm_expiry(&mut self, now: Now) {
-        let Some(due) = self.known.next() else {
+        let Some(due) = self.tasks.next_due() else {
             return;
         };
         let delay = due.saturating_sub(now.unix_ms);
-        let at = now.mono_ms + delay.max(self.limits.expiry_pause_ms);
-        if at < self.expiry_armed {
-            self.expiry_armed = at;
-            self.timers.arm(at, Timer::Expiry);
-        }
+        self.timers.arm_expiry(now.mono_ms + delay.max(self.settings.limits.expiry_pause_ms));
     }
 
     /// Looks at the first few tasks that are due.
     pub(in crate::core) fn expire(&mut self, now: Now) {
-        if self.expiry_armed > now.mono_ms {
+        if !self.timers.expiry_fired(now.mono_ms) {
             return;
         }
-        self.expiry_armed = u64::MAX;
         // Those that were loaded only to be closed need not stay.
-        for task in std::mem::take(&mut self.visitors) {
-            if self.parked.contains_key(&task) {
-                self.visitors.push(task);
-            } else if self.tasks.get(&task).is_some_and(|loaded| loaded.can_leave()) {
+        for task in self.disk.take_visitors() {
+            if self.tasks.get(&task).is_some_and(|loaded| loaded.can_leave()) {
                 self.leave(task);
             }
         }
-        let most = if self.ending { 0 } else { self.limits.expiries };
+        let most = if self.is_running() { self.settings.limits.expiries } else { 0 };
         for _ in 0..most {
-            let Some(task) = self.known.pop(now.unix_ms) else {
+            let Some(task) = self.tasks.pop_due(now.unix_ms) else {
                 break;
             };
-            let brief = self.known.get(&task);
+            let brief = self.tasks.brief(&task);
             if brief.is_some_and(|brief| brief.state.is_terminal()) {
                 self.retire(task, now);
-            } else if self.tasks.contains_key(&task) {
+            } else if self.tasks.is_loaded(&task) {
                 self.tell_time(&task, now);
-            } else if !self.parked.contains_key(&task) {
-                self.visitors.push(task.clone());
+            } else if !self.disk.is_loading(&task) {
+                self.disk.add_visitor(task.clone());
                 self.fetch(&task);
             }
         }
@@ -90,23 +83,23 @@ impl Core {
 
     /// A task that has been over for as long as it is kept.
     fn retire(&mut self, task: TaskId, now: Now) {
-        if self.is_continued(&task) {
+        if self.tasks.is_continued(&task) {
             return;
         }
         let loaded = self.tasks.get(&task);
-        if self.parked.contains_key(&task) || loaded.is_some_and(|loaded| !loaded.can_leave()) {
+        if self.disk.is_loading(&task) || loaded.is_some_and(|loaded| !loaded.can_leave()) {
             self.put_off(task, now);
         } else {
-            self.to_purge.push(task);
+            self.disk.remove_later(task);
         }
     }
 
     /// Deletes the logs of those that are to go. What cannot be deleted is still there, and tried again later.
     pub(in crate::core) fn purge(&mut self, store: &mut dyn Store, now: Now) {
-        for task in std::mem::take(&mut self.to_purge) {
-            if !self.tasks.contains_key(&task) && store.is_open(&task) {
+        for task in self.disk.take_to_remove() {
+            if !self.tasks.is_loaded(&task) && store.is_open(&task) {
                 // Left by a server that died before it had told its webhooks.
-                self.visitors.push(task.clone());
+                self.disk.add_visitor(task.clone());
                 self.fetch(&task);
                 self.put_off(task, now);
                 continue;
@@ -115,22 +108,15 @@ impl Core {
                 self.put_off(task, now);
                 continue;
             }
-            drop(self.take_out(&task));
-            self.strike(&task, now);
+            drop(self.tasks.unload(&task));
+            self.tasks.forget(&task, now.unix_ms);
         }
         self.arm_expiry(now);
     }
 
     pub(in crate::core) fn put_off(&mut self, task: TaskId, now: Now) {
-        let at = now.unix_ms + self.limits.expiry_retry_ms;
-        self.known.put_off(task, at);
+        let at = now.unix_ms + self.settings.limits.expiry_retry_ms;
+        self.tasks.put_off(task, at);
         self.arm_expiry(now);
-    }
-
-    fn is_continued(&self, task: &TaskId) -> bool {
-        let brief = self.known.get(task);
-        let place = brief.map(|brief| (brief.tenant.clone(), brief.context.clone()));
-        let tasks = place.and_then(|place| self.contexts.get(&place));
-        tasks.is_some_and(|tasks| tasks.last() != Some(task))
     }
 }

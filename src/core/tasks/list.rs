@@ -5,7 +5,8 @@
 use crate::a2a::{self, Page, Wanted};
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
-use crate::core::{Core, Parked};
+use crate::core::Core;
+use crate::core::disk::Parked;
 use crate::task::call::{Call, List, Mark};
 use crate::task::log::brief::Brief;
 use crate::task::machine::state::State;
@@ -15,20 +16,20 @@ impl Core {
     /// Answers a request for a list, or parks it until the tasks on its page are in memory.
     pub(in crate::core) fn list(&mut self, request: Parked, now: Now) {
         let conn = request.conn;
-        self.take_up(&request);
+        self.connections.end_call(request.conn);
         let response = match &request.call {
-            Call::AllMetadata => a2a::all_metadata(self.all_states(&request.form), &self.tools),
+            Call::AllMetadata => a2a::all_metadata(self.all_states(&request.form), &self.settings.tools),
             Call::List(list) if a2a::lists_briefs(&request.form) => {
                 let mut all = self.matching(list, &request);
                 all.sort_unstable_by(newest_first);
                 // This dialect has no pages: who sees that there are more than the newest takes one that has.
                 let total = all.len();
-                all.truncate(self.limits.list_briefs);
+                all.truncate(self.settings.limits.list_briefs);
                 a2a::briefs(&request.form, all, total)
             }
             Call::List(list) => {
                 let (page, next, total) = self.page(list, &request);
-                let absent = page.iter().filter(|task| !self.tasks.contains_key(task));
+                let absent = page.iter().filter(|task| !self.tasks.is_loaded(task));
                 let absent: Vec<TaskId> = absent.cloned().collect();
                 if let Some(last) = absent.last() {
                     // All at once, so that the list need not be made again for each of them.
@@ -40,7 +41,7 @@ impl Core {
                 let page = Page {
                     tasks: page.iter().map(|task| &self.tasks[task].state).collect(),
                     next,
-                    size: size(list, self.limits.list_page),
+                    size: size(list, self.settings.limits.list_page),
                     total,
                 };
                 let wanted = Wanted::listed(list.history, list.artifacts);
@@ -69,7 +70,7 @@ impl Core {
             let loaded = self.tasks.get(task);
             loaded.is_none_or(|loaded| loaded.written == loaded.state.seq)
         };
-        let known = self.known.iter().filter(|(task, brief)| {
+        let known = self.tasks.briefs().filter(|(task, brief)| {
             brief.tenant == form.tenant
                 && list.context.as_ref().is_none_or(|c| *c == brief.context)
                 && list.since.is_none_or(|since| brief.at >= since)
@@ -87,7 +88,7 @@ impl Core {
         if let Some(mark) = &list.after {
             left.retain(|(task, brief)| brief.at < mark.at || (brief.at == mark.at && **task > mark.task));
         }
-        let size = size(list, self.limits.list_page);
+        let size = size(list, self.settings.limits.list_page);
         let more = left.len() > size;
         if more {
             // Only what is on the page need be in order: there may be a hundred thousand others.

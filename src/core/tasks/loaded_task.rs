@@ -7,8 +7,8 @@
 use crate::a2a::{self, Body, Tools, View};
 use crate::base::id::Seq;
 use crate::base::slots::Key;
+use crate::core::disk::store::Openness;
 use crate::core::hooks::{self, Courier};
-use crate::core::tasks::store::Openness;
 use crate::limits::Limits;
 use crate::task::log::brief::Brief;
 use crate::task::log::event::{End, Event, calls, detours, errands, hooks, speech};

@@ -4,38 +4,31 @@
 
 use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
+use crate::core::disk::Parked;
+use crate::core::disk::store::{Store, StoreError};
 use crate::core::readers::subscription::Role;
 use crate::core::requests::dispatch::{continues, joins};
+use crate::core::tasks::Tasks;
 use crate::core::tasks::loaded_task::LoadedTask;
-use crate::core::tasks::store::{Store, StoreError};
 use crate::core::timers::Timer;
-use crate::core::{Core, Loaded, Out, Parked};
+use crate::core::{Core, Loaded, Out};
 use crate::task::call::Call;
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::brief::Brief;
 use crate::task::machine::decide::Input;
-use std::collections::HashSet;
-use std::collections::hash_map::Entry;
 
 impl Core {
     /// Learns which tasks there are, and brings back those that were left open.
     pub fn remember(&mut self, store: &mut dyn Store) {
         for known in store.known() {
-            let brief = known.brief;
-            self.contexts.entry((brief.tenant.clone(), brief.context.clone())).or_default().push(known.task.clone());
-            // Only a session bears the name of its context, and the latest one goes on.
-            if known.task.as_str() == brief.context.as_str() && !brief.state.is_terminal() {
-                self.session = Some(known.task.clone());
-            }
-            self.known.insert(known.task.clone(), brief);
+            self.tasks.learn(known.task.clone(), known.brief);
             if known.open {
-                self.unrestored.push_back(known.task);
+                self.disk.restore_later(known.task);
             }
         }
         self.restore();
         // What became due while no server ran is looked at as soon as somebody knows how late it is.
-        self.expiry_armed = 0;
-        self.timers.arm(0, Timer::Expiry);
+        self.timers.arm_expiry(0);
         // A disk may have been full before this server began.
         self.arm_trial(0);
     }
@@ -44,16 +37,16 @@ impl Core {
     /// be told of their end. Nor are more of them read at once than half of what the disk's lane takes: it refuses what is too
     /// much, and others have something to ask for too.
     pub(in crate::core) fn restore(&mut self) {
-        while !self.ending
-            && let Some(task) = self.unrestored.pop_front()
+        while self.is_running()
+            && let Some(task) = self.disk.next_unrestored()
         {
             self.make_room();
-            if self.tasks.len() + self.parked.len() >= self.limits.tasks
-                || self.parked.len() >= self.limits.lane_jobs.div_ceil(2)
+            if self.tasks.len() + self.disk.loading() >= self.settings.limits.tasks
+                || self.disk.loading() >= self.settings.limits.lane_jobs.div_ceil(2)
             {
-                return self.unrestored.push_front(task);
+                return self.disk.put_back(task);
             }
-            if !self.tasks.contains_key(&task) {
+            if !self.tasks.is_loaded(&task) {
                 self.fetch(&task);
             }
         }
@@ -63,14 +56,15 @@ impl Core {
     pub fn loaded(&mut self, task: &TaskId, result: Result<Loaded, StoreError>, now: Now) {
         if let Err(error) = &result
             && error.busy
-            && self.try_again(task, now)
+            && self.disk.retries(task, self.settings.limits.load_tries)
         {
-            return;
+            // A server that was killed may leave a child behind that holds the lock until it becomes the program it is to be.
+            let at = now.mono_ms + self.settings.limits.load_retry_ms;
+            return self.timers.arm(at, Timer::Load(task.clone()));
         }
-        self.busy.remove(task);
         // Before anything else, while it is known who waits for which tasks.
         self.make_room();
-        let parked = self.parked.remove(task).unwrap_or_default();
+        let parked = self.disk.take_parked(task);
         match result {
             Ok(Loaded { state, inherited, bytes }) => {
                 let seq = state.seq;
@@ -78,20 +72,17 @@ impl Core {
                 loaded.written = seq;
                 loaded.synced = Seq(0);
                 loaded.log_bytes = bytes;
-                self.log_bytes += bytes;
-                let brief = Brief::of(&loaded.state);
-                loaded.noted = Some(brief.clone()).filter(|brief| self.known.get(task) == Some(brief));
-                self.known.insert(task.clone(), brief);
+                loaded.noted = Some(Brief::of(&loaded.state)).filter(|brief| self.tasks.brief(task) == Some(brief));
                 self.tasks.insert(task.clone(), loaded);
                 self.list_append(task);
                 // Its webhooks may have something coming from before.
-                self.to_release.push(task.clone());
+                self.disk.release_later(task);
                 let _ = self.drive(task, Input::Restored, now);
                 self.tell_time(task, now);
                 self.arm_expiry(now);
                 for request in parked {
                     let conn = request.conn;
-                    self.take_up(&request);
+                    self.connections.end_call(request.conn);
                     match request.call {
                         Call::List(_) => self.list_later(request),
                         call => self.dispatch(conn, call, request.form, request.by, now),
@@ -102,29 +93,16 @@ impl Core {
             Err(error) => {
                 self.put_off(task.clone(), now);
                 // A session that cannot be read is nobody's any more.
-                self.session.take_if(|session| session == task);
+                self.tasks.lose_session(task);
                 let fault = Fault::new(FaultKind::Storage, error.message);
                 for request in parked {
                     let conn = request.conn;
-                    self.take_up(&request);
+                    self.connections.end_call(request.conn);
                     self.perform_without(task, request, &fault, now);
                     self.read_on(conn, now);
                 }
             }
         }
-    }
-
-    /// A log that somebody else has is asked for again a few times: a server that was killed may leave a child behind that lets
-    /// go of it only when it becomes the program it is to be.
-    fn try_again(&mut self, task: &TaskId, now: Now) -> bool {
-        let tries = self.busy.entry(task.clone()).or_default();
-        *tries += 1;
-        let again = *tries < self.limits.load_tries;
-        if again {
-            let at = now.mono_ms + self.limits.load_retry_ms;
-            self.timers.arm(at, Timer::Load(task.clone()));
-        }
-        again
     }
 
     /// A task whose very first lines cannot be kept has never been: whoever asked for it is told why.
@@ -134,7 +112,7 @@ impl Core {
         };
         let fault = Fault::new(FaultKind::Storage, error.message);
         for key in loaded.subs {
-            match self.subs.get(key).map(|sub| sub.role) {
+            match self.readers.get(key).map(|sub| sub.role) {
                 // Who follows every task never heard of this one.
                 Some(Role::FollowAll) => drop(self.unsubscribe(key)),
                 Some(_) | None => self.dismiss(key, &fault, now),
@@ -145,33 +123,32 @@ impl Core {
     /// When memory holds as many tasks as it may, those that rest unwatched leave it. They are loaded again when somebody asks for
     /// them.
     pub(in crate::core) fn make_room(&mut self) {
-        let most = self.limits.tasks;
+        let most = self.settings.limits.tasks;
         if self.tasks.len() >= most {
             // Several at once, so that a full house does not look through all of them for every newcomer.
             let few = most - most.div_ceil(16);
-            self.send_away(|core| core.tasks.len() <= few);
+            self.send_away(|tasks| tasks.len() <= few);
         }
     }
 
     /// The same when they are too long together.
     pub(in crate::core) fn lighten(&mut self) {
-        let most = self.limits.task_total_bytes;
-        if self.log_bytes > most {
+        let most = self.settings.limits.task_total_bytes;
+        if self.tasks.log_bytes() > most {
             let few = most / 16 * 15;
-            self.send_away(|core| core.log_bytes <= few);
+            self.send_away(|tasks| tasks.log_bytes() <= few);
         }
     }
 
     /// Lets tasks leave that can, the longest untouched first, until it is enough. Those on the page of a list that waits stay: it
     /// needs all of them at once, and they would leave as they come.
-    fn send_away(&mut self, enough: impl Fn(&Core) -> bool) {
-        let waiting = self.parked.values().flatten().chain(&self.to_list);
-        let awaited: HashSet<&TaskId> = waiting.flat_map(|request| &request.page).collect();
+    fn send_away(&mut self, enough: impl Fn(&Tasks) -> bool) {
+        let awaited = self.disk.awaited();
         let resting = self.tasks.iter().filter(|(task, loaded)| loaded.can_leave() && !awaited.contains(task));
         let mut resting: Vec<(u64, TaskId)> = resting.map(|(task, loaded)| (loaded.state.at, task.clone())).collect();
         resting.sort_unstable();
         for (_, task) in resting {
-            if enough(self) {
+            if enough(&self.tasks) {
                 return;
             }
             self.leave(task);
@@ -180,72 +157,30 @@ impl Core {
 
     /// Takes a task out of memory.
     pub(in crate::core) fn leave(&mut self, task: TaskId) {
-        if self.take_out(&task).is_some() {
-            self.to_forget.push(task);
+        if self.tasks.unload(&task).is_some() {
+            self.disk.close_later(task);
         }
     }
 
     /// Forgets a task of which nothing was written: its context goes on from the task before it.
     pub(in crate::core) fn discard_task(&mut self, task: &TaskId, now: Now) -> Option<LoadedTask> {
-        let loaded = self.take_out(task)?;
-        self.strike(task, now);
-        Some(loaded)
-    }
-
-    pub(in crate::core) fn take_out(&mut self, task: &TaskId) -> Option<LoadedTask> {
-        let loaded = self.tasks.remove(task)?;
-        self.hot_total -= loaded.hot_bytes;
-        self.log_bytes -= loaded.log_bytes;
-        Some(loaded)
-    }
-
-    /// Strikes a task off every list.
-    pub(in crate::core) fn strike(&mut self, task: &TaskId, now: Now) {
-        self.session.take_if(|session| session == task);
-        let Some(brief) = self.known.remove(task) else {
-            return;
-        };
-        let place = (brief.tenant, brief.context);
-        let Some(tasks) = self.contexts.get_mut(&place) else {
-            return;
-        };
-        tasks.retain(|known| known != task);
-        // Those it continued may go now, if their time is over: they were kept for its sake.
-        for before in tasks.iter() {
-            self.known.put_off(before.clone(), now.unix_ms);
-        }
-        if tasks.is_empty() {
-            self.contexts.remove(&place);
-        }
+        let loaded = self.tasks.unload(task)?;
+        self.tasks.forget(task, now.unix_ms);
         self.arm_expiry(now);
+        Some(loaded)
     }
 
-    /// Waits until the task is in memory.
+    /// Keeps a request until the task is in memory.
     pub(in crate::core) fn park(&mut self, task: TaskId, request: Parked) {
-        self.set_by(&request);
+        self.connections.begin_call(request.conn);
         self.fetch(&task);
-        self.parked.entry(task).or_default().push(request);
+        self.disk.park(&task, request);
     }
 
-    /// Sees to it that a task comes into memory.
+    /// Has a task loaded.
     pub(in crate::core) fn fetch(&mut self, task: &TaskId) {
-        if let Entry::Vacant(none) = self.parked.entry(task.clone()) {
-            none.insert(Vec::new());
+        if self.disk.load(task) {
             self.out.push(Out::Load { task: task.clone() });
-        }
-    }
-
-    /// A request that has to wait is one of those that its socket has under way.
-    pub(in crate::core) fn set_by(&mut self, request: &Parked) {
-        if let Some(conn) = self.conns.get_mut(request.conn) {
-            conn.calls += 1;
-        }
-    }
-
-    /// Its wait is over.
-    pub(in crate::core) fn take_up(&mut self, request: &Parked) {
-        if let Some(conn) = self.conns.get_mut(request.conn) {
-            conn.calls = conn.calls.saturating_sub(1);
         }
     }
 
@@ -258,7 +193,7 @@ impl Core {
         }
         let Parked { conn, call, form, by, .. } = request;
         if let Some(context) = continues(&call).cloned() {
-            self.contexts.remove(&(form.tenant.clone(), context));
+            self.tasks.begin_context_anew(&form.tenant, &context);
         } else if !joins(&call) {
             return self.refuse(conn, &form, fault, now);
         }
@@ -271,8 +206,8 @@ mod tests {
     use super::*;
     use crate::a2a::{Dialect, Switches};
     use crate::core::Setup;
+    use crate::core::disk::store::Failure;
     use crate::core::rig::Rig;
-    use crate::core::tasks::store::Failure;
     use crate::limits::Limits;
     use crate::task::call::{Create, List, TaskTraits};
     use crate::task::log::event::{Lifecycle, Profile, Protocol};
@@ -291,17 +226,17 @@ mod tests {
                 task
             })
             .collect();
-        let few = |rig: &Rig| rig.core.log_bytes <= 30_000 && rig.core.tasks.len() < tasks.len() / 2;
-        assert!(few(&rig), "{} bytes", rig.core.log_bytes);
+        let few = |rig: &Rig| rig.core.tasks.log_bytes() <= 30_000 && rig.core.tasks.len() < tasks.len() / 2;
+        assert!(few(&rig), "{} bytes", rig.core.tasks.log_bytes());
         for task in &tasks {
             let ask = Call::Get { task: task.clone(), history: None };
             assert_eq!(rig.ask(Dialect::REST_10, ask)["id"], task.as_str());
-            assert!(few(&rig), "{} bytes", rig.core.log_bytes);
+            assert!(few(&rig), "{} bytes", rig.core.tasks.log_bytes());
         }
         // A list needs more of them at once than there is room for, and gets them.
         let all = rig.ask(Dialect::REST_10, Call::List(List::default()));
         assert_eq!(all["tasks"].as_array().map(Vec::len), Some(tasks.len()));
-        assert!(few(&rig), "{} bytes", rig.core.log_bytes);
+        assert!(few(&rig), "{} bytes", rig.core.tasks.log_bytes());
     }
 
     #[test]
@@ -335,7 +270,7 @@ mod tests {
         rig.core.remember(&mut rig.store);
         for back in [0, 0, 2, 4, 6, 8, 9] {
             assert_eq!(rig.core.tasks.len(), back);
-            assert!(rig.core.parked.len() <= 2);
+            assert!(rig.core.disk.loading() <= 2);
             rig.turn();
         }
     }
@@ -364,6 +299,6 @@ mod tests {
         let refused = rig.ask(Dialect::RPC_03, Call::Create(create)).to_string();
         assert!(refused.contains("the disk is told to refuse"), "{refused}");
         rig.later(rig.limits.expiry_pause_ms);
-        assert_eq!(rig.core.known.len(), 0);
+        assert_eq!(rig.core.tasks.known(), 0);
     }
 }

@@ -1,11 +1,237 @@
-//! Tasks: those in memory, those that are only known, and how far each is on disk.
+//! Tasks: what is known of them, which are in memory, what they decide and record. They know nothing of connections.
 
 pub(in crate::core) mod create_task;
-pub(in crate::core) mod disk_health;
 pub(in crate::core) mod drive;
 pub(in crate::core) mod expiry;
 pub(in crate::core) mod list;
 pub(in crate::core) mod loaded_task;
 pub(in crate::core) mod memory;
 pub(in crate::core) mod register;
-pub mod store;
+
+use crate::base::id::{CallId, ContextId, TaskId, Tenant};
+use crate::core::tasks::loaded_task::LoadedTask;
+use crate::core::tasks::register::Register;
+use crate::limits::Times;
+use crate::task::log::brief::Brief;
+use std::collections::HashMap;
+use std::ops::Index;
+
+/// All tasks.
+pub(in crate::core) struct Tasks {
+    loaded: HashMap<TaskId, LoadedTask>,
+    /// Every task there is, loaded or not.
+    known: Register,
+    /// The tasks of each context, oldest first. A new one continues the latest.
+    contexts: HashMap<(Tenant, ContextId), Vec<TaskId>>,
+    /// The live session: the task that clients join who name none. Its context has the same id.
+    session: Option<TaskId>,
+    /// Sums over the loaded tasks: encoded events that are kept for readers, and the lengths of the logs.
+    hot_bytes: usize,
+    log_bytes: usize,
+}
+
+impl Tasks {
+    pub fn new(times: Times) -> Tasks {
+        Tasks {
+            loaded: HashMap::new(),
+            known: Register::new(times),
+            contexts: HashMap::new(),
+            session: None,
+            hot_bytes: 0,
+            log_bytes: 0,
+        }
+    }
+
+    // Tasks in memory.
+
+    pub fn get(&self, task: &TaskId) -> Option<&LoadedTask> {
+        self.loaded.get(task)
+    }
+
+    /// For changes that leave `hot_bytes` and `log_bytes` alone; see [`Tasks::update`].
+    pub fn get_mut(&mut self, task: &TaskId) -> Option<&mut LoadedTask> {
+        self.loaded.get_mut(task)
+    }
+
+    /// Changes a task and keeps the sums right.
+    pub fn update<R>(&mut self, task: &TaskId, change: impl FnOnce(&mut LoadedTask) -> R) -> Option<R> {
+        let loaded = self.loaded.get_mut(task)?;
+        let before = (loaded.hot_bytes, loaded.log_bytes);
+        let result = change(loaded);
+        self.hot_bytes = self.hot_bytes + loaded.hot_bytes - before.0;
+        self.log_bytes = self.log_bytes + loaded.log_bytes - before.1;
+        Some(result)
+    }
+
+    pub fn is_loaded(&self, task: &TaskId) -> bool {
+        self.loaded.contains_key(task)
+    }
+
+    pub fn len(&self) -> usize {
+        self.loaded.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&TaskId, &LoadedTask)> {
+        self.loaded.iter()
+    }
+
+    pub fn values(&self) -> impl Iterator<Item = &LoadedTask> {
+        self.loaded.values()
+    }
+
+    /// The loaded tasks with an unfinished turn or an open question, in the order of their ids.
+    pub fn open(&self) -> Vec<TaskId> {
+        let open = self.loaded.iter().filter(|(_, loaded)| loaded.is_open());
+        let mut open: Vec<TaskId> = open.map(|(task, _)| task.clone()).collect();
+        open.sort_unstable();
+        open
+    }
+
+    pub fn insert(&mut self, task: TaskId, loaded: LoadedTask) {
+        self.known.insert(task.clone(), Brief::of(&loaded.state));
+        self.hot_bytes += loaded.hot_bytes;
+        self.log_bytes += loaded.log_bytes;
+        self.loaded.insert(task, loaded);
+    }
+
+    pub fn unload(&mut self, task: &TaskId) -> Option<LoadedTask> {
+        let loaded = self.loaded.remove(task)?;
+        self.hot_bytes -= loaded.hot_bytes;
+        self.log_bytes -= loaded.log_bytes;
+        Some(loaded)
+    }
+
+    pub fn hot_bytes(&self) -> usize {
+        self.hot_bytes
+    }
+
+    pub fn log_bytes(&self) -> usize {
+        self.log_bytes
+    }
+
+    /// The task in which this call waits for an answer: `preferred`, or else the only other one. Call ids come from the model, so two
+    /// tasks may have the same; then the client has to name the task.
+    pub fn with_question(&self, call: &CallId, preferred: Option<&TaskId>) -> Option<TaskId> {
+        let waits = |loaded: &LoadedTask| {
+            let mut asked = loaded.state.asked();
+            loaded.state.created.tenant.is_default() && asked.any(|asked| asked.id() == call)
+        };
+        let own = preferred.filter(|task| self.loaded.get(*task).is_some_and(waits));
+        let mut others = self.loaded.iter().filter(|(_, loaded)| waits(loaded));
+        let only = || match (others.next(), others.next()) {
+            (Some((task, _)), None) => Some(task),
+            (Some(_), Some(_)) | (None, _) => None,
+        };
+        own.or_else(only).cloned()
+    }
+
+    // Tasks that are known.
+
+    pub fn brief(&self, task: &TaskId) -> Option<&Brief> {
+        self.known.get(task)
+    }
+
+    pub fn briefs(&self) -> impl Iterator<Item = (&TaskId, &Brief)> {
+        self.known.iter()
+    }
+
+    pub fn known(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Takes the state of a loaded task into the register.
+    pub fn note_brief(&mut self, task: &TaskId) {
+        if let Some(loaded) = self.loaded.get(task) {
+            self.known.insert(task.clone(), Brief::of(&loaded.state));
+        }
+    }
+
+    /// A task that was found in the store.
+    pub fn learn(&mut self, task: TaskId, brief: Brief) {
+        self.add_to_context(&task, &brief.tenant, &brief.context);
+        // Only a session has the id of its context, and the latest one that is not over goes on.
+        if task.as_str() == brief.context.as_str() && !brief.state.is_terminal() {
+            self.session = Some(task.clone());
+        }
+        self.known.insert(task, brief);
+    }
+
+    /// When the next task is due to be closed or removed, in Unix milliseconds.
+    pub fn next_due(&self) -> Option<u64> {
+        self.known.next()
+    }
+
+    pub fn pop_due(&mut self, unix_ms: u64) -> Option<TaskId> {
+        self.known.pop(unix_ms)
+    }
+
+    pub fn put_off(&mut self, task: TaskId, unix_ms: u64) {
+        self.known.put_off(task, unix_ms);
+    }
+
+    /// Forgets a task that is not loaded. The tasks it continued may be due now: they were kept for its sake.
+    pub fn forget(&mut self, task: &TaskId, unix_ms: u64) {
+        self.session.take_if(|session| session == task);
+        let Some(brief) = self.known.remove(task) else {
+            return;
+        };
+        let context = (brief.tenant, brief.context);
+        let Some(tasks) = self.contexts.get_mut(&context) else {
+            return;
+        };
+        tasks.retain(|known| known != task);
+        for before in tasks.iter() {
+            self.known.put_off(before.clone(), unix_ms);
+        }
+        if tasks.is_empty() {
+            self.contexts.remove(&context);
+        }
+    }
+
+    // Contexts and the session.
+
+    pub fn add_to_context(&mut self, task: &TaskId, tenant: &Tenant, context: &ContextId) {
+        self.contexts.entry((tenant.clone(), context.clone())).or_default().push(task.clone());
+    }
+
+    /// The task that a new one in this context continues.
+    pub fn latest(&self, tenant: &Tenant, context: &ContextId) -> Option<&TaskId> {
+        self.contexts.get(&(tenant.clone(), context.clone()))?.last()
+    }
+
+    /// The next task in this context continues none.
+    pub fn begin_context_anew(&mut self, tenant: &Tenant, context: &ContextId) {
+        self.contexts.remove(&(tenant.clone(), context.clone()));
+    }
+
+    /// Whether a later task continues this one.
+    pub fn is_continued(&self, task: &TaskId) -> bool {
+        let brief = self.known.get(task);
+        let latest = brief.and_then(|brief| self.latest(&brief.tenant, &brief.context));
+        latest.is_some_and(|latest| latest != task)
+    }
+
+    /// The session, unless it is over.
+    pub fn live_session(&self) -> Option<&TaskId> {
+        let session = self.session.as_ref()?;
+        let brief = self.known.get(session)?;
+        (!brief.state.is_terminal()).then_some(session)
+    }
+
+    pub fn set_session(&mut self, task: TaskId) {
+        self.session = Some(task);
+    }
+
+    /// The session cannot be read: the next client begins another one.
+    pub fn lose_session(&mut self, task: &TaskId) {
+        self.session.take_if(|session| session == task);
+    }
+}
+
+impl Index<&TaskId> for Tasks {
+    type Output = LoadedTask;
+
+    fn index(&self, task: &TaskId) -> &LoadedTask {
+        &self.loaded[task]
+    }
+}

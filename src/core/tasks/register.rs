@@ -26,10 +26,6 @@ impl Register {
         self.briefs.get(task)
     }
 
-    pub fn contains_key(&self, task: &TaskId) -> bool {
-        self.briefs.contains_key(task)
-    }
-
     pub fn len(&self) -> usize {
         self.briefs.len()
     }

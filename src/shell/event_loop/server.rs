@@ -7,7 +7,7 @@
 use crate::base::clock::Now;
 use crate::base::slots::Key;
 use crate::core::connections::connection::{Link, Peer};
-use crate::core::tasks::store::Store;
+use crate::core::disk::store::Store;
 use crate::core::{Close, Core, Out};
 use crate::limits::Limits;
 use crate::shell::event_loop::listen::{Listener, Remote, Stream};

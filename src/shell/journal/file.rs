@@ -8,7 +8,7 @@
 //! lane and once per load; checking it here as well would make the loop wait for the length of a history.
 
 use super::{failed, private_file};
-use crate::core::tasks::store::{LogFile, Openness, StoreError};
+use crate::core::disk::store::{LogFile, Openness, StoreError};
 use crate::task::log::record::{BadLine, Record};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, OpenOptions};

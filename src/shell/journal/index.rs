@@ -15,7 +15,7 @@ use super::file::{sync_entry, write_whole};
 use super::{failed, private_file};
 use crate::base::id::TaskId;
 use crate::base::json;
-use crate::core::tasks::store::{Chore, StoreError};
+use crate::core::disk::store::{Chore, StoreError};
 use crate::task::log::brief::Brief;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};

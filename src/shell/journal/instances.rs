@@ -8,7 +8,7 @@
 
 use super::{failed, is_file_name, names, private_file};
 use crate::base::id::Entropy;
-use crate::core::tasks::store::StoreError;
+use crate::core::disk::store::StoreError;
 use crate::limits::INSTANCE_BYTES;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};

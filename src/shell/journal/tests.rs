@@ -1,6 +1,6 @@
 use super::*;
 use crate::base::id::Seq;
-use crate::core::tasks::store::read_all;
+use crate::core::disk::store::read_all;
 use crate::limits::INSTANCE_BYTES;
 use crate::task::log::event::{Created, Event, Lifecycle, Profile, Protocol};
 use crate::task::policy::Mode;

@@ -2,8 +2,8 @@ use crate::a2a::Switches;
 use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::connections::connection::Peer;
+use crate::core::disk::store::Failure;
 use crate::core::rig::Rig;
-use crate::core::tasks::store::Failure;
 use crate::limits::Limits;
 use crate::task::call::Disconnect;
 use serde_json::{Value, json};
@@ -180,11 +180,11 @@ fn the_end_of_a_session_is_seen_by_those_who_move_on_to_the_next() {
     let ann = join(&mut rig, "", "");
     let bob = join(&mut rig, "", "");
     send(&mut rig, ann, &[prompt(1, "message/stream", "go")]);
-    let first = rig.core.session.clone().expect("a session");
+    let first = rig.core.tasks.live_session().cloned().expect("a session");
     seen(&mut rig, bob);
     let cancel = rpc(2, "tasks/cancel", json!({ "id": first }));
     send(&mut rig, ann, &[cancel, prompt(3, "message/stream", "anew")]);
-    let second = rig.core.session.clone().expect("a session");
+    let second = rig.core.tasks.live_session().cloned().expect("a session");
     assert_ne!(first, second);
     for key in [ann, bob] {
         let seen = seen(&mut rig, key);
@@ -223,7 +223,7 @@ fn a_follower_of_more_than_there_is_room_for_is_told_to_come_back() {
     let seen = seen(&mut rig, socket);
     let last = seen.last().and_then(Value::as_str);
     assert_eq!(last, Some("too much is watched already: connect again later"));
-    assert_eq!(rig.core.subs.len(), 0);
+    assert_eq!(rig.core.readers.len(), 0);
 }
 
 #[test]
@@ -258,7 +258,8 @@ fn calls_that_wait_for_a_task_are_under_way() {
     let get = |id| framed(&rpc(id, "tasks/get", json!({ "id": task })));
     let bytes: Vec<u8> = (1..=5).flat_map(get).collect();
     rig.core.received(socket, &bytes, rig.now);
-    assert_eq!(rig.core.parked[&task].len(), 2);
+    let calls = |rig: &Rig| rig.core.connections.get(socket).expect("it is there").calls;
+    assert_eq!((rig.core.disk.loading(), calls(&rig)), (1, 2));
     rig.turns();
     rig.turns();
     let ids: Vec<Value> = seen(&mut rig, socket).iter().map(|answer| answer["id"].clone()).collect();
@@ -333,7 +334,7 @@ fn a_client_is_called_what_it_calls_itself() {
 fn one_that_was_too_slow_goes_on_where_it_was_told_to() {
     let mut rig = Rig::new();
     let socket = join(&mut rig, "", "");
-    let session = rig.core.session.clone().expect("a session");
+    let session = rig.core.tasks.live_session().cloned().expect("a session");
     taken(&mut rig, socket);
     rig.say(&session);
     let shown = rig.state(&session).seq;
@@ -374,14 +375,14 @@ fn a_quiet_socket_is_asked_whether_anybody_is_there() {
         assert_eq!(taken(&mut rig, socket), PING, "it is not given up at once");
     }
     rig.later(rig.limits.socket_ping_ms);
-    assert!(rig.core.conns.get(socket).is_none(), "nobody is there");
+    assert!(rig.core.connections.get(socket).is_none(), "nobody is there");
 }
 
 #[test]
 fn a_position_from_the_future_is_answered_with_the_present() {
     let mut rig = Rig::new();
     let first = join(&mut rig, "", "");
-    let session = rig.core.session.clone().expect("a session");
+    let session = rig.core.tasks.live_session().cloned().expect("a session");
     seen(&mut rig, first);
     let socket = join(&mut rig, &format!("?after={session}:999999999999"), "");
     let seen = seen(&mut rig, socket);
@@ -405,7 +406,7 @@ fn a_place_in_the_session_is_gone_on_from_and_one_in_a_former_session_is_not_tak
     let ann = join(&mut rig, "", "");
     send(&mut rig, ann, &[prompt(1, "message/stream", "go")]);
     rig.end_turn();
-    let first = rig.core.session.clone().expect("a session");
+    let first = rig.core.tasks.live_session().cloned().expect("a session");
     let all = seen(&mut rig, ann);
     let all: Vec<Value> = all.into_iter().filter(|seen| seen["kind"] != Value::Null).collect();
     let half = all[0]["seq"].as_u64().expect("a place");
@@ -416,8 +417,8 @@ fn a_place_in_the_session_is_gone_on_from_and_one_in_a_former_session_is_not_tak
     rig.cancel(&first);
     send(&mut rig, ann, &[prompt(2, "message/stream", "anew")]);
     rig.end_turn();
-    rig.say(&rig.core.session.clone().expect("a session"));
-    let second = rig.core.session.clone().expect("a session");
+    rig.say(&rig.core.tasks.live_session().cloned().expect("a session"));
+    let second = rig.core.tasks.live_session().cloned().expect("a session");
     let now = rig.state(&second).seq;
     assert!(first != second && now > Seq(half));
     let carl = join(&mut rig, &format!("?after={first}:{half}"), "");
@@ -445,7 +446,7 @@ fn a_place_in_a_task_that_nobody_remembers_is_answered_with_the_present() {
     let mut rig = Rig::new();
     for (sub_protocol, told) in [("", "STATE_CHANGE"), (OWN, "")] {
         let socket = join(&mut rig, "?after=former:7", sub_protocol);
-        let session = rig.core.session.clone().expect("a session");
+        let session = rig.core.tasks.live_session().cloned().expect("a session");
         let seen = seen(&mut rig, socket);
         match told {
             // Records begin with the first one.
@@ -458,7 +459,7 @@ fn a_place_in_a_task_that_nobody_remembers_is_answered_with_the_present() {
 #[test]
 fn a_socket_that_is_turned_away_takes_its_own_turn_along() {
     let mut rig = Rig::new();
-    rig.core.request_policy.disconnect = Disconnect::Aborts;
+    rig.core.settings.request_policy.disconnect = Disconnect::Aborts;
     let socket = join(&mut rig, "", A2A_03);
     send(&mut rig, socket, &[prompt(1, "message/stream", "go")]);
     let job = rig.jobs.last().expect("the model is at work").clone();
@@ -475,17 +476,17 @@ fn a_socket_whose_log_is_damaged_is_told_and_closed() {
     rig.end_turn();
     let socket = join(&mut rig, &format!("?taskId={task}"), "");
     taken(&mut rig, socket);
-    let sub = rig.core.conns.get(socket).expect("it is there").subs[0];
-    let reader = rig.core.subs.get_mut(sub).expect("it follows");
+    let sub = rig.core.connections.get(socket).expect("it is there").subs[0];
+    let reader = rig.core.readers.get_mut(sub).expect("it follows");
     reader.cursor = Seq(0);
-    rig.core.to_pump.push(sub);
+    rig.core.readers.pump_later(&[sub]);
     rig.core.release(rig.now);
     rig.core.outs();
     rig.core.paged(sub, Ok(b"no line of ours\n".to_vec()), rig.now);
     rig.turns();
     let seen = seen(&mut rig, socket);
     assert!(text_of_last(&seen).starts_with("the journal is damaged"), "{seen:?}");
-    assert!(rig.core.conns.get(socket).is_none());
+    assert!(rig.core.connections.get(socket).is_none());
 }
 
 #[test]
@@ -496,7 +497,7 @@ fn a_socket_that_takes_nothing_is_told_where_to_go_on() {
     let session = join(&mut rig, "", "");
     let one = join(&mut rig, &format!("?taskId={task}"), "");
     let every = join(&mut rig, "?taskId=*", "");
-    let live = rig.core.session.clone().expect("a session");
+    let live = rig.core.tasks.live_session().cloned().expect("a session");
     send(&mut rig, session, &[prompt(1, "message/stream", "go")]);
     let (at_live, at_task) = (rig.state(&live).seq, rig.state(&task).seq);
     for (socket, reason) in [
@@ -573,13 +574,13 @@ fn pages_of_a_list_hold_every_task_once_and_in_order() {
 fn a_session_that_cannot_be_read_is_followed_by_another() {
     let mut rig = Rig::new();
     join(&mut rig, "", "");
-    let first = rig.core.session.clone().expect("a session");
+    let first = rig.core.tasks.live_session().cloned().expect("a session");
     rig.restart();
     // Its ids begin anew with the core.
     rig.core.entropy.uuid();
     rig.lost = vec![first.clone()];
     let socket = join(&mut rig, "", "");
-    let second = rig.core.session.clone().expect("a session");
+    let second = rig.core.tasks.live_session().cloned().expect("a session");
     assert_ne!(first, second);
     send(&mut rig, socket, &[prompt(1, "message/stream", "go")]);
     let seen = seen(&mut rig, socket);

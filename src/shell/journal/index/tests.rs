@@ -1,5 +1,5 @@
 use super::*;
-use crate::core::tasks::store::{Openness, Store};
+use crate::core::disk::store::{Openness, Store};
 use crate::limits::Limits;
 use crate::shell::journal::Journal;
 use crate::shell::journal::tests::{Scratch, alone, created, lines as records};

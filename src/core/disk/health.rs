@@ -9,9 +9,9 @@ use crate::a2a;
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::base::slots::Key;
+use crate::core::disk::store::{Store, StoreError};
 use crate::core::readers::subscription::{Kind, Subscription, Wants};
 use crate::core::tasks::loaded_task::LoadedTask;
-use crate::core::tasks::store::{Store, StoreError};
 use crate::core::timers::Timer;
 use crate::core::{Core, Out};
 use crate::task::fault::{Fault, FaultKind};
@@ -36,12 +36,14 @@ enum Trial {
     Due,
 }
 
-impl Core {
+impl DiskHealth {
     /// What is wrong with the store, and what to do about it.
-    pub(in crate::core) fn problem(&self) -> Option<&str> {
-        self.disk_health.problem.as_deref()
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
     }
+}
 
+impl Core {
     /// Something could not be written. Clients that wait are told nothing before their events are on disk, so others have to
     /// hear of it.
     pub(in crate::core) fn tell_trouble(&mut self, error: &StoreError, now: Now) {
@@ -49,14 +51,14 @@ impl Core {
         let hint = hint.unwrap_or("the server's log says why");
         let problem =
             format!("Journals cannot be written: {hint}. Until then nothing new begins and what was begun waits.");
-        self.disk_health.problem = Some(problem);
-        self.arm_trial(now.mono_ms + self.limits.store_retry_ms);
-        let pause = self.limits.store_tell_ms;
-        let told = self.disk_health.told;
+        self.disk.health.problem = Some(problem);
+        self.arm_trial(now.mono_ms + self.settings.limits.store_retry_ms);
+        let pause = self.settings.limits.store_tell_ms;
+        let told = self.disk.health.told;
         if told.is_some_and(|told| now.mono_ms < told + pause) {
             return;
         }
-        self.disk_health.told = Some(now.mono_ms);
+        self.disk.health.told = Some(now.mono_ms);
         let text = format!("{error}; until then nothing new begins and what was begun waits");
         self.out.push(Out::LogError { text });
     }
@@ -70,20 +72,21 @@ impl Core {
         let Some(why) = loaded.broken.clone() else {
             return;
         };
-        for key in loaded.subs.clone() {
-            let Some(sub) = self.subs.get(key) else {
+        let (subs, written) = (loaded.subs.clone(), loaded.written);
+        for key in subs {
+            let Some(sub) = self.readers.get(key) else {
                 continue;
             };
-            let waits = match &sub.kind {
-                Kind::Once { .. } => true,
-                Kind::Ready { seq, .. } => self.tasks.get(task).is_some_and(|loaded| loaded.written < *seq),
+            let (wants, waits) = match &sub.kind {
+                Kind::Once { .. } => (sub.wants, true),
+                Kind::Ready { seq, .. } => (sub.wants, written < *seq),
                 Kind::Stream => {
-                    self.to_pump.push(key);
-                    false
+                    self.readers.pump_later(&[key]);
+                    continue;
                 }
             };
             if waits {
-                let fault = Fault::new(FaultKind::Storage, unrecorded(&why, sub.wants));
+                let fault = Fault::new(FaultKind::Storage, unrecorded(&why, wants));
                 self.dismiss(key, &fault, now);
             }
         }
@@ -92,62 +95,62 @@ impl Core {
     /// Tells a stream that has shown everything recorded that the rest waits for the disk: once, until the disk takes it. What
     /// it is told is no event: it has no position, so a client that comes back misses nothing by having seen it.
     pub(in crate::core) fn tell_stream(&mut self, key: Key, now: Now) {
-        let Some(sub) = self.subs.get(key) else {
+        let Some(sub) = self.readers.get(key) else {
             return;
         };
         let Some(why) = self.tasks.get(&sub.task).and_then(|loaded| waited_for(sub, loaded)) else {
             return;
         };
-        let Some(conn) = self.conns.get(sub.conn).filter(|_| !sub.told) else {
+        let Some(conn) = self.connections.get(sub.conn).filter(|_| !sub.told) else {
             return;
         };
         // A socket may follow a task and have asked for its events too.
-        let mut others = conn.subs.iter().filter_map(|other| self.subs.get(*other));
+        let mut others = conn.subs.iter().filter_map(|other| self.readers.get(*other));
         let told = others.any(|other| other.told && other.task == sub.task);
         let text = format!(
             "The task's journal cannot be written: {why}. Events wait until it can be; then this stream goes on by itself."
         );
         let frame = a2a::notice(&sub.form, &sub.task, &text);
-        let (at, sub) = (sub.conn, self.subs.get_mut(key));
+        let (at, sub) = (sub.conn, self.readers.get_mut(key));
         if let Some(sub) = sub {
             sub.told = true;
         }
-        if let Some(conn) = self.conns.get_mut(at).filter(|_| !told) {
+        if let Some(conn) = self.connections.get_mut(at).filter(|_| !told) {
             conn.notice(&text, &frame.into(), now);
         }
     }
 
     /// Sees to it that somebody tries whether the store can be written.
     pub(in crate::core) fn arm_trial(&mut self, at_ms: u64) {
-        if self.disk_health.trial == Trial::None {
-            self.disk_health.trial = Trial::Armed;
+        if self.disk.health.trial == Trial::None {
+            self.disk.health.trial = Trial::Armed;
             self.timers.arm(at_ms, Timer::Trial);
         }
     }
 
     /// The time for that has come.
     pub(in crate::core) fn try_store(&mut self) {
-        self.disk_health.trial = Trial::Due;
+        self.disk.health.trial = Trial::Due;
     }
 
     /// Finds out how the store is, if it is time to.
     pub(in crate::core) fn undergo_trial(&mut self, store: &mut dyn Store, now: Now) {
-        if self.disk_health.trial != Trial::Due {
+        if self.disk.health.trial != Trial::Due {
             return;
         }
-        self.disk_health.trial = Trial::None;
+        self.disk.health.trial = Trial::None;
         match store.probe() {
             Err(error) => self.tell_trouble(&error, now),
             Ok(()) if self.tasks.values().any(|loaded| loaded.broken.is_some()) => {
-                self.arm_trial(now.mono_ms + self.limits.store_retry_ms);
+                self.arm_trial(now.mono_ms + self.settings.limits.store_retry_ms);
             }
-            Ok(()) => self.disk_health.problem = None,
+            Ok(()) => self.disk.health.problem = None,
         }
     }
 
     /// Panics when nobody will find out that the problem is over.
     pub(in crate::core) fn check_trouble(&self) {
-        let DiskHealth { problem, trial, .. } = &self.disk_health;
+        let DiskHealth { problem, trial, .. } = &self.disk.health;
         assert!(
             problem.is_none() || *trial == Trial::Armed && self.timers.has(&Timer::Trial),
             "the server would be unwell for ever"

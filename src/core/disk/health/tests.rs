@@ -2,8 +2,8 @@ use crate::a2a::Dialect;
 use crate::base::id::TaskId;
 use crate::base::slots::Key;
 use crate::core::connections::connection::Peer;
+use crate::core::disk::store::{Failure, Store, fold};
 use crate::core::rig::Rig;
-use crate::core::tasks::store::{Failure, Store, fold};
 use crate::task::call::{Call, Mode, Say};
 use crate::task::log::event::Protocol;
 use crate::task::machine::decide::Input;
@@ -159,7 +159,7 @@ fn tries_to_write_do_not_multiply_with_cancels() {
 fn aborting_a_turn_stops_jobs_although_the_disk_is_full() {
     let (mut rig, task, job) = stuck();
     let turn = rig.state(&task).turn;
-    rig.core.to_abort.push((task.clone(), turn));
+    rig.core.drive(&task, Input::Abort { turn }, rig.now).expect("never refused");
     rig.turn();
     assert_eq!(rig.stops, [job]);
     rig.store.fail(Failure::Refused, 0);

@@ -1,6 +1,6 @@
-//! What a core is made with: everything it has to be told about the place it runs in, because it looks at nothing itself.
+//! What the core is told when it is made: limits, policies, tools, the card. Nothing of it changes afterwards.
 
-use crate::a2a::{self, Card, Identity, Switches};
+use crate::a2a::{self, Card, Identity, Switches, Tools};
 use crate::base::clock::Now;
 use crate::base::id::Entropy;
 use crate::core::connections::guard::HostPolicy;
@@ -10,9 +10,10 @@ use crate::task::call::RequestPolicy;
 use crate::task::policy::{Grant, Mode, Policy};
 use crate::task::slash::Registry;
 use crate::task::spec::ToolSpec;
+use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What the core is made with. Frozen from then on.
+/// What the core is made from.
 pub struct Setup {
     pub limits: Limits,
     pub host_policy: HostPolicy,
@@ -55,6 +56,50 @@ impl Setup {
             entropy: Entropy::counting_after(0),
             now,
         }
+    }
+}
+
+/// The same as the core uses it.
+pub(in crate::core) struct Settings {
+    pub limits: Limits,
+    pub host_policy: HostPolicy,
+    pub tools: Tools,
+    /// Each tool under all of its names.
+    pub specs: HashMap<String, ToolSpec>,
+    pub commands: Registry,
+    pub choose: Choose,
+    pub script: Option<Arc<Script>>,
+    pub card: Card,
+    pub switches: Switches,
+    pub resolve: Resolve,
+    pub approval: Approval,
+    pub request_policy: RequestPolicy,
+    pub unconfined: Option<String>,
+    pub started: Now,
+}
+
+impl Settings {
+    /// Everything but the source of ids, which changes with every id.
+    pub fn new(setup: Setup) -> (Settings, Entropy) {
+        let names = |spec: &ToolSpec| -> Vec<String> { spec.names().map(str::to_owned).collect() };
+        let specs = setup.tools.iter().flat_map(|spec| names(spec).into_iter().map(|name| (name, spec.clone())));
+        let settings = Settings {
+            tools: Tools::new(&setup.tools),
+            specs: specs.collect(),
+            limits: setup.limits,
+            host_policy: setup.host_policy,
+            commands: setup.commands,
+            choose: setup.choose,
+            script: setup.script,
+            card: setup.card,
+            switches: setup.switches,
+            resolve: setup.resolve,
+            approval: setup.approval,
+            request_policy: setup.request_policy,
+            unconfined: setup.unconfined,
+            started: setup.now,
+        };
+        (settings, setup.entropy)
     }
 }
 
