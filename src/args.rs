@@ -1,34 +1,17 @@
-//! The command line: one row per flag, with its help. Parsing fills a plain [`Args`]; what the values mean is for `config`.
-//! Switches have a table of their own, which the settings files share.
-
-use crate::config::switches::SWITCHES;
-use std::borrow::Cow;
+//! The command line: verbs, and flags by the table of options. Values are checked here; what they mean is decided in `config`.
 
 use crate::a2a::{DIALECTS, View};
 use crate::base::id::Seq;
+use crate::base::nearest::nearest;
+use crate::config::options::{self, Flag, Kind, OPTIONS};
+use crate::config::settings::Settings;
 
 /// The command line as it was given.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Args {
     pub mode: Mode,
-    pub a2a_port: Option<String>,
-    pub host: Option<String>,
-    pub listen: Vec<String>,
-    pub workspace: Option<String>,
-    pub allowed_roots: Vec<String>,
-    pub model: Option<String>,
-    pub state_dir: Option<String>,
-    pub script: Option<String>,
-    pub max_attempts: Option<String>,
-    pub allowed_models: Vec<String>,
-    pub approval_mode: Option<String>,
-    pub trust_workspace: bool,
-    pub allow_auto_execute: bool,
-    pub allowed_hosts: Vec<String>,
-    pub allowed_origins: Vec<String>,
-    pub log_level: Option<String>,
-    /// Flags of switches and their values, in the order they were given.
-    pub switches: Vec<(&'static str, String)>,
+    /// In the order they were given; their values are valid.
+    pub flags: Vec<Flag>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,119 +34,8 @@ pub struct Replay {
     pub view: View,
 }
 
-/// Other names of flags.
-const ALIASES: &[(&str, &str)] = &[("--push-allow-hosts", "--push-allow-host")];
-
-struct Flag {
-    name: &'static str,
-    /// What the value is called in the help; empty for a switch, which takes none.
-    value: &'static str,
-    help: &'static str,
-    set: fn(&mut Args, String),
-}
-
-const FLAGS: &[Flag] = &[
-    Flag {
-        name: "--a2a-port",
-        value: "PORT",
-        help: "port to listen on; 0 takes a free one (default: CODER_AGENT_PORT, else 41242)",
-        set: |args, value| args.a2a_port = Some(value),
-    },
-    Flag {
-        name: "--host",
-        value: "ADDR",
-        help: "loopback address of that port (default: 127.0.0.1)",
-        set: |args, value| args.host = Some(value),
-    },
-    Flag {
-        name: "--listen",
-        value: "PLACE",
-        help: "listen on ADDR:PORT or unix:PATH too; may be repeated",
-        set: |args, value| args.listen.push(value),
-    },
-    Flag {
-        name: "--workspace",
-        value: "DIR",
-        help: "where the agent works (default: the current directory)",
-        set: |args, value| args.workspace = Some(value),
-    },
-    Flag {
-        name: "--allowed-root",
-        value: "DIR",
-        help: "clients may ask for workspaces below it too; may be repeated",
-        set: |args, value| args.allowed_roots.push(value),
-    },
-    Flag {
-        name: "--model",
-        value: "NAME",
-        help: "Gemini model (default: GEMINI_MODEL, else auto)",
-        set: |args, value| args.model = Some(value),
-    },
-    Flag {
-        name: "--allowed-model",
-        value: "NAME",
-        help: "clients may choose only these models; may be repeated (default: any Gemini model)",
-        set: |args, value| args.allowed_models.push(value),
-    },
-    Flag {
-        name: "--trust-workspace",
-        value: "",
-        help: "let the workspace's own settings, variables and GEMINI.md files count",
-        set: |args, _| args.trust_workspace = true,
-    },
-    Flag {
-        name: "--approval-mode",
-        value: "MODE",
-        help: "default, auto_edit, plan or yolo: what is asked before tools run",
-        set: |args, value| args.approval_mode = Some(value),
-    },
-    Flag {
-        name: "--allow-auto-execute",
-        value: "",
-        help: "let clients ask for tools to run without questions",
-        set: |args, _| args.allow_auto_execute = true,
-    },
-    Flag {
-        name: "--state-dir",
-        value: "DIR",
-        help: "where tasks are kept (default: $XDG_STATE_HOME/gemini-a2a)",
-        set: |args, value| args.state_dir = Some(value),
-    },
-    Flag {
-        name: "--script",
-        value: "FILE",
-        help: "let a scripted agent answer instead of a model",
-        set: |args, value| args.script = Some(value),
-    },
-    Flag {
-        name: "--max-attempts",
-        value: "N",
-        help: "tries of a model request that fails (default: 10)",
-        set: |args, value| args.max_attempts = Some(value),
-    },
-    Flag {
-        name: "--allowed-host",
-        value: "NAME",
-        help: "answer to this Host too, beside localhost; may be repeated",
-        set: |args, value| args.allowed_hosts.push(value),
-    },
-    Flag {
-        name: "--allowed-origin",
-        value: "ORIGIN",
-        help: "let pages of this web origin in; may be repeated",
-        set: |args, value| args.allowed_origins.push(value),
-    },
-    Flag {
-        name: "--log-level",
-        value: "LEVEL",
-        help: "error, warn, info or debug (default: LOG_LEVEL, else info)",
-        set: |args, value| args.log_level = Some(value),
-    },
-];
-
-/// Reads the arguments behind the program's name. An error is one line that says what to do.
+/// Reads the arguments after the program's name. An error is one line that says what to do.
 pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Args, String> {
-    let mut args = Args::default();
     let mut words = words.into_iter().peekable();
     match words.peek().map(String::as_str) {
         Some("serve") => drop(words.next()),
@@ -171,41 +43,44 @@ pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Args, String> {
         Some("help") => return manual(words.skip(1)),
         _ => {}
     }
+    let mut args = Args::default();
+    let mut checked = Settings::default();
     while let Some(word) = words.next() {
-        let (name, inline) = match word.split_once('=') {
-            Some((name, value)) if name.starts_with("--") => (name, Some(value.to_owned())),
-            _ => (word.as_str(), None),
-        };
+        let (name, inline) = split(&word);
         match name {
             "--help" | "-h" => return Ok(only(Mode::Help)),
             "--version" | "-V" => return Ok(only(Mode::Version)),
             _ => {}
         }
-        let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
-        let name = alias.map_or(name, |(_, name)| name);
-        let flag = FLAGS.iter().find(|flag| flag.name == name);
-        let switch = SWITCHES.iter().find(|switch| switch.flag == name);
-        let takes = match (flag, switch) {
-            (Some(flag), _) => flag.value.into(),
-            (None, Some(switch)) => switch.takes.value(),
-            (None, None) => return Err(unknown(name)),
+        let row = options::by_flag(name).ok_or_else(|| unknown(name))?;
+        let value = match (row.kind, inline) {
+            (Kind::Switch(_), Some(_)) => return Err(format!("{name} takes no value")),
+            (Kind::Switch(_), None) => "true".into(),
+            (_, inline) => value_of(name, &row.value(), inline, &mut words)?,
         };
-        let value = if !takes.is_empty() {
-            let value = inline.or_else(|| words.next());
-            let value = value.filter(|value| !value.is_empty());
-            value.ok_or_else(|| format!("{name} needs a value: {name} {takes}"))?
-        } else if inline.is_some() {
-            return Err(format!("{name} takes no value"));
-        } else {
-            String::new()
-        };
-        if let Some(flag) = flag {
-            (flag.set)(&mut args, value);
-        } else if let Some(switch) = switch {
-            args.switches.push((switch.flag, value));
-        }
+        row.set(&mut checked, name, &value)?;
+        args.flags.push((row, value));
     }
     Ok(args)
+}
+
+/// `--name=value`, or a word without a value.
+fn split(word: &str) -> (&str, Option<String>) {
+    match word.split_once('=') {
+        Some((name, value)) if name.starts_with("--") => (name, Some(value.to_owned())),
+        _ => (word, None),
+    }
+}
+
+/// The value of a flag: behind the equals sign, or the next word.
+fn value_of(
+    name: &str,
+    placeholder: &str,
+    inline: Option<String>,
+    words: &mut impl Iterator<Item = String>,
+) -> Result<String, String> {
+    let value = inline.or_else(|| words.next()).filter(|value| !value.is_empty());
+    value.ok_or_else(|| format!("{name} needs a value: {name} {placeholder}"))
 }
 
 fn only(mode: Mode) -> Args {
@@ -227,11 +102,8 @@ fn manual(words: impl Iterator<Item = String>) -> Result<Args, String> {
 fn replay(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
     let (mut file, mut at, mut dialect) = (None, None, None);
     while let Some(word) = words.next() {
-        let (name, inline) = match word.split_once('=') {
-            Some((name, value)) if name.starts_with("--") => (name, Some(value.to_owned())),
-            _ => (word.as_str(), None),
-        };
-        let (place, value) = match name {
+        let (name, inline) = split(&word);
+        let (field, placeholder) = match name {
             "--help" | "-h" => return Ok(only(Mode::Help)),
             "--at" => (&mut at, "SEQ"),
             "--as" => (&mut dialect, "DIALECT"),
@@ -242,8 +114,7 @@ fn replay(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
                 continue;
             }
         };
-        let given = inline.or_else(|| words.next());
-        *place = Some(given.ok_or_else(|| format!("{name} needs a value: {name} {value}"))?);
+        *field = Some(value_of(name, placeholder, inline, &mut words)?);
     }
     let usage = "gemini-a2a replay FILE [--at SEQ] --as DIALECT";
     let file = file.ok_or_else(|| format!("which journal? {usage}"))?;
@@ -255,17 +126,9 @@ fn replay(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
     Ok(only(Mode::Replay(Replay { file, at: at.map(number).transpose()?, view: *view })))
 }
 
-/// Every flag with what its value is called and its help.
-fn rows() -> impl Iterator<Item = (&'static str, Cow<'static, str>, &'static str)> {
-    let flags = FLAGS.iter().map(|flag| (flag.name, flag.value.into(), flag.help));
-    let switches = SWITCHES.iter().map(|switch| (switch.flag, switch.takes.value(), switch.help));
-    flags.chain(switches)
-}
-
 fn unknown(name: &str) -> String {
-    let near = rows().find(|(flag, ..)| name.len() > 3 && flag.starts_with(name));
-    match near {
-        Some((flag, ..)) => format!("unknown argument {name}; did you mean {flag}? Try --help."),
+    match nearest(name, options::with_flags().map(|row| row.flag)) {
+        Some(flag) => format!("unknown argument {name}; did you mean {flag}? Try --help."),
         None => format!("unknown argument {name}; try --help."),
     }
 }
@@ -277,23 +140,16 @@ pub fn help() -> String {
          gemini-a2a replay FILE [--at SEQ] --as DIALECT\n       \
          gemini-a2a help [SUBJECT]    the manual; without a subject, the list of subjects\n\nFlags:\n",
     );
-    for (name, value, help) in rows() {
-        let left = format!("{name} {value}");
-        let left = left.trim_end();
-        // A long one has the line for itself.
-        let gap = match left.len() {
-            ..=26 => String::new(),
-            _ => format!("\n{:28}", ""),
-        };
-        text.push_str(&format!("  {left:<26}{gap} {help}\n"));
+    for row in options::with_flags() {
+        entry(&mut text, format!("{} {}", row.flag, row.value()).trim_end(), &row.help_line());
     }
+    entry(&mut text, "-h, --help", "this text");
+    entry(&mut text, "-V, --version", "the version");
     text.push_str(
-        "  -h, --help                 this text\n  -V, --version              the version\n\n\
-         A TIME is written 500ms, 30s, 15m, 24h, 7d or never. The flags from --streaming on are settings too,\n\
-         under a2a in ~/.gemini/settings.json: --idle-ttl 7d is {\"a2a\": {\"idleTtl\": \"7d\"}}.\n",
-    );
-    text.push_str(
-        "\nReplay shows a journal, one event per line, or with --at the task as it stood after that event.\nDialects:",
+        "\nA TIME is written 500ms, 30s, 15m, 24h, 7d or never. The flags from --streaming on are settings too,\n\
+         under a2a in ~/.gemini/settings.json: --idle-ttl 7d is {\"a2a\": {\"idleTtl\": \"7d\"}}.\n\
+         gemini-a2a help settings lists all settings.\n\n\
+         replay prints a journal, one event per line, or with --at the task as it was after that event.\nDialects:",
     );
     let mut column = usize::MAX;
     for (name, _) in DIALECTS {
@@ -305,43 +161,65 @@ pub fn help() -> String {
         text.push_str(name);
         column += 1 + name.len();
     }
-    text.push_str(
-        "\n\nEnvironment:\n  \
-         GEMINI_API_KEY             key of the Gemini API; without one a scripted demo answers\n  \
-         GOOGLE_GEMINI_BASE_URL     another address for the API\n  \
-         GOOGLE_GENAI_USE_VERTEXAI  true asks Vertex AI, with GOOGLE_API_KEY, or with the next three\n  \
-         GOOGLE_CLOUD_PROJECT, GOOGLE_CLOUD_LOCATION, GOOGLE_CLOUD_ACCESS_TOKEN(_FILE)\n  \
-         GEMINI_CLI_TRUST_WORKSPACE true is --trust-workspace, false trusts nothing\n  \
-         HTTPS_PROXY, NO_PROXY      the way to the API; SSL_CERT_FILE names certificates to trust\n  \
-         CODER_AGENT_WORKSPACE_PATH pins the workspace, whatever clients ask for\n",
-    );
+    text.push_str("\n\nEnvironment:\n");
+    for row in OPTIONS.iter().filter(|row| row.flag.is_empty() && !row.variable.is_empty()) {
+        entry(&mut text, row.variable, &row.help.replace('`', ""));
+    }
     text
+}
+
+/// A name and its description in two columns; a long name has a line of its own.
+fn entry(text: &mut String, name: &str, help: &str) {
+    let gap = match name.len() {
+        ..=26 => String::new(),
+        _ => format!("\n{:28}", ""),
+    };
+    text.push_str(&format!("  {name:<26}{gap} {help}\n"));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::options::Row;
 
     fn parse(line: &str) -> Result<Args, String> {
         super::parse(line.split_whitespace().map(str::to_owned))
     }
 
+    /// A value that the option takes.
+    fn valid(row: &Row) -> &'static str {
+        match (row.kind, row.flag) {
+            (Kind::OneOf(words), _) => words[0].0,
+            (Kind::OnOff(_), _) => "on",
+            (Kind::Time(_), _) => "1s",
+            (Kind::Number(..) | Kind::Share(_), _) => "1",
+            (_, "--host" | "--listen") => "unix:x",
+            (_, "--a2a-port") => "1",
+            _ => "x",
+        }
+    }
+
     #[test]
     fn every_flag_takes_its_value_both_ways() {
-        for (name, value, _) in rows().filter(|(_, value, _)| !value.is_empty()) {
-            let apart = parse(&format!("{name} x")).unwrap();
-            let joined = parse(&format!("serve {name}=x")).unwrap();
-            assert_eq!(apart, joined, "{name}");
-            assert_ne!(apart, Args::default(), "{name} sets something");
-            assert!(parse(name).unwrap_err().contains(value.as_ref()));
-            assert!(help().contains(&format!("  {name} {value}")));
+        let given = |line: String| {
+            let args = parse(&line).expect("a command line");
+            args.flags.iter().map(|(row, value)| (row.flag, value.clone())).collect::<Vec<_>>()
+        };
+        for row in options::with_flags().filter(|row| !row.value().is_empty()) {
+            let (name, value) = (row.flag, valid(row));
+            let expected = vec![(name, value.to_owned())];
+            assert_eq!(given(format!("{name} {value}")), expected);
+            assert_eq!(given(format!("serve {name}={value}")), expected);
+            assert!(parse(name).unwrap_err().contains(row.value().as_ref()));
+            assert!(help().contains(&format!("  {name} {}", row.value())));
         }
     }
 
     #[test]
     fn switches_take_no_value() {
-        for (name, ..) in rows().filter(|(_, value, _)| value.is_empty()) {
-            assert_ne!(parse(name).unwrap(), Args::default(), "{name}");
+        for row in options::with_flags().filter(|row| row.value().is_empty()) {
+            let name = row.flag;
+            assert_eq!(parse(name).expect("a command line").flags.len(), 1);
             assert!(parse(&format!("{name}=x")).is_err());
             assert!(parse(&format!("{name} x")).is_err());
             assert!(help().contains(name));
@@ -365,16 +243,18 @@ mod tests {
             };
             assert_eq!(told, 29, "{line}");
         }
-        let first = |at: &str| help.find(at).expect(at);
-        let switch = SWITCHES.first().expect("there are switches").flag;
-        assert!(first(switch) > first(FLAGS.last().expect("there are flags").name));
-        assert!(help.contains(&format!("The flags from {switch} on are settings too")));
+        let is_setting = |row: &Row| row.keys.iter().any(|key| key.starts_with("a2a."));
+        let mut rows = options::with_flags().skip_while(|row| !is_setting(row));
+        let first = rows.next().expect("there are settings").flag;
+        assert!(rows.all(is_setting));
+        assert!(help.contains(&format!("The flags from {first} on are settings too")));
     }
 
     #[test]
     fn mistakes_get_one_clear_line() {
         assert_eq!(parse("--wat").unwrap_err(), "unknown argument --wat; try --help.");
         assert_eq!(parse("--work x").unwrap_err(), "unknown argument --work; did you mean --workspace? Try --help.");
+        assert_eq!(parse("--modle x").unwrap_err(), "unknown argument --modle; did you mean --model? Try --help.");
         assert_eq!(parse("--card-default").unwrap_err(), "--card-default needs a value: --card-default hybrid|v1");
         assert!(parse("serve serve").is_err());
         assert_eq!(parse("--a2a-port 1 --help").unwrap().mode, Mode::Help);

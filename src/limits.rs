@@ -1,7 +1,7 @@
 //! Every cap in one place, with its reason and what happens at it. Tests shrink these, and so does a system that lets us open few
 //! files ([`Limits::within`]); a few are the operator's to set. Nothing else changes them.
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
     /// Request line and header fields together. Real clients send under 2 KiB; more is refused with 431.
     pub head_bytes: usize,
@@ -533,6 +533,9 @@ pub const SHORTENED_NAMED: usize = 20;
 
 /// So many connections give way at once, as a part of all: whoever gives way is found by looking at all of them.
 pub const GIVE_WAY_PART: usize = 64;
+
+/// Names without effect that are reported of one settings file; the rest is counted, because any number of names fits in a file.
+pub const UNKNOWN_SETTINGS: usize = 20;
 
 /// Places to listen on, beside the socket that is there by default; more is refused at start.
 pub const LISTENERS: usize = 32;

@@ -1,7 +1,9 @@
 //! The built-in manual: one page of Markdown per subject, compiled into the binary and printed by `gemini-a2a help SUBJECT`.
 //!
-//! The text is part of the binary so that it always describes the version that prints it. This module knows nothing about the
-//! rest of the program. `tests/manual.rs` runs the examples of every page.
+//! The text is part of the binary so that it always describes the version that prints it. The page about settings gets its tables
+//! from the table of options. `tests/manual.rs` runs the examples of every page.
+
+use crate::config::options;
 
 /// One page of the manual.
 pub struct Page {
@@ -82,10 +84,15 @@ pub const PAGES: &[Page] = &[
 ];
 
 impl Page {
-    /// The text for a terminal: without HTML comments, which only mark examples for the tests.
+    /// The text for a terminal: with the tables, and without HTML comments, which only mark examples for the tests.
     pub fn text(&self) -> String {
-        let lines = self.text.lines().filter(|line| !line.starts_with("<!--"));
-        lines.flat_map(|line| [line, "\n"]).collect()
+        let lines = self.text.lines().map(|line| match line {
+            "*(The program prints the table of keys here.)*" => options::settings_table(),
+            "*(The program prints the table of variables here.)*" => options::variables_table(),
+            _ if line.starts_with("<!--") => String::new(),
+            _ => format!("{line}\n"),
+        });
+        lines.collect()
     }
 }
 
@@ -118,6 +125,7 @@ mod tests {
             let text = page.text();
             assert!(text.starts_with("# "), "{} has no heading", page.subject);
             assert!(!text.contains("<!--"), "{} shows a comment", page.subject);
+            assert!(!text.contains("*(The program"), "{} has no table", page.subject);
             for line in text.lines() {
                 assert!(line.chars().count() <= 120, "{} has a line that is too long: {line}", page.subject);
             }

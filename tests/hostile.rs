@@ -247,7 +247,7 @@ fn the_users_own_files_count_everywhere() {
     let instruction = request.body["systemInstruction"].to_string();
     assert!(instruction.contains(CANARY), "{instruction}");
     let output = server.output();
-    assert!(output.contains("settings.json, line 2: tools must hold names and values"), "{output}");
+    assert!(output.contains("settings.json, line 2: tools must contain names and values"), "{output}");
     assert!(!output.contains("filed"), "{output}");
 }
 

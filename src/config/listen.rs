@@ -1,11 +1,12 @@
-//! Where the server listens: `--listen`, beside `--a2a-port`, `--host` and their variables. Only loopback and Unix sockets can be named:
-//! whoever connects is known by the process at the other end, which is known only on this machine.
+//! The addresses that the server listens on: `--listen`, `--a2a-port` and `--host`. Only loopback addresses and Unix sockets are
+//! allowed: a client is identified by the process at the other end, which is only known on this machine.
 
-use super::{DEFAULT_PORT, Env};
-use crate::args::Args;
+use super::Settings;
 use crate::limits::LISTENERS;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use ::core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+
+pub const DEFAULT_PORT: u16 = 41_242;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
@@ -13,85 +14,72 @@ pub enum Listen {
     Unix(PathBuf),
 }
 
-/// All of them, in the order to be opened. The usual TCP port is among them if it is asked for in any way, or if nothing else is.
-pub fn listens(args: &Args, env: Env) -> Result<Vec<Listen>, String> {
-    let mut listens = args.listen.iter().map(|text| listen(text, "--listen")).collect::<Result<Vec<_>, _>>()?;
-    let port = match (&args.a2a_port, env("CODER_AGENT_PORT")) {
-        (Some(text), _) => Some(port(text, "--a2a-port")?),
-        (None, Some(text)) => Some(port(&text, "CODER_AGENT_PORT")?),
-        (None, None) => None,
+/// The value of `--host`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// An address, to be combined with the port.
+    Address(IpAddr),
+    /// An address with a port of its own, or a Unix socket.
+    Whole(Listen),
+}
+
+/// All addresses, in the order to be opened. The usual TCP port is the first if `--a2a-port` or `--host` asks for it, or if there
+/// is no other.
+pub fn addresses(settings: &Settings) -> Result<Vec<Listen>, String> {
+    let usual = |ip| Listen::Tcp(SocketAddr::new(ip, settings.port.unwrap_or(DEFAULT_PORT)));
+    let localhost = Ipv4Addr::LOCALHOST.into();
+    let mut listens = match &settings.host {
+        Some(Host::Address(ip)) => vec![usual(*ip)],
+        Some(Host::Whole(whole)) if settings.port.is_some() => vec![usual(localhost), whole.clone()],
+        Some(Host::Whole(whole)) => vec![whole.clone()],
+        None if settings.port.is_some() || settings.listen.is_empty() => vec![usual(localhost)],
+        None => Vec::new(),
     };
-    let usual = |ip| Listen::Tcp(SocketAddr::new(ip, port.unwrap_or(DEFAULT_PORT)));
-    match args.host.as_deref() {
-        // With a port of its own it is the same as --listen.
-        Some(text) if names_all(text) => {
-            listens.insert(0, listen(text, "--host")?);
-            if port.is_some() {
-                listens.insert(0, usual(Ipv4Addr::LOCALHOST.into()));
-            }
-        }
-        Some(text) => listens.insert(0, usual(address(text, "--host")?)),
-        None if port.is_some() || listens.is_empty() => listens.insert(0, usual(Ipv4Addr::LOCALHOST.into())),
-        None => {}
+    listens.extend(settings.listen.iter().cloned());
+    match listens.len() {
+        ..=LISTENERS => Ok(listens),
+        _ => Err(format!("--listen can be given {LISTENERS} times at most")),
     }
-    if listens.len() > LISTENERS {
-        return Err(format!("--listen can be given {LISTENERS} times at most"));
-    }
-    Ok(listens)
 }
 
-/// Whether this is a whole place to listen on and not just an address.
-fn names_all(text: &str) -> bool {
-    text.starts_with("unix:") || text.parse::<SocketAddr>().is_ok() || text.starts_with("localhost:")
+pub fn host(text: &str) -> Option<Host> {
+    parse(text).map(Host::Whole).or_else(|| loopback(text).map(Host::Address))
 }
 
-fn listen(text: &str, flag: &str) -> Result<Listen, String> {
+/// `ADDR:PORT` with a loopback address, an IPv6 address in brackets, or `unix:PATH`.
+pub fn parse(text: &str) -> Option<Listen> {
     if let Some(path) = text.strip_prefix("unix:") {
-        if path.is_empty() {
-            return Err(format!("{flag} unix: names no socket; write {flag} unix:PATH"));
-        }
-        return Ok(Listen::Unix(path.into()));
+        return (!path.is_empty()).then(|| Listen::Unix(path.into()));
     }
-    let wrong = || format!("{flag} must be ADDR:PORT or unix:PATH, not {text}");
-    let (ip, given) = text.rsplit_once(':').ok_or_else(wrong)?;
-    let given = given.parse().map_err(|_| wrong())?;
-    // Without its brackets an IPv6 address and a port cannot be told apart.
+    let (ip, port) = text.rsplit_once(':')?;
+    // Without brackets the port cannot be told from the end of an IPv6 address.
     if ip.contains(':') && !ip.starts_with('[') {
-        return Err(wrong());
+        return None;
     }
-    Ok(Listen::Tcp(SocketAddr::new(address(ip, flag)?, given)))
+    Some(Listen::Tcp(SocketAddr::new(loopback(ip)?, port.parse().ok()?)))
 }
 
-fn address(text: &str, flag: &str) -> Result<IpAddr, String> {
+fn loopback(text: &str) -> Option<IpAddr> {
     let name = if text == "localhost" { "127.0.0.1" } else { text };
-    let address: IpAddr =
-        name.trim_matches(['[', ']']).parse().map_err(|_| format!("{flag} must be an IP address, not {text}"))?;
-    if address.is_loopback() {
-        Ok(address)
-    } else {
-        Err(format!(
-            "{flag} {text} is not a loopback address: this server knows its user by the process that connects, which works on \
-             this machine only; use 127.0.0.1, ::1 or unix:PATH"
-        ))
-    }
-}
-
-fn port(text: &str, name: &str) -> Result<u16, String> {
-    text.parse().map_err(|_| format!("{name} must be a number from 0 to 65535, not {text}"))
+    name.trim_matches(['[', ']']).parse().ok().filter(IpAddr::is_loopback)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Variables;
+    use crate::config::options::tests::flags;
 
     fn of(line: &str, env: &[(&str, &str)]) -> Result<Vec<String>, String> {
-        let args = crate::args::parse(line.split_whitespace().map(str::to_owned)).expect("a command line");
+        let mut settings = Settings::default();
         let env = |name: &str| env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        settings.apply_variables(&env, &Variables::default())?;
+        settings.apply_flags(&flags(line)?);
         let shown = |listen: Listen| match listen {
             Listen::Tcp(address) => address.to_string(),
             Listen::Unix(path) => format!("unix:{}", path.display()),
         };
-        listens(&args, &env).map(|listens| listens.into_iter().map(shown).collect())
+        addresses(&settings).map(|listens| listens.into_iter().map(shown).collect())
     }
 
     #[test]
@@ -117,16 +105,16 @@ mod tests {
     #[test]
     fn mistakes_and_wide_addresses_are_refused() {
         for (line, words) in [
-            ("--listen 0.0.0.0:80", "not a loopback address"),
-            ("--listen [::]:80", "not a loopback address"),
-            ("--listen 192.0.2.1:80", "not a loopback address"),
-            ("--host 0.0.0.0", "not a loopback address"),
-            ("--host 0.0.0.0:80", "not a loopback address"),
-            ("--listen ::1:80", "ADDR:PORT or unix:PATH"),
-            ("--listen 80", "ADDR:PORT or unix:PATH"),
-            ("--listen 127.0.0.1", "ADDR:PORT or unix:PATH"),
-            ("--listen 127.0.0.1:x", "ADDR:PORT or unix:PATH"),
-            ("--listen example:80", "an IP address"),
+            ("--listen 0.0.0.0:80", "a loopback address"),
+            ("--listen [::]:80", "a loopback address"),
+            ("--listen 192.0.2.1:80", "a loopback address"),
+            ("--host 0.0.0.0", "a loopback address"),
+            ("--host 0.0.0.0:80", "a loopback address"),
+            ("--listen ::1:80", "or unix:PATH"),
+            ("--listen 80", "or unix:PATH"),
+            ("--listen 127.0.0.1", "or unix:PATH"),
+            ("--listen 127.0.0.1:x", "or unix:PATH"),
+            ("--listen example:80", "a loopback address"),
             ("--listen unix:", "unix:PATH"),
             ("--a2a-port x", "--a2a-port"),
         ] {

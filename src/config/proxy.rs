@@ -2,7 +2,7 @@
 //!
 //! Loopback is never reached through a proxy, whatever the variables say: on the other side it would be another machine.
 
-use std::net::IpAddr;
+use ::core::net::IpAddr;
 
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Proxies {

@@ -1,19 +1,20 @@
-//! Settings files, made into one typed value.
+//! The values of all options, and the settings files that set them.
 //!
-//! Layers are applied one after the other onto the same [`Settings`]: what a later one says replaces what an earlier one said,
-//! except for prohibitions, which add up. A key that is not in the table of them (`keys`) is somebody else's and ignored. A wrong
-//! value is a message with file, line and key, and the rest of the file counts.
+//! Files are applied in order to one [`Settings`] value, then variables, then flags: a later source replaces the value of an
+//! earlier one, except for prohibitions, which add up. An invalid value is reported with file, line and key, and the rest of
+//! the file is used. A name that has no effect is reported too.
 
-mod keys;
-
-use crate::config::switches::{Board, SWITCHES};
+use crate::a2a::Switches;
+use crate::config::listen::{Host, Listen};
+use crate::config::options::{self, By, Name, OPTIONS};
 use crate::config::tree::{Node, Value};
+use crate::config::trust::Trust;
 use crate::config::{jsonc, yaml};
-use keys::{By, KEYS};
+use crate::limits::{Limits, UNKNOWN_SETTINGS};
+use crate::task::call::RequestPolicy;
+use crate::task::policy::{Mode, ToolSettings};
 use std::collections::HashSet;
-
-/// Where the switches are.
-const SECTION: &str = "a2a";
+use std::path::PathBuf;
 
 /// The text of one file.
 #[derive(Clone, Debug)]
@@ -40,44 +41,44 @@ pub enum Origin {
     System,
 }
 
+/// The value of every option. `options/table.rs` documents them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
+    pub port: Option<u16>,
+    pub host: Option<Host>,
+    pub listen: Vec<Listen>,
+    pub workspace: Option<PathBuf>,
+    /// The workspace that clients cannot change.
+    pub pinned_workspace: Option<PathBuf>,
+    pub allowed_roots: Vec<String>,
+    pub allowed_hosts: Vec<String>,
+    pub allowed_origins: Vec<String>,
+    pub state_dir: Option<PathBuf>,
+    pub script: Option<PathBuf>,
+    pub log_level: Level,
+    /// By the API's names.
     pub model: Option<String>,
-    /// Model requests in one session; None is without limit.
-    pub max_session_turns: Option<u32>,
-    /// Share of the context window at which a conversation is compressed.
-    pub compression_threshold: Option<f64>,
-    pub disable_loop_detection: Option<bool>,
-    pub max_attempts: Option<u32>,
-    pub approval: Option<Approval>,
-    pub tools: Tools,
+    pub allowed_models: Vec<String>,
+    /// Whether the operator trusts the server's own workspace.
+    pub trust: Option<Trust>,
+    pub mode: Mode,
+    /// Clients may ask for tools to run without approval.
+    pub auto_execute: bool,
+    pub tools: ToolSettings,
     pub context: Context,
     pub security: Security,
-    /// Names that project files of variables may not set.
-    pub excluded_env: Vec<String>,
+    /// Variables that the `.env` file of a workspace may not set.
+    pub excluded_variables: Vec<String>,
     /// Policy rules in the order they were found, as they are written.
     pub rules: Vec<Rule>,
-    /// Further files or folders of policies. Never from a workspace.
+    /// Further files or folders of policies.
     pub policy_paths: Vec<String>,
-    /// Header fields for Vertex AI: which kind of capacity to use.
     pub vertex_headers: Vec<(String, String)>,
-    /// How the server behaves. Never from a workspace.
-    pub board: Board,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tools {
-    /// The only tools on offer, when set.
-    pub core: Option<Vec<String>>,
-    pub allowed: Vec<String>,
-    pub exclude: Vec<String>,
-    pub confirm: Vec<String>,
-    /// Approves tools that only read.
-    pub auto_accept: Option<bool>,
-    /// A command that prints nothing for so many seconds is ended.
-    pub shell_silence_s: Option<u32>,
-    /// Characters of a result that the model gets.
-    pub result_chars: Option<u32>,
+    pub ca_file: Option<PathBuf>,
+    pub a2a: Switches,
+    pub extended_card: Option<PathBuf>,
+    pub request_policy: RequestPolicy,
+    pub limits: Limits,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,12 +95,12 @@ pub struct Context {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Security {
-    /// False switches the question off: then every folder is trusted.
+    /// False: every folder is trusted.
     pub folder_trust: Option<bool>,
     pub disable_yolo: bool,
     pub disable_always_allow: bool,
-    /// Whether "always" may be saved for later sessions.
-    pub permanent_approval: Option<bool>,
+    /// Whether approvals may be saved for later sessions.
+    pub permanent_approval: bool,
 }
 
 /// A policy rule as it was written, and where.
@@ -111,34 +112,36 @@ pub struct Rule {
     pub rule: serde_json::Value,
 }
 
-/// How much is asked before tools run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Approval {
+/// How important a message of the log is, the most important first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    Error,
+    Warn,
     #[default]
-    Default,
-    AutoEdit,
-    Plan,
-    Yolo,
+    Info,
+    Debug,
 }
 
-impl Approval {
-    pub fn from_word(word: &str) -> Option<Approval> {
-        match word {
-            "default" => Some(Approval::Default),
-            "auto_edit" | "autoEdit" => Some(Approval::AutoEdit),
-            "plan" => Some(Approval::Plan),
-            "yolo" => Some(Approval::Yolo),
-            _ => None,
-        }
-    }
-
+impl Level {
     pub fn word(self) -> &'static str {
         match self {
-            Approval::Default => "default",
-            Approval::AutoEdit => "auto_edit",
-            Approval::Plan => "plan",
-            Approval::Yolo => "yolo",
+            Level::Error => "error",
+            Level::Warn => "warn",
+            Level::Info => "info",
+            Level::Debug => "debug",
         }
+    }
+}
+
+impl Settings {
+    pub fn add_rules(&mut self, rules: &[Node], layer: &Layer) -> Option<()> {
+        self.rules.extend(rules.iter().map(|rule| Rule {
+            origin: layer.origin,
+            file: layer.file.clone(),
+            line: rule.line,
+            rule: rule.json(),
+        }));
+        Some(())
     }
 }
 
@@ -147,18 +150,17 @@ pub fn load(layers: &[Layer], env: &dyn Fn(&str) -> Option<String>) -> (Settings
     let mut settings = Settings::default();
     let mut messages = Vec::new();
     for layer in layers {
-        let (root, notices) = match layer.format {
+        let (mut root, notices) = match layer.format {
             Format::Yaml => yaml::parse(&layer.text),
             Format::Json => match jsonc::parse(&layer.text) {
                 Ok(read) => read,
                 Err(wrong) => {
-                    messages.push(format!("{}; the file is not used", at(layer, wrong.line, &wrong.text)));
+                    messages.push(at(layer, wrong.line, &format!("{}; the file is not used", wrong.text)));
                     continue;
                 }
             },
         };
         messages.extend(notices.iter().map(|n| at(layer, n.line, &n.text)));
-        let mut root = root;
         root.expand(env);
         apply(&root, layer, &mut settings, &mut messages);
     }
@@ -173,94 +175,54 @@ fn at(layer: &Layer, line: usize, text: &str) -> String {
 
 fn apply(root: &Node, layer: &Layer, settings: &mut Settings, messages: &mut Vec<String>) {
     if !matches!(root.value, Value::Map(_)) {
-        let text = "the file must hold names and values at its outermost level; it is not used";
+        let text = "the file must contain names and values at its outermost level; it is not used";
         messages.push(at(layer, root.line, text));
         return;
     }
-    for key in KEYS {
-        // The newer name is read last, so that it wins.
-        for name in key.names.iter().rev() {
-            let Some(node) = find(root, name, key.by, layer, messages) else {
+    for row in OPTIONS {
+        // The current name is read last, so that it wins over older ones.
+        for key in row.keys.iter().rev() {
+            let Some(node) = root.at(key).filter(|node| Name::of(key, &node.value) == Name::Option) else { continue };
+            let text = if row.by == By::Operator && layer.origin == Origin::Workspace {
+                format!("{key} cannot be set by a workspace; it is left out")
+            } else if let Err(wants) = row.set_from_file(settings, node, layer) {
+                format!("{key} must be {wants}; it is left out")
+            } else {
                 continue;
             };
-            if (key.set)(settings, node, layer).is_none() {
-                messages.push(wrong(layer, node, name, key.wants));
+            messages.push(at(layer, node.line, &text));
+        }
+    }
+    let mut unknown = Vec::new();
+    name_unused("", root, &mut unknown);
+    if let Some((line, _)) = unknown.get(UNKNOWN_SETTINGS) {
+        let rest = format!("from here on {} more names have no effect", unknown.len() - UNKNOWN_SETTINGS);
+        unknown[UNKNOWN_SETTINGS] = (*line, rest);
+    }
+    messages.extend(unknown.iter().take(UNKNOWN_SETTINGS + 1).map(|(line, text)| at(layer, *line, text)));
+}
+
+/// Collects what to say about names that have no effect, with their lines.
+fn name_unused(section: &str, node: &Node, found: &mut Vec<(usize, String)>) {
+    let Value::Map(members) = &node.value else { return };
+    // A name that begins with a dollar sign is for editors: `$schema`.
+    for (name, node) in members.iter().filter(|(name, node)| node.value != Value::Null && !name.starts_with('$')) {
+        let path = if section.is_empty() { name.clone() } else { format!("{section}.{name}") };
+        let text = match (Name::of(&path, &node.value), &node.value) {
+            (Name::Option, _) => continue,
+            (Name::Section, Value::Map(_)) => {
+                name_unused(&path, node, found);
+                continue;
             }
-        }
-    }
-    for switch in SWITCHES {
-        let found = find(root, switch.key, By::Operator, layer, messages);
-        if let Some(node) = found
-            && let Err(wants) = switch.read(&mut settings.board, node)
-        {
-            messages.push(wrong(layer, node, switch.key, &wants));
-        }
-    }
-    messages.extend(strange_switches(root, layer));
-}
-
-/// The section of the switches is ours alone, so a name in it that is none of them is a mistake that would go unnoticed.
-fn strange_switches(root: &Node, layer: &Layer) -> Vec<String> {
-    let section = root.get(SECTION).map(|section| &section.value);
-    let Some(Value::Map(members)) = section else {
-        return Vec::new();
-    };
-    if layer.origin == Origin::Workspace {
-        return Vec::new();
-    }
-    let names = || {
-        let keys = SWITCHES.iter().map(|switch| switch.key);
-        keys.filter_map(|key| key.strip_prefix(SECTION)?.strip_prefix('.'))
-    };
-    let strange = members.iter().filter(|(name, _)| !names().any(|known| known == name));
-    let told = strange.map(|(name, node)| {
-        let near = names().find(|known| known.starts_with(name.as_str()) && name.len() > 3);
-        let next = match near {
-            Some(known) => format!("did you mean {known}?"),
-            None => "--help lists them.".into(),
+            (Name::Section, _) => format!("{path} must contain names and values; it is left out"),
+            (Name::Unsupported, _) => format!("{path} is not supported yet; it has no effect"),
+            (Name::Unknown, _) => match options::nearest_key(&path) {
+                Some(known) => format!("{path} is unknown and has no effect; did you mean {known}?"),
+                None => format!("{path} is unknown and has no effect"),
+            },
         };
-        let text = format!("{SECTION}.{name} is no switch and left out; {next}");
-        at(layer, node.line, &text)
-    });
-    told.collect()
-}
-
-/// The value of a key, if the layer has one and may have one.
-fn find<'r>(root: &'r Node, name: &'static str, by: By, layer: &Layer, messages: &mut Vec<String>) -> Option<&'r Node> {
-    let node = match root.at(name) {
-        Ok(node) => node?,
-        Err(blocked) if is_old_name(blocked.path) => return None,
-        Err(blocked) => {
-            let path = blocked.path;
-            let text = format!("{path} must hold names and values; it is left out");
-            messages.push(at(layer, blocked.line, &text));
-            return None;
-        }
-    };
-    if matches!(node.value, Value::Map(_)) && is_old_name(name) && is_section(name) {
-        return None;
+        found.push((node.line, text));
     }
-    if by == By::Operator && layer.origin == Origin::Workspace {
-        let text = format!("{name} cannot be set by a workspace; it is left out");
-        messages.push(at(layer, node.line, &text));
-        return None;
-    }
-    Some(node)
-}
-
-fn wrong(layer: &Layer, node: &Node, name: &str, wants: &str) -> String {
-    let text = format!("{name} must be {wants}; it is left out");
-    at(layer, node.line, &text)
-}
-
-/// In the old generation some names held a value that are sections today: `model`.
-fn is_old_name(name: &str) -> bool {
-    KEYS.iter().any(|key| key.names[1..].contains(&name))
-}
-
-fn is_section(name: &str) -> bool {
-    let below = |known: &&str| known.strip_prefix(name).is_some_and(|r| r.starts_with('.'));
-    KEYS.iter().any(|key| key.names.iter().any(below))
 }
 
 #[cfg(test)]
@@ -305,14 +267,14 @@ mod tests {
         assert_eq!(new.0, old.0);
         let strings = |texts: &[&str]| texts.iter().map(|text| text.to_string()).collect();
         let expected = Settings {
-            model: Some("flash".into()),
-            max_session_turns: Some(7),
-            tools: Tools {
+            model: Some("gemini-3.5-flash".into()),
+            limits: Limits { session_requests: 7, ..Limits::default() },
+            tools: ToolSettings {
                 core: Some(strings(&["a"])),
                 allowed: strings(&["b"]),
                 exclude: strings(&["c"]),
-                auto_accept: Some(true),
-                ..Tools::default()
+                auto_accept: true,
+                ..ToolSettings::default()
             },
             context: Context {
                 file_names: strings(&["X.md"]),
@@ -321,7 +283,7 @@ mod tests {
                 ..Context::default()
             },
             security: Security { folder_trust: Some(false), ..Security::default() },
-            excluded_env: strings(&["G"]),
+            excluded_variables: strings(&["G"]),
             rules: vec![Rule { origin: Origin::User, file: "User".into(), line: 0, rule: json!({"toolName": "glob"}) }],
             ..Settings::default()
         };
@@ -359,12 +321,14 @@ mod tests {
         assert_eq!(
             messages,
             [
-                "User, line 2: model.name must be a text; it is left out",
+                "User, line 2: model.name must be the name of a model; it is left out",
                 "User, line 2: model.maxSessionTurns must be a whole number, -1 for no limit; it is left out",
                 "User, line 4: general.maxAttempts must be a whole number from 1 on; it is left out",
-                "User, line 5: general.defaultApprovalMode must be default, auto_edit or plan (yolo only by --approval-mode); it is left out",
-                "User, line 3: tools must hold names and values; it is left out",
+                "User, line 5: general.defaultApprovalMode must be default, auto_edit or plan; it is left out",
                 "User, line 6: context.fileName must be a file's name, or a list of them; it is left out",
+                "User, line 3: tools must contain names and values; it is left out",
+                "User, line 6: unknown is unknown and has no effect",
+                "User, line 8: mcpServers is not supported yet; it has no effect",
             ]
         );
         assert!(settings.security.disable_yolo);
@@ -383,45 +347,73 @@ mod tests {
         assert_eq!(
             messages,
             [
-                "SystemDefaults, line 1: the file must hold names and values at its outermost level; it is not used",
+                "SystemDefaults, line 1: the file must contain names and values at its outermost level; it is not used",
                 "User, line 2: a value is missing at the end of the file; the file is not used",
                 "User, line 3: a list or map on one line is not supported; write plain maps, lists and values",
                 "System, line 1: there is a comma too many",
             ]
         );
-        let expected = Settings { model: Some("flash".into()), max_attempts: Some(3), ..Settings::default() };
+        let expected = Settings {
+            model: Some("gemini-3.5-flash".into()),
+            limits: Limits { model_tries: 3, ..Limits::default() },
+            ..Settings::default()
+        };
         assert_eq!(settings, expected);
     }
 
     #[test]
-    fn switches_are_the_operators() {
+    fn a_workspace_cannot_set_the_servers_behaviour() {
         let text = r#"{"a2a": {"strictVersion": true, "cardDefault": "v2", "requiredExtensions": ["urn:x"]}}"#;
         let (settings, messages) = user(text);
-        let mut expected = Board::default();
-        expected.a2a.strict_version = true;
-        expected.a2a.required_extensions = vec!["urn:x".into()];
-        assert_eq!(settings.board, expected);
+        let expected =
+            Switches { strict_version: true, required_extensions: vec!["urn:x".into()], ..Switches::default() };
+        assert_eq!(settings.a2a, expected);
         assert_eq!(messages, ["User, line 1: a2a.cardDefault must be hybrid or v1; it is left out"]);
         let (settings, messages) = load(&[layer(Origin::Workspace, text)], &|_| None);
-        assert_eq!(settings.board, Board::default());
+        assert_eq!(settings.a2a, Switches::default());
         assert_eq!(messages.len(), 3);
     }
 
     #[test]
-    fn a_name_among_the_switches_that_is_none_is_told() {
+    fn an_unknown_name_is_reported_with_a_suggestion() {
         let text =
             "{\"a2a\": {\n\"pushAllowHost\": [\"h\"],\n\"allowedOrigin\": \"x\", \"push\": \"off\"}, \"b2b\": 1}";
         let (settings, messages) = user(text);
-        let mut expected = Board::default();
-        expected.a2a.push = false;
-        assert_eq!(settings.board, expected);
+        let expected = Switches { push: false, ..Switches::default() };
+        assert_eq!(settings.a2a, expected);
         assert_eq!(
             messages,
             [
-                "User, line 2: a2a.pushAllowHost is no switch and left out; did you mean pushAllowHosts?",
-                "User, line 3: a2a.allowedOrigin is no switch and left out; --help lists them.",
+                "User, line 2: a2a.pushAllowHost is unknown and has no effect; did you mean a2a.pushAllowHosts?",
+                "User, line 3: a2a.allowedOrigin is unknown and has no effect",
+                "User, line 3: b2b is unknown and has no effect",
             ]
         );
+    }
+
+    #[test]
+    fn names_without_effect_are_reported_once_and_a_few_of_many() {
+        let text = r#"{"$schema": "s", "mcp": {"allowed": []}, "context": {"includeDirectories": ["x"]}, "maxAttempts": 3,
+            "tools": {"sandbox": true, "exlude": ["x"], "shell": {"pager": "x"}}, "ui": {"theme": "x", "hideTips": true}}"#;
+        let texts: Vec<String> =
+            user(text).1.iter().map(|m| m.split_once(": ").expect("a line").1.to_owned()).collect();
+        assert_eq!(
+            texts,
+            [
+                "mcp is not supported yet; it has no effect",
+                "context.includeDirectories is not supported yet; it has no effect",
+                "maxAttempts is unknown and has no effect; did you mean general.maxAttempts?",
+                "tools.sandbox is not supported yet; it has no effect",
+                "tools.exlude is unknown and has no effect; did you mean tools.exclude?",
+                "tools.shell.pager is not supported yet; it has no effect",
+                "ui is not supported yet; it has no effect",
+            ]
+        );
+        let many: Vec<String> = (0..UNKNOWN_SETTINGS + 5).map(|n| format!("\"x{n}y\": {n}")).collect();
+        let (_, messages) = user(&format!("{{{}}}", many.join(",\n")));
+        assert_eq!(messages.len(), UNKNOWN_SETTINGS + 1);
+        let last = format!("User, line {}: from here on 5 more names have no effect", UNKNOWN_SETTINGS + 1);
+        assert_eq!(messages.last(), Some(&last));
     }
 
     #[test]
@@ -431,6 +423,6 @@ mod tests {
         assert_eq!(settings, Settings::default());
         assert_eq!(messages.len(), 4);
         assert!(messages.iter().all(|m| m.contains("cannot be set by a workspace")));
-        assert_eq!(user(text).0.policy_paths, ["p", "q"]);
+        assert_eq!(user(text).0.policy_paths, ["q", "p"]);
     }
 }

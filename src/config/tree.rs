@@ -36,13 +36,6 @@ impl Notice {
     }
 }
 
-/// A part of a path that is there but is no map, so that the path cannot be followed.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Blocked<'a> {
-    pub line: usize,
-    pub path: &'a str,
-}
-
 impl Node {
     pub fn new(line: usize, value: Value) -> Node {
         Node { line, value }
@@ -57,46 +50,13 @@ impl Node {
     }
 
     /// The node at a path such as `model.name`. Null counts as absent.
-    pub fn at<'p>(&self, path: &'p str) -> Result<Option<&Node>, Blocked<'p>> {
-        let mut node = self;
-        let mut walked = 0;
-        for name in path.split('.') {
-            if !matches!(node.value, Value::Map(_)) {
-                return Err(Blocked { line: node.line, path: path[..walked].trim_end_matches('.') });
-            }
-            let Some(next) = node.get(name).filter(|next| next.value != Value::Null) else {
-                return Ok(None);
-            };
-            node = next;
-            walked += name.len() + 1;
-        }
-        Ok(Some(node))
+    pub fn at(&self, path: &str) -> Option<&Node> {
+        path.split('.').try_fold(self, |node, name| node.get(name).filter(|next| next.value != Value::Null))
     }
 
     pub fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    pub fn bool(&self) -> Option<bool> {
-        match self.value {
-            Value::Bool(bool) => Some(bool),
-            _ => None,
-        }
-    }
-
-    pub fn integer(&self) -> Option<i64> {
-        match &self.value {
-            Value::Number(number) => number.as_i64(),
-            _ => None,
-        }
-    }
-
-    pub fn float(&self) -> Option<f64> {
-        match &self.value {
-            Value::Number(number) => number.as_f64(),
             _ => None,
         }
     }
@@ -218,13 +178,11 @@ mod tests {
         let inner = Value::Map(vec![("b".into(), text(2, "x")), ("b".into(), text(3, "y"))]);
         let members = vec![("a".into(), Node::new(1, inner)), ("n".into(), Node::new(4, Value::Null))];
         let root = Node::new(1, Value::Map(members));
-        let found = |path| root.at(path).map(|node| node.and_then(Node::text));
-        assert_eq!(found("a.b"), Ok(Some("y")));
-        assert_eq!(found("a.c"), Ok(None));
-        assert_eq!(found("n"), Ok(None));
-        assert_eq!(found("n.x"), Ok(None));
-        let blocked = Blocked { line: 3, path: "a.b" };
-        assert_eq!(found("a.b.c"), Err(blocked));
+        let found = |path| root.at(path).and_then(Node::text);
+        assert_eq!(found("a.b"), Some("y"));
+        for absent in ["a.c", "n", "n.x", "a.b.c"] {
+            assert_eq!(found(absent), None, "{absent}");
+        }
         assert_eq!(root.json(), serde_json::json!({"a": {"b": "y"}, "n": null}));
     }
 }

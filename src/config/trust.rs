@@ -31,18 +31,6 @@ pub struct Word {
     pub workspace: PathBuf,
 }
 
-impl Word {
-    /// `variable` is `GEMINI_CLI_TRUST_WORKSPACE`; the flag beats it.
-    pub fn new(workspace: PathBuf, flag: Option<Trust>, variable: Option<&str>) -> Word {
-        let variable = match variable {
-            Some("true" | "1") => Some(Trust::Trusted),
-            Some("false" | "0") => Some(Trust::Untrusted),
-            Some(_) | None => None,
-        };
-        Word { said: flag.or(variable), workspace }
-    }
-}
-
 /// Decides about a directory, given by its real path.
 pub fn decide(dir: &Path, word: &Word, question: Question, folders: &Folders) -> Trust {
     match word.said {
@@ -159,17 +147,15 @@ mod tests {
     #[test]
     fn the_operators_word_is_for_the_servers_workspace() {
         let none = Folders::default();
-        let word = |flag, variable| Word::new("/w".into(), flag, variable);
-        let flag = Some(Trust::Trusted);
         let (asked, off) = (Question::Asked, Question::Off);
-        let of = |dir: &str, word: Word, question| decide(Path::new(dir), &word, question, &none);
-        assert_eq!(of("/w", word(None, None), asked), Trust::Untrusted);
-        assert_eq!(of("/w", word(flag, None), asked), Trust::Trusted);
-        assert_eq!(of("/w/x", word(flag, Some("false")), asked), Trust::Trusted);
-        assert_eq!(of("/other", word(flag, None), asked), Trust::Untrusted);
-        assert_eq!(of("/w", word(None, Some("true")), asked), Trust::Trusted);
-        assert_eq!(of("/w", word(None, Some("yes?")), asked), Trust::Untrusted);
-        assert_eq!(of("/other", word(None, None), off), Trust::Trusted);
-        assert_eq!(of("/w", word(None, Some("false")), off), Trust::Untrusted);
+        let of =
+            |dir: &str, said, question| decide(Path::new(dir), &Word { said, workspace: "/w".into() }, question, &none);
+        let (yes, no) = (Some(Trust::Trusted), Some(Trust::Untrusted));
+        assert_eq!(of("/w", None, asked), Trust::Untrusted);
+        assert_eq!(of("/w", yes, asked), Trust::Trusted);
+        assert_eq!(of("/w/x", yes, asked), Trust::Trusted);
+        assert_eq!(of("/other", yes, asked), Trust::Untrusted);
+        assert_eq!(of("/other", None, off), Trust::Trusted);
+        assert_eq!(of("/w", no, off), Trust::Untrusted);
     }
 }

@@ -272,7 +272,7 @@ mod tests {
                 vec![]
             )
         );
-        assert_eq!(parse(text).0.at("tools.autoAccept").unwrap().unwrap().line, 12);
+        assert_eq!(parse(text).0.at("tools.autoAccept").unwrap().line, 12);
         assert_eq!(read(""), (json!({}), vec![]));
     }
 

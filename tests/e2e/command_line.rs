@@ -80,13 +80,21 @@ fn what_cannot_work_is_one_line_and_an_exit_status() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let taken = taken.local_addr().expect("its address").port().to_string();
     let inside = format!("{file}/inside");
-    for (args, words) in [
+    let usage = [
         (vec!["--wat"], vec!["--wat", "--help"]),
         (vec!["serve", "--work", "x"], vec!["--workspace"]),
         (vec!["--a2a-port"], vec!["--a2a-port", "PORT"]),
         (vec!["--a2a-port", "70000"], vec!["--a2a-port", "70000"]),
-        (vec!["--a2a-port", &taken], vec![taken.as_str(), "in use", "--a2a-port"]),
         (vec!["--host", "0.0.0.0"], vec!["0.0.0.0", "loopback"]),
+        (vec!["--log-level", "loud"], vec!["loud", "debug"]),
+        (vec!["--max-attempts", "many"], vec!["--max-attempts"]),
+        (vec!["--idle-ttl", "5"], vec!["--idle-ttl", "24h", "never"]),
+        (vec!["--card-default", "v2"], vec!["hybrid or v1", "v2"]),
+        (vec!["--card-default"], vec!["hybrid|v1"]),
+        (vec!["--strict-version=on"], vec!["--strict-version"]),
+    ];
+    let configuration = [
+        (vec!["--a2a-port", &taken], vec![taken.as_str(), "in use", "--a2a-port"]),
         (vec!["--workspace", "/no/such/dir"], vec!["/no/such/dir"]),
         (vec!["--workspace", file], vec![file]),
         (vec!["--a2a-port", "0", "--state-dir", file], vec![file]),
@@ -94,17 +102,13 @@ fn what_cannot_work_is_one_line_and_an_exit_status() {
         (vec!["--a2a-port", "0", "--state-dir", "/proc/state"], vec!["/proc/state"]),
         (vec!["--a2a-port", "0", "--state-dir", shared], vec![shared]),
         (vec!["--a2a-port", "0", "--script", "/no/such/script"], vec!["/no/such/script"]),
-        (vec!["--log-level", "loud"], vec!["loud", "debug"]),
-        (vec!["--max-attempts", "many"], vec!["--max-attempts"]),
-        (vec!["--idle-ttl", "5"], vec!["--idle-ttl", "24h", "never"]),
-        (vec!["--card-default", "v2"], vec!["hybrid or v1", "v2"]),
-        (vec!["--card-default"], vec!["hybrid|v1"]),
-        (vec!["--strict-version=on"], vec!["--strict-version"]),
         (vec!["--a2a-port", "0", "--extended-card", file], vec![file, "JSON"]),
         (vec!["--a2a-port", "0", "--allowed-root", "/no/such/root"], vec!["/no/such/root"]),
-    ] {
+    ];
+    let all = usage.into_iter().map(|case| (2, case)).chain(configuration.into_iter().map(|case| (78, case)));
+    for (status, (args, words)) in all {
         let ended = run(&dir, &args);
-        assert_eq!(ended.status, Some(2), "{args:?}: {}{}", ended.out, ended.err);
+        assert_eq!(ended.status, Some(status), "{args:?}: {}{}", ended.out, ended.err);
         assert_eq!(ended.out, "", "{args:?}");
         assert_eq!(ended.err.lines().count(), 1, "{args:?}: {}", ended.err);
         assert!(ended.err.starts_with("gemini-a2a: "), "{args:?}: {}", ended.err);
@@ -133,7 +137,7 @@ fn a_state_dir_one_may_not_write_is_named() {
     std::fs::set_permissions(&state, std::fs::Permissions::from_mode(0o500)).expect("a mode");
     let path = state.to_str().expect("a path of text");
     let ended = finish(&dir, program.args(["--a2a-port", "0", "--state-dir", path]));
-    assert_eq!(ended.status, Some(2), "{}", ended.err);
+    assert_eq!(ended.status, Some(78), "{}", ended.err);
     assert!(ended.err.contains(path) && ended.err.contains("writable"), "{}", ended.err);
 }
 

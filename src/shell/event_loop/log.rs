@@ -5,6 +5,7 @@
 //! Ctrl-S or a pipe nobody reads costs lines, which are counted and reported later, not the loop.
 
 use crate::base::clock::rfc3339;
+use crate::config::settings::Level;
 use crate::shell::event_loop::sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt::{self, Write as _};
@@ -15,31 +16,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The most a pipe that polls as writable is sure to take without waiting (PIPE_BUF); longer lines are cut.
 const LINE_BYTES: usize = 4096;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    Error,
-    Warn,
-    Info,
-    Debug,
-}
-
-impl Level {
-    pub const ALL: [Level; 4] = [Level::Error, Level::Warn, Level::Info, Level::Debug];
-
-    pub fn word(self) -> &'static str {
-        match self {
-            Level::Error => "error",
-            Level::Warn => "warn",
-            Level::Info => "info",
-            Level::Debug => "debug",
-        }
-    }
-
-    pub fn from_word(word: &str) -> Option<Level> {
-        Level::ALL.into_iter().find(|level| level.word() == word)
-    }
-}
 
 /// Texts that no line may hold.
 #[derive(Clone, Default)]
@@ -207,9 +183,6 @@ mod tests {
         log.info(format_args!("{}", 1));
         log.debug("d");
         assert_eq!(lines(log, reader), ["error e", "warn w", "info 1"]);
-        for level in Level::ALL {
-            assert_eq!(Level::from_word(level.word()), Some(level));
-        }
     }
 
     #[test]

@@ -11,6 +11,13 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+/// The command line is wrong. No other error has this exit status.
+const USAGE: u8 = 2;
+/// The server cannot start with this configuration: a file, a variable, a directory, an address (`EX_CONFIG` of sysexits.h).
+const CONFIGURATION: u8 = 78;
+/// Any other error.
+pub const FAILURE: u8 = 1;
+
 /// Makes this process adopt processes whose supervisor was killed by its command, so that they are found and killed. A program
 /// that does so may have no children of its own: they would be taken for orphans.
 pub fn adopt_orphans() {
@@ -27,11 +34,11 @@ pub fn run(commands: Commands) -> ExitCode {
     let words = std::env::args_os().skip(1).map(OsString::into_string);
     let words: Vec<String> = match words.collect() {
         Ok(words) => words,
-        Err(word) => return fail(&format!("the argument {word:?} is not UTF-8")),
+        Err(word) => return fail(USAGE, &format!("the argument {word:?} is not UTF-8")),
     };
     let args = match args::parse(words) {
         Ok(args) => args,
-        Err(message) => return fail(&message),
+        Err(message) => return fail(USAGE, &message),
     };
     match &args.mode {
         Mode::Help => {
@@ -45,14 +52,14 @@ pub fn run(commands: Commands) -> ExitCode {
         }
         Mode::Replay(replay) => match replay::run(replay, std::io::stdout().lock()) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(message) => fail(&message),
+            Err(message) => fail(FAILURE, &message),
         },
         Mode::Serve => {
             let env = Arc::new(|name: &str| std::env::var(name).ok());
-            let ready = serve::configure(args, env);
+            let ready = serve::configure(&args.flags, env);
             match ready.and_then(|ready| serve::serve(ready, commands)) {
                 Ok(status) => ExitCode::from(status),
-                Err(message) => fail(&message),
+                Err(message) => fail(CONFIGURATION, &message),
             }
         }
     }
@@ -63,7 +70,9 @@ fn print_manual(subject: Option<&str>) -> ExitCode {
         None => manual::contents(),
         Some(subject) => match manual::find(subject) {
             Some(page) => page.text(),
-            None => return fail(&format!("the manual has no page {subject}\n\n{}", manual::contents().trim_end())),
+            None => {
+                return fail(USAGE, &format!("the manual has no page {subject}\n\n{}", manual::contents().trim_end()));
+            }
         },
     };
     // The write fails only when the reader has gone, for instance a pager that was quit.
@@ -71,7 +80,7 @@ fn print_manual(subject: Option<&str>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn fail(message: &str) -> ExitCode {
+fn fail(status: u8, message: &str) -> ExitCode {
     eprintln!("gemini-a2a: {message}");
-    ExitCode::from(2)
+    ExitCode::from(status)
 }

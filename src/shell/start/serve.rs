@@ -2,11 +2,11 @@
 //! that what is wrong is one clear line and an exit status.
 
 use crate::a2a;
-use crate::args::Args;
 use crate::base::clock::rfc3339;
-use crate::config::settings::{self, Origin};
+use crate::config::options::Flag;
+use crate::config::settings::{Origin, Settings};
 use crate::config::trust::{Trust, Word};
-use crate::config::{self, Agent, Config};
+use crate::config::{Agent, Config, Variables};
 use crate::core::connections::guard::HostPolicy;
 use crate::core::{Approval, Choose, Core, Resolve, Setup, Site};
 use crate::limits::Limits;
@@ -22,6 +22,7 @@ use crate::shell::journal::Journal;
 use crate::shell::journal::instances::Instance;
 use crate::shell::journal::saved_rules;
 use crate::shell::peers::identity::Identities;
+use crate::shell::start::program::FAILURE;
 use crate::shell::start::workspace_settings::{Env, Places};
 use crate::shell::workers::client;
 use crate::shell::workers::client::{Client, Route};
@@ -30,7 +31,7 @@ use crate::shell::workers::jobs::{Ignored, Jobs, ModelBackend, WorkerContext};
 use crate::shell::workers::lanes::Lanes;
 use crate::shell::workers::prompt_context::PromptContext;
 use crate::shell::workers::slash_commands::Commands;
-use crate::task::policy::{Grant, Mode, Policy, Tier, ToolSettings};
+use crate::task::policy::{Grant, Policy, Tier};
 use crate::task::spec::ToolSpec;
 use crate::tool::commands::background::Background;
 use crate::tool::search::ignore::{Respect, Wanted};
@@ -42,30 +43,31 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Reads what is around the workspace and puts it together with the arguments and the environment.
-pub fn configure(args: Args, env: Env) -> Result<(Config, Places), String> {
-    let (workspace, _) = config::workspace(&args, env.as_ref());
-    let workspace = directory(&workspace)?;
-    let flag = args.trust_workspace.then_some(Trust::Trusted);
-    let variable = env("GEMINI_CLI_TRUST_WORKSPACE");
-    let word = Word::new(workspace.clone(), flag, variable.as_deref());
+/// Reads the files around the workspace and combines them with the flags and the environment.
+pub fn configure(flags: &[Flag], env: Env) -> Result<(Config, Places), String> {
+    let mut operators = Settings::default();
+    operators.apply_variables(env.as_ref(), &Variables::default())?;
+    operators.apply_flags(flags);
+    let workspace = directory(&operators.workspace())?;
+    let word = Word { said: operators.trust, workspace: workspace.clone() };
     let places = Places::new(env.clone(), word, Limits::default());
     let place = places.look(&workspace)?;
-    let config = Config::new(args, env.as_ref(), place)?;
+    let config = Config::new(flags, env.as_ref(), place)?;
     Ok((config, places))
 }
 
-/// Serves until a signal ends it; gives the exit status.
+/// Serves until a signal ends it, and returns the exit status. An error is one of the configuration.
 pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Result<u8, String> {
-    config.limits = config.limits.within(sys::raise_file_limit().raised);
-    let log = Log::new(config.log_level, Redacted::new(secrets(&config)))
+    let limits = config.settings.limits.clone().within(sys::raise_file_limit().raised);
+    config.settings.limits = limits.clone();
+    let log = Log::new(config.settings.log_level, Redacted::new(secrets(&config)))
         .map_err(|e| format!("standard error cannot be written: {e}"))?;
     let saved = places.paths().saved_rules();
-    let prompt_context = PromptContext::new(places.clone(), log.clone(), config.limits.clone());
+    let prompt_context = PromptContext::new(places.clone(), log.clone(), limits.clone());
     let workspace = directory(&config.workspace)?;
     let mut entropy = sys::entropy();
     let signals = Signals::new().map_err(|e| format!("signals cannot be watched: {e}"))?;
-    let mut store = Journal::open(&config.state_dir, &config.limits, &mut entropy).map_err(|e| e.message)?;
+    let mut store = Journal::open(&config.state_dir, &limits, &mut entropy).map_err(|e| e.message)?;
     let listeners = listeners(&config, store.instance(), &log)?;
     let roots = roots(&workspace, &config)?;
     let children = children(&store, &config, roots.clone())?;
@@ -74,25 +76,25 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
 
     let poll = Poll::new().map_err(|e| format!("the event queue cannot be made: {e}"))?;
     let waker = Waker::new(poll.registry(), WAKE).map_err(|e| format!("no waker: {e}"))?;
-    let lanes = Lanes::new(move || drop(waker.wake()), &config.limits);
+    let lanes = Lanes::new(move || drop(waker.wake()), &limits);
     let toolbox = Toolbox::built_in();
     let specs = declared(toolbox.specs(), &config);
-    let certificates = config.ca_file.as_deref().map(read).transpose()?;
+    let certificates = config.settings.ca_file.as_deref().map(read).transpose()?;
     let tls = client::tls(certificates.as_deref())?;
     let web = Web::new(tls.clone());
     let (backend, script, greeting) = backend(&config, certificates)?;
     let clock = Clock::start();
-    let switches = config.board.a2a.clone();
+    let switches = config.settings.a2a.clone();
     let webhooks = Webhooks::new(tls, switches.push_rules.clone());
     let identity = a2a::Identity { base_url: &url, version: env!("CARGO_PKG_VERSION"), unix_ms: sys::unix_ms() };
     let mut card = a2a::card(&identity, &switches);
-    if let Some(file) = &config.board.extended_card {
+    if let Some(file) = &config.settings.extended_card {
         card.extend(&more_of_card(file)?);
     }
     let unconfined = children.can_confine(&workspace).err();
     let host_policy = host_policy(&config, &listeners);
     let core = Core::new(Setup {
-        limits: config.limits.clone(),
+        limits: limits.clone(),
         host_policy,
         tools: specs.clone(),
         commands: commands.registry().clone(),
@@ -102,12 +104,11 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
         switches,
         resolve: resolver(workspace.clone(), roots, &config, places.clone()),
         approval: approval(&config, saved.as_deref(), &log),
-        request_policy: config.board.request_policy,
+        request_policy: config.settings.request_policy,
         unconfined: unconfined.clone(),
         entropy,
         now: clock.now(),
     });
-    let limits = config.limits.clone();
     let instance = store.instance().to_owned();
     let context = WorkerContext {
         backend,
@@ -147,7 +148,10 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
     let store = Box::new(store);
     let parts = Parts { poll, listeners, signals, clock, core, store, jobs, identities, limits, log };
     let server = Server::new(parts).map_err(|e| format!("the server cannot start: {e}"))?;
-    server.run().map_err(|e| format!("the event loop failed: {e}"))
+    Ok(server.run().unwrap_or_else(|error| {
+        eprintln!("gemini-a2a: the event loop failed: {error}");
+        FAILURE
+    }))
 }
 
 /// What no line of the log may hold.
@@ -191,11 +195,11 @@ fn url(listeners: &[Listener]) -> String {
 fn host_policy(config: &Config, listeners: &[Listener]) -> HostPolicy {
     let path = listeners.iter().rev().find_map(Listener::path);
     let addresses: Vec<SocketAddr> = listeners.iter().filter_map(Listener::address).collect();
-    let mut hosts = config.allowed_hosts.clone();
+    let mut hosts = config.settings.allowed_hosts.clone();
     hosts.extend(addresses.iter().map(|address| address.ip().to_string()));
     HostPolicy {
         hosts,
-        origins: config.allowed_origins.clone(),
+        origins: config.settings.allowed_origins.clone(),
         ports: addresses.iter().map(SocketAddr::port).collect(),
         socket: path.map(|path| path.display().to_string()),
     }
@@ -213,7 +217,7 @@ fn children(store: &Journal, config: &Config, workspaces: Vec<PathBuf>) -> Resul
         workspaces,
         private: private.collect(),
     };
-    Children::new(plan, &config.limits).map_err(|e| format!("no thread for child processes: {e}"))
+    Children::new(plan, &config.settings.limits).map_err(|e| format!("no thread for child processes: {e}"))
 }
 
 fn backend(config: &Config, roots: Option<Vec<u8>>) -> Result<(ModelBackend, Option<Arc<Script>>, String), String> {
@@ -224,7 +228,7 @@ fn backend(config: &Config, roots: Option<Vec<u8>>) -> Result<(ModelBackend, Opt
         Agent::Gemini(endpoint) => {
             let greeting = format!("Model: {} at {}", config.models.default, endpoint.base_url);
             let route = Route { proxy: config.proxy.clone(), roots };
-            let client = Client::new(endpoint.clone(), &route, config.limits.clone())?;
+            let client = Client::new(endpoint.clone(), &route, config.settings.limits.clone())?;
             Ok((ModelBackend::Gemini(Box::new(client)), None, greeting))
         }
         Agent::Script(file) => {
@@ -290,25 +294,16 @@ fn ignored(config: &Config) -> Ignored {
         Some(false) => Respect::No,
         Some(true) | None => Respect::Yes,
     };
-    let variable = std::env::var("CUSTOM_IGNORE_FILE_PATHS").unwrap_or_default();
-    let named = std::env::split_paths(&variable).filter(|path| !path.as_os_str().is_empty());
     Ignored {
         wanted: Wanted { git: respect(context.respect_git_ignore), gemini: respect(context.respect_gemini_ignore) },
-        files: context.ignore_files.iter().map(PathBuf::from).chain(named).collect(),
+        files: context.ignore_files.iter().map(PathBuf::from).collect(),
     }
 }
 
 /// What tasks may do unasked: the built-in rules, the operator's settings, and what people allowed for good.
 fn approval(config: &Config, saved: Option<&Path>, log: &Log) -> Approval {
     let mut policy = Policy::built_in();
-    let tools = &config.settings.tools;
-    let mut problems = policy.configure(&ToolSettings {
-        core: tools.core.clone(),
-        exclude: tools.exclude.clone(),
-        allowed: tools.allowed.clone(),
-        confirmation_required: tools.confirm.clone(),
-        auto_accept: tools.auto_accept.unwrap_or(false),
-    });
+    let mut problems = policy.configure(&config.settings.tools);
     for rule in &config.settings.rules {
         let tier = match rule.origin {
             Origin::Workspace => Tier::Workspace,
@@ -320,7 +315,7 @@ fn approval(config: &Config, saved: Option<&Path>, log: &Log) -> Approval {
         problems.extend(found.iter().map(|problem| format!("{place}: {problem}")));
     }
     if let Some(path) = saved {
-        let saved = saved_rules::read(path, config.limits.settings_bytes);
+        let saved = saved_rules::read(path, config.settings.limits.settings_bytes);
         problems.extend(saved.message);
         problems.extend(policy.add(Tier::User, &Value::from(saved.rules)));
     }
@@ -331,22 +326,17 @@ fn approval(config: &Config, saved: Option<&Path>, log: &Log) -> Approval {
     Approval {
         policy,
         grant: Grant {
-            saving: security.permanent_approval.unwrap_or(false) && !security.disable_always_allow,
-            auto_execute: config.auto_execute,
+            saving: security.permanent_approval && !security.disable_always_allow,
+            auto_execute: config.settings.auto_execute,
         },
-        mode: match config.approval {
-            settings::Approval::Default => Mode::Default,
-            settings::Approval::AutoEdit => Mode::AutoEdit,
-            settings::Approval::Plan => Mode::Plan,
-            settings::Approval::Yolo => Mode::Yolo,
-        },
+        mode: config.settings.mode,
     }
 }
 
 /// Where a client's task may work: the server's workspace, or a directory below an allowed root. Each is trusted or not on its
 /// own.
 fn resolver(workspace: PathBuf, roots: Vec<PathBuf>, config: &Config, places: Places) -> Resolve {
-    let (pinned, own) = (config.pinned, config.trust);
+    let (pinned, own) = (config.settings.pinned_workspace.is_some(), config.trust);
     Box::new(move |wish| {
         let path = match wish {
             Some(wish) if !pinned => directory(Path::new(wish))?,
@@ -367,8 +357,8 @@ fn resolver(workspace: PathBuf, roots: Vec<PathBuf>, config: &Config, places: Pl
 /// All directories that tasks may work below: the server's workspace and the allowed roots.
 fn roots(workspace: &Path, config: &Config) -> Result<Vec<PathBuf>, String> {
     let mut roots = vec![workspace.to_owned()];
-    for root in &config.allowed_roots {
-        roots.push(directory(root)?);
+    for root in &config.settings.allowed_roots {
+        roots.push(directory(root.as_ref())?);
     }
     Ok(roots)
 }

@@ -153,8 +153,9 @@ impl Places {
                         continue;
                     }
                 };
-                let excluded =
-                    |name: &str| NOT_FROM_PROJECTS.contains(&name) || operators.excluded_env.iter().any(|e| e == name);
+                let excluded = |name: &str| {
+                    NOT_FROM_PROJECTS.contains(&name) || operators.excluded_variables.iter().any(|e| e == name)
+                };
                 let path = dir.join(name);
                 return variables(&path, &file.text, Owner::Workspace, &excluded, messages);
             }
@@ -365,7 +366,7 @@ mod tests {
         let place = look(&scratch, &[], None).expect("it can be decided");
         assert_eq!(place.trust, Trust::Untrusted);
         assert_eq!(place.settings.model.as_deref(), Some("home"));
-        assert_eq!(place.settings.max_session_turns, None);
+        assert_eq!(place.settings.limits.session_requests, 0);
         assert_eq!(place.variables.owner, Owner::User);
         assert_eq!(values(&place), [("FROM", "home")]);
         assert_eq!(place.messages, Vec::<String>::new());
@@ -378,7 +379,7 @@ mod tests {
         let place = look(&scratch, &[], trusted).expect("it can be decided");
         assert_eq!(place.trust, Trust::Trusted);
         assert_eq!(place.settings.model.as_deref(), Some("sub-sub"));
-        assert_eq!(place.settings.max_session_turns, Some(3));
+        assert_eq!(place.settings.limits.session_requests, 3);
         assert_eq!(place.variables.owner, Owner::Workspace);
         assert_eq!(values(&place), [("FROM", "sub")], "two names are not for projects");
         let system = scratch.put("system.json", r#"{"model": "system"}"#);

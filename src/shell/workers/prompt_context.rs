@@ -151,8 +151,9 @@ pub fn wanted(context: &Context) -> Wanted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::settings::Level;
     use crate::config::trust::Word;
-    use crate::shell::event_loop::log::{Level, Redacted};
+    use crate::shell::event_loop::log::Redacted;
     use crate::tool::tests::Scratch;
     use std::sync::Arc;
 
@@ -162,7 +163,7 @@ mod tests {
         scratch.put("w/GEMINI.md", "first");
         let said = scratch.put("log", "");
         let workspace = scratch.path().join("w");
-        let word = Word::new(workspace.clone(), Some(Trust::Trusted), None);
+        let word = Word { said: Some(Trust::Trusted), workspace: workspace.clone() };
         let home = scratch.path().to_str().expect("plain").to_owned();
         let env = Arc::new(move |name: &str| (name == "HOME").then(|| home.clone()));
         let limits = Limits { trees: 1, ..Limits::default() };

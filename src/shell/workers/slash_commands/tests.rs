@@ -1,7 +1,8 @@
 use super::*;
+use crate::config::settings::Level;
 use crate::config::trust::{Trust, Word};
 use crate::limits::Limits;
-use crate::shell::event_loop::log::{Level, Log, Redacted};
+use crate::shell::event_loop::log::{Log, Redacted};
 use crate::shell::start::workspace_settings::Places;
 use crate::task::log::answer::Usage;
 use crate::task::slash::{Args, Facts, Typed, Unrunnable};
@@ -27,7 +28,7 @@ impl Rig {
             _ if name.starts_with("GEMINI_CLI_SYSTEM") => Some(format!("{root}/none")),
             _ => None,
         });
-        let word = Word::new(workspace, Some(Trust::Trusted), None);
+        let word = Word { said: Some(Trust::Trusted), workspace };
         let limits = Limits::default();
         let null = std::fs::File::create("/dev/null").expect("the null device");
         let log = Log::on(null, Level::Warn, Redacted::default());
