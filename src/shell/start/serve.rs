@@ -29,12 +29,11 @@ use crate::shell::workers::client::{Client, Route};
 use crate::shell::workers::jobs::webhook::Webhooks;
 use crate::shell::workers::jobs::{Ignored, Jobs, ModelBackend, WorkerContext};
 use crate::shell::workers::lanes::Lanes;
-use crate::shell::workers::prompt_context::PromptContext;
+use crate::shell::workers::prompt_context::{PromptContext, wanted};
 use crate::shell::workers::slash_commands::Commands;
 use crate::task::policy::{Grant, Policy, Tier};
 use crate::task::spec::ToolSpec;
 use crate::tool::commands::background::Background;
-use crate::tool::search::ignore::{Respect, Wanted};
 use crate::tool::web::Web;
 use crate::tool::{Spawn, Toolbox};
 use mio::{Poll, Waker};
@@ -290,14 +289,7 @@ fn declared(mut specs: Vec<ToolSpec>, config: &Config) -> Vec<ToolSpec> {
 /// Which ignore files count.
 fn ignored(config: &Config) -> Ignored {
     let context = &config.settings.context;
-    let respect = |setting: Option<bool>| match setting {
-        Some(false) => Respect::No,
-        Some(true) | None => Respect::Yes,
-    };
-    Ignored {
-        wanted: Wanted { git: respect(context.respect_git_ignore), gemini: respect(context.respect_gemini_ignore) },
-        files: context.ignore_files.iter().map(PathBuf::from).collect(),
-    }
+    Ignored { wanted: wanted(context), files: context.ignore_files.iter().map(PathBuf::from).collect() }
 }
 
 /// What tasks may do unasked: the built-in rules, the operator's settings, and what people allowed for good.

@@ -14,7 +14,7 @@ use crate::shell::start::workspace_settings::Places;
 use crate::shell::workers::memory;
 use crate::shell::workers::memory::Search;
 use crate::shell::workers::outline;
-use crate::tool::search::ignore::{Respect, Wanted};
+use crate::tool::search::ignore::Wanted;
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -141,11 +141,7 @@ impl PromptContext {
 
 /// Which ignore files the settings want to count; all of them, unless they say otherwise.
 pub fn wanted(context: &Context) -> Wanted {
-    let respect = |setting| match setting {
-        Some(false) => Respect::No,
-        Some(true) | None => Respect::Yes,
-    };
-    Wanted { git: respect(context.respect_git_ignore), gemini: respect(context.respect_gemini_ignore) }
+    Wanted { git: context.respect_git_ignore.unwrap_or(true), gemini: context.respect_gemini_ignore.unwrap_or(true) }
 }
 
 #[cfg(test)]

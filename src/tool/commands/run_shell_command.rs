@@ -22,7 +22,6 @@ use crate::tool::{
 };
 use serde_json::{Value, json};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 pub struct Shell;
@@ -213,23 +212,19 @@ fn start(run: &Run, ctx: &Ctx) -> Result<Box<dyn Child>, CallError> {
             Some(writable.iter().map(ready).collect::<Result<Vec<_>, _>>()?)
         }
     };
-    let read_only = || {
-        let workspace = ctx.workspace.path().to_path_buf();
-        writable.clone().map(|writable| ReadOnly { workspace, writable })
-    };
     let Found::Directory(dir) = dir.found else {
         unreachable!("only directories are let through");
     };
-    let launch = |shell: &str, dir: OwnedFd| {
+    let launch = |shell: &str| {
+        let workspace = ctx.workspace.path().to_path_buf();
         ctx.children.spawn(Launch {
             argv: vec![shell.into(), "-c".into(), command.into()],
-            dir,
-            read_only: read_only(),
+            dir: dir.try_clone()?,
+            read_only: writable.clone().map(|writable| ReadOnly { workspace, writable }),
         })
     };
-    let first = dir.try_clone().and_then(|dir| launch("bash", dir));
-    let started = match first {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => launch("sh", dir),
+    let started = match launch("bash") {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => launch("sh"),
         other => other,
     };
     started.map_err(|error| {

@@ -9,8 +9,9 @@ use crate::tool::Ctx;
 use crate::tool::files::path::Found;
 use crate::tool::files::read_file;
 use crate::tool::files::read_file::Reading;
-use crate::tool::search::ignore::{Rules, What};
-use crate::tool::search::walk::{BY_MACHINE, Seen, Start, Stop, Visitor, Walk, by_path, readable};
+use crate::tool::search::ignore::Rules;
+use crate::tool::search::listing::{by_path, readable};
+use crate::tool::search::walk::{BY_MACHINE, Seen, Start, Stop, Visitor, Walk};
 use crate::tool::search::wildcard::{Case, Glob, NameGlob, escaped};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -121,7 +122,7 @@ fn read(named: &Named, ctx: &Ctx) -> Option<String> {
         let rules = Rules::around(&ctx.workspace, wanted, ctx.limits);
         let start = Start { dir: top.as_fd(), path: Path::new(""), rules };
         let left_out: Vec<NameGlob> = NOT_MEANT.iter().chain([&SECRET]).map(|pattern| name_glob(pattern)).collect();
-        let gather = || Gatherer { globs: &named.directories, left_out: &left_out, dir: Vec::new(), found: Vec::new() };
+        let gather = || Gatherer { globs: &named.directories, left_out: &left_out, found: Vec::new() };
         let survey = Walk::new(ctx.cancel, ctx.limits, &BY_MACHINE).run(start, gather);
         match survey.stopped {
             Some(Stop::Cancelled | Stop::Time | Stop::Entries) => return None,
@@ -142,17 +143,12 @@ fn read(named: &Named, ctx: &Ctx) -> Option<String> {
 struct Gatherer<'a> {
     globs: &'a [Glob],
     left_out: &'a [NameGlob],
-    /// Room for a directory's path with a slash.
-    dir: Vec<u8>,
     found: Vec<Vec<u8>>,
 }
 
 impl Visitor for Gatherer<'_> {
     fn wants(&mut self, dir: &[u8]) -> bool {
-        self.dir.clear();
-        self.dir.extend_from_slice(dir);
-        self.dir.push(b'/');
-        self.globs.iter().any(|glob| glob.could_match_in(&self.dir))
+        self.globs.iter().any(|glob| glob.could_match_in(dir))
     }
 
     fn file(&mut self, file: &Seen) {
@@ -161,8 +157,6 @@ impl Visitor for Gatherer<'_> {
             self.found.push(file.path.to_vec());
         }
     }
-
-    fn hidden(&mut self, _: &[u8], _: What) {}
 }
 
 /// The texts that were read, and the files that were not.

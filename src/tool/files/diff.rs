@@ -194,7 +194,7 @@ impl<'a> Search<'a> {
         for d in 0..most as isize {
             for k in (-d..=d).step_by(2) {
                 let start = furthest(&self.forward, at(k), k, d);
-                let run = matching(a, b, start, k);
+                let run = matching(a.iter(), b.iter(), start, k);
                 let x = start + run;
                 self.forward[at(k)] = x;
                 self.steps = self.steps.checked_sub(1 + run)?;
@@ -205,7 +205,7 @@ impl<'a> Search<'a> {
             }
             for k in (-d..=d).step_by(2) {
                 let start = furthest(&self.backward, at(k), k, d);
-                let run = matching_back(a, b, start, k);
+                let run = matching(a.iter().rev(), b.iter().rev(), start, k);
                 let x = start + run;
                 self.backward[at(k)] = x;
                 self.steps = self.steps.checked_sub(1 + run)?;
@@ -224,23 +224,18 @@ fn furthest(reached: &[usize], at: usize, k: isize, d: isize) -> usize {
     if k == -d || (k != d && reached[at - 1] < reached[at + 1]) { reached[at + 1] } else { reached[at - 1] + 1 }
 }
 
-fn matching(a: &[u32], b: &[u32], x: usize, k: isize) -> usize {
+/// How many lines are equal from here on, on diagonal `k`.
+fn matching<'a>(
+    a: impl ExactSizeIterator<Item = &'a u32>,
+    b: impl ExactSizeIterator<Item = &'a u32>,
+    x: usize,
+    k: isize,
+) -> usize {
     let y = (x as isize - k) as usize;
     if x >= a.len() || y >= b.len() {
         return 0;
     }
-    let pairs = a[x..].iter().zip(&b[y..]);
-    pairs.take_while(|(a, b)| a == b).count()
-}
-
-fn matching_back(a: &[u32], b: &[u32], x: usize, k: isize) -> usize {
-    let y = (x as isize - k) as usize;
-    if x >= a.len() || y >= b.len() {
-        return 0;
-    }
-    let (a, b) = (&a[..a.len() - x], &b[..b.len() - y]);
-    let pairs = a.iter().rev().zip(b.iter().rev());
-    pairs.take_while(|(a, b)| a == b).count()
+    a.skip(x).zip(b.skip(y)).take_while(|(a, b)| a == b).count()
 }
 
 #[cfg(test)]

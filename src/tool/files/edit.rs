@@ -10,6 +10,7 @@
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{Base, CallError, Display, Ending, ErrorKind, Plan, Question};
 use crate::tool::files::diff::Comparison;
+use crate::tool::files::open;
 use crate::tool::files::path::{Entry, Found, Spot};
 use crate::tool::files::read_file::{contents, is_directory};
 use crate::tool::files::text::{Encoding, without_middle};
@@ -247,9 +248,7 @@ impl<'a> Aside<'a> {
 
     /// Makes sure the new name is on the disk, too.
     fn settle(&self) -> io::Result<()> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = rustix::fs::openat(self.entry.dir(), ".", flags, Mode::empty())?;
-        Ok(rustix::fs::fsync(dir)?)
+        Ok(rustix::fs::fsync(open::directory(self.entry.dir(), ".")?)?)
     }
 }
 

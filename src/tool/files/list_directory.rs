@@ -2,9 +2,10 @@
 
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
+use crate::tool::files::open;
 use crate::tool::files::path::Spot;
 use crate::tool::search::ignore::{Rules, Wanted, What};
-use crate::tool::search::walk::{Listed, Listing, open_here, readable};
+use crate::tool::search::listing::{Listed, Listing, readable};
 use crate::tool::search::wildcard::{Case, Glob};
 use crate::tool::{Ctx, Tool, invalid, list_arg, object, text_arg, text_end};
 use rustix::fs::{AtFlags, FileType};
@@ -61,7 +62,7 @@ fn list(args: &Value, ctx: &Ctx) -> Result<(String, String), CallError> {
     let options = args.get("file_filtering_options").unwrap_or(&Value::Null);
     let wanted = Wanted::asked(options, ctx.workspace.wanted());
     let spot = ctx.workspace.find(text_arg(args, "dir_path")?)?;
-    let (dir, listing) = open(&spot, ctx)?;
+    let (dir, listing) = listing(&spot, ctx)?;
     let rules = Rules::at(&ctx.workspace, spot.below(), wanted, ctx.limits);
     let rules = rules.map(|around| around.enter(dir.as_fd(), spot.below().as_os_str().as_bytes(), listing.marks));
     let mut lines = Lines::default();
@@ -85,7 +86,7 @@ fn list(args: &Value, ctx: &Ctx) -> Result<(String, String), CallError> {
     Ok(lines.show(&spot, ctx.limits.listed_files))
 }
 
-fn open(spot: &Spot, ctx: &Ctx) -> Result<(OwnedFd, Listing), CallError> {
+fn listing(spot: &Spot, ctx: &Ctx) -> Result<(OwnedFd, Listing), CallError> {
     let dir = spot.directory("Name a directory, or read the file.", ctx)?;
     let path = spot.relative();
     let failure = |error: io::Error| {
@@ -95,7 +96,7 @@ fn open(spot: &Spot, ctx: &Ctx) -> Result<(OwnedFd, Listing), CallError> {
         };
         kind.error(format!("{path} cannot be listed: {error}"))
     };
-    let dir = open_here(dir).map_err(failure)?;
+    let dir = open::directory(dir, ".").map_err(failure)?;
     let listing = Listing::of(dir.as_fd()).map_err(failure)?;
     Ok((dir, listing))
 }

@@ -4,6 +4,7 @@ pub mod attachments;
 pub mod diff;
 pub mod edit;
 pub mod list_directory;
+pub mod open;
 pub mod path;
 pub mod read_file;
 pub mod replace;

@@ -9,24 +9,25 @@
 //!
 //! What comes out is a [`Spot`]: open descriptors and the real path, which is also the path that is reported.
 
+mod resolve;
+
 use crate::task::spec::{CallError, ErrorKind};
+use crate::tool::files::open::{self, DIRECTORY_PATH, check_regular, regular_file};
 use crate::tool::search::ignore::Wanted;
 use crate::tool::{Ctx, invalid};
+use resolve::{Wrong, walk};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
-use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Component, Path, PathBuf};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 
 /// Longest path and longest component a file system takes.
 const LONGEST_PATH: usize = 4096;
 const LONGEST_NAME: usize = 255;
-/// As many links as the kernel would follow.
-const MOST_LINKS: usize = 40;
 
 /// A directory the agent works in, held open.
 pub struct Workspace {
@@ -72,7 +73,7 @@ pub struct Gap {
 
 impl Workspace {
     pub fn open(path: &Path) -> io::Result<Workspace> {
-        let dir = rustix::fs::open(path, DIRECTORY, Mode::empty())?;
+        let dir = rustix::fs::open(path, DIRECTORY_PATH, Mode::empty())?;
         let link = format!("/proc/self/fd/{}", dir.as_raw_fd());
         let real = std::fs::read_link(link).or_else(|_| path.canonicalize())?;
         Ok(Workspace { dir, path: real, given: path.to_path_buf(), ignore_files: Vec::new(), wanted: Wanted::ALL })
@@ -107,33 +108,32 @@ impl Workspace {
 
     /// Finds a path that a listing has shown, whatever characters are in it.
     pub(in crate::tool) fn look(&self, path: &Path) -> Option<Spot> {
-        self.walk(path).ok()
+        walk(self, path).ok()
     }
 
     /// Finds a path as a program would, without the spellings that only prompts have. None if it cannot exist because a part of
     /// it is a file. If it leads out, or nobody knows where, the reason as a clause without the path.
     pub(in crate::tool) fn resolve(&self, path: &Path) -> Result<Option<Spot>, String> {
         let inside = self.inside(path).ok_or_else(|| "is outside of the workspace".to_owned())?;
-        match self.walk(&inside) {
+        match walk(self, &inside) {
             Ok(spot) => Ok(Some(spot)),
             Err(Wrong::NotDirectory) => Ok(None),
             Err(Wrong::Outside) => Err("leads out of the workspace".into()),
-            Err(Wrong::Links) => Err("leads through too many symbolic links".into()),
             Err(Wrong::Lost) => Err("leads through a directory that is not there".into()),
-            Err(Wrong::System(errno)) => Err(format!("cannot be looked up: {errno}")),
+            Err(wrong @ (Wrong::Links | Wrong::System(_))) => Err(wrong.to_string()),
         }
     }
 
     /// Finds what a path argument means, for reading.
     pub fn find(&self, text: &str) -> Result<Spot, CallError> {
         let path = self.named(text)?;
-        self.walk(&path).map_err(|wrong| self.explain(text, wrong))
+        walk(self, &path).map_err(|wrong| self.explain(text, wrong))
     }
 
     /// Finds it for writing: some places are not for tools to write to, neither by their real name nor by a link's.
     pub fn find_writable(&self, text: &str) -> Result<Spot, CallError> {
         let path = self.named(text)?;
-        let spot = self.walk(&path).map_err(|wrong| self.explain(text, wrong))?;
+        let spot = walk(self, &path).map_err(|wrong| self.explain(text, wrong))?;
         match protected(&spot.relative).or_else(|| protected(&path)) {
             None => Ok(spot),
             Some(segment) => Err(ErrorKind::PolicyViolation.error(format!(
@@ -151,7 +151,7 @@ impl Workspace {
         // Prompts name files as `@src/x`. A file that is really called so comes first.
         if let Some(bare) = text.strip_prefix('@') {
             let first = text.split('/').next().unwrap_or(text);
-            let literal = self.walk(Path::new(first));
+            let literal = walk(self, Path::new(first));
             if !bare.is_empty() && matches!(literal, Ok(spot) if spot.is_missing()) {
                 return self.named(bare);
             }
@@ -168,43 +168,20 @@ impl Workspace {
         rest.ok().map(Path::to_path_buf)
     }
 
-    fn walk(&self, path: &Path) -> Result<Spot, Wrong> {
-        let mut walk = Walk { workspace: self, held: Vec::new(), todo: parts(path), links: 0 };
-        let found = walk.go()?;
-        let mut relative: PathBuf = walk.held.iter().map(|(name, _)| name).collect();
-        match &found {
-            Found::Directory(_) => {}
-            Found::File(entry) => relative.push(&entry.name),
-            Found::Nothing(gap) => {
-                relative.extend(&gap.parents);
-                relative.push(&gap.name);
-            }
-        }
-        // Joining with nothing would leave a slash at the end.
-        let real = match relative.as_os_str().is_empty() {
-            true => self.path.clone(),
-            false => self.path.join(&relative),
-        };
-        Ok(Spot { real, relative, named: without_dots(path), found })
-    }
-
     fn explain(&self, text: &str, wrong: Wrong) -> CallError {
-        let workspace = self.path.display();
         match wrong {
             Wrong::Outside => ErrorKind::PathNotInWorkspace
-                .error(format!("{text} is not in the workspace. Use a path below {workspace}.")),
-            Wrong::Links => ErrorKind::FileNotFound.error(format!("{text} leads through too many symbolic links.")),
-            Wrong::NotDirectory => ErrorKind::FileNotFound
-                .error(format!("{text} does not exist: a part of it is a file, not a directory.")),
-            Wrong::Lost => ErrorKind::FileNotFound
-                .error(format!("{text} does not exist: it leads through a directory that is not there.")),
+                .error(format!("{text} {wrong}. Use a path below {}.", self.path.display())),
+            Wrong::Links | Wrong::NotDirectory | Wrong::Lost => {
+                ErrorKind::FileNotFound.error(format!("{text} {wrong}."))
+            }
             Wrong::System(errno) => {
                 let kind = match errno {
                     Errno::ACCESS | Errno::PERM => ErrorKind::PermissionDenied,
                     Errno::NAMETOOLONG => ErrorKind::InvalidToolParams,
                     _ => ErrorKind::ExecutionFailed,
                 };
-                kind.error(format!("{text} cannot be looked up: {errno}"))
+                kind.error(format!("{text} {wrong}"))
             }
         }
     }
@@ -266,8 +243,7 @@ impl Spot {
         let Found::Directory(dir) = &self.found else {
             return Ok(Vec::new());
         };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = rustix::fs::Dir::new(rustix::fs::openat(dir, ".", flags, Mode::empty())?)?;
+        let dir = rustix::fs::Dir::new(open::directory(dir, ".")?)?;
         dir.take(most).map(|entry| Ok(OsString::from_vec(entry?.file_name().to_bytes().to_vec()))).collect()
     }
 
@@ -279,16 +255,8 @@ impl Spot {
 impl Entry {
     /// Opens a regular file for reading. Others are not even touched: opening a pipe can hang, opening a device can do things.
     pub fn open(&self) -> io::Result<File> {
-        let kind = rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW)?;
-        if FileType::from_raw_mode(kind.st_mode) != FileType::RegularFile {
-            return Err(io::Error::other("it is not a regular file"));
-        }
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::openat(&self.dir, &self.name, flags, Mode::empty())?);
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::other("it is not a regular file"));
-        }
-        Ok(file)
+        check_regular(&rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW)?)?;
+        Ok(regular_file(&self.dir, &self.name)?.0)
     }
 
     /// Whether reading it may have an effect: a pipe's other end loses what is read, a device may do anything.
@@ -322,147 +290,10 @@ impl Gap {
                 Err(errno) => return Err(errno.into()),
             }
             // A link that was put there meanwhile is not followed but refused.
-            dir = rustix::fs::openat(&dir, &name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
+            dir = rustix::fs::openat(&dir, &name, DIRECTORY_PATH | OFlags::NOFOLLOW, Mode::empty())?;
         }
         Ok(Entry { dir, name: self.name })
     }
-}
-
-const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-
-enum Wrong {
-    Outside,
-    Links,
-    NotDirectory,
-    /// `..` or a final slash after a directory that does not exist.
-    Lost,
-    System(Errno),
-}
-
-impl From<Errno> for Wrong {
-    fn from(errno: Errno) -> Wrong {
-        Wrong::System(errno)
-    }
-}
-
-/// One component of a path still to be walked.
-enum Part {
-    Root,
-    Up,
-    Name(OsString),
-    /// What was walked so far must be a directory: the path ends in a slash or a dot.
-    Here,
-}
-
-struct Walk<'a> {
-    workspace: &'a Workspace,
-    /// The directories from the workspace down to where we are.
-    held: Vec<(OsString, OwnedFd)>,
-    todo: VecDeque<Part>,
-    links: usize,
-}
-
-impl Walk<'_> {
-    fn go(&mut self) -> Result<Found, Wrong> {
-        while let Some(part) = self.todo.pop_front() {
-            let name = match part {
-                Part::Here => continue,
-                Part::Root => {
-                    self.held.clear();
-                    continue;
-                }
-                Part::Up => {
-                    self.held.pop().ok_or(Wrong::Outside)?;
-                    continue;
-                }
-                Part::Name(name) => name,
-            };
-            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let fd = match rustix::fs::openat(self.here(), &name, flags, Mode::empty()) {
-                Ok(fd) => fd,
-                Err(Errno::NOENT) => return self.gap(name),
-                Err(errno) => return Err(errno.into()),
-            };
-            match FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) {
-                FileType::Directory => self.held.push((name, fd)),
-                FileType::Symlink => self.follow(&fd)?,
-                _ if self.todo.is_empty() => {
-                    return Ok(Found::File(Entry { dir: self.here().try_clone_to_owned().map_err(system)?, name }));
-                }
-                _ => return Err(Wrong::NotDirectory),
-            }
-        }
-        let dir = self.here().try_clone_to_owned().map_err(system)?;
-        Ok(Found::Directory(dir))
-    }
-
-    fn here(&self) -> BorrowedFd<'_> {
-        self.held.last().map_or(self.workspace.dir.as_fd(), |(_, dir)| dir.as_fd())
-    }
-
-    /// Puts a link's target in front of what is left to walk.
-    fn follow(&mut self, link: &OwnedFd) -> Result<(), Wrong> {
-        self.links += 1;
-        if self.links > MOST_LINKS {
-            return Err(Wrong::Links);
-        }
-        let target = rustix::fs::readlinkat(link, "", Vec::new())?;
-        let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
-        let mut steps = parts(&self.workspace.inside(&target).ok_or(Wrong::Outside)?);
-        if target.is_absolute() {
-            steps.push_front(Part::Root);
-        }
-        for part in steps.into_iter().rev() {
-            self.todo.push_front(part);
-        }
-        Ok(())
-    }
-
-    /// Nothing is called `name` here, so what is left of the path can only be names.
-    fn gap(&mut self, name: OsString) -> Result<Found, Wrong> {
-        let mut parents = vec![name];
-        for part in self.todo.drain(..) {
-            match part {
-                Part::Name(name) => parents.push(name),
-                Part::Here | Part::Up | Part::Root => return Err(Wrong::Lost),
-            }
-        }
-        let name = parents.pop().expect("it holds at least the first name");
-        Ok(Found::Nothing(Gap { dir: self.here().try_clone_to_owned().map_err(system)?, parents, name }))
-    }
-}
-
-fn system(error: io::Error) -> Wrong {
-    Wrong::System(Errno::from_io_error(&error).unwrap_or(Errno::IO))
-}
-
-fn parts(path: &Path) -> VecDeque<Part> {
-    let mut parts: VecDeque<Part> = path
-        .components()
-        .filter_map(|component| match component {
-            Component::Normal(name) => Some(Part::Name(name.to_os_string())),
-            Component::ParentDir => Some(Part::Up),
-            Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
-        })
-        .collect();
-    // `components` forgets what a final slash or dot says.
-    let bytes = path.as_os_str().as_bytes();
-    if bytes.ends_with(b"/") || bytes.ends_with(b"/.") {
-        parts.push_back(Part::Here);
-    }
-    parts
-}
-
-fn without_dots(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::Normal(name) => plain.push(name),
-            Component::ParentDir => drop(plain.pop()),
-            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
-        }
-    }
-    plain
 }
 
 /// `file:` URIs name local files, percent-encoded; everything else is a path as it stands.
@@ -527,103 +358,4 @@ fn protected(path: &Path) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tool::tests::Scratch;
-    use std::os::unix::fs::symlink;
-
-    fn shown(spot: Result<Spot, CallError>) -> String {
-        match spot {
-            Ok(spot) => {
-                let kind = match spot.found {
-                    Found::Directory(_) => "dir",
-                    Found::File(_) => "file",
-                    Found::Nothing(_) => "nothing",
-                };
-                format!("{kind} {}", spot.relative())
-            }
-            Err(error) => error.kind.word().to_string(),
-        }
-    }
-
-    #[test]
-    fn paths_mean_what_they_say_and_links_inside_are_followed() {
-        let scratch = Scratch::new();
-        let root = scratch.path().to_str().expect("plain").to_string();
-        scratch.put("a/b.txt", "x");
-        scratch.put("@odd/c", "x");
-        scratch.put("sp ace%20", "x");
-        symlink("a", scratch.path().join("to_a")).expect("link");
-        symlink(format!("{root}/a/b.txt"), scratch.path().join("absolute")).expect("link");
-        symlink("../a/new", scratch.path().join("a/dangling")).expect("link");
-        symlink("loop", scratch.path().join("loop")).expect("link");
-        let workspace = Workspace::open(scratch.path()).expect("it opens");
-        let cases = [
-            ("a/b.txt", "file a/b.txt"),
-            ("./a//b.txt", "file a/b.txt"),
-            ("a/../a/b.txt", "file a/b.txt"),
-            (".", "dir ."),
-            (&root, "dir ."),
-            (&format!("{root}/a"), "dir a"),
-            (&format!("file://{root}/sp%20ace%2520"), "file sp ace%20"),
-            ("sp ace%20", "file sp ace%20"),
-            ("to_a/b.txt", "file a/b.txt"),
-            ("to_a/../a", "dir a"),
-            ("absolute", "file a/b.txt"),
-            ("a/dangling", "nothing a/new"),
-            ("a/x/y/z", "nothing a/x/y/z"),
-            ("@a/b.txt", "file a/b.txt"),
-            ("@odd/c", "file @odd/c"),
-            ("@odd/new", "nothing @odd/new"),
-            ("@a/new", "nothing a/new"),
-            ("a/b.txt/", "file_not_found"),
-            ("a/b.txt/c", "file_not_found"),
-            ("nowhere/../a", "file_not_found"),
-            ("nowhere/", "file_not_found"),
-            ("loop", "file_not_found"),
-        ];
-        for (path, expected) in cases {
-            assert_eq!(shown(workspace.find(path)), expected, "{path}");
-        }
-    }
-
-    #[test]
-    fn the_workspace_may_be_named_through_a_link() {
-        let scratch = Scratch::new();
-        scratch.put("real/a", "x");
-        let link = scratch.path().join("link");
-        symlink("real", &link).expect("link");
-        let workspace = Workspace::open(&link).expect("it opens");
-        assert_eq!(workspace.path(), scratch.path().join("real"));
-        let through = link.join("a");
-        let through = through.to_str().expect("plain");
-        assert_eq!(shown(workspace.find(through)), "file a");
-    }
-
-    #[test]
-    fn protected_places_can_be_read_but_not_written() {
-        let scratch = Scratch::new();
-        scratch.put(".git/config", "x");
-        symlink(".git", scratch.path().join("innocent")).expect("link");
-        let workspace = Workspace::open(scratch.path()).expect("it opens");
-        let refused = [
-            ".git/config",
-            ".GIT/config",
-            ".git",
-            "innocent/hooks/pre-commit",
-            ".env",
-            "sub/.Env. ",
-            ".env::$DATA",
-            "node_modules/x/index.js",
-            "gha-creds-0123.json",
-            "@.git/config",
-        ];
-        for path in refused {
-            assert_eq!(shown(workspace.find_writable(path)), "policy_violation", "{path}");
-        }
-        assert_eq!(shown(workspace.find(".git/config")), "file .git/config");
-        for path in [".gitignore", ".env.example", "my.env", "gha-creds.txt"] {
-            assert_eq!(shown(workspace.find_writable(path)), format!("nothing {path}"));
-        }
-    }
-}
+mod tests;

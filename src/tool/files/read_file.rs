@@ -11,7 +11,6 @@ use crate::tool::files::text::{Encoding, looks_binary};
 use crate::tool::search::ignore::Rules;
 use crate::tool::{Ctx, Tool, invalid, number_arg, object, text_arg, text_end};
 use serde_json::{Value, json};
-use std::fs::File;
 use std::io::{self, Read};
 
 pub struct ReadFile;
@@ -137,19 +136,12 @@ pub(in crate::tool) fn contents(entry: &Entry, path: &str, most: u64) -> Result<
         };
         kind.error(format!("{path} cannot be read: {error}"))
     };
-    let too_large = || {
-        let text = format!("{path} is larger than {} MiB. Look at parts of it with a shell command.", most >> 20);
-        ErrorKind::FileTooLarge.error(text)
-    };
-    let file: File = entry.open().map_err(failure)?;
-    if file.metadata().map_err(failure)?.len() > most {
-        return Err(too_large());
-    }
-    // Files grow, and some under /proc say they are empty: what counts is what is read.
+    // What is read counts: files grow, and some under /proc say that they are empty.
     let mut bytes = Vec::new();
-    file.take(most + 1).read_to_end(&mut bytes).map_err(failure)?;
+    entry.open().map_err(failure)?.take(most + 1).read_to_end(&mut bytes).map_err(failure)?;
     if bytes.len() as u64 > most {
-        return Err(too_large());
+        let text = format!("{path} is larger than {} MiB. Look at parts of it with a shell command.", most >> 20);
+        return Err(ErrorKind::FileTooLarge.error(text));
     }
     Ok(bytes)
 }

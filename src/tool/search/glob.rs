@@ -7,8 +7,9 @@ use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
 use crate::tool::files::path::{Found, Spot};
 use crate::tool::search::ignore::{Rules, Wanted, What};
+use crate::tool::search::listing::{by_path, readable};
 use crate::tool::search::search_end;
-use crate::tool::search::walk::{NOT_OURS, Seen, Start, Stop, Survey, Visitor, Walk, by_path, readable};
+use crate::tool::search::walk::{NOT_OURS, Seen, Start, Stop, Survey, Visitor, Walk};
 use crate::tool::search::wildcard::{Case, Glob, escaped};
 use crate::tool::{Ctx, Tool, flag_arg, invalid, object, optional_text_arg, text_arg};
 use serde_json::{Value, json};
@@ -118,7 +119,6 @@ fn find(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> 
         glob: &wish.glob,
         lead: spot.lead(),
         since,
-        dir: Vec::new(),
         lately: Vec::new(),
         others: Vec::new(),
         hidden: 0,
@@ -126,7 +126,7 @@ fn find(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> 
     let found = Finds::of(&mut survey);
     match survey.stopped {
         Some(Stop::Cancelled) => Ok(None),
-        Some(Stop::Time) if found.total() == 0 => {
+        Some(Stop::Time) if found.paths.is_empty() => {
             let text = format!("No files found. {}", survey.gaps(ctx.limits).trim_end());
             Err(ErrorKind::GlobExecutionError.error(text))
         }
@@ -139,8 +139,6 @@ struct Finder<'a> {
     /// Where in a path the part begins that is compared.
     lead: usize,
     since: i64,
-    /// Room for a directory's path with a slash.
-    dir: Vec<u8>,
     /// With the time of change, in seconds and nanoseconds.
     lately: Vec<((i64, u64), Vec<u8>)>,
     others: Vec<Vec<u8>>,
@@ -149,10 +147,7 @@ struct Finder<'a> {
 
 impl Visitor for Finder<'_> {
     fn wants(&mut self, dir: &[u8]) -> bool {
-        self.dir.clear();
-        self.dir.extend_from_slice(&dir[self.lead..]);
-        self.dir.push(b'/');
-        self.glob.could_match_in(&self.dir)
+        self.glob.could_match_in(&dir[self.lead..])
     }
 
     fn file(&mut self, file: &Seen) {
@@ -186,26 +181,16 @@ struct Finds {
 
 impl Finds {
     fn of(survey: &mut Survey<Finder>) -> Finds {
-        let mut lately = Vec::new();
-        let mut others = Vec::new();
-        let mut hidden = 0;
-        for finder in &mut survey.visitors {
-            lately.append(&mut finder.lately);
-            others.append(&mut finder.others);
-            hidden += finder.hidden;
-        }
+        let hidden = survey.visitors.iter().map(|finder| finder.hidden).sum();
+        let mut lately: Vec<_> = survey.visitors.iter_mut().flat_map(|finder| finder.lately.drain(..)).collect();
+        let mut others: Vec<_> = survey.visitors.iter_mut().flat_map(|finder| finder.others.drain(..)).collect();
         lately.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| by_path(&a.1, &b.1)));
         others.sort_unstable_by(|a, b| by_path(a, b));
-        let lately = lately.into_iter().map(|(_, path)| path);
-        Finds { paths: lately.chain(others).collect(), hidden }
-    }
-
-    fn total(&self) -> usize {
-        self.paths.len()
+        Finds { paths: lately.into_iter().map(|(_, path)| path).chain(others).collect(), hidden }
     }
 
     fn show(&self, wish: &Wish, base: &Spot, gaps: &str, ctx: &Ctx) -> (String, String) {
-        let (total, pattern) = (self.total(), &wish.pattern);
+        let (total, pattern) = (self.paths.len(), &wish.pattern);
         let ignored = match self.hidden {
             0 => String::new(),
             n => format!(" ({n} files or folders are left out by ignore files)"),

@@ -15,6 +15,7 @@ use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
 use crate::tool::files::path::{Found, Spot};
 use crate::tool::search::ignore::{Rules, Wanted};
+use crate::tool::search::listing::file_name;
 use crate::tool::search::search_end;
 use crate::tool::search::walk::{BY_MACHINE, Start, Stop, VERSIONS, Walk};
 use crate::tool::search::wildcard::{Case, NameGlob};
@@ -87,31 +88,18 @@ struct Wish<'a> {
     except: Option<Lines>,
     include: Option<Include>,
     include_text: Option<&'a str>,
-    show: Show,
+    names_only: bool,
     around: Option<Around>,
-    reach: Reach,
+    /// Search also what ignore files hide and what programs generate.
+    no_ignore: bool,
     per_file: usize,
     total: usize,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Show {
-    Lines,
-    Names,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
-    /// What people write.
-    Written,
-    Everything,
-}
-
-/// Which files to search.
-enum Include {
-    Only(NameGlob),
-    /// The pattern began with an exclamation mark.
-    AllBut(NameGlob),
+/// A pattern of the files to search, or, after an exclamation mark, of those to leave out.
+struct Include {
+    glob: NameGlob,
+    negated: bool,
 }
 
 impl<'a> Wish<'a> {
@@ -135,12 +123,12 @@ impl<'a> Wish<'a> {
             except,
             include: include_text.map(Include::new).transpose()?,
             include_text,
-            show: if flag_arg(args, "names_only") { Show::Names } else { Show::Lines },
+            names_only: flag_arg(args, "names_only"),
             around: both
                 .or(before)
                 .or(after)
                 .map(|_| Around { before: before.or(both).unwrap_or(0), after: after.or(both).unwrap_or(0) }),
-            reach: if flag_arg(args, "no_ignore") { Reach::Everything } else { Reach::Written },
+            no_ignore: flag_arg(args, "no_ignore"),
             per_file: number_arg(args, "max_matches_per_file").unwrap_or(usize::MAX),
             total: total.min(ctx.limits.search_most_matches),
         })
@@ -148,26 +136,20 @@ impl<'a> Wish<'a> {
 
     /// Whether a file is to be searched, by its path from the searched directory on.
     fn includes(&self, path: &[u8]) -> bool {
-        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-        let by_machine = self.reach == Reach::Written && (name.ends_with(b".log") || name.ends_with(b".tmp"));
-        !by_machine && self.include.as_ref().is_none_or(|include| include.takes(path))
+        let name = file_name(path);
+        let by_machine = !self.no_ignore && (name.ends_with(b".log") || name.ends_with(b".tmp"));
+        !by_machine && self.include.as_ref().is_none_or(|include| include.includes(path))
     }
 }
 
 impl Include {
     fn new(text: &str) -> Result<Include, CallError> {
-        let glob = |text| NameGlob::new(text, Case::Exact).map_err(invalid);
-        match text.strip_prefix('!') {
-            Some(rest) => Ok(Include::AllBut(glob(rest)?)),
-            None => Ok(Include::Only(glob(text)?)),
-        }
+        let (pattern, negated) = text.strip_prefix('!').map_or((text, false), |rest| (rest, true));
+        Ok(Include { glob: NameGlob::new(pattern, Case::Exact).map_err(invalid)?, negated })
     }
 
-    fn takes(&self, path: &[u8]) -> bool {
-        match self {
-            Include::Only(glob) => glob.matches(path),
-            Include::AllBut(glob) => !glob.matches(path),
-        }
+    fn includes(&self, path: &[u8]) -> bool {
+        self.glob.matches(path) != self.negated
     }
 }
 
@@ -240,17 +222,14 @@ fn search(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError
     };
     report.limited = best.is_limited();
     report.files = best.into_files();
-    if wish.show == Show::Lines && wish.around.is_none() {
+    if !wish.names_only && wish.around.is_none() {
         widen(&mut report.files, &wish, ctx);
     }
     Ok(Some(report.show(&wish, &spot, ctx)))
 }
 
 fn wanted(wish: &Wish, ctx: &Ctx) -> Wanted {
-    match wish.reach {
-        Reach::Written => ctx.workspace.wanted(),
-        Reach::Everything => Wanted::NONE,
-    }
+    if wish.no_ignore { Wanted::NONE } else { ctx.workspace.wanted() }
 }
 
 /// None if it was cancelled.
@@ -263,10 +242,7 @@ fn search_tree(wish: &Wish, spot: &Spot, best: &Best, ctx: &Ctx) -> Result<Optio
         report.hidden = true;
         return Ok(Some(report));
     };
-    let skipped: &[&str] = match wish.reach {
-        Reach::Written => &BY_MACHINE,
-        Reach::Everything => &VERSIONS,
-    };
+    let skipped: &[&str] = if wish.no_ignore { &VERSIONS } else { &BY_MACHINE };
     let start = Start { dir: dir.as_fd(), path: spot.below(), rules };
     let walk = Walk::new(ctx.cancel, ctx.limits, skipped);
     let survey = walk.run(start, || Search::new(wish, spot, best, ctx.limits));
@@ -291,7 +267,7 @@ fn search_file(wish: &Wish, spot: &Spot, best: &Best, ctx: &Ctx) -> Result<Repor
     }
     let bytes = contents(spot, ctx)?;
     let path = spot.below().as_os_str().as_bytes();
-    if let Some(found) = search::in_text(&bytes, wish, wish.around) {
+    if let Some(found) = search::lines_in(&bytes, &wish.lines, wish, wish.around) {
         best.add(path, found);
     }
     Ok(report)
@@ -319,7 +295,7 @@ fn widen(files: &mut [(Vec<u8>, FoundFile)], wish: &Wish, ctx: &Ctx) {
             .workspace
             .look(path)
             .and_then(|spot| contents(&spot, ctx).ok())
-            .and_then(|bytes| search::in_text(&bytes, wish, Some(around)));
+            .and_then(|bytes| search::lines_in(&bytes, &wish.lines, wish, Some(around)));
         if let Some(wider) = wider
             && wider.matching().eq(found.matching())
         {

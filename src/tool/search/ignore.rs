@@ -11,7 +11,9 @@
 //! reason: its place is named by a file in the tree. Git's global file is not read; it is about the user, not the project.
 
 use crate::limits::Limits;
+use crate::tool::files::open::{DIRECTORY_PATH, regular_file};
 use crate::tool::files::path::{Found, Workspace};
+use crate::tool::search::listing::file_name;
 use crate::tool::search::wildcard::Wildcard;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use serde_json::Value;
@@ -31,8 +33,10 @@ pub struct IgnoreFile {
 #[derive(Debug)]
 struct Pattern {
     says: Says,
-    of: Of,
-    on: On,
+    /// It ends with a slash.
+    directories_only: bool,
+    /// It has a slash before its end, and is compared with paths instead of names.
+    of_paths: bool,
     wildcard: Wildcard,
 }
 
@@ -49,48 +53,24 @@ pub enum What {
     Directory,
 }
 
-/// What a pattern is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
-    Anything,
-    Directories,
-}
-
-/// What a pattern is compared with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum On {
-    Name,
-    Path,
-}
-
 /// Which ignore files count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    pub git: Respect,
+    pub git: bool,
     /// `.geminiignore` and the operator's files.
-    pub gemini: Respect,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Respect {
-    Yes,
-    No,
+    pub gemini: bool,
 }
 
 impl Wanted {
-    pub const ALL: Wanted = Wanted { git: Respect::Yes, gemini: Respect::Yes };
-    pub const NONE: Wanted = Wanted { git: Respect::No, gemini: Respect::No };
+    pub const ALL: Wanted = Wanted { git: true, gemini: true };
+    pub const NONE: Wanted = Wanted { git: false, gemini: false };
 
     /// As a tool's arguments say, and where they do not, `otherwise`.
     pub fn asked(options: &Value, otherwise: Wanted) -> Wanted {
-        let respect = |name: &str, otherwise| match options.get(name) {
-            Some(Value::Bool(false)) => Respect::No,
-            Some(Value::Bool(true)) => Respect::Yes,
-            _ => otherwise,
-        };
+        let flag = |name: &str, otherwise| options.get(name).and_then(Value::as_bool).unwrap_or(otherwise);
         Wanted {
-            git: respect("respect_git_ignore", otherwise.git),
-            gemini: respect("respect_gemini_ignore", otherwise.gemini),
+            git: flag("respect_git_ignore", otherwise.git),
+            gemini: flag("respect_gemini_ignore", otherwise.gemini),
         }
     }
 }
@@ -98,19 +78,13 @@ impl Wanted {
 /// The rules in force in one directory. Cheap to clone: a directory adds to what its parent has.
 #[derive(Clone)]
 pub struct Rules {
-    git: Respect,
-    in_repository: InRepository,
+    git: bool,
+    in_repository: bool,
     /// The nearest of git's files, and from there on outwards.
     nearest: Option<Arc<Layer>>,
     /// The others, in the order they are asked.
     over: Arc<[IgnoreFile]>,
     file_bytes: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum InRepository {
-    Yes,
-    No,
 }
 
 struct Layer {
@@ -143,13 +117,10 @@ impl IgnoreFile {
 
     /// What the last pattern that fits says. The path is relative to the directory of the file.
     pub fn says(&self, path: &[u8], what: What) -> Option<Says> {
-        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        let name = file_name(path);
         let fits = |pattern: &&Pattern| {
-            let text = match pattern.on {
-                On::Name => name,
-                On::Path => path,
-            };
-            (pattern.of == Of::Anything || what == What::Directory) && pattern.wildcard.matches(text)
+            let text = if pattern.of_paths { path } else { name };
+            (!pattern.directories_only || what == What::Directory) && pattern.wildcard.matches(text)
         };
         let found = self.patterns.iter().rev().find(fits);
         found.map(|pattern| pattern.says)
@@ -174,20 +145,16 @@ impl Pattern {
             Some(rest) => (Says::Show, rest),
             None => (Says::Hide, line),
         };
-        let (of, text) = match rest.strip_suffix(b"/") {
-            Some(text) => (Of::Directories, text),
-            None => (Of::Anything, rest),
-        };
+        let text = rest.strip_suffix(b"/").unwrap_or(rest);
         if text.is_empty() {
             return None;
         }
-        let (on, wildcard) = if text.contains(&b'/') {
-            let text = text.strip_prefix(b"/").unwrap_or(text);
-            (On::Path, Wildcard::git_path(text)?)
-        } else {
-            (On::Name, Wildcard::git_name(text)?)
+        let of_paths = text.contains(&b'/');
+        let wildcard = match of_paths {
+            true => Wildcard::git_path(text.strip_prefix(b"/").unwrap_or(text))?,
+            false => Wildcard::git_name(text)?,
         };
-        Some(Pattern { says, of, on, wildcard })
+        Some(Pattern { says, directories_only: text.len() < rest.len(), of_paths, wildcard })
     }
 }
 
@@ -213,18 +180,15 @@ fn without_trailing_spaces(line: &[u8]) -> &[u8] {
 impl Rules {
     /// The rules in force around a workspace: its own directory is still to be entered.
     pub fn around(workspace: &Workspace, wanted: Wanted, limits: &Limits) -> Rules {
-        let over = match wanted.gemini {
-            Respect::Yes => over(workspace, limits.ignore_bytes),
-            Respect::No => Vec::new(),
-        };
+        let over = if wanted.gemini { over(workspace, limits.ignore_bytes) } else { Vec::new() };
         let mut rules = Rules {
             git: wanted.git,
-            in_repository: InRepository::No,
+            in_repository: false,
             nearest: None,
             over: over.into(),
             file_bytes: limits.ignore_bytes,
         };
-        if wanted.git == Respect::Yes {
+        if wanted.git {
             rules.take_from_above(workspace);
         }
         rules
@@ -271,19 +235,19 @@ impl Rules {
     /// The rules in a directory, from those around it. `path` is its path in the workspace.
     pub fn enter(&self, dir: BorrowedFd, path: &[u8], marks: Marks) -> Rules {
         let mut rules = self.clone();
-        if self.git == Respect::No {
+        if !self.git {
             return rules;
         }
         let base = if path.is_empty() { 0 } else { path.len() + 1 };
         if marks.git {
-            rules.in_repository = InRepository::Yes;
+            rules.in_repository = true;
             rules.nearest = None;
             if let Some(file) = exclude_file(dir, self.file_bytes) {
                 rules.push(file, Base::Inside(base));
             }
         }
         if marks.gitignore
-            && rules.in_repository == InRepository::Yes
+            && rules.in_repository
             && let Some(file) = load(dir, ".gitignore", self.file_bytes)
         {
             rules.push(file, Base::Inside(base));
@@ -293,8 +257,8 @@ impl Rules {
 
     /// Whether an entry of this directory is hidden.
     pub fn hide(&self, path: &[u8], what: What) -> bool {
-        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-        if self.git == Respect::Yes && name == b".git" {
+        let name = file_name(path);
+        if self.git && name == b".git" {
             return true;
         }
         let said = self.over.iter().find_map(|file| file.says(path, what));
@@ -330,7 +294,7 @@ impl Rules {
         }
         let mut above = Vec::new();
         for dir in workspace.path().ancestors().skip(1) {
-            let Ok(fd) = rustix::fs::open(dir, DIRECTORY, Mode::empty()) else {
+            let Ok(fd) = rustix::fs::open(dir, DIRECTORY_PATH, Mode::empty()) else {
                 return;
             };
             let marks = Marks::of(fd.as_fd());
@@ -342,7 +306,7 @@ impl Rules {
         if !above.last().is_some_and(|(_, _, marks)| marks.git) {
             return;
         }
-        self.in_repository = InRepository::Yes;
+        self.in_repository = true;
         for (dir, fd, marks) in above.into_iter().rev() {
             let lead = workspace.path().strip_prefix(dir).expect("it is an ancestor");
             let lead = [lead.as_os_str().as_bytes(), b"/"].concat();
@@ -371,38 +335,33 @@ impl Marks {
     }
 }
 
-const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-
 /// The files that stand over git's, the one to ask first in front.
 fn over(workspace: &Workspace, most: u64) -> Vec<IgnoreFile> {
     let named = workspace.ignore_files().iter().rev().filter_map(|path| {
         // The operator may name any file, by a link as well; only waiting for a pipe is out of the question.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = rustix::fs::open(workspace.path().join(path), flags, Mode::empty()).ok()?;
-        read(File::from(fd), most)
+        let file = File::from(fd);
+        file.metadata().ok().filter(|metadata| metadata.is_file())?;
+        read(file, most)
     });
     let own = load(workspace.dir(), ".geminiignore", most);
     named.chain(own).filter(|file| !file.is_empty()).collect()
 }
 
 fn exclude_file(dir: BorrowedFd, most: u64) -> Option<IgnoreFile> {
-    let flags = DIRECTORY | OFlags::NOFOLLOW;
+    let flags = DIRECTORY_PATH | OFlags::NOFOLLOW;
     let git = rustix::fs::openat(dir, ".git", flags, Mode::empty()).ok()?;
     let info = rustix::fs::openat(&git, "info", flags, Mode::empty()).ok()?;
     load(info.as_fd(), "exclude", most)
 }
 
 fn load(dir: BorrowedFd, name: &str, most: u64) -> Option<IgnoreFile> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(dir, name, flags, Mode::empty()).ok()?;
-    read(File::from(fd), most)
+    read(regular_file(dir, name).ok()?.0, most)
 }
 
-/// Of a file that is too large, the beginning counts.
+/// Only the beginning of a file that is too large counts.
 fn read(file: File, most: u64) -> Option<IgnoreFile> {
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
     let mut bytes = Vec::new();
     file.take(most).read_to_end(&mut bytes).ok()?;
     Some(IgnoreFile::parse(&bytes))

@@ -3,6 +3,7 @@
 pub mod glob;
 pub mod grep_search;
 pub mod ignore;
+pub mod listing;
 pub mod walk;
 pub mod wildcard;
 

@@ -11,9 +11,10 @@
 
 use crate::base::cancel::Cancel;
 use crate::limits::Limits;
-use crate::tool::search::ignore::{Marks, Rules, What};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat};
-use std::cmp::Ordering;
+use crate::tool::files::open;
+use crate::tool::search::ignore::{Rules, What};
+use crate::tool::search::listing::{Listed, Listing};
+use rustix::fs::{AtFlags, FileType, Stat};
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
@@ -29,8 +30,6 @@ use std::time::{Duration, Instant};
 const PART: usize = 128;
 /// Entries seen before other threads are called to help.
 const WORTH_HELP: usize = 512;
-/// Room for the names of a directory, per system call.
-const LISTING_BYTES: usize = 32 * 1024;
 
 /// Directories of version control, where nothing is for reading.
 pub const VERSIONS: [&str; 3] = [".git", ".svn", ".hg"];
@@ -45,13 +44,13 @@ pub const BY_MACHINE: [&str; 11] = {
 
 /// What looks at the files.
 pub trait Visitor: Send {
-    /// Whether anything in a directory is of interest. `dir` is its path in the workspace.
+    /// Whether anything in a directory is of interest. `dir` is its path in the workspace, with a final slash.
     fn wants(&mut self, dir: &[u8]) -> bool;
 
     fn file(&mut self, file: &Seen);
 
     /// Something that ignore files hide.
-    fn hidden(&mut self, path: &[u8], what: What);
+    fn hidden(&mut self, _path: &[u8], _what: What) {}
 }
 
 /// A regular file, as far as the listing knows.
@@ -97,18 +96,11 @@ pub enum Stop {
 impl Seen<'_> {
     /// Opens it, unless it is something else by now.
     pub fn open(&self) -> io::Result<(File, Stat)> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(self.dir, self.name, flags, Mode::empty())?;
-        let stat = rustix::fs::fstat(&fd)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(io::Error::other("it is not a regular file"));
-        }
-        Ok((File::from(fd), stat))
+        open::regular_file(self.dir, self.name)
     }
 
     pub fn stat(&self) -> io::Result<Stat> {
-        let stat = rustix::fs::statat(self.dir, self.name, AtFlags::SYMLINK_NOFOLLOW)?;
-        Ok(stat)
+        Ok(rustix::fs::statat(self.dir, self.name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 }
 
@@ -145,71 +137,6 @@ impl<V> Survey<V> {
         };
         stopped + &unread
     }
-}
-
-/// A path for people and models: what would break a line, or is no text, is written out or replaced.
-pub fn readable(path: &[u8]) -> String {
-    let text = String::from_utf8_lossy(path);
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() {
-            safe.extend(c.escape_default());
-        } else {
-            safe.push(c);
-        }
-    }
-    safe
-}
-
-/// Paths in the order of a tree: what is in `a` comes before `a.txt`.
-pub fn by_path(a: &[u8], b: &[u8]) -> Ordering {
-    let rank = |byte: &u8| {
-        if *byte == b'/' { 0 } else { u16::from(*byte) + 1 }
-    };
-    a.iter().map(rank).cmp(b.iter().map(rank))
-}
-
-/// The entries of one directory, listed.
-pub struct Listing {
-    pub entries: Vec<Listed>,
-    pub marks: Marks,
-}
-
-pub struct Listed {
-    pub name: CString,
-    pub kind: FileType,
-}
-
-impl Listing {
-    /// Lists an open directory, sorted by name.
-    pub fn of(dir: BorrowedFd) -> io::Result<Listing> {
-        let mut room = Vec::with_capacity(LISTING_BYTES);
-        let mut raw = RawDir::new(dir, room.spare_capacity_mut());
-        let mut listing = Listing { entries: Vec::new(), marks: Marks::default() };
-        while let Some(entry) = raw.next() {
-            let entry = entry?;
-            let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
-                continue;
-            }
-            listing.marks.see(name.to_bytes());
-            let kind = match entry.file_type() {
-                // Some file systems do not tell.
-                FileType::Unknown => rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
-                    .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
-                kind => kind,
-            };
-            listing.entries.push(Listed { name: name.to_owned(), kind });
-        }
-        listing.entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        Ok(listing)
-    }
-}
-
-/// Opens a directory for listing: of the descriptors we hold, some only name their directory.
-pub fn open_here(dir: BorrowedFd) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat(dir, c".", flags, Mode::empty())?)
 }
 
 enum Work {
@@ -269,11 +196,15 @@ impl<'a> Crew<'a> {
         let most = most.min(self.walk.limits.search_threads);
         let mut help = Vec::new();
         let mut own = visitor();
-        while let Some(work) = self.take() {
-            let _turn = Turn(self);
-            self.perform(work, &mut own);
+        while self.work_once(&mut own) {
             if help.is_empty() && self.entries.load(Memory::Relaxed) >= WORTH_HELP {
-                help.extend((1..most).map(|_| threads.spawn(|| self.join(visitor()))));
+                help.extend((1..most).map(|_| {
+                    threads.spawn(|| {
+                        let mut visitor = visitor();
+                        while self.work_once(&mut visitor) {}
+                        visitor
+                    })
+                }));
             }
         }
         let helped = help.into_iter().map(|thread| match thread.join() {
@@ -285,12 +216,14 @@ impl<'a> Crew<'a> {
         all
     }
 
-    fn join<V: Visitor>(&self, mut visitor: V) -> V {
-        while let Some(work) = self.take() {
-            let _turn = Turn(self);
-            self.perform(work, &mut visitor);
-        }
-        visitor
+    /// Does the next piece of work; false once there is none.
+    fn work_once(&self, visitor: &mut impl Visitor) -> bool {
+        let Some(work) = self.take() else {
+            return false;
+        };
+        let _turn = Turn(self);
+        self.perform(work, visitor);
+        true
     }
 
     /// The next thing to do. Waits while others may still find some; None once all is done.
@@ -315,10 +248,9 @@ impl<'a> Crew<'a> {
         match work {
             Work::Look { dir, lead, names } => self.look(&dir, lead, &names, visitor),
             Work::Enter { parent, name, path, depth, rules } => {
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let opened = rustix::fs::openat(&parent, &name, flags, Mode::empty());
+                let opened = open::directory(&parent, &name);
                 drop(parent);
-                let listed = opened.map_err(io::Error::from).and_then(|dir| Ok((Listing::of(dir.as_fd())?, dir)));
+                let listed = opened.and_then(|dir| Ok((Listing::of(dir.as_fd())?, dir)));
                 match listed {
                     Ok((listing, dir)) => self.enter(dir, listing, path, depth, &rules, visitor),
                     Err(_) => self.lock().unread += 1,
@@ -355,9 +287,11 @@ impl<'a> Crew<'a> {
             path.extend_from_slice(name.to_bytes());
             match kind {
                 FileType::Directory => {
+                    path.push(b'/');
                     if self.is_skipped(&name) || !visitor.wants(&path) {
                         continue;
                     }
+                    path.pop();
                     if rules.hide(&path, What::Directory) {
                         visitor.hidden(&path, What::Directory);
                         continue;
@@ -464,6 +398,7 @@ mod tests {
     use super::*;
     use crate::tool::files::path::Workspace;
     use crate::tool::search::ignore::Wanted;
+    use crate::tool::search::listing::{by_path, readable};
     use crate::tool::tests::Scratch;
 
     /// Remembers what it sees, and may want to stop at once.

@@ -6,6 +6,8 @@
 //! A match never takes more than text × pattern steps: only the last `*` and the last `**` are ever tried again. That is
 //! enough, since whatever an earlier one could take instead, the later one can take as well.
 
+use crate::tool::search::listing::file_name;
+
 /// Alternatives that braces may multiply to; a pattern with more is refused.
 const MOST_ALTERNATIVES: usize = 256;
 
@@ -30,13 +32,7 @@ pub struct Glob(Vec<Wildcard>);
 #[derive(Clone, Debug)]
 pub struct NameGlob {
     glob: Glob,
-    on: On,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum On {
-    Name,
-    Path,
+    of_names: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -63,13 +59,7 @@ enum Units {
 #[derive(Clone, Debug)]
 struct Class {
     ranges: Vec<(u32, u32)>,
-    negated: Negated,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Negated {
-    No,
-    Yes,
+    negated: bool,
 }
 
 /// What a text is compared as.
@@ -227,20 +217,13 @@ impl Glob {
 
 impl NameGlob {
     pub fn new(pattern: &str, case: Case) -> Result<NameGlob, String> {
-        let on = if pattern.contains('/') { On::Path } else { On::Name };
+        let of_names = !pattern.contains('/');
         let pattern = pattern.trim_start_matches("./").trim_start_matches('/');
-        let glob = Glob::new(pattern, case)?;
-        Ok(NameGlob { glob, on })
+        Ok(NameGlob { glob: Glob::new(pattern, case)?, of_names })
     }
 
     pub fn matches(&self, path: &[u8]) -> bool {
-        match self.on {
-            On::Path => self.glob.matches(path),
-            On::Name => {
-                let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-                self.glob.matches(name)
-            }
-        }
+        self.glob.matches(if self.of_names { file_name(path) } else { path })
     }
 }
 
@@ -266,7 +249,7 @@ impl Class {
                 }
                 _ => false,
             };
-        found == (self.negated == Negated::No)
+        found != self.negated
     }
 }
 
@@ -343,11 +326,8 @@ fn class(units: &[u32], begin: usize) -> Option<(Class, usize)> {
     const DASH: u32 = b'-' as u32;
     const BACKSLASH: u32 = b'\\' as u32;
     let mut at = begin;
-    let mut negated = Negated::No;
-    if matches!(units.get(at), Some(unit) if *unit == u32::from('!') || *unit == u32::from('^')) {
-        negated = Negated::Yes;
-        at += 1;
-    }
+    let negated = matches!(units.get(at), Some(unit) if *unit == u32::from('!') || *unit == u32::from('^'));
+    at += usize::from(negated);
     let mut ranges = Vec::new();
     // The character a range could start from.
     let mut from: Option<u32> = None;
@@ -479,124 +459,4 @@ fn unescaped(bytes: &[u8]) -> Vec<usize> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn glob(pattern: &str, text: &str) -> bool {
-        Glob::new(pattern, Case::Exact).expect("the pattern is valid").matches(text.as_bytes())
-    }
-
-    #[test]
-    fn stars_stop_at_slashes_and_double_stars_do_not() {
-        let table = [
-            ("*.rs", "a.rs", true),
-            ("*.rs", "src/a.rs", false),
-            ("**/*.rs", "a.rs", true),
-            ("**/*.rs", "src/deep/a.rs", true),
-            ("src/**", "src/a/b", true),
-            ("src/**", "srcs/a", false),
-            ("src/**/b", "src/b", true),
-            ("src/**/b", "src/x/y/b", true),
-            ("src/**/b", "src/xb", false),
-            ("**/a/**/b", "x/a/y/z/b", true),
-            ("**/a*/**/b?", "x/aa/b/ab/bc", true),
-            ("a**b", "axxb", true),
-            ("a**b", "ax/xb", false),
-            ("**", "a/b", true),
-            ("*a*b*", "xxaxxbxx", true),
-            ("*a*b*", "xxbxxaxx", false),
-            ("", "", true),
-            ("", "a", false),
-        ];
-        for (pattern, text, expected) in table {
-            assert_eq!(glob(pattern, text), expected, "{pattern} {text}");
-        }
-    }
-
-    #[test]
-    fn classes_braces_and_characters() {
-        let table = [
-            ("[a-c]x", "bx", true),
-            ("[!a-c]x", "bx", false),
-            ("[^a-c]x", "äx", true),
-            ("[]x]", "]", true),
-            ("[x", "[x", true),
-            ("[[:digit:]]", "7", true),
-            ("?", "ä", true),
-            ("[ä-ü]", "ö", true),
-            ("a{b,c{d,e}}f", "acef", true),
-            ("a{b,c{d,e}}f", "acf", false),
-            ("{a,b}{c,d}", "bd", true),
-            ("{a}", "{a}", true),
-            ("{{a,b}", "{b", true),
-            ("\\{a,b\\}", "{a,b}", true),
-            ("*.{ts,tsx}", "a.tsx", true),
-            ("\\*", "*", true),
-            ("\\*", "x", false),
-        ];
-        for (pattern, text, expected) in table {
-            assert_eq!(glob(pattern, text), expected, "{pattern} {text}");
-        }
-        assert!(Glob::new("{a,b}".repeat(9).as_str(), Case::Exact).is_err());
-        assert!(Glob::new("a\\", Case::Exact).is_err());
-    }
-
-    #[test]
-    fn case_is_folded_on_request() {
-        let folded = Glob::new("SRC/[a-c]*.Rs", Case::Folded).expect("it is valid");
-        assert!(folded.matches(b"src/Bx.rS"));
-        assert!(!glob("SRC/*", "src/a"));
-    }
-
-    #[test]
-    fn an_escaped_text_is_itself() {
-        for text in ["a[1]", "{a,b}", "a\\b", "*", "?", "**/x", "[!a]", "plain"] {
-            assert!(glob(&escaped(text), text), "{text}");
-        }
-        assert!(!glob(&escaped("a[1]"), "a1"));
-        assert!(!glob(&escaped("*"), "x"));
-    }
-
-    #[test]
-    fn without_a_slash_names_are_meant() {
-        let matches = |pattern: &str, path: &str| {
-            let glob = NameGlob::new(pattern, Case::Exact).expect("it is valid");
-            glob.matches(path.as_bytes())
-        };
-        assert!(matches("*.rs", "src/a.rs"));
-        assert!(matches("/*.rs", "a.rs"));
-        assert!(!matches("/*.rs", "src/a.rs"));
-        assert!(matches("./src/*.rs", "src/a.rs"));
-        assert!(!matches("src/*.rs", "x/src/a.rs"));
-    }
-
-    #[test]
-    fn directories_that_cannot_lead_to_a_match_are_known() {
-        let table = [
-            ("src/*.rs", "src/", true),
-            ("src/*.rs", "tests/", false),
-            ("src/*.rs", "src/deep/", false),
-            ("src/**/x", "src/deep/er/", true),
-            ("s*/d?/x", "src/dd/", true),
-            ("s*/d?/x", "src/ddd/", false),
-            ("**/x", "any/thing/", true),
-            ("{a,b/c}/x", "b/", true),
-            ("{a,b/c}/x", "c/", false),
-            ("x", "x/", false),
-        ];
-        for (pattern, dir, expected) in table {
-            let glob = Glob::new(pattern, Case::Exact).expect("it is valid");
-            assert_eq!(glob.could_match_in(dir.as_bytes()), expected, "{pattern} {dir}");
-        }
-    }
-
-    #[test]
-    fn many_stars_take_no_longer_than_few() {
-        let pattern = "*a".repeat(200) + "b";
-        let text = "a".repeat(20_000);
-        assert!(!glob(&pattern, &text));
-        let pattern = "**/a*".repeat(100) + "/b";
-        let text = "a/".repeat(5_000);
-        assert!(!glob(&pattern, &text));
-    }
-}
+mod tests;

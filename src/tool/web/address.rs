@@ -58,10 +58,14 @@ impl Url {
         if !matches!(authority.port_u16(), None | Some(80 | 443 | 1024..)) {
             return Err(malformed("the port must be 80, 443, or 1024 and above"));
         }
-        check_host(authority.host(), judge).map_err(|wrong| match wrong {
-            Wrong::Malformed(what) => Wrong::Malformed(format!("{text}: {what}")),
-            Wrong::Private(what) => Wrong::Private(format!("{text}: {what}")),
-        })?;
+        let is_public = match host(authority.host()) {
+            Ok(Host::Address(address)) => judge(address),
+            Ok(Host::Name { local }) => !local,
+            Err(what) => return Err(malformed(what)),
+        };
+        if !is_public {
+            return Err(Wrong::Private(format!("{text}: not on the public internet")));
+        }
         Ok(Url(uri))
     }
 
@@ -93,15 +97,6 @@ impl Url {
     pub fn host(&self) -> String {
         self.0.host().unwrap_or_default().to_ascii_lowercase()
     }
-}
-
-fn check_host(text: &str, judge: Judge) -> Result<(), Wrong> {
-    let public = match host(text) {
-        Ok(Host::Address(address)) => judge(address),
-        Ok(Host::Name { local }) => !local,
-        Err(what) => return Err(Wrong::Malformed(what.into())),
-    };
-    if public { Ok(()) } else { Err(Wrong::Private("not on the public internet".into())) }
 }
 
 #[cfg(test)]

@@ -4,37 +4,36 @@
 //! it is a courtesy, not a search tool. What it finds is only a name; the caller opens it as it opens any path.
 
 use crate::tool::Ctx;
-use crate::tool::files::path::Found;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use crate::tool::files::open;
+use crate::tool::search::listing::Listing;
+use rustix::fs::FileType;
 use std::collections::VecDeque;
 use std::ffi::OsStr;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+/// Large, and not to be edited anyway.
+const SKIPPED: [&str; 2] = [".git", "node_modules"];
 
 /// Paths of all files found whose last components are those of `wanted`, in the order of the search.
 pub fn files_ending_in(wanted: &Path, ctx: &Ctx) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let Ok(spot) = ctx.workspace.find(".") else {
-        return found;
-    };
-    let Found::Directory(root) = spot.found else {
-        return found;
-    };
-    let mut waiting = VecDeque::from([(PathBuf::new(), root)]);
+    let mut waiting: VecDeque<_> =
+        open::directory(ctx.workspace.dir(), ".").map(|root| (PathBuf::new(), root)).into_iter().collect();
     let mut left = ctx.limits.lookup_dirs.saturating_sub(1);
     while let Some((path, dir)) = waiting.pop_front() {
         if ctx.cancel.is_set() {
             break;
         }
-        // What cannot be read is not looked into.
-        for (name, kind) in entries(&dir).unwrap_or_default() {
-            let below = path.join(&name);
-            match kind {
+        // A directory that cannot be read is skipped.
+        for entry in Listing::of(dir.as_fd()).map_or(Vec::new(), |listing| listing.entries) {
+            let name = OsStr::from_bytes(entry.name.to_bytes());
+            let below = path.join(name);
+            match entry.kind {
                 FileType::RegularFile if below.ends_with(wanted) => found.push(below),
-                FileType::Directory if left > 0 && !is_skipped(&name) => {
-                    if let Ok(dir) = open(&dir, &name) {
+                FileType::Directory if left > 0 && !SKIPPED.iter().any(|skipped| name == *skipped) => {
+                    if let Ok(dir) = open::directory(&dir, name) {
                         left -= 1;
                         waiting.push_back((below, dir));
                     }
@@ -44,37 +43,6 @@ pub fn files_ending_in(wanted: &Path, ctx: &Ctx) -> Vec<PathBuf> {
         }
     }
     found
-}
-
-/// Large, and not to be edited anyway.
-fn is_skipped(name: &OsStr) -> bool {
-    name == ".git" || name == "node_modules"
-}
-
-fn open(dir: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat(dir, name, flags, Mode::empty())?)
-}
-
-/// Names and kinds, sorted: the order must not depend on the file system.
-fn entries(dir: &OwnedFd) -> io::Result<Vec<(std::ffi::OsString, FileType)>> {
-    let readable = open(dir, OsStr::new("."))?;
-    let mut entries = Vec::new();
-    for entry in Dir::read_from(&readable)? {
-        let entry = entry?;
-        let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        if name == "." || name == ".." {
-            continue;
-        }
-        let kind = match entry.file_type() {
-            FileType::Unknown => rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
-                .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
-            known => known,
-        };
-        entries.push((name.to_os_string(), kind));
-    }
-    entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-    Ok(entries)
 }
 
 #[cfg(test)]

@@ -55,9 +55,9 @@ pub struct Literals {
 
 /// The literals of a valid expression; None if some match may be without any.
 pub fn required(pattern: &str, letters: Letters) -> Option<Literals> {
-    let mut reader = Reader { chars: pattern.chars().collect(), at: 0, letters, lost: Lost::No };
+    let mut reader = Reader { chars: pattern.chars().collect(), at: 0, letters, lost: false };
     let whole = reader.alternation();
-    if reader.lost == Lost::Yes || reader.at < reader.chars.len() {
+    if reader.lost || reader.at < reader.chars.len() {
         return None;
     }
     Some(Literals { any: whole.needs()?, letters: reader.letters })
@@ -155,18 +155,12 @@ fn either(branches: Vec<Known>) -> Known {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lost {
-    No,
-    Yes,
-}
-
 struct Reader {
     chars: Vec<char>,
     at: usize,
     letters: Letters,
     /// Something came up that changes how the rest is to be read.
-    lost: Lost,
+    lost: bool,
 }
 
 impl Reader {
@@ -194,7 +188,7 @@ impl Reader {
                 return;
             }
         }
-        self.lost = Lost::Yes;
+        self.lost = true;
     }
 
     fn alternation(&mut self) -> Known {
@@ -266,14 +260,14 @@ impl Reader {
                     // From here on letters may be of either case, or not any more. To take them for either is always right.
                     'i' => self.letters = Letters::EitherCase,
                     // Spaces and comments mean nothing from here on: another language.
-                    'x' => self.lost = Lost::Yes,
+                    'x' => self.lost = true,
                     _ => {}
                 }
             }
         }
         let inner = self.alternation();
         if self.next() != Some(')') {
-            self.lost = Lost::Yes;
+            self.lost = true;
         }
         Some(inner)
     }
@@ -318,7 +312,7 @@ impl Reader {
                 Some('[') if self.peek() == Some(':') => self.skip_behind(']'),
                 Some(_) => {}
                 None => {
-                    self.lost = Lost::Yes;
+                    self.lost = true;
                     return;
                 }
             }

@@ -3,9 +3,9 @@
 use crate::tool::Ctx;
 use crate::tool::files::path::Spot;
 use crate::tool::files::read_file::shortened;
+use crate::tool::search::grep_search::Wish;
 use crate::tool::search::grep_search::search::{FoundFile, Role};
-use crate::tool::search::grep_search::{Show, Wish};
-use crate::tool::search::walk::readable;
+use crate::tool::search::listing::readable;
 
 #[derive(Default)]
 pub struct Report {
@@ -31,22 +31,16 @@ impl Report {
             );
             return (text, "No matches found".into());
         }
-        let found = match wish.show {
-            Show::Lines => {
-                let matches: usize = self.files.iter().map(|(_, found)| found.matches).sum();
-                count(matches, "match", "matches")
-            }
-            Show::Names => count(self.files.len(), "file with matches", "files with matches"),
+        let found = match wish.names_only {
+            true => count(self.files.len(), "file with matches", "files with matches"),
+            false => count(self.files.iter().map(|(_, found)| found.matches).sum(), "match", "matches"),
         };
         let Some(found) = found else {
             let text = format!("No matches found for {of}.\n{}", self.notes(ctx));
             return (text.trim_end().into(), "No matches found".into());
         };
         let limited = if self.limited { " (limited)" } else { "" };
-        let body = match wish.show {
-            Show::Lines => self.lines(ctx),
-            Show::Names => self.names(),
-        };
+        let body = if wish.names_only { self.names() } else { self.lines(ctx) };
         let more = if self.limited {
             "There may be more matches: narrow the search, or raise total_max_matches.\n"
         } else {
@@ -57,8 +51,7 @@ impl Report {
     }
 
     fn names(&self) -> String {
-        let names = self.files.iter().map(|(path, _)| readable(path) + "\n");
-        names.collect()
+        self.files.iter().map(|(path, _)| readable(path) + "\n").collect()
     }
 
     fn lines(&self, ctx: &Ctx) -> String {

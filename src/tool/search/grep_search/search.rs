@@ -2,10 +2,10 @@
 
 use crate::limits::Limits;
 use crate::tool::files::path::Spot;
+use crate::tool::search::grep_search::Wish;
 use crate::tool::search::grep_search::lines::{Go, Lines};
-use crate::tool::search::grep_search::{Show, Wish};
-use crate::tool::search::ignore::What;
-use crate::tool::search::walk::{Seen, Visitor, by_path};
+use crate::tool::search::listing::by_path;
+use crate::tool::search::walk::{Seen, Visitor};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -171,7 +171,7 @@ impl<'a> Search<'a> {
 
 impl Visitor for Search<'_> {
     fn wants(&mut self, dir: &[u8]) -> bool {
-        !self.best.is_too_late(dir)
+        !self.best.is_too_late(&dir[..dir.len() - 1])
     }
 
     fn file(&mut self, file: &Seen) {
@@ -196,8 +196,6 @@ impl Visitor for Search<'_> {
             self.best.add(file.path, found);
         }
     }
-
-    fn hidden(&mut self, _: &[u8], _: What) {}
 }
 
 /// Reads a file that is said to have `size` bytes, and gives the number it has. Room for one more byte makes one read enough: it
@@ -217,19 +215,12 @@ fn fill(file: &mut File, size: usize, room: &mut Vec<u8>) -> io::Result<usize> {
 }
 
 /// What is found in a text; None if nothing, or if it is no text.
-pub fn in_text(bytes: &[u8], wish: &Wish, around: Option<Around>) -> Option<FoundFile> {
-    lines_in(bytes, &wish.lines, wish, around)
-}
-
-fn lines_in(bytes: &[u8], lines: &Lines, wish: &Wish, around: Option<Around>) -> Option<FoundFile> {
+pub fn lines_in(bytes: &[u8], lines: &Lines, wish: &Wish, around: Option<Around>) -> Option<FoundFile> {
     if memchr::memchr(0, bytes).is_some() {
         return None;
     }
-    let most = match wish.show {
-        Show::Names => 1,
-        // One more than can be shown, to know whether there are more.
-        Show::Lines => wish.per_file.min(wish.total + 1),
-    };
+    // One more than can be shown, to know whether there are more.
+    let most = if wish.names_only { 1 } else { wish.per_file.min(wish.total + 1) };
     let mut hits = Vec::new();
     lines.each(bytes, |range| {
         let excepted = wish

@@ -1,0 +1,184 @@
+//! The walk from the workspace's open directory to what a path names, one component at a time.
+
+use super::{Entry, Found, Gap, Spot, Workspace};
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+
+/// As many links as the kernel would follow.
+const MOST_LINKS: usize = 40;
+
+/// Why a path cannot be resolved. Displayed as a clause that follows the path.
+pub(super) enum Wrong {
+    Outside,
+    Links,
+    NotDirectory,
+    /// `..` or a final slash after a directory that does not exist.
+    Lost,
+    System(Errno),
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Wrong::Outside => "is not in the workspace",
+            Wrong::Links => "leads through too many symbolic links",
+            Wrong::NotDirectory => "does not exist: a part of it is a file, not a directory",
+            Wrong::Lost => "does not exist: it leads through a directory that is not there",
+            Wrong::System(errno) => return write!(f, "cannot be looked up: {errno}"),
+        })
+    }
+}
+
+impl From<Errno> for Wrong {
+    fn from(errno: Errno) -> Wrong {
+        Wrong::System(errno)
+    }
+}
+
+/// Finds what a path relative to the workspace names.
+pub(super) fn walk(workspace: &Workspace, path: &Path) -> Result<Spot, Wrong> {
+    let mut walk = Walk { workspace, held: Vec::new(), todo: parts(path), links: 0 };
+    let found = walk.go()?;
+    let mut relative: PathBuf = walk.held.iter().map(|(name, _)| name).collect();
+    match &found {
+        Found::Directory(_) => {}
+        Found::File(entry) => relative.push(&entry.name),
+        Found::Nothing(gap) => {
+            relative.extend(&gap.parents);
+            relative.push(&gap.name);
+        }
+    }
+    // Joining with nothing would leave a slash at the end.
+    let real = match relative.as_os_str().is_empty() {
+        true => workspace.path.clone(),
+        false => workspace.path.join(&relative),
+    };
+    Ok(Spot { real, relative, named: without_dots(path), found })
+}
+
+/// One component of a path still to be walked.
+enum Part {
+    Root,
+    Up,
+    Name(OsString),
+    /// What was walked so far must be a directory: the path ends in a slash or a dot.
+    Here,
+}
+
+struct Walk<'a> {
+    workspace: &'a Workspace,
+    /// The directories from the workspace down to where we are.
+    held: Vec<(OsString, OwnedFd)>,
+    todo: VecDeque<Part>,
+    links: usize,
+}
+
+impl Walk<'_> {
+    fn go(&mut self) -> Result<Found, Wrong> {
+        while let Some(part) = self.todo.pop_front() {
+            let name = match part {
+                Part::Here => continue,
+                Part::Root => {
+                    self.held.clear();
+                    continue;
+                }
+                Part::Up => {
+                    self.held.pop().ok_or(Wrong::Outside)?;
+                    continue;
+                }
+                Part::Name(name) => name,
+            };
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let fd = match rustix::fs::openat(self.here(), &name, flags, Mode::empty()) {
+                Ok(fd) => fd,
+                Err(Errno::NOENT) => return self.gap(name),
+                Err(errno) => return Err(errno.into()),
+            };
+            match FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) {
+                FileType::Directory => self.held.push((name, fd)),
+                FileType::Symlink => self.follow(&fd)?,
+                _ if self.todo.is_empty() => {
+                    return Ok(Found::File(Entry { dir: self.here().try_clone_to_owned().map_err(system)?, name }));
+                }
+                _ => return Err(Wrong::NotDirectory),
+            }
+        }
+        let dir = self.here().try_clone_to_owned().map_err(system)?;
+        Ok(Found::Directory(dir))
+    }
+
+    fn here(&self) -> BorrowedFd<'_> {
+        self.held.last().map_or(self.workspace.dir.as_fd(), |(_, dir)| dir.as_fd())
+    }
+
+    /// Puts a link's target in front of what is left to walk.
+    fn follow(&mut self, link: &OwnedFd) -> Result<(), Wrong> {
+        self.links += 1;
+        if self.links > MOST_LINKS {
+            return Err(Wrong::Links);
+        }
+        let target = rustix::fs::readlinkat(link, "", Vec::new())?;
+        let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
+        let mut steps = parts(&self.workspace.inside(&target).ok_or(Wrong::Outside)?);
+        if target.is_absolute() {
+            steps.push_front(Part::Root);
+        }
+        for part in steps.into_iter().rev() {
+            self.todo.push_front(part);
+        }
+        Ok(())
+    }
+
+    /// Nothing is called `name` here, so what is left of the path can only be names.
+    fn gap(&mut self, name: OsString) -> Result<Found, Wrong> {
+        let mut parents = vec![name];
+        for part in self.todo.drain(..) {
+            match part {
+                Part::Name(name) => parents.push(name),
+                Part::Here | Part::Up | Part::Root => return Err(Wrong::Lost),
+            }
+        }
+        let name = parents.pop().expect("it holds at least the first name");
+        Ok(Found::Nothing(Gap { dir: self.here().try_clone_to_owned().map_err(system)?, parents, name }))
+    }
+}
+
+fn system(error: io::Error) -> Wrong {
+    Wrong::System(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+fn parts(path: &Path) -> VecDeque<Part> {
+    let mut parts: VecDeque<Part> = path
+        .components()
+        .filter_map(|component| match component {
+            Component::Normal(name) => Some(Part::Name(name.to_os_string())),
+            Component::ParentDir => Some(Part::Up),
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
+        })
+        .collect();
+    // `components` forgets what a final slash or dot says.
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.ends_with(b"/") || bytes.ends_with(b"/.") {
+        parts.push_back(Part::Here);
+    }
+    parts
+}
+
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => plain.push(name),
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+        }
+    }
+    plain
+}

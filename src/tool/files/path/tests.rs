@@ -1,0 +1,100 @@
+//! Which paths are found, followed and refused.
+
+use super::*;
+use crate::tool::tests::Scratch;
+use std::os::unix::fs::symlink;
+
+fn shown(spot: Result<Spot, CallError>) -> String {
+    match spot {
+        Ok(spot) => {
+            let kind = match spot.found {
+                Found::Directory(_) => "dir",
+                Found::File(_) => "file",
+                Found::Nothing(_) => "nothing",
+            };
+            format!("{kind} {}", spot.relative())
+        }
+        Err(error) => error.kind.word().to_string(),
+    }
+}
+
+#[test]
+fn paths_mean_what_they_say_and_links_inside_are_followed() {
+    let scratch = Scratch::new();
+    let root = scratch.path().to_str().expect("plain").to_string();
+    scratch.put("a/b.txt", "x");
+    scratch.put("@odd/c", "x");
+    scratch.put("sp ace%20", "x");
+    symlink("a", scratch.path().join("to_a")).expect("link");
+    symlink(format!("{root}/a/b.txt"), scratch.path().join("absolute")).expect("link");
+    symlink("../a/new", scratch.path().join("a/dangling")).expect("link");
+    symlink("loop", scratch.path().join("loop")).expect("link");
+    let workspace = Workspace::open(scratch.path()).expect("it opens");
+    let cases = [
+        ("a/b.txt", "file a/b.txt"),
+        ("./a//b.txt", "file a/b.txt"),
+        ("a/../a/b.txt", "file a/b.txt"),
+        (".", "dir ."),
+        (&root, "dir ."),
+        (&format!("{root}/a"), "dir a"),
+        (&format!("file://{root}/sp%20ace%2520"), "file sp ace%20"),
+        ("sp ace%20", "file sp ace%20"),
+        ("to_a/b.txt", "file a/b.txt"),
+        ("to_a/../a", "dir a"),
+        ("absolute", "file a/b.txt"),
+        ("a/dangling", "nothing a/new"),
+        ("a/x/y/z", "nothing a/x/y/z"),
+        ("@a/b.txt", "file a/b.txt"),
+        ("@odd/c", "file @odd/c"),
+        ("@odd/new", "nothing @odd/new"),
+        ("@a/new", "nothing a/new"),
+        ("a/b.txt/", "file_not_found"),
+        ("a/b.txt/c", "file_not_found"),
+        ("nowhere/../a", "file_not_found"),
+        ("nowhere/", "file_not_found"),
+        ("loop", "file_not_found"),
+    ];
+    for (path, expected) in cases {
+        assert_eq!(shown(workspace.find(path)), expected, "{path}");
+    }
+}
+
+#[test]
+fn the_workspace_may_be_named_through_a_link() {
+    let scratch = Scratch::new();
+    scratch.put("real/a", "x");
+    let link = scratch.path().join("link");
+    symlink("real", &link).expect("link");
+    let workspace = Workspace::open(&link).expect("it opens");
+    assert_eq!(workspace.path(), scratch.path().join("real"));
+    let through = link.join("a");
+    let through = through.to_str().expect("plain");
+    assert_eq!(shown(workspace.find(through)), "file a");
+}
+
+#[test]
+fn protected_places_can_be_read_but_not_written() {
+    let scratch = Scratch::new();
+    scratch.put(".git/config", "x");
+    symlink(".git", scratch.path().join("innocent")).expect("link");
+    let workspace = Workspace::open(scratch.path()).expect("it opens");
+    let refused = [
+        ".git/config",
+        ".GIT/config",
+        ".git",
+        "innocent/hooks/pre-commit",
+        ".env",
+        "sub/.Env. ",
+        ".env::$DATA",
+        "node_modules/x/index.js",
+        "gha-creds-0123.json",
+        "@.git/config",
+    ];
+    for path in refused {
+        assert_eq!(shown(workspace.find_writable(path)), "policy_violation", "{path}");
+    }
+    assert_eq!(shown(workspace.find(".git/config")), "file .git/config");
+    for path in [".gitignore", ".env.example", "my.env", "gha-creds.txt"] {
+        assert_eq!(shown(workspace.find_writable(path)), format!("nothing {path}"));
+    }
+}
