@@ -3,10 +3,13 @@
 //! The newest part stays word for word. The cut is made only before a prompt of the user, so no call is ever parted from its
 //! result, and the summary takes the place of everything before it.
 
+use crate::base::cancel::Cancel;
 use crate::base::json;
+use crate::model::backend::{ModelBackend, ModelRequest};
+use crate::model::error::fatal;
 use crate::task::log::answer::Answer;
+use crate::task::machine::job::{Compaction, ModelError, Think};
 use crate::task::machine::state::Item;
-use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// What the model is asked for: our words, one fixed shape.
@@ -29,7 +32,7 @@ Be complete and terse. Leave out pleasantries and everything that can be read ag
 const KEEP: f64 = 0.3;
 
 /// Where to cut: the index of the first item that stays. None when there is nothing worth cutting.
-pub fn cut(history: &[Arc<Item>]) -> Option<usize> {
+fn cut(history: &[Arc<Item>]) -> Option<usize> {
     let sizes: Vec<usize> = history.iter().map(|item| size(item)).collect();
     let whole: usize = sizes.iter().sum();
     let mut before = 0;
@@ -58,13 +61,21 @@ fn size(item: &Item) -> usize {
     }
 }
 
-/// The request's last turn: asks for the summary of what stands before it.
-pub fn question() -> Value {
-    json!({ "role": "user", "parts": [{ "text": ASK }] })
+/// Has the older part of a conversation summarised, by the model that has it.
+pub fn compact(backend: &dyn ModelBackend, request: &ModelRequest, cancel: &Cancel) -> Result<Compaction, ModelError> {
+    let think = request.think;
+    let at = cut(&think.history).map_or(0, |at| at.max(think.given));
+    if at == 0 {
+        return Err(fatal("There is no older part of the conversation."));
+    }
+    let older = Think { history: think.history[..at].to_vec(), ..think.clone() };
+    let answer = backend.consult(&ModelRequest { think: &older, tools: &[], ..*request }, ASK, cancel)?;
+    let summary = summary(&answer).ok_or_else(|| fatal("The model wrote no summary."))?;
+    Ok(Compaction { summary, items: at - think.given })
 }
 
 /// The summary in an answer; None when the answer has none.
-pub fn summary(answer: &Answer) -> Option<String> {
+fn summary(answer: &Answer) -> Option<String> {
     let text = answer.text();
     let start = text.find("<state_snapshot>")?;
     let end = text.rfind("</state_snapshot>")? + "</state_snapshot>".len();

@@ -4,6 +4,7 @@
 //! [`gemini`] wraps it all into a request, [`stream`] reads the answer, [`error`] decides what a failure means, [`compact`] has a
 //! conversation summarised that has grown too long, and [`script`] stands in for all of them where no model is wanted.
 
+pub mod backend;
 pub mod compact;
 pub mod error;
 pub mod gemini;

@@ -10,6 +10,7 @@ use crate::config::{Agent, Config, Variables};
 use crate::core::connections::guard::HostPolicy;
 use crate::core::{Approval, Choose, Core, Resolve, Setup, Site};
 use crate::limits::Limits;
+use crate::model::backend::ModelBackend;
 use crate::model::script::{DEMO, Script};
 use crate::shell::children::{self, Children};
 use crate::shell::event_loop::listen::Listener;
@@ -27,7 +28,7 @@ use crate::shell::start::workspace_settings::{Env, Places};
 use crate::shell::workers::client;
 use crate::shell::workers::client::{Client, Route};
 use crate::shell::workers::jobs::webhook::Webhooks;
-use crate::shell::workers::jobs::{Ignored, Jobs, ModelBackend, WorkerContext};
+use crate::shell::workers::jobs::{Ignored, Jobs, WorkerContext};
 use crate::shell::workers::lanes::Lanes;
 use crate::shell::workers::prompt_context::{PromptContext, wanted};
 use crate::shell::workers::slash_commands::Commands;
@@ -35,7 +36,7 @@ use crate::task::policy::{Grant, Policy, Tier};
 use crate::task::spec::ToolSpec;
 use crate::tool::commands::background::Background;
 use crate::tool::web::Web;
-use crate::tool::{Spawn, Toolbox};
+use crate::tool::{Ask, Spawn, Toolbox};
 use mio::{Poll, Waker};
 use serde_json::Value;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -81,7 +82,7 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
     let certificates = config.settings.ca_file.as_deref().map(read).transpose()?;
     let tls = client::tls(certificates.as_deref())?;
     let web = Web::new(tls.clone());
-    let (backend, script, greeting) = backend(&config, certificates)?;
+    let Backend { model, ask, script, greeting } = backend(&config, certificates)?;
     let clock = Clock::start();
     let switches = config.settings.a2a.clone();
     let webhooks = Webhooks::new(tls, switches.push_rules.clone());
@@ -110,7 +111,8 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
     });
     let instance = store.instance().to_owned();
     let context = WorkerContext {
-        backend,
+        backend: model,
+        ask,
         toolbox,
         specs,
         children,
@@ -219,7 +221,15 @@ fn children(store: &Journal, config: &Config, workspaces: Vec<PathBuf>) -> Resul
     Children::new(plan, &config.settings.limits).map_err(|e| format!("no thread for child processes: {e}"))
 }
 
-fn backend(config: &Config, roots: Option<Vec<u8>>) -> Result<(ModelBackend, Option<Arc<Script>>, String), String> {
+/// What answers prompts, as the settings say.
+struct Backend {
+    model: Arc<dyn ModelBackend>,
+    ask: Option<Arc<dyn Ask>>,
+    script: Option<Arc<Script>>,
+    greeting: String,
+}
+
+fn backend(config: &Config, roots: Option<Vec<u8>>) -> Result<Backend, String> {
     let scripted = |text: &str, name: &str| -> Result<Arc<Script>, String> {
         Script::parse(text).map(Arc::new).map_err(|error| format!("{name}: {error}"))
     };
@@ -228,18 +238,19 @@ fn backend(config: &Config, roots: Option<Vec<u8>>) -> Result<(ModelBackend, Opt
             let greeting = format!("Model: {} at {}", config.models.default, endpoint.base_url);
             let route = Route { proxy: config.proxy.clone(), roots };
             let client = Client::new(endpoint.clone(), &route, config.settings.limits.clone())?;
-            Ok((ModelBackend::Gemini(Box::new(client)), None, greeting))
+            let client = Arc::new(client);
+            Ok(Backend { model: client.clone(), ask: Some(client), script: None, greeting })
         }
         Agent::Script(file) => {
             let text = String::from_utf8(read(file)?).map_err(|_| format!("{} is not UTF-8 text", file.display()))?;
             let script = scripted(&text, &file.display().to_string())?;
             let greeting = format!("A script answers: {}", file.display());
-            Ok((ModelBackend::Script(script.clone()), Some(script), greeting))
+            Ok(Backend { model: script.clone(), ask: None, script: Some(script), greeting })
         }
         Agent::Demo => {
             let script = scripted(DEMO, "the built-in demo")?;
             let greeting = "No GEMINI_API_KEY is set: a scripted demo answers, no model is asked.";
-            Ok((ModelBackend::Script(script.clone()), Some(script), greeting.into()))
+            Ok(Backend { model: script.clone(), ask: None, script: Some(script), greeting: greeting.into() })
         }
     }
 }

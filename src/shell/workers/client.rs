@@ -1,32 +1,31 @@
-//! One request to the model, made by a worker thread that may wait for minutes, and scripts played in its place.
+//! The Gemini API as a back-end. A request is made by a worker thread, which may wait for minutes.
 //!
-//! What is sent and what an answer means is decided in `model`; here is only the connection. Three things shape it. A chunk is
-//! told as soon as its bytes are there. A canceled call must end at once, but the HTTP library can only shut down a whole
-//! agent, so every call in flight has an agent of its own; the agents, with their connections still open, wait in a pool for
-//! the next call. And there may be hundreds of calls, so buffers are small.
+//! What is sent and what an answer means is decided in `model`; here is only the connection. A chunk is reported as soon as its bytes
+//! have arrived. A canceled request must end at once, but the HTTP library can only shut down a whole agent, so every request has
+//! an agent of its own; idle agents, with their connections still open, wait in a pool for the next request. There may be hundreds of
+//! requests at a time, so buffers are small.
+
+#[cfg(test)]
+mod tests;
 
 use crate::base::cancel::Cancel;
 use crate::base::json;
 use crate::limits::Limits;
-use crate::model::compact;
+use crate::model::backend::{ModelBackend, ModelRequest};
 use crate::model::error::{self, Refusal, Trouble};
 use crate::model::gemini::{self, Endpoint, Secret};
-use crate::model::memory::Surroundings;
-use crate::model::script::Beat;
 use crate::model::stream::{Asked, Decoder};
 use crate::shell::event_loop::sys;
 use crate::task::log::answer::Answer;
-use crate::task::machine::job::{Compaction, ModelError, NoteBody, Think};
+use crate::task::machine::job::{ModelError, NoteBody, Think};
 use crate::task::machine::state::Item;
-use crate::task::spec::ToolSpec;
 use crate::tool::Ask;
 use crate::wire::sse;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::io::Read;
 use std::sync::{Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use ureq::config::Config;
 use ureq::http::Response;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
@@ -70,50 +69,6 @@ impl Client {
             .max_idle_age(Duration::from_millis(limits.model_idle_ms))
             .build();
         Ok(Client { endpoint, limits, config, idle: Mutex::default() })
-    }
-
-    /// One attempt. Tells what comes as it comes, and then exactly one `Answered`.
-    pub fn think(
-        &self,
-        think: &Think,
-        tools: &[ToolSpec],
-        surroundings: &Surroundings,
-        cancel: &Cancel,
-        emit: &mut dyn FnMut(NoteBody),
-    ) {
-        let answer = self.with_key(cancel, |endpoint| self.attempt(endpoint, think, tools, surroundings, cancel, emit));
-        emit(NoteBody::Answered(answer));
-    }
-
-    /// A summary of the older part of a conversation, by the model that has it.
-    pub fn compact(
-        &self,
-        think: &Think,
-        surroundings: &Surroundings,
-        cancel: &Cancel,
-    ) -> Result<Compaction, ModelError> {
-        let at = compact::cut(&think.history).map_or(0, |at| at.max(think.given));
-        if at == 0 {
-            return Err(error::fatal("There is no older part of the conversation."));
-        }
-        let older = Think { history: think.history[..at].to_vec(), ..think.clone() };
-        let body = gemini::body(&older, &[], surroundings, sys::unix_ms())?;
-        let mut body: Value = serde_json::from_slice(&body).map_err(|e| error::fatal(e.to_string()))?;
-        if let Some(Value::Array(contents)) = body.get_mut("contents") {
-            contents.push(compact::question());
-        }
-        let answer = self.whole(&think.model, &body, cancel)?;
-        let limits = &self.limits;
-        let longest = limits.backoff_longest_ms;
-        let mut decoder = Decoder::new(&think.model, limits.model_answer_bytes, longest);
-        let mut notes = Vec::new();
-        decoder.chunk(&json::bytes(&answer), &mut notes)?;
-        let answer = decoder.finish(Asked::Prompt, &mut notes)?;
-        let summary = compact::summary(&answer);
-        Ok(Compaction {
-            summary: summary.ok_or_else(|| error::fatal("The model wrote no summary."))?,
-            items: at - think.given,
-        })
     }
 
     /// One whole answer to a request of the caller's making, outside of any conversation.
@@ -175,14 +130,13 @@ impl Client {
     fn attempt(
         &self,
         endpoint: &Endpoint,
-        think: &Think,
-        tools: &[ToolSpec],
-        surroundings: &Surroundings,
+        request: &ModelRequest,
         cancel: &Cancel,
         emit: &mut dyn FnMut(NoteBody),
     ) -> Result<Answer, ModelError> {
+        let think = request.think;
         let model = gemini::resolve(&think.model)?;
-        let body = gemini::body(think, tools, surroundings, sys::unix_ms())?;
+        let body = gemini::body(think, request.tools, &(request.surroundings)(), sys::unix_ms())?;
         let url = endpoint.url(model)?;
         let wait = Duration::from_millis(self.limits.model_head_ms);
         self.interruptible(cancel, |agent| {
@@ -304,38 +258,34 @@ impl Client {
     }
 }
 
+impl ModelBackend for Client {
+    fn answer(
+        &self,
+        request: &ModelRequest,
+        cancel: &Cancel,
+        emit: &mut dyn FnMut(NoteBody),
+    ) -> Result<Answer, ModelError> {
+        self.with_key(cancel, |endpoint| self.attempt(endpoint, request, cancel, emit))
+    }
+
+    fn consult(&self, request: &ModelRequest, question: &str, cancel: &Cancel) -> Result<Answer, ModelError> {
+        let model = &request.think.model;
+        let body = gemini::body(request.think, request.tools, &(request.surroundings)(), sys::unix_ms())?;
+        let mut body: Value = serde_json::from_slice(&body).map_err(|e| error::fatal(e.to_string()))?;
+        if let Some(Value::Array(contents)) = body.get_mut("contents") {
+            contents.push(json!({ "role": "user", "parts": [{ "text": question }] }));
+        }
+        let answer = self.whole(model, &body, cancel)?;
+        let mut decoder = Decoder::new(model, self.limits.model_answer_bytes, self.limits.backoff_longest_ms);
+        let mut notes = Vec::new();
+        decoder.chunk(&json::bytes(&answer), &mut notes)?;
+        decoder.finish(Asked::Prompt, &mut notes)
+    }
+}
+
 impl Ask for Client {
     fn ask(&self, body: &Value, cancel: &Cancel) -> Result<Value, ModelError> {
         self.utility(body, cancel)
-    }
-}
-
-/// Plays a script's beats. A wait ends at once when the job is canceled, and so does the play.
-pub fn play(beats: Vec<Beat>, cancel: &Cancel, emit: &mut dyn FnMut(NoteBody)) {
-    let player = thread::current();
-    cancel.on_set(move || player.unpark());
-    for beat in beats {
-        if cancel.is_set() {
-            let canceled = error::network(&Trouble::Canceled);
-            emit(NoteBody::Answered(Err(canceled)));
-            break;
-        }
-        match beat {
-            Beat::Wait { ms } => rest(Duration::from_millis(ms), cancel),
-            Beat::Note(note) => emit(note),
-        }
-    }
-    cancel.clear();
-}
-
-/// Parks until the time is over or the job is canceled. Parking may end for no reason, so the clock decides.
-fn rest(time: Duration, cancel: &Cancel) {
-    let start = Instant::now();
-    while let Some(left) = time.checked_sub(start.elapsed())
-        && !left.is_zero()
-        && !cancel.is_set()
-    {
-        thread::park_timeout(left);
     }
 }
 
@@ -400,376 +350,5 @@ fn words(error: &ureq::Error) -> String {
     match error {
         ureq::Error::Io(error) => error.to_string(),
         error => error.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::gemini::{Auth, Service};
-    use crate::task::machine::job::ModelErrorKind;
-    use std::io::{BufRead, BufReader, Write};
-    use std::net::{TcpListener, TcpStream};
-    use std::sync::mpsc;
-
-    const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
-
-    fn think() -> Think {
-        Think {
-            workspace: "/w".into(),
-            model: "flash".into(),
-            tools: None,
-            given: 0,
-            history: Vec::new(),
-            prompt: "m".into(),
-            prompt_text: "hi".into(),
-            turn: 1,
-            round: 0,
-            attempt: 1,
-        }
-    }
-
-    fn client(listener: &TcpListener, limits: Limits) -> Client {
-        let endpoint = Endpoint {
-            base_url: format!("http://{}", listener.local_addr().unwrap()),
-            ..Endpoint::new(Secret::new("k3y"))
-        };
-        Client::new(endpoint, &Route::default(), limits).unwrap()
-    }
-
-    fn notes_of(client: &Client, cancel: &Cancel) -> Vec<NoteBody> {
-        let mut notes = Vec::new();
-        client.think(&think(), &[], &Surroundings::default(), cancel, &mut |note| notes.push(note));
-        notes
-    }
-
-    /// Reads one request off a connection: its head and body.
-    fn request(stream: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>)> {
-        let mut head = String::new();
-        loop {
-            let start = head.len();
-            if stream.read_line(&mut head).unwrap() == 0 {
-                return None;
-            }
-            if &head[start..] == "\r\n" {
-                break;
-            }
-        }
-        let length = head
-            .lines()
-            .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok())
-            .unwrap();
-        let mut body = vec![0; length];
-        stream.read_exact(&mut body).unwrap();
-        Some((head, body))
-    }
-
-    fn accept(listener: &TcpListener) -> BufReader<TcpStream> {
-        BufReader::new(listener.accept().unwrap().0)
-    }
-
-    fn chunk(stream: &mut BufReader<TcpStream>, text: &str) {
-        let stream = stream.get_mut();
-        write!(stream, "{:x}\r\n{text}\r\n", text.len()).unwrap();
-    }
-
-    fn event(text: &str, finish: &str) -> String {
-        format!("data: {{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":\"{text}\"}}]}}{finish}}}]}}\r\n\r\n")
-    }
-
-    const STOP: &str = ",\"finishReason\":\"STOP\"";
-
-    fn text(text: &str) -> NoteBody {
-        NoteBody::Text(text.into())
-    }
-
-    /// What the client makes of a server that answers with these bytes and closes.
-    fn against(answer: &[u8]) -> Vec<NoteBody> {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = client(&listener, Limits::default());
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut stream = accept(&listener);
-                request(&mut stream).unwrap();
-                stream.get_mut().write_all(answer).unwrap();
-            });
-            notes_of(&client, &Cancel::default())
-        })
-    }
-
-    fn error_of(notes: &[NoteBody]) -> &ModelError {
-        match notes.last() {
-            Some(NoteBody::Answered(Err(error))) => error,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn text_is_told_as_it_comes_and_the_connection_serves_again() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = client(&listener, Limits::default());
-        let (told, heard) = mpsc::channel();
-        let listener = &listener;
-        thread::scope(|scope| {
-            let server = scope.spawn(move || {
-                // One connection for both requests: a second one would never be accepted.
-                let mut stream = accept(listener);
-                let mut heads = Vec::new();
-                for _ in 0..2 {
-                    heads.push(request(&mut stream).unwrap());
-                    write!(stream.get_mut(), "{HEAD}").unwrap();
-                    chunk(&mut stream, &event("Hel", ""));
-                    // The rest is sent only after the first words have been told.
-                    assert_eq!(heard.recv().unwrap(), text("Hel"));
-                    let rest = event("lo.", STOP);
-                    chunk(&mut stream, &rest[..20]);
-                    chunk(&mut stream, &rest[20..]);
-                    write!(stream.get_mut(), "0\r\n\r\n").unwrap();
-                    assert_eq!(heard.recv().unwrap(), text("lo."));
-                    assert!(
-                        matches!(heard.recv().unwrap(), NoteBody::Answered(Ok(answer)) if answer.text() == "Hello.")
-                    );
-                }
-                heads
-            });
-            for _ in 0..2 {
-                let nothing = Surroundings::default();
-                client.think(&think(), &[], &nothing, &Cancel::default(), &mut |note| {
-                    told.send(note).unwrap();
-                });
-            }
-            let heads = server.join().unwrap();
-            let (head, body) = &heads[1];
-            let line = "POST /v1beta/models/gemini-3.5-flash:streamGenerateContent?alt=sse HTTP/1.1\r\n";
-            assert!(head.starts_with(line), "{head}");
-            assert!(head.contains("x-goog-api-key: k3y\r\n"), "{head}");
-            let body: serde_json::Value = serde_json::from_slice(body).unwrap();
-            assert_eq!(body["contents"][0]["role"], "user");
-        });
-    }
-
-    #[test]
-    fn a_whole_answer_is_asked_for_beside_the_conversation() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = client(&listener, Limits::default());
-        let question = serde_json::json!({"contents": [], "tools": [{"googleSearch": {}}]});
-        thread::scope(|scope| {
-            let server = scope.spawn(|| {
-                let mut stream = accept(&listener);
-                let heard = request(&mut stream).unwrap();
-                let answer = "HTTP/1.1 200 OK\r\nContent-Length: 17\r\n\r\n{\"candidates\":[]}";
-                write!(stream.get_mut(), "{answer}").unwrap();
-                // The connection serves again.
-                request(&mut stream).unwrap();
-                let answer = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\noops\n";
-                write!(stream.get_mut(), "{answer}").unwrap();
-                heard
-            });
-            let cancel = Cancel::default();
-            let answer = client.utility(&question, &cancel);
-            assert_eq!(answer, Ok(serde_json::json!({"candidates": []})));
-            assert_eq!(client.utility(&question, &cancel).unwrap_err().kind, ModelErrorKind::BadStream);
-            let (head, body) = server.join().unwrap();
-            let line = "POST /v1beta/models/gemini-3.5-flash:generateContent HTTP/1.1\r\n";
-            assert!(head.starts_with(line), "{head}");
-            assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), question);
-        });
-    }
-
-    #[test]
-    fn an_error_status_is_read_with_its_field_and_body() {
-        let body = r#"{"error":{"code":503,"message":"overloaded, your key is k3y"}}"#;
-        let answer = format!(
-            "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 7\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        let notes = against(answer.as_bytes());
-        assert_eq!(notes.len(), 1);
-        let error = error_of(&notes);
-        assert_eq!(error.kind, ModelErrorKind::Busy { after_ms: Some(7_000) });
-        assert!(error.message.contains("overloaded, your key is …"), "{}", error.message);
-    }
-
-    #[test]
-    fn a_token_is_read_from_its_file_for_every_request() {
-        let scratch = crate::tool::tests::Scratch::new();
-        let file = scratch.path().join("token");
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let service = Service::Vertex { project: "p".into(), location: "eu".into() };
-        let endpoint = Endpoint {
-            base_url: format!("http://{}", listener.local_addr().unwrap()),
-            key_file: Some(file.clone()),
-            ..Endpoint::of(service, Secret::default(), Auth::Bearer)
-        };
-        let client = Client::new(endpoint, &Route::default(), Limits::default()).unwrap();
-        let missing = notes_of(&client, &Cancel::default());
-        assert_eq!(error_of(&missing).kind, ModelErrorKind::Fatal);
-        for token in ["t0ken-1", "t0ken-2"] {
-            std::fs::write(&file, format!("{token}\n")).unwrap();
-            let notes = thread::scope(|scope| {
-                let server = scope.spawn(|| {
-                    let mut stream = accept(&listener);
-                    let (head, _) = request(&mut stream).unwrap();
-                    let answer = format!("HTTP/1.1 400 Bad\r\nContent-Length: 7\r\nConnection: close\r\n\r\n{token}");
-                    stream.get_mut().write_all(answer.as_bytes()).unwrap();
-                    head
-                });
-                let notes = notes_of(&client, &Cancel::default());
-                let head = server.join().unwrap();
-                let begin = "POST /v1beta1/projects/p/locations/eu/publishers/google/models/";
-                assert!(head.starts_with(begin), "{head}");
-                assert!(head.contains(&format!("authorization: Bearer {token}\r\n")), "{head}");
-                assert!(!head.contains("x-goog-api-key"), "{head}");
-                notes
-            });
-            assert!(!error_of(&notes).message.contains("t0ken"), "{notes:?}");
-        }
-    }
-
-    #[test]
-    fn a_redirect_is_not_followed() {
-        let notes = against(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n");
-        assert_eq!(error_of(&notes).kind, ModelErrorKind::Fatal);
-    }
-
-    #[test]
-    fn broken_answers() {
-        let first = event("Hel", "");
-        let cut = format!("{HEAD}{:x}\r\n{first}\r\n", first.len());
-        let half = format!("{HEAD}{:x}\r\n{}", first.len(), &first[..30]);
-        let garbage = format!("{HEAD}11\r\ndata: {{nonsense\n\n\r\n0\r\n\r\n");
-        let torn = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\ndata: {\"candidates\"";
-        let not_a_stream = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{\"a\": 12}";
-        let busy = ModelErrorKind::Busy { after_ms: None };
-        let table = [
-            ("cut between events", cut.as_str(), 2, ModelErrorKind::BadStream),
-            ("cut before the first event", &half, 1, busy),
-            ("not JSON", &garbage, 1, ModelErrorKind::BadStream),
-            ("torn event", torn, 1, ModelErrorKind::BadStream),
-            ("not events", not_a_stream, 1, ModelErrorKind::BadStream),
-            ("not HTTP", "nonsense\r\n\r\n", 1, busy),
-            ("nothing", "", 1, busy),
-        ];
-        for (what, answer, count, kind) in table {
-            let notes = against(answer.as_bytes());
-            assert_eq!((notes.len(), error_of(&notes).kind), (count, kind), "{what}: {notes:?}");
-        }
-    }
-
-    #[test]
-    fn nobody_listening_is_waited_out() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = client(&listener, Limits::default());
-        drop(listener);
-        let notes = notes_of(&client, &Cancel::default());
-        assert_eq!(error_of(&notes).kind, ModelErrorKind::Busy { after_ms: None });
-    }
-
-    #[test]
-    fn a_silent_server_is_given_up() {
-        // Each has only the one time that is to run out, however slow the machine is.
-        let (mut headless, mut mute) = (Limits::default(), Limits::default());
-        headless.model_head_ms = 50;
-        mute.model_silence_ms = 50;
-        for (begins, limits, kind) in
-            [(false, headless, ModelErrorKind::Busy { after_ms: None }), (true, mute, ModelErrorKind::BadStream)]
-        {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let client = client(&listener, limits);
-            thread::scope(|scope| {
-                scope.spawn(|| {
-                    let mut stream = accept(&listener);
-                    request(&mut stream).unwrap();
-                    if begins {
-                        write!(stream.get_mut(), "{HEAD}").unwrap();
-                        chunk(&mut stream, &event("Hel", ""));
-                    }
-                    assert!(request(&mut stream).is_none(), "the client hangs up");
-                });
-                assert_eq!(error_of(&notes_of(&client, &Cancel::default())).kind, kind);
-            });
-        }
-    }
-
-    #[test]
-    fn cancel_ends_a_hanging_call_and_the_next_call_is_unharmed() {
-        let listener = &TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = client(listener, Limits::default());
-        for begins in [false, true] {
-            let cancel = &Cancel::default();
-            let (told, heard) = mpsc::channel();
-            thread::scope(|scope| {
-                scope.spawn(move || {
-                    let mut stream = accept(listener);
-                    request(&mut stream).unwrap();
-                    if begins {
-                        write!(stream.get_mut(), "{HEAD}").unwrap();
-                        chunk(&mut stream, &event("Hel", ""));
-                        assert_eq!(heard.recv().unwrap(), text("Hel"));
-                    }
-                    cancel.set();
-                    assert!(request(&mut stream).is_none(), "the client hangs up");
-                    let canceled = NoteBody::Answered(Err(error::network(&Trouble::Canceled)));
-                    assert_eq!(heard.recv().unwrap(), canceled);
-                });
-                client.think(&think(), &[], &Surroundings::default(), cancel, &mut |note| told.send(note).unwrap());
-            });
-        }
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut stream = accept(listener);
-                request(&mut stream).unwrap();
-                write!(stream.get_mut(), "{HEAD}").unwrap();
-                chunk(&mut stream, &event("Hi.", STOP));
-                write!(stream.get_mut(), "0\r\n\r\n").unwrap();
-            });
-            let notes = notes_of(&client, &Cancel::default());
-            assert!(matches!(notes.last(), Some(NoteBody::Answered(Ok(_)))), "{notes:?}");
-        });
-    }
-
-    #[test]
-    fn a_call_canceled_beforehand_never_connects() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let client = client(&listener, Limits::default());
-        let cancel = Cancel::default();
-        cancel.set();
-        let canceled = NoteBody::Answered(Err(error::network(&Trouble::Canceled)));
-        assert_eq!(notes_of(&client, &cancel), vec![canceled]);
-    }
-
-    #[test]
-    fn bad_routes_are_refused_at_the_start() {
-        let refused =
-            |route: Route| Client::new(Endpoint::new(Secret::default()), &route, Limits::default()).err().unwrap();
-        let roots = Some(b"nothing here".to_vec());
-        assert!(refused(Route { roots, proxy: None }).contains("SSL_CERT_FILE"));
-        let proxy = Some("not a url".to_owned());
-        assert!(refused(Route { roots: None, proxy }).contains("proxy"));
-    }
-
-    #[test]
-    fn a_play_tells_its_notes_and_a_cancel_ends_its_longest_wait() {
-        let end = Answer::default();
-        let end = NoteBody::Answered(Ok(end));
-        let hour = Beat::Wait { ms: 3_600_000 };
-        let mut notes = Vec::new();
-        let beats = vec![Beat::Wait { ms: 1 }, Beat::Note(text("a")), Beat::Note(end.clone())];
-        play(beats, &Cancel::default(), &mut |note| notes.push(note));
-        assert_eq!(notes, vec![text("a"), end.clone()]);
-
-        let cancel = &Cancel::default();
-        let (told, heard) = mpsc::channel();
-        thread::scope(|scope| {
-            scope.spawn(move || {
-                assert_eq!(heard.recv().unwrap(), text("a"));
-                cancel.set();
-                let canceled = NoteBody::Answered(Err(error::network(&Trouble::Canceled)));
-                assert_eq!(heard.recv().unwrap(), canceled);
-            });
-            let beats = vec![Beat::Note(text("a")), hour, Beat::Note(text("b")), Beat::Note(end)];
-            play(beats, cancel, &mut |note| told.send(note).unwrap());
-        });
     }
 }

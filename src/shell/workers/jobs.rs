@@ -13,18 +13,16 @@ use crate::core::Loaded;
 use crate::core::disk::store::{Chore, LogFile, Store, StoreError, fold};
 use crate::core::hooks::DeliveryError;
 use crate::limits::Limits;
-use crate::model::error;
-use crate::model::script::Script;
+use crate::model::backend::{ModelBackend, ModelRequest};
+use crate::model::compact;
 use crate::shell::children::Children;
 use crate::shell::journal::saved_rules;
 use crate::shell::peers::identity::{Answers, Inquiry};
-use crate::shell::workers::client;
-use crate::shell::workers::client::Client;
 use crate::shell::workers::lanes::{Full, Lane, Lanes, Left, Post};
 use crate::shell::workers::prompt_context::PromptContext;
 use crate::shell::workers::slash_commands::Commands;
 use crate::task::log::event::Event;
-use crate::task::machine::job::{Job, JobId, Note, NoteBody, RunEnd, Think, Work};
+use crate::task::machine::job::{Job, JobId, Note, NoteBody, RunEnd, Work};
 use crate::task::machine::state::Item;
 use crate::task::policy::{self, Rule};
 use crate::task::spec::{CallError, Ending, ErrorKind, ToolSpec};
@@ -66,12 +64,6 @@ pub enum Mail {
     Identified(Answers),
 }
 
-/// Who answers prompts.
-pub enum ModelBackend {
-    Gemini(Box<Client>),
-    Script(Arc<Script>),
-}
-
 /// What the settings say about ignore files.
 pub struct Ignored {
     pub wanted: Wanted,
@@ -80,7 +72,9 @@ pub struct Ignored {
 
 /// What every job may use.
 pub struct WorkerContext {
-    pub backend: ModelBackend,
+    pub backend: Arc<dyn ModelBackend>,
+    /// For tools that ask a model; not every back-end can be asked.
+    pub ask: Option<Arc<dyn Ask>>,
     pub toolbox: Toolbox,
     pub specs: Vec<ToolSpec>,
     pub children: Children,
@@ -267,7 +261,12 @@ impl WorkerContext {
     fn work(&self, job: Job, post: &Post<Mail>, cancel: &Cancel) {
         let mut emit = |body| post.send(Mail::Note(Note { job: job.id.clone(), body }));
         match &job.work {
-            Work::Think(think) => self.think(&job.id.task, think, cancel, &mut emit),
+            Work::Think(think) => {
+                let surroundings = || self.prompt_context.of(&job.id.task, &think.workspace);
+                let request = ModelRequest { think, tools: &self.specs, surroundings: &surroundings };
+                let answer = self.backend.answer(&request, cancel, &mut emit);
+                emit(NoteBody::Answered(answer));
+            }
             Work::Attach { workspace, prompt } => {
                 let ctx = self.ctx(&job.id.task, workspace, cancel).ok();
                 let found = ctx.and_then(|ctx| attachments::attached(prompt, &ctx));
@@ -277,14 +276,9 @@ impl WorkerContext {
                 emit(NoteBody::Commanded(self.commands.run(command, &self.prompt_context)));
             }
             Work::Compact(think) => {
-                let compaction = match &self.backend {
-                    ModelBackend::Gemini(client) => {
-                        let surroundings = self.prompt_context.of(&job.id.task, &think.workspace);
-                        client.compact(think, &surroundings, cancel)
-                    }
-                    ModelBackend::Script(_) => Err(error::fatal("A script needs no summary.")),
-                };
-                emit(NoteBody::Compacted(compaction));
+                let surroundings = || self.prompt_context.of(&job.id.task, &think.workspace);
+                let request = ModelRequest { think, tools: &self.specs, surroundings: &surroundings };
+                emit(NoteBody::Compacted(compact::compact(&*self.backend, &request, cancel)));
             }
             Work::Prepare { workspace, calls } => {
                 let prepared = match self.ctx(&job.id.task, workspace, cancel) {
@@ -303,16 +297,6 @@ impl WorkerContext {
         }
     }
 
-    fn think(&self, task: &TaskId, think: &Think, cancel: &Cancel, emit: &mut dyn FnMut(NoteBody)) {
-        match &self.backend {
-            ModelBackend::Gemini(client) => {
-                let surroundings = self.prompt_context.of(task, &think.workspace);
-                client.think(think, &self.specs, &surroundings, cancel, emit);
-            }
-            ModelBackend::Script(script) => client::play(script.play(think), cancel, emit),
-        }
-    }
-
     fn ctx<'a>(&'a self, task: &'a TaskId, workspace: &str, cancel: &'a Cancel) -> Result<Ctx<'a>, CallError> {
         let workspace = crate::tool::files::path::Workspace::open(workspace.as_ref()).map_err(|error| {
             let message = format!("The workspace {workspace} cannot be opened: {error}");
@@ -327,10 +311,7 @@ impl WorkerContext {
             task,
             background: &self.background,
             web: &self.web,
-            ask: match &self.backend {
-                ModelBackend::Gemini(client) => Some(client.as_ref() as &dyn Ask),
-                ModelBackend::Script(_) => None,
-            },
+            ask: self.ask.as_deref(),
         })
     }
 }

@@ -6,4 +6,5 @@ pub mod lanes;
 pub mod memory;
 pub mod outline;
 pub mod prompt_context;
+mod scripted;
 pub mod slash_commands;

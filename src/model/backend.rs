@@ -1,0 +1,32 @@
+//! What a model is to this program: something that answers a request. There are two back-ends, the Gemini API
+//! (`shell/workers/client.rs`) and scripts (`shell/workers/scripted.rs`). Requests and answers are in our own words: a back-end
+//! translates them, and keeps nothing between two requests.
+
+use crate::base::cancel::Cancel;
+use crate::model::memory::Surroundings;
+use crate::task::log::answer::Answer;
+use crate::task::machine::job::{ModelError, NoteBody, Think};
+use crate::task::spec::ToolSpec;
+
+/// Answers requests, from any number of threads at once.
+pub trait ModelBackend: Send + Sync {
+    /// One attempt, on a thread that may wait. What the model says is reported as it comes; `cancel` ends the attempt with an error.
+    fn answer(
+        &self,
+        request: &ModelRequest,
+        cancel: &Cancel,
+        emit: &mut dyn FnMut(NoteBody),
+    ) -> Result<Answer, ModelError>;
+
+    /// The whole answer to a question that is asked after the conversation of the request and does not become part of it.
+    fn consult(&self, request: &ModelRequest, question: &str, cancel: &Cancel) -> Result<Answer, ModelError>;
+}
+
+/// Everything that a request is made from.
+pub struct ModelRequest<'a> {
+    pub think: &'a Think,
+    /// The tools there are; [`Think::tools`] may restrict them.
+    pub tools: &'a [ToolSpec],
+    /// Reads what the model is told beside the conversation. Not every back-end wants it.
+    pub surroundings: &'a dyn Fn() -> Surroundings,
+}

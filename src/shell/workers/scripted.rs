@@ -1,0 +1,82 @@
+//! A script as a back-end: what [`Script`] says is reported at the pace the script sets.
+
+use crate::base::cancel::Cancel;
+use crate::model::backend::{ModelBackend, ModelRequest};
+use crate::model::error::{self, Trouble};
+use crate::model::script::{Beat, Script};
+use crate::task::log::answer::Answer;
+use crate::task::machine::job::{ModelError, NoteBody};
+use std::thread;
+use std::time::{Duration, Instant};
+
+impl ModelBackend for Script {
+    fn answer(
+        &self,
+        request: &ModelRequest,
+        cancel: &Cancel,
+        emit: &mut dyn FnMut(NoteBody),
+    ) -> Result<Answer, ModelError> {
+        play(self.play(request.think), cancel, emit)
+    }
+
+    fn consult(&self, _: &ModelRequest, _: &str, _: &Cancel) -> Result<Answer, ModelError> {
+        Err(error::fatal("A script needs no summary."))
+    }
+}
+
+/// Performs the steps of a script. A cancel ends a wait at once, and the answer with it.
+fn play(beats: Vec<Beat>, cancel: &Cancel, emit: &mut dyn FnMut(NoteBody)) -> Result<Answer, ModelError> {
+    let player = thread::current();
+    cancel.on_set(move || player.unpark());
+    let mut answer = None;
+    for beat in beats {
+        match beat {
+            _ if cancel.is_set() => break,
+            Beat::Wait { ms } => rest(Duration::from_millis(ms), cancel),
+            Beat::Note(NoteBody::Answered(end)) => answer = Some(end),
+            Beat::Note(note) => emit(note),
+        }
+    }
+    cancel.clear();
+    answer.unwrap_or_else(|| Err(error::network(&Trouble::Canceled)))
+}
+
+/// Parks until the time is over or the job is canceled. Parking may end for no reason, so the clock decides.
+fn rest(time: Duration, cancel: &Cancel) {
+    let start = Instant::now();
+    while let Some(left) = time.checked_sub(start.elapsed())
+        && !left.is_zero()
+        && !cancel.is_set()
+    {
+        thread::park_timeout(left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_play_tells_its_notes_and_a_cancel_ends_its_longest_wait() {
+        let end = NoteBody::Answered(Ok(Answer::default()));
+        let text = |text: &str| NoteBody::Text(text.into());
+        let hour = Beat::Wait { ms: 3_600_000 };
+        let mut notes = Vec::new();
+        let beats = vec![Beat::Wait { ms: 1 }, Beat::Note(text("a")), Beat::Note(end.clone())];
+        let answer = play(beats, &Cancel::default(), &mut |note| notes.push(note));
+        assert_eq!((notes, answer), (vec![text("a")], Ok(Answer::default())));
+
+        let cancel = &Cancel::default();
+        let (told, heard) = mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                assert_eq!(heard.recv().unwrap(), text("a"));
+                cancel.set();
+            });
+            let beats = vec![Beat::Note(text("a")), hour, Beat::Note(text("b")), Beat::Note(end)];
+            let answer = play(beats, cancel, &mut |note| told.send(note).unwrap());
+            assert_eq!(answer, Err(error::network(&Trouble::Canceled)));
+        });
+    }
+}
