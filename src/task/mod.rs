@@ -15,3 +15,4 @@ pub mod push;
 pub mod schema;
 pub mod slash;
 pub mod spec;
+mod words;

@@ -23,36 +23,28 @@ pub use rule::{Names, Rule, Tier};
 pub use settings::ToolSettings;
 
 use crate::task::spec::{Confinement, Kind, Plan, Question, Verdict};
+use crate::task::words::words;
 use rule::{Held, Subject};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How much a task may do unasked, least first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// Looking only.
-    Plan,
-    #[default]
-    Default,
-    /// Files may be edited.
-    #[serde(alias = "autoEdit")]
-    AutoEdit,
-    Yolo,
+words! {
+    /// How much a task may do unasked, least first.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Mode {
+        /// Looking only.
+        Plan = "plan",
+        #[default]
+        Default = "default",
+        /// Files may be edited.
+        #[serde(alias = "autoEdit")]
+        AutoEdit = "auto_edit",
+        Yolo = "yolo",
+    }
 }
 
 impl Mode {
-    pub const ALL: [Mode; 4] = [Mode::Plan, Mode::Default, Mode::AutoEdit, Mode::Yolo];
-
-    pub fn word(self) -> &'static str {
-        match self {
-            Mode::Plan => "plan",
-            Mode::Default => "default",
-            Mode::AutoEdit => "auto_edit",
-            Mode::Yolo => "yolo",
-        }
-    }
-
     /// This one and every more permissive one.
     pub fn and_above(self) -> Vec<Mode> {
         Mode::ALL.into_iter().filter(|mode| *mode >= self).collect()

@@ -4,6 +4,7 @@
 //! in the log, so a restarted server and every view know exactly what was asked and what was answered.
 
 use crate::task::command_line::parse;
+use crate::task::words::words;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -58,15 +59,17 @@ impl ToolSpec {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Read,
-    Edit,
-    Search,
-    Execute,
-    Fetch,
-    Communicate,
-    Other,
+words! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Kind {
+        Read = "read",
+        Edit = "edit",
+        Search = "search",
+        Execute = "execute",
+        Fetch = "fetch",
+        Communicate = "communicate",
+        Other = "other",
+    }
 }
 
 impl Kind {
@@ -77,18 +80,6 @@ impl Kind {
 
     pub fn only_reads(self) -> bool {
         matches!(self, Kind::Read | Kind::Search)
-    }
-
-    pub fn word(self) -> &'static str {
-        match self {
-            Kind::Read => "read",
-            Kind::Edit => "edit",
-            Kind::Search => "search",
-            Kind::Execute => "execute",
-            Kind::Fetch => "fetch",
-            Kind::Communicate => "communicate",
-            Kind::Other => "other",
-        }
     }
 }
 
@@ -268,29 +259,19 @@ impl ApprovalScope {
     }
 }
 
-/// An answer to a question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Choice {
-    ProceedOnce,
-    ProceedAlways,
-    ProceedAlwaysAndSave,
-    Cancel,
+words! {
+    /// An answer to a question.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Choice {
+        ProceedOnce = "proceed_once",
+        ProceedAlways = "proceed_always",
+        ProceedAlwaysAndSave = "proceed_always_and_save",
+        Cancel = "cancel",
+    }
 }
 
 impl Choice {
-    pub const ALL: [Choice; 4] =
-        [Choice::ProceedOnce, Choice::ProceedAlways, Choice::ProceedAlwaysAndSave, Choice::Cancel];
-
-    pub fn word(self) -> &'static str {
-        match self {
-            Choice::ProceedOnce => "proceed_once",
-            Choice::ProceedAlways => "proceed_always",
-            Choice::ProceedAlwaysAndSave => "proceed_always_and_save",
-            Choice::Cancel => "cancel",
-        }
-    }
-
     pub fn from_word(word: &str) -> Option<Choice> {
         Choice::ALL.into_iter().find(|choice| choice.word() == word)
     }
@@ -357,33 +338,15 @@ pub struct Todo {
     pub status: TodoStatus,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TodoStatus {
-    Pending,
-    InProgress,
-    Completed,
-    Cancelled,
-    Blocked,
-}
-
-impl TodoStatus {
-    pub const ALL: [TodoStatus; 5] = [
-        TodoStatus::Pending,
-        TodoStatus::InProgress,
-        TodoStatus::Completed,
-        TodoStatus::Cancelled,
-        TodoStatus::Blocked,
-    ];
-
-    pub fn word(self) -> &'static str {
-        match self {
-            TodoStatus::Pending => "pending",
-            TodoStatus::InProgress => "in_progress",
-            TodoStatus::Completed => "completed",
-            TodoStatus::Cancelled => "cancelled",
-            TodoStatus::Blocked => "blocked",
-        }
+words! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum TodoStatus {
+        Pending = "pending",
+        InProgress = "in_progress",
+        Completed = "completed",
+        Cancelled = "cancelled",
+        Blocked = "blocked",
     }
 }
 
@@ -394,74 +357,44 @@ pub struct CallError {
     pub message: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ErrorKind {
-    PolicyViolation,
-    InvalidToolParams,
-    UnhandledException,
-    ToolNotRegistered,
-    ExecutionFailed,
-    FileNotFound,
-    FileWriteFailure,
-    AttemptToCreateExistingFile,
-    EditPreparationFailure,
-    EditNoOccurrenceFound,
-    EditExpectedOccurrenceMismatch,
-    EditNoChange,
-    ReadContentFailure,
-    FileTooLarge,
-    PermissionDenied,
-    NoSpaceLeft,
-    TargetIsDirectory,
-    PathNotInWorkspace,
-    PathIsNotADirectory,
-    LsExecutionError,
-    GlobExecutionError,
-    GrepExecutionError,
-    ShellExecuteError,
-    WebFetchProcessingError,
-    WebFetchFallbackFailed,
-    WebSearchFailed,
-    /// The server stopped while the call ran.
-    Interrupted,
+words! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ErrorKind {
+        PolicyViolation = "policy_violation",
+        InvalidToolParams = "invalid_tool_params",
+        UnhandledException = "unhandled_exception",
+        ToolNotRegistered = "tool_not_registered",
+        ExecutionFailed = "execution_failed",
+        FileNotFound = "file_not_found",
+        FileWriteFailure = "file_write_failure",
+        AttemptToCreateExistingFile = "attempt_to_create_existing_file",
+        EditPreparationFailure = "edit_preparation_failure",
+        EditNoOccurrenceFound = "edit_no_occurrence_found",
+        EditExpectedOccurrenceMismatch = "edit_expected_occurrence_mismatch",
+        EditNoChange = "edit_no_change",
+        ReadContentFailure = "read_content_failure",
+        FileTooLarge = "file_too_large",
+        PermissionDenied = "permission_denied",
+        NoSpaceLeft = "no_space_left",
+        TargetIsDirectory = "target_is_directory",
+        PathNotInWorkspace = "path_not_in_workspace",
+        PathIsNotADirectory = "path_is_not_a_directory",
+        LsExecutionError = "ls_execution_error",
+        GlobExecutionError = "glob_execution_error",
+        GrepExecutionError = "grep_execution_error",
+        ShellExecuteError = "shell_execute_error",
+        WebFetchProcessingError = "web_fetch_processing_error",
+        WebFetchFallbackFailed = "web_fetch_fallback_failed",
+        WebSearchFailed = "web_search_failed",
+        /// The server stopped while the call ran.
+        Interrupted = "interrupted",
+    }
 }
 
 impl ErrorKind {
     /// An error of this kind, with a message for the model.
     pub fn error(self, message: impl Into<String>) -> CallError {
         CallError { kind: self, message: message.into() }
-    }
-
-    pub fn word(self) -> &'static str {
-        match self {
-            ErrorKind::PolicyViolation => "policy_violation",
-            ErrorKind::InvalidToolParams => "invalid_tool_params",
-            ErrorKind::UnhandledException => "unhandled_exception",
-            ErrorKind::ToolNotRegistered => "tool_not_registered",
-            ErrorKind::ExecutionFailed => "execution_failed",
-            ErrorKind::FileNotFound => "file_not_found",
-            ErrorKind::FileWriteFailure => "file_write_failure",
-            ErrorKind::AttemptToCreateExistingFile => "attempt_to_create_existing_file",
-            ErrorKind::EditPreparationFailure => "edit_preparation_failure",
-            ErrorKind::EditNoOccurrenceFound => "edit_no_occurrence_found",
-            ErrorKind::EditExpectedOccurrenceMismatch => "edit_expected_occurrence_mismatch",
-            ErrorKind::EditNoChange => "edit_no_change",
-            ErrorKind::ReadContentFailure => "read_content_failure",
-            ErrorKind::FileTooLarge => "file_too_large",
-            ErrorKind::PermissionDenied => "permission_denied",
-            ErrorKind::NoSpaceLeft => "no_space_left",
-            ErrorKind::TargetIsDirectory => "target_is_directory",
-            ErrorKind::PathNotInWorkspace => "path_not_in_workspace",
-            ErrorKind::PathIsNotADirectory => "path_is_not_a_directory",
-            ErrorKind::LsExecutionError => "ls_execution_error",
-            ErrorKind::GlobExecutionError => "glob_execution_error",
-            ErrorKind::GrepExecutionError => "grep_execution_error",
-            ErrorKind::ShellExecuteError => "shell_execute_error",
-            ErrorKind::WebFetchProcessingError => "web_fetch_processing_error",
-            ErrorKind::WebFetchFallbackFailed => "web_fetch_fallback_failed",
-            ErrorKind::WebSearchFailed => "web_search_failed",
-            ErrorKind::Interrupted => "interrupted",
-        }
     }
 }

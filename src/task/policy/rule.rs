@@ -4,6 +4,7 @@ use super::{Ask, Mode, risky};
 use crate::limits::{PATTERN_BYTES, PATTERN_CHARS};
 use crate::task::command_line::Simple;
 use crate::task::spec::{Kind, Question, Verdict};
+use crate::task::words::words;
 use regex_lite::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -117,27 +118,19 @@ impl Rule {
     }
 }
 
-/// Where a rule comes from; the higher one wins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Tier {
-    BuiltIn,
-    Extension,
-    Workspace,
-    User,
-    Admin,
+words! {
+    /// Where a rule comes from; the higher one wins.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Tier {
+        BuiltIn = "built-in",
+        Extension = "extension",
+        Workspace = "workspace",
+        User = "user",
+        Admin = "administrator",
+    }
 }
 
 impl Tier {
-    pub fn word(self) -> &'static str {
-        match self {
-            Tier::BuiltIn => "built-in",
-            Tier::Extension => "extension",
-            Tier::Workspace => "workspace",
-            Tier::User => "user",
-            Tier::Admin => "administrator",
-        }
-    }
-
     pub(super) fn rank(self, priority: u16) -> u32 {
         self as u32 * 1000 + u32::from(priority)
     }

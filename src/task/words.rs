@@ -1,0 +1,23 @@
+//! Enums whose variants have fixed words, as JSON, settings and people write them.
+
+/// Declares an enum together with `ALL`, its variants in order, and `word`.
+macro_rules! words {
+    ($(#[$attribute:meta])* pub enum $name:ident { $($(#[$of_variant:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$attribute])*
+        pub enum $name {
+            $($(#[$of_variant])* $variant,)+
+        }
+
+        impl $name {
+            pub const ALL: [$name; [$($word),+].len()] = [$($name::$variant),+];
+
+            pub fn word(self) -> &'static str {
+                match self {
+                    $($name::$variant => $word,)+
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use words;
