@@ -21,41 +21,31 @@ pub struct ToolSettings {
 
 const SHELL: &str = "run_shell_command";
 
-/// Tools that look at the workspace and at the web's index; they run in every mode.
-const LOOKING: [&str; 6] =
-    ["glob", "google_web_search", "grep_search", "list_directory", "read_file", "search_file_content"];
-
-/// What happens otherwise is the tools' own default, below all of these.
+/// The rules that everybody has, above the tools' own defaults. Which tools they are about follows from the kinds that the built-in
+/// tools declare. What others say about their tools is not trusted: those are of the kind `Other`.
 pub(super) fn built_in() -> Vec<Held> {
-    let names = |names: &[&str]| Names::Many(names.iter().map(|name| (*name).to_owned()).collect());
-    let rule = |tools: Names, decision, modes: &[Mode], priority| Rule {
-        modes: (!modes.is_empty()).then(|| modes.to_vec()),
-        priority,
-        ..Rule::new(tools, decision)
-    };
-    let mut planning = rule("*".into(), Verdict::Deny, &[Mode::Plan], 40);
+    const ANY: &[Kind] = &[];
+    let mut planning = Rule::new("*", Verdict::Deny);
     planning.deny_message = Some("only looking is allowed while planning".to_owned());
-    let mut alone = rule(ASK_USER.into(), Verdict::Deny, &[], 999);
+    let mut alone = Rule::new(ASK_USER, Verdict::Deny);
     alone.interactive = Some(false);
-    let edits = names(&["replace", "write_file", "web_fetch"]);
-    let unsure = names(&[ASK_USER, "activate_skill", "web_fetch"]);
+    let unsure = Names::Many([ASK_USER, "activate_skill", "web_fetch"].map(String::from).into());
     [
-        rule(names(&LOOKING), Verdict::Allow, &[], 50),
-        rule(edits, Verdict::Allow, &[Mode::AutoEdit], 15),
-        planning,
-        rule(unsure, Verdict::Ask, &[Mode::Plan], 50),
-        rule("*".into(), Verdict::Allow, &[Mode::Yolo], 998),
-        rule(ASK_USER.into(), Verdict::Ask, &[Mode::Yolo], 999),
-        alone,
+        (Rule::new("*", Verdict::Allow), 50, None, &[Kind::Read, Kind::Search][..]),
+        (Rule::new("*", Verdict::Allow), 15, Some(Mode::AutoEdit), &[Kind::Edit, Kind::Fetch]),
+        (planning, 40, Some(Mode::Plan), ANY),
+        (Rule::new(unsure, Verdict::Ask), 50, Some(Mode::Plan), ANY),
+        (Rule::new("*", Verdict::Allow), 998, Some(Mode::Yolo), ANY),
+        (Rule::new(ASK_USER, Verdict::Ask), 999, Some(Mode::Yolo), ANY),
+        (alone, 999, None, ANY),
     ]
     .into_iter()
-    .map(|rule| {
-        let mode = match &rule.modes {
-            Some(modes) => format!(" in mode {}", modes[0].word()),
-            None => String::new(),
-        };
-        let origin = format!("a built-in rule{mode}");
-        Held::plain(rule, Tier::BuiltIn, origin)
+    .map(|(rule, priority, mode, kinds)| {
+        let origin = mode.map_or("a built-in rule".into(), |mode| format!("a built-in rule in mode {}", mode.word()));
+        let rule = Rule { priority, modes: mode.map(|mode| vec![mode]), ..rule };
+        let mut held = Held::plain(rule, Tier::BuiltIn, origin);
+        held.kinds = kinds;
+        held
     })
     .collect()
 }
