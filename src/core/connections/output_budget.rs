@@ -33,7 +33,7 @@ impl Connections {
     }
 
     fn exceeds_budget(&self, limits: &Limits) -> bool {
-        self.output_budget.bytes > limits.crowd_bytes
+        self.output_budget.bytes > limits.output_bytes_total
     }
 
     /// The connections whose peers take nothing, or have not sent all of something long; the largest last.
@@ -41,7 +41,7 @@ impl Connections {
         let stalled = self
             .slots
             .iter()
-            .filter(|(_, conn)| conn.has_stalled(limits.crowd_stall_ms, now) || conn.held() > limits.head_bytes);
+            .filter(|(_, conn)| conn.has_stalled(limits.output_stall_ms, now) || conn.held() > limits.head_bytes);
         let mut stalled: Vec<(usize, Key)> = stalled.map(|(key, conn)| (conn.counted, key)).collect();
         stalled.sort_unstable();
         stalled
@@ -93,7 +93,7 @@ impl Core {
     pub(in crate::core) fn watch_output_budget(&mut self, now: Now) {
         if self.exceeds_output_budget() && !self.connections.output_budget.armed {
             self.connections.output_budget.armed = true;
-            let at = now.mono_ms + self.settings.limits.crowd_stall_ms;
+            let at = now.mono_ms + self.settings.limits.output_stall_ms;
             self.timers.arm(at, Timer::OutputBudget);
         }
     }
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn answers_nobody_reads_are_bounded_and_who_reads_is_served() {
-        let limits = Limits { crowd_bytes: 100_000, ..Limits::default() };
+        let limits = Limits { output_bytes_total: 100_000, ..Limits::default() };
         let mut core = Core::new(Setup::alone(limits.clone(), Switches::default(), NOW));
         let mut store = MemoryStore::default();
         let said = "x".repeat(30_000);
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(ask(&mut core, &mut store, health, NOW).1, FINE);
 
         // A moment later one of them has read a little. The others are cut off until there is room.
-        let later = Now { mono_ms: NOW.mono_ms + limits.crowd_stall_ms, ..NOW };
+        let later = Now { mono_ms: NOW.mono_ms + limits.output_stall_ms, ..NOW };
         core.sent(reader, 1, later);
         turn(&mut core, &mut store, later);
         let (again, head) = ask(&mut core, &mut store, &get, later);
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn what_readers_begin_with_counts_before_it_is_queued() {
-        let limits = Limits { tx_bytes: 1_000, crowd_bytes: 100_000, ..Limits::default() };
+        let limits = Limits { tx_bytes: 1_000, output_bytes_total: 100_000, ..Limits::default() };
         let mut core = Core::new(Setup::alone(limits, Switches::default(), NOW));
         let mut store = MemoryStore::default();
         let body = serde_json::json!({"message": {"role": "ROLE_USER", "messageId": "m",
@@ -231,7 +231,7 @@ mod tests {
         let limits = Limits {
             head_bytes: CHUNK - 1,
             // Each fragment has a head of eight bytes.
-            crowd_bytes: 4 * CHUNK + 16,
+            output_bytes_total: 4 * CHUNK + 16,
             ..Limits::default()
         };
         let mut core = Core::new(Setup::alone(limits.clone(), Switches::default(), NOW));
