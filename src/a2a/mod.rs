@@ -56,6 +56,7 @@ use form::{Media, Outputs};
 use requests::gemini_endpoints;
 use serde_json::json;
 pub use views::snapshot::Wanted;
+use views::update::Update;
 use views::{coder, devtool, plain, snapshot};
 
 /// An event as one view shows it.
@@ -91,11 +92,12 @@ pub fn event(view: View, state: &State, record: &Record, tools: &Tools) -> Optio
         View::A2a(writer, projection) => (writer, projection),
         View::Standalone(view) => return (view.event)(state, record),
     };
+    let update = Update::of(state, record)?;
     let frame = match projection {
-        Projection::Coder => coder::frame(state, record, tools, writer.protocol())?,
-        Projection::Devtool => devtool::frame(state, record)?,
-        Projection::Plain => plain::frame(state, record, Outputs::Any)?,
-        Projection::PlainText => plain::frame(state, record, Outputs::Text)?,
+        Projection::Coder => coder::frame(&update, tools, writer.protocol())?,
+        Projection::Devtool => devtool::frame(&update)?,
+        Projection::Plain => plain::frame(&update, Outputs::Any)?,
+        Projection::PlainText => plain::frame(&update, Outputs::Text)?,
     };
     let body = |finality| Shared::from(writer.frame(&state.created, &frame, finality));
     Some(Body { event: None, open: body(Finality::Open), closing: frame.may_close().then(|| body(Finality::Closing)) })

@@ -1,26 +1,24 @@
 //! The 0.3 writer: A2A values as the JSON of protocol version 0.3 (`kind` everywhere, lower-case words, `final` on status
 //! updates). Always one line.
 //!
-//! Status updates are written by hand into one buffer, because a chunk of text is one and there may be tens of thousands a
-//! second; everything else goes through serde.
+//! Everything is written into one buffer, because a chunk of text is a status update and there may be tens of thousands a second.
 
+use crate::a2a::encodings::object::{self, Object, object};
 use crate::a2a::encodings::value::{ArtifactUpdate, Finality, Frame, Piece, StatusUpdate, Task};
 use crate::a2a::words;
 use crate::base::clock::rfc3339;
-use crate::base::id::{ContextId, MessageId, TaskId};
+use crate::base::id::{ContextId, TaskId};
 use crate::base::json;
 use crate::task::log::event::Created;
 use crate::task::message::{Artifact, Content, Message, Part};
-use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::borrow::Cow;
 use std::io::Write;
 use std::ops::Range;
 
 pub fn frame(created: &Created, frame: &Frame<'_>, finality: Finality) -> Vec<u8> {
     match frame {
         Frame::Status(update) => status(created, update, finality),
-        Frame::Artifact(update) => artifact(created, update),
+        Frame::Artifact(update) => artifact_update(created, update),
     }
 }
 
@@ -76,22 +74,24 @@ pub fn status(created: &Created, update: &StatusUpdate<'_>, finality: Finality) 
 
 pub fn task(task: &Task<'_>) -> Vec<u8> {
     let Created { task: id, context, .. } = task.created;
-    let message = |message| MessageOut::of(message, Some(id), context);
-    json::bytes(&TaskOut {
-        kind: "task",
-        id,
-        context_id: context,
-        status: StatusOut {
-            state: words::state(task.state),
-            message: task.message.as_ref().map(message),
-            timestamp: rfc3339(task.at),
-        },
-        history: task.history.as_ref().map(|all| all.iter().map(|one| message(one)).collect()),
-        artifacts: task.artifacts.as_ref().map(|all| all.iter().map(|one| ArtifactOut::of(one)).collect()),
-        metadata: match task.persisted {
-            true => persisted(task),
-            false => Map::new(),
-        },
+    object(|o| {
+        o.member("kind", "task").member("id", id).member("contextId", context);
+        o.object("status", |o| {
+            o.member("state", words::state(task.state));
+            if let Some(message) = &task.message {
+                o.object("message", |o| write_message(o, message, Some(id), context));
+            }
+            o.member("timestamp", &rfc3339(task.at));
+        });
+        if let Some(history) = &task.history {
+            o.list("history", history, |out, one| {
+                object::write(out, |o| write_message(o, one, Some(id), context));
+            });
+        }
+        if let Some(artifacts) = &task.artifacts {
+            o.list("artifacts", artifacts, |out, one| object::write(out, |o| artifact(o, one)));
+        }
+        o.member("metadata", &if task.persisted { persisted(task) } else { Map::new() });
     })
 }
 
@@ -112,18 +112,54 @@ fn persisted(task: &Task<'_>) -> Map<String, Value> {
 
 /// A message that belongs to no task.
 pub fn message(message: &Message, context: &ContextId) -> Vec<u8> {
-    json::bytes(&MessageOut::of(message, None, context))
+    object(|o| write_message(o, message, None, context))
 }
 
-fn artifact(created: &Created, update: &ArtifactUpdate<'_>) -> Vec<u8> {
-    json::bytes(&ArtifactUpdateOut {
-        kind: "artifact-update",
-        task_id: &created.task,
-        context_id: &created.context,
-        artifact: ArtifactOut::of(&update.artifact),
-        append: update.append,
-        last_chunk: update.last,
+fn artifact_update(created: &Created, update: &ArtifactUpdate<'_>) -> Vec<u8> {
+    object(|o| {
+        o.member("kind", "artifact-update").member("taskId", &created.task).member("contextId", &created.context);
+        o.object("artifact", |o| artifact(o, &update.artifact));
+        o.member("append", &update.append).member("lastChunk", &update.last);
     })
+}
+
+fn write_message(o: &mut Object<'_>, message: &Message, task: Option<&TaskId>, context: &ContextId) {
+    o.member("kind", "message").member("role", words::role(message.role)).member("messageId", &message.id);
+    o.list("parts", &message.parts, part).optional("metadata", message.metadata.as_ref());
+    o.filled("extensions", &message.extensions).filled("referenceTaskIds", &message.references);
+    o.optional("taskId", task).member("contextId", context);
+}
+
+/// The members of an artifact.
+pub fn artifact(o: &mut Object<'_>, artifact: &Artifact) {
+    o.member("artifactId", &artifact.id).optional("name", artifact.name.as_ref());
+    o.optional("description", artifact.description.as_ref()).list("parts", &artifact.parts, part);
+}
+
+fn part(out: &mut Vec<u8>, part: &Part) {
+    let file = |o: &mut Object<'_>, name: &str, content: &str| {
+        o.member("kind", "file").object("file", |o| {
+            o.member(name, content).optional("name", part.filename.as_ref());
+            o.optional("mimeType", part.media_type.as_ref());
+        });
+    };
+    object::write(out, |o| {
+        match &part.content {
+            Content::Text(text) => _ = o.member("kind", "text").member("text", text),
+            Content::Bytes(bytes) => file(o, "bytes", bytes),
+            Content::Uri(uri) => file(o, "uri", uri),
+            Content::Data(data) if data.is_object() => _ = o.member("kind", "data").member("data", data),
+            // 0.3 data is always an object: other values are wrapped in one, and the metadata says so.
+            Content::Data(data) => {
+                o.member("kind", "data").object("data", |o| _ = o.member("value", data));
+                let mut metadata = part.metadata.clone().unwrap_or_default();
+                metadata.insert("data_part_compat".into(), true.into());
+                o.member("metadata", &metadata);
+                return;
+            }
+        }
+        o.optional("metadata", part.metadata.as_ref());
+    });
 }
 
 /// Where a frame says which task it belongs to. Said once and copied from there: escaping is what costs.
@@ -142,145 +178,4 @@ fn place(out: &mut Vec<u8>, created: &Created) -> WrittenIds {
     out.extend_from_slice(br#","contextId":"#);
     json::write(out, &created.context);
     WrittenIds { whole: start..out.len(), task }
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct TaskOut<'a> {
-    kind: &'static str,
-    id: &'a TaskId,
-    context_id: &'a ContextId,
-    status: StatusOut<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    history: Option<Vec<MessageOut<'a>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    artifacts: Option<Vec<ArtifactOut<'a>>>,
-    metadata: Map<String, Value>,
-}
-
-#[derive(Serialize)]
-struct StatusOut<'a> {
-    state: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<MessageOut<'a>>,
-    timestamp: String,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct MessageOut<'a> {
-    kind: &'static str,
-    role: &'static str,
-    message_id: &'a MessageId,
-    parts: Vec<PartOut<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    metadata: Option<&'a Map<String, Value>>,
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    extensions: &'a [String],
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    reference_task_ids: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    task_id: Option<&'a TaskId>,
-    context_id: &'a ContextId,
-}
-
-impl<'a> MessageOut<'a> {
-    fn of(message: &'a Message, task: Option<&'a TaskId>, context: &'a ContextId) -> MessageOut<'a> {
-        MessageOut {
-            kind: "message",
-            role: words::role(message.role),
-            message_id: &message.id,
-            parts: message.parts.iter().map(PartOut::of).collect(),
-            metadata: message.metadata.as_ref(),
-            extensions: &message.extensions,
-            reference_task_ids: &message.references,
-            task_id: task,
-            context_id: context,
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct PartOut<'a> {
-    #[serde(flatten)]
-    content: ContentOut<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    metadata: Option<Cow<'a, Map<String, Value>>>,
-}
-
-#[derive(Serialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-enum ContentOut<'a> {
-    Text { text: &'a str },
-    File { file: FileOut<'a> },
-    Data { data: Cow<'a, Value> },
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct FileOut<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bytes: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    uri: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mime_type: Option<&'a str>,
-}
-
-impl<'a> PartOut<'a> {
-    fn of(part: &'a Part) -> PartOut<'a> {
-        let file = |bytes, uri| ContentOut::File {
-            file: FileOut { bytes, uri, name: part.filename.as_deref(), mime_type: part.media_type.as_deref() },
-        };
-        let metadata = part.metadata.as_ref().map(Cow::Borrowed);
-        let content = match &part.content {
-            Content::Text(text) => ContentOut::Text { text },
-            Content::Bytes(bytes) => file(Some(bytes.as_str()), None),
-            Content::Uri(uri) => file(None, Some(uri.as_str())),
-            Content::Data(data) if data.is_object() => ContentOut::Data { data: Cow::Borrowed(data) },
-            Content::Data(data) => return PartOut::wrapped(data, metadata.unwrap_or_default()),
-        };
-        PartOut { content, metadata }
-    }
-
-    /// 0.3 data is always an object: other values travel in one that says so.
-    fn wrapped(data: &Value, mut metadata: Cow<'a, Map<String, Value>>) -> PartOut<'a> {
-        metadata.to_mut().insert("data_part_compat".into(), true.into());
-        PartOut { content: ContentOut::Data { data: Cow::Owned(json!({ "value": data })) }, metadata: Some(metadata) }
-    }
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ArtifactOut<'a> {
-    artifact_id: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    description: Option<&'a str>,
-    parts: Vec<PartOut<'a>>,
-}
-
-impl<'a> ArtifactOut<'a> {
-    pub fn of(artifact: &'a Artifact) -> ArtifactOut<'a> {
-        ArtifactOut {
-            artifact_id: &artifact.id,
-            name: artifact.name.as_deref(),
-            description: artifact.description.as_deref(),
-            parts: artifact.parts.iter().map(PartOut::of).collect(),
-        }
-    }
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ArtifactUpdateOut<'a> {
-    kind: &'static str,
-    task_id: &'a TaskId,
-    context_id: &'a ContextId,
-    artifact: ArtifactOut<'a>,
-    append: bool,
-    last_chunk: bool,
 }

@@ -90,7 +90,7 @@ impl Piece<'_> {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ArtifactUpdate<'a> {
     pub artifact: Cow<'a, Artifact>,
     pub append: bool,

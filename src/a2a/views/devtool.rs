@@ -1,183 +1,92 @@
-//! The projection of the development-tool extension: what its clients are shown of an event. Status updates carry the kind of
-//! event under the extension's name in their metadata; calls and thoughts are data parts.
+//! The projection of the development-tool extension. Status updates carry the kind of event under the extension's name in their
+//! metadata; calls and thoughts are data parts.
 //!
-//! A call is shown when there is something to do or to see: when it waits for an answer, when it may run, when it runs, when it
-//! has printed something, when it has ended; always whole. That the task works again after an answer is not announced: the
-//! update of the call that follows says so, and who answered. A turn that is over is a completed task here, although the task
-//! goes on with the next prompt.
+//! A call is shown, always whole, when it waits for an answer, may run by a rule, runs, has printed something, or has ended. That the
+//! task works again after an answer is not announced: the next update of the call says so, and who answered. A turn that is over is
+//! a completed task here, although the task goes on with the next prompt.
 
-use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Frame, Piece, StatusUpdate};
+use crate::a2a::encodings::object::object;
+use crate::a2a::encodings::value::{AgentMessage, Frame, Piece, StatusUpdate};
+use crate::a2a::views::call::Call;
 use crate::a2a::views::coder::write_answered_by;
-use crate::a2a::views::devtool_call::{Details, ToolCall};
-use crate::a2a::words::{self, CallStatus, DevKind, EXT};
-use crate::base::id::{CallId, Seq};
-use crate::base::json;
-use crate::task::log::event::{Event, detours, errands, hooks};
-use crate::task::log::record::Record;
-use crate::task::machine::state::{CallState, State, TaskState};
+use crate::a2a::views::devtool_call;
+use crate::a2a::views::update::{Change, Step, Update, failure, idle_completed, status_message, thought};
+use crate::a2a::words::{CallStatus, DevKind, EXT};
+use crate::task::machine::state::State;
 use crate::task::message::Source;
-use serde_json::json;
-use std::borrow::Cow;
 
-/// `state` is the state right after `record`. None: clients are not shown the event.
-pub fn frame<'a>(state: &'a State, record: &'a Record) -> Option<Frame<'a>> {
-    let shown = Shown { state, record };
-    match &record.event {
-        Event::TurnBegan { .. } | Event::Resumed => Some(Frame::Status(passing(state))),
-        Event::Paused | Event::TurnEnded { .. } | Event::Interrupted { .. } | Event::Closed { .. } => {
-            Some(Frame::Status(present(state)))
+/// None: clients are not shown the update.
+pub fn frame<'a>(update: &Update<'a>) -> Option<Frame<'a>> {
+    let state = update.state;
+    let message = |message, kind, answered_by| {
+        Some(Frame::Status(StatusUpdate {
+            at: update.at,
+            message: Some(message),
+            metadata: metadata(kind, state, None, answered_by),
+            ..passing(state)
+        }))
+    };
+    let text =
+        |since, text: &'a str| message(AgentMessage::new(since, Piece::Text(text.into())), DevKind::TextContent, None);
+    match update.change {
+        Change::Working => Some(Frame::Status(passing(state))),
+        Change::Paused | Change::Stopped => Some(Frame::Status(present(state))),
+        Change::Text { text: said, since } => text(since, said),
+        Change::Citation(said) => text(update.seq, said),
+        Change::Thought { subject, description } => {
+            let thought = AgentMessage::new(update.seq, thought(subject, description));
+            message(thought.carrying(EXT), DevKind::Thought, None)
         }
-        Event::Text { text } => {
-            let since = state.utterance.since.unwrap_or(record.seq);
-            (!text.is_empty()).then(|| shown.text(since, text))
-        }
-        Event::Cited { text } => (!text.trim().is_empty()).then(|| shown.text(record.seq, text)),
-        Event::Thought { subject, description } => shown.thought(subject, description),
-        Event::CallAsked { call, .. } => shown.call(call, CallStatus::AwaitingApproval),
-        // Of a call that was asked about, the next news is that it runs.
-        Event::CallReady { call, .. } => match state.call(call)?.choice {
-            Some(_) => None,
-            None => shown.call(call, CallStatus::Scheduled),
+        Change::Call { call, step, status } => match step {
+            Step::Asked | Step::AllowedByRule | Step::Started | Step::Ended | Step::Printed { due: true, .. } => {
+                let data = Piece::Data(devtool_call::encode(Call::new(call, status)));
+                let data = AgentMessage::new(update.seq, data).carrying(EXT);
+                message(data, DevKind::ToolCallUpdate, call.decided_by())
+            }
+            Step::Planned | Step::Answered | Step::AllowedByAnswer | Step::Printed { due: false, .. } => None,
         },
-        Event::CallStarted { call } => shown.call(call, CallStatus::Executing),
-        Event::CallOutput { call, .. } => {
-            let due = state.call(call)?.live.as_ref()?.shown == record.seq;
-            due.then(|| shown.call(call, CallStatus::Executing))?
-        }
-        Event::CallEnded { call, ending } => shown.call(call, CallStatus::of(ending)),
-        Event::Produced { artifact, append, last } => {
-            Some(Frame::Artifact(ArtifactUpdate { artifact: Cow::Borrowed(artifact), append: *append, last: *last }))
-        }
-        Event::Created(_)
-        | Event::Prompted { .. }
-        | Event::Retracted { .. }
-        | Event::Answered { .. }
-        | Event::CallPlanned { .. }
-        | Event::CallAnswered { .. }
-        | Event::CallStale { .. }
-        | Event::ResultsSent
-        | errands!()
-        | detours!()
-        | hooks!() => None,
+        Change::Artifact(ref artifact) => Some(Frame::Artifact(artifact.clone())),
+        Change::Created
+        | Change::Prompted { .. }
+        | Change::ResultsSent
+        | Change::Retracted { .. }
+        | Change::Answered(_)
+        | Change::Notice { .. } => None,
     }
 }
 
 /// The status as last announced, in a form that a stream may end with.
 pub fn present(state: &State) -> StatusUpdate<'_> {
-    let status = &state.status;
-    let error = match status.state {
-        TaskState::Failed => status.text.as_deref(),
-        TaskState::Completed | TaskState::Canceled | TaskState::Rejected => None,
-        TaskState::Submitted | TaskState::Working | TaskState::InputRequired | TaskState::AuthRequired => {
-            state.error.as_deref()
-        }
-    };
-    let metadata = Metadata { error, ..Metadata::of(DevKind::StateChange, state) };
-    let metadata = metadata.encode();
+    let metadata = metadata(DevKind::StateChange, state, failure(state), None);
     StatusUpdate { message: message(state), closing: Some(metadata.clone()), metadata, ..passing(state) }
 }
 
-/// What there is to say about the present status: its text, and every call that waits for an answer, whole.
+/// What the agent says about the present status: its text, and every call that waits for an answer, whole.
 pub fn message(state: &State) -> Option<AgentMessage<'_>> {
-    let text = state.status.text.as_deref();
-    let text = text.into_iter().map(|text| Piece::Text(text.into()));
-    let open = state.asked().map(|call| data(call, CallStatus::AwaitingApproval));
-    let message = AgentMessage::of(state.status.seq, text.chain(open))?;
+    let data = |call| Piece::Data(devtool_call::encode(Call::new(call, CallStatus::AwaitingApproval)));
+    let message = status_message(state, state.asked().map(data))?;
     Some(match state.asked().next() {
         Some(_) => message.carrying(EXT),
         None => message,
     })
 }
 
-/// A call as a data part.
-fn data<'a>(call: &CallState, status: CallStatus) -> Piece<'a> {
-    Piece::Data(json::bytes(&ToolCall::of(call, status, Details::Direct)))
-}
-
 /// A change of state that no stream ends with.
 fn passing(state: &State) -> StatusUpdate<'_> {
     StatusUpdate {
-        state: words::idle_completed(state.status.state, state.turn_is_over()),
+        state: idle_completed(state),
         at: state.status.at,
         message: None,
-        metadata: Metadata::of(DevKind::StateChange, state).encode(),
+        metadata: metadata(DevKind::StateChange, state, None, None),
         closing: None,
     }
 }
 
-/// An event beside the state it led to.
-struct Shown<'a> {
-    state: &'a State,
-    record: &'a Record,
-}
-
-impl<'a> Shown<'a> {
-    fn text(&self, since: Seq, text: &'a str) -> Frame<'a> {
-        let message = AgentMessage::new(since, Piece::Text(text.into()));
-        self.said(message, Metadata::of(DevKind::TextContent, self.state))
-    }
-
-    fn thought(&self, subject: &str, description: &str) -> Option<Frame<'a>> {
-        if subject.is_empty() && description.is_empty() {
-            return None;
-        }
-        let thought = json!({ "subject": subject, "description": description });
-        let message = AgentMessage::new(self.record.seq, Piece::Data(json::bytes(&thought)));
-        let metadata = Metadata::of(DevKind::Thought, self.state);
-        Some(self.said(message.carrying(EXT), metadata))
-    }
-
-    fn call(&self, call: &CallId, status: CallStatus) -> Option<Frame<'a>> {
-        let call = self.state.call(call)?;
-        let message = AgentMessage::new(self.record.seq, data(call, status));
-        let metadata = Metadata { answered_by: call.decided_by(), ..Metadata::of(DevKind::ToolCallUpdate, self.state) };
-        Some(self.said(message.carrying(EXT), metadata))
-    }
-
-    fn said(&self, message: AgentMessage<'a>, metadata: Metadata<'_>) -> Frame<'a> {
-        Frame::Status(StatusUpdate {
-            state: words::idle_completed(self.state.status.state, self.state.turn_is_over()),
-            at: self.record.at,
-            message: Some(message),
-            metadata: metadata.encode(),
-            closing: None,
-        })
-    }
-}
-
-struct Metadata<'a> {
-    kind: DevKind,
-    model: &'a str,
-    error: Option<&'a str>,
-    answered_by: Option<&'a Source>,
-}
-
-impl<'a> Metadata<'a> {
-    fn of(kind: DevKind, state: &'a State) -> Metadata<'a> {
-        Metadata { kind, model: &state.model, error: None, answered_by: None }
-    }
-
-    /// By hand: every chunk of text has one.
-    fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(192);
-        out.push(b'{');
-        json::write(&mut out, EXT);
-        out.extend_from_slice(br#":{"kind":""#);
-        out.extend_from_slice(self.kind.word().as_bytes());
-        out.extend_from_slice(br#"","model":"#);
-        json::write(&mut out, self.model);
-        if let Some(error) = self.error {
-            out.extend_from_slice(br#","error":"#);
-            json::write(&mut out, error);
-        }
-        out.push(b'}');
-        if let Some(source) = self.answered_by {
-            out.push(b',');
-            write_answered_by(&mut out, source);
-        }
-        out.push(b'}');
-        out
-    }
+fn metadata(kind: DevKind, state: &State, error: Option<&str>, answered_by: Option<&Source>) -> Vec<u8> {
+    object(|o| {
+        o.object(EXT, |o| _ = o.member("kind", kind.word()).member("model", &state.model).optional("error", error));
+        write_answered_by(o, answered_by);
+    })
 }
 
 #[cfg(test)]
@@ -185,12 +94,15 @@ mod tests {
     use super::*;
     use crate::a2a::dialect::{Projection, View, Writer};
     use crate::a2a::{self, sample};
+    use crate::base::id::Seq;
+    use crate::task::log::event::Event;
     use crate::task::log::event::{End, Final};
-    use crate::task::machine::state::{Live, Phase, Stage};
+    use crate::task::log::record::Record;
+    use crate::task::machine::state::{CallState, Live, Phase, Stage, TaskState};
     use crate::task::message::Artifact;
     use crate::task::message::Part;
     use crate::task::spec::{ApprovalScope, Choice, Confinement, Display, Ending, Question};
-    use serde_json::Value;
+    use serde_json::{Value, json};
     use std::sync::Arc;
 
     const TIME: &str = "2026-03-01T09:30:00.125Z";

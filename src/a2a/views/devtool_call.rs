@@ -1,245 +1,117 @@
 //! The tool-call object of the development-tool extension: the whole call on every update, in the names of that extension. Other
-//! views borrow it: plain clients get it as the data of a question, sessions get it flat.
+//! views use it too: plain clients get it as the data of a question, sessions get its members beside their own.
 //!
 //! The extension knows four kinds of questions and ours fit three of them: commands are `execute_details`, edits are
-//! `file_edit_details`, all else is `generic_details`. What it has no member for is added where those who do not know it pass over
-//! it: `warnings` beside a command, `urls` and `questions` beside a description. Questions of the agent's own are answered with
-//! `answers` beside the option: what the user says, by the number of the question.
+//! `file_edit_details`, everything else is `generic_details`. What it has no member for is added where clients that do not know it
+//! ignore it: `warnings` beside a command, `urls` and `questions` beside a description. The agent's own questions are answered with
+//! `answers` beside the option: the user's answers by the number of the question.
 
-use crate::a2a::words::{CallStatus, Offer};
-use crate::base::id::CallId;
-use crate::task::machine::state::{CallState, Stage};
-use crate::task::spec::{Choice, Display, Ending, Inquiry, InquiryKind, Question, Todo};
-use serde::Serialize;
-use serde_json::Value;
-use std::borrow::Cow;
+use crate::a2a::encodings::object::{Object, object};
+use crate::a2a::views::call::{Call, FileChange, listed};
+use crate::a2a::words::Offer;
+use crate::task::spec::{Display, Ending, Question};
 
-#[derive(Debug, Serialize)]
-pub struct ToolCall<'a> {
-    tool_call_id: &'a CallId,
-    status: &'static str,
-    tool_name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    description: Option<&'a str>,
-    input_parameters: &'a Value,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    live_content: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    output: Option<Output<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Failure<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    confirmation_request: Option<Confirmation<'a>>,
-}
-
-/// Where a question's details stand, and with it who reads them.
+/// Where the details of a question are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Details {
     /// In the question itself, as the extension has it.
     Direct,
-    /// There, and once more under `details`: some clients of the session look for them here, some there.
+    /// There, and once more under `details`: clients of the session look in either place.
     Twice,
 }
 
-impl<'a> ToolCall<'a> {
-    /// The call with this status: its question while it waits for an answer, its output while it runs, what became of it at
-    /// the end.
-    pub fn of(call: &'a CallState, status: CallStatus, details: Details) -> ToolCall<'a> {
-        let plan = call.plan.as_ref();
-        let ending = call.ending.as_deref();
-        ToolCall {
-            tool_call_id: call.id(),
-            status: status.devtool(),
-            tool_name: &call.request.name,
-            description: plan.map(|plan| plan.title.as_str()),
-            input_parameters: &call.request.args,
-            live_content: call.live.as_ref().filter(|_| status == CallStatus::Executing).map(|live| live.tail.as_str()),
-            output: ending.and_then(Output::of),
-            error: ending.and_then(Failure::of),
-            confirmation_request: plan
-                .filter(|_| status == CallStatus::AwaitingApproval)
-                .map(|plan| Confirmation::of(call, &plan.question, details)),
-        }
-    }
+/// The call as JSON.
+pub fn encode(call: Call<'_>) -> Vec<u8> {
+    object(|o| members(o, call, Details::Direct))
+}
 
-    /// The call as it stands right now. None: nobody was told of it yet.
-    pub fn present(call: &'a CallState, details: Details) -> Option<ToolCall<'a>> {
-        let status = match call.stage {
-            Stage::Named | Stage::Planned => return None,
-            Stage::Asked => CallStatus::AwaitingApproval,
-            Stage::Answered | Stage::Ready | Stage::Replanning { .. } => CallStatus::Scheduled,
-            Stage::Running { .. } => CallStatus::Executing,
-            Stage::Ended => call.ending.as_deref().map(CallStatus::of)?,
-        };
-        Some(ToolCall::of(call, status, details))
+pub fn members(o: &mut Object<'_>, call: Call<'_>, placed: Details) {
+    let request = &call.call.request;
+    o.member("tool_call_id", call.call.id()).member("status", call.status.devtool()).member("tool_name", &request.name);
+    o.optional("description", call.title()).member("input_parameters", &request.args);
+    o.optional("live_content", call.live());
+    match call.ending() {
+        Some(Ending::Success { display, output: _ }) => _ = o.object("output", |o| output(o, display)),
+        Some(Ending::Error { error }) => failure(o, &error.message, error.kind.word()),
+        Some(Ending::Cancelled { reason, output: _ }) => failure(o, reason, "cancelled"),
+        None => {}
+    }
+    if let Some(question) = call.question() {
+        o.object("confirmation_request", |o| confirmation(o, call, question, placed));
     }
 }
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Output<'a> {
-    Text(&'a str),
-    Diff(FileDiff<'a>),
-    StructuredData { todos: &'a [Todo] },
-}
-
-impl<'a> Output<'a> {
-    fn of(ending: &'a Ending) -> Option<Output<'a>> {
-        let display = match ending {
-            Ending::Success { output: _, display } => display,
-            Ending::Error { .. } | Ending::Cancelled { .. } => return None,
-        };
-        Some(match display {
-            Display::Text { text } => Output::Text(text),
-            Display::Diff { file_name, file_path, diff, old, new, added: _, removed: _ } => Output::Diff(FileDiff {
-                file_name,
-                file_path,
-                old_content: old.as_deref(),
-                new_content: new,
-                formatted_diff: diff,
-            }),
-            Display::Todos { todos } => Output::StructuredData { todos },
-        })
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct Failure<'a> {
-    message: &'a str,
-    #[serde(rename = "type")]
-    kind: &'static str,
-}
-
-impl<'a> Failure<'a> {
-    fn of(ending: &'a Ending) -> Option<Failure<'a>> {
-        match ending {
-            Ending::Success { .. } => None,
-            Ending::Error { error } => Some(Failure { message: &error.message, kind: error.kind.word() }),
-            Ending::Cancelled { reason, output: _ } => Some(Failure { message: reason, kind: "cancelled" }),
+fn output(o: &mut Object<'_>, display: &Display) {
+    match display {
+        Display::Text { text } => _ = o.member("text", text),
+        Display::Todos { todos } => _ = o.object("structured_data", |o| _ = o.member("todos", todos)),
+        Display::Diff { .. } => {
+            let change = FileChange::made(display).expect("a diff is a change");
+            o.object("diff", |o| file_diff(o, change));
         }
     }
 }
 
-#[derive(Debug, Serialize)]
-struct FileDiff<'a> {
-    file_name: &'a str,
-    file_path: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    old_content: Option<&'a str>,
-    new_content: &'a str,
-    formatted_diff: &'a str,
+fn failure(o: &mut Object<'_>, message: &str, kind: &str) {
+    o.object("error", |o| _ = o.member("message", message).member("type", kind));
 }
 
-#[derive(Debug, Serialize)]
-struct Confirmation<'a> {
-    options: Vec<Offer>,
-    #[serde(flatten)]
-    about: About<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    details: Option<About<'a>>,
+fn file_diff(o: &mut Object<'_>, change: FileChange<'_>) {
+    o.member("file_name", change.name).member("file_path", change.path).optional("old_content", change.old);
+    o.member("new_content", change.new).member("formatted_diff", change.diff);
 }
 
-impl<'a> Confirmation<'a> {
-    fn of(call: &CallState, question: &'a Question, details: Details) -> Confirmation<'a> {
-        let about = About::of(question);
-        match details {
-            Details::Direct => Confirmation { options: offers(call), about, details: None },
-            Details::Twice => Confirmation {
-                options: offers(call).into_iter().map(Offer::in_session).collect(),
-                about,
-                details: Some(About::of(question)),
-            },
+fn confirmation(o: &mut Object<'_>, call: Call<'_>, question: &Question, placed: Details) {
+    match placed {
+        Details::Direct => {
+            o.member("options", &call.offers());
+            about(o, question);
+        }
+        Details::Twice => {
+            o.member("options", &call.offers().into_iter().map(Offer::in_session).collect::<Vec<_>>());
+            about(o, question);
+            o.object("details", |o| about(o, question));
         }
     }
-}
-
-/// What may be answered about a call that waits.
-pub fn offers(call: &CallState) -> Vec<Offer> {
-    let asks = call.plan.as_ref().is_some_and(|plan| plan.question.asks_the_user());
-    let offer = |choice: &Choice| match asks {
-        true => Offer::reply(*choice),
-        false => Offer::permission(*choice),
-    };
-    call.options().iter().map(offer).collect()
 }
 
 /// What a question is about.
-#[derive(Debug, Serialize)]
-enum About<'a> {
-    #[serde(rename = "execute_details")]
-    Execute {
-        command: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        working_directory: Option<&'a str>,
-        #[serde(skip_serializing_if = "<[String]>::is_empty")]
-        warnings: &'a [String],
-    },
-    #[serde(rename = "file_edit_details")]
-    FileEdit(FileDiff<'a>),
-    #[serde(rename = "generic_details")]
-    Generic {
-        description: Cow<'a, str>,
-        #[serde(skip_serializing_if = "<[String]>::is_empty")]
-        urls: &'a [String],
-        #[serde(skip_serializing_if = "<[Inquiry]>::is_empty")]
-        questions: &'a [Inquiry],
-    },
-}
-
-impl<'a> About<'a> {
-    fn of(question: &'a Question) -> About<'a> {
-        match question {
-            Question::Exec { title: _, command, programs: _, dir, warnings, needs_approval: _, edits: _ } => {
-                About::Execute { command, working_directory: dir.as_deref(), warnings }
-            }
-            Question::Edit { title: _, file_name, file_path, diff, old, new } => About::FileEdit(FileDiff {
-                file_name,
-                file_path,
-                old_content: old.as_deref(),
-                new_content: new,
-                formatted_diff: diff,
-            }),
-            Question::Info { title: _, prompt, urls } => {
-                About::Generic { description: prompt.into(), urls, questions: &[] }
-            }
-            Question::AskUser { title: _, questions } => {
-                About::Generic { description: listed(questions).into(), urls: &[], questions }
-            }
+fn about(o: &mut Object<'_>, question: &Question) {
+    match question {
+        Question::Exec { title: _, command, programs: _, dir, warnings, needs_approval: _, edits: _ } => {
+            o.object("execute_details", |o| {
+                o.member("command", command).optional("working_directory", dir.as_deref()).filled("warnings", warnings);
+            });
+        }
+        Question::Edit { .. } => {
+            let change = FileChange::asked(question).expect("an edit is a change");
+            o.object("file_edit_details", |o| file_diff(o, change));
+        }
+        Question::Info { title: _, prompt, urls } => {
+            o.object("generic_details", |o| _ = o.member("description", prompt).filled("urls", urls));
+        }
+        Question::AskUser { title: _, questions } => {
+            o.object("generic_details", |o| {
+                o.member("description", &listed(questions)).filled("questions", questions);
+            });
         }
     }
-}
-
-/// The agent's questions for those who can only show text: one to a line, with what there is to choose from.
-pub fn listed(questions: &[Inquiry]) -> String {
-    let line = |asked: &Inquiry| {
-        let labels = || asked.options.iter().map(|option| option.label.as_str());
-        let choices: Vec<&str> = match asked.kind {
-            InquiryKind::Choice => labels().collect(),
-            InquiryKind::YesNo => vec!["yes", "no"],
-            InquiryKind::Text => Vec::new(),
-        };
-        match choices.is_empty() {
-            true => asked.question.clone(),
-            false => format!("{} ({})", asked.question, choices.join(" / ")),
-        }
-    };
-    let lines: Vec<String> = questions.iter().map(line).collect();
-    lines.join("\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::a2a::sample;
+    use crate::a2a::words::CallStatus;
     use crate::base::id::Seq;
     use crate::task::log::record::Record;
-    use crate::task::machine::state::Live;
-    use crate::task::spec::{ApprovalScope, ErrorKind, TodoStatus};
-    use serde_json::json;
+    use crate::task::machine::state::{CallState, Live};
+    use crate::task::spec::{ApprovalScope, Choice, ErrorKind, InquiryKind, Todo, TodoStatus};
+    use serde_json::{Value, json};
     use std::sync::Arc;
 
     fn shown(call: &CallState, status: CallStatus) -> Value {
-        serde_json::to_value(ToolCall::of(call, status, Details::Direct)).unwrap()
+        serde_json::from_slice(&encode(Call::new(call, status))).unwrap()
     }
 
     fn running(question: Question) -> CallState {
@@ -362,11 +234,12 @@ mod tests {
     #[test]
     fn details_in_both_places() {
         let call = running(command());
-        let call = ToolCall::of(&call, CallStatus::AwaitingApproval, Details::Twice);
+        let call = Call::new(&call, CallStatus::AwaitingApproval);
+        let shown = object(|o| members(o, call, Details::Twice));
         let mut options = options(ApprovalScope::Session);
         options[2]["name"] = json!("Cancel");
         assert_eq!(
-            serde_json::to_value(call).unwrap()["confirmation_request"],
+            serde_json::from_slice::<Value>(&shown).unwrap()["confirmation_request"],
             json!({"options": options, "execute_details": {"command": "make"},
                 "details": {"execute_details": {"command": "make"}}})
         );

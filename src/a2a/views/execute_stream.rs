@@ -1,125 +1,89 @@
-//! The snake dialect, the stream of `POST /tasks/{id}/execute`: bare objects with a `type`, which is the name of the SSE event too.
-//! A task runs, is completed or has failed; that it waits for an answer is to be seen from the call that is asked about. There is
-//! no place for live output and for artifacts.
+//! The stream of `POST /tasks/{id}/execute`: bare objects with a `type`, which is the name of the SSE event too. A task runs, is
+//! completed or has failed; that it waits for an answer is seen from the call that is asked about. There is no place for live output
+//! and artifacts.
 
 use crate::a2a::Body;
 use crate::a2a::dialect::Standalone;
-use crate::a2a::views::flat::{Confirmation, Flat, Outcome, Standing};
+use crate::a2a::encodings::object::{Object, object};
+use crate::a2a::views::call::Call;
+use crate::a2a::views::flat;
+use crate::a2a::views::update::{Change, Step, Update};
 use crate::a2a::words::{self, CallStatus, ExecuteKind};
 use crate::base::clock::rfc3339;
-use crate::base::id::CallId;
-use crate::task::log::event::{Event, detours, errands, hooks};
-use crate::task::log::record::Record;
 use crate::task::machine::state::State;
 use std::borrow::Cow;
 
 pub const VIEW: &Standalone = &Standalone {
     name: "execute-stream",
-    event: |state, record| {
-        let shown = frame(state, record)?;
-        Some(Body { event: Some(shown.event), ..Body::bare(shown.body) })
-    },
-    present: |state| Some(present(state).body),
+    event: |state, record| frame(&Update::of(state, record)?),
+    present: |state| Some(present(state).open.to_vec()),
     snapshot: None,
     idle_is_completed: true,
 };
 
-/// One object, and the name of its event.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Shown {
-    pub event: &'static str,
-    pub body: Vec<u8>,
-}
-
-/// `state` is the state right after `record`. None: clients are not shown the event.
-pub fn frame(state: &State, record: &Record) -> Option<Shown> {
-    match &record.event {
-        Event::TurnBegan { .. }
-        | Event::TurnEnded { .. }
-        | Event::Interrupted { .. }
-        | Event::Resumed
-        | Event::Closed { .. } => Some(present(state)),
-        Event::Thought { subject, description } => {
-            let thought = thought(subject, description)?;
-            let shown = |object: Flat| object.with("thought", &*thought);
-            Some(object(state, ExecuteKind::Thought, shown))
+/// None: clients are not shown the update.
+fn frame(update: &Update<'_>) -> Option<Body> {
+    let state = update.state;
+    Some(match update.change {
+        Change::Working | Change::Stopped => present(state),
+        Change::Thought { subject, description } => {
+            let thought: Cow<'_, str> = match (subject, description) {
+                (one, "") | ("", one) => one.into(),
+                (subject, description) => format!("{subject}: {description}").into(),
+            };
+            write(state, ExecuteKind::Thought, |o| _ = o.member("thought", &thought))
         }
-        // The answer is complete, and with it what was thought about it.
-        Event::Answered { .. } => {
-            let summary = state.thoughts.join("; ");
-            let shown = |object: Flat| object.with("summary", &summary);
-            (!summary.is_empty()).then(|| object(state, ExecuteKind::ThoughtSummary, shown))
+        // The answer is complete, and with it the thoughts about it.
+        Change::Answered(_) => {
+            let summary = Some(state.thoughts.join("; ")).filter(|summary| !summary.is_empty())?;
+            write(state, ExecuteKind::ThoughtSummary, |o| _ = o.member("summary", &summary))
         }
-        Event::Text { text } | Event::Cited { text } => {
-            let shown = |object: Flat| object.with("text", text);
-            (!text.is_empty()).then(|| object(state, ExecuteKind::TextContent, shown))
+        Change::Text { text, .. } | Change::Citation(text) => {
+            write(state, ExecuteKind::TextContent, |o| _ = o.member("text", text))
         }
-        Event::CallPlanned { call, .. } => update(state, call, CallStatus::Scheduled),
-        Event::CallAsked { call, .. } => update(state, call, CallStatus::AwaitingApproval),
-        Event::CallStarted { call } => update(state, call, CallStatus::Executing),
-        Event::CallEnded { call, ending } => update(state, call, CallStatus::of(ending)),
-        Event::Created(_)
-        | Event::Prompted { .. }
-        | Event::Retracted { .. }
-        | Event::CallAnswered { .. }
-        | Event::CallReady { .. }
-        | Event::CallOutput { .. }
-        | Event::CallStale { .. }
-        | Event::Paused
-        | Event::ResultsSent
-        | Event::Produced { .. }
-        | errands!()
-        | detours!()
-        | hooks!() => None,
-    }
-}
-
-/// The present state.
-pub fn present(state: &State) -> Shown {
-    let standing = Standing::of(state);
-    object(state, ExecuteKind::StateChange, |object| {
-        object
-            .with("state", words::execute_state(standing.state))
-            .with_some("error", standing.error)
-            .with_some("text", standing.text)
-            .with("timestamp", &rfc3339(standing.at))
+        Change::Call { call, step: Step::Planned | Step::Asked | Step::Started | Step::Ended, status } => {
+            write(state, ExecuteKind::ToolCallUpdate, |o| tool_call(o, Call::new(call, status)))
+        }
+        Change::Call {
+            step: Step::Answered | Step::AllowedByRule | Step::AllowedByAnswer | Step::Printed { .. },
+            ..
+        }
+        | Change::Created
+        | Change::Prompted { .. }
+        | Change::ResultsSent
+        | Change::Paused
+        | Change::Retracted { .. }
+        | Change::Artifact(_)
+        | Change::Notice { .. } => return None,
     })
 }
 
-fn thought<'a>(subject: &'a str, description: &'a str) -> Option<Cow<'a, str>> {
-    match (subject, description) {
-        ("", "") => None,
-        (one, "") | ("", one) => Some(one.into()),
-        (subject, description) => Some(format!("{subject}: {description}").into()),
+/// The present state.
+fn present(state: &State) -> Body {
+    write(state, ExecuteKind::StateChange, |o| {
+        flat::status(o, state, words::execute_state);
+        o.member("timestamp", &rfc3339(state.status.at));
+    })
+}
+
+fn tool_call(o: &mut Object<'_>, call: Call<'_>) {
+    o.member("toolCallId", call.call.id()).member("status", call.status.execute());
+    o.member("toolName", &call.call.request.name).optional("result", call.result());
+    // There is no status for a cancelled call, only this word.
+    let cancelled = (call.status == CallStatus::Cancelled).then_some("cancelled");
+    o.optional("error", cancelled.or(call.failure()));
+    if let Some(question) = call.question() {
+        o.object("confirmationRequest", |o| flat::confirmation(o, call, question));
     }
 }
 
-fn update(state: &State, call: &CallId, status: CallStatus) -> Option<Shown> {
-    let call = state.call(call)?;
-    let mut outcome = Outcome::of(call);
-    let question = match status {
-        CallStatus::AwaitingApproval => Confirmation::of(call),
-        // There is no status for it, only this word.
-        CallStatus::Cancelled => {
-            outcome.error = Some("cancelled");
-            None
-        }
-        CallStatus::Scheduled | CallStatus::Executing | CallStatus::Success | CallStatus::Error => None,
-    };
-    Some(object(state, ExecuteKind::ToolCallUpdate, |object| {
-        object
-            .with("toolCallId", call.id())
-            .with("status", status.execute())
-            .with("toolName", &call.request.name)
-            .with_some("result", outcome.result.as_deref())
-            .with_some("error", outcome.error)
-            .with_some("confirmationRequest", question.as_ref())
-    }))
-}
-
-fn object(state: &State, kind: ExecuteKind, members: impl FnOnce(Flat) -> Flat) -> Shown {
-    let event = kind.word();
-    Shown { event, body: members(Flat::new("type", event)).with("taskId", &state.created.task).end() }
+fn write(state: &State, kind: ExecuteKind, members: impl FnOnce(&mut Object<'_>)) -> Body {
+    let object = object(|o| {
+        o.member("type", kind.word());
+        members(o);
+        o.member("taskId", &state.created.task);
+    });
+    Body { event: Some(kind.word()), ..Body::bare(object) }
 }
 
 #[cfg(test)]
@@ -127,7 +91,7 @@ mod tests {
     use super::*;
     use crate::a2a::sample;
     use crate::task::log::answer::Answer;
-    use crate::task::log::event::End;
+    use crate::task::log::event::{End, Event};
     use crate::task::machine::state::{Phase, TaskState};
     use crate::task::spec::{Display, Ending};
     use serde_json::{Value, json};
@@ -135,9 +99,9 @@ mod tests {
 
     /// The object, after a look at whether its event is called like it.
     fn shown(state: &State, event: Event) -> Option<Value> {
-        let shown = frame(state, &sample::record(event))?;
-        let mut object: Value = serde_json::from_slice(&shown.body).expect("JSON");
-        assert_eq!(object["type"], shown.event);
+        let shown = (VIEW.event)(state, &sample::record(event))?;
+        let mut object: Value = serde_json::from_slice(&shown.open).expect("JSON");
+        assert_eq!(object["type"].as_str(), shown.event);
         let task = object.as_object_mut().and_then(|object| object.remove("taskId"));
         assert_eq!(task, Some("t-1".into()));
         Some(object)

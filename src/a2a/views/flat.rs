@@ -1,168 +1,56 @@
-//! What the flat dialects of the reference server's documents have in common. They know no tasks, messages or parts: every event
-//! is one object of a few members, and results and errors are strings. Which members, and under which names, is for `kebab` and
-//! `snake` to say.
+//! What the streams of `POST /message/stream` and `POST /tasks/{id}/execute` have in common. They know no tasks, messages or parts:
+//! every event is one object of a few members, and results and errors are strings.
 
-use crate::a2a::views::devtool_call;
-use crate::a2a::words::{self, Offer};
-use crate::base::json;
-use crate::task::machine::state::{CallState, State, TaskState};
-use crate::task::spec::{Display, Ending, Inquiry, Question};
-use serde::Serialize;
-use std::borrow::Cow;
-use std::io::Write;
+use crate::a2a::encodings::object::Object;
+use crate::a2a::views::call::Call;
+use crate::a2a::views::update::{failure, idle_completed};
+use crate::task::machine::state::{State, TaskState};
+use crate::task::spec::Question;
 
-/// One object, written member by member.
-pub struct Flat(Vec<u8>);
-
-impl Flat {
-    /// An object whose member `tag` says what it is about.
-    pub fn new(tag: &str, word: &str) -> Flat {
-        Flat(format!("{{\"{tag}\":\"{word}\"").into_bytes())
-    }
-
-    /// The name is one of ours and needs no escaping.
-    pub fn with<T: Serialize + ?Sized>(mut self, name: &str, value: &T) -> Flat {
-        write!(self.0, ",\"{name}\":").expect("memory takes it");
-        json::write(&mut self.0, value);
-        self
-    }
-
-    pub fn with_some<T: Serialize + ?Sized>(self, name: &str, value: Option<&T>) -> Flat {
-        match value {
-            Some(value) => self.with(name, value),
-            None => self,
-        }
-    }
-
-    pub fn end(mut self) -> Vec<u8> {
-        self.0.push(b'}');
-        self.0
-    }
-}
-
-/// The status as last announced.
-pub struct Standing<'a> {
-    pub state: TaskState,
-    /// Unix milliseconds.
-    pub at: u64,
-    /// Why the task or its last turn failed.
-    pub error: Option<&'a str>,
-    /// What else there is to say: a question of the agent, who stopped it, which credential is missing.
-    pub text: Option<&'a str>,
-}
-
-impl<'a> Standing<'a> {
-    pub fn of(state: &'a State) -> Standing<'a> {
-        let said = state.status.text.as_deref();
-        let error = match state.status.state {
-            TaskState::Failed | TaskState::Rejected => said,
-            TaskState::Completed | TaskState::Canceled => None,
-            TaskState::Submitted | TaskState::Working | TaskState::InputRequired | TaskState::AuthRequired => {
-                state.error.as_deref()
-            }
-        };
-        Standing {
-            state: words::idle_completed(state.status.state, state.turn_is_over()),
-            at: state.status.at,
-            error,
-            text: said.filter(|_| error.is_none()),
-        }
-    }
-}
-
-/// What people see of a call's end, in words.
-#[derive(Default)]
-pub struct Outcome<'a> {
-    pub result: Option<Cow<'a, str>>,
-    pub error: Option<&'a str>,
-}
-
-impl<'a> Outcome<'a> {
-    pub fn of(call: &'a CallState) -> Outcome<'a> {
-        match call.ending.as_deref() {
-            None => Outcome::default(),
-            Some(Ending::Success { output, display }) => Outcome { result: Some(shown(output, display)), error: None },
-            Some(Ending::Error { error }) => Outcome { result: None, error: Some(&error.message) },
-            Some(Ending::Cancelled { reason, output }) => Outcome {
-                result: Some(output.as_str()).filter(|output| !output.is_empty()).map(Cow::Borrowed),
-                error: Some(reason),
-            },
-        }
-    }
-}
-
-fn shown<'a>(output: &'a str, display: &'a Display) -> Cow<'a, str> {
-    match display {
-        Display::Text { text } if text.is_empty() => output.into(),
-        Display::Text { text } => text.into(),
-        Display::Diff { diff, .. } => diff.into(),
-        Display::Todos { todos } => {
-            let lines = todos.iter().map(|todo| {
-                let status = todo.status.word();
-                format!("[{status}] {}", todo.description)
-            });
-            lines.collect::<Vec<_>>().join("\n").into()
-        }
-    }
+/// The members of a state: the word for it, why the task or its last turn failed, otherwise what else there is to say: a question of
+/// the agent, who cancelled it, which credential is missing.
+pub fn status(o: &mut Object<'_>, state: &State, word: fn(TaskState) -> &'static str) {
+    let text = state.status.text.as_deref();
+    let rejected = text.filter(|_| state.status.state == TaskState::Rejected);
+    let error = rejected.or(failure(state));
+    o.member("state", word(idle_completed(state))).optional("error", error);
+    o.optional("text", text.filter(|_| error.is_none()));
 }
 
 /// A question about a call. The options are the words an answer may name, beside a plain yes or no.
-#[derive(Serialize)]
-pub struct Confirmation<'a> {
-    title: &'a str,
-    prompt: Cow<'a, str>,
-    #[serde(rename = "type")]
-    weight: &'static str,
-    options: Vec<Offer>,
-    /// For questions of the agent itself: answered by their numbers.
-    #[serde(skip_serializing_if = "<[Inquiry]>::is_empty")]
-    questions: &'a [Inquiry],
-}
-
-impl<'a> Confirmation<'a> {
-    /// None: the call was not looked at yet.
-    pub fn of(call: &'a CallState) -> Option<Confirmation<'a>> {
-        let plan = call.plan.as_ref()?;
-        let (title, prompt, weight) = match &plan.question {
-            Question::Edit { title, diff, .. } => (title, format!("{}\n\n{diff}", plan.title).into(), "warning"),
-            Question::Exec { title, command, dir, warnings, .. } => {
-                let mut prompt = command.clone();
-                if let Some(dir) = dir {
-                    prompt.push_str(&format!("\n(in {dir})"));
-                }
-                for warning in warnings {
-                    prompt.push_str(&format!("\n{warning}"));
-                }
-                (title, prompt.into(), "danger")
-            }
-            Question::Info { title, prompt, urls } => {
-                let lines: Vec<&str> = std::iter::once(prompt).chain(urls).map(String::as_str).collect();
-                (title, lines.join("\n").into(), "info")
-            }
-            Question::AskUser { title, questions } => {
-                let lines: Vec<&str> = questions.iter().map(|one| one.question.as_str()).collect();
-                (title, Cow::Owned(lines.join("\n")), "info")
-            }
-        };
-        Some(Confirmation {
-            title,
-            prompt,
-            weight,
-            options: devtool_call::offers(call),
-            questions: match &plan.question {
-                Question::AskUser { questions, .. } => questions,
-                Question::Edit { .. } | Question::Exec { .. } | Question::Info { .. } => &[],
-            },
-        })
+pub fn confirmation(o: &mut Object<'_>, call: Call<'_>, question: &Question) {
+    let (title, prompt, kind) = match question {
+        Question::Edit { title, diff, .. } => (title, format!("{}\n\n{diff}", call.label()), "warning"),
+        Question::Exec { title, command, dir, warnings, .. } => {
+            let dir = dir.iter().map(|dir| format!("(in {dir})"));
+            let lines: Vec<String> = [command.clone()].into_iter().chain(dir).chain(warnings.iter().cloned()).collect();
+            (title, lines.join("\n"), "danger")
+        }
+        Question::Info { title, prompt, urls } => {
+            let lines: Vec<&str> = std::iter::once(prompt).chain(urls).map(String::as_str).collect();
+            (title, lines.join("\n"), "info")
+        }
+        Question::AskUser { title, questions } => {
+            let lines: Vec<&str> = questions.iter().map(|one| one.question.as_str()).collect();
+            (title, lines.join("\n"), "info")
+        }
+    };
+    o.member("title", title).member("prompt", &prompt).member("type", kind).member("options", &call.offers());
+    // The agent's own questions are answered by their numbers.
+    if let Question::AskUser { questions, .. } = question {
+        o.filled("questions", questions);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::a2a::encodings::object::object;
     use crate::a2a::sample;
-    use crate::task::spec::{ErrorKind, InquiryKind, Todo, TodoStatus};
+    use crate::a2a::words::CallStatus;
+    use crate::task::spec::{Display, Ending, ErrorKind, Inquiry, InquiryKind, Todo, TodoStatus};
     use serde_json::{Value, json};
+    use std::borrow::Cow;
     use std::sync::Arc;
 
     #[test]
@@ -170,8 +58,8 @@ mod tests {
         let outcome = |ending| {
             let mut call = sample::call("x", json!({}), None);
             call.ending = Some(Arc::new(ending));
-            let Outcome { result, error } = Outcome::of(&call);
-            (result.map(Cow::into_owned), error.map(str::to_owned))
+            let call = Call::new(&call, CallStatus::Success);
+            (call.result().map(Cow::into_owned), call.failure().map(str::to_owned))
         };
         let success = |display| Ending::Success { output: "for the model".into(), display };
         let text = |text: &str| success(Display::Text { text: text.into() });
@@ -252,7 +140,9 @@ mod tests {
             ),
         ] {
             let call = sample::call("x", json!({}), Some(question));
-            let shown: Value = serde_json::to_value(Confirmation::of(&call)).expect("JSON");
+            let call = Call::new(&call, CallStatus::AwaitingApproval);
+            let shown = object(|o| confirmation(o, call, call.question().expect("it asks")));
+            let shown: Value = serde_json::from_slice(&shown).expect("JSON");
             assert_eq!(shown, expected);
         }
     }

@@ -1,105 +1,83 @@
-//! The kebab dialect, the stream of `POST /message/stream`: bare objects with a `kind` in the reference server's words, the task,
-//! and the time. It has no place for live output and for artifacts.
+//! The stream of `POST /message/stream`: bare objects with a `kind` in the reference server's words, the task and the time. It has no
+//! place for live output and artifacts.
 //!
-//! A question is two frames, the pending call and then what is asked about it; those are two events here as well. A state is
-//! said only when it changes: going on after an answer is such a change, results that go to the model are not.
+//! A question is two frames, the pending call and then what is asked about it; those are two events here as well. A state is sent
+//! only when it changes: going on after an answer is such a change, results that go to the model are not.
 
 use crate::a2a::Body;
 use crate::a2a::dialect::Standalone;
-use crate::a2a::views::flat::{Confirmation, Flat, Outcome, Standing};
-use crate::a2a::words::{self, CallStatus, CoderKind};
+use crate::a2a::encodings::object::{Object, object};
+use crate::a2a::views::call::Call;
+use crate::a2a::views::flat;
+use crate::a2a::views::update::{Change, Step, Update};
+use crate::a2a::words::{self, CoderKind};
 use crate::base::clock::rfc3339;
-use crate::base::id::CallId;
-use crate::task::log::event::{Event, detours, errands, hooks, speech};
-use crate::task::log::record::Record;
 use crate::task::machine::state::State;
 
 pub const VIEW: &Standalone = &Standalone {
     name: "message-stream",
-    event: |state, record| frame(state, record).map(Body::bare),
+    event: |state, record| frame(&Update::of(state, record)?).map(Body::bare),
     present: |state| Some(present(state)),
     snapshot: None,
     idle_is_completed: true,
 };
 
-/// `state` is the state right after `record`. None: clients are not shown the event.
-pub fn frame(state: &State, record: &Record) -> Option<Vec<u8>> {
-    let object = |kind: CoderKind| Flat::new("kind", kind.word());
-    let object = match &record.event {
-        Event::TurnBegan { .. }
-        | Event::Paused
-        | Event::TurnEnded { .. }
-        | Event::Interrupted { .. }
-        | Event::Resumed
-        | Event::Closed { .. } => return Some(present(state)),
-        Event::CallAnswered { .. } => {
-            return (state.status.seq == record.seq).then(|| present(state));
+/// None: clients are not shown the update.
+fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
+    let state = update.state;
+    Some(match update.change {
+        Change::Working | Change::Paused | Change::Stopped => present(state),
+        Change::Call { step: Step::Answered, .. } if state.status.seq == update.seq => present(state),
+        Change::Thought { subject, description } => write(state, update.at, CoderKind::Thought, |o| {
+            o.member("subject", subject).member("description", description);
+        }),
+        Change::Text { text, since } => write(state, update.at, CoderKind::TextContent, |o| {
+            o.member("text", text).member("messageId", &state.message_id(since));
+        }),
+        Change::Citation(text) => write(state, update.at, CoderKind::Citation, |o| _ = o.member("text", text)),
+        Change::Call { call, step: Step::Asked, status } => {
+            let call = Call::new(call, status);
+            let question = call.question()?;
+            write(state, update.at, CoderKind::ToolCallConfirmation, |o| {
+                o.member("toolCallId", call.call.id()).member("toolName", &call.call.request.name);
+                o.member("inputParameters", &call.call.request.args);
+                o.object("confirmationRequest", |o| flat::confirmation(o, call, question));
+            })
         }
-        Event::Thought { subject, description } if !(subject.is_empty() && description.is_empty()) => {
-            object(CoderKind::Thought).with("subject", subject).with("description", description)
+        Change::Call { call, step: Step::Planned | Step::Started | Step::Ended, status } => {
+            let call = Call::new(call, status);
+            write(state, update.at, CoderKind::ToolCallUpdate, |o| {
+                o.member("toolCallId", call.call.id()).member("toolName", &call.call.request.name);
+                o.member("status", status.devtool()).member("inputParameters", &call.call.request.args);
+                o.optional("result", call.result()).optional("error", call.failure());
+            })
         }
-        Event::Text { text } if !text.is_empty() => object(CoderKind::TextContent)
-            .with("text", text)
-            .with("messageId", &state.message_id(state.utterance.since.unwrap_or(record.seq))),
-        Event::Cited { text } if !text.trim().is_empty() => object(CoderKind::Citation).with("text", text),
-        Event::CallPlanned { call, .. } => update(state, call, CallStatus::Scheduled)?,
-        Event::CallAsked { call, .. } => question(state, call)?,
-        Event::CallStarted { call } => update(state, call, CallStatus::Executing)?,
-        Event::CallEnded { call, ending } => update(state, call, CallStatus::of(ending))?,
-        Event::Created(_)
-        | Event::Prompted { .. }
-        | Event::CallReady { .. }
-        | Event::CallOutput { .. }
-        | Event::CallStale { .. }
-        | Event::ResultsSent
-        | Event::Produced { .. }
-        | errands!()
-        | speech!()
-        | detours!()
-        | hooks!() => return None,
-    };
-    Some(end(object, state, record.at))
+        Change::Call {
+            step: Step::Answered | Step::AllowedByRule | Step::AllowedByAnswer | Step::Printed { .. },
+            ..
+        }
+        | Change::Created
+        | Change::Prompted { .. }
+        | Change::ResultsSent
+        | Change::Retracted { .. }
+        | Change::Answered(_)
+        | Change::Artifact(_)
+        | Change::Notice { .. } => return None,
+    })
 }
 
 /// The present state.
-pub fn present(state: &State) -> Vec<u8> {
-    let standing = Standing::of(state);
-    let object = Flat::new("kind", CoderKind::StateChange.word())
-        .with("state", words::message_state(standing.state))
-        .with_some("error", standing.error)
-        .with_some("text", standing.text);
-    end(object, state, standing.at)
+fn present(state: &State) -> Vec<u8> {
+    write(state, state.status.at, CoderKind::StateChange, |o| flat::status(o, state, words::message_state))
 }
 
-fn update(state: &State, call: &CallId, status: CallStatus) -> Option<Flat> {
-    let call = state.call(call)?;
-    let outcome = Outcome::of(call);
-    let object = Flat::new("kind", CoderKind::ToolCallUpdate.word())
-        .with("toolCallId", call.id())
-        .with("toolName", &call.request.name)
-        .with("status", status.devtool())
-        .with("inputParameters", &call.request.args)
-        .with_some("result", outcome.result.as_deref())
-        .with_some("error", outcome.error);
-    Some(object)
-}
-
-fn question(state: &State, call: &CallId) -> Option<Flat> {
-    let call = state.call(call)?;
-    let object = Flat::new("kind", CoderKind::ToolCallConfirmation.word())
-        .with("toolCallId", call.id())
-        .with("toolName", &call.request.name)
-        .with("inputParameters", &call.request.args)
-        .with("confirmationRequest", &Confirmation::of(call)?);
-    Some(object)
-}
-
-fn end(object: Flat, state: &State, at: u64) -> Vec<u8> {
-    object
-        .with("taskId", &state.created.task)
-        .with("contextId", &state.created.context)
-        .with("timestamp", &rfc3339(at))
-        .end()
+fn write(state: &State, at: u64, kind: CoderKind, members: impl FnOnce(&mut Object<'_>)) -> Vec<u8> {
+    object(|o| {
+        o.member("kind", kind.word());
+        members(o);
+        o.member("taskId", &state.created.task).member("contextId", &state.created.context);
+        o.member("timestamp", &rfc3339(at));
+    })
 }
 
 #[cfg(test)]
@@ -107,7 +85,7 @@ mod tests {
     use super::*;
     use crate::a2a::sample;
     use crate::base::id::Seq;
-    use crate::task::log::event::Final;
+    use crate::task::log::event::{Event, Final};
     use crate::task::machine::state::{Phase, TaskState};
     use crate::task::message::Source;
     use crate::task::spec::{Choice, Confinement, Display, Ending};
@@ -115,8 +93,8 @@ mod tests {
     use std::sync::Arc;
 
     fn shown(state: &State, event: Event) -> Option<Value> {
-        let bytes = frame(state, &sample::record(event))?;
-        Some(serde_json::from_slice(&bytes).expect("JSON"))
+        let body = (VIEW.event)(state, &sample::record(event))?;
+        Some(serde_json::from_slice(&body.open).expect("JSON"))
     }
 
     fn at_work(mut object: Value) -> Option<Value> {
@@ -175,6 +153,7 @@ mod tests {
     #[test]
     fn an_answer_shows_only_that_the_task_works_again() {
         let mut state = sample::state();
+        state.calls = vec![sample::call("write_file", json!({}), Some(sample::edit()))];
         let answered = || Event::CallAnswered {
             call: "call-1".into(),
             choice: Choice::ProceedOnce,
@@ -198,7 +177,8 @@ mod tests {
             state.error = error.map(Into::into);
             state.phase = phase;
             let closed = Event::Closed { state: Final::Failed, text: None };
-            assert_eq!(frame(&state, &sample::record(closed)), Some(present(&state)));
+            let frame = (VIEW.event)(&state, &sample::record(closed)).map(|body| body.open.to_vec());
+            assert_eq!(frame, Some(present(&state)));
             let mut shown: Value = serde_json::from_slice(&present(&state)).expect("JSON");
             let members = shown.as_object_mut().expect("an object");
             for always in ["kind", "taskId", "contextId", "timestamp"] {

@@ -1,6 +1,7 @@
 //! What a client is shown of a task: of one event (the projections `coder`, `devtool` and `plain`, and the flat streams), of the
 //! whole task (`snapshot`) and of many tasks (`list`).
 
+pub mod call;
 pub mod coder;
 pub mod coder_call;
 pub mod devtool;
@@ -13,3 +14,4 @@ pub mod plain;
 pub mod session;
 pub mod snapshot;
 pub mod tools;
+pub mod update;

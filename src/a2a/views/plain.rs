@@ -1,26 +1,24 @@
 //! The plain projection: a task for clients that know A2A and nothing of tools. What the agent says is the artifact
 //! `answer-<turn>`, in pieces; calls are a line of text when they begin and end; what a call prints is an artifact of its own.
-//! Thoughts, sources and the way to an answer are not shown.
+//! Thoughts, sources and the steps before an answer are not shown.
 //!
-//! The pieces of an answer, put together as `append` says, are the artifact of the task's snapshot: utterances of one turn are
-//! divided by a line break, and what the model took back is replaced. Only a sentence that the end of its turn cuts off is in the
-//! stream and in no snapshot. The piece that closes an answer is empty, because that it was the last is known only afterwards.
+//! The pieces of an answer, joined as `append` says, are the artifact of the task's snapshot: messages of one turn are separated by
+//! a line break, and retracted text is replaced. Only a sentence that the end of its turn cuts off is in the stream and in no
+//! snapshot. The piece that closes an answer is empty, because only afterwards it is known to be the last.
 //!
-//! A question says in words what is asked and how to answer; the call itself is beside it as data, for those who answer with
-//! data.
+//! A question is asked in words, with the ways to answer; the call itself is beside it as data, for clients that answer with data.
 
+use crate::a2a::encodings::object::object;
 use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Frame, Piece, StatusUpdate};
 use crate::a2a::form::Outputs;
+use crate::a2a::views::call::{Call, listed};
 use crate::a2a::views::coder::{output, write_answered_by};
 use crate::a2a::views::devtool_call;
-use crate::a2a::views::devtool_call::{Details, ToolCall};
+use crate::a2a::views::update::{Change, Step, Update, status_message};
 use crate::a2a::words::CallStatus;
-use crate::base::id::CallId;
-use crate::base::json;
+use crate::base::id::Seq;
 use crate::task::log::answer::{Answer, Finish};
-use crate::task::log::event::{Event, detours, errands, hooks};
-use crate::task::log::record::Record;
-use crate::task::machine::state::{CallState, State};
+use crate::task::machine::state::State;
 use crate::task::message::{Artifact, Part};
 use crate::task::spec::{Ending, Question};
 use std::borrow::Cow;
@@ -28,40 +26,33 @@ use std::borrow::Cow;
 /// No metadata: there is nothing in it that every client understands.
 const NOTHING: &[u8] = b"{}";
 
-/// `state` is the state right after `record`. None: clients are not shown the event.
-pub fn frame<'a>(state: &'a State, record: &'a Record, outputs: Outputs) -> Option<Frame<'a>> {
-    match &record.event {
-        Event::TurnBegan { .. } | Event::Resumed => {
+/// None: clients are not shown the update.
+pub fn frame<'a>(update: &Update<'a>, outputs: Outputs) -> Option<Frame<'a>> {
+    let state = update.state;
+    match update.change {
+        Change::Working => {
             Some(Frame::Status(StatusUpdate { message: None, closing: None, ..present(state, outputs) }))
         }
-        Event::Paused | Event::TurnEnded { .. } | Event::Interrupted { .. } | Event::Closed { .. } => {
-            Some(Frame::Status(present(state, outputs)))
+        Change::Paused | Change::Stopped => Some(Frame::Status(present(state, outputs))),
+        Change::Text { text, since } => Some(said(update, text, since)),
+        Change::Retracted { .. } => Some(piece(state, state.spoken.join("\n"), Joins::Whole)),
+        Change::Answered(answer) => finished(state, answer),
+        Change::Call { call, step, status } => {
+            let shown = Call::new(call, status);
+            match step {
+                Step::Started => Some(news(update, shown, format!("Started: {}", shown.label()))),
+                Step::Printed { text, .. } => Some(output(call, text)),
+                Step::Ended => Some(news(update, shown, ended(shown)?)),
+                Step::Planned | Step::Asked | Step::Answered | Step::AllowedByRule | Step::AllowedByAnswer => None,
+            }
         }
-        Event::Text { text } => said(state, record, text),
-        Event::Retracted { .. } => Some(piece(state, state.spoken.join("\n"), Update::Whole)),
-        Event::Answered { answer } => finished(state, answer),
-        Event::CallStarted { call } => {
-            let call = state.call(call)?;
-            Some(news(state, record, call, format!("Started: {}", title(call))))
-        }
-        Event::CallEnded { call, ending } => ended(state, record, call, ending),
-        Event::CallOutput { call, text } => output(state, call, text),
-        Event::Produced { artifact, append, last } => {
-            Some(Frame::Artifact(ArtifactUpdate { artifact: Cow::Borrowed(artifact), append: *append, last: *last }))
-        }
-        Event::Created(_)
-        | Event::Prompted { .. }
-        | Event::Thought { .. }
-        | Event::Cited { .. }
-        | Event::CallPlanned { .. }
-        | Event::CallAsked { .. }
-        | Event::CallAnswered { .. }
-        | Event::CallReady { .. }
-        | Event::CallStale { .. }
-        | Event::ResultsSent
-        | errands!()
-        | detours!()
-        | hooks!() => None,
+        Change::Artifact(ref artifact) => Some(Frame::Artifact(artifact.clone())),
+        Change::Created
+        | Change::Prompted { .. }
+        | Change::ResultsSent
+        | Change::Thought { .. }
+        | Change::Citation(_)
+        | Change::Notice { .. } => None,
     }
 }
 
@@ -76,50 +67,41 @@ pub fn present(state: &State, outputs: Outputs) -> StatusUpdate<'_> {
     }
 }
 
-/// What there is to say about the present status: its text, what is asked and how to answer, and the calls themselves.
+/// What the agent says about the present status: its text, what is asked and how to answer, and the calls themselves.
 pub fn message(state: &State, outputs: Outputs) -> Option<AgentMessage<'_>> {
-    let open: Vec<&CallState> = state.asked().collect();
-    let text = state.status.text.as_deref();
-    let text = text.into_iter().map(|text| Piece::Text(text.into()));
+    let open: Vec<Call<'_>> = state.asked().map(|call| Call::new(call, CallStatus::AwaitingApproval)).collect();
     let asked = (!open.is_empty()).then(|| Piece::Text(question(&open).into()));
-    let data = open.iter().filter(|_| outputs == Outputs::Any).map(|call| {
-        let call = ToolCall::of(call, CallStatus::AwaitingApproval, Details::Direct);
-        Piece::Data(json::bytes(&call))
-    });
-    AgentMessage::of(state.status.seq, text.chain(asked).chain(data))
+    let data = open.iter().filter(|_| outputs == Outputs::Any).map(|call| Piece::Data(devtool_call::encode(*call)));
+    status_message(state, asked.into_iter().chain(data))
 }
 
 /// How a piece joins what was sent of the answer before.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Update {
-    /// In place of it.
+enum Joins {
+    /// It replaces it.
     Whole,
     Behind,
     /// Behind it, and nothing follows.
     Last,
 }
 
-/// The next piece of what the agent says.
-fn said<'a>(state: &State, record: &Record, text: &str) -> Option<Frame<'a>> {
-    let begins = state.utterance.since == Some(record.seq);
-    if text.is_empty() {
-        None
-    } else if !begins {
-        Some(piece(state, text.to_owned(), Update::Behind))
-    } else if state.spoken.is_empty() {
-        Some(piece(state, text.to_owned(), Update::Whole))
-    } else {
-        Some(piece(state, format!("\n{text}"), Update::Behind))
+/// The next piece of what the agent says; `since` is the event with which its message began.
+fn said<'a>(update: &Update<'_>, text: &str, since: Seq) -> Frame<'a> {
+    let begins = since == update.seq;
+    match (begins, update.state.spoken.is_empty()) {
+        (false, _) => piece(update.state, text.to_owned(), Joins::Behind),
+        (true, true) => piece(update.state, text.to_owned(), Joins::Whole),
+        (true, false) => piece(update.state, format!("\n{text}"), Joins::Behind),
     }
 }
 
 /// The answer is whole if the turn has nothing more to do.
 fn finished<'a>(state: &State, answer: &Answer) -> Option<Frame<'a>> {
     let over = !answer.has_calls() && answer.finish != Finish::Repetition;
-    (over && !state.spoken.is_empty()).then(|| piece(state, String::new(), Update::Last))
+    (over && !state.spoken.is_empty()).then(|| piece(state, String::new(), Joins::Last))
 }
 
-fn piece<'a>(state: &State, text: String, place: Update) -> Frame<'a> {
+fn piece<'a>(state: &State, text: String, joins: Joins) -> Frame<'a> {
     Frame::Artifact(ArtifactUpdate {
         artifact: Cow::Owned(Artifact {
             id: format!("answer-{}", state.turn),
@@ -127,61 +109,44 @@ fn piece<'a>(state: &State, text: String, place: Update) -> Frame<'a> {
             description: None,
             parts: vec![Part::text(text)],
         }),
-        append: place != Update::Whole,
-        last: place == Update::Last,
+        append: joins != Joins::Whole,
+        last: joins == Joins::Last,
     })
 }
 
-fn ended<'a>(state: &'a State, record: &Record, call: &CallId, ending: &Ending) -> Option<Frame<'a>> {
-    let call = state.call(call)?;
-    let title = title(call);
-    let text = match ending {
-        Ending::Success { .. } => format!("Finished: {title}"),
+fn ended(call: Call<'_>) -> Option<String> {
+    let label = call.label();
+    Some(match call.ending()? {
+        Ending::Success { .. } => format!("Finished: {label}"),
         Ending::Error { error } => {
-            let why = error.message.lines().next().unwrap_or_default();
-            format!("Failed: {title}: {why}")
+            format!("Failed: {label}: {}", error.message.lines().next().unwrap_or_default())
         }
-        Ending::Cancelled { .. } => format!("Cancelled: {title}"),
-    };
-    Some(news(state, record, call, text))
+        Ending::Cancelled { .. } => format!("Cancelled: {label}"),
+    })
 }
 
 /// A line about a call.
-fn news<'a>(state: &'a State, record: &Record, call: &CallState, text: String) -> Frame<'a> {
-    let mut metadata = b"{".to_vec();
-    if let Some(source) = call.decided_by() {
-        write_answered_by(&mut metadata, source);
-    }
-    metadata.push(b'}');
+fn news<'a>(update: &Update<'a>, call: Call<'_>, text: String) -> Frame<'a> {
     Frame::Status(StatusUpdate {
-        state: state.status.state,
-        at: record.at,
-        message: Some(AgentMessage::new(record.seq, Piece::Text(text.into()))),
-        metadata,
+        state: update.state.status.state,
+        at: update.at,
+        message: Some(AgentMessage::new(update.seq, Piece::Text(text.into()))),
+        metadata: object(|o| write_answered_by(o, call.call.decided_by())),
         closing: None,
     })
 }
 
-fn title(call: &CallState) -> &str {
-    match &call.plan {
-        Some(plan) => &plan.title,
-        None => &call.request.name,
-    }
-}
-
 /// Every open question in words, and how to answer.
-fn question(open: &[&CallState]) -> String {
+fn question(open: &[Call<'_>]) -> String {
     let mut paragraphs: Vec<String> = Vec::new();
     for call in open {
-        let asked = call.plan.as_ref().map(|plan| wording(&plan.question));
-        let asked = asked.unwrap_or_default();
-        paragraphs.push(format!("{}\n{asked}", title(call)));
-        let options: Vec<String> =
-            devtool_call::offers(call).iter().map(|offer| format!("{} ({})", offer.id, offer.name)).collect();
+        let asked = call.question().map(wording).unwrap_or_default();
+        paragraphs.push(format!("{}\n{asked}", call.label()));
+        let options: Vec<String> = call.offers().iter().map(|offer| format!("{} ({})", offer.id, offer.name)).collect();
         let options = options.join(", ");
         paragraphs.push(match open.len() {
-            1 => alone(call, &options),
-            _ => format!("Call {}: {options}.", call.id()),
+            1 => alone(*call, &options),
+            _ => format!("Call {}: {options}.", call.call.id()),
         });
     }
     if open.len() > 1 {
@@ -192,8 +157,8 @@ fn question(open: &[&CallState]) -> String {
 }
 
 /// How the only open question is answered.
-fn alone(call: &CallState, options: &str) -> String {
-    match call.plan.as_ref().map(|plan| &plan.question) {
+fn alone(call: Call<'_>, options: &str) -> String {
+    match call.question() {
         Some(Question::AskUser { questions, .. }) => match questions.len() {
             1 => "Reply with your answer, or with cancel.".into(),
             _ => "Reply with one line for each question, or with cancel.".into(),
@@ -221,7 +186,7 @@ fn wording(question: &Question) -> String {
             lines.extend(urls.iter().cloned());
             lines.join("\n")
         }
-        Question::AskUser { title: _, questions } => devtool_call::listed(questions),
+        Question::AskUser { title: _, questions } => listed(questions),
     }
 }
 
@@ -231,7 +196,7 @@ mod tests {
     use crate::a2a::dialect::{Projection, View, Writer};
     use crate::a2a::sample::{self, answers, approved_command, begins, fold, says, succeeds};
     use crate::a2a::{self, Wanted};
-    use crate::task::log::event::{End, Final};
+    use crate::task::log::event::{End, Event, Final};
     use crate::task::spec::{ApprovalScope, Choice, ErrorKind, Inquiry, InquiryKind};
     use serde_json::{Value, json};
     use std::collections::BTreeMap;
@@ -392,13 +357,13 @@ mod tests {
             ),
         ] {
             let call = sample::call("x", json!({}), Some(asked));
-            assert_eq!(question(&[&call]), expected);
+            assert_eq!(question(&[Call::new(&call, CallStatus::AwaitingApproval)]), expected);
         }
         let one = sample::call("x", json!({}), Some(asks(vec![inquiry("Now?")])));
         let mut two = one.clone();
         two.request.call = "call-2".into();
         assert_eq!(
-            question(&[&one, &two]),
+            question(&[&one, &two].map(|call| Call::new(call, CallStatus::AwaitingApproval))),
             "What it does\nNow? (yes / no)\n\nCall call-1: proceed_once (Answer), cancel (Dismiss).\n\n\
              What it does\nNow? (yes / no)\n\nCall call-2: proceed_once (Answer), cancel (Dismiss).\n\n\
              Answer each with a data part: {\"tool_call_id\": \"<call>\", \"selected_option_id\": \"<option>\"}."

@@ -1,266 +1,134 @@
-//! The session dialect: flat objects for those who share one session over a socket or follow a turn of it. Every object has `kind`,
-//! `taskId` and, unless it is a notice, `seq`; what can be read is in `content.text`.
+//! The live session: flat objects for clients that share one session over a socket or follow a turn of it. Every object has `kind`,
+//! `taskId` and, unless it is a notice of the server, `seq`; readable text is in `content.text`.
 //!
-//! Everybody is told what the others do: prompts of others (`USER_MESSAGE`), who answered a question and with what
-//! (`answered_by`, `selected_option_id`), what happens behind the scenes (`CONSOLE_LOG`). `final` of a `STATE_CHANGE` says that the
-//! next word is somebody's: the turn is over, or waits. Artifacts are `ARTIFACT_UPDATE`s, with the artifact as A2A 0.3 spells it.
+//! Every client is told what the others do: their prompts (`USER_MESSAGE`), who answered a question and with what (`answered_by`,
+//! `selected_option_id`), what holds the turn up (`CONSOLE_LOG`). `final` of a `STATE_CHANGE` says that the task waits for a user: the
+//! turn is over, or asks. Artifacts are `ARTIFACT_UPDATE`s, with the artifact as A2A 0.3 writes it.
 //!
-//! A newcomer has missed the questions. The state it is greeted with therefore has `open_calls`: every call that has not ended,
-//! as its last update showed it.
+//! A client that joins later has missed the questions. The first state it gets therefore has `open_calls`: every call that has not
+//! ended, as its last update showed it.
 
 use crate::a2a::Body;
 use crate::a2a::dialect::Standalone;
-use crate::a2a::encodings::v03::ArtifactOut;
-use crate::a2a::views::devtool_call::{Details, ToolCall};
-use crate::a2a::words::{self, CallStatus};
-use crate::base::id::{CallId, MessageId, Seq, TaskId};
-use crate::base::json;
-use crate::task::log::event::{Event, errands, hooks};
-use crate::task::log::record::Record;
-use crate::task::machine::state::{CallState, Phase, State, TaskState};
-use crate::task::message::{Message, Source};
-use serde::Serialize;
-use std::borrow::Cow;
+use crate::a2a::encodings::object::{self, Object, object};
+use crate::a2a::encodings::v03;
+use crate::a2a::views::call::Call;
+use crate::a2a::views::devtool_call::{self, Details};
+use crate::a2a::views::update::{Change, Step, Update, failure};
+use crate::a2a::words;
+use crate::base::id::{Seq, TaskId};
+use crate::task::machine::state::{Phase, State, TaskState};
 
 pub const VIEW: &Standalone = &Standalone {
     name: "session",
-    event: |state, record| frame(state, record).map(Body::bare),
+    event: |state, record| frame(&Update::of(state, record)?).map(Body::bare),
     present: |state| Some(present(state)),
     snapshot: Some(present),
     idle_is_completed: false,
 };
 
-/// `state` is the state right after `record`. None: clients are not shown the event.
-pub fn frame(state: &State, record: &Record) -> Option<Vec<u8>> {
-    let shown = shown(state, record)?;
-    Some(encode(state, record.seq, &shown))
-}
-
-/// Something to know about a task that is no event of it: the one object without `seq`.
+/// A notice of the server about a task, which is no event of it: the one object without `seq`.
 pub fn notice(task: &TaskId, text: &str) -> Vec<u8> {
-    let shown = Shown::log("error", text.into());
-    json::bytes(&Object { task_id: task, seq: None, shown: &shown })
+    write(task, None, "CONSOLE_LOG", |o| console_log(o, "error", text))
 }
 
-/// The present state, for those who begin to follow the task.
-pub fn present(state: &State) -> Vec<u8> {
-    let open = state.calls.iter().filter(|call| !call.is_over());
-    let calls = open
-        .filter_map(|call| Some(Update { call: ToolCall::present(call, Details::Twice)?, answer: Answered::of(call) }));
-    let change = StateChange { open_calls: calls.collect(), ..StateChange::of(state) };
-    encode(state, state.seq, &Shown::StateChange(change))
+/// The present state, for clients that begin to follow the task.
+fn present(state: &State) -> Vec<u8> {
+    let open: Vec<Call<'_>> = state.calls.iter().filter(|call| !call.is_over()).filter_map(Call::present).collect();
+    write(&state.created.task, Some(state.seq), "STATE_CHANGE", |o| {
+        state_change(o, state);
+        if !open.is_empty() {
+            o.list("open_calls", open, |out, call| object::write(out, |o| tool_call(o, call)));
+        }
+    })
 }
 
-fn encode(state: &State, seq: Seq, shown: &Shown<'_>) -> Vec<u8> {
-    json::bytes(&Object { task_id: &state.created.task, seq: Some(seq), shown })
+fn write(task: &TaskId, seq: Option<Seq>, kind: &str, members: impl FnOnce(&mut Object<'_>)) -> Vec<u8> {
+    object(|o| {
+        o.member("kind", kind);
+        members(o);
+        o.member("taskId", task).optional("seq", seq);
+    })
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Object<'a> {
-    #[serde(flatten)]
-    shown: &'a Shown<'a>,
-    task_id: &'a TaskId,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    seq: Option<Seq>,
-}
-
-#[derive(Serialize)]
-#[serde(tag = "kind", rename_all = "SCREAMING_SNAKE_CASE")]
-enum Shown<'a> {
-    TextContent { content: Content<'a> },
-    Thought { subject: &'a str, description: &'a str, content: Content<'a> },
-    ToolCallUpdate(Box<Update<'a>>),
-    StateChange(StateChange<'a>),
-    UserMessage(UserMessage<'a>),
-    ArtifactUpdate(ArtifactUpdate<'a>),
-    ConsoleLog { level: &'static str, content: Content<'a> },
-}
-
-#[derive(Serialize)]
-struct Content<'a> {
-    text: Cow<'a, str>,
-}
-
-#[derive(Serialize)]
-struct Update<'a> {
-    #[serde(flatten)]
-    call: ToolCall<'a>,
-    #[serde(flatten)]
-    answer: Option<Answered<'a>>,
-}
-
-#[derive(Serialize)]
-struct Answered<'a> {
-    answered_by: &'a Source,
-    selected_option_id: Option<&'static str>,
-}
-
-#[derive(Serialize)]
-struct StateChange<'a> {
-    state: &'static str,
-    #[serde(rename = "final")]
-    is_final: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<Content<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a str>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    open_calls: Vec<Update<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct UserMessage<'a> {
-    message_id: &'a MessageId,
-    content: Content<'a>,
-    source: &'a Source,
-    /// It waits for the turns before it.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    queued: bool,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ArtifactUpdate<'a> {
-    artifact: ArtifactOut<'a>,
-    append: bool,
-    last_chunk: bool,
-}
-
-fn shown<'a>(state: &'a State, record: &'a Record) -> Option<Shown<'a>> {
-    let update = |call: &CallId, status| Some(Shown::update(state.call(call)?, status));
-    let warn = |text: String| Some(Shown::log("warn", text.into()));
-    let info = |text: &'static str| Some(Shown::log("info", text.into()));
-    match &record.event {
-        Event::Created(_)
-        | Event::TurnBegan { .. }
-        | Event::ResultsSent
-        | Event::Resumed
-        | Event::Paused
-        | Event::TurnEnded { .. }
-        | Event::Interrupted { .. }
-        | Event::Closed { .. } => Some(Shown::StateChange(StateChange::of(state))),
-        Event::Prompted { message, by, .. } => Some(Shown::prompt(state, message, by)),
-        Event::Text { text } => (!text.is_empty()).then(|| Shown::text(text)),
-        Event::Cited { text } => (!text.trim().is_empty()).then(|| Shown::text(text)),
-        Event::Thought { subject, description } => Shown::thought(subject, description),
-        Event::CallAsked { call, .. } => update(call, CallStatus::AwaitingApproval),
-        Event::CallAnswered { call, .. } => update(call, CallStatus::Scheduled),
+/// None: clients are not shown the update.
+fn frame(update: &Update<'_>) -> Option<Vec<u8>> {
+    let (state, task, seq) = (update.state, &update.state.created.task, Some(update.seq));
+    Some(match update.change {
+        Change::Created
+        | Change::Working
+        | Change::ResultsSent
+        | Change::Paused
+        | Change::Stopped
         // Its answer has been shown; what is left to say is that the task works again.
-        Event::CallReady { call, .. } => match state.call(call)?.choice {
-            Some(_) => Some(Shown::StateChange(StateChange::of(state))),
-            None => update(call, CallStatus::Scheduled),
-        },
-        Event::CallStarted { call } => update(call, CallStatus::Executing),
-        Event::CallOutput { call, .. } => {
-            let due = state.call(call)?.live.as_ref()?.shown == record.seq;
-            due.then(|| update(call, CallStatus::Executing))?
+        | Change::Call { step: Step::AllowedByAnswer, .. } => {
+            write(task, seq, "STATE_CHANGE", |o| state_change(o, state))
         }
-        Event::CallEnded { call, ending } => update(call, CallStatus::of(ending)),
-        Event::Produced { artifact, append, last } => Some(Shown::ArtifactUpdate(ArtifactUpdate {
-            artifact: ArtifactOut::of(artifact),
-            append: *append,
-            last_chunk: *last,
-        })),
-        // What happens behind the scenes, in a sentence, as far as it matters.
-        Event::Retracted { reason } => {
-            warn(format!("What the agent was saying is void, it will be said again: {reason}"))
-        }
-        Event::BackedOff { delay_ms, reason, .. } => {
-            let seconds = delay_ms.div_ceil(1000);
-            warn(format!("The model is asked again in {seconds} s: {reason}"))
-        }
-        Event::Retried => info("The model is asked again."),
-        Event::FellBack { model, reason } => {
-            warn(format!("From now on {model} answers, because the model before it cannot be had: {reason}"))
-        }
-        Event::CompactionBegan => info("The conversation has grown long; its older part is being summarised."),
-        Event::Compacted { .. } => info("A summary took the place of the older part of the conversation."),
-        Event::CompactionFailed { reason } => {
-            warn(format!("The conversation could not be summarised and stays as it is: {reason}"))
-        }
-        Event::Looped => warn("The agent repeats its calls; they are not run.".to_owned()),
-        Event::Nudged { .. } => warn("The agent repeated itself and was told to go on in another way.".to_owned()),
-        Event::CallStale { call } => {
-            let name = &state.call(call)?.request.name;
-            warn(format!("The file changed before {name} could write it; the change is looked at again."))
-        }
-        Event::Answered { .. } | Event::CallPlanned { .. } | errands!() | hooks!() => None,
+        Change::Prompted { message, by } => write(task, seq, "USER_MESSAGE", |o| {
+            o.member("messageId", &message.id);
+            content(o, &message.text());
+            let queued = state.phase != Phase::Idle || state.queue.len() > 1;
+            o.member("source", by).optional("queued", queued.then_some(true));
+        }),
+        Change::Text { text, .. } | Change::Citation(text) => write(task, seq, "TEXT_CONTENT", |o| content(o, text)),
+        Change::Thought { subject, description } => write(task, seq, "THOUGHT", |o| {
+            o.member("subject", subject).member("description", description);
+            let both: Vec<&str> = [subject, description].into_iter().filter(|text| !text.is_empty()).collect();
+            content(o, &both.join("\n"));
+        }),
+        Change::Call { step: Step::Planned | Step::Printed { due: false, .. }, .. } => return None,
+        Change::Call {
+            call,
+            step: Step::Asked | Step::Answered | Step::AllowedByRule | Step::Started | Step::Printed { .. } | Step::Ended,
+            status,
+        } => write(task, seq, "TOOL_CALL_UPDATE", |o| tool_call(o, Call::new(call, status))),
+        Change::Artifact(ref update) => write(task, seq, "ARTIFACT_UPDATE", |o| {
+            o.object("artifact", |o| v03::artifact(o, &update.artifact));
+            o.member("append", &update.append).member("lastChunk", &update.last);
+        }),
+        Change::Retracted { reason } => write(task, seq, "CONSOLE_LOG", |o| {
+            let text = format!("What the agent was saying is void, it will be said again: {reason}");
+            console_log(o, "warn", &text);
+        }),
+        Change::Notice { level, ref text } => write(task, seq, "CONSOLE_LOG", |o| console_log(o, level, text)),
+        Change::Answered(_) => return None,
+    })
+}
+
+fn content(o: &mut Object<'_>, text: &str) {
+    o.object("content", |o| _ = o.member("text", text));
+}
+
+fn console_log(o: &mut Object<'_>, level: &str, text: &str) {
+    o.member("level", level);
+    content(o, text);
+}
+
+/// The call, and who answered its question.
+fn tool_call(o: &mut Object<'_>, call: Call<'_>) {
+    devtool_call::members(o, call, Details::Twice);
+    if let Some(source) = call.call.decided_by() {
+        let option = call.call.choice.map(|choice| choice.word());
+        o.member("answered_by", source).member("selected_option_id", &option);
     }
 }
 
-impl<'a> Shown<'a> {
-    fn log(level: &'static str, text: Cow<'a, str>) -> Shown<'a> {
-        let content = Content { text };
-        Shown::ConsoleLog { level, content }
+/// The status as last announced.
+fn state_change(o: &mut Object<'_>, state: &State) {
+    let is_final = match state.status.state {
+        TaskState::Submitted | TaskState::Working => false,
+        TaskState::InputRequired
+        | TaskState::AuthRequired
+        | TaskState::Completed
+        | TaskState::Failed
+        | TaskState::Canceled
+        | TaskState::Rejected => true,
+    };
+    o.member("state", words::state(state.status.state)).member("final", &is_final);
+    if let Some(text) = &state.status.text {
+        content(o, text);
     }
-
-    fn text(text: &'a str) -> Shown<'a> {
-        let content = Content { text: text.into() };
-        Shown::TextContent { content }
-    }
-
-    fn thought(subject: &'a str, description: &'a str) -> Option<Shown<'a>> {
-        let text = match (subject.is_empty(), description.is_empty()) {
-            (true, true) => return None,
-            (false, true) => subject.into(),
-            (true, false) => description.into(),
-            (false, false) => format!("{subject}\n{description}").into(),
-        };
-        Some(Shown::Thought { subject, description, content: Content { text } })
-    }
-
-    fn update(call: &'a CallState, status: CallStatus) -> Shown<'a> {
-        Shown::ToolCallUpdate(Box::new(Update {
-            call: ToolCall::of(call, status, Details::Twice),
-            answer: Answered::of(call),
-        }))
-    }
-
-    fn prompt(state: &State, message: &'a Message, source: &'a Source) -> Shown<'a> {
-        Shown::UserMessage(UserMessage {
-            message_id: &message.id,
-            content: Content { text: message.text().into() },
-            source,
-            queued: state.phase != Phase::Idle || state.queue.len() > 1,
-        })
-    }
-}
-
-impl<'a> Answered<'a> {
-    fn of(call: &'a CallState) -> Option<Answered<'a>> {
-        Some(Answered { answered_by: call.decided_by()?, selected_option_id: call.choice.map(|choice| choice.word()) })
-    }
-}
-
-impl<'a> StateChange<'a> {
-    /// The status as last announced.
-    fn of(state: &'a State) -> StateChange<'a> {
-        let status = &state.status;
-        let text = status.text.as_deref();
-        StateChange {
-            state: words::state(status.state),
-            is_final: match status.state {
-                TaskState::Submitted | TaskState::Working => false,
-                TaskState::InputRequired
-                | TaskState::AuthRequired
-                | TaskState::Completed
-                | TaskState::Failed
-                | TaskState::Canceled
-                | TaskState::Rejected => true,
-            },
-            content: text.map(|text| Content { text: text.into() }),
-            error: match status.state {
-                TaskState::Failed => text,
-                TaskState::Completed | TaskState::Canceled | TaskState::Rejected => None,
-                TaskState::Submitted | TaskState::Working | TaskState::InputRequired | TaskState::AuthRequired => {
-                    state.error.as_deref()
-                }
-            },
-            open_calls: Vec::new(),
-        }
-    }
+    o.optional("error", failure(state));
 }
 
 #[cfg(test)]
@@ -268,7 +136,8 @@ mod tests {
     use super::*;
     use crate::a2a::dialect::View;
     use crate::a2a::{self, Wanted, sample};
-    use crate::task::log::event::{End, Final, Tries};
+    use crate::task::log::event::{End, Event, Final, Tries};
+    use crate::task::log::record::Record;
     use crate::task::machine::state::{Queued, Stage};
     use crate::task::message::{Artifact, Part};
     use crate::task::spec::{ApprovalScope, Confinement, Ending};

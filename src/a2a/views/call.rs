@@ -1,0 +1,144 @@
+//! What every dialect shows of a tool call, under names of its own: its question while it waits for an answer, its output while it
+//! runs, its result once it has ended, and the change to a file that it proposes or made.
+
+use crate::a2a::words::{CallStatus, Offer};
+use crate::task::machine::state::{CallState, Stage};
+use crate::task::spec::{Choice, Display, Ending, Inquiry, InquiryKind, Question};
+use std::borrow::Cow;
+
+/// A call with the status that is shown.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    pub call: &'a CallState,
+    pub status: CallStatus,
+}
+
+/// A change to a file.
+#[derive(Clone, Copy)]
+pub struct FileChange<'a> {
+    pub name: &'a str,
+    pub path: &'a str,
+    pub diff: &'a str,
+    /// None: the file is new.
+    pub old: Option<&'a str>,
+    pub new: &'a str,
+}
+
+impl<'a> Call<'a> {
+    pub fn new(call: &'a CallState, status: CallStatus) -> Call<'a> {
+        Call { call, status }
+    }
+
+    /// The call as it is now. None: no client was told of it yet.
+    pub fn present(call: &'a CallState) -> Option<Call<'a>> {
+        let status = match call.stage {
+            Stage::Named | Stage::Planned => return None,
+            Stage::Asked => CallStatus::AwaitingApproval,
+            Stage::Answered | Stage::Ready | Stage::Replanning { .. } => CallStatus::Scheduled,
+            Stage::Running { .. } => CallStatus::Executing,
+            Stage::Ended => call.ending.as_deref().map(CallStatus::of)?,
+        };
+        Some(Call { call, status })
+    }
+
+    /// What it would do, once that is known.
+    pub fn title(&self) -> Option<&'a str> {
+        self.call.plan.as_ref().map(|plan| plan.title.as_str())
+    }
+
+    /// Its title, otherwise the name of its tool.
+    pub fn label(&self) -> &'a str {
+        self.title().unwrap_or(&self.call.request.name)
+    }
+
+    /// What it asks, whether it waits for the answer or not.
+    pub fn planned_question(&self) -> Option<&'a Question> {
+        self.call.plan.as_ref().map(|plan| &plan.question)
+    }
+
+    /// What it asks, while it waits for the answer.
+    pub fn question(&self) -> Option<&'a Question> {
+        self.planned_question().filter(|_| self.status == CallStatus::AwaitingApproval)
+    }
+
+    /// The answers on offer.
+    pub fn offers(&self) -> Vec<Offer> {
+        let asks = self.planned_question().is_some_and(Question::asks_the_user);
+        let offer = |choice: &Choice| if asks { Offer::reply(*choice) } else { Offer::permission(*choice) };
+        self.call.options().iter().map(offer).collect()
+    }
+
+    /// What it has printed lately, while it runs.
+    pub fn live(&self) -> Option<&'a str> {
+        let live = self.call.live.as_ref().filter(|_| self.status == CallStatus::Executing);
+        live.map(|live| live.tail.as_str())
+    }
+
+    pub fn ending(&self) -> Option<&'a Ending> {
+        self.call.ending.as_deref()
+    }
+
+    /// Its result as text: for people, otherwise what the model gets. What a cancelled call has printed is a result too.
+    pub fn result(&self) -> Option<Cow<'a, str>> {
+        match self.ending()? {
+            Ending::Success { output, display } => Some(match display {
+                Display::Text { text } if text.is_empty() => output.into(),
+                Display::Text { text } => text.into(),
+                Display::Diff { diff, .. } => diff.into(),
+                Display::Todos { todos } => {
+                    let lines = todos.iter().map(|todo| format!("[{}] {}", todo.status.word(), todo.description));
+                    lines.collect::<Vec<_>>().join("\n").into()
+                }
+            }),
+            Ending::Error { .. } => None,
+            Ending::Cancelled { output, .. } => Some(output.into()).filter(|output: &Cow<str>| !output.is_empty()),
+        }
+    }
+
+    /// Why it failed or was cancelled.
+    pub fn failure(&self) -> Option<&'a str> {
+        match self.ending()? {
+            Ending::Success { .. } => None,
+            Ending::Error { error } => Some(&error.message),
+            Ending::Cancelled { reason, .. } => Some(reason),
+        }
+    }
+}
+
+impl<'a> FileChange<'a> {
+    /// The change that a question asks about, if it is about one.
+    pub fn asked(question: &'a Question) -> Option<FileChange<'a>> {
+        match question {
+            Question::Edit { title: _, file_name, file_path, diff, old, new } => {
+                Some(FileChange { name: file_name, path: file_path, diff, old: old.as_deref(), new })
+            }
+            Question::Exec { .. } | Question::Info { .. } | Question::AskUser { .. } => None,
+        }
+    }
+
+    /// The change that a call made, if it is shown as one.
+    pub fn made(display: &'a Display) -> Option<FileChange<'a>> {
+        match display {
+            Display::Diff { file_name, file_path, diff, old, new, added: _, removed: _ } => {
+                Some(FileChange { name: file_name, path: file_path, diff, old: old.as_deref(), new })
+            }
+            Display::Text { .. } | Display::Todos { .. } => None,
+        }
+    }
+}
+
+/// The agent's own questions as text: one per line, with the choices.
+pub fn listed(questions: &[Inquiry]) -> String {
+    let line = |asked: &Inquiry| {
+        let choices: Vec<&str> = match asked.kind {
+            InquiryKind::Choice => asked.options.iter().map(|option| option.label.as_str()).collect(),
+            InquiryKind::YesNo => vec!["yes", "no"],
+            InquiryKind::Text => Vec::new(),
+        };
+        match choices.is_empty() {
+            true => asked.question.clone(),
+            false => format!("{} ({})", asked.question, choices.join(" / ")),
+        }
+    };
+    questions.iter().map(line).collect::<Vec<_>>().join("\n")
+}

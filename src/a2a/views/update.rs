@@ -1,0 +1,190 @@
+//! What clients can be told of an event, the same for every dialect: made once from the event and the state right after it. A view
+//! decides which of it is shown, and how; it does not look at events itself.
+
+use crate::a2a::encodings::object::object;
+use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Piece};
+use crate::a2a::words::{self, CallStatus};
+use crate::base::id::Seq;
+use crate::task::log::answer::Answer;
+use crate::task::log::event::{Event, errands, hooks};
+use crate::task::log::record::Record;
+use crate::task::machine::state::{CallState, State, TaskState};
+use crate::task::message::{Message, Source};
+use std::borrow::Cow;
+
+pub struct Update<'a> {
+    /// Right after the event.
+    pub state: &'a State,
+    pub seq: Seq,
+    /// Unix milliseconds.
+    pub at: u64,
+    pub change: Change<'a>,
+}
+
+pub enum Change<'a> {
+    Created,
+    Prompted {
+        message: &'a Message,
+        by: &'a Source,
+    },
+    /// A turn begins or goes on.
+    Working,
+    /// The results of the calls go to the model.
+    ResultsSent,
+    /// Every unfinished call waits for an answer.
+    Paused,
+    /// The turn or the task has ended, or was interrupted.
+    Stopped,
+    /// The next piece of the message that began with event `since`.
+    Text {
+        text: &'a str,
+        since: Seq,
+    },
+    Thought {
+        subject: &'a str,
+        description: &'a str,
+    },
+    Citation(&'a str),
+    /// The text since the last answer is void and will be generated again.
+    Retracted {
+        reason: &'a str,
+    },
+    /// The model's answer is complete.
+    Answered(&'a Answer),
+    Call {
+        call: &'a CallState,
+        step: Step<'a>,
+        status: CallStatus,
+    },
+    Artifact(ArtifactUpdate<'a>),
+    /// Something that keeps the turn from going straight on, in a sentence.
+    Notice {
+        level: &'static str,
+        text: Cow<'a, str>,
+    },
+}
+
+/// What happened to a tool call.
+#[derive(Clone, Copy)]
+pub enum Step<'a> {
+    Planned,
+    Asked,
+    Answered,
+    /// It may run, because a rule allows it or because a client did.
+    AllowedByRule,
+    AllowedByAnswer,
+    Started,
+    /// `due`: an update of the whole call is to be sent; not every piece of output has one.
+    Printed {
+        text: &'a str,
+        due: bool,
+    },
+    Ended,
+}
+
+impl<'a> Update<'a> {
+    /// None: no client is told of the event.
+    pub fn of(state: &'a State, record: &'a Record) -> Option<Update<'a>> {
+        let change = Change::of(state, record)?;
+        Some(Update { state, seq: record.seq, at: record.at, change })
+    }
+}
+
+impl<'a> Change<'a> {
+    fn of(state: &'a State, record: &'a Record) -> Option<Change<'a>> {
+        let call = |id, step, status| Some(Change::Call { call: state.call(id)?, step, status });
+        Some(match &record.event {
+            Event::Created(_) => Change::Created,
+            Event::Prompted { message, by, .. } => Change::Prompted { message, by },
+            Event::TurnBegan { .. } | Event::Resumed => Change::Working,
+            Event::ResultsSent => Change::ResultsSent,
+            Event::Paused => Change::Paused,
+            Event::TurnEnded { .. } | Event::Interrupted { .. } | Event::Closed { .. } => Change::Stopped,
+            Event::Text { text } if text.is_empty() => return None,
+            Event::Text { text } => Change::Text { text, since: state.utterance.since.unwrap_or(record.seq) },
+            Event::Thought { subject, description } if subject.is_empty() && description.is_empty() => return None,
+            Event::Thought { subject, description } => Change::Thought { subject, description },
+            Event::Cited { text } if text.trim().is_empty() => return None,
+            Event::Cited { text } => Change::Citation(text),
+            Event::Retracted { reason } => Change::Retracted { reason },
+            Event::Answered { answer } => Change::Answered(answer),
+            Event::CallPlanned { call: id, .. } => call(id, Step::Planned, CallStatus::Scheduled)?,
+            Event::CallAsked { call: id, .. } => call(id, Step::Asked, CallStatus::AwaitingApproval)?,
+            Event::CallAnswered { call: id, .. } => call(id, Step::Answered, CallStatus::Scheduled)?,
+            Event::CallReady { call: id, .. } => match state.call(id)?.choice {
+                Some(_) => call(id, Step::AllowedByAnswer, CallStatus::Scheduled)?,
+                None => call(id, Step::AllowedByRule, CallStatus::Scheduled)?,
+            },
+            Event::CallStarted { call: id } => call(id, Step::Started, CallStatus::Executing)?,
+            Event::CallOutput { call: id, text } => {
+                let due = state.call(id)?.live.as_ref().is_some_and(|live| live.shown == record.seq);
+                call(id, Step::Printed { text, due }, CallStatus::Executing)?
+            }
+            Event::CallEnded { call: id, ending } => call(id, Step::Ended, CallStatus::of(ending))?,
+            Event::CallStale { call: id } => Change::stale(state.call(id)?),
+            Event::Produced { artifact, append, last } => {
+                Change::Artifact(ArtifactUpdate { artifact: Cow::Borrowed(artifact), append: *append, last: *last })
+            }
+            Event::BackedOff { delay_ms, reason, .. } => {
+                let seconds = delay_ms.div_ceil(1000);
+                Change::warn(format!("The model is asked again in {seconds} s: {reason}"))
+            }
+            Event::Retried => Change::info("The model is asked again."),
+            Event::FellBack { model, reason } => Change::fell_back(model, reason),
+            Event::CompactionBegan => {
+                Change::info("The conversation has grown long; its older part is being summarised.")
+            }
+            Event::Compacted { .. } => Change::info("A summary took the place of the older part of the conversation."),
+            Event::CompactionFailed { reason } => {
+                Change::warn(format!("The conversation could not be summarised and stays as it is: {reason}"))
+            }
+            Event::Looped => Change::warn("The agent repeats its calls; they are not run."),
+            Event::Nudged { .. } => Change::warn("The agent repeated itself and was told to go on in another way."),
+            errands!() | hooks!() => return None,
+        })
+    }
+
+    fn info(text: &'a str) -> Change<'a> {
+        Change::Notice { level: "info", text: text.into() }
+    }
+
+    fn warn(text: impl Into<Cow<'a, str>>) -> Change<'a> {
+        Change::Notice { level: "warn", text: text.into() }
+    }
+
+    fn stale(call: &CallState) -> Change<'a> {
+        let name = &call.request.name;
+        Change::warn(format!("The file changed before {name} could write it; the change is looked at again."))
+    }
+
+    fn fell_back(model: &str, reason: &str) -> Change<'a> {
+        Change::warn(format!("From now on {model} answers, because the model before it cannot be had: {reason}"))
+    }
+}
+
+/// Why the task or its last turn failed.
+pub fn failure(state: &State) -> Option<&str> {
+    match state.status.state {
+        TaskState::Failed => state.status.text.as_deref(),
+        TaskState::Completed | TaskState::Canceled | TaskState::Rejected => None,
+        TaskState::Submitted | TaskState::Working | TaskState::InputRequired | TaskState::AuthRequired => {
+            state.error.as_deref()
+        }
+    }
+}
+
+/// The state where a task that waits for the next prompt is shown as completed.
+pub fn idle_completed(state: &State) -> TaskState {
+    words::idle_completed(state.status.state, state.turn_is_over())
+}
+
+/// A thought as a data part.
+pub fn thought<'a>(subject: &str, description: &str) -> Piece<'a> {
+    Piece::Data(object(|o| _ = o.member("description", description).member("subject", subject)))
+}
+
+/// What the agent says about the present status: its text, and these parts behind it.
+pub fn status_message<'a>(state: &'a State, more: impl IntoIterator<Item = Piece<'a>>) -> Option<AgentMessage<'a>> {
+    let text = state.status.text.as_deref().map(|text| Piece::Text(text.into()));
+    AgentMessage::of(state.status.seq, text.into_iter().chain(more))
+}
