@@ -195,6 +195,10 @@ const HARMFUL: &[&str] = &[
 const REFUSED: &[&str] = &[
     "probe mptcp @PORT",
     "probe setown @PID",
+    "probe flock",
+    "probe setlk",
+    "probe ofd_setlk",
+    "probe rw_hint",
     "probe lease",
     "probe x32 @PID",
     "probe io_uring_setup",

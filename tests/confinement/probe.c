@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
@@ -86,7 +87,10 @@ static long run(const char *name, const char *argument) {
         if (fcntl(fds[0], F_SETOWN, atoi(argument))) return -1; fcntl(fds[0], 10 /* F_SETSIG */, SIGKILL);
         fcntl(fds[0], F_SETFL, O_ASYNC | O_NONBLOCK); return write(fds[1], "x", 1); }
     if (!strcmp(name, "setown")) { int fds[2]; return pipe(fds) ? -1 : fcntl(fds[0], F_SETOWN, atoi(argument)); }
-    if (!strcmp(name, "lease")) return fcntl(opened(), F_SETLEASE, F_RDLCK);
+    if (!strcmp(name, "flock")) return flock(opened(), LOCK_EX | LOCK_NB);
+    if (!strcmp(name, "setlk")) { struct flock lock = {.l_type = F_RDLCK}; return fcntl(opened(), F_SETLK, &lock); }
+    if (!strcmp(name, "ofd_setlk")) { struct flock lock = {.l_type = F_RDLCK}; return fcntl(opened(), F_OFD_SETLK, &lock); }
+    if (!strcmp(name, "rw_hint")) { unsigned long hint = 5; return fcntl(opened(), 1036 /* F_SET_RW_HINT */, &hint); }
 #ifdef __x86_64__
     /* rt_sigqueueinfo by the number that it has for programs of the x32 variant. */
     if (!strcmp(name, "x32")) { siginfo_t info = {.si_code = SI_QUEUE};

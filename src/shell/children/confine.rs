@@ -169,8 +169,8 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_shmget, libc::SYS_shmctl, libc::SYS_shmat, libc::SYS_semget, libc::SYS_semctl, libc::SYS_semop,
     libc::SYS_semtimedop, libc::SYS_msgget, libc::SYS_msgctl, libc::SYS_msgsnd, libc::SYS_msgrcv,
     libc::SYS_keyctl, libc::SYS_add_key, libc::SYS_request_key,
-    // Other processes.
-    libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_process_madvise,
+    // Other processes, also those that wait for the lock of a file.
+    libc::SYS_flock, libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_process_madvise,
     libc::SYS_pidfd_getfd, libc::SYS_kcmp, libc::SYS_migrate_pages, libc::SYS_move_pages,
     libc::SYS_setpriority, libc::SYS_ioprio_set, libc::SYS_sched_setaffinity,
     libc::SYS_sched_setparam, libc::SYS_sched_setscheduler, libc::SYS_sched_setattr,
@@ -209,13 +209,26 @@ const SIGNALS: &[libc::c_long] = &[
     libc::SYS_rt_tgsigqueueinfo,
 ];
 
-/// What fcntl does to others: it names the process that gets a signal when a descriptor is ready, without sending one itself, and
-/// holds up whoever opens a file. Not every kernel with Landlock keeps those signals inside the domain.
-const FCNTLS: [libc::c_int; 5] = [libc::F_SETOWN, F_SETSIG, F_SETOWN_EX, libc::F_SETLEASE, libc::F_NOTIFY];
+/// What fcntl does to others: it names the process that gets a signal when a descriptor is ready, without sending one itself,
+/// holds up whoever opens or locks a file, and sets a hint of the file. Not every kernel with Landlock keeps those signals inside
+/// the domain. A lock needs no right to write.
+const FCNTLS: [libc::c_int; 10] = [
+    libc::F_SETOWN,
+    F_SETSIG,
+    F_SETOWN_EX,
+    libc::F_SETLEASE,
+    libc::F_NOTIFY,
+    libc::F_SETLK,
+    libc::F_SETLKW,
+    libc::F_OFD_SETLK,
+    libc::F_OFD_SETLKW,
+    F_SET_RW_HINT,
+];
 
 /// Not in the list of numbers that we use; the same on every architecture.
 const F_SETSIG: libc::c_int = 10;
 const F_SETOWN_EX: libc::c_int = 15;
+const F_SET_RW_HINT: libc::c_int = 1036;
 
 /// Newer than the list of numbers that we use; the same on every architecture.
 const SYS_SETXATTRAT: libc::c_long = 463;
