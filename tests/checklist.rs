@@ -65,7 +65,7 @@ fn is_test(text: &str, name: &str) -> bool {
 }
 
 #[test]
-fn a_function_without_the_mark_is_no_test() {
+fn a_function_without_the_test_attribute_is_not_a_test() {
     let text = "#[test]\n#[should_panic]\nfn marked() {\n}\n#[inline]\nfn plain() {\n}\n";
     assert!(is_test(text, "marked"));
     assert!(!is_test(text, "plain") && !is_test(text, "mark") && !is_test(text, "absent"));
@@ -132,7 +132,7 @@ fn outline(events: &[Event]) -> Vec<String> {
 }
 
 #[test]
-fn a_reply_in_words_is_four_frames() {
+fn a_text_reply_is_four_frames() {
     let scene = Scene::new(|setup| setup);
     assert_eq!(scene.turn("TEXT Hello."), ["task submitted", "working", "text-content", "input-required final"]);
 }
@@ -169,7 +169,7 @@ fn a_question_is_asked_in_six_frames_and_two_in_eight() {
 
 /// The reference server announces "scheduled" three times here; once says as much.
 #[test]
-fn a_call_that_nobody_is_asked_about_shows_each_status_once() {
+fn an_unasked_call_shows_each_status_once() {
     let expected = [
         "task submitted",
         "working",
@@ -189,7 +189,7 @@ fn a_call_that_nobody_is_asked_about_shows_each_status_once() {
 
 /// Which of the two is faster is open, so they are looked at one by one.
 #[test]
-fn two_calls_that_nobody_is_asked_about_run_through() {
+fn two_unasked_calls_run_to_their_end() {
     let scene = Scene::without_questions();
     let frames = scene.turn("PARALLEL ;; TEXT Both.");
     for call in ["1", "2"] {
@@ -205,7 +205,7 @@ fn two_calls_that_nobody_is_asked_about_run_through() {
 
 /// The user wrote something else; what the model asked for stays what it asked for.
 #[test]
-fn a_call_goes_back_to_the_model_as_it_was_made() {
+fn a_call_is_sent_back_to_the_model_unchanged() {
     let scene = Scene::new(|setup| setup);
     let asked = scene.stream(prompt("WRITE a.txt model"));
     let question = asked.iter().map(Event::result).find(|result| asked_of(result).is_some()).expect("a question");
@@ -253,7 +253,7 @@ fn nobody_outside_this_machine_can_connect() {
 /// A tool that the user's settings rule out is not declared; called all the same it does not run, nobody is asked about it,
 /// and the model hears why.
 #[test]
-fn a_tool_that_settings_rule_out_does_not_run() {
+fn an_excluded_tool_does_not_run() {
     for tools in [json!({"exclude": ["write_file"]}), json!({"core": ["read_file"]})] {
         let home = TempDir::new("home");
         let file = home.folder(".gemini").join("settings.json");

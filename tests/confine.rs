@@ -110,7 +110,7 @@ fn lay_traps(ground: &Ground) {
 }
 
 #[test]
-fn every_trick_is_refused_or_stays_inside() {
+fn hostile_paths_are_refused_or_stay_in_the_workspace() {
     let ground = Ground::new();
     lay_traps(&ground);
     let base = ground.base.to_str().expect("plain").to_string();
@@ -215,7 +215,7 @@ fn every_trick_is_refused_or_stays_inside() {
 
 /// Names that mean something elsewhere are only names here.
 #[test]
-fn odd_names_are_files_in_the_workspace() {
+fn unusual_names_are_files_of_the_workspace() {
     let ground = Ground::new();
     let before = ground.outside();
     for path in [
@@ -251,7 +251,7 @@ fn odd_names_are_files_in_the_workspace() {
 
 /// One thread keeps swapping a directory for a link that leads out, and a file for such a link.
 #[test]
-fn swapping_links_under_us_leads_nowhere() {
+fn swapping_links_during_resolution_does_not_escape() {
     const TRIES: usize = 100_000;
     let ground = Ground::new();
     let ws = ground.ws();

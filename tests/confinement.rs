@@ -282,7 +282,7 @@ fn world() -> World {
 }
 
 #[test]
-fn no_harmful_line_has_an_effect() {
+fn harmful_lines_have_no_effect() {
     let world = world();
     if !confines(&world) {
         return;
@@ -372,7 +372,7 @@ fn memory_is_limited() {
 }
 
 #[test]
-fn what_only_reads_works() {
+fn read_only_commands_work() {
     let world = world();
     if !confines(&world) {
         return;

@@ -31,7 +31,7 @@ fn failed(turn: u32, text: &str) -> Event {
 }
 
 #[test]
-fn a_model_that_cannot_be_had_is_replaced_once_and_then_the_turn_fails() {
+fn an_unavailable_model_is_replaced_once_before_the_turn_fails() {
     let unusable = || model_fails(ModelErrorKind::Unusable);
     let case =
         given(thinking("gemini-2.5-pro")).when(note(3, unusable())).then(&[fell_back("gemini-2.5-flash")], &[think(4)]);
@@ -42,7 +42,7 @@ fn a_model_that_cannot_be_had_is_replaced_once_and_then_the_turn_fails() {
 }
 
 #[test]
-fn tries_that_are_used_up_lead_to_the_other_model_too() {
+fn exhausted_retries_switch_to_the_fallback_model() {
     given(thinking("gemini-2.5-pro"))
         .limited(|limits| limits.model_tries = 1)
         .when(note(3, model_fails(ModelErrorKind::Busy { after_ms: None })))
@@ -50,7 +50,7 @@ fn tries_that_are_used_up_lead_to_the_other_model_too() {
 }
 
 #[test]
-fn a_task_may_ask_the_model_so_often_and_no_more() {
+fn model_requests_per_task_are_limited() {
     let worn = "The task has asked the model 1 times, as often as it may. Start a new task.";
     let case = given(thinking("m"))
         .limited(|limits| limits.session_requests = 1)
@@ -66,7 +66,7 @@ fn grown(tokens: u64) -> NoteBody {
 }
 
 #[test]
-fn a_conversation_that_has_grown_too_long_is_summarised_before_the_model_is_asked() {
+fn a_long_conversation_is_compacted_before_the_next_request() {
     let start = |tokens| {
         let mut case = given(thinking("m")).limited(|limits| limits.compress_tokens = 1_000);
         let said = case.decide(note(3, grown(tokens))).expect("an answer");
@@ -97,7 +97,7 @@ fn a_conversation_that_has_grown_too_long_is_summarised_before_the_model_is_aske
 }
 
 #[test]
-fn a_summary_under_way_is_stopped_by_a_cancel_and_by_a_restart() {
+fn compaction_is_stopped_by_a_cancel_and_a_restart() {
     let mut case = given(thinking("m")).limited(|limits| limits.compress_tokens = 1);
     let said = case.decide(note(3, grown(5))).expect("an answer");
     said.events.into_iter().for_each(|event| case.record(event));
@@ -109,7 +109,7 @@ fn a_summary_under_way_is_stopped_by_a_cancel_and_by_a_restart() {
 }
 
 #[test]
-fn the_same_calls_again_and_again_are_not_run_and_then_end_the_turn() {
+fn repeated_calls_are_not_run_and_then_end_the_turn() {
     let mut case = given(thinking("m"));
     let request = read();
     let mut circles = 0;
@@ -138,7 +138,7 @@ fn the_same_calls_again_and_again_are_not_run_and_then_end_the_turn() {
 }
 
 #[test]
-fn the_same_words_again_and_again_are_cut_off_and_then_end_the_turn() {
+fn repeated_text_is_cut_off_and_then_ends_the_turn() {
     let sentence = "I will look at the file once more to see what is in it now. ";
     let mut case = given(thinking("m"));
     let mut nudged = 0;
@@ -167,7 +167,7 @@ fn the_same_words_again_and_again_are_cut_off_and_then_end_the_turn() {
 
 /// Code repeats by nature, however its marks are cut into pieces.
 #[test]
-fn inside_of_code_nobody_looks_for_circles() {
+fn repetition_inside_code_is_not_a_loop() {
     let mut case = given(thinking("m"));
     let line = "let value = compute_the_value_of_something(argument);\n";
     let open = ["Look:\n``", "`rust\n"].into_iter();
@@ -180,7 +180,7 @@ fn inside_of_code_nobody_looks_for_circles() {
 }
 
 #[test]
-fn switched_off_nobody_looks_for_circles() {
+fn loop_detection_can_be_switched_off() {
     let mut case = given(thinking("m")).limited(|limits| limits.loop_strikes = 0);
     for _ in 0..100 {
         let text = NoteBody::Text("The same sentence, said for the hundredth time now. ".into());
@@ -193,7 +193,7 @@ fn switched_off_nobody_looks_for_circles() {
 }
 
 #[test]
-fn what_a_prompt_names_is_read_before_the_model_is_asked() {
+fn named_files_are_read_before_the_model_is_asked() {
     let start = || {
         given(vec![created(Lifecycle::Conversational), prompted(1, "look at @a.txt")])
             .next(&[began(1), Event::AttachmentsWanted], &[Effect::Attach { job: Seq(4) }])

@@ -139,7 +139,7 @@ fn a_prompt_to_a_busy_or_waiting_task_is_queued() {
 }
 
 #[test]
-fn queued_prompts_have_their_turns_in_order() {
+fn queued_prompts_get_their_turns_in_order() {
     let case = given(log(thinking(), &[prompted(2, "b"), prompted(3, "c")]))
         .when(note(3, model_answers(&[])))
         .then(&[answered(&[])], &[])
@@ -171,7 +171,7 @@ fn the_queue_has_a_limit_and_answers_do_not_count_against_it() {
 }
 
 #[test]
-fn a_prompt_with_nothing_in_it_ends_its_turn_unbegun() {
+fn an_empty_prompt_ends_its_turn_without_a_model_request() {
     let case =
         given(fresh()).when(say("")).then(&[prompted(1, "")], &[]).next(&[turn_ended(1, End::Nothing)], &[]).rests();
     assert_eq!(case.state.status.state, TaskState::InputRequired);
@@ -183,7 +183,7 @@ fn a_prompt_with_nothing_in_it_ends_its_turn_unbegun() {
 }
 
 #[test]
-fn a_message_to_an_interrupted_turn_lets_it_go_on() {
+fn a_message_to_an_interrupted_turn_resumes_it() {
     let (e, s) = (edit(), shell());
     let case = given(suspended()).rests().when(say("go on")).then(&[Event::Resumed, prompted(2, "go on")], &[]);
     assert_eq!(case.state.status.state, TaskState::Working);
@@ -196,7 +196,7 @@ fn a_message_to_an_interrupted_turn_lets_it_go_on() {
 }
 
 #[test]
-fn nothing_can_be_said_to_a_task_that_is_over() {
+fn a_finished_task_accepts_no_message() {
     given(over()).when(say("more")).refused(Refusal::Over);
     given(over()).when(pick(&edit(), "cancel")).refused(Refusal::Over);
     given(over()).when(Input::Cancel).refused(Refusal::Over);
@@ -207,7 +207,7 @@ fn nothing_can_be_said_to_a_task_that_is_over() {
 // What the model says.
 
 #[test]
-fn what_the_model_says_is_recorded_and_what_says_nothing_is_not() {
+fn model_text_is_recorded_and_empty_text_is_not() {
     let artifact = Artifact { id: "a".into(), name: None, description: None, parts: vec![Part::text("x")] };
     let thought = |subject: &str, description: &str| NoteBody::Thought {
         subject: subject.into(),
@@ -234,7 +234,7 @@ fn what_the_model_says_is_recorded_and_what_says_nothing_is_not() {
 
 /// (11) (23) (24) (26) (46)
 #[test]
-fn an_answer_is_kept_whole_with_the_place_of_its_text() {
+fn a_model_answer_is_recorded_whole_with_the_position_of_its_text() {
     let usage = Usage { prompt: 7, total: 9, ..Usage::default() };
     let from_worker =
         Answer { usage: Some(usage), trace: Some("trace".into()), model: Some("m-2".into()), ..answer(&[]) };
@@ -310,7 +310,7 @@ fn about(wait: u64, least: u64) -> bool {
 }
 
 #[test]
-fn a_busy_model_is_tried_again_with_doubled_waits_up_to_the_cap() {
+fn a_busy_model_is_retried_with_exponential_backoff_up_to_the_cap() {
     let waits = waits(|_| {}, ModelErrorKind::Busy { after_ms: None });
     let least = [5_000, 10_000, 20_000, 30_000, 30_000, 30_000, 30_000, 30_000, 30_000];
     assert_eq!(waits.len(), least.len(), "ten tries in all");
@@ -320,7 +320,7 @@ fn a_busy_model_is_tried_again_with_doubled_waits_up_to_the_cap() {
 }
 
 #[test]
-fn a_servers_own_delay_is_kept_when_longer_and_not_waited_for_when_too_long() {
+fn a_longer_retry_after_is_obeyed_and_a_too_long_one_fails() {
     let busy = |after_ms| ModelErrorKind::Busy { after_ms: Some(after_ms) };
     let once = |limits: &mut gemini_a2a::limits::Limits| limits.model_tries = 2;
     for (asked, least) in [(0, 5_000), (4_000, 5_000), (60_000, 60_000), (300_000, 300_000)] {
@@ -331,12 +331,12 @@ fn a_servers_own_delay_is_kept_when_longer_and_not_waited_for_when_too_long() {
 }
 
 #[test]
-fn a_broken_stream_is_tried_again_a_few_times() {
+fn a_broken_stream_is_retried_a_few_times() {
     assert_eq!(waits(|_| {}, ModelErrorKind::BadStream), [1_000, 2_000, 4_000]);
 }
 
 #[test]
-fn a_fatal_error_ends_the_turn_and_the_task_can_go_on() {
+fn a_fatal_error_ends_the_turn_but_not_the_task() {
     assert_eq!(waits(|_| {}, ModelErrorKind::Fatal), [0; 0]);
     let died = "The request to the model ended unexpectedly: oom";
     let case = given(thinking())
@@ -370,7 +370,7 @@ fn a_failure_after_results_keeps_them() {
 
 /// (25)
 #[test]
-fn what_was_said_is_taken_back_only_if_something_was_said() {
+fn partial_text_is_retracted_only_if_there_was_any() {
     let retracted = Event::Retracted { reason: "no luck".into() };
     let case = given(log(thinking(), &[text("Hel")]))
         .when(note(3, model_fails(ModelErrorKind::BadStream)))
@@ -383,7 +383,7 @@ fn what_was_said_is_taken_back_only_if_something_was_said() {
 }
 
 #[test]
-fn tries_are_counted_by_kind_and_anew_for_every_request() {
+fn retries_are_counted_per_kind_and_per_request() {
     let start = log(thinking(), &[backed_off(2, 1, 1), Event::Retried]);
     let case = given(start.clone());
     let Some(Work::Think(again)) = job(&case.state, &think(5), &case.limits).map(|job| job.work) else {
@@ -413,7 +413,7 @@ fn a_timer_counts_only_for_the_wait_it_was_armed_for() {
 
 /// (29) Every kind of note, in every phase, for a job that is not waited for.
 #[test]
-fn a_note_of_a_job_that_nobody_waits_for_is_dropped() {
+fn a_result_of_an_unknown_job_is_dropped() {
     for (phase, start) in every_phase() {
         let case = given(start);
         let awaited = match phase {
@@ -434,7 +434,7 @@ fn a_note_of_a_job_that_nobody_waits_for_is_dropped() {
 }
 
 #[test]
-fn a_note_that_does_not_fit_its_job_is_dropped() {
+fn a_result_that_does_not_fit_its_job_is_dropped() {
     // For each job, which of the notes below mean something to it.
     let cases: [(Vec<Event>, u64, [bool; 11]); 5] = [
         (commanding(), 4, [false, false, false, false, false, false, false, false, false, true, true]),
@@ -475,7 +475,7 @@ fn every_note() -> [NoteBody; 11] {
 // Calls get their names and their verdicts.
 
 #[test]
-fn calls_are_named_after_the_apis_ids_and_no_two_are_alike() {
+fn call_ids_come_from_the_api_and_are_unique() {
     let unnamed = |api_id: Option<&str>| Request {
         call: CallId::from(""),
         name: READ.into(),
@@ -564,7 +564,7 @@ fn the_task_waits_only_when_everything_waits() {
 }
 
 #[test]
-fn a_call_that_cannot_be_made_is_answered_with_its_error() {
+fn an_invalid_call_is_answered_with_its_error() {
     let (e, unknown) = (edit(), call("no_such_tool", "x"));
     let error = ErrorKind::ToolNotRegistered.error("There is no tool of that name.");
     let results = vec![Err(error.clone()), Ok(plan(&e))];
@@ -593,7 +593,7 @@ fn a_call_that_policy_forbids_is_not_asked_about() {
 
 /// A client may do without tools, and the operator's word still counts for the others.
 #[test]
-fn a_call_that_the_client_does_without_is_not_asked_about() {
+fn a_call_of_a_disabled_tool_is_not_asked_about() {
     let (r, e, f) = (call(READ, "r"), edit(), call(FORBIDDEN, "f"));
     let all = [r.clone(), e.clone(), f.clone()];
     let events = [prompted(1, "go"), began(1), answered(&all)];
@@ -628,7 +628,7 @@ fn calls_beyond_the_limit_are_answered_with_an_error() {
 }
 
 #[test]
-fn a_worker_that_dies_fails_its_calls_and_the_model_hears_of_it() {
+fn a_failed_worker_fails_its_calls_and_the_model_is_told() {
     let (e, s) = (edit(), shell());
     let died = || failure(ErrorKind::UnhandledException, "The tool ended unexpectedly: oom");
     let oom = || NoteBody::Died("oom".into());
@@ -648,7 +648,7 @@ fn a_worker_that_dies_fails_its_calls_and_the_model_hears_of_it() {
 
 /// (5) (30) (31)
 #[test]
-fn a_yes_starts_the_call_and_the_task_works_again() {
+fn an_approval_starts_the_call_and_the_task_continues() {
     let (e, s) = (edit(), shell());
     let case = given(waiting()).when(pick(&e, "proceed_once")).then(&[chosen(&e, Choice::ProceedOnce), ready(&e)], &[]);
     assert_eq!(case.state.status.state, TaskState::Working);
@@ -663,7 +663,7 @@ fn a_yes_starts_the_call_and_the_task_works_again() {
 
 /// (6) A no is not a cancel of the task; (12) the other question stays open, and the pause is announced again.
 #[test]
-fn a_no_ends_the_call_and_the_other_one_waits_on() {
+fn a_rejection_ends_its_call_only() {
     let (e, s) = (edit(), shell());
     given(waiting())
         .when(pick(&e, "cancel"))
@@ -719,7 +719,7 @@ fn two_questions_are_answered_differently_in_one_message_with_a_prompt() {
 
 /// The user refused everything: the model is not asked to go on.
 #[test]
-fn a_turn_whose_every_call_was_refused_is_over() {
+fn a_turn_ends_when_every_call_was_rejected() {
     let (e, s) = (edit(), shell());
     let case = given(waiting())
         .when(say_and_pick("", &[(&e, "cancel"), (&s, "cancel")]))
@@ -739,7 +739,7 @@ fn a_turn_whose_every_call_was_refused_is_over() {
 }
 
 #[test]
-fn the_first_of_two_answers_counts_also_within_one_message() {
+fn the_first_of_two_answers_counts_even_within_one_message() {
     let e = edit();
     let twice = [(&e, "cancel"), (&e, "proceed_once")];
     given(waiting()).when(say_and_pick("", &twice)).then(&[chosen(&e, Choice::Cancel), ended(&e, refused())], &[]);
@@ -747,7 +747,7 @@ fn the_first_of_two_answers_counts_also_within_one_message() {
 
 /// (16) Alone it is refused, beside something else it is passed over.
 #[test]
-fn an_answer_that_comes_too_late_or_to_nothing() {
+fn late_and_unknown_answers_are_refused() {
     let (e, s, unknown) = (edit(), shell(), call(EDIT, "x"));
     let not_pending = |request: &Request| Refusal::NotPending(request.call.clone());
     for start in [fresh(), thinking(), preparing(), editing(), replanning(), idle()] {
@@ -780,7 +780,7 @@ fn an_option_that_is_not_on_offer_refuses_the_whole_message() {
 
 /// (7) "Always" holds for the same thing for the rest of the task.
 #[test]
-fn always_allows_the_next_equal_call_without_a_question() {
+fn proceed_always_allows_the_next_equal_call() {
     let e = edit();
     let always = &[
         chosen(&e, Choice::ProceedAlways),
@@ -813,7 +813,7 @@ fn always_allows_the_next_equal_call_without_a_question() {
 
 /// What "always" allows is in the event that says so: a journal read by a later version means the same.
 #[test]
-fn always_is_recorded_as_the_rules_it_makes() {
+fn proceed_always_is_recorded_as_rules() {
     let (e, s) = (edit(), shell());
     let picks = [(&e, "proceed_always"), (&s, "proceed_always")];
     let case = given(waiting())
@@ -836,7 +836,7 @@ fn running(command: &str) -> Plan {
 }
 
 #[test]
-fn a_line_that_could_not_be_read_is_allowed_once() {
+fn an_unclear_command_line_can_be_allowed_only_once() {
     let s = shell();
     let looked = NoteBody::Prepared(vec![Ok(running("make $x"))]);
     let planned = Event::CallPlanned { call: s.call.clone(), plan: Arc::new(running("make $x")) };
@@ -1029,7 +1029,7 @@ fn an_approval_is_of_exactly_what_was_shown() {
 }
 
 #[test]
-fn a_content_of_the_users_own_counts_for_edits_only() {
+fn edited_content_applies_to_edits_only() {
     let (e, s) = (edit(), shell());
     let answer = |request: &Request, edited: Option<&str>| Event::CallAnswered {
         call: request.call.clone(),
@@ -1054,7 +1054,7 @@ fn a_content_of_the_users_own_counts_for_edits_only() {
 }
 
 #[test]
-fn a_question_of_the_agent_is_always_asked_and_its_answers_reach_the_tool() {
+fn ask_user_always_asks_and_its_answers_reach_the_tool() {
     let (a, s) = (call(ASK, "a"), shell());
     let answers: Arc<Answers> = Arc::new([("0".to_owned(), "blue".to_owned())].into());
     let both = [a.clone(), s.clone()];
@@ -1162,7 +1162,7 @@ fn an_edit_that_no_longer_fits_the_changed_file_fails() {
 // How turns and tasks end.
 
 #[test]
-fn a_task_with_one_turn_is_over_after_it() {
+fn a_single_turn_task_ends_after_its_turn() {
     let (e, s) = (edit(), shell());
     given(one_shot(log(thinking(), &[answered(&[])]))).next(&[closed(Final::Completed, "")], &[]).rests();
     given(one_shot(thinking()))
@@ -1227,7 +1227,7 @@ fn a_command_runs_instead_of_the_model() {
 }
 
 #[test]
-fn what_a_command_says_is_the_tasks_answer_and_result() {
+fn the_text_of_a_slash_command_is_the_answer_and_result_of_its_task() {
     let spoken = Event::Answered {
         answer: Arc::new(Answer { finish: Finish::Command, said_at: Some(Seq(6)), ..Answer::new("done", []) }),
     };
@@ -1246,7 +1246,7 @@ fn what_a_command_says_is_the_tasks_answer_and_result() {
 }
 
 #[test]
-fn a_command_may_leave_the_rest_to_the_model() {
+fn a_slash_command_may_continue_with_the_model() {
     let told = || Event::CommandPrompted { text: "Write it.".into() };
     let case = given(commanding()).when(note(4, command_asks("Write it."))).then(&[told()], &[think(5)]).rests();
     let last = case.state.history.last().map(|item| (**item).clone());
@@ -1320,7 +1320,7 @@ fn a_task_that_cannot_run_fails_with_the_reason() {
 }
 
 #[test]
-fn a_turn_whose_client_went_away_is_aborted_and_no_other() {
+fn only_the_turn_of_a_disconnected_client_is_aborted() {
     let aborted = || turn_ended(1, End::Interrupted("Execution aborted by client.".into()));
     let gone = Ending::Cancelled { reason: "The client went away.".into(), output: String::new() };
     let abort = |turn| Input::Abort { turn };
@@ -1358,7 +1358,7 @@ fn timed_out(request: &Request) -> [Event; 2] {
 
 /// A limit counts from what the log says, to the millisecond; before it nothing happens.
 #[test]
-fn a_question_that_nobody_answers_in_time_is_answered_by_the_clock() {
+fn an_unanswered_question_times_out() {
     let case = || hurried(waiting(), |times| times.answer_ms = Some(SECOND));
     let (e, s) = (edit(), shell());
     let both = [timed_out(&e), timed_out(&s)].concat();
@@ -1377,7 +1377,7 @@ fn a_question_that_nobody_answers_in_time_is_answered_by_the_clock() {
 }
 
 #[test]
-fn the_clock_answers_only_what_is_asked_and_what_runs_goes_on() {
+fn a_question_timeout_does_not_stop_running_calls() {
     let case = hurried(editing(), |times| times.answer_ms = Some(SECOND));
     let case = case.when(Input::Time(NOON + SECOND * 9)).then(&timed_out(&shell()), &[]).rests();
     assert_eq!(case.state.status.state, TaskState::Working);
@@ -1387,7 +1387,7 @@ fn the_clock_answers_only_what_is_asked_and_what_runs_goes_on() {
 }
 
 #[test]
-fn what_a_restart_left_waits_for_the_user_also_after_the_clocks_answer() {
+fn an_interrupted_turn_waits_for_the_user_even_after_a_timeout() {
     let interrupted = Event::Interrupted { text: RESTARTED.into() };
     let late = || Input::Time(NOON + SECOND * 9);
     let mut events = timed_out(&shell()).to_vec();
@@ -1411,7 +1411,7 @@ fn what_a_restart_left_waits_for_the_user_also_after_the_clocks_answer() {
 }
 
 #[test]
-fn a_restart_tells_the_clocks_answer_from_a_persons() {
+fn a_restart_distinguishes_a_timeout_from_a_users_answer() {
     let [no, cancelled] = timed_out(&edit());
     given(log(waiting(), &[no]))
         .when(Input::Restored)
@@ -1457,7 +1457,7 @@ fn a_turn_that_takes_too_long_is_stopped_in_every_phase() {
 }
 
 #[test]
-fn a_task_that_nobody_goes_on_with_is_closed() {
+fn an_idle_task_is_closed_after_its_time_limit() {
     let text = "Nobody went on with this task for 24h.";
     let day = 24 * 3_600 * SECOND;
     let asked =
@@ -1542,7 +1542,7 @@ fn a_restart_keeps_what_had_finished() {
 }
 
 #[test]
-fn a_restart_finishes_what_a_torn_write_left_half_said() {
+fn a_restart_completes_events_that_a_torn_write_cut_off() {
     let (e, s) = (edit(), shell());
     let had_not = "The server was stopped before this call had begun. Nothing was changed; it can \
                    be made again.";
@@ -1574,7 +1574,7 @@ fn a_restart_finishes_what_a_torn_write_left_half_said() {
 // States and times.
 
 #[test]
-fn the_table_of_legal_edges_is_this_one() {
+fn the_table_of_legal_transitions_is_exactly_this() {
     use TaskState::*;
     // Rows are from, columns are to, both in the order of `TaskState::ALL`.
     let edges = [
@@ -1623,7 +1623,7 @@ fn every_status_is_later_than_the_one_before() {
 }
 
 #[test]
-fn every_log_above_survives_its_journal() {
+fn every_log_of_these_tests_round_trips_through_the_journal() {
     for (phase, start) in every_phase() {
         let case = given(start);
         let mut journal = Vec::new();

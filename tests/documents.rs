@@ -57,7 +57,7 @@ fn file(server: &Server, name: &str) -> Option<String> {
 }
 
 #[test]
-fn the_exceptions_are_these() {
+fn the_exceptions_are_exactly_these() {
     let mut found = Vec::new();
     for (name, text) in BOOKS {
         for row in Book::open(name, text).rows {

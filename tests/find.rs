@@ -67,7 +67,7 @@ fn attach(args: &Value, ctx: &Ctx<'_>) -> Ending {
 }
 
 #[test]
-fn no_path_and_no_link_leads_out() {
+fn no_path_or_link_leaves_the_workspace() {
     let ground = Ground::new();
     ground.link("../outside", "out");
     ground.link(ground.base.join("outside"), "absolute");
@@ -114,7 +114,7 @@ fn no_path_and_no_link_leads_out() {
 
 /// One thread keeps swapping a directory for a link that leads out, and a file for such a link.
 #[test]
-fn swapping_links_under_a_search_leads_nowhere() {
+fn swapping_links_during_a_search_does_not_escape() {
     const TRIES: usize = 4_000;
     let ground = Ground::new();
     let ws = ground.ws();

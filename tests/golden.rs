@@ -289,7 +289,7 @@ fn the_story_in_every_dialect() {
 
 /// Who comes late folds the journal without keeping the conversation, and is shown the same.
 #[test]
-fn a_state_that_forgets_shows_the_same() {
+fn replay_without_cached_state_gives_the_same_output() {
     let (journal, tools) = (journal(), tools());
     for (name, view) in DIALECTS {
         let mut states: Option<(State, State)> = None;
@@ -374,7 +374,7 @@ fn the_program_prints_it() {
 }
 
 #[test]
-fn what_is_no_journal_is_one_line() {
+fn an_invalid_journal_is_reported_in_one_line() {
     let scratch = Scratch::new("damaged", &[]);
     let path = scratch.path();
     let whole = journal();

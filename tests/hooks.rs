@@ -56,7 +56,7 @@ fn is_due(state: &State, expected: &[(u64, &str)]) {
 }
 
 #[test]
-fn a_webhook_comes_and_goes_and_nothing_else_happens() {
+fn adding_and_removing_a_webhook_has_no_other_effect() {
     given([])
         .when(set("a"))
         .then(&[hook_set(&target("a"))], &[])
@@ -73,7 +73,7 @@ fn a_webhook_comes_and_goes_and_nothing_else_happens() {
 }
 
 #[test]
-fn a_task_that_is_over_has_webhooks_too() {
+fn a_finished_task_may_have_webhooks() {
     let over = [task::closed(Final::Failed, "")];
     let case = given(over).when(set("a")).then(&[hook_set(&target("a"))], &[]).rests();
     is_due(&case.state, &[]);
@@ -83,7 +83,7 @@ fn a_task_that_is_over_has_webhooks_too() {
 }
 
 #[test]
-fn a_task_has_so_many_webhooks() {
+fn webhooks_per_task_are_limited() {
     let case = given([hook_set(&target("a")), hook_set(&target("b"))]).limited(|l| l.hooks = 2);
     case.clone().when(set("c")).refused(Refusal::HooksFull);
     case.when(set("b")).then(&[hook_set(&target("b"))], &[]);
@@ -125,7 +125,7 @@ fn every_status_and_every_complete_artifact_is_due_once() {
 }
 
 #[test]
-fn only_plain_deliveries_hold_answers_and_0_3_ones_only_the_present() {
+fn only_plain_deliveries_contain_answers_and_0_3_deliveries_the_newest_status() {
     let events = |target: &Target| {
         given([
             hook_set(target),
@@ -143,7 +143,7 @@ fn only_plain_deliveries_hold_answers_and_0_3_ones_only_the_present() {
 }
 
 #[test]
-fn what_was_delivered_is_no_longer_due() {
+fn delivered_events_are_no_longer_due() {
     let case = given([hook_set(&target("h")), prompted(1, "go"), began(1), task::canceled()])
         .when(moved("h", 4))
         .then(&[hook_moved("h", 4)], &[])
@@ -163,7 +163,7 @@ fn what_was_delivered_is_no_longer_due() {
 }
 
 #[test]
-fn a_suspended_webhook_is_told_nothing_until_it_is_set_again() {
+fn a_suspended_webhook_receives_nothing_until_it_is_set_again() {
     let health = Health::default().after_failure("no answer", 1);
     let case = given([
         hook_set(&target("h")),
@@ -185,7 +185,7 @@ fn a_suspended_webhook_is_told_nothing_until_it_is_set_again() {
 }
 
 #[test]
-fn what_is_due_goes_to_the_new_place_if_it_looks_the_same_there() {
+fn pending_deliveries_move_to_the_new_url_if_the_format_is_the_same() {
     let before = [hook_set(&target("h")), prompted(1, "go"), began(1)];
     let moved = Target { url: "https://elsewhere.example/".into(), ..target("h") };
     let case = given(before.clone().into_iter().chain([hook_set(&moved)]));

@@ -134,7 +134,7 @@ fn everything_below(dir: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn opening_it_runs_nothing_and_loads_nothing() {
+fn opening_a_hostile_workspace_runs_and_loads_nothing() {
     let hostile = Hostile::new();
     let fake = FakeGemini::start();
     let server = hostile.open(&fake).start();
@@ -162,7 +162,7 @@ fn opening_it_runs_nothing_and_loads_nothing() {
 }
 
 #[test]
-fn trusted_by_the_operator_it_counts_but_reaches_no_further_than_itself() {
+fn trusted_workspace_settings_apply_to_that_workspace_only() {
     let hostile = Hostile::new();
     let fake = FakeGemini::start();
     let server = hostile.open(&fake).arg("--trust-workspace").start();
@@ -194,7 +194,7 @@ fn trusted_by_the_operator_it_counts_but_reaches_no_further_than_itself() {
 }
 
 #[test]
-fn the_file_of_trusted_folders_decides_too() {
+fn the_trusted_folders_file_is_used() {
     let hostile = Hostile::new();
     let home = hostile.dir.folder("home");
     let trust = |word: &str| {
@@ -219,7 +219,7 @@ fn the_file_of_trusted_folders_decides_too() {
 
 #[test]
 #[should_panic(expected = "trustedFolders.json, line 2: \"/x\" must be")]
-fn a_file_of_trusted_folders_that_is_wrong_stops_the_start() {
+fn an_invalid_trusted_folders_file_stops_the_start() {
     let home = TempDir::new("home");
     let file = home.folder(".gemini").join("trustedFolders.json");
     std::fs::write(file, "{\n\"/x\": \"YES\"}").expect("a file");
@@ -227,7 +227,7 @@ fn a_file_of_trusted_folders_that_is_wrong_stops_the_start() {
 }
 
 #[test]
-fn the_users_own_files_count_everywhere() {
+fn user_settings_apply_to_every_workspace() {
     let fake = FakeGemini::start();
     let home = TempDir::new("home");
     let gemini = home.folder(".gemini");

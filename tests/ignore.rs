@@ -243,7 +243,7 @@ fn init(dir: &Path) {
 }
 
 #[test]
-fn random_trees_look_to_us_as_they_look_to_git() {
+fn ignore_rules_agree_with_git_on_random_trees() {
     if git_is_missing() {
         return;
     }
@@ -293,7 +293,7 @@ fn said_about(root: &Path, path: &Path, exclude: &str) -> String {
 }
 
 #[test]
-fn a_workspace_inside_a_repository_obeys_what_is_above() {
+fn ignore_files_above_the_workspace_apply() {
     if git_is_missing() {
         return;
     }

@@ -169,7 +169,7 @@ fn every_line_gets_its_decision() {
 }
 
 #[test]
-fn what_prepare_found_asks_about_commands_that_only_read() {
+fn findings_of_prepare_make_read_only_commands_ask() {
     for (line, _) in lines::LEADS_OUT {
         let found = found(line, &[], Some("it leads out"));
         let judged = |case: Case| case.judge(SHELL, Kind::Execute, &json!({ "command": line }), &found);
@@ -185,7 +185,7 @@ fn what_prepare_found_asks_about_commands_that_only_read() {
 }
 
 #[test]
-fn yolo_runs_all_lines_as_the_user_and_planning_none() {
+fn yolo_runs_every_line_unconfined_and_plan_mode_none() {
     let all = lines::UNASKED.iter().chain(lines::ASKS.iter().map(|(line, _)| line));
     for line in all {
         let ruling = plain().mode(Mode::Yolo).run(line);
@@ -350,7 +350,7 @@ fn a_rule_for_every_command_still_asks_about_dangers() {
 }
 
 #[test]
-fn patterns_speak_about_single_commands() {
+fn patterns_apply_to_single_commands() {
     let rules = json!([
         {"toolName": SHELL, "commandRegex": "npm (test|run lint)$", "decision": "allow", "priority": 10},
         {"toolName": SHELL, "commandRegex": "curl .*evil", "decision": "deny", "priority": 20},
@@ -500,7 +500,7 @@ fn settings_become_rules() {
 }
 
 #[test]
-fn core_says_what_there_is_and_approves_nothing() {
+fn tools_core_limits_the_tools_and_approves_none() {
     let case = plain().tools(json!({"core": ["read_file", "write_file", "run_shell_command(git)"]}));
     assert_eq!(case.info("read_file", Kind::Read), Allow);
     assert_eq!(case.edit("write_file", "/w/a"), Asks);
@@ -514,7 +514,7 @@ fn core_says_what_there_is_and_approves_nothing() {
 }
 
 #[test]
-fn reading_can_be_accepted_as_a_whole() {
+fn auto_accept_allows_all_reading_tools() {
     let case = plain().rules(Tier::Workspace, json!([{"toolName": "list_things", "decision": "ask_user"}]));
     assert_eq!(case.info("list_things", Kind::Read), Asks);
     let case = case.tools(json!({"autoAccept": true}));
@@ -524,7 +524,7 @@ fn reading_can_be_accepted_as_a_whole() {
 }
 
 #[test]
-fn what_is_wrong_with_a_rule_is_said_and_the_rest_holds() {
+fn an_invalid_rule_is_reported_and_the_others_apply() {
     let mut policy = Policy::built_in();
     let rules = json!([
         {"toolName": SHELL, "decision": "maybe"},
@@ -604,7 +604,7 @@ fn always_allows_what_was_shown_and_no_interpreter() {
 }
 
 #[test]
-fn an_answer_holds_for_the_session_and_not_beyond_what_it_says() {
+fn a_session_grant_covers_only_what_was_approved() {
     let said = |tool: &str, plan: &Plan| Case { session: always(tool, plan, Mode::Default), ..plain() };
     let edits = said("write_file", &edit("/w/a"));
     assert_eq!(edits.edit("write_file", "/w/a"), Allow);
@@ -627,7 +627,7 @@ fn an_answer_holds_for_the_session_and_not_beyond_what_it_says() {
 }
 
 #[test]
-fn saved_rules_come_back() {
+fn saved_rules_are_read_again() {
     let mut rules = always(SHELL, &exec("git add ."), Mode::Default);
     rules.extend(always("write_file", &edit("/w/a"), Mode::AutoEdit));
     let saved: Vec<Value> = rules.into_iter().map(kept).collect();

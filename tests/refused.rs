@@ -73,7 +73,7 @@ fn requests() -> Vec<(Door, Made)> {
 }
 
 #[test]
-fn what_is_wrong_is_refused_and_changes_nothing() {
+fn invalid_requests_are_refused_and_change_nothing() {
     let requests = requests();
     let wrong = requests.iter().filter(|(_, made)| matches!(made.expected, Expected::Refusal { .. }));
     let mut house = House::new();
@@ -110,7 +110,7 @@ fn none_failed(count: u32, failures: &[String]) {
 }
 
 #[test]
-fn what_only_looks_wrong_is_taken() {
+fn unusual_but_valid_requests_are_accepted() {
     let requests = requests();
     let right = requests.iter().filter(|(_, made)| matches!(made.expected, Expected::Success));
     let (mut count, mut failures) = (0, Vec::new());
@@ -128,7 +128,7 @@ fn what_only_looks_wrong_is_taken() {
 
 /// Lists name no task, so nothing in them is refused; what is not to be seen is just not there.
 #[test]
-fn nobody_is_shown_the_tasks_of_another() {
+fn tasks_of_another_client_are_not_visible() {
     let mut house = House::new();
     let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
@@ -153,7 +153,7 @@ fn nobody_is_shown_the_tasks_of_another() {
 }
 
 #[test]
-fn sockets_are_closed_with_the_word_for_what_was_wrong() {
+fn websockets_are_closed_with_the_code_of_the_error() {
     let mut house = House::new();
     let before = house.journals();
     for door in [Door::Session, Door::Rpc03, Door::Rpc10, Door::Own] {
@@ -175,7 +175,7 @@ fn sockets_are_closed_with_the_word_for_what_was_wrong() {
 }
 
 #[test]
-fn chance_finds_nothing_that_breaks_the_server() {
+fn random_requests_do_not_break_the_server() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
     let seed: u64 = number("REFUSED_SEED").unwrap_or(1);
     let many: u64 = number("REFUSED_MANY").unwrap_or(5_000);

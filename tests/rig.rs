@@ -34,7 +34,7 @@ fn texts(events: Events) -> Vec<String> {
 }
 
 #[test]
-fn a_message_reads_the_same_in_any_pieces() {
+fn a_message_is_parsed_the_same_in_any_pieces() {
     let wire = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6;x=y\r\n world\r\n0\r\n\r\n";
     for size in 1..wire.len() {
         let mut message = Message::new(Side::Response);
@@ -48,7 +48,7 @@ fn a_message_reads_the_same_in_any_pieces() {
 }
 
 #[test]
-fn events_read_the_same_in_any_pieces() {
+fn events_are_parsed_the_same_in_any_pieces() {
     let wire = ": ping\n\nid: 7\ndata: one\n\nevent: error\r\ndata: two\r\ndata: lines\r\n\r\n";
     let expected =
         [(Some("7".to_string()), None, "one".to_string()), (None, Some("error".to_string()), "two\nlines".to_string())];
@@ -101,7 +101,7 @@ fn a_stream_is_stamped_in_order_and_counted() {
 }
 
 #[test]
-fn an_error_is_given_so_many_times() {
+fn an_error_is_repeated_as_often_as_scripted() {
     let fake = FakeGemini::start();
     let status = || ask(&fake, "ERR503 2").head().status();
     assert_eq!([status(), status(), status()], [503, 503, 200]);
@@ -159,12 +159,12 @@ fn a_server_is_started_killed_and_started_again() {
 
 #[test]
 #[should_panic(expected = "no such model")]
-fn a_server_that_ends_at_once_shows_why() {
+fn a_server_that_fails_to_start_shows_its_output() {
     Setup::of(Path::new("/bin/sh")).arg("-c").arg("echo no such model; exit 3").start();
 }
 
 #[test]
-fn a_turn_of_the_real_server_outlives_its_process() {
+fn a_session_of_the_real_server_survives_its_process() {
     let fake = FakeGemini::start();
     let mut server = Server::start(&fake);
     let client = Client::new(&server.url());

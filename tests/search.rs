@@ -265,7 +265,7 @@ fn explored_in(times: Times, first: Event, budget: Budget) -> Extent {
 }
 
 #[test]
-fn no_order_of_events_breaks_a_promise() {
+fn no_order_of_events_violates_an_invariant() {
     let extent = explored(ONCE);
     let edit = task::edit();
     let all = [
@@ -296,7 +296,7 @@ fn no_order_of_events_breaks_a_promise() {
 }
 
 #[test]
-fn a_crash_during_the_restart_breaks_none_either() {
+fn a_crash_during_the_restart_violates_no_invariant() {
     let extent = explored(Budget {
         prompts: 2,
         cancels: 0,
@@ -314,7 +314,7 @@ fn a_crash_during_the_restart_breaks_none_either() {
 /// "Always" is a yes like any other: it is used up once, does not cover a file that changed, survives a crash whole or not at
 /// all, and is kept on disk only if that was said.
 #[test]
-fn answers_that_last_break_none_either() {
+fn lasting_grants_violate_no_invariant() {
     let extent = explored(Budget {
         prompts: 0,
         cancels: 0,
@@ -331,7 +331,7 @@ fn answers_that_last_break_none_either() {
 
 /// A webhook that is set at any time, also after the end, is told in order how the task stands, whatever is delivered when.
 #[test]
-fn webhooks_break_none_either() {
+fn webhooks_violate_no_invariant() {
     let extent = explored(Budget {
         prompts: 1,
         cancels: 1,
@@ -350,7 +350,7 @@ fn webhooks_break_none_either() {
 
 /// The clock is one more who may answer, and it may end a turn or a task at any moment: also after a restart, and beside others.
 #[test]
-fn time_limits_break_none_either() {
+fn time_limits_violate_no_invariant() {
     let never = Times { answer_ms: None, turn_ms: None, idle_ms: None, retention_ms: None };
     let limit = Some(1_000);
     let budget = Budget { faults: 0, lates: 1, ..ONCE };
@@ -364,7 +364,7 @@ fn time_limits_break_none_either() {
 }
 
 #[test]
-fn a_clock_that_forgets_to_stop_the_work_is_caught() {
+fn a_timeout_that_does_not_stop_the_work_is_caught() {
     fn hasty(state: &State, input: Input, rules: &Rules<'_>) -> Result<Decision, Refusal> {
         let late = matches!(input, Input::Time(_));
         let mut decision = decide(state, input, rules)?;
@@ -383,7 +383,7 @@ fn a_clock_that_forgets_to_stop_the_work_is_caught() {
 
 /// A command runs once at most, whatever happens around it, and a model it set to work is held to everything a model is.
 #[test]
-fn a_task_that_is_a_command_breaks_none_either() {
+fn slash_command_tasks_violate_no_invariant() {
     let extent = explored_from(task::created_to_run("memory show"), Budget { stales: 0, ..ONCE });
     let all = [
         Event::CommandPrompted { text: String::new() },

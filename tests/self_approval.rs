@@ -235,8 +235,8 @@ fn cancel(programs: &Programs, case: &Case) {
 
 /// Without this, an attacker that does nothing would pass for one that was refused.
 #[test]
-fn the_attacker_approves_when_it_is_no_tool() {
-    as_ordinary_user("the_attacker_approves_when_it_is_no_tool", |programs| {
+fn the_attacker_can_approve_if_it_is_not_a_tool() {
+    as_ordinary_user("the_attacker_can_approve_if_it_is_not_a_tool", |programs| {
         each(&CASES, describe, |case| {
             if case.control == Control::Approves {
                 approve(programs, case);
@@ -267,8 +267,8 @@ fn approve(programs: &Programs, case: &Case) {
 
 /// A process that has left its call's session and environment, and connected while the call ran.
 #[test]
-fn no_process_asks_behind_the_end_of_its_call() {
-    as_ordinary_user("no_process_asks_behind_the_end_of_its_call", |programs| {
+fn no_process_prompts_after_the_end_of_its_call() {
+    as_ordinary_user("no_process_prompts_after_the_end_of_its_call", |programs| {
         let scene = Scene::new(programs, case("outlives").attack);
         let run = scene.begin("repel");
         run.launch();
@@ -283,8 +283,8 @@ fn no_process_asks_behind_the_end_of_its_call() {
 
 /// A connection that the kernel makes when the call is over, because there was no room for it before.
 #[test]
-fn no_connection_of_a_tool_is_served_behind_the_end_of_its_call() {
-    as_ordinary_user("no_connection_of_a_tool_is_served_behind_the_end_of_its_call", |programs| {
+fn no_connection_of_a_tool_is_served_after_the_end_of_its_call() {
+    as_ordinary_user("no_connection_of_a_tool_is_served_after_the_end_of_its_call", |programs| {
         let scene = Scene::new(programs, case("late").attack);
         let _keeper = scene.keep_descriptors();
         let run = scene.begin("repel");
@@ -334,8 +334,8 @@ fn a_command_that_limits_the_servers_files_does_not_keep_users_out() {
 }
 
 #[test]
-fn a_tool_cannot_look_into_the_server_or_its_supervisor() {
-    as_ordinary_user("a_tool_cannot_look_into_the_server_or_its_supervisor", |programs| {
+fn a_tool_cannot_inspect_the_server_or_its_supervisor() {
+    as_ordinary_user("a_tool_cannot_inspect_the_server_or_its_supervisor", |programs| {
         let scene = Scene::new(programs, case("looks-inside").attack);
         let run = scene.begin_alone("repel");
         run.launch();
@@ -376,8 +376,8 @@ fn cancelling_one_of_two_commands_leaves_the_other_alone() {
 }
 
 #[test]
-fn what_a_killed_supervisor_leaves_is_killed_and_nothing_else() {
-    as_ordinary_user("what_a_killed_supervisor_leaves_is_killed_and_nothing_else", |programs| {
+fn only_orphans_of_a_killed_supervisor_are_killed() {
+    as_ordinary_user("only_orphans_of_a_killed_supervisor_are_killed", |programs| {
         with_two_commands(programs, |one| one.kill_supervisor());
     });
 }

@@ -73,7 +73,7 @@ fn run(seed: u64, sabotage: Sabotage) -> Result<House, Broken> {
 }
 
 #[test]
-fn every_promise_is_kept() {
+fn no_invariant_is_violated() {
     let seeds = match number("SIM_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("SIM_SEEDS").unwrap_or(SEEDS),
@@ -156,7 +156,7 @@ fn a_run_can_be_repeated() {
 }
 
 #[test]
-fn a_broken_promise_is_noticed() {
+fn a_violated_invariant_is_noticed() {
     for (sabotage, words) in [
         (Sabotage::WriteBehind, "on disk"),
         (Sabotage::NoSync, "before its start is safe"),

@@ -92,7 +92,7 @@ fn an_edit_shows_the_whole_file_and_changes_it() {
 }
 
 #[test]
-fn an_edit_that_cannot_be_made_asks_nobody() {
+fn an_impossible_edit_fails_without_a_question() {
     let mut scene = Scene::new();
     std::fs::write(scene.server.workspace().join("a.txt"), "one\n").expect("ours");
     let args = json!({"file_path": "a.txt", "instruction": "x", "old_string": "two", "new_string": "2"});
@@ -149,7 +149,7 @@ fn the_web_is_searched_and_pages_are_read_by_the_model() {
 }
 
 #[test]
-fn what_a_prompt_names_goes_to_the_model_and_what_is_not_there_stays_text() {
+fn files_named_in_a_prompt_are_attached_and_missing_ones_are_not() {
     let mut scene = Scene::new();
     std::fs::write(scene.server.workspace().join("a.txt"), "the text of a\n").expect("ours");
     scene.client.call("message/send", prompt("TEXT ok @a.txt and @none.txt"));
@@ -162,7 +162,7 @@ fn what_a_prompt_names_goes_to_the_model_and_what_is_not_there_stays_text() {
 /// When the window fills, the model writes down what it needs, and only that and what came after goes to it; clients still see
 /// everything.
 #[test]
-fn a_long_conversation_goes_on_from_its_summary() {
+fn a_long_conversation_continues_from_its_summary() {
     let home = support::TempDir::new("home");
     let file = home.folder(".gemini").join("settings.json");
     let settings = json!({ "model": { "compressionThreshold": 0.00001 } });

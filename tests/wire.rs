@@ -136,19 +136,19 @@ fn verdicts<'a>(limits: &Limits, pieces: impl IntoIterator<Item = &'a [u8]>) -> 
 }
 
 #[test]
-fn the_corpus_gives_its_verdicts() {
+fn the_corpus_gives_its_expected_results() {
     let corpus = corpus();
     assert!(corpus.cases.len() >= 200, "only {} cases were read", corpus.cases.len());
     corpus.gives_its_verdicts();
 }
 
 #[test]
-fn the_network_may_cut_anywhere() {
+fn splitting_the_input_anywhere_changes_nothing() {
     corpus().may_be_cut_anywhere();
 }
 
 #[test]
-fn mutations_of_the_corpus_are_judged_alike_however_they_arrive() {
+fn mutated_input_gives_the_same_result_in_any_pieces() {
     corpus().mutations_are_judged_alike();
 }
 
@@ -165,7 +165,7 @@ fn padded(before: &str, after: &str, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_head_may_have_so_many_bytes() {
+fn the_size_of_a_head_is_limited() {
     let head = |len| padded("GET / HTTP/1.1\r\nHost: a\r\nX: ", "\r\n\r\n", len);
     let fill = "x".repeat(512 - head(32).len());
     assert_eq!(both_ways(&head(512)), [format!("GET / 1.1 keep host=a x={fill}")]);
@@ -177,7 +177,7 @@ fn a_head_may_have_so_many_bytes() {
 }
 
 #[test]
-fn trailers_may_have_as_many_bytes_as_a_head() {
+fn the_size_of_trailers_is_limited() {
     const HEAD: &str = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
     let request = |len| [HEAD.as_bytes(), &padded("X: ", "\r\n\r\n", len)].concat();
     assert_eq!(both_ways(&request(512)), ["POST / 1.1 keep host=a transfer-encoding=chunked"]);
@@ -185,7 +185,7 @@ fn trailers_may_have_as_many_bytes_as_a_head() {
 }
 
 #[test]
-fn the_line_of_a_chunk_may_have_so_many_bytes() {
+fn the_size_of_a_chunk_line_is_limited() {
     const HEAD: &str = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     let request = |len| [HEAD.as_bytes(), &padded("2;", "\r\n", len), b"hi\r\n0\r\n\r\n"].concat();
     assert_eq!(both_ways(&request(48)), ["POST / 1.1 keep host=a transfer-encoding=chunked \"hi\""]);
@@ -193,7 +193,7 @@ fn the_line_of_a_chunk_may_have_so_many_bytes() {
 }
 
 #[test]
-fn a_large_body_leaves_the_queue_as_it_comes() {
+fn a_large_body_is_consumed_as_it_arrives() {
     let limits = Limits::default();
     let mut client = Client::new(limits.clone());
     let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", limits.body_bytes);
@@ -234,7 +234,7 @@ fn decode<'a>(cap: usize, pieces: impl IntoIterator<Item = &'a [u8]>) -> Events 
 }
 
 #[test]
-fn event_streams_may_be_cut_anywhere() {
+fn splitting_event_streams_anywhere_changes_nothing() {
     const WORDS: [&str; 16] = [
         "data: ",
         "data:",
@@ -319,7 +319,7 @@ fn reference(cap: usize, bytes: &[u8]) -> Events {
 }
 
 #[test]
-fn what_we_write_as_events_reads_back() {
+fn written_events_are_parsed_back() {
     let payloads = ["{}", "", " leading blank", "{\"text\":\"data: \\n\"}", "data: x", "ünï€"];
     let mut out = Vec::new();
     for (n, payload) in payloads.iter().enumerate() {

@@ -234,19 +234,19 @@ fn steps<'a>(limits: &Limits, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec
 }
 
 #[test]
-fn the_corpus_gives_its_steps() {
+fn the_corpus_gives_its_expected_steps() {
     let corpus = corpus();
     assert!(corpus.cases.len() >= 110, "only {} cases were read", corpus.cases.len());
     corpus.gives_its_verdicts();
 }
 
 #[test]
-fn the_network_may_cut_anywhere() {
+fn splitting_the_input_anywhere_changes_nothing() {
     corpus().may_be_cut_anywhere();
 }
 
 #[test]
-fn mutations_of_the_corpus_are_judged_alike_however_they_arrive() {
+fn mutated_input_gives_the_same_result_in_any_pieces() {
     corpus().mutations_are_judged_alike();
 }
 
@@ -340,7 +340,7 @@ fn our_close_waits_for_its_answer_and_nothing_else() {
 }
 
 #[test]
-fn nonsense_instead_of_an_answer_closes_without_a_word() {
+fn invalid_bytes_instead_of_a_close_end_the_connection_silently() {
     for nonsense in [
         Frame::new(0x83, "x").bytes(),
         Frame::new(0x81, "x".repeat(301)).bytes(),
@@ -355,7 +355,7 @@ fn nonsense_instead_of_an_answer_closes_without_a_word() {
 }
 
 #[test]
-fn nothing_is_said_behind_an_answered_close() {
+fn nothing_is_sent_after_an_answered_close() {
     let mut client = Client::new(limits());
     client.receive(&Frame::new(0x88, [0x03, 0xe8]).bytes());
     assert_eq!(client.steps, ["closed <- close 1000"]);
@@ -381,7 +381,7 @@ fn a_reason_is_cut_between_characters() {
 }
 
 #[test]
-fn what_comes_behind_the_upgrade_is_the_codecs() {
+fn bytes_after_the_upgrade_go_to_the_codec() {
     let limits = limits();
     let mut rx = Buf::default();
     rx.push(
@@ -430,7 +430,7 @@ impl io::Write for Line {
 }
 
 #[test]
-fn a_real_client_understands_us_and_we_it() {
+fn a_real_client_interoperates() {
     let mut client = WebSocket::from_raw_socket(Line::default(), Role::Client, None);
     let mut codec = Codec::new(&Limits::default());
     let mut rx = Buf::default();

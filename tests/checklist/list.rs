@@ -41,17 +41,17 @@ pub const CHECKLIST: &[Line] = &[
         "tests/scenarios.rs::the_shape_of_a_call_in_every_status",
     ])),
     (5, "a yes reaches exactly the call it names", Covered(&[
-        "tests/decide.rs::a_yes_starts_the_call_and_the_task_works_again",
+        "tests/decide.rs::an_approval_starts_the_call_and_the_task_continues",
         "tests/scenarios.rs::write_proceed",
     ])),
     (6, "a no ends the call; an outcome we do not offer, like opening an editor, approves nothing", Covered(&[
-        "tests/decide.rs::a_no_ends_the_call_and_the_other_one_waits_on",
+        "tests/decide.rs::a_rejection_ends_its_call_only",
         "tests/decide.rs::an_option_that_is_not_on_offer_refuses_the_whole_message",
     ])),
     (7, "answers to calls of MCP servers, each with its own reach",
         Elsewhere("there are no MCP servers yet; what \"always\" means for our own tools is held by tests/decide.rs and tests/policy.rs")),
     (8, "without questions nobody is asked and no answer is made up", Covered(&[
-        "tests/checklist.rs::two_calls_that_nobody_is_asked_about_run_through",
+        "tests/checklist.rs::two_unasked_calls_run_to_their_end",
         "tests/decide.rs::calls_that_are_allowed_run_without_a_question",
     ])),
     (9, "output of a running call is an artifact named after the call", Covered(&[
@@ -63,7 +63,7 @@ pub const CHECKLIST: &[Line] = &[
     ])),
     (11, "chunks of one utterance share a message id, the next one has another", Covered(&[
         "tests/scenarios.rs::stream_text",
-        "tests/decide.rs::an_answer_is_kept_whole_with_the_place_of_its_text",
+        "tests/decide.rs::a_model_answer_is_recorded_whole_with_the_position_of_its_text",
     ])),
     (12, "two open questions can be answered apart and differently", Covered(&[
         "tests/decide.rs::two_questions_are_answered_differently_in_one_message_with_a_prompt",
@@ -78,13 +78,13 @@ pub const CHECKLIST: &[Line] = &[
         "tests/decide.rs::the_task_waits_only_when_everything_waits",
     ])),
     (16, "an answer to a call that is not there changes nothing and is shown to nobody", Covered(&[
-        "tests/decide.rs::an_answer_that_comes_too_late_or_to_nothing",
-        "tests/e2e/approvals.rs::answers_to_calls_that_do_not_wait_change_nothing",
+        "tests/decide.rs::late_and_unknown_answers_are_refused",
+        "tests/e2e/approvals.rs::answers_to_calls_that_are_not_waiting_change_nothing",
     ])),
 
     // The turn.
     (17, "what the model asked for stays as it asked for it, whatever becomes of it", Covered(&[
-        "tests/checklist.rs::a_call_goes_back_to_the_model_as_it_was_made",
+        "tests/checklist.rs::a_call_is_sent_back_to_the_model_unchanged",
         "tests/decide.rs::an_approval_is_of_exactly_what_was_shown",
     ])),
     (18, "no checkpoint where nothing is edited", Elsewhere(CHECKPOINTS)),
@@ -97,19 +97,19 @@ pub const CHECKLIST: &[Line] = &[
     (22, "a source that is cited is shown as a citation", Covered(&["tests/scenarios.rs::stream_citation"])),
     (23, "the tokens used are on the frame that ends the stream", Covered(&[
         "src/a2a/tests.rs::changes_of_state_that_streams_end_with",
-        "tests/decide.rs::an_answer_is_kept_whole_with_the_place_of_its_text",
+        "tests/decide.rs::a_model_answer_is_recorded_whole_with_the_position_of_its_text",
     ])),
     (24, "the model that answered is the one that is told", Covered(&[
-        "tests/decide.rs::an_answer_is_kept_whole_with_the_place_of_its_text",
+        "tests/decide.rs::a_model_answer_is_recorded_whole_with_the_position_of_its_text",
     ])),
     (25, "a request that is tried again cancels no call and shows no error", Covered(&[
-        "tests/decide.rs::a_broken_stream_is_tried_again_a_few_times",
-        "tests/decide.rs::what_was_said_is_taken_back_only_if_something_was_said",
+        "tests/decide.rs::a_broken_stream_is_retried_a_few_times",
+        "tests/decide.rs::partial_text_is_retracted_only_if_there_was_any",
         "tests/scenarios.rs::model_errors_that_are_tried_again",
     ])),
     (26, "every message of the user is a turn, and tool rounds belong to it", Covered(&[
-        "tests/decide.rs::an_answer_is_kept_whole_with_the_place_of_its_text",
-        "tests/decide.rs::queued_prompts_have_their_turns_in_order",
+        "tests/decide.rs::a_model_answer_is_recorded_whole_with_the_position_of_its_text",
+        "tests/decide.rs::queued_prompts_get_their_turns_in_order",
     ])),
     (27, "a call that is still looked at keeps the task working", Covered(&[
         "tests/decide.rs::the_task_waits_only_when_everything_waits",
@@ -118,19 +118,19 @@ pub const CHECKLIST: &[Line] = &[
         "tests/decide.rs::calls_that_need_an_answer_are_asked_about_and_the_task_waits",
     ])),
     (29, "news that belong to something else are passed over", Covered(&[
-        "tests/decide.rs::a_note_of_a_job_that_nobody_waits_for_is_dropped",
-        "tests/decide.rs::a_note_that_does_not_fit_its_job_is_dropped",
+        "tests/decide.rs::a_result_of_an_unknown_job_is_dropped",
+        "tests/decide.rs::a_result_that_does_not_fit_its_job_is_dropped",
     ])),
     (30, "it is known at any time which calls are open, and how many", Covered(&[
-        "tests/decide.rs::a_yes_starts_the_call_and_the_task_works_again",
-        "tests/search.rs::no_order_of_events_breaks_a_promise",
+        "tests/decide.rs::an_approval_starts_the_call_and_the_task_continues",
+        "tests/search.rs::no_order_of_events_violates_an_invariant",
     ])),
     (31, "a call that is looked at is shown as scheduled, and an answered one with its answer", Covered(&[
         "src/a2a/tests.rs::a_call_from_plan_to_start",
     ])),
     (32, "the same status is told once, and again when it has an answer", Covered(&[
         "tests/scenarios.rs::parallel_wait_for_final",
-        "tests/checklist.rs::a_call_that_nobody_is_asked_about_shows_each_status_once",
+        "tests/checklist.rs::an_unasked_call_shows_each_status_once",
         "src/a2a/tests.rs::a_call_from_plan_to_start",
     ])),
     (33, "a text with plain line ends is found in a file with CRLF, which keeps them", Covered(&[
@@ -146,7 +146,7 @@ pub const CHECKLIST: &[Line] = &[
         "tests/scenarios.rs::disconnect",
     ])),
     (36, "a task that is over takes nothing more and leaves nothing running", Covered(&[
-        "tests/decide.rs::nothing_can_be_said_to_a_task_that_is_over",
+        "tests/decide.rs::a_finished_task_accepts_no_message",
         "tests/tools.rs::a_background_command_ends_when_its_task_is_cancelled",
         "src/shell/journal/tests.rs::the_marker_follows_the_task",
     ])),
@@ -158,17 +158,17 @@ pub const CHECKLIST: &[Line] = &[
     (38, "cancelling stops the work once and says so", Covered(&[
         "tests/scenarios.rs::cancel_streaming",
         "tests/scenarios.rs::cancel_idle",
-        "tests/e2e/approvals.rs::everybody_who_watches_sees_the_cancelling",
+        "tests/e2e/approvals.rs::every_subscriber_sees_the_cancellation",
     ])),
     (39, "cancelling is kept, also in the middle of a turn", Covered(&[
         "tests/decide.rs::a_cancel_ends_the_task_in_every_phase",
-        "tests/decide.rs::every_log_above_survives_its_journal",
+        "tests/decide.rs::every_log_of_these_tests_round_trips_through_the_journal",
         "tests/scenarios.rs::shell_cancel_running",
     ])),
 
     // Whole streams, and the paths beside the protocol.
     (40, "an answer in words is four frames, the last of them final", Covered(&[
-        "tests/checklist.rs::a_reply_in_words_is_four_frames",
+        "tests/checklist.rs::a_text_reply_is_four_frames",
     ])),
     (41, "a call that asks is six frames", Covered(&[
         "tests/checklist.rs::a_question_is_asked_in_six_frames_and_two_in_eight",
@@ -177,47 +177,47 @@ pub const CHECKLIST: &[Line] = &[
         "tests/checklist.rs::a_question_is_asked_in_six_frames_and_two_in_eight",
     ])),
     (43, "without questions two calls run through, and one final frame ends it", Covered(&[
-        "tests/checklist.rs::two_calls_that_nobody_is_asked_about_run_through",
+        "tests/checklist.rs::two_unasked_calls_run_to_their_end",
     ])),
     (44, "a call that needs no answer is shown in every status; once each, not \"scheduled\" three times", Covered(&[
-        "tests/checklist.rs::a_call_that_nobody_is_asked_about_shows_each_status_once",
+        "tests/checklist.rs::an_unasked_call_shows_each_status_once",
     ])),
     (45, "and the same without questions", Covered(&[
-        "tests/checklist.rs::a_call_that_nobody_is_asked_about_shows_each_status_once",
+        "tests/checklist.rs::an_unasked_call_shows_each_status_once",
     ])),
     (46, "words and thoughts carry the trace id", Covered(&["tests/scenarios.rs::the_shape_of_every_kind_of_frame"])),
     (47, "the list of commands", Covered(&[
-        "tests/e2e/commands.rs::both_surfaces_list_what_there_is",
+        "tests/e2e/commands.rs::both_apis_list_the_slash_commands",
         "src/a2a/commands.rs::both_lists",
     ])),
     (48, "commands that contain each other",
         Elsewhere("commands are registered by their phrases, so that none can contain itself; src/task/slash.rs::no_phrase_means_two_things holds that")),
     (49, "a command is run by name", Covered(&[
-        "tests/e2e/commands.rs::results_come_with_the_answer",
+        "tests/e2e/commands.rs::slash_command_results_come_with_the_answer",
         "src/task/slash.rs::commands_by_their_words",
     ])),
     (50, "an unknown command is not found", Covered(&[
-        "tests/e2e/commands.rs::what_cannot_be_run_is_refused",
+        "tests/e2e/commands.rs::an_invalid_slash_command_is_refused",
     ])),
     (51, "a request without a command is wrong", Covered(&[
-        "tests/e2e/commands.rs::what_cannot_be_run_is_refused",
+        "tests/e2e/commands.rs::an_invalid_slash_command_is_refused",
         "src/a2a/commands.rs::bodies_of_an_execution",
     ])),
     (52, "arguments of a command are a list", Covered(&[
-        "tests/e2e/commands.rs::what_cannot_be_run_is_refused",
+        "tests/e2e/commands.rs::an_invalid_slash_command_is_refused",
         "src/a2a/commands.rs::bodies_of_an_execution",
     ])),
     (53, "a command that needs no workspace", Elsewhere(WORKSPACE)),
     (54, "a command that needs one and has none", Elsewhere(WORKSPACE)),
     (55, "a command that needs one and has it", Elsewhere(WORKSPACE)),
     (56, "a command can start a turn", Covered(&[
-        "tests/e2e/commands.rs::init_sets_the_model_to_work_once",
+        "tests/e2e/commands.rs::init_starts_the_model_once",
     ])),
     (57, "a command that streams", Covered(&[
-        "tests/e2e/commands.rs::init_sets_the_model_to_work_once",
+        "tests/e2e/commands.rs::init_starts_the_model_once",
     ])),
     (58, "a command that answers at once", Covered(&[
-        "tests/e2e/commands.rs::results_come_with_the_answer",
+        "tests/e2e/commands.rs::slash_command_results_come_with_the_answer",
     ])),
     (59, "only this machine can connect", Covered(&[
         "tests/checklist.rs::nobody_outside_this_machine_can_connect",
@@ -234,19 +234,19 @@ pub const CHECKLIST: &[Line] = &[
 
     // Settings, variables, trust.
     (65, "a repository cannot declare itself trusted or switch questions off", Covered(&[
-        "tests/hostile.rs::opening_it_runs_nothing_and_loads_nothing",
+        "tests/hostile.rs::opening_a_hostile_workspace_runs_and_loads_nothing",
         "src/config/settings.rs::a_workspace_cannot_decide_about_trust_or_policies",
     ])),
     (66, "none of the variables it brings count while it is not trusted", Covered(&[
-        "tests/hostile.rs::opening_it_runs_nothing_and_loads_nothing",
+        "tests/hostile.rs::opening_a_hostile_workspace_runs_and_loads_nothing",
         "src/shell/start/workspace_settings.rs::an_untrusted_workspace_says_nothing",
     ])),
     (67, "trusted, they count for configuration and reach no environment", Covered(&[
         "src/shell/start/workspace_settings.rs::a_trusted_one_comes_over_the_users_and_below_the_systems",
-        "tests/hostile.rs::trusted_by_the_operator_it_counts_but_reaches_no_further_than_itself",
+        "tests/hostile.rs::trusted_workspace_settings_apply_to_that_workspace_only",
     ])),
     (68, "settings of a repository that is not trusted are not read", Covered(&[
-        "tests/hostile.rs::opening_it_runs_nothing_and_loads_nothing",
+        "tests/hostile.rs::opening_a_hostile_workspace_runs_and_loads_nothing",
         "src/shell/start/workspace_settings.rs::an_untrusted_workspace_says_nothing",
     ])),
     (69, "those of a trusted one count, over the user's", Covered(&[
@@ -262,7 +262,7 @@ pub const CHECKLIST: &[Line] = &[
     ])),
     (72, "the operator's explicit word beats the variable; a client's word about trust is no word", Covered(&[
         "src/config/trust.rs::the_operators_word_is_for_the_servers_workspace",
-        "tests/hostile.rs::opening_it_runs_nothing_and_loads_nothing",
+        "tests/hostile.rs::opening_a_hostile_workspace_runs_and_loads_nothing",
     ])),
     (73, "the variable says yes or no", Covered(&[
         "src/config/trust.rs::the_operators_word_is_for_the_servers_workspace",
@@ -274,16 +274,16 @@ pub const CHECKLIST: &[Line] = &[
     (75, "further files of ignore patterns, from settings and a variable",
         Covered(&["tests/checklist.rs::further_ignore_files_come_from_settings_and_a_variable"])),
     (76, "settings about tools decide which are declared, which run and which are asked about", Covered(&[
-        "tests/checklist.rs::a_tool_that_settings_rule_out_does_not_run",
+        "tests/checklist.rs::an_excluded_tool_does_not_run",
         "tests/policy.rs::settings_become_rules",
-        "tests/policy.rs::core_says_what_there_is_and_approves_nothing",
+        "tests/policy.rs::tools_core_limits_the_tools_and_approves_none",
     ])),
     (77, "subagents are on unless switched off", Elsewhere(SUBAGENTS)),
     (78, "whether somebody sits at a terminal",
         Elsewhere("nobody does: the server has no terminal, and a command never has input; tests/children.rs holds that")),
     (79, "going without questions is the operator's to allow, by variable or flag; otherwise the usual rules hold", Covered(&[
         "src/config/mod.rs::only_the_operator_goes_without_questions_and_only_where_trusted",
-        "tests/checklist.rs::two_calls_that_nobody_is_asked_about_run_through",
+        "tests/checklist.rs::two_unasked_calls_run_to_their_end",
         "tests/policy.rs::modes_decide_about_the_other_tools",
     ])),
     (80, "an administrator's remote controls", Elsewhere(ONLY_THE_CLOUD)),

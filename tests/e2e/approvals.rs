@@ -17,7 +17,7 @@ fn edited(task: &str, call: &str, content: &str) -> Value {
 }
 
 #[test]
-fn of_two_answers_at_once_exactly_one_counts() {
+fn exactly_one_of_two_concurrent_answers_counts() {
     let house = House::new();
     for round in 0..10 {
         let file = format!("race-{round}.txt");
@@ -46,7 +46,7 @@ fn of_two_answers_at_once_exactly_one_counts() {
 }
 
 #[test]
-fn who_sees_only_the_task_finds_its_question_there() {
+fn the_task_itself_shows_its_open_question() {
     let house = House::new();
     let mut client = house.client();
     let asked = client.call("message/send", prompt("SHELL echo ran >> only.txt"));
@@ -66,7 +66,7 @@ fn who_sees_only_the_task_finds_its_question_there() {
 }
 
 #[test]
-fn an_edit_of_a_file_that_has_changed_is_asked_about_again() {
+fn an_edit_of_a_changed_file_asks_again() {
     let house = House::new();
     let path = house.server.workspace().join("notes.txt");
     std::fs::write(&path, "before\n").expect("a file");
@@ -99,7 +99,7 @@ fn an_edit_of_a_file_that_has_changed_is_asked_about_again() {
 }
 
 #[test]
-fn the_users_own_text_is_written_but_not_over_a_file_that_has_changed() {
+fn the_users_text_is_written_unless_the_file_has_changed() {
     let house = House::new();
     let path = house.server.workspace().join("own.txt");
     let (task, calls) = house.ask("WRITE own.txt by the model");
@@ -112,7 +112,7 @@ fn the_users_own_text_is_written_but_not_over_a_file_that_has_changed() {
 }
 
 #[test]
-fn answers_to_calls_that_do_not_wait_change_nothing() {
+fn answers_to_calls_that_are_not_waiting_change_nothing() {
     let house = House::new();
     let (mine, my_calls) = house.ask("WRITE mine.txt x");
     let (other, other_calls) = house.ask("WRITE other.txt x");
@@ -138,7 +138,7 @@ fn answers_to_calls_that_do_not_wait_change_nothing() {
 }
 
 #[test]
-fn a_late_answer_beside_text_is_passed_over() {
+fn a_late_answer_with_text_is_ignored_and_the_text_is_a_prompt() {
     let house = House::new();
     let (task, calls) = house.ask("WRITE once.txt x");
     house.client().call("message/send", approval(&task, &calls[0], "proceed_once"));
@@ -155,7 +155,7 @@ fn a_late_answer_beside_text_is_passed_over() {
 }
 
 #[test]
-fn always_is_for_the_rest_of_the_task_and_for_that_alone() {
+fn proceed_always_lasts_for_the_task_only() {
     let house = House::new();
     let script = "SHELL echo one >> log.txt ;; SHELL echo two >> log.txt ;; TEXT both";
     let (task, calls) = house.ask(script);
@@ -172,7 +172,7 @@ fn always_is_for_the_rest_of_the_task_and_for_that_alone() {
 // Cancelling.
 
 #[test]
-fn cancelling_ends_commands_with_everything_they_started() {
+fn cancelling_ends_commands_and_their_processes() {
     let house = House::new();
     let (plain, escaped, stubborn) = (odd_seconds(), odd_seconds(), odd_seconds());
     let script = format!(
@@ -216,7 +216,7 @@ fn cancelling_drops_open_questions_and_queued_prompts() {
 }
 
 #[test]
-fn everybody_who_watches_sees_the_cancelling() {
+fn every_subscriber_sees_the_cancellation() {
     let house = House::new();
     let mut prompting = house.client().stream("message/stream", prompt("TEXT a ++ HOLD"));
     let first = prompting.until("text", |event| kind_of(event.result()) == "text-content");
@@ -277,7 +277,7 @@ fn prompts_are_answered_in_the_order_they_were_accepted() {
 }
 
 #[test]
-fn a_queue_that_is_full_says_come_back_later() {
+fn a_full_prompt_queue_answers_with_retry_after() {
     let house = House::new();
     let mut prompting = house.client().stream("message/stream", prompt("HOLD"));
     let task = task_in(&[prompting.next().expect("a task")]);

@@ -69,7 +69,7 @@ fn help_and_version() {
 }
 
 #[test]
-fn what_cannot_work_is_one_line_and_an_exit_status() {
+fn a_startup_error_is_one_line_and_an_exit_status() {
     let dir = TempDir::new("cli");
     let file = dir.path().join("file");
     std::fs::write(&file, "").expect("a file");
@@ -120,7 +120,7 @@ fn what_cannot_work_is_one_line_and_an_exit_status() {
 
 /// Root may write everywhere, so root becomes somebody else for this.
 #[test]
-fn a_state_dir_one_may_not_write_is_named() {
+fn an_unwritable_state_directory_is_named() {
     let dir = TempDir::new("cli");
     let state = dir.folder("state");
     let mut program = Command::new(SERVER);
@@ -142,7 +142,7 @@ fn a_state_dir_one_may_not_write_is_named() {
 }
 
 #[test]
-fn without_anything_to_do_it_ends_at_once() {
+fn an_idle_server_ends_at_once() {
     for (name, code) in [(Signal::TERM, 0), (Signal::INT, 130), (Signal::HUP, 0)] {
         let mut house = House::new();
         let task = task_in(&house.say("TEXT hi"));
@@ -154,7 +154,7 @@ fn without_anything_to_do_it_ends_at_once() {
 }
 
 #[test]
-fn a_turn_that_ends_in_time_is_waited_for() {
+fn shutdown_waits_for_a_turn_that_ends_in_time() {
     let mut house = House::new();
     let stream = house.client().stream("message/stream", prompt("HOLD ++ TEXT said to the end"));
     eventually("the hold", || (house.fake.held() == 1).then_some(()));
@@ -169,7 +169,7 @@ fn a_turn_that_ends_in_time_is_waited_for() {
 /// A model that does not answer and a command that does not end are given up; everybody who watches hears of it, and the
 /// next start finds a task to go on with.
 #[test]
-fn what_does_not_end_in_time_gets_a_last_frame() {
+fn a_stream_gets_a_last_frame_when_the_shutdown_time_is_over() {
     let mut house = House::new();
     let (asked, calls) = house.ask("SHELL echo begin; sleep 300");
     let mut running = house.client().stream("message/stream", approval(&asked, &calls[0], "proceed_once"));
@@ -195,7 +195,7 @@ fn what_does_not_end_in_time_gets_a_last_frame() {
 
 /// Nothing will happen for these any more: a prompt behind another one, a watcher of a question that nobody answers.
 #[test]
-fn who_waits_for_what_does_not_come_is_told_so() {
+fn a_blocking_call_is_answered_at_shutdown() {
     let mut house = House::new();
     let (asked, _) = house.ask("WRITE later.txt x");
     let mut watching = house.client().stream("tasks/resubscribe", json!({ "id": asked }));
@@ -221,7 +221,7 @@ fn who_waits_for_what_does_not_come_is_told_so() {
 }
 
 #[test]
-fn an_open_question_does_not_hold_up_the_end() {
+fn an_open_question_does_not_delay_shutdown() {
     let mut house = House::new();
     let (task, calls) = house.ask("WRITE later.txt x");
     signal(&house, Signal::TERM);

@@ -67,7 +67,7 @@ fn names(commands: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn both_surfaces_list_what_there_is() {
+fn both_apis_list_the_slash_commands() {
     let house = House::new(&[]);
     let listed = house.client().get("/listCommands");
     assert_eq!(listed.status(), 200);
@@ -85,7 +85,7 @@ fn both_surfaces_list_what_there_is() {
 }
 
 #[test]
-fn results_come_with_the_answer() {
+fn slash_command_results_come_with_the_answer() {
     let house = House::new(&[]);
     let empty = house.data("memory", &[], "memory show");
     assert_eq!(empty, json!("Memory is currently empty."));
@@ -109,7 +109,7 @@ fn results_come_with_the_answer() {
 }
 
 #[test]
-fn what_cannot_be_run_is_refused() {
+fn an_invalid_slash_command_is_refused() {
     let house = House::new(&[]);
     for (body, status, error) in [
         (json!({ "command": 7 }), 400, "Invalid \"command\" field."),
@@ -164,7 +164,7 @@ fn text(message: &Value) -> String {
 }
 
 #[test]
-fn init_sets_the_model_to_work_once() {
+fn init_starts_the_model_once() {
     let house = House::new(&["--allow-auto-execute"]);
     let events = house.init();
     let task = events[0].result()["id"].as_str().expect("a task").to_owned();

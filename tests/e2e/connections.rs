@@ -77,7 +77,7 @@ fn another_user_cannot_use_up_the_connections() {
 }
 
 #[test]
-fn silent_connections_give_way() {
+fn silent_connections_are_closed_when_the_limit_is_reached() {
     let fake = FakeGemini::start();
     let server = small(&fake);
     let connect = |_| TcpStream::connect(("127.0.0.1", server.port())).expect("a connection");
@@ -104,7 +104,7 @@ fn held_for(port: u16, server: &Server) -> Option<u64> {
 }
 
 #[test]
-fn a_reader_that_has_stopped_costs_little_and_is_reset() {
+fn a_stalled_reader_uses_little_memory_and_is_reset() {
     let fake = FakeGemini::start();
     let server = Setup::new(&fake).start();
     // Another client makes the task say megabytes.

@@ -36,7 +36,7 @@ fn shown(socket: &mut Socket) -> Vec<Value> {
 }
 
 #[test]
-fn a_session_goes_on_behind_the_crash_and_is_not_taken_for_another_ones() {
+fn a_session_continues_after_a_crash_and_is_not_confused_with_another() {
     let mut house = House::new();
     let say = |socket: &mut Socket, script: &str| {
         socket.send(&json!({
@@ -71,7 +71,7 @@ fn a_session_goes_on_behind_the_crash_and_is_not_taken_for_another_ones() {
 }
 
 #[test]
-fn a_stream_goes_on_behind_the_crash() {
+fn a_stream_continues_after_a_crash() {
     let mut house = House::new();
     let mut stream = house.client().stream("message/stream", prompt("STREAM 20 ++ HOLD ++ TEXT never said"));
     let mut read: Vec<Event> = vec![];
@@ -98,7 +98,7 @@ fn a_stream_goes_on_behind_the_crash() {
 }
 
 #[test]
-fn however_often_and_whenever_it_dies_no_event_is_lost_or_repeated() {
+fn repeated_crashes_lose_and_repeat_no_event() {
     let mut house = House::new();
     let mut dice = Dice(7);
     let mut read: Vec<Event> = vec![];
@@ -130,7 +130,7 @@ fn however_often_and_whenever_it_dies_no_event_is_lost_or_repeated() {
 }
 
 #[test]
-fn a_question_outlives_the_server_and_its_answer_counts_once() {
+fn an_open_approval_survives_a_crash_and_is_answered_once() {
     let mut house = House::new();
     let (task, calls) = house.ask("SHELL echo ran >> runs.txt");
     for _ in 0..2 {
@@ -158,7 +158,7 @@ fn a_question_outlives_the_server_and_its_answer_counts_once() {
 
 /// Between the acceptance of an answer and the end of the command lies everything: the server dies somewhere in there.
 #[test]
-fn an_answer_that_was_accepted_is_kept_and_the_command_runs_at_most_once() {
+fn an_accepted_approval_survives_a_crash_and_runs_at_most_once() {
     let mut house = House::new();
     let mut dice = Dice(11);
     for round in 0..10 {
@@ -193,7 +193,7 @@ fn an_answer_that_was_accepted_is_kept_and_the_command_runs_at_most_once() {
 }
 
 #[test]
-fn a_command_that_runs_dies_with_the_server_and_its_call_says_so() {
+fn a_running_command_ends_with_the_server_and_its_call_is_interrupted() {
     let mut house = House::new();
     let (child, escaped) = (odd_seconds(), odd_seconds());
     let script = format!("SHELL echo begin; setsid -f sleep {escaped}; sleep {child}");
@@ -225,7 +225,7 @@ fn a_command_that_runs_dies_with_the_server_and_its_call_says_so() {
 }
 
 #[test]
-fn prompts_that_were_accepted_have_their_turn_after_the_crash() {
+fn accepted_prompts_get_their_turns_after_a_crash() {
     let mut house = House::new();
     let mut stream = house.client().stream("message/stream", prompt("HOLD"));
     let task = task_in(&[stream.next().expect("a task")]);
@@ -251,7 +251,7 @@ fn prompts_that_were_accepted_have_their_turn_after_the_crash() {
 }
 
 #[test]
-fn of_two_calls_the_one_that_ran_is_interrupted_and_the_other_still_asks() {
+fn after_a_crash_the_running_call_is_interrupted_and_the_other_still_asks() {
     let mut house = House::new();
     let name = odd_seconds();
     let script = format!("CALL run_shell_command {{\"command\":\"echo begin; sleep {name}\"}} ++ WRITE second.txt x");
@@ -279,7 +279,7 @@ fn of_two_calls_the_one_that_ran_is_interrupted_and_the_other_still_asks() {
 }
 
 #[test]
-fn the_log_tells_of_journals_that_are_shortened_or_damaged() {
+fn truncated_and_damaged_journals_are_logged() {
     let mut house = House::new();
     let [short, bad] = ["TEXT one", "TEXT two"].map(|script| task_in(&house.say(script)));
     house.server.kill9();

@@ -75,7 +75,7 @@ fn by_shell(script: String, fake: &FakeGemini) -> Server {
 }
 
 #[test]
-fn a_full_disk_is_told_reading_goes_on_and_so_does_the_rest_when_there_is_space() {
+fn a_full_disk_fails_writes_only_and_recovers() {
     let Some(disk) = SmallDisk::new() else { return };
     let fake = FakeGemini::start();
     let server = disk.serve("", &fake);
@@ -147,7 +147,7 @@ fn a_full_disk_is_told_reading_goes_on_and_so_does_the_rest_when_there_is_space(
 
 /// A command of the agent fills the disk that the journals are on: its cancellation cannot be recorded, and must end it.
 #[test]
-fn a_command_that_fills_the_disk_is_canceled_although_that_cannot_be_recorded() {
+fn a_command_that_fills_the_disk_can_be_canceled() {
     let Some(disk) = SmallDisk::new() else { return };
     let fake = FakeGemini::start();
     let server = disk.serve("--approval-mode yolo --trust-workspace", &fake);
@@ -179,7 +179,7 @@ fn a_command_that_fills_the_disk_is_canceled_although_that_cannot_be_recorded() 
 
 /// Every task in memory holds its log open. Those that rest make room where few files may be open.
 #[test]
-fn more_tasks_than_files_may_be_open() {
+fn more_tasks_than_open_files_can_be_loaded() {
     let fake = FakeGemini::start();
     let script = format!("ulimit -n 64; exec {} serve \"$@\"", env!("CARGO_BIN_EXE_gemini-a2a"));
     let server = by_shell(script, &fake);

@@ -39,7 +39,7 @@ fn routes(task: &str) -> Vec<(&'static str, String, String)> {
 }
 
 #[test]
-fn pages_of_other_sites_reach_nothing() {
+fn requests_of_other_origins_are_refused() {
     let house = House::new();
     let task = task_in(&house.say("TEXT before"));
     let before = traces(&house);
@@ -117,7 +117,7 @@ fn a_body_that_a_form_could_send_is_not_read() {
 }
 
 #[test]
-fn a_name_that_was_made_to_lead_here_is_not_ours() {
+fn a_foreign_host_name_is_refused() {
     let house = House::with(|setup| setup.arg("--allowed-host").arg("Agent.Example"));
     let before = traces(&house);
     let port = house.server.port();
@@ -156,7 +156,7 @@ fn a_name_that_was_made_to_lead_here_is_not_ours() {
 }
 
 #[test]
-fn an_origin_that_is_allowed_may_come_in() {
+fn an_allowed_origin_is_served() {
     let house = House::with(|setup| setup.arg("--allowed-origin").arg("https://console.example"));
     let mut client = house.client();
     let mut ask = |origin: &str, site: &str| {
@@ -169,7 +169,7 @@ fn an_origin_that_is_allowed_may_come_in() {
 }
 
 #[test]
-fn a_page_that_is_allowed_may_read_what_it_gets() {
+fn an_allowed_origin_gets_cors_headers() {
     let house = House::with(|setup| setup.arg("--allowed-origin").arg("https://console.example"));
     let mut client = house.client();
     let page = ("Origin", "https://console.example");
@@ -207,7 +207,7 @@ fn a_page_that_is_allowed_may_read_what_it_gets() {
 }
 
 #[test]
-fn another_user_sees_that_we_are_here_and_nothing_else() {
+fn another_user_gets_the_card_and_health_only() {
     if !can_be_another_user() || !has("curl") {
         return;
     }
@@ -240,7 +240,7 @@ fn another_user_sees_that_we_are_here_and_nothing_else() {
 }
 
 #[test]
-fn what_the_agent_started_may_not_speak_for_the_user() {
+fn a_process_of_a_tool_may_not_prompt_or_approve() {
     if !has("curl") {
         return;
     }
@@ -274,7 +274,7 @@ const KEY: &str = "AIzaSy-planted-canary-0123456789";
 const TOKEN: &str = "ghp_planted-canary-9876543210";
 
 #[test]
-fn secrets_stay_inside() {
+fn no_response_contains_a_secret() {
     let house = House::with(|setup| {
         setup
             .arg("--log-level")

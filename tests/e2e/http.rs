@@ -23,7 +23,7 @@ fn answer(conn: &mut Conn) -> Response {
 }
 
 #[test]
-fn a_client_that_has_said_everything_still_gets_its_answer() {
+fn a_client_that_closed_its_sending_side_gets_its_answer() {
     let house = House::new();
     let stream = rpc(&house, "message/stream", prompt("STREAM 3 1000"));
     let wait = rpc(&house, "message/send", prompt("STREAM 3 1000"));
@@ -38,7 +38,7 @@ fn a_client_that_has_said_everything_still_gets_its_answer() {
 }
 
 #[test]
-fn requests_behind_each_other_are_answered_in_order() {
+fn pipelined_requests_are_answered_in_order() {
     let house = House::new();
     let client = house.client();
     let all = [
@@ -64,7 +64,7 @@ fn requests_behind_each_other_are_answered_in_order() {
 }
 
 #[test]
-fn an_old_client_gets_no_chunks_and_its_end() {
+fn an_http_1_0_client_gets_no_chunks_and_a_closed_connection() {
     let house = House::new();
     let old = |bytes: Vec<u8>| {
         let text = String::from_utf8(bytes).expect("text");
@@ -120,7 +120,7 @@ fn the_card_is_cached_by_its_tag() {
 }
 
 #[test]
-fn a_body_that_waits_for_leave_gets_it() {
+fn expect_100_continue_is_answered() {
     let house = House::new();
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send", "params": prompt("TEXT hi") }).to_string();
     let head = format!(
@@ -153,7 +153,7 @@ fn a_chunked_body_is_read() {
 }
 
 #[test]
-fn what_is_no_request_is_refused_and_the_connection_closed() {
+fn an_invalid_request_is_refused_and_the_connection_closed() {
     let house = House::new();
     let long = "x".repeat(20_000);
     let many = "X: y\r\n".repeat(65);
@@ -186,7 +186,7 @@ fn what_is_no_request_is_refused_and_the_connection_closed() {
 
 /// The body is longer than allowed and really sent: the client reads why, it is not just cut off.
 #[test]
-fn a_body_that_is_too_large_is_answered_while_it_comes() {
+fn a_too_large_body_is_answered_while_it_arrives() {
     let house = House::new();
     let head =
         "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -205,7 +205,7 @@ fn a_body_that_is_too_large_is_answered_while_it_comes() {
 
 /// What is only too large is refused in the words of its dialect, and nobody is asked to send it.
 #[test]
-fn a_body_that_is_too_large_is_refused_by_its_announcement() {
+fn a_too_large_content_length_is_refused() {
     let house = House::new();
     for (path, place, code) in [
         ("/", "/error/code", json!(-32600)),
@@ -224,7 +224,7 @@ fn a_body_that_is_too_large_is_refused_by_its_announcement() {
 }
 
 #[test]
-fn known_paths_name_their_methods_and_unknown_ones_are_not_found() {
+fn a_wrong_method_gets_405_and_an_unknown_path_404() {
     let house = House::new();
     let mut client = house.client();
     for (method, path, allow) in [

@@ -104,7 +104,7 @@ fn the_unix_socket_is_for_its_user_and_serves_everything() {
 }
 
 #[test]
-fn pages_and_proxies_do_not_get_in() {
+fn web_pages_and_proxies_cannot_use_the_unix_socket() {
     let house = House::with(|setup| setup.arg("--allowed-origin").arg("https://console.example"));
     let socket = socket(&house.server);
     let own = format!("http://localhost:{}", house.server.port());
@@ -127,7 +127,7 @@ fn pages_and_proxies_do_not_get_in() {
 }
 
 #[test]
-fn another_user_does_not_get_in_over_a_socket_that_was_opened_up() {
+fn another_user_is_refused_on_a_socket_with_open_permissions() {
     if !can_be_another_user() || !has("curl") {
         return;
     }
@@ -153,7 +153,7 @@ fn another_user_does_not_get_in_over_a_socket_that_was_opened_up() {
 }
 
 #[test]
-fn a_socket_goes_with_its_server_and_that_of_a_killed_one_is_replaced() {
+fn a_socket_is_removed_with_its_server_and_a_stale_one_is_replaced() {
     let mut house = House::new();
     let first = socket(&house.server);
     house.server.kill9();
@@ -172,7 +172,7 @@ fn a_socket_goes_with_its_server_and_that_of_a_killed_one_is_replaced() {
 }
 
 #[test]
-fn a_socket_that_somebody_listens_on_stays_theirs() {
+fn a_socket_in_use_is_not_replaced() {
     let house = House::new();
     let taken = socket(&house.server);
     let dir = TempDir::new("second");
@@ -199,7 +199,7 @@ fn a_socket_that_somebody_listens_on_stays_theirs() {
 }
 
 #[test]
-fn listeners_are_as_many_as_asked_for() {
+fn every_listen_option_adds_a_listener() {
     let dir = TempDir::new("socket");
     let path = dir.path().join("a.sock");
     let runtime = dir.folder("runtime");
@@ -219,7 +219,7 @@ fn listeners_are_as_many_as_asked_for() {
 }
 
 #[test]
-fn without_a_place_for_its_socket_the_server_starts_all_the_same() {
+fn the_server_starts_without_a_directory_for_its_socket() {
     let dir = TempDir::new("runtime");
     let long = dir.folder(&"x".repeat(100));
     let house = House::with(|setup| setup.env("XDG_RUNTIME_DIR", &long));
@@ -237,7 +237,7 @@ fn without_a_place_for_its_socket_the_server_starts_all_the_same() {
 
 /// What a tool can reach over the Unix socket and with upgrades; what it does over TCP is tried in `doors`.
 #[test]
-fn a_tool_reads_and_does_nothing_else() {
+fn a_tool_process_may_only_read() {
     if !has("curl") {
         return;
     }
@@ -280,7 +280,7 @@ fn a_tool_reads_and_does_nothing_else() {
 }
 
 #[test]
-fn the_user_goes_on_while_a_tool_runs() {
+fn the_user_is_served_while_a_tool_runs() {
     let house = House::new();
     let tool = Tool::start(&house);
     // Over both, from a process that is above the server and one beside it.
@@ -319,7 +319,7 @@ fn the_user_goes_on_while_a_tool_runs() {
 
 /// Two servers that share their state: neither's tools may speak to the other.
 #[test]
-fn a_tool_of_another_server_is_a_tool() {
+fn a_tool_of_another_server_may_only_read() {
     if !has("curl") {
         return;
     }
@@ -350,7 +350,7 @@ fn a_tool_of_another_server_is_a_tool() {
 
 /// A server in a pid namespace of its own sees no process of its clients, so they cannot be told from tools while one runs.
 #[test]
-fn whoever_cannot_be_found_waits_until_the_tool_has_ended() {
+fn an_unidentified_peer_is_refused_until_the_tool_has_ended() {
     let unshare = ["--pid", "--fork", "--kill-child", "--mount-proc"];
     let able = Command::new("unshare").args(unshare).arg("true").output();
     if !able.is_ok_and(|output| output.status.success()) {

@@ -12,7 +12,7 @@ use std::net::TcpStream;
 const MANY: usize = 2_500;
 
 #[test]
-fn a_reader_that_stalls_holds_up_nobody_and_catches_up() {
+fn a_stalled_reader_delays_nobody_and_catches_up() {
     let house = House::new();
     let script = format!("HOLD ++ STREAM {MANY} 0 2500");
     let mut prompting = house.client().stream("message/stream", prompt(&script));
@@ -64,7 +64,7 @@ fn every_position_of_a_finished_stream_gives_exactly_its_tail() {
 }
 
 #[test]
-fn a_position_in_a_running_stream_leads_into_what_is_yet_to_come() {
+fn resuming_a_running_stream_continues_with_new_events() {
     let house = House::new();
     let script = "STREAM 50 ++ HOLD ++ STREAM 50";
     let mut prompting = house.client().stream("message/stream", prompt(script));
@@ -117,7 +117,7 @@ fn ends_of_earlier_turns_in_a_tail_do_not_end_it() {
 }
 
 #[test]
-fn positions_that_cannot_be() {
+fn impossible_positions_are_refused() {
     let house = House::new();
     let events = house.say("TEXT one");
     let task = task_in(&events);
@@ -143,7 +143,7 @@ fn positions_that_cannot_be() {
 }
 
 #[test]
-fn the_position_may_stand_in_the_query_too() {
+fn the_position_may_be_in_the_query() {
     let house = House::new();
     let events = house.say("STREAM 5");
     let task = task_in(&events);
@@ -176,7 +176,7 @@ fn a_silent_stream_is_kept_alive_with_a_comment() {
 }
 
 #[test]
-fn a_connection_serves_on_after_its_stream() {
+fn a_connection_is_reused_after_a_stream() {
     let house = House::new();
     let client = house.client();
     let mut conn = client.raw();
@@ -196,7 +196,7 @@ fn a_connection_serves_on_after_its_stream() {
 
 /// Frames are one line of data with a number above it; nothing else is on the wire.
 #[test]
-fn frames_as_they_stand_on_the_wire() {
+fn stream_frames_byte_for_byte() {
     let house = House::new();
     let body = json!({ "jsonrpc": "2.0", "id": "x\"y", "method": "message/stream", "params": prompt("TEXT a\u{2028}\u{1F980}") });
     let fields = [("Content-Type", "application/json"), ("Accept", "text/event-stream")];

@@ -23,7 +23,7 @@ fn a_waiting_call_is_answered_in_time_and_its_turn_goes_on() {
 }
 
 #[test]
-fn prompts_without_a_place_join_the_session() {
+fn prompts_without_a_task_join_the_session() {
     let house = switched(&["--new-tasks", "session"]);
     let (one, two) = (house.say("TEXT one"), house.say("TEXT two"));
     assert_eq!(task_in(&one), task_in(&two));
@@ -32,7 +32,7 @@ fn prompts_without_a_place_join_the_session() {
 }
 
 #[test]
-fn an_idle_task_is_completed_also_by_the_next_server() {
+fn an_idle_task_is_completed_even_after_a_restart() {
     let mut house = switched(&["--idle-ttl", "1s"]);
     let task = task_in(&house.say("TEXT one"));
     house.server.restart();
@@ -40,7 +40,7 @@ fn an_idle_task_is_completed_also_by_the_next_server() {
 }
 
 #[test]
-fn a_task_that_is_over_is_deleted() {
+fn a_finished_task_is_deleted_after_its_retention() {
     let house = switched(&["--retention", "1s"]);
     let (kept, task) = (house.say("TEXT one"), house.say("TEXT two"));
     let (kept, task) = (task_in(&kept), task_in(&task));

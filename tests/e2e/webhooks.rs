@@ -150,7 +150,7 @@ fn prompt_with(house: &House, text: &str, config: Value) -> String {
 }
 
 #[test]
-fn a_receiver_that_fails_at_first_is_told_everything_in_order() {
+fn failed_deliveries_are_retried_in_order() {
     let house = house();
     let receiver = Receiver::start([Answer::Status(503), Answer::Status(500)]);
     let task = prompt_with(&house, "TEXT Hello.", receiver.config());
@@ -196,7 +196,7 @@ fn a_receiver_that_fails_at_first_is_told_everything_in_order() {
 }
 
 #[test]
-fn a_task_whose_time_was_over_while_no_server_ran_is_told_of_first() {
+fn a_task_that_expired_while_no_server_ran_is_delivered_first() {
     let mut house = House::with(|setup| {
         let setup = setup.arg("--push-allow-private");
         setup.arg("--retention").arg("1s")
@@ -223,7 +223,7 @@ fn a_task_whose_time_was_over_while_no_server_ran_is_told_of_first() {
 }
 
 #[test]
-fn a_killed_server_goes_on_telling_when_it_is_back() {
+fn deliveries_continue_after_the_server_is_killed() {
     let mut house = house();
     let receiver = Receiver::start([Answer::Status(200), Answer::Silence]);
     let task = prompt_with(&house, "TEXT Hello.", receiver.config());
@@ -256,7 +256,7 @@ fn a_killed_server_goes_on_telling_when_it_is_back() {
 }
 
 #[test]
-fn a_0_3_client_keeps_its_webhooks_and_is_sent_tasks() {
+fn a_0_3_webhook_receives_whole_tasks_after_a_restart() {
     let house = house();
     let receiver = Receiver::start([]);
     let mut client = house.client();
@@ -304,7 +304,7 @@ fn a_0_3_client_keeps_its_webhooks_and_is_sent_tasks() {
 }
 
 #[test]
-fn where_webhooks_may_be_is_the_operators_to_say() {
+fn the_operator_decides_which_webhook_hosts_are_allowed() {
     let config = |url: &str| json!({ "taskId": "t", "pushNotificationConfig": { "url": url } });
     let set = "tasks/pushNotificationConfig/set";
     let strict = House::new();

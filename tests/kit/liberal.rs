@@ -14,7 +14,7 @@ fn wire(method: &'static str, path: &str, body: Value) -> Wire {
 }
 
 #[test]
-fn rest_03_takes_the_names_of_both_its_forms() {
+fn rest_03_accepts_the_names_of_both_its_forms() {
     let mut desk = Desk::with(Binding::Rest03, &[]);
     for message in [
         json!({"messageId": "tck-complete-task-1", "role": "ROLE_USER", "content": [{"text": "go"}]}),
@@ -144,7 +144,7 @@ fn data_that_is_no_object_is_shown_to_0_3_as_one() {
 }
 
 #[test]
-fn paths_are_read_kindly() {
+fn paths_are_parsed_leniently() {
     let mut desk = Desk::with(Binding::Rest03, &[]);
     let task = desk.task(Note::new("tck-input-required"));
     for path in
@@ -245,7 +245,7 @@ fn a_wrong_method_is_told_the_right_ones() {
 }
 
 #[test]
-fn what_is_nowhere_is_missed_in_the_words_of_its_neighbours() {
+fn an_unknown_path_is_answered_in_the_dialect_of_its_prefix() {
     let desk = Desk::with(Binding::Rest10, &[]);
     let mut client = Client::new(&desk.server.url());
     let old = client.get("/v1/nowhere");
@@ -307,7 +307,7 @@ fn a_body_too_large_is_refused() {
 
 /// Clients with one set of header fields for everything send them where there is no body, too.
 #[test]
-fn fields_that_say_too_much_do_no_harm() {
+fn unknown_fields_are_ignored() {
     for (binding, base) in [(Binding::Rest03, "/v1"), (Binding::Rest10, "")] {
         let mut desk = Desk::with(binding, &[]);
         let task = desk.task(Note::new("tck-input-required"));

@@ -88,7 +88,7 @@ fn the_extension_in_use_is_named(desk: &mut Desk) {
 }
 
 #[test]
-fn the_version_may_stand_in_the_query() {
+fn the_version_may_be_in_the_query() {
     let mut desk = Desk::with(Binding::Rest10, &[]);
     let task = desk.task(Note::new("tck-complete-task"));
     let mut plain = Client::new(&desk.server.url());

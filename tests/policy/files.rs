@@ -188,7 +188,7 @@ fn the_background_and_foreign_programs_need_approval() {
 }
 
 #[test]
-fn the_directory_of_the_call_and_cd_count() {
+fn the_call_directory_and_cd_are_respected() {
     let site = Site::new();
     let within = |dir: &str, line: &str| site.reason_of(&json!({ "command": line, "dir_path": dir }));
     assert_eq!(within("src", "cat ../a.txt"), None);
@@ -232,7 +232,7 @@ fn the_directory_of_the_call_and_cd_count() {
 }
 
 #[test]
-fn patterns_are_judged_by_all_they_may_match() {
+fn patterns_are_judged_by_everything_they_may_match() {
     let site = Site::new();
     for line in [
         "cat src/*.rs",
@@ -351,7 +351,7 @@ fn git_reads_only_a_repository_of_the_workspace() {
 
 /// Git runs in submodules, too, and obeys their configuration, unless it is told to ignore them.
 #[test]
-fn git_looks_into_no_submodule() {
+fn git_does_not_enter_submodules() {
     let site = Site::new();
     // One entry: times and numbers of the file, with the mode at 24, its object, its name's length, its name.
     let index = |mode: u32| {
@@ -386,7 +386,7 @@ fn git_looks_into_no_submodule() {
 
 /// Redirections in mode `auto_edit`, and the files that the command may write then.
 #[test]
-fn edits_by_redirection_are_checked_as_edits_are() {
+fn redirection_targets_are_checked_like_edits() {
     let site = Site::new();
     site.put(".env", "");
     site.put(".gemini/settings.json", "");

@@ -29,7 +29,7 @@ fn shown(simple: &Simple) -> String {
 }
 
 #[test]
-fn lines_are_read() {
+fn command_lines_are_parsed() {
     let table: &[(&str, &[&str])] = &[
         ("a", &["a"]),
         ("  a\tb  ", &["a|b"]),
@@ -59,7 +59,7 @@ fn lines_are_read() {
 }
 
 #[test]
-fn what_is_not_understood_says_why() {
+fn an_unclear_line_is_refused_with_its_reason() {
     #[rustfmt::skip]
     let table: &[(&str, &[&str])] = &[
         ("nothing", &["", " ", "\n", "\t\n "]),
@@ -92,7 +92,7 @@ fn what_is_not_understood_says_why() {
 }
 
 #[test]
-fn limits_are_kept() {
+fn length_and_command_limits_apply() {
     assert!(parse(&"a;".repeat(COMMAND_PARTS)).is_ok());
     assert!(parse(&"a;".repeat(COMMAND_PARTS + 1)).is_err());
     assert!(parse(&"a".repeat(COMMAND_CHARS)).is_ok());
@@ -103,7 +103,7 @@ fn limits_are_kept() {
 }
 
 #[test]
-fn hidden_text_is_shown() {
+fn hidden_characters_are_made_visible() {
     assert_eq!(visible("ls -l\n\tcafé 日本"), "ls -l\n\tcafé 日本");
     assert_eq!(
         visible("a\u{1b}[2Kb\u{202e}c\u{200b}d\u{a0}e\rf\u{e0041}"),
@@ -117,7 +117,7 @@ fn hidden_text_is_shown() {
 }
 
 #[test]
-fn what_to_look_at_is_said() {
+fn warnings_name_what_to_check() {
     assert_eq!(warnings("ls -l 2>&1 >/dev/null"), Vec::<String>::new());
     assert_eq!(warnings("make > out 2>> log < in > out"), ["It writes to out, log."]);
     assert_eq!(warnings("make 'a"), ["It could not be read: a quote does not end."]);
@@ -130,7 +130,7 @@ fn what_to_look_at_is_said() {
 }
 
 #[test]
-fn any_text_is_read_in_linear_time() {
+fn parsing_takes_linear_time() {
     let mut dice = Dice(0x5eed);
     for _ in 0..40_000 {
         let line = super::line(&mut dice);
