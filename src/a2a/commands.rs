@@ -7,8 +7,9 @@
 
 use crate::a2a;
 use crate::a2a::dialect::{Answers as AnswerStyle, Dialect, PromptAnswer};
+use crate::a2a::encodings::object::{self, Object, object};
 use crate::a2a::form::Form;
-use crate::a2a::requests::object::{Object, body, check_type, member, texts};
+use crate::a2a::requests::object::{Object as Params, body, check_type, member, texts};
 use crate::base::http::{Request, Response};
 use crate::base::id::TaskId;
 use crate::base::json;
@@ -19,7 +20,6 @@ use crate::task::machine::state::{State, TaskState};
 use crate::task::message::Content;
 use crate::task::slash::{Answers, Args, Argument, RESULT, Registry, Spec, Typed, Unrunnable};
 use crate::task::spec::Question;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 /// The answer to a request for the commands.
@@ -49,7 +49,7 @@ pub fn decode(request: &Request) -> Result<(Call, Form), (Fault, Form)> {
 }
 
 /// `command/execute`, in any version.
-pub fn execute(params: &Object, mode: Mode, form: &mut Form) -> Result<Call, Fault> {
+pub fn execute(params: &Params, mode: Mode, form: &mut Form) -> Result<Call, Fault> {
     let typed = typed_in(params)?;
     form.prompt_answer = PromptAnswer::CommandReceipt;
     let profile = form.profile.unwrap_or(Profile::Devtool);
@@ -79,14 +79,14 @@ fn list(registry: &Registry) -> Response {
         Answers::Once => true,
         Answers::Streaming => false,
     });
-    let commands = listed.map(|spec| Phrase::of(spec, "")).collect();
-    Response::json(200, json::bytes(&Listed { commands }))
+    let one = |out: &mut Vec<u8>, spec| object::write(out, |o| phrase(o, spec, ""));
+    Response::json(200, object(|o| _ = o.list("commands", listed, one)))
 }
 
 /// The result of `commands/get`.
 fn get(registry: &Registry) -> Vec<u8> {
-    let commands = registry.commands().iter().map(Relative::of).collect();
-    json::bytes(&Listed { commands })
+    let one = |out: &mut Vec<u8>, spec| object::write(out, |o| relative(o, spec));
+    object(|o| _ = o.list("commands", registry.commands(), one))
 }
 
 /// The body of `POST /executeCommand`. The words of its errors are the reference server's: clients compare them.
@@ -94,7 +94,7 @@ fn typed(request: &Request) -> Result<Typed, Fault> {
     check_type(request)?;
     let sent = match body(request)? {
         Some(Value::Object(sent)) => sent,
-        Some(_) | None => Object::default(),
+        Some(_) | None => Params::default(),
     };
     let Some(Value::String(phrase)) = sent.get("command") else {
         return Err(Fault::params("Invalid \"command\" field."));
@@ -110,7 +110,7 @@ fn typed(request: &Request) -> Result<Typed, Fault> {
 }
 
 /// The parameters of `command/execute`.
-fn typed_in(params: &Object) -> Result<Typed, Fault> {
+fn typed_in(params: &Params) -> Result<Typed, Fault> {
     let names = ["command_path", "commandPath"];
     if member(params, &names).is_none() {
         let message = "params.command_path is missing: the command's words, e.g. [\"memory\", \"show\"].";
@@ -145,8 +145,7 @@ pub fn executed(state: &State) -> Response {
     match status.state {
         TaskState::Completed => {
             let name = state.created.command.as_ref().map(|command| command.name());
-            let data = result(state);
-            Response::json(200, json::bytes(&Executed { name, data }))
+            Response::json(200, object(|o| _ = o.member("name", &name).member("data", &result(state))))
         }
         TaskState::Failed | TaskState::Rejected => failed(text.unwrap_or("The command failed.")),
         TaskState::Canceled => failed("The command was canceled."),
@@ -178,14 +177,7 @@ pub fn not_started(message: &str) -> Vec<u8> {
 }
 
 fn execution(id: &str, status: &str, message: Option<&str>) -> Vec<u8> {
-    #[derive(Serialize)]
-    struct Execution<'a> {
-        execution_id: &'a str,
-        status: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        message: Option<&'a str>,
-    }
-    json::bytes(&Execution { execution_id: id, status, message })
+    object(|o| _ = o.member("execution_id", id).member("status", status).optional("message", message))
 }
 
 /// What the command left for programs. A command that set the model to work left nothing.
@@ -216,81 +208,31 @@ fn is_true(value: &Value) -> bool {
     }
 }
 
-#[derive(Serialize)]
-struct Executed<'a> {
-    name: Option<String>,
-    data: Option<&'a Value>,
+/// A command of the reference server's list: its name is the whole phrase.
+fn phrase(o: &mut Object<'_>, spec: &Spec, above: &str) {
+    let name = match above {
+        "" => spec.name.clone(),
+        above => format!("{above} {}", spec.name),
+    };
+    o.member("name", &name).member("description", &spec.description);
+    arguments(o, spec, "isRequired");
+    o.list("subCommands", &spec.subs, |out, sub| object::write(out, |o| phrase(o, sub, &name)));
 }
 
-#[derive(Serialize)]
-struct Listed<T> {
-    commands: Vec<T>,
+/// A command of the extension's list: its name is relative to its parent.
+fn relative(o: &mut Object<'_>, spec: &Spec) {
+    o.member("name", &spec.name).member("description", &spec.description);
+    arguments(o, spec, "is_required");
+    o.list("sub_commands", &spec.subs, |out, sub| object::write(out, |o| relative(o, sub)));
 }
 
-/// A command of the reference server's list.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Phrase<'a> {
-    name: String,
-    description: &'a str,
-    arguments: Vec<PhraseArgument<'a>>,
-    sub_commands: Vec<Phrase<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PhraseArgument<'a> {
-    name: &'a str,
-    description: &'a str,
-    is_required: bool,
-}
-
-impl<'a> Phrase<'a> {
-    fn of(spec: &'a Spec, above: &str) -> Phrase<'a> {
-        let name = match above {
-            "" => spec.name.clone(),
-            above => format!("{above} {}", spec.name),
-        };
-        let arguments = spec.arguments.iter().map(|argument| PhraseArgument {
-            name: &argument.name,
-            description: &argument.description,
-            is_required: argument.required,
+fn arguments(o: &mut Object<'_>, spec: &Spec, is_required: &str) {
+    o.list("arguments", &spec.arguments, |out, argument| {
+        object::write(out, |o| {
+            o.member("name", &argument.name).member("description", &argument.description);
+            o.member(is_required, &argument.required);
         });
-        let subs = spec.subs.iter().map(|sub| Phrase::of(sub, &name));
-        Phrase { description: &spec.description, arguments: arguments.collect(), sub_commands: subs.collect(), name }
-    }
-}
-
-/// A command of the extension's list.
-#[derive(Serialize)]
-struct Relative<'a> {
-    name: &'a str,
-    description: &'a str,
-    arguments: Vec<RelativeArgument<'a>>,
-    sub_commands: Vec<Relative<'a>>,
-}
-
-#[derive(Serialize)]
-struct RelativeArgument<'a> {
-    name: &'a str,
-    description: &'a str,
-    is_required: bool,
-}
-
-impl<'a> Relative<'a> {
-    fn of(spec: &'a Spec) -> Relative<'a> {
-        let arguments = spec.arguments.iter().map(|argument| RelativeArgument {
-            name: &argument.name,
-            description: &argument.description,
-            is_required: argument.required,
-        });
-        Relative {
-            name: &spec.name,
-            description: &spec.description,
-            arguments: arguments.collect(),
-            sub_commands: spec.subs.iter().map(Relative::of).collect(),
-        }
-    }
+    });
 }
 
 #[cfg(test)]

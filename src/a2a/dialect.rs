@@ -8,9 +8,8 @@ use crate::a2a::words;
 use crate::task::log::event::{Profile, Protocol};
 use crate::task::log::record::Record;
 use crate::task::machine::state::{State, TaskState};
-use std::cmp::Ordering;
-use std::fmt;
 
+#[derive(Debug, PartialEq, Eq)]
 pub struct Dialect {
     /// Unique.
     pub name: &'static str,
@@ -121,7 +120,7 @@ pub enum Unaddressed {
 }
 
 /// What a body depends on: the key of the body cache. Requests that differ only in their id share it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// A projection of events to A2A values, and a writer of those.
     A2a(Writer, Projection),
@@ -129,6 +128,7 @@ pub enum View {
 }
 
 /// A view that writes objects of its own.
+#[derive(Debug)]
 pub struct Standalone {
     /// Unique.
     pub name: &'static str,
@@ -143,7 +143,7 @@ pub struct Standalone {
 }
 
 /// How A2A values are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
     V03,
     /// 0.3 with the names of its protobuf definition.
@@ -152,7 +152,7 @@ pub enum Writer {
 }
 
 /// What is shown of an event, as A2A values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Projection {
     Coder,
     Devtool,
@@ -336,26 +336,6 @@ impl View {
     }
 }
 
-impl fmt::Debug for Dialect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
-impl PartialEq for Dialect {
-    fn eq(&self, other: &Dialect) -> bool {
-        self.name == other.name
-    }
-}
-
-impl Eq for Dialect {}
-
-impl fmt::Debug for Standalone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
 impl PartialEq for Standalone {
     fn eq(&self, other: &Standalone) -> bool {
         self.name == other.name
@@ -363,18 +343,6 @@ impl PartialEq for Standalone {
 }
 
 impl Eq for Standalone {}
-
-impl PartialOrd for Standalone {
-    fn partial_cmp(&self, other: &Standalone) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Standalone {
-    fn cmp(&self, other: &Standalone) -> Ordering {
-        self.name.cmp(other.name)
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -385,7 +353,8 @@ mod tests {
     fn names_are_unique() {
         let names: BTreeSet<&str> = Dialect::ALL.iter().map(|dialect| dialect.name).collect();
         assert_eq!(names.len(), Dialect::ALL.len());
-        let views: BTreeSet<View> = DIALECTS.iter().map(|(_, view)| *view).collect();
-        assert_eq!(views.len(), DIALECTS.len());
+        for (i, (_, view)) in DIALECTS.iter().enumerate() {
+            assert!(DIALECTS[..i].iter().all(|(_, before)| before != view), "{view:?}");
+        }
     }
 }

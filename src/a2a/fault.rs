@@ -202,103 +202,90 @@ const fn head(status: u16) -> Statuses {
 
 const CONFLICT: Statuses = Statuses { rest_100: 409, bare: 409, ..http(400) };
 
+const ARGUMENT: &str = "INVALID_ARGUMENT";
+const STATE: &str = "FAILED_PRECONDITION";
+
+const INVALID: Row<'_> = entry(-32600, "InvalidRequestError", ARGUMENT, "INVALID_REQUEST", http(400));
+const PARAMS: Row<'_> = entry(-32602, "InvalidParamsError", ARGUMENT, "INVALID_PARAMS", http(400));
+const NOWHERE: Row<'_> = entry(-32601, "MethodNotFoundError", "NOT_FOUND", "METHOD_NOT_FOUND", http(404));
+const INTERNAL: Row<'_> = entry(-32603, "InternalError", "INTERNAL", "INTERNAL_ERROR", http(500));
+const CONTENT_TYPE: Row<'_> =
+    entry(-32005, "ContentTypeNotSupportedError", ARGUMENT, "CONTENT_TYPE_NOT_SUPPORTED", http(400));
+
+const fn entry(
+    code: i32,
+    name: &'static str,
+    word: &'static str,
+    reason: &'static str,
+    statuses: Statuses,
+) -> Row<'static> {
+    Row { code, name, word, reason, statuses, header: None, task: None, call: None }
+}
+
+/// An error of which 0.3 and 1.0 only know that a precondition does not hold.
+const fn state(code: i32, name: &'static str, reason: &'static str) -> Row<'static> {
+    entry(code, name, STATE, reason, http(400))
+}
+
+/// What is known of a fault: its row of the table, the task or call it is about, the header that tells the client what to do.
 fn row(kind: &FaultKind, protocol: Protocol) -> Row<'_> {
     use FaultKind::*;
-    const ARGUMENT: &str = "INVALID_ARGUMENT";
-    const STATE: &str = "FAILED_PRECONDITION";
-    let plain = |code, name, word, reason, statuses| Row {
-        code,
-        name,
-        word,
-        reason,
-        statuses,
-        header: None,
-        task: None,
-        call: None,
+    let task = match kind {
+        TaskNotFound(task) | TaskNotCancelable(task) | TaskIsOver(task) => Some(task.as_str()),
+        _ => None,
     };
-    let invalid = |reason, statuses| plain(-32600, "InvalidRequestError", ARGUMENT, reason, statuses);
-    let params = |reason, statuses| plain(-32602, "InvalidParamsError", ARGUMENT, reason, statuses);
-    let unsupported = |reason, statuses| plain(-32004, "UnsupportedOperationError", STATE, reason, statuses);
-    let nowhere = |statuses| {
-        let reason = "METHOD_NOT_FOUND";
-        plain(-32601, "MethodNotFoundError", "NOT_FOUND", reason, statuses)
+    let call = match kind {
+        NotPending(call) | UnknownOption(call) => Some(call.as_str()),
+        _ => None,
     };
-    let internal = |word, reason, statuses| plain(-32603, "InternalError", word, reason, statuses);
-    match kind {
-        ParseError => plain(-32700, "JSONParseError", ARGUMENT, "INVALID_REQUEST", http(400)),
-        InvalidRequest => invalid("INVALID_REQUEST", http(400)),
-        MethodNotFound => nowhere(http(404)),
-        InvalidParams => params("INVALID_PARAMS", http(400)),
-        Storage => internal("INTERNAL", "INTERNAL_ERROR", http(500)),
-        TaskNotFound(task) => Row {
-            task: Some(task.as_str()),
-            ..plain(-32001, "TaskNotFoundError", "NOT_FOUND", "TASK_NOT_FOUND", http(404))
-        },
-        TaskNotCancelable(task) => Row {
-            task: Some(task.as_str()),
-            ..plain(-32002, "TaskNotCancelableError", STATE, "TASK_NOT_CANCELABLE", CONFLICT)
-        },
-        TaskIsOver(task) => Row {
-            task: Some(task.as_str()),
-            ..match protocol {
-                // 0.3 has no code of its own for it; its kits expect "invalid request".
-                Protocol::V03 => invalid("UNSUPPORTED_OPERATION", CONFLICT),
-                Protocol::V10 => unsupported("UNSUPPORTED_OPERATION", http(400)),
-            }
-        },
-        PushNotSupported => {
-            let reason = "PUSH_NOTIFICATION_NOT_SUPPORTED";
-            plain(-32003, "PushNotificationNotSupportedError", STATE, reason, http(400))
+    let header = match kind {
+        Unauthenticated => Some(("WWW-Authenticate", "Bearer".to_owned())),
+        MethodNotAllowed { allow } => Some(("Allow", allow.clone())),
+        UpgradeRequired => Some(("Upgrade", "websocket".to_owned())),
+        Overloaded { retry_after_s } => Some(("Retry-After", retry_after_s.to_string())),
+        _ => None,
+    };
+    Row { task, call, header, ..table(kind, protocol) }
+}
+
+fn table(kind: &FaultKind, protocol: Protocol) -> Row<'static> {
+    use FaultKind::*;
+    match (kind, protocol) {
+        (ParseError, _) => Row { code: -32700, name: "JSONParseError", ..INVALID },
+        (InvalidRequest, _) => INVALID,
+        (MethodNotFound, _) => NOWHERE,
+        (InvalidParams, _) => PARAMS,
+        (Storage, _) => INTERNAL,
+        (TaskNotFound(_), _) => entry(-32001, "TaskNotFoundError", "NOT_FOUND", "TASK_NOT_FOUND", http(404)),
+        (TaskNotCancelable(_), _) => {
+            Row { statuses: CONFLICT, ..state(-32002, "TaskNotCancelableError", "TASK_NOT_CANCELABLE") }
         }
-        Unsupported => unsupported("UNSUPPORTED_OPERATION", http(400)),
-        ContentTypeNotSupported => {
-            let reason = "CONTENT_TYPE_NOT_SUPPORTED";
-            let statuses = Statuses { rest_100: 415, ..http(400) };
-            plain(-32005, "ContentTypeNotSupportedError", ARGUMENT, reason, statuses)
+        // 0.3 has no code of its own for it; its kits expect "invalid request".
+        (TaskIsOver(_), Protocol::V03) => Row { reason: "UNSUPPORTED_OPERATION", statuses: CONFLICT, ..INVALID },
+        (TaskIsOver(_), Protocol::V10) | (Unsupported, _) => {
+            state(-32004, "UnsupportedOperationError", "UNSUPPORTED_OPERATION")
         }
+        (PushNotSupported, _) => state(-32003, "PushNotificationNotSupportedError", "PUSH_NOTIFICATION_NOT_SUPPORTED"),
+        (ContentTypeNotSupported, _) => Row { statuses: Statuses { rest_100: 415, ..http(400) }, ..CONTENT_TYPE },
         // In the head, because a page can be made to send such a body without asking first.
-        ContentTypeMissing => {
-            let reason = "CONTENT_TYPE_NOT_SUPPORTED";
-            plain(-32005, "ContentTypeNotSupportedError", ARGUMENT, reason, head(415))
+        (ContentTypeMissing, _) => Row { statuses: head(415), ..CONTENT_TYPE },
+        (ExtendedCardNotConfigured, _) => {
+            state(-32007, "AuthenticatedExtendedCardNotConfiguredError", "EXTENDED_AGENT_CARD_NOT_CONFIGURED")
         }
-        ExtendedCardNotConfigured => {
-            let name = "AuthenticatedExtendedCardNotConfiguredError";
-            let reason = "EXTENDED_AGENT_CARD_NOT_CONFIGURED";
-            plain(-32007, name, STATE, reason, http(400))
+        (ExtensionRequired, Protocol::V03) => Row { reason: "EXTENSION_SUPPORT_REQUIRED", ..INVALID },
+        (ExtensionRequired, Protocol::V10) => {
+            state(-32008, "ExtensionSupportRequiredError", "EXTENSION_SUPPORT_REQUIRED")
         }
-        ExtensionRequired => {
-            let reason = "EXTENSION_SUPPORT_REQUIRED";
-            match protocol {
-                Protocol::V03 => invalid(reason, http(400)),
-                Protocol::V10 => plain(-32008, "ExtensionSupportRequiredError", STATE, reason, http(400)),
-            }
-        }
-        VersionNotSupported => {
-            let reason = "VERSION_NOT_SUPPORTED";
-            plain(-32009, "VersionNotSupportedError", STATE, reason, http(400))
-        }
-        Unauthenticated => Row {
-            header: Some(("WWW-Authenticate", "Bearer".into())),
-            ..plain(-32000, "UnauthenticatedError", "UNAUTHENTICATED", "UNAUTHENTICATED", head(401))
-        },
-        Forbidden => {
-            let word = "PERMISSION_DENIED";
-            plain(-32000, "PermissionDeniedError", word, word, head(403))
-        }
-        NotPending(call) => Row { call: Some(call.as_str()), ..params("TOOL_CALL_NOT_PENDING", CONFLICT) },
-        UnknownOption(call) => Row { call: Some(call.as_str()), ..params("UNKNOWN_OPTION", http(400)) },
-        NotFound => nowhere(head(404)),
-        MethodNotAllowed { allow } => {
-            Row { header: Some(("Allow", allow.clone())), ..invalid("INVALID_REQUEST", head(405)) }
-        }
-        UpgradeRequired => {
-            Row { header: Some(("Upgrade", "websocket".into())), ..invalid("INVALID_REQUEST", head(426)) }
-        }
-        TooLarge => invalid("INVALID_REQUEST", head(413)),
-        Overloaded { retry_after_s } => Row {
-            header: Some(("Retry-After", retry_after_s.to_string())),
-            ..internal("UNAVAILABLE", "OVERLOADED", head(503))
-        },
+        (VersionNotSupported, _) => state(-32009, "VersionNotSupportedError", "VERSION_NOT_SUPPORTED"),
+        (Unauthenticated, _) => entry(-32000, "UnauthenticatedError", "UNAUTHENTICATED", "UNAUTHENTICATED", head(401)),
+        (Forbidden, _) => entry(-32000, "PermissionDeniedError", "PERMISSION_DENIED", "PERMISSION_DENIED", head(403)),
+        (NotPending(_), _) => Row { reason: "TOOL_CALL_NOT_PENDING", statuses: CONFLICT, ..PARAMS },
+        (UnknownOption(_), _) => Row { reason: "UNKNOWN_OPTION", ..PARAMS },
+        (NotFound, _) => Row { statuses: head(404), ..NOWHERE },
+        (MethodNotAllowed { .. }, _) => Row { statuses: head(405), ..INVALID },
+        (UpgradeRequired, _) => Row { statuses: head(426), ..INVALID },
+        (TooLarge, _) => Row { statuses: head(413), ..INVALID },
+        (Overloaded { .. }, _) => Row { word: "UNAVAILABLE", reason: "OVERLOADED", statuses: head(503), ..INTERNAL },
     }
 }
 

@@ -11,14 +11,12 @@ use crate::a2a::dialect::{Binding, Dialect, Projection, View, Writer};
 use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Finality, Frame, Piece, StatusUpdate};
 use crate::a2a::form::{self, Form};
 use crate::a2a::requests::object::{Object, count, member, object, text, texts, wrong};
-use crate::a2a::requests::operation;
-use crate::a2a::requests::operation::{Ask, Operation};
+use crate::a2a::requests::operation::{self, Ask, Operation};
 use crate::a2a::snapshot as whole;
 use crate::a2a::switches::PushRules;
-use crate::a2a::views::snapshot;
-use crate::a2a::views::snapshot::Wanted;
+use crate::a2a::views::snapshot::{self, Wanted};
 use crate::a2a::views::tools::Tools;
-use crate::a2a::words::{CODER, CoderKind};
+use crate::a2a::words::{CODER, coder_kind};
 use crate::a2a::{present, result};
 use crate::base::http::Response;
 use crate::base::id::{ConfigId, Seq, TaskId};
@@ -353,7 +351,7 @@ fn hook_view(protocol: Protocol, profile: Profile) -> View {
 fn past<'a>(projection: Projection, state: &State, status: &'a Status, shown: TaskState) -> StatusUpdate<'a> {
     let metadata = match projection {
         Projection::Coder => json!({
-            CODER: { "kind": CoderKind::StateChange.word() },
+            CODER: { "kind": coder_kind::STATE_CHANGE },
             "model": state.model,
         }),
         Projection::Devtool | Projection::Plain | Projection::PlainText => json!({}),

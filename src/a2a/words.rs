@@ -19,64 +19,40 @@ pub const OURS: &str = "gemini-a2a";
 /// Our own extension: every event of a stream has an id, and `Last-Event-ID` or `?after=` continues behind it.
 pub const RESUME: &str = "urn:gemini-a2a:resume:v1";
 
-/// Task states in 0.3.
+/// Task states: in 0.3, in the protobuf JSON of 1.0, and as `POST /message/stream` and `POST /tasks/{id}/execute` name the state that
+/// they show.
+fn state_words(state: TaskState) -> [&'static str; 4] {
+    match state {
+        TaskState::Submitted => ["submitted", "TASK_STATE_SUBMITTED", "submitted", "running"],
+        TaskState::Working => ["working", "TASK_STATE_WORKING", "working", "running"],
+        TaskState::InputRequired => ["input-required", "TASK_STATE_INPUT_REQUIRED", "input-required", "running"],
+        TaskState::AuthRequired => ["auth-required", "TASK_STATE_AUTH_REQUIRED", "input-required", "running"],
+        TaskState::Completed => ["completed", "TASK_STATE_COMPLETED", "completed", "completed"],
+        TaskState::Failed => ["failed", "TASK_STATE_FAILED", "failed", "error"],
+        TaskState::Canceled => ["canceled", "TASK_STATE_CANCELED", "canceled", "error"],
+        TaskState::Rejected => ["rejected", "TASK_STATE_REJECTED", "failed", "error"],
+    }
+}
+
 pub fn state(state: TaskState) -> &'static str {
-    match state {
-        TaskState::Submitted => "submitted",
-        TaskState::Working => "working",
-        TaskState::InputRequired => "input-required",
-        TaskState::AuthRequired => "auth-required",
-        TaskState::Completed => "completed",
-        TaskState::Failed => "failed",
-        TaskState::Canceled => "canceled",
-        TaskState::Rejected => "rejected",
-    }
+    state_words(state)[0]
 }
 
-/// Task states in 1.0.
 pub fn v10_state(state: TaskState) -> &'static str {
-    match state {
-        TaskState::Submitted => "TASK_STATE_SUBMITTED",
-        TaskState::Working => "TASK_STATE_WORKING",
-        TaskState::InputRequired => "TASK_STATE_INPUT_REQUIRED",
-        TaskState::AuthRequired => "TASK_STATE_AUTH_REQUIRED",
-        TaskState::Completed => "TASK_STATE_COMPLETED",
-        TaskState::Failed => "TASK_STATE_FAILED",
-        TaskState::Canceled => "TASK_STATE_CANCELED",
-        TaskState::Rejected => "TASK_STATE_REJECTED",
-    }
+    state_words(state)[1]
 }
 
-/// Task states in the protobuf definition of 0.3, which has one of them with a second l.
+/// In the protobuf definition of 0.3, which has one of them with a second l.
 pub fn proto03_state(state: TaskState) -> &'static str {
-    match state {
-        TaskState::Canceled => "TASK_STATE_CANCELLED",
-        TaskState::Submitted
-        | TaskState::Working
-        | TaskState::InputRequired
-        | TaskState::AuthRequired
-        | TaskState::Completed
-        | TaskState::Failed
-        | TaskState::Rejected => v10_state(state),
-    }
+    if state == TaskState::Canceled { "TASK_STATE_CANCELLED" } else { v10_state(state) }
 }
 
-/// Task states in `POST /message/stream`, of the state as it shows it.
 pub fn message_state(shown: TaskState) -> &'static str {
-    match shown {
-        TaskState::InputRequired | TaskState::AuthRequired => "input-required",
-        TaskState::Failed | TaskState::Rejected => "failed",
-        TaskState::Submitted | TaskState::Working | TaskState::Completed | TaskState::Canceled => state(shown),
-    }
+    state_words(shown)[2]
 }
 
-/// Task states in `POST /tasks/{id}/execute`, of the state as it shows it.
 pub fn execute_state(shown: TaskState) -> &'static str {
-    match shown {
-        TaskState::Submitted | TaskState::Working | TaskState::InputRequired | TaskState::AuthRequired => "running",
-        TaskState::Completed => "completed",
-        TaskState::Failed | TaskState::Canceled | TaskState::Rejected => "error",
-    }
+    state_words(shown)[3]
 }
 
 /// The state where a task that waits for the next prompt is shown as completed. `idle`: its turn is over; the next prompt may already
@@ -138,70 +114,31 @@ pub fn read_profile(word: &str) -> Option<Profile> {
     }
 }
 
-/// What a status update of the coder profile is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CoderKind {
-    StateChange,
-    TextContent,
-    Thought,
-    Citation,
-    ToolCallUpdate,
-    ToolCallConfirmation,
-}
-
-impl CoderKind {
-    pub fn word(self) -> &'static str {
-        match self {
-            CoderKind::StateChange => "state-change",
-            CoderKind::TextContent => "text-content",
-            CoderKind::Thought => "thought",
-            CoderKind::Citation => "citation",
-            CoderKind::ToolCallUpdate => "tool-call-update",
-            CoderKind::ToolCallConfirmation => "tool-call-confirmation",
-        }
-    }
+/// What a status update of the coder profile and an object of `POST /message/stream` are about.
+pub mod coder_kind {
+    pub const STATE_CHANGE: &str = "state-change";
+    pub const TEXT_CONTENT: &str = "text-content";
+    pub const THOUGHT: &str = "thought";
+    pub const CITATION: &str = "citation";
+    pub const TOOL_CALL_UPDATE: &str = "tool-call-update";
+    pub const TOOL_CALL_CONFIRMATION: &str = "tool-call-confirmation";
 }
 
 /// What an object of `POST /tasks/{id}/execute` is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExecuteKind {
-    StateChange,
-    TextContent,
-    Thought,
-    ThoughtSummary,
-    ToolCallUpdate,
+pub mod execute_kind {
+    pub const STATE_CHANGE: &str = "state_change";
+    pub const TEXT_CONTENT: &str = "text_content";
+    pub const THOUGHT: &str = "thought";
+    pub const THOUGHT_SUMMARY: &str = "thought_summary";
+    pub const TOOL_CALL_UPDATE: &str = "tool_call_update";
 }
 
-impl ExecuteKind {
-    pub fn word(self) -> &'static str {
-        match self {
-            ExecuteKind::StateChange => "state_change",
-            ExecuteKind::TextContent => "text_content",
-            ExecuteKind::Thought => "thought",
-            ExecuteKind::ThoughtSummary => "thought_summary",
-            ExecuteKind::ToolCallUpdate => "tool_call_update",
-        }
-    }
-}
-
-/// What an event of the development-tool extension is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DevKind {
-    StateChange,
-    TextContent,
-    Thought,
-    ToolCallUpdate,
-}
-
-impl DevKind {
-    pub fn word(self) -> &'static str {
-        match self {
-            DevKind::StateChange => "STATE_CHANGE",
-            DevKind::TextContent => "TEXT_CONTENT",
-            DevKind::Thought => "THOUGHT",
-            DevKind::ToolCallUpdate => "TOOL_CALL_UPDATE",
-        }
-    }
+/// What an event of the development-tool extension and an object of the live session are about.
+pub mod devtool_kind {
+    pub const STATE_CHANGE: &str = "STATE_CHANGE";
+    pub const TEXT_CONTENT: &str = "TEXT_CONTENT";
+    pub const THOUGHT: &str = "THOUGHT";
+    pub const TOOL_CALL_UPDATE: &str = "TOOL_CALL_UPDATE";
 }
 
 /// An answer on offer, as people are shown it.
@@ -267,38 +204,29 @@ impl CallStatus {
         }
     }
 
-    /// The word of the development-tool extension, of sessions and of `POST /message/stream`. That a call waits for an answer is
-    /// said beside it.
+    /// In the development-tool extension, in sessions and in `POST /message/stream`; in the coder profile; in
+    /// `POST /tasks/{id}/execute`. That a call waits for an answer is said beside it, except in the coder profile.
+    fn words(self) -> [&'static str; 3] {
+        match self {
+            CallStatus::Scheduled => ["PENDING", "scheduled", "requested"],
+            CallStatus::AwaitingApproval => ["PENDING", "awaiting_approval", "requested"],
+            CallStatus::Executing => ["EXECUTING", "executing", "executing"],
+            CallStatus::Success => ["SUCCEEDED", "success", "completed"],
+            CallStatus::Error => ["FAILED", "error", "error"],
+            CallStatus::Cancelled => ["CANCELLED", "cancelled", "error"],
+        }
+    }
+
     pub fn devtool(self) -> &'static str {
-        match self {
-            CallStatus::Scheduled | CallStatus::AwaitingApproval => "PENDING",
-            CallStatus::Executing => "EXECUTING",
-            CallStatus::Success => "SUCCEEDED",
-            CallStatus::Error => "FAILED",
-            CallStatus::Cancelled => "CANCELLED",
-        }
+        self.words()[0]
     }
 
-    /// The coder profile's word.
     pub fn coder(self) -> &'static str {
-        match self {
-            CallStatus::Scheduled => "scheduled",
-            CallStatus::AwaitingApproval => "awaiting_approval",
-            CallStatus::Executing => "executing",
-            CallStatus::Success => "success",
-            CallStatus::Error => "error",
-            CallStatus::Cancelled => "cancelled",
-        }
+        self.words()[1]
     }
 
-    /// The word of `POST /tasks/{id}/execute`.
     pub fn execute(self) -> &'static str {
-        match self {
-            CallStatus::Scheduled | CallStatus::AwaitingApproval => "requested",
-            CallStatus::Executing => "executing",
-            CallStatus::Success => "completed",
-            CallStatus::Error | CallStatus::Cancelled => "error",
-        }
+        self.words()[2]
     }
 }
 

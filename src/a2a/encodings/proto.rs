@@ -14,18 +14,15 @@
 //! written by hand into one buffer: a chunk of text is a status update in some profiles and an artifact update in others, and
 //! there may be tens of thousands a second.
 
+use crate::a2a::encodings::object::{self, Object, object};
 use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Finality, Frame, Piece, StatusUpdate, Task};
 use crate::a2a::words;
 use crate::base::clock::rfc3339;
 use crate::base::id::{ContextId, TaskId};
-use crate::base::json;
 use crate::task::log::event::Created;
 use crate::task::machine::state::TaskState;
 use crate::task::message::{Artifact, Content, Message, Part};
-use serde::Serialize;
-use serde_json::{Map, Value, json};
-use std::io::Write;
-use std::ops::Range;
+use serde_json::{Map, Value};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edition {
@@ -41,235 +38,138 @@ pub fn frame(edition: Edition, created: &Created, frame: &Frame<'_>, finality: F
     }
 }
 
-pub fn status(edition: Edition, created: &Created, update: &StatusUpdate<'_>, finality: Finality) -> Vec<u8> {
-    let metadata = match finality {
-        Finality::Open => &update.metadata,
-        Finality::Closing => update.closing.as_ref().unwrap_or(&update.metadata),
+fn status(edition: Edition, created: &Created, update: &StatusUpdate<'_>, finality: Finality) -> Vec<u8> {
+    let metadata = update.metadata(finality);
+    let members = |o: &mut Object<'_>| {
+        o.member("taskId", &created.task).member("contextId", &created.context);
+        o.object("status", |o| {
+            o.member("state", state_word(edition, update.state));
+            if let Some(message) = &update.message {
+                o.object("message", |o| agent_message(o, edition, created, message));
+            }
+            o.member("timestamp", &rfc3339(update.at));
+        });
+        match edition {
+            Edition::V03 => _ = o.member("final", &(finality == Finality::Closing)),
+            Edition::V10 => {}
+        }
+        if metadata != b"{}" {
+            o.name("metadata").extend_from_slice(metadata);
+        }
     };
-    let payload = update.message.as_ref().map_or(0, |message| message.pieces().map(Piece::size).sum());
-    let mut out = Vec::with_capacity(512 + metadata.len() + payload);
-    out.extend_from_slice(br#"{"statusUpdate":{"#);
-    let place = WrittenIds::write(&mut out, created);
-    out.extend_from_slice(br#","status":{"state":""#);
-    out.extend_from_slice(state_word(edition, update.state).as_bytes());
-    out.push(b'"');
-    if let Some(message) = &update.message {
-        out.extend_from_slice(br#","message":"#);
-        agent_message(&mut out, edition, &place, message);
-    }
-    write_time(&mut out, update.at);
-    out.push(b'}');
-    match (edition, finality) {
-        (Edition::V03, Finality::Open) => out.extend_from_slice(br#","final":false"#),
-        (Edition::V03, Finality::Closing) => out.extend_from_slice(br#","final":true"#),
-        (Edition::V10, _) => {}
-    }
-    if metadata != b"{}" {
-        out.extend_from_slice(br#","metadata":"#);
-        out.extend_from_slice(metadata);
-    }
-    out.extend_from_slice(b"}}");
-    out
+    object(|o| _ = o.object("statusUpdate", members))
 }
 
 /// A task as a whole, without a wrapper.
 pub fn task(edition: Edition, task: &Task<'_>) -> Vec<u8> {
     let Created { task: id, context, .. } = task.created;
-    let mut out = Vec::with_capacity(1024);
-    out.extend_from_slice(br#"{"id":"#);
-    json::write(&mut out, id);
-    member(&mut out, "contextId", context);
-    out.extend_from_slice(br#","status":{"state":""#);
-    out.extend_from_slice(state_word(edition, task.state).as_bytes());
-    out.push(b'"');
-    if let Some(message) = &task.message {
-        out.extend_from_slice(br#","message":"#);
-        write_message(&mut out, edition, message, Some(id), context);
-    }
-    write_time(&mut out, task.at);
-    out.push(b'}');
-    if let Some(history) = task.history.as_ref().filter(|all| !all.is_empty()) {
-        out.extend_from_slice(br#","history":"#);
-        list(&mut out, history, |out, one| {
-            write_message(out, edition, one, Some(id), context);
+    object(|o| {
+        o.member("id", id).member("contextId", context);
+        o.object("status", |o| {
+            o.member("state", state_word(edition, task.state));
+            if let Some(message) = &task.message {
+                o.object("message", |o| write_message(o, edition, message, Some(id), context));
+            }
+            o.member("timestamp", &rfc3339(task.at));
         });
-    }
-    if let Some(artifacts) = &task.artifacts {
-        out.extend_from_slice(br#","artifacts":"#);
-        list(&mut out, artifacts, |out, one| write_artifact(out, edition, one));
-    }
-    out.push(b'}');
-    out
+        if let Some(history) = task.history.as_ref().filter(|all| !all.is_empty()) {
+            o.list("history", history, |out, one| {
+                object::write(out, |o| write_message(o, edition, one, Some(id), context));
+            });
+        }
+        if let Some(artifacts) = &task.artifacts {
+            o.list("artifacts", artifacts, |out, one| object::write(out, |o| write_artifact(o, edition, one)));
+        }
+    })
 }
 
 /// A message that belongs to no task, in its wrapper.
 pub fn message(edition: Edition, message: &Message, context: &ContextId) -> Vec<u8> {
-    let mut out = br#"{"message":"#.to_vec();
-    write_message(&mut out, edition, message, None, context);
-    out.push(b'}');
-    out
+    object(|o| _ = o.object("message", |o| write_message(o, edition, message, None, context)))
 }
 
 fn artifact_update(edition: Edition, created: &Created, update: &ArtifactUpdate<'_>) -> Vec<u8> {
-    let payload = update.artifact.parts.iter().map(|part| match &part.content {
-        Content::Text(text) | Content::Bytes(text) | Content::Uri(text) => text.len(),
-        Content::Data(_) => 0,
-    });
-    let mut out = Vec::with_capacity(256 + payload.sum::<usize>());
-    out.extend_from_slice(br#"{"artifactUpdate":{"#);
-    WrittenIds::write(&mut out, created);
-    out.extend_from_slice(br#","artifact":"#);
-    write_artifact(&mut out, edition, &update.artifact);
-    if update.append {
-        out.extend_from_slice(br#","append":true"#);
-    }
-    if update.last {
-        out.extend_from_slice(br#","lastChunk":true"#);
-    }
-    out.extend_from_slice(b"}}");
-    out
+    let members = |o: &mut Object<'_>| {
+        o.member("taskId", &created.task).member("contextId", &created.context);
+        o.object("artifact", |o| write_artifact(o, edition, &update.artifact));
+        o.optional("append", update.append.then_some(true)).optional("lastChunk", update.last.then_some(true));
+    };
+    object(|o| _ = o.object("artifactUpdate", members))
 }
 
-fn write_message(out: &mut Vec<u8>, edition: Edition, message: &Message, task: Option<&TaskId>, context: &ContextId) {
-    out.extend_from_slice(br#"{"messageId":"#);
-    json::write(out, &message.id);
-    member(out, "contextId", context);
-    if let Some(task) = task {
-        member(out, "taskId", task);
-    }
-    member(out, "role", words::proto_role(message.role));
-    begin_parts(out, edition);
-    list(out, &message.parts, |out, part| write_part(out, edition, part));
-    metadata(out, message.metadata.as_ref());
-    if !message.extensions.is_empty() {
-        member(out, "extensions", &message.extensions);
-    }
+fn write_message(o: &mut Object<'_>, edition: Edition, message: &Message, task: Option<&TaskId>, context: &ContextId) {
+    o.member("messageId", &message.id).member("contextId", context).optional("taskId", task);
+    o.member("role", words::proto_role(message.role));
+    o.list(parts_name(edition), &message.parts, |out, part| object::write(out, |o| write_part(o, edition, part)));
+    metadata(o, message.metadata.as_ref());
+    o.filled("extensions", &message.extensions);
     match edition {
-        Edition::V10 if !message.references.is_empty() => {
-            member(out, "referenceTaskIds", &message.references);
-        }
-        Edition::V10 | Edition::V03 => {}
+        Edition::V10 => _ = o.filled("referenceTaskIds", &message.references),
+        Edition::V03 => {}
     }
-    out.push(b'}');
 }
 
 /// What the agent says in a status update.
-fn agent_message(out: &mut Vec<u8>, edition: Edition, place: &WrittenIds, message: &AgentMessage<'_>) {
-    out.extend_from_slice(br#"{"messageId":"#);
-    out.extend_from_within(place.task.clone());
-    out.pop();
-    write!(out, "-{}\",", message.since).expect("memory takes it");
-    out.extend_from_within(place.whole.clone());
-    out.extend_from_slice(br#","role":"ROLE_AGENT""#);
-    begin_parts(out, edition);
-    out.push(b'[');
-    for piece in message.pieces() {
-        match piece {
-            Piece::Text(text) => {
-                out.extend_from_slice(br#"{"text":"#);
-                json::write(out, text);
+fn agent_message(o: &mut Object<'_>, edition: Edition, created: &Created, message: &AgentMessage<'_>) {
+    o.member("messageId", &message.id(created));
+    o.member("taskId", &created.task).member("contextId", &created.context).member("role", "ROLE_AGENT");
+    o.list(parts_name(edition), message.pieces(), |out, piece| {
+        object::write(out, |o| match (piece, edition) {
+            (Piece::Text(text), _) => _ = o.member("text", text),
+            (Piece::Data(data), Edition::V03) => {
+                o.object("data", |o| o.name("data").extend_from_slice(data));
             }
-            Piece::Data(data) => {
-                let (before, behind): (&[u8], &[u8]) = match edition {
-                    Edition::V03 => (br#"{"data":{"data":"#, b"}"),
-                    Edition::V10 => (br#"{"data":"#, br#","mediaType":"application/json""#),
-                };
-                out.extend_from_slice(before);
-                out.extend_from_slice(data);
-                out.extend_from_slice(behind);
+            (Piece::Data(data), Edition::V10) => {
+                o.name("data").extend_from_slice(data);
+                o.member("mediaType", "application/json");
             }
-        }
-        out.extend_from_slice(b"},");
-    }
-    out.pop();
-    out.push(b']');
-    if let Some(extension) = message.extension {
-        out.extend_from_slice(br#","extensions":"#);
-        json::write(out, &[extension]);
-    }
-    out.push(b'}');
-}
-
-fn write_artifact(out: &mut Vec<u8>, edition: Edition, artifact: &Artifact) {
-    out.extend_from_slice(br#"{"artifactId":"#);
-    json::write(out, &artifact.id);
-    if let Some(name) = &artifact.name {
-        member(out, "name", name);
-    }
-    if let Some(description) = &artifact.description {
-        member(out, "description", description);
-    }
-    out.extend_from_slice(br#","parts":"#);
-    list(out, &artifact.parts, |out, part| write_part(out, edition, part));
-    out.push(b'}');
-}
-
-fn write_part(out: &mut Vec<u8>, edition: Edition, part: &Part) {
-    out.push(b'{');
-    match edition {
-        Edition::V10 => {
-            let (name, text) = match &part.content {
-                Content::Text(text) => ("text", text),
-                Content::Bytes(bytes) => ("raw", bytes),
-                Content::Uri(uri) => ("url", uri),
-                Content::Data(data) => {
-                    out.extend_from_slice(br#""data":"#);
-                    json::write(out, data);
-                    return end_part(out, part);
-                }
-            };
-            write!(out, "\"{name}\":").expect("memory takes it");
-            json::write(out, text);
-            end_part(out, part);
-        }
-        Edition::V03 => {
-            let (name, text) = match &part.content {
-                Content::Text(text) => {
-                    out.extend_from_slice(br#""text":"#);
-                    json::write(out, text);
-                    return out.push(b'}');
-                }
-                // Always an object; what is none travels in one.
-                Content::Data(data) if data.is_object() => return nested_data(out, data),
-                Content::Data(data) => return nested_data(out, &json!({ "value": data })),
-                Content::Bytes(bytes) => ("fileWithBytes", bytes),
-                Content::Uri(uri) => ("fileWithUri", uri),
-            };
-            write!(out, "\"file\":{{\"{name}\":").expect("memory takes it");
-            json::write(out, text);
-            if let Some(media_type) = &part.media_type {
-                member(out, "mimeType", media_type);
-            }
-            out.extend_from_slice(b"}}");
-        }
-    }
-}
-
-/// What 1.0 says about any part, and its end.
-fn end_part(out: &mut Vec<u8>, part: &Part) {
-    if let Some(filename) = &part.filename {
-        member(out, "filename", filename);
-    }
-    match (&part.media_type, &part.content) {
-        (Some(media_type), _) => member(out, "mediaType", media_type),
-        (None, Content::Data(_)) => member(out, "mediaType", "application/json"),
-        (None, Content::Text(_) | Content::Bytes(_) | Content::Uri(_)) => {}
-    }
-    metadata(out, part.metadata.as_ref());
-    out.push(b'}');
-}
-
-fn nested_data(out: &mut Vec<u8>, data: &Value) {
-    out.extend_from_slice(br#""data":{"data":"#);
-    json::write(out, data);
-    out.extend_from_slice(b"}}");
-}
-
-fn begin_parts(out: &mut Vec<u8>, edition: Edition) {
-    out.extend_from_slice(match edition {
-        Edition::V03 => br#","content":"#,
-        Edition::V10 => br#","parts":"#,
+        });
     });
+    o.optional("extensions", message.extension.map(|extension| [extension]));
+}
+
+fn write_artifact(o: &mut Object<'_>, edition: Edition, artifact: &Artifact) {
+    o.member("artifactId", &artifact.id).optional("name", artifact.name.as_ref());
+    o.optional("description", artifact.description.as_ref());
+    o.list("parts", &artifact.parts, |out, part| object::write(out, |o| write_part(o, edition, part)));
+}
+
+fn write_part(o: &mut Object<'_>, edition: Edition, part: &Part) {
+    match (edition, &part.content) {
+        (_, Content::Text(text)) => _ = o.member("text", text),
+        (Edition::V10, Content::Bytes(bytes)) => _ = o.member("raw", bytes),
+        (Edition::V10, Content::Uri(uri)) => _ = o.member("url", uri),
+        (Edition::V10, Content::Data(data)) => _ = o.member("data", data),
+        (Edition::V03, Content::Bytes(bytes)) => file_03(o, part, "fileWithBytes", bytes),
+        (Edition::V03, Content::Uri(uri)) => file_03(o, part, "fileWithUri", uri),
+        // Always an object; other values are wrapped in one.
+        (Edition::V03, Content::Data(data)) if data.is_object() => {
+            o.object("data", |o| _ = o.member("data", data));
+        }
+        (Edition::V03, Content::Data(data)) => {
+            o.object("data", |o| _ = o.object("data", |o| _ = o.member("value", data)));
+        }
+    }
+    match edition {
+        Edition::V03 => {}
+        Edition::V10 => {
+            let is_data = matches!(part.content, Content::Data(_));
+            let media_type = part.media_type.as_deref().or(is_data.then_some("application/json"));
+            o.optional("filename", part.filename.as_ref()).optional("mediaType", media_type);
+            metadata(o, part.metadata.as_ref());
+        }
+    }
+}
+
+fn file_03(o: &mut Object<'_>, part: &Part, name: &str, content: &str) {
+    o.object("file", |o| _ = o.member(name, content).optional("mimeType", part.media_type.as_ref()));
+}
+
+fn parts_name(edition: Edition) -> &'static str {
+    match edition {
+        Edition::V03 => "content",
+        Edition::V10 => "parts",
+    }
 }
 
 fn state_word(edition: Edition, state: TaskState) -> &'static str {
@@ -279,52 +179,8 @@ fn state_word(edition: Edition, state: TaskState) -> &'static str {
     }
 }
 
-/// Where a frame says which task it belongs to. Said once and copied from there: escaping is what costs.
-struct WrittenIds {
-    whole: Range<usize>,
-    /// The task's id in it, with its quotes.
-    task: Range<usize>,
-}
-
-impl WrittenIds {
-    fn write(out: &mut Vec<u8>, created: &Created) -> WrittenIds {
-        let start = out.len();
-        out.extend_from_slice(br#""taskId":"#);
-        let task = out.len();
-        json::write(out, &created.task);
-        let task = task..out.len();
-        member(out, "contextId", &created.context);
-        WrittenIds { whole: start..out.len(), task }
-    }
-}
-
-/// A member that is not the first of its object; the name needs no escaping.
-fn member<T: Serialize + ?Sized>(out: &mut Vec<u8>, name: &str, value: &T) {
-    write!(out, ",\"{name}\":").expect("memory takes it");
-    json::write(out, value);
-}
-
-fn metadata(out: &mut Vec<u8>, metadata: Option<&Map<String, Value>>) {
-    if let Some(metadata) = metadata.filter(|metadata| !metadata.is_empty()) {
-        member(out, "metadata", metadata);
-    }
-}
-
-fn write_time(out: &mut Vec<u8>, at: u64) {
-    out.extend_from_slice(br#","timestamp":""#);
-    out.extend_from_slice(rfc3339(at).as_bytes());
-    out.push(b'"');
-}
-
-fn list<T>(out: &mut Vec<u8>, items: &[T], mut write: impl FnMut(&mut Vec<u8>, &T)) {
-    out.push(b'[');
-    for (i, item) in items.iter().enumerate() {
-        if i > 0 {
-            out.push(b',');
-        }
-        write(out, item);
-    }
-    out.push(b']');
+fn metadata(o: &mut Object<'_>, metadata: Option<&Map<String, Value>>) {
+    o.optional("metadata", metadata.filter(|metadata| !metadata.is_empty()));
 }
 
 #[cfg(test)]
@@ -332,6 +188,7 @@ mod tests {
     use super::*;
     use crate::a2a::sample;
     use crate::base::id::Seq;
+    use serde_json::json;
     use std::borrow::Cow;
 
     const TIME: &str = "2026-03-01T09:30:00.125Z";

@@ -4,16 +4,13 @@
 //! Everything is written into one buffer, because a chunk of text is a status update and there may be tens of thousands a second.
 
 use crate::a2a::encodings::object::{self, Object, object};
-use crate::a2a::encodings::value::{ArtifactUpdate, Finality, Frame, Piece, StatusUpdate, Task};
+use crate::a2a::encodings::value::{AgentMessage, ArtifactUpdate, Finality, Frame, Piece, StatusUpdate, Task};
 use crate::a2a::words;
 use crate::base::clock::rfc3339;
 use crate::base::id::{ContextId, TaskId};
-use crate::base::json;
 use crate::task::log::event::Created;
 use crate::task::message::{Artifact, Content, Message, Part};
 use serde_json::{Map, Value, json};
-use std::io::Write;
-use std::ops::Range;
 
 pub fn frame(created: &Created, frame: &Frame<'_>, finality: Finality) -> Vec<u8> {
     match frame {
@@ -22,54 +19,33 @@ pub fn frame(created: &Created, frame: &Frame<'_>, finality: Finality) -> Vec<u8
     }
 }
 
-pub fn status(created: &Created, update: &StatusUpdate<'_>, finality: Finality) -> Vec<u8> {
-    let (last, metadata) = match finality {
-        Finality::Open => ("false", &update.metadata),
-        Finality::Closing => ("true", update.closing.as_ref().unwrap_or(&update.metadata)),
-    };
-    let payload = update.message.as_ref().map_or(0, |message| message.pieces().map(Piece::size).sum());
-    let mut out = Vec::with_capacity(640 + metadata.len() + payload);
-    out.extend_from_slice(br#"{"kind":"status-update","#);
-    let place = place(&mut out, created);
-    out.extend_from_slice(br#","status":{"state":""#);
-    out.extend_from_slice(words::state(update.state).as_bytes());
-    out.push(b'"');
-    if let Some(message) = &update.message {
-        out.extend_from_slice(br#","message":{"kind":"message","role":"agent","parts":["#);
-        for piece in message.pieces() {
-            match piece {
-                Piece::Text(text) => {
-                    out.extend_from_slice(br#"{"kind":"text","text":"#);
-                    json::write(&mut out, text);
-                }
-                Piece::Data(data) => {
-                    out.extend_from_slice(br#"{"kind":"data","data":"#);
-                    out.extend_from_slice(data);
-                }
+fn status(created: &Created, update: &StatusUpdate<'_>, finality: Finality) -> Vec<u8> {
+    object(|o| {
+        o.member("kind", "status-update").member("taskId", &created.task).member("contextId", &created.context);
+        o.object("status", |o| {
+            o.member("state", words::state(update.state));
+            if let Some(message) = &update.message {
+                o.object("message", |o| agent_message(o, created, message));
             }
-            out.extend_from_slice(b"},");
-        }
-        out.pop();
-        out.push(b']');
-        if let Some(extension) = message.extension {
-            out.extend_from_slice(br#","extensions":"#);
-            json::write(&mut out, &[extension]);
-        }
-        out.extend_from_slice(br#","messageId":"#);
-        out.extend_from_within(place.task);
-        out.pop();
-        write!(out, "-{}\",", message.since).expect("memory takes it");
-        out.extend_from_within(place.whole);
-        out.push(b'}');
-    }
-    out.extend_from_slice(br#","timestamp":""#);
-    out.extend_from_slice(rfc3339(update.at).as_bytes());
-    out.extend_from_slice(br#""},"final":"#);
-    out.extend_from_slice(last.as_bytes());
-    out.extend_from_slice(br#","metadata":"#);
-    out.extend_from_slice(metadata);
-    out.push(b'}');
-    out
+            o.member("timestamp", &rfc3339(update.at));
+        });
+        o.member("final", &(finality == Finality::Closing));
+        o.name("metadata").extend_from_slice(update.metadata(finality));
+    })
+}
+
+/// What the agent says in a status update.
+fn agent_message(o: &mut Object<'_>, created: &Created, message: &AgentMessage<'_>) {
+    o.member("kind", "message").member("role", "agent");
+    o.list("parts", message.pieces(), |out, piece| {
+        object::write(out, |o| match piece {
+            Piece::Text(text) => _ = o.member("kind", "text").member("text", text),
+            Piece::Data(data) => o.member("kind", "data").name("data").extend_from_slice(data),
+        });
+    });
+    o.optional("extensions", message.extension.map(|extension| [extension]));
+    o.member("messageId", &message.id(created)).member("taskId", &created.task);
+    o.member("contextId", &created.context);
 }
 
 pub fn task(task: &Task<'_>) -> Vec<u8> {
@@ -160,22 +136,4 @@ fn part(out: &mut Vec<u8>, part: &Part) {
         }
         o.optional("metadata", part.metadata.as_ref());
     });
-}
-
-/// Where a frame says which task it belongs to. Said once and copied from there: escaping is what costs.
-struct WrittenIds {
-    whole: Range<usize>,
-    /// The task's id in it, with its quotes.
-    task: Range<usize>,
-}
-
-fn place(out: &mut Vec<u8>, created: &Created) -> WrittenIds {
-    let start = out.len();
-    out.extend_from_slice(br#""taskId":"#);
-    let task = out.len();
-    json::write(out, &created.task);
-    let task = task..out.len();
-    out.extend_from_slice(br#","contextId":"#);
-    json::write(out, &created.context);
-    WrittenIds { whole: start..out.len(), task }
 }

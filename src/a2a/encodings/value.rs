@@ -38,6 +38,15 @@ pub struct StatusUpdate<'a> {
     pub closing: Option<Vec<u8>>,
 }
 
+impl StatusUpdate<'_> {
+    pub fn metadata(&self, finality: Finality) -> &[u8] {
+        match (finality, &self.closing) {
+            (Finality::Closing, Some(closing)) => closing,
+            (Finality::Closing, None) | (Finality::Open, _) => &self.metadata,
+        }
+    }
+}
+
 /// What the agent says in a status update.
 #[derive(Debug)]
 pub struct AgentMessage<'a> {
@@ -67,6 +76,10 @@ impl<'a> AgentMessage<'a> {
         self
     }
 
+    pub fn id(&self, created: &Created) -> String {
+        format!("{}-{}", created.task, self.since)
+    }
+
     /// Its parts, in order; there is at least one.
     pub fn pieces(&self) -> impl Iterator<Item = &Piece<'a>> {
         std::iter::once(&self.piece).chain(&self.more)
@@ -78,16 +91,6 @@ pub enum Piece<'a> {
     Text(Cow<'a, str>),
     /// A JSON object.
     Data(Vec<u8>),
-}
-
-impl Piece<'_> {
-    /// About how many bytes it is written in.
-    pub fn size(&self) -> usize {
-        match self {
-            Piece::Text(text) => text.len(),
-            Piece::Data(data) => data.len(),
-        }
-    }
 }
 
 #[derive(Clone, Debug)]

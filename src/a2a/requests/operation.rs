@@ -6,8 +6,7 @@ use crate::a2a::dialect::Binding;
 use crate::a2a::form::{Form, Outputs};
 use crate::a2a::push;
 use crate::a2a::requests::filter;
-use crate::a2a::requests::message;
-use crate::a2a::requests::message::{Gaps, Received};
+use crate::a2a::requests::message::{self, Gaps, Received};
 use crate::a2a::requests::object::{Object, count, flag, member, object, text, texts, wrong};
 use crate::a2a::requests::settings;
 use crate::a2a::requests::version;
@@ -41,37 +40,12 @@ pub enum Operation {
 impl Operation {
     /// Whether its answer is a stream.
     pub fn streams(self) -> bool {
-        match self {
-            Operation::Stream | Operation::Subscribe => true,
-            Operation::Send
-            | Operation::Get
-            | Operation::List
-            | Operation::Cancel
-            | Operation::SetPush
-            | Operation::GetPush
-            | Operation::ListPush
-            | Operation::DeletePush
-            | Operation::ExtendedCard
-            | Operation::Commands
-            | Operation::Execute => false,
-        }
+        matches!(self, Operation::Stream | Operation::Subscribe)
     }
 
-    /// Whether it means something without params.
+    /// Whether it needs no params.
     pub fn stands_alone(self) -> bool {
-        match self {
-            Operation::List | Operation::ExtendedCard | Operation::Commands => true,
-            Operation::Send
-            | Operation::Stream
-            | Operation::Get
-            | Operation::Cancel
-            | Operation::Subscribe
-            | Operation::SetPush
-            | Operation::GetPush
-            | Operation::ListPush
-            | Operation::DeletePush
-            | Operation::Execute => false,
-        }
+        matches!(self, Operation::List | Operation::ExtendedCard | Operation::Commands)
     }
 }
 

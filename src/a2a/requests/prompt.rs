@@ -3,8 +3,7 @@
 //! nobody has to know which of them wants what.
 
 use crate::a2a::requests::answer;
-use crate::a2a::requests::message;
-use crate::a2a::requests::message::{Gaps, Received};
+use crate::a2a::requests::message::{self, Gaps, Received};
 use crate::a2a::requests::object::{Object, member, object, text, wrong};
 use crate::base::id::TaskId;
 use crate::task::fault::Fault;

@@ -11,7 +11,7 @@ use crate::a2a::views::call::Call;
 use crate::a2a::views::coder_call;
 use crate::a2a::views::tools::Tools;
 use crate::a2a::views::update::{Change, Step, Update, failure, status_message, thought};
-use crate::a2a::words::{CODER, CallStatus, CoderKind, OURS};
+use crate::a2a::words::{CODER, CallStatus, OURS, coder_kind};
 use crate::base::id::Seq;
 use crate::task::log::answer::Usage;
 use crate::task::log::event::Protocol;
@@ -32,22 +32,24 @@ pub fn frame<'a>(update: &Update<'a>, tools: &Tools, protocol: Protocol) -> Opti
         },
     };
     match update.change {
-        Change::Working | Change::ResultsSent => Some(shown.status(None, Metadata::of(CoderKind::StateChange, state))),
+        Change::Working | Change::ResultsSent => {
+            Some(shown.status(None, Metadata::of(coder_kind::STATE_CHANGE, state)))
+        }
         Change::Answered(answer) if !answer.has_calls() => None,
-        Change::Answered(_) => Some(shown.status(None, Metadata::of(CoderKind::StateChange, state))),
+        Change::Answered(_) => Some(shown.status(None, Metadata::of(coder_kind::STATE_CHANGE, state))),
         Change::Paused | Change::Stopped => Some(Frame::Status(announced(state, std::iter::empty()))),
         Change::Thought { subject, description } => {
-            Some(shown.content(CoderKind::Thought, seq, thought(subject, description)))
+            Some(shown.content(coder_kind::THOUGHT, seq, thought(subject, description)))
         }
-        Change::Text { text, since } => Some(shown.content(CoderKind::TextContent, since, Piece::Text(text.into()))),
-        Change::Citation(text) => Some(shown.content(CoderKind::Citation, seq, Piece::Text(text.into()))),
+        Change::Text { text, since } => Some(shown.content(coder_kind::TEXT_CONTENT, since, Piece::Text(text.into()))),
+        Change::Citation(text) => Some(shown.content(coder_kind::CITATION, seq, Piece::Text(text.into()))),
         Change::Call { call, step, status } => match step {
             Step::Planned | Step::AllowedByAnswer | Step::Started | Step::Ended => {
-                Some(shown.call(seq, Call::new(call, status), CoderKind::ToolCallUpdate, tools))
+                Some(shown.call(seq, Call::new(call, status), coder_kind::TOOL_CALL_UPDATE, tools))
             }
             Step::Asked | Step::Answered => {
                 let call = Call::new(call, CallStatus::AwaitingApproval);
-                Some(shown.call(seq, call, CoderKind::ToolCallConfirmation, tools))
+                Some(shown.call(seq, call, coder_kind::TOOL_CALL_CONFIRMATION, tools))
             }
             // It has been shown as scheduled already.
             Step::AllowedByRule => None,
@@ -79,7 +81,7 @@ fn asked<'a>(state: &'a State, tools: &Tools) -> impl Iterator<Item = Piece<'a>>
 
 /// The status as last announced, with these parts behind its text.
 fn announced<'a>(state: &'a State, more: impl Iterator<Item = Piece<'a>>) -> StatusUpdate<'a> {
-    let open = Metadata { error: failure(state), ..Metadata::of(CoderKind::StateChange, state) };
+    let open = Metadata { error: failure(state), ..Metadata::of(coder_kind::STATE_CHANGE, state) };
     let closing = Metadata { usage: state.usage, ..open };
     StatusUpdate {
         state: state.status.state,
@@ -99,12 +101,12 @@ struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    fn content(&self, kind: CoderKind, since: Seq, piece: Piece<'a>) -> Frame<'a> {
+    fn content(&self, kind: &'static str, since: Seq, piece: Piece<'a>) -> Frame<'a> {
         let metadata = Metadata { trace: self.state.trace.as_deref(), ..Metadata::of(kind, self.state) };
         self.status(Some(AgentMessage::new(since, piece)), metadata)
     }
 
-    fn call(&self, seq: Seq, call: Call<'_>, kind: CoderKind, tools: &Tools) -> Frame<'a> {
+    fn call(&self, seq: Seq, call: Call<'_>, kind: &'static str, tools: &Tools) -> Frame<'a> {
         let data = Piece::Data(coder_call::encode(self.state, call, tools));
         let metadata = Metadata { answered_by: call.call.decided_by(), ..Metadata::of(kind, self.state) };
         self.status(Some(AgentMessage::new(seq, data)), metadata)
@@ -140,7 +142,7 @@ pub fn write_answered_by(o: &mut Object<'_>, source: Option<&Source>) {
 
 #[derive(Clone, Copy)]
 struct Metadata<'a> {
-    kind: CoderKind,
+    kind: &'static str,
     model: &'a str,
     trace: Option<&'a str>,
     error: Option<&'a str>,
@@ -149,13 +151,13 @@ struct Metadata<'a> {
 }
 
 impl<'a> Metadata<'a> {
-    fn of(kind: CoderKind, state: &'a State) -> Metadata<'a> {
+    fn of(kind: &'static str, state: &'a State) -> Metadata<'a> {
         Metadata { kind, model: &state.model, trace: None, error: None, usage: None, answered_by: None }
     }
 
     fn encode(&self) -> Vec<u8> {
         object(|o| {
-            o.object(CODER, |o| _ = o.member("kind", self.kind.word()));
+            o.object(CODER, |o| _ = o.member("kind", self.kind));
             o.member("model", self.model).optional("traceId", self.trace).optional("error", self.error);
             o.optional("usageMetadata", self.usage.map(UsageMetadata));
             write_answered_by(o, self.answered_by);

@@ -30,7 +30,9 @@ pub fn encode(state: &State, call: Call<'_>, tools: &Tools) -> Vec<u8> {
             o.object("response", |o| response(o, call, ending, tool));
         }
         o.optional("outcome", call.call.choice.map(|choice| choice.word()));
-        o.optional("tool", tool.map(|tool| &tool.shown));
+        if let Some(tool) = tool {
+            o.name("tool").extend_from_slice(&tool.shown);
+        }
     })
 }
 

@@ -11,7 +11,7 @@ use crate::a2a::views::call::Call;
 use crate::a2a::views::coder::write_answered_by;
 use crate::a2a::views::devtool_call;
 use crate::a2a::views::update::{Change, Step, Update, failure, idle_completed, status_message, thought};
-use crate::a2a::words::{CallStatus, DevKind, EXT};
+use crate::a2a::words::{CallStatus, EXT, devtool_kind};
 use crate::task::machine::state::State;
 use crate::task::message::Source;
 
@@ -26,8 +26,9 @@ pub fn frame<'a>(update: &Update<'a>) -> Option<Frame<'a>> {
             ..passing(state)
         }))
     };
-    let text =
-        |since, text: &'a str| message(AgentMessage::new(since, Piece::Text(text.into())), DevKind::TextContent, None);
+    let text = |since, text: &'a str| {
+        message(AgentMessage::new(since, Piece::Text(text.into())), devtool_kind::TEXT_CONTENT, None)
+    };
     match update.change {
         Change::Working => Some(Frame::Status(passing(state))),
         Change::Paused | Change::Stopped => Some(Frame::Status(present(state))),
@@ -35,13 +36,13 @@ pub fn frame<'a>(update: &Update<'a>) -> Option<Frame<'a>> {
         Change::Citation(said) => text(update.seq, said),
         Change::Thought { subject, description } => {
             let thought = AgentMessage::new(update.seq, thought(subject, description));
-            message(thought.carrying(EXT), DevKind::Thought, None)
+            message(thought.carrying(EXT), devtool_kind::THOUGHT, None)
         }
         Change::Call { call, step, status } => match step {
             Step::Asked | Step::AllowedByRule | Step::Started | Step::Ended | Step::Printed { due: true, .. } => {
                 let data = Piece::Data(devtool_call::encode(Call::new(call, status)));
                 let data = AgentMessage::new(update.seq, data).carrying(EXT);
-                message(data, DevKind::ToolCallUpdate, call.decided_by())
+                message(data, devtool_kind::TOOL_CALL_UPDATE, call.decided_by())
             }
             Step::Planned | Step::Answered | Step::AllowedByAnswer | Step::Printed { due: false, .. } => None,
         },
@@ -57,7 +58,7 @@ pub fn frame<'a>(update: &Update<'a>) -> Option<Frame<'a>> {
 
 /// The status as last announced, in a form that a stream may end with.
 pub fn present(state: &State) -> StatusUpdate<'_> {
-    let metadata = metadata(DevKind::StateChange, state, failure(state), None);
+    let metadata = metadata(devtool_kind::STATE_CHANGE, state, failure(state), None);
     StatusUpdate { message: message(state), closing: Some(metadata.clone()), metadata, ..passing(state) }
 }
 
@@ -77,14 +78,14 @@ fn passing(state: &State) -> StatusUpdate<'_> {
         state: idle_completed(state),
         at: state.status.at,
         message: None,
-        metadata: metadata(DevKind::StateChange, state, None, None),
+        metadata: metadata(devtool_kind::STATE_CHANGE, state, None, None),
         closing: None,
     }
 }
 
-fn metadata(kind: DevKind, state: &State, error: Option<&str>, answered_by: Option<&Source>) -> Vec<u8> {
+fn metadata(kind: &'static str, state: &State, error: Option<&str>, answered_by: Option<&Source>) -> Vec<u8> {
     object(|o| {
-        o.object(EXT, |o| _ = o.member("kind", kind.word()).member("model", &state.model).optional("error", error));
+        o.object(EXT, |o| _ = o.member("kind", kind).member("model", &state.model).optional("error", error));
         write_answered_by(o, answered_by);
     })
 }

@@ -8,7 +8,7 @@ use crate::a2a::encodings::object::{Object, object};
 use crate::a2a::views::call::Call;
 use crate::a2a::views::flat;
 use crate::a2a::views::update::{Change, Step, Update};
-use crate::a2a::words::{self, CallStatus, ExecuteKind};
+use crate::a2a::words::{self, CallStatus, execute_kind};
 use crate::base::clock::rfc3339;
 use crate::task::machine::state::State;
 use std::borrow::Cow;
@@ -31,18 +31,18 @@ fn frame(update: &Update<'_>) -> Option<Body> {
                 (one, "") | ("", one) => one.into(),
                 (subject, description) => format!("{subject}: {description}").into(),
             };
-            write(state, ExecuteKind::Thought, |o| _ = o.member("thought", &thought))
+            write(state, execute_kind::THOUGHT, |o| _ = o.member("thought", &thought))
         }
         // The answer is complete, and with it the thoughts about it.
         Change::Answered(_) => {
             let summary = Some(state.thoughts.join("; ")).filter(|summary| !summary.is_empty())?;
-            write(state, ExecuteKind::ThoughtSummary, |o| _ = o.member("summary", &summary))
+            write(state, execute_kind::THOUGHT_SUMMARY, |o| _ = o.member("summary", &summary))
         }
         Change::Text { text, .. } | Change::Citation(text) => {
-            write(state, ExecuteKind::TextContent, |o| _ = o.member("text", text))
+            write(state, execute_kind::TEXT_CONTENT, |o| _ = o.member("text", text))
         }
         Change::Call { call, step: Step::Planned | Step::Asked | Step::Started | Step::Ended, status } => {
-            write(state, ExecuteKind::ToolCallUpdate, |o| tool_call(o, Call::new(call, status)))
+            write(state, execute_kind::TOOL_CALL_UPDATE, |o| tool_call(o, Call::new(call, status)))
         }
         Change::Call {
             step: Step::Answered | Step::AllowedByRule | Step::AllowedByAnswer | Step::Printed { .. },
@@ -60,7 +60,7 @@ fn frame(update: &Update<'_>) -> Option<Body> {
 
 /// The present state.
 fn present(state: &State) -> Body {
-    write(state, ExecuteKind::StateChange, |o| {
+    write(state, execute_kind::STATE_CHANGE, |o| {
         flat::status(o, state, words::execute_state);
         o.member("timestamp", &rfc3339(state.status.at));
     })
@@ -77,13 +77,13 @@ fn tool_call(o: &mut Object<'_>, call: Call<'_>) {
     }
 }
 
-fn write(state: &State, kind: ExecuteKind, members: impl FnOnce(&mut Object<'_>)) -> Body {
+fn write(state: &State, kind: &'static str, members: impl FnOnce(&mut Object<'_>)) -> Body {
     let object = object(|o| {
-        o.member("type", kind.word());
+        o.member("type", kind);
         members(o);
         o.member("taskId", &state.created.task);
     });
-    Body { event: Some(kind.word()), ..Body::bare(object) }
+    Body { event: Some(kind), ..Body::bare(object) }
 }
 
 #[cfg(test)]

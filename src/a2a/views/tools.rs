@@ -1,11 +1,9 @@
 //! The tools as clients see them, encoded once. A tool-call object of the coder profile repeats its tool with the whole
 //! schema (2–3 kB) on every update; it is copied from here, never built again.
 
-use crate::base::json;
+use crate::a2a::encodings::object::object;
 use crate::task::spec::ToolSpec;
-use serde::Serialize;
 use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
 use std::collections::BTreeMap;
 
 pub struct Tools {
@@ -32,7 +30,7 @@ pub(in crate::a2a) struct Tool {
     pub display_name: String,
     pub description: String,
     /// The `tool` member of a tool-call object.
-    pub shown: Box<RawValue>,
+    pub shown: Vec<u8>,
 }
 
 impl Tools {
@@ -59,32 +57,29 @@ impl Tools {
 
 impl Tool {
     fn of(spec: &ToolSpec) -> Tool {
-        let shown = Shown {
-            name: &spec.name,
-            display_name: &spec.display_name,
-            description: &spec.description,
-            kind: spec.kind.word(),
-            is_output_markdown: spec.output_is_markdown,
-            can_update_output: spec.has_live_output,
-            schema: Schema {
-                name: &spec.name,
-                description: &spec.description,
-                parameters_json_schema: &spec.parameters,
-            },
-            parameter_schema: &spec.parameters,
-        };
-        Tool {
-            display_name: spec.display_name.clone(),
-            description: spec.description.clone(),
-            shown: to_raw_value(&shown).expect("a declaration is strings and JSON"),
-        }
+        let shown = object(|o| {
+            o.member("name", &spec.name).member("displayName", &spec.display_name);
+            o.member("description", &spec.description).member("kind", spec.kind.word());
+            o.member("isOutputMarkdown", &spec.output_is_markdown).member("canUpdateOutput", &spec.has_live_output);
+            o.object("schema", |o| {
+                o.member("name", &spec.name).member("description", &spec.description);
+                o.member("parametersJsonSchema", &spec.parameters);
+            });
+            o.member("parameterSchema", &spec.parameters);
+        });
+        Tool { display_name: spec.display_name.clone(), description: spec.description.clone(), shown }
     }
 }
 
 impl Offer {
     fn of(spec: &ToolSpec) -> Offer {
-        let brief = Available { parameter_schema: None, ..Available::of(spec) };
-        Offer { spec: spec.clone(), whole: json::bytes(&Available::of(spec)), brief: json::bytes(&brief) }
+        let available = |schema: Option<&Value>| {
+            object(|o| {
+                o.member("name", &spec.name).member("description", &spec.description);
+                o.optional("parameterSchema", schema);
+            })
+        };
+        Offer { spec: spec.clone(), whole: available(Some(&spec.parameters)), brief: available(None) }
     }
 
     fn told(&self, told: Detail) -> &[u8] {
@@ -92,42 +87,6 @@ impl Offer {
             Detail::Whole => &self.whole,
             Detail::Brief => &self.brief,
         }
-    }
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Shown<'a> {
-    name: &'a str,
-    display_name: &'a str,
-    description: &'a str,
-    kind: &'static str,
-    is_output_markdown: bool,
-    can_update_output: bool,
-    schema: Schema<'a>,
-    parameter_schema: &'a Value,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Schema<'a> {
-    name: &'a str,
-    description: &'a str,
-    parameters_json_schema: &'a Value,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Available<'a> {
-    name: &'a str,
-    description: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    parameter_schema: Option<&'a Value>,
-}
-
-impl<'a> Available<'a> {
-    fn of(spec: &'a ToolSpec) -> Available<'a> {
-        Available { name: &spec.name, description: &spec.description, parameter_schema: Some(&spec.parameters) }
     }
 }
 
@@ -140,8 +99,8 @@ mod tests {
     #[test]
     fn a_tool_is_shown_with_its_schema_twice() {
         let tools = sample::tools();
-        let shown = tools.get("write_file").unwrap().shown.get();
-        assert_eq!(serde_json::from_str::<Value>(shown).unwrap(), sample::write_file_shown());
+        let shown = &tools.get("write_file").unwrap().shown;
+        assert_eq!(serde_json::from_slice::<Value>(shown).unwrap(), sample::write_file_shown());
         assert!(tools.get("no_such_tool").is_none());
     }
 

@@ -215,8 +215,8 @@ impl LoadedTask {
         let mut views: Vec<View> = streams.collect();
         let watched = self.views.iter();
         let mut watched: Vec<View> = watched.flat_map(|(view, n)| vec![*view; *n]).collect();
-        views.sort();
-        watched.sort();
+        views.sort_by_key(|view| format!("{view:?}"));
+        watched.sort_by_key(|view| format!("{view:?}"));
         assert_eq!(views, watched, "a view is watched by its readers");
         let bytes: usize = self.hot.iter().map(|hot| hot.bytes).sum();
         assert_eq!(bytes, self.hot_bytes, "the sum of the bodies");
