@@ -71,21 +71,21 @@ fn a_function_without_the_test_attribute_is_not_a_test() {
     assert!(!is_test(text, "plain") && !is_test(text, "mark") && !is_test(text, "absent"));
 }
 
-struct Scene {
+struct Fixture {
     fake: FakeGemini,
     server: Server,
 }
 
-impl Scene {
-    fn new(arrange: impl FnOnce(Setup) -> Setup) -> Scene {
+impl Fixture {
+    fn new(arrange: impl FnOnce(Setup) -> Setup) -> Fixture {
         let fake = FakeGemini::start();
         let server = arrange(Setup::new(&fake)).start();
-        Scene { fake, server }
+        Fixture { fake, server }
     }
 
     /// A server that asks nobody.
-    fn without_questions() -> Scene {
-        Scene::new(|setup| setup.arg("--trust-workspace").env("GEMINI_YOLO_MODE", "true"))
+    fn without_questions() -> Fixture {
+        Fixture::new(|setup| setup.arg("--trust-workspace").env("GEMINI_YOLO_MODE", "true"))
     }
 
     fn stream(&self, params: Value) -> Vec<Event> {
@@ -133,16 +133,16 @@ fn outline(events: &[Event]) -> Vec<String> {
 
 #[test]
 fn a_text_reply_is_four_frames() {
-    let scene = Scene::new(|setup| setup);
-    assert_eq!(scene.turn("TEXT Hello."), ["task submitted", "working", "text-content", "input-required final"]);
+    let fixture = Fixture::new(|setup| setup);
+    assert_eq!(fixture.turn("TEXT Hello."), ["task submitted", "working", "text-content", "input-required final"]);
 }
 
 /// Between the beginning and the first call stands one more "working": the model has answered, and its calls are looked at.
 #[test]
 fn a_question_is_asked_in_six_frames_and_two_in_eight() {
-    let scene = Scene::new(|setup| setup);
+    let fixture = Fixture::new(|setup| setup);
     assert_eq!(
-        scene.turn("WRITE a.txt x"),
+        fixture.turn("WRITE a.txt x"),
         [
             "task submitted",
             "working",
@@ -153,7 +153,7 @@ fn a_question_is_asked_in_six_frames_and_two_in_eight() {
         ]
     );
     assert_eq!(
-        scene.turn("PARALLEL"),
+        fixture.turn("PARALLEL"),
         [
             "task submitted",
             "working",
@@ -181,17 +181,17 @@ fn an_unasked_call_shows_each_status_once() {
         "text-content",
         "input-required final",
     ];
-    let harmless = Scene::new(|setup| setup);
+    let harmless = Fixture::new(|setup| setup);
     assert_eq!(harmless.turn("LS . ;; TEXT Seen."), expected);
-    let daring = Scene::without_questions();
+    let daring = Fixture::without_questions();
     assert_eq!(daring.turn("WRITE a.txt x ;; TEXT Written."), expected);
 }
 
 /// Which of the two is faster is open, so they are looked at one by one.
 #[test]
 fn two_unasked_calls_run_to_their_end() {
-    let scene = Scene::without_questions();
-    let frames = scene.turn("PARALLEL ;; TEXT Both.");
+    let fixture = Fixture::without_questions();
+    let frames = fixture.turn("PARALLEL ;; TEXT Both.");
     for call in ["1", "2"] {
         let prefix = format!("tool-call-update {call} ");
         let statuses: Vec<&str> = frames.iter().filter_map(|line| line.strip_prefix(&prefix)).collect();
@@ -206,17 +206,17 @@ fn two_unasked_calls_run_to_their_end() {
 /// The user wrote something else; what the model asked for stays what it asked for.
 #[test]
 fn a_call_is_sent_back_to_the_model_unchanged() {
-    let scene = Scene::new(|setup| setup);
-    let asked = scene.stream(prompt("WRITE a.txt model"));
+    let fixture = Fixture::new(|setup| setup);
+    let asked = fixture.stream(prompt("WRITE a.txt model"));
     let question = asked.iter().map(Event::result).find(|result| asked_of(result).is_some()).expect("a question");
     let task = task_of(question).expect("a task");
     let call = asked_of(question).expect("a call");
     let mut answer = approval(task, call, "proceed_once");
     answer["message"]["parts"][0]["data"]["newContent"] = json!("user");
-    scene.stream(answer);
-    let written = std::fs::read_to_string(scene.server.workspace().join("a.txt"));
+    fixture.stream(answer);
+    let written = std::fs::read_to_string(fixture.server.workspace().join("a.txt"));
     assert_eq!(written.ok().as_deref(), Some("user"));
-    let turns = scene.fake.turns();
+    let turns = fixture.fake.turns();
     let contents = turns.last().expect("a turn").body["contents"].clone();
     let parts: Vec<&Value> = contents
         .as_array()
@@ -232,8 +232,8 @@ fn a_call_is_sent_back_to_the_model_unchanged() {
 /// The kernel's own table of listeners is asked: a connection from outside cannot be made in a test.
 #[test]
 fn nobody_outside_this_machine_can_connect() {
-    let scene = Scene::new(|setup| setup);
-    let port = format!("{:04X}", scene.server.port());
+    let fixture = Fixture::new(|setup| setup);
+    let port = format!("{:04X}", fixture.server.port());
     let mut listening = vec![];
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
         let text = std::fs::read_to_string(table).unwrap_or_default();
@@ -258,9 +258,9 @@ fn an_excluded_tool_does_not_run() {
         let home = TempDir::new("home");
         let file = home.folder(".gemini").join("settings.json");
         std::fs::write(file, json!({ "tools": tools }).to_string()).expect("a file");
-        let scene = Scene::new(|setup| setup.env("HOME", home.path()));
+        let fixture = Fixture::new(|setup| setup.env("HOME", home.path()));
         assert_eq!(
-            scene.turn("WRITE a.txt x ;; TEXT Well."),
+            fixture.turn("WRITE a.txt x ;; TEXT Well."),
             [
                 "task submitted",
                 "working",
@@ -273,8 +273,8 @@ fn an_excluded_tool_does_not_run() {
             ],
             "{tools}"
         );
-        assert!(!scene.server.workspace().join("a.txt").exists());
-        let turns = scene.fake.turns();
+        assert!(!fixture.server.workspace().join("a.txt").exists());
+        let turns = fixture.fake.turns();
         let body = &turns.last().expect("a turn").body;
         let told = body["contents"].to_string();
         assert!(told.contains("This call of write_file is not allowed here"), "{told}");
@@ -291,13 +291,13 @@ fn further_ignore_files_come_from_settings_and_a_variable() {
     let file = home.folder(".gemini").join("settings.json");
     let settings = json!({ "fileFiltering": { "customIgnoreFilePaths": [".one"] } });
     std::fs::write(file, settings.to_string()).expect("a file");
-    let scene = Scene::new(|setup| setup.env("HOME", home.path()).env("CUSTOM_IGNORE_FILE_PATHS", ".two"));
-    let workspace = scene.server.workspace();
+    let fixture = Fixture::new(|setup| setup.env("HOME", home.path()).env("CUSTOM_IGNORE_FILE_PATHS", ".two"));
+    let workspace = fixture.server.workspace();
     for (name, text) in [(".one", "a.txt\n"), (".two", "b.txt\n"), ("a.txt", "a"), ("b.txt", "b"), ("c.txt", "c")] {
         std::fs::write(workspace.join(name), text).expect("the workspace is ours");
     }
-    scene.turn("CALL glob {\"pattern\":\"*.txt\"} ;; TEXT Well.");
-    let turns = scene.fake.turns();
+    fixture.turn("CALL glob {\"pattern\":\"*.txt\"} ;; TEXT Well.");
+    let turns = fixture.fake.turns();
     let told = turns.last().expect("a turn").body["contents"].to_string();
     assert!(told.contains("/c.txt"), "{told}");
     assert!(!told.contains("/a.txt") && !told.contains("/b.txt"), "{told}");

@@ -1,11 +1,10 @@
 //! Paths that try to leave the workspace. Whatever they are, nothing outside is read, and nothing outside changes.
 
-#[path = "support/ground.rs"]
-mod ground;
+#[path = "support/tool_fixture.rs"]
+mod tool_fixture;
 
 use gemini_a2a::task::machine::job::RunEnd;
 use gemini_a2a::task::spec::Ending;
-use ground::Ground;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -13,13 +12,14 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tool_fixture::ToolFixture;
 
 const SECRET: &str = "canary-8263";
 
-impl Ground {
+impl ToolFixture {
     /// `base/ws-evil`, `base/secret` and `base/outside` are not the workspace.
-    fn new() -> Ground {
-        Ground::with(
+    fn new() -> ToolFixture {
+        ToolFixture::with(
             "confine",
             &["ws/d", "ws/deep/er", "ws-evil", "outside/d"],
             &[
@@ -82,38 +82,38 @@ fn kind(ending: &Ending) -> &'static str {
 }
 
 /// Links that lead out, in every way we could think of.
-fn lay_traps(ground: &Ground) {
-    let outside = ground.base.join("outside");
-    ground.link("../outside", "rel");
-    ground.link(&outside, "abs");
-    ground.link("../secret", "leaf");
-    ground.link(ground.base.join("secret"), "abs_leaf");
-    ground.link("../outside/new", "dangling");
-    ground.link(outside.join("new"), "abs_dangling");
-    ground.link("../outside/no/such/dir", "dangling_deep");
-    ground.link("rel", "link_to_link");
-    ground.link("link_to_link", "link_to_link_to_link");
-    ground.link("..", "up");
-    ground.link("d/../..", "roundabout");
-    ground.link("/", "root");
-    ground.link("/proc/self/root", "magic_root");
-    ground.link("/proc/self/cwd", "magic_cwd");
-    ground.link(format!("{}/../outside", ground.ws().display()), "through_ws");
-    ground.link(format!("{}/./../secret", ground.ws().display()), "through_dot");
-    ground.link("../ws-evil", "sibling");
-    ground.link("../../outside", "d/rel");
-    ground.link("../../../outside/f", "deep/er/leaf");
-    ground.link("loop_b", "loop_a");
-    ground.link("loop_a", "loop_b");
-    ground.link("self/x", "self");
-    symlink(&outside, ground.base.join("ws/d/abs")).expect("ours");
+fn lay_traps(fixture: &ToolFixture) {
+    let outside = fixture.base.join("outside");
+    fixture.link("../outside", "rel");
+    fixture.link(&outside, "abs");
+    fixture.link("../secret", "leaf");
+    fixture.link(fixture.base.join("secret"), "abs_leaf");
+    fixture.link("../outside/new", "dangling");
+    fixture.link(outside.join("new"), "abs_dangling");
+    fixture.link("../outside/no/such/dir", "dangling_deep");
+    fixture.link("rel", "link_to_link");
+    fixture.link("link_to_link", "link_to_link_to_link");
+    fixture.link("..", "up");
+    fixture.link("d/../..", "roundabout");
+    fixture.link("/", "root");
+    fixture.link("/proc/self/root", "magic_root");
+    fixture.link("/proc/self/cwd", "magic_cwd");
+    fixture.link(format!("{}/../outside", fixture.ws().display()), "through_ws");
+    fixture.link(format!("{}/./../secret", fixture.ws().display()), "through_dot");
+    fixture.link("../ws-evil", "sibling");
+    fixture.link("../../outside", "d/rel");
+    fixture.link("../../../outside/f", "deep/er/leaf");
+    fixture.link("loop_b", "loop_a");
+    fixture.link("loop_a", "loop_b");
+    fixture.link("self/x", "self");
+    symlink(&outside, fixture.base.join("ws/d/abs")).expect("ours");
 }
 
 #[test]
 fn hostile_paths_are_refused_or_stay_in_the_workspace() {
-    let ground = Ground::new();
-    lay_traps(&ground);
-    let base = ground.base.to_str().expect("plain").to_string();
+    let fixture = ToolFixture::new();
+    lay_traps(&fixture);
+    let base = fixture.base.to_str().expect("plain").to_string();
     let long = "x/".repeat(3000);
     let name = "n".repeat(256);
     let outside = "path_not_in_workspace";
@@ -198,16 +198,16 @@ fn hostile_paths_are_refused_or_stay_in_the_workspace() {
     .collect();
     assert!(tricks.len() >= 40);
 
-    let before = ground.outside();
+    let before = fixture.outside();
     for (path, expected) in &tricks {
-        let read = ground.read(path);
+        let read = fixture.read(path);
         assert_eq!(kind(&read), *expected, "reading {path:?}: {read:?}");
-        let written = ground.write(path);
+        let written = fixture.write(path);
         assert_eq!(kind(&written), *expected, "writing {path:?}: {written:?}");
         assert!(!format!("{read:?}{written:?}").contains(SECRET), "{path:?}");
-        assert_eq!(ground.outside(), before, "{path:?}");
+        assert_eq!(fixture.outside(), before, "{path:?}");
         if *expected == outside {
-            let ws = ground.ws().display().to_string();
+            let ws = fixture.ws().display().to_string();
             assert!(format!("{read:?}").contains(&ws), "it names the workspace: {read:?}");
         }
     }
@@ -216,8 +216,8 @@ fn hostile_paths_are_refused_or_stay_in_the_workspace() {
 /// Names that mean something elsewhere are only names here.
 #[test]
 fn unusual_names_are_files_of_the_workspace() {
-    let ground = Ground::new();
-    let before = ground.outside();
+    let fixture = ToolFixture::new();
+    let before = fixture.outside();
     for path in [
         "...",
         "..secret",
@@ -237,28 +237,28 @@ fn unusual_names_are_files_of_the_workspace() {
         "f:stream",
         " f",
     ] {
-        let ending = ground.write(path);
+        let ending = fixture.write(path);
         if path == "ws/../f2" {
             assert_eq!(kind(&ending), "file_not_found");
             continue;
         }
         assert_eq!(kind(&ending), "success", "{path}: {ending:?}");
-        let there = fs::read_to_string(ground.ws().join(path)).expect(path);
+        let there = fs::read_to_string(fixture.ws().join(path)).expect(path);
         assert_eq!(there, "written");
     }
-    assert_eq!(ground.outside(), before);
+    assert_eq!(fixture.outside(), before);
 }
 
 /// One thread keeps swapping a directory for a link that leads out, and a file for such a link.
 #[test]
 fn swapping_links_during_resolution_does_not_escape() {
     const TRIES: usize = 100_000;
-    let ground = Ground::new();
-    let ws = ground.ws();
-    ground.link("../outside/d", "trap");
-    ground.link("../secret", "trap_leaf");
+    let fixture = ToolFixture::new();
+    let ws = fixture.ws();
+    fixture.link("../outside/d", "trap");
+    fixture.link("../secret", "trap_leaf");
     fs::write(ws.join("leaf"), "inside").expect("ours");
-    let before = ground.outside();
+    let before = fixture.outside();
     let over = AtomicBool::new(false);
     let (mut inside, mut refused, mut leaks) = (0, 0, Vec::new());
     std::thread::scope(|scope| {
@@ -274,9 +274,9 @@ fn swapping_links_during_resolution_does_not_escape() {
             let path = ["d/f", "leaf", "d/../d/f"][n % 3];
             // Writing waits for the disk each time, so most tries read.
             let ending = match n % 500 {
-                0 => ground.write(path),
-                1 => ground.write(&format!("d/new-{n}/f")),
-                _ => ground.read(path),
+                0 => fixture.write(path),
+                1 => fixture.write(&format!("d/new-{n}/f")),
+                _ => fixture.read(path),
             };
             if format!("{ending:?}").contains(SECRET) {
                 leaks.push((n, ending.clone()));
@@ -289,6 +289,6 @@ fn swapping_links_during_resolution_does_not_escape() {
         over.store(true, Ordering::Relaxed);
     });
     assert_eq!(leaks, []);
-    assert_eq!(ground.outside(), before);
+    assert_eq!(fixture.outside(), before);
     assert!(inside > 0 && refused > 0, "{inside} inside, {refused} refused: no race took place");
 }

@@ -5,19 +5,19 @@
 #[path = "confinement/fuzz.rs"]
 mod fuzz;
 // The lines that the decisions are tested with.
+#[path = "confinement/fixture.rs"]
+mod fixture;
 #[path = "policy/lines.rs"]
 mod lines;
-#[path = "confinement/world.rs"]
-mod world;
 
-use fuzz::Dice;
+use fixture::{Fixture, RunAs};
+use fuzz::Random;
 use gemini_a2a::task::spec::{Confinement, Verdict};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::thread;
-use world::{As, World};
 
 /// Lines that change something when they are run as the user. Each stands for a way, not for a spelling.
 const HARMFUL: &[&str] = &[
@@ -247,9 +247,9 @@ const HARMLESS: &[(&str, &str)] = &[
 ];
 
 /// Whether the kernel has what the tests need; the tests say so if not.
-fn confines(world: &World) -> bool {
+fn confines(fixture: &Fixture) -> bool {
     use gemini_a2a::tool::Spawn;
-    match world.children.can_confine(&world.workspace) {
+    match fixture.children.can_confine(&fixture.workspace) {
         Ok(()) => true,
         Err(why) => {
             println!("skipped: {why}");
@@ -277,21 +277,21 @@ fn probe() -> Option<&'static Path> {
     made.as_deref()
 }
 
-fn world() -> World {
-    World::new(probe())
+fn world() -> Fixture {
+    Fixture::new(probe())
 }
 
 #[test]
 fn harmful_lines_have_no_effect() {
-    let world = world();
-    if !confines(&world) {
+    let fixture = world();
+    if !confines(&fixture) {
         return;
     }
-    let before = world.whole_snapshot();
+    let before = fixture.whole_snapshot();
     let mut wrong = Vec::new();
     for line in HARMFUL.iter().chain(REFUSED) {
-        let printed = world.run(line, As::ReadOnly);
-        let changes = before.changes(&world.whole_snapshot());
+        let printed = fixture.run(line, RunAs::ReadOnly);
+        let changes = before.changes(&fixture.whole_snapshot());
         if !changes.is_empty() {
             wrong.push(format!("{line}\n  printed {printed:?}\n  changed {}", changes.join("\n  ")));
         }
@@ -308,13 +308,13 @@ fn most_of_the_same_lines_have_an_effect_without_confinement() {
     let without = Mutex::new(Vec::new());
     let work = || {
         while let Some(line) = HARMFUL.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let world = world();
-            let before = world.whole_snapshot();
-            let printed = world.run(line, As::TheUser);
-            if before.changes(&world.whole_snapshot()).is_empty() {
+            let fixture = world();
+            let before = fixture.whole_snapshot();
+            let printed = fixture.run(line, RunAs::TheUser);
+            if before.changes(&fixture.whole_snapshot()).is_empty() {
                 without.lock().expect("nobody panics").push(format!("{line}: {printed:?}"));
             }
-            world.tidy();
+            fixture.tidy();
         }
     };
     thread::scope(|scope| drop([scope.spawn(work), scope.spawn(work), scope.spawn(work)]));
@@ -326,13 +326,13 @@ fn most_of_the_same_lines_have_an_effect_without_confinement() {
 
 #[test]
 fn system_calls_beyond_the_process_are_refused() {
-    let world = world();
-    if !confines(&world) || probe().is_none() {
+    let fixture = world();
+    if !confines(&fixture) || probe().is_none() {
         return;
     }
     let mut wrong = Vec::new();
     for line in HARMFUL.iter().chain(REFUSED).filter(|line| line.starts_with("probe ") && !line.contains("core")) {
-        let printed = world.run(line, As::ReadOnly);
+        let printed = fixture.run(line, RunAs::ReadOnly);
         // What the machine's kernel does not have cannot be refused either.
         let refused = ["not permitted", "Permission denied", "not implemented", "Read-only", "No such process"];
         if !refused.iter().any(|word| printed.contains(word)) {
@@ -346,49 +346,49 @@ fn system_calls_beyond_the_process_are_refused() {
 #[test]
 fn a_confined_command_cannot_kill_its_supervisor() {
     const TRIES: usize = 50;
-    let world = world();
-    if !confines(&world) || probe().is_none() {
+    let fixture = world();
+    if !confines(&fixture) || probe().is_none() {
         return;
     }
     let line = "for i in 1 2 3 4 5 6 7 8; do for n in 1 2 3 4; do \
                 [ $((PPID + n)) = $$ ] || kill -9 $((PPID + n)); done; done 2>/dev/null; exec probe parent $PPID";
     for _ in 0..TRIES {
-        assert_eq!(world.run(line, As::ReadOnly), "parent: 0 \n");
+        assert_eq!(fixture.run(line, RunAs::ReadOnly), "parent: 0 \n");
     }
 }
 
 #[test]
 fn memory_is_limited() {
-    let world = world();
-    if !confines(&world) || probe().is_none() {
+    let fixture = world();
+    if !confines(&fixture) || probe().is_none() {
         return;
     }
     let most = gemini_a2a::limits::CONFINED_DATA_BYTES >> 20;
     // The program has some of its own.
-    assert_eq!(world.run(&format!("probe memory {}", most - 16), As::ReadOnly), "memory: 0 \n");
-    let printed = world.run(&format!("probe memory {most}"), As::ReadOnly);
+    assert_eq!(fixture.run(&format!("probe memory {}", most - 16), RunAs::ReadOnly), "memory: 0 \n");
+    let printed = fixture.run(&format!("probe memory {most}"), RunAs::ReadOnly);
     assert!(printed.contains("Cannot allocate memory"), "{printed}");
-    assert_eq!(world.run(&format!("probe memory {most}"), As::TheUser), "memory: 0 \n");
+    assert_eq!(fixture.run(&format!("probe memory {most}"), RunAs::TheUser), "memory: 0 \n");
 }
 
 #[test]
 fn read_only_commands_work() {
-    let world = world();
-    if !confines(&world) {
+    let fixture = world();
+    if !confines(&fixture) {
         return;
     }
-    let before = world.whole_snapshot();
+    let before = fixture.whole_snapshot();
     let mut wrong = Vec::new();
     for (line, expected) in HARMLESS {
-        let printed = world.run(line, As::ReadOnly);
-        if printed != world.fill(expected) {
+        let printed = fixture.run(line, RunAs::ReadOnly);
+        if printed != fixture.fill(expected) {
             wrong.push(format!("{line}: {printed:?}"));
         }
         // Seen without confinement, too: otherwise everything could look like an effect. Git refreshes its index then.
         if !line.starts_with("git") {
-            world.run(line, As::TheUser);
+            fixture.run(line, RunAs::TheUser);
         }
-        let changes = before.changes(&world.whole_snapshot());
+        let changes = before.changes(&fixture.whole_snapshot());
         if !changes.is_empty() {
             wrong.push(format!("{line}: {changes:?}"));
         }
@@ -398,35 +398,36 @@ fn read_only_commands_work() {
 
 #[test]
 fn only_the_named_file_can_be_written() {
-    let world = world();
-    if !confines(&world) {
+    let fixture = world();
+    if !confines(&fixture) {
         return;
     }
-    let named = vec![world.workspace.join("b.txt")];
-    let before = world.whole_snapshot();
-    let printed = world.run_writing("echo new > b.txt; echo more >> b.txt; cat b.txt", As::ReadOnly, named.clone());
+    let named = vec![fixture.workspace.join("b.txt")];
+    let before = fixture.whole_snapshot();
+    let printed =
+        fixture.run_writing("echo new > b.txt; echo more >> b.txt; cat b.txt", RunAs::ReadOnly, named.clone());
     assert_eq!(printed.expect("it starts"), "new\nmore\n");
-    let changes = before.changes(&world.whole_snapshot());
+    let changes = before.changes(&fixture.whole_snapshot());
     assert!(changes.len() == 1 && changes[0].contains("/b.txt:"), "{changes:?}");
-    let before = world.whole_snapshot();
+    let before = fixture.whole_snapshot();
     for line in
         ["echo x > a.txt", "rm b.txt", "mv b.txt c.txt", "chmod 777 b.txt", "touch -d 2001-01-01 b.txt", "ln b.txt c"]
     {
-        world.run_writing(line, As::ReadOnly, named.clone()).expect("it starts");
-        let changes = before.changes(&world.whole_snapshot());
+        fixture.run_writing(line, RunAs::ReadOnly, named.clone()).expect("it starts");
+        let changes = before.changes(&fixture.whole_snapshot());
         assert!(changes.is_empty(), "{line}: {changes:?}");
     }
     // A file whose name is a link by now is not opened for the command: it does not start.
     for name in ["secret", "out/secret.txt", "up/outside/secret.txt"] {
-        let done = world.run_writing("echo x > a.txt", As::ReadOnly, vec![world.workspace.join(name)]);
+        let done = fixture.run_writing("echo x > a.txt", RunAs::ReadOnly, vec![fixture.workspace.join(name)]);
         assert!(done.is_err(), "{name}: {done:?}");
     }
-    assert!(before.changes(&world.whole_snapshot()).is_empty());
+    assert!(before.changes(&fixture.whole_snapshot()).is_empty());
 }
 
 /// The workspace that the table of decisions is about, with a repository that git takes for one.
-fn table_world() -> World {
-    World::with(probe(), |root| {
+fn table_world() -> Fixture {
+    Fixture::with(probe(), |root| {
         lines::lay_out(root);
         let git = |args: &[&str]| {
             let done = Command::new("git").current_dir(root.join("work")).args(args).output().expect("git");
@@ -439,15 +440,17 @@ fn table_world() -> World {
 }
 
 /// Runs lines of a table on several threads, each in a world of its own. Gives what went wrong.
-fn all_lines(lines: &[&str], work: impl Fn(&World, &str) -> Vec<String> + Sync) -> Vec<String> {
+fn all_lines(lines: &[&str], work: impl Fn(&Fixture, &str) -> Vec<String> + Sync) -> Vec<String> {
     let next = AtomicUsize::new(0);
     let wrong = Mutex::new(Vec::new());
     let worker = || {
-        let world = table_world();
-        let before = world.whole_snapshot();
+        let fixture = table_world();
+        let before = fixture.whole_snapshot();
         while let Some(line) = lines.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let mut found = work(&world, line);
-            found.extend(before.changes(&world.whole_snapshot()).into_iter().map(|change| format!("changed {change}")));
+            let mut found = work(&fixture, line);
+            found.extend(
+                before.changes(&fixture.whole_snapshot()).into_iter().map(|change| format!("changed {change}")),
+            );
             if !found.is_empty() {
                 wrong.lock().expect("nobody panics").push(format!("{line:?}:\n  {}", found.join("\n  ")));
             }
@@ -463,17 +466,17 @@ fn every_line_of_the_table_is_decided_and_run_without_effect() {
         return;
     }
     let unasked = lines::UNASKED;
-    let wrong = all_lines(unasked, |world, line| {
-        let ruling = world.decide(line);
+    let wrong = all_lines(unasked, |fixture, line| {
+        let ruling = fixture.decide(line);
         if ruling.verdict != Verdict::Allow || ruling.confinement == Confinement::None {
             return vec![format!("{ruling:?}")];
         }
-        world.run(line, As::ReadOnly);
+        fixture.run(line, RunAs::ReadOnly);
         vec![]
     });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let asks: Vec<&str> = lines::ASKS.iter().chain(lines::LEADS_OUT).map(|(line, _)| *line).collect();
-    let wrong = all_lines(&asks, |world, line| match world.decide(line).verdict {
+    let wrong = all_lines(&asks, |fixture, line| match fixture.decide(line).verdict {
         Verdict::Allow => vec!["it must ask".into()],
         Verdict::Ask | Verdict::Deny => vec![],
     });
@@ -507,8 +510,8 @@ fn lines_that_ask_have_no_effect_when_they_are_run_past_the_reader() {
     }
     let lines =
         lines::ASKS.iter().chain(lines::LEADS_OUT).map(|(line, _)| *line).filter(|line| !is_too_dangerous(line));
-    let wrong = all_lines(&lines.collect::<Vec<_>>(), |world, line| {
-        let printed = world.run(line, As::ReadOnly);
+    let wrong = all_lines(&lines.collect::<Vec<_>>(), |fixture, line| {
+        let printed = fixture.run(line, RunAs::ReadOnly);
         if printed.contains("secret\n") { vec![format!("read {printed:?}")] } else { vec![] }
     });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -516,7 +519,7 @@ fn lines_that_ask_have_no_effect_when_they_are_run_past_the_reader() {
 
 /// Makes lines and hands each to `work` with a world of its thread; after each, nothing may have changed. Gives how many of them
 /// `work` ran.
-fn fuzzed(lines: u64, work: impl Fn(&World, &str) -> bool + Sync) -> u64 {
+fn fuzzed(lines: u64, work: impl Fn(&Fixture, &str) -> bool + Sync) -> u64 {
     const WORKERS: u64 = 3;
     let seed = fuzz::number("FUZZ_SEED", 1);
     let harmful: Vec<&str> = lines::ASKS
@@ -526,21 +529,21 @@ fn fuzzed(lines: u64, work: impl Fn(&World, &str) -> bool + Sync) -> u64 {
         .chain(HARMFUL.iter().copied())
         .collect();
     let worker = |number: u64| {
-        let world = table_world();
-        let before = world.whole_snapshot();
-        let mut dice = Dice::new(seed * WORKERS + number);
+        let fixture = table_world();
+        let before = fixture.whole_snapshot();
+        let mut random = Random::new(seed * WORKERS + number);
         let mut ran = 0;
         for _ in 0..lines / WORKERS + 1 {
-            let line = fuzz::line(&mut dice, lines::UNASKED, &harmful);
-            if is_too_dangerous(&line) || !work(&world, &world.fill(&line)) {
+            let line = fuzz::line(&mut random, lines::UNASKED, &harmful);
+            if is_too_dangerous(&line) || !work(&fixture, &fixture.fill(&line)) {
                 continue;
             }
             ran += 1;
-            let after = if ran % 64 == 0 { world.whole_snapshot() } else { world.snapshot() };
+            let after = if ran % 64 == 0 { fixture.whole_snapshot() } else { fixture.snapshot() };
             let changes = before.changes(&after);
             assert!(changes.is_empty(), "seed {seed}: {line:?} changed {}", changes.join("\n  "));
         }
-        let changes = before.changes(&world.whole_snapshot());
+        let changes = before.changes(&fixture.whole_snapshot());
         assert!(changes.is_empty(), "seed {seed}: something changed {}", changes.join("\n  "));
         ran
     };
@@ -556,12 +559,12 @@ fn random_lines_that_run_without_approval_have_no_effect() {
         return;
     }
     let lines = fuzz::number("FUZZ_LINES", 20_000);
-    let ran = fuzzed(lines, |world, line| {
-        let ruling = world.decide(line);
+    let ran = fuzzed(lines, |fixture, line| {
+        let ruling = fixture.decide(line);
         match (ruling.verdict, ruling.confinement) {
             (Verdict::Allow, Confinement::ReadOnly { writable }) => {
                 assert!(writable.is_empty(), "{line:?} may write {writable:?}");
-                world.run(line, As::ReadOnly);
+                fixture.run(line, RunAs::ReadOnly);
                 true
             }
             (Verdict::Allow, Confinement::None) => panic!("{line:?} would run as the user"),
@@ -578,8 +581,8 @@ fn random_lines_past_the_reader_have_no_effect() {
         return;
     }
     let lines = fuzz::number("FUZZ_LINES", 20_000) / 8;
-    let ran = fuzzed(lines, |world, line| {
-        world.run(line, As::ReadOnly);
+    let ran = fuzzed(lines, |fixture, line| {
+        fixture.run(line, RunAs::ReadOnly);
         true
     });
     println!("{ran} lines ran");

@@ -4,11 +4,11 @@
 //!
 //! Where documents contradict each other, the row names the clash and what is done instead; [`EXCEPTIONS`] lists them all.
 
-#[path = "documents/book.rs"]
-mod book;
+#[path = "documents/examples.rs"]
+mod examples;
 mod support;
 
-use book::{Book, Origin};
+use examples::{Examples, Origin};
 use serde_json::{Value, json};
 use support::client::{Client, Event, Events};
 use support::server::{Server, Setup};
@@ -36,10 +36,10 @@ const BOOKS: [(&str, &str); 5] = [
     ("S4", include_str!("documents/s4.json")),
 ];
 
-fn book(name: &str) -> Book {
+fn book(name: &str) -> Examples {
     let found = BOOKS.iter().find(|(known, _)| *known == name);
     let (name, text) = found.expect("one of the five");
-    Book::open(name, text)
+    Examples::open(name, text)
 }
 
 /// A server with the scripted agent. The model that S2 names is an old one, and clients may ask only for models that the
@@ -60,7 +60,7 @@ fn file(server: &Server, name: &str) -> Option<String> {
 fn the_exceptions_are_exactly_these() {
     let mut found = Vec::new();
     for (name, text) in BOOKS {
-        for row in Book::open(name, text).rows {
+        for row in Examples::open(name, text).rows {
             assert_eq!(row.clash.is_some(), row.instead.is_some(), "{}", row.at);
             assert!(row.values.is_empty() || row.clash.is_some(), "{}", row.at);
             found.extend(row.clash.map(|clash| (name, row.at, clash)));
@@ -69,7 +69,7 @@ fn the_exceptions_are_exactly_these() {
     let expected = EXCEPTIONS.map(|(name, at, clash)| (name, at.to_owned(), clash.to_owned()));
     assert_eq!(found, expected);
     let examples = BOOKS.map(|(name, text)| {
-        let rows = Book::open(name, text).rows.into_iter();
+        let rows = Examples::open(name, text).rows.into_iter();
         rows.filter(|row| row.of == Origin::Example).count()
     });
     assert_eq!(examples, EXAMPLES);
@@ -137,25 +137,25 @@ fn outlines(events: &[Value]) -> Vec<String> {
 
 #[test]
 fn the_development_tool_extension() {
-    let book = book("S0");
+    let examples = book("S0");
     let server = server();
     let mut client = Client::new(&server.url());
     let card = client.get("/.well-known/agent-card.json");
     assert_eq!(card.status(), 200);
-    book.received("3.1 agent card", &card.json());
+    examples.received("3.1 agent card", &card.json());
 
     let place = json!(server.workspace());
-    let settings = book.sent("3.2 agent settings", &[("/workspace_path", place)]);
+    let settings = examples.sent("3.2 agent settings", &[("/workspace_path", place)]);
     let developer = Developer::new(&server, settings);
-    an_edit(&book, &developer, &server);
-    a_command(&book, &developer);
-    ends_of_calls(&book, &developer, &server);
-    slash_commands(&book, &mut client);
-    book.close();
+    an_edit(&examples, &developer, &server);
+    a_command(&examples, &developer);
+    ends_of_calls(&examples, &developer, &server);
+    slash_commands(&examples, &mut client);
+    examples.close();
 }
 
 /// The flow of appendix A, event by event.
-fn an_edit(book: &Book, developer: &Developer, server: &Server) {
+fn an_edit(examples: &Examples, developer: &Developer, server: &Server) {
     let told = developer.prompt("create notes.txt");
     let expected = [
         "task submitted",
@@ -165,20 +165,20 @@ fn an_edit(book: &Book, developer: &Developer, server: &Server) {
         "STATE_CHANGE input-required final",
     ];
     assert_eq!(outlines(&told), expected);
-    book.received("A.2 first event", &told[0]);
-    book.received("3.2 event metadata", &told[1]["metadata"][EXTENSION]);
-    book.received("3.2 thought", data(&told[2]));
-    book.received("3.2 tool call, pending, file", data(&told[3]));
+    examples.received("A.2 first event", &told[0]);
+    examples.received("3.2 event metadata", &told[1]["metadata"][EXTENSION]);
+    examples.received("3.2 thought", data(&told[2]));
+    examples.received("3.2 tool call, pending, file", data(&told[3]));
     // The request is in the event that asks for input, too.
-    book.received("3.2 tool call, pending, file", data(&told[4]));
+    examples.received("3.2 tool call, pending, file", data(&told[4]));
 
     let call = data(&told[3])["tool_call_id"].clone();
-    let answer = book.sent("3.2 confirmation with modified file", &[("/tool_call_id", call)]);
+    let answer = examples.sent("3.2 confirmation with modified file", &[("/tool_call_id", call)]);
     let done = developer.answer(&told, answer);
     let expected =
         ["TOOL_CALL_UPDATE EXECUTING", "TOOL_CALL_UPDATE SUCCEEDED", "TEXT_CONTENT", "STATE_CHANGE completed final"];
     assert_eq!(outlines(&done), expected);
-    book.received("3.2 tool call, succeeded, diff", data(&done[1]));
+    examples.received("3.2 tool call, succeeded, diff", data(&done[1]));
     assert_eq!(file(server, "notes.txt").as_deref(), Some("mine\n"));
 
     // It is complete but can be continued with the same task.
@@ -189,44 +189,44 @@ fn an_edit(book: &Book, developer: &Developer, server: &Server) {
     assert_eq!(outlines(&more), expected);
 }
 
-fn a_command(book: &Book, developer: &Developer) {
+fn a_command(examples: &Examples, developer: &Developer) {
     let told = developer.prompt("build");
     let asked = told.iter().rev().nth(1).expect("a call");
-    book.received("3.2 tool call, pending, command", data(asked));
+    examples.received("3.2 tool call, pending, command", data(asked));
     let call = data(asked)["tool_call_id"].clone();
-    let done = developer.answer(&told, book.sent("A.6 confirmation", &[("/tool_call_id", call)]));
+    let done = developer.answer(&told, examples.sent("A.6 confirmation", &[("/tool_call_id", call)]));
     let calls = || unnamed(done.iter().map(data));
-    let live = book.among("3.2 tool call, executing, live", calls());
-    let end = book.among("3.2 tool call, succeeded, text", calls());
+    let live = examples.among("3.2 tool call, executing, live", calls());
+    let end = examples.among("3.2 tool call, succeeded, text", calls());
     assert!(live < end, "{done:#?}");
 }
 
-fn ends_of_calls(book: &Book, developer: &Developer, server: &Server) {
+fn ends_of_calls(examples: &Examples, developer: &Developer, server: &Server) {
     let told = developer.prompt("read gone.txt");
-    book.among("3.2 tool call, failed", unnamed(told.iter().map(data)));
+    examples.among("3.2 tool call, failed", unnamed(told.iter().map(data)));
     std::fs::remove_file(server.workspace().join("notes.txt")).expect("it was written");
     let told = developer.prompt("create notes.txt");
     let call = data(told.last().expect("events"))["tool_call_id"].clone();
     let refusal = json!({ "tool_call_id": call, "selected_option_id": "cancel" });
     let done = developer.answer(&told, refusal);
-    book.among("3.2 tool call, cancelled", unnamed(done.iter().map(data)));
+    examples.among("3.2 tool call, cancelled", unnamed(done.iter().map(data)));
     assert_eq!(file(server, "notes.txt"), None, "its execution is skipped");
 }
 
-fn slash_commands(book: &Book, client: &mut Client) {
+fn slash_commands(examples: &Examples, client: &mut Client) {
     let commands = client.call("commands/get", json!({}));
-    book.received("3.3 commands/get", &commands);
-    let params = book.sent("3.3 command/execute, request", &[]);
+    examples.received("3.3 commands/get", &commands);
+    let params = examples.sent("3.3 command/execute, request", &[]);
     let started = client.call("command/execute", params);
-    book.received("3.3 command/execute, started", &started);
+    examples.received("3.3 command/execute, started", &started);
     let unknown = json!({ "command_path": ["no", "such"], "args": "" });
     let refused = client.call("command/execute", unknown);
-    book.received("3.3 command/execute, refused", &refused);
+    examples.received("3.3 command/execute, refused", &refused);
 }
 
 #[test]
 fn the_session_endpoint() {
-    let book = book("S1");
+    let examples = book("S1");
     let server = server();
     let mut client = Client::new(&server.url());
     let card = client.get("/.well-known/agent-card.json").json();
@@ -235,20 +235,20 @@ fn the_session_endpoint() {
     let created = client.request("POST", "/tasks", &[], b"");
     assert_eq!(created.status(), 201);
     let created = created.json();
-    book.received("2 create task", &created);
+    examples.received("2 create task", &created);
     let session = created["sessionId"].as_str().expect("an id").to_owned();
 
     let mut watcher = Socket::open(&server.url(), "/ws", None);
     let mut socket = Socket::open(&server.url(), "/ws", None);
-    socket.send(&book.sent("3 prompt", &[]));
+    socket.send(&examples.sent("3 prompt", &[]));
     // Both are told, and of the session.
     let call = [&mut socket, &mut watcher].map(|line| {
         let text = line.until(|frame| frame["kind"] == "TEXT_CONTENT");
-        book.received("3 text content", &text);
+        examples.received("3 text content", &text);
         assert_eq!(text["taskId"], session.as_str());
         let asked = line.until(|frame| frame["kind"] == "TOOL_CALL_UPDATE");
         // The document's command is one that no test should ever come near; this one makes a folder.
-        book.received("4 confirmation request", &asked);
+        examples.received("4 confirmation request", &asked);
         let details = &asked["confirmation_request"]["details"]["execute_details"];
         assert_eq!(details["command"], "mkdir made");
         asked["tool_call_id"].clone()
@@ -256,7 +256,7 @@ fn the_session_endpoint() {
     assert_eq!(call[0], call[1]);
     let [call, _] = call;
     let pointer = "/params/message/content/data/tool_call_id";
-    watcher.send(&book.sent("4 confirmation", &[(pointer, call)]));
+    watcher.send(&examples.sent("4 confirmation", &[(pointer, call)]));
     for line in [&mut socket, &mut watcher] {
         for status in ["EXECUTING", "SUCCEEDED"] {
             line.until(|frame| frame["status"] == status);
@@ -267,15 +267,15 @@ fn the_session_endpoint() {
 
     // The same prompt over HTTP, as an event stream of the same objects.
     let path = format!("/tasks/{session}/messages/stream");
-    let body = book.sent("3 prompt", &[]).to_string();
+    let body = examples.sent("3 prompt", &[]).to_string();
     let events = client.events("POST", &path, &JSON, body.as_bytes());
     assert!(events.head().is_event_stream());
     let told: Vec<Value> = events.map(|event| event.json).collect();
     assert_eq!(told[0]["kind"], "STATE_CHANGE");
     assert_eq!(told[0]["state"], "working");
-    book.among("3 text content", unnamed(&told));
-    book.among("4 confirmation request", unnamed(&told));
-    book.close();
+    examples.among("3 text content", unnamed(&told));
+    examples.among("4 confirmation request", unnamed(&told));
+    examples.close();
 }
 
 fn names(events: &[Event]) -> impl Iterator<Item = (Option<&str>, &Value)> {
@@ -284,19 +284,19 @@ fn names(events: &[Event]) -> impl Iterator<Item = (Option<&str>, &Value)> {
 
 #[test]
 fn the_task_server() {
-    let book = book("S2");
+    let examples = book("S2");
     let server = server();
     let mut client = Client::new(&server.url());
     let place = json!(server.workspace());
-    let wish = book.sent("POST /tasks, request", &[("/agentSettings/workspaceRoot", place)]);
+    let wish = examples.sent("POST /tasks, request", &[("/agentSettings/workspaceRoot", place)]);
     let created = client.post("/tasks", &wish);
     assert_eq!(created.status(), 201);
-    book.received("POST /tasks, response", &created.json());
+    examples.received("POST /tasks, response", &created.json());
     let task = created.json()["taskId"].as_str().expect("an id").to_owned();
 
     let path = format!("/tasks/{task}/execute");
     let execute = |body: Value| client.events("POST", &path, &JSON, body.to_string().as_bytes());
-    let mut events = execute(book.sent("POST /tasks/:taskId/execute, request", &[]));
+    let mut events = execute(examples.sent("POST /tasks/:taskId/execute, request", &[]));
     assert!(events.head().is_event_stream());
     let told = until_asked(&mut events);
     // The document has no answers, and no state that waits: the stream stays open, and any spelling will do.
@@ -306,19 +306,19 @@ fn the_task_server() {
     let told: Vec<Event> = told.into_iter().chain(events).collect();
     drop(answered);
 
-    let text = book.among("event text_content", names(&told));
-    let requested = book.among("event tool_call_update, requested", names(&told));
-    let executing = book.among("TOOL_CALL_UPDATE payload, executing", names(&told));
-    let completed = book.among("event tool_call_update, completed", names(&told));
-    let end = book.among("event state_change", names(&told));
+    let text = examples.among("event text_content", names(&told));
+    let requested = examples.among("event tool_call_update, requested", names(&told));
+    let executing = examples.among("TOOL_CALL_UPDATE payload, executing", names(&told));
+    let completed = examples.among("event tool_call_update, completed", names(&told));
+    let end = examples.among("event state_change", names(&told));
     assert!(text < requested && requested < executing && executing < completed);
     assert_eq!(end, told.len() - 1, "the stream ends with it");
-    let thought = book.among("THOUGHT payload", names(&told));
-    let summary = book.among("THOUGHT_SUMMARY payload", names(&told));
+    let thought = examples.among("THOUGHT payload", names(&told));
+    let summary = examples.among("THOUGHT_SUMMARY payload", names(&told));
     assert!(thought < summary);
-    book.among("TOOL_CALL_UPDATE payload, error", names(&told));
-    what_is_known(&book, &server, &mut client, &task);
-    book.close();
+    examples.among("TOOL_CALL_UPDATE payload, error", names(&told));
+    what_is_known(&examples, &server, &mut client, &task);
+    examples.close();
 }
 
 fn until_asked(events: &mut Events) -> Vec<Event> {
@@ -329,12 +329,12 @@ fn until_asked(events: &mut Events) -> Vec<Event> {
     told
 }
 
-fn what_is_known(book: &Book, server: &Server, client: &mut Client, task: &str) {
+fn what_is_known(examples: &Examples, server: &Server, client: &mut Client, task: &str) {
     let one = client.get(&format!("/tasks/{task}"));
     assert_eq!(one.status(), 200);
-    book.received("GET /tasks/:taskId", &one.json());
-    book.received("GET /tasks", &client.get("/tasks").json());
-    book.received("GET /health", &client.get("/health").json());
+    examples.received("GET /tasks/:taskId", &one.json());
+    examples.received("GET /tasks", &client.get("/tasks").json());
+    examples.received("GET /health", &client.get("/health").json());
     let home = server.state_dir().with_file_name("home");
     let extension = home.join(".gemini/extensions/my-extension");
     std::fs::create_dir_all(&extension).expect("a folder of ours");
@@ -343,12 +343,12 @@ fn what_is_known(book: &Book, server: &Server, client: &mut Client, task: &str) 
     std::fs::write(manifest_file, manifest.to_string()).expect("a file of ours");
     let listed = client.post("/executeCommand", &json!({ "command": "list-extensions", "args": [] }));
     // The document shows what the command gives; the endpoint says beside it which command that was.
-    book.received("list-extensions", &listed.json()["data"]);
+    examples.received("list-extensions", &listed.json()["data"]);
 }
 
 #[test]
 fn the_requirements_of_the_session_endpoint() {
-    let book = book("S3");
+    let examples = book("S3");
     let server = server();
     let mut client = Client::new(&server.url());
     let card = client.get("/.well-known/agent-card.json");
@@ -367,24 +367,24 @@ fn the_requirements_of_the_session_endpoint() {
         one.until(|frame| frame["kind"] == kind);
     }
     let asked = two.until(|frame| frame["kind"] == "TOOL_CALL_UPDATE");
-    book.received("5.1 pending tool call", &asked);
+    examples.received("5.1 pending tool call", &asked);
 
     let call = asked["tool_call_id"].clone();
-    let refusal = book.sent("5.2 confirmation as a message of its own", &[("/tool_call_id", call.clone())]);
+    let refusal = examples.sent("5.2 confirmation as a message of its own", &[("/tool_call_id", call.clone())]);
     two.send(&refusal);
     for line in [&mut one, &mut two] {
         let ended = line.until(|frame| frame["status"] == "CANCELLED");
-        book.received("5.2 cancelled, to all clients", &ended);
+        examples.received("5.2 cancelled, to all clients", &ended);
         assert_eq!(ended["tool_call_id"], call);
     }
     // The first answer was the one that counts.
     one.send(&json!({ "tool_call_id": call, "selected_option_id": "proceed_once" }));
     let late = one.until(|frame| frame["error"].is_object());
-    book.received("6.1 a later answer", &late);
+    examples.received("6.1 a later answer", &late);
     assert_eq!(late["error"]["data"]["reason"], "TOOL_CALL_NOT_PENDING");
     assert_eq!(file(&server, "notes.txt"), None);
     as_status_updates(&server);
-    book.close();
+    examples.close();
 }
 
 /// The form in which the document wants events is there for those who ask for it.
@@ -402,26 +402,26 @@ fn as_status_updates(server: &Server) {
 
 #[test]
 fn the_kebab_dialect() {
-    let book = book("S4");
+    let examples = book("S4");
     let server = server();
     let mut client = Client::new(&server.url());
     let card = client.get("/.well-known/agent-card.json").json();
-    book.received("agent card", &card);
+    examples.received("agent card", &card);
     assert_eq!(card["url"], format!("http://localhost:{}/", server.port()).as_str());
 
     let place = json!(server.workspace());
-    let settings = book.sent("agent settings", &[("/workspacePath", place)]);
+    let settings = examples.sent("agent settings", &[("/workspacePath", place)]);
     let created = client.post("/tasks", &json!({ "agentSettings": settings }));
     assert_eq!(created.status(), 201);
     let task = created.json().as_str().expect("a bare id").to_owned();
     let known = client.get(&format!("/tasks/{task}/metadata")).json();
-    book.received("task metadata", &known["metadata"]);
+    examples.received("task metadata", &known["metadata"]);
     let all = client.get("/tasks/metadata").json();
     assert_eq!(all[0]["id"], task.as_str());
 
     let body = json!({ "taskId": task, "userMessage": "create a file" });
     let told = kebab(&client, &body);
-    let at = |row: &str, told: &[Value]| book.among(row, unnamed(told));
+    let at = |row: &str, told: &[Value]| examples.among(row, unnamed(told));
     let order = [
         at("event state-change, working", &told),
         at("event thought", &told),
@@ -432,7 +432,7 @@ fn the_kebab_dialect() {
     assert_eq!(order, [0, 1, 2, 3, 4], "{told:#?}");
     assert_eq!(told.len(), 5, "and the stream ends: {told:#?}");
 
-    let done = kebab(&client, &answer(&book, "confirmation, approved", &told[3]));
+    let done = kebab(&client, &answer(&examples, "confirmation, approved", &told[3]));
     let order = [
         at("event state-change, working", &done),
         at("tool call update, executing", &done),
@@ -448,10 +448,10 @@ fn the_kebab_dialect() {
     at("tool call update, failed", &told);
     let told = kebab(&client, &json!({ "userMessage": "create a file" }));
     let asked = &told[at("tool call confirmation", &told)];
-    let done = kebab(&client, &answer(&book, "confirmation, rejected", asked));
+    let done = kebab(&client, &answer(&examples, "confirmation, rejected", asked));
     at("tool call update, cancelled", &done);
     what_can_be_run(&mut client);
-    book.close();
+    examples.close();
 }
 
 fn kebab(client: &Client, body: &Value) -> Vec<Value> {
@@ -466,13 +466,13 @@ fn kebab(client: &Client, body: &Value) -> Vec<Value> {
         .collect()
 }
 
-fn answer(book: &Book, row: &str, asked: &Value) -> Value {
+fn answer(examples: &Examples, row: &str, asked: &Value) -> Value {
     let run_time = [
         ("/taskId", asked["taskId"].clone()),
         ("/contextId", asked["contextId"].clone()),
         ("/userMessage/toolCallId", asked["toolCallId"].clone()),
     ];
-    book.sent(row, &run_time)
+    examples.sent(row, &run_time)
 }
 
 /// Those of its endpoints for which it has no example.

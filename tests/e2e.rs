@@ -5,6 +5,8 @@
 
 mod support;
 
+#[path = "e2e/access.rs"]
+mod access;
 #[path = "e2e/approvals.rs"]
 mod approvals;
 #[path = "e2e/command_line.rs"]
@@ -17,8 +19,6 @@ mod connections;
 mod crash;
 #[path = "e2e/disk.rs"]
 mod disk;
-#[path = "e2e/doors.rs"]
-mod doors;
 #[path = "e2e/drive.rs"]
 mod drive;
 #[path = "e2e/http.rs"]

@@ -1,25 +1,25 @@
 //! The tools that look for files and text, where somebody tries to lead them out of the workspace: by paths, by links, and by
 //! links that take the place of directories while the search is on.
 
-#[path = "support/ground.rs"]
-mod ground;
+#[path = "support/tool_fixture.rs"]
+mod tool_fixture;
 
 use gemini_a2a::task::machine::job::RunEnd;
 use gemini_a2a::task::spec::{Display, Ending, ErrorKind};
 use gemini_a2a::tool::Ctx;
 use gemini_a2a::tool::files::attachments::attached;
-use ground::Ground;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
+use tool_fixture::ToolFixture;
 
 /// What is outside, in names and in texts.
 const SECRET: &str = "canary-5147";
 
-impl Ground {
+impl ToolFixture {
     /// `base/outside` is not the workspace.
-    fn new() -> Ground {
-        Ground::with(
+    fn new() -> ToolFixture {
+        ToolFixture::with(
             "find",
             &["ws/d/deep", "outside/deep"],
             &[
@@ -68,13 +68,13 @@ fn attach(args: &Value, ctx: &Ctx<'_>) -> Ending {
 
 #[test]
 fn no_path_or_link_leaves_the_workspace() {
-    let ground = Ground::new();
-    ground.link("../outside", "out");
-    ground.link(ground.base.join("outside"), "absolute");
-    ground.link("d/../../outside", "winding");
-    ground.link("out", "twice");
-    ground.link("/proc/self/cwd/..", "proc");
-    let outside = ground.base.join("outside");
+    let fixture = ToolFixture::new();
+    fixture.link("../outside", "out");
+    fixture.link(fixture.base.join("outside"), "absolute");
+    fixture.link("d/../../outside", "winding");
+    fixture.link("out", "twice");
+    fixture.link("/proc/self/cwd/..", "proc");
+    let outside = fixture.base.join("outside");
     let paths = [
         "..",
         "../outside",
@@ -93,21 +93,21 @@ fn no_path_or_link_leaves_the_workspace() {
         outside.to_str().expect("a plain name"),
     ];
     for path in paths {
-        for (tool, args) in Ground::calls(path) {
-            let ending = ground.call(tool, args);
+        for (tool, args) in ToolFixture::calls(path) {
+            let ending = fixture.call(tool, args);
             let text = format!("{ending:?}");
             assert!(!text.contains(SECRET), "{tool} {path}: {text}");
             assert!(matches!(ending, Ending::Error { .. }), "{tool} {path}: {text}");
         }
     }
     // From the top, links are seen and not followed.
-    for (tool, args) in Ground::calls(".") {
-        let ending = ground.call(tool, args);
+    for (tool, args) in ToolFixture::calls(".") {
+        let ending = fixture.call(tool, args);
         assert!(matches!(ending, Ending::Success { .. }), "{tool}: {ending:?}");
         assert!(!format!("{ending:?}").contains(SECRET), "{tool}: {ending:?}");
     }
     for pattern in ["out/**", "absolute/*", "**/canary*", "d/../../outside/*", "{d,out}/**"] {
-        let text = format!("{:?}", ground.call("glob", json!({"pattern": pattern})));
+        let text = format!("{:?}", fixture.call("glob", json!({"pattern": pattern})));
         assert!(!text.contains(SECRET), "{pattern}: {text}");
     }
 }
@@ -116,10 +116,10 @@ fn no_path_or_link_leaves_the_workspace() {
 #[test]
 fn swapping_links_during_a_search_does_not_escape() {
     const TRIES: usize = 4_000;
-    let ground = Ground::new();
-    let ws = ground.ws();
-    ground.link("../outside", "trap");
-    ground.link("../outside/f", "trap_leaf");
+    let fixture = ToolFixture::new();
+    let ws = fixture.ws();
+    fixture.link("../outside", "trap");
+    fixture.link("../outside/f", "trap_leaf");
     let over = AtomicBool::new(false);
     let (mut whole, mut gone, mut leaks) = (0, 0, Vec::new());
     std::thread::scope(|scope| {
@@ -133,8 +133,8 @@ fn swapping_links_during_a_search_does_not_escape() {
         });
         for n in 0..TRIES {
             let path = [".", "d", "d/deep"][n / 4 % 3];
-            let (tool, args) = Ground::calls(path)[n % 4].clone();
-            let ending = ground.call(tool, args);
+            let (tool, args) = ToolFixture::calls(path)[n % 4].clone();
+            let ending = fixture.call(tool, args);
             if format!("{ending:?}").contains(SECRET) {
                 leaks.push((n, tool, ending.clone()));
             }

@@ -22,24 +22,24 @@ const NAMES: [&str; 22] = [
     "ä", "_", "x1", "x2", "]",
 ];
 
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+impl Random {
+    fn below(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) as usize % sides
     }
 
     fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
-        from[self.roll(from.len())]
+        from[self.below(from.len())]
     }
 
     fn chance(&mut self, one_in: usize) -> bool {
-        self.roll(one_in) == 0
+        self.below(one_in) == 0
     }
 }
 
-fn segment(dice: &mut Dice) -> String {
+fn segment(random: &mut Random) -> String {
     const PIECES: [&str; 34] = [
         "*",
         "*",
@@ -76,61 +76,61 @@ fn segment(dice: &mut Dice) -> String {
         "#",
         "!",
     ];
-    match dice.roll(3) {
-        0 => dice.pick(&NAMES).to_string(),
-        1 => dice.pick(&["*", "**", "*.c", "a*", "foo", "ab", "***", "a**", "foo**"]).to_string(),
-        _ => (0..1 + dice.roll(4)).map(|_| dice.pick(&PIECES)).collect(),
+    match random.below(3) {
+        0 => random.pick(&NAMES).to_string(),
+        1 => random.pick(&["*", "**", "*.c", "a*", "foo", "ab", "***", "a**", "foo**"]).to_string(),
+        _ => (0..1 + random.below(4)).map(|_| random.pick(&PIECES)).collect(),
     }
 }
 
-fn pattern(dice: &mut Dice) -> String {
+fn pattern(random: &mut Random) -> String {
     let mut text = String::new();
-    if dice.chance(4) {
+    if random.chance(4) {
         text.push('!');
     }
-    if dice.chance(4) {
+    if random.chance(4) {
         text.push('/');
     }
-    let segments: Vec<String> = (0..1 + dice.roll(3) * dice.roll(2)).map(|_| segment(dice)).collect();
+    let segments: Vec<String> = (0..1 + random.below(3) * random.below(2)).map(|_| segment(random)).collect();
     text += &segments.join("/");
-    if dice.chance(4) {
+    if random.chance(4) {
         text.push('/');
     }
-    text += dice.pick(&["", "", "", "", " ", "  ", "\\ ", "\\", "\t", "\r"]);
+    text += random.pick(&["", "", "", "", " ", "  ", "\\ ", "\\", "\t", "\r"]);
     text
 }
 
-fn ignore_file(dice: &mut Dice) -> String {
-    let mut text = dice.pick(&["", "", "", "\u{feff}", "# a comment\n", "\n"]).to_string();
-    for _ in 0..1 + dice.roll(5) {
-        text += &pattern(dice);
-        text += dice.pick(&["\n", "\n", "\n", "\r\n", "\n\n"]);
+fn ignore_file(random: &mut Random) -> String {
+    let mut text = random.pick(&["", "", "", "\u{feff}", "# a comment\n", "\n"]).to_string();
+    for _ in 0..1 + random.below(5) {
+        text += &pattern(random);
+        text += random.pick(&["\n", "\n", "\n", "\r\n", "\n\n"]);
     }
-    if dice.chance(4) {
-        text += &pattern(dice);
+    if random.chance(4) {
+        text += &pattern(random);
     }
     text
 }
 
 /// What was made of a random tree, relative to the repository.
 #[derive(Default)]
-struct Grown {
+struct RandomTree {
     files: Vec<PathBuf>,
     /// The `.gitignore` of every directory.
     ignore: Vec<PathBuf>,
 }
 
-fn grow(dice: &mut Dice, root: &Path, dir: &Path, depth: usize, grown: &mut Grown) {
+fn grow(random: &mut Random, root: &Path, dir: &Path, depth: usize, grown: &mut RandomTree) {
     fs::create_dir_all(root.join(dir)).expect("the temporary directory is writable");
     grown.ignore.push(dir.join(".gitignore"));
     let mut names = BTreeSet::new();
-    for _ in 0..3 + dice.roll(3) {
-        names.insert(dice.pick(&NAMES));
+    for _ in 0..3 + random.below(3) {
+        names.insert(random.pick(&NAMES));
     }
     for name in names {
         let path = dir.join(name);
-        if depth < 3 && dice.chance(2) {
-            grow(dice, root, &path, depth + 1, grown);
+        if depth < 3 && random.chance(2) {
+            grow(random, root, &path, depth + 1, grown);
         } else {
             fs::write(root.join(&path), "").expect("it is ours");
             grown.files.push(path);
@@ -139,12 +139,12 @@ fn grow(dice: &mut Dice, root: &Path, dir: &Path, depth: usize, grown: &mut Grow
 }
 
 /// Gives the trees new rules: always at their top, sometimes below.
-fn rule(dice: &mut Dice, root: &Path, grown: &Grown) -> String {
+fn rule(random: &mut Random, root: &Path, grown: &RandomTree) -> String {
     for path in &grown.ignore {
-        let text = if path.components().count() == 2 || dice.chance(3) { ignore_file(dice) } else { String::new() };
+        let text = if path.components().count() == 2 || random.chance(3) { ignore_file(random) } else { String::new() };
         overwrite(&root.join(path), &text);
     }
-    let exclude: String = (0..dice.roll(3)).map(|_| pattern(dice) + "\n").collect();
+    let exclude: String = (0..random.below(3)).map(|_| pattern(random) + "\n").collect();
     overwrite(&root.join(".git/info/exclude"), &exclude);
     exclude
 }
@@ -157,9 +157,9 @@ fn overwrite(path: &Path, text: &str) {
     file.set_len(text.len() as u64).expect("it is ours");
 }
 
-struct Shown(BTreeSet<PathBuf>);
+struct ShownFiles(BTreeSet<PathBuf>);
 
-impl Visitor for Shown {
+impl Visitor for ShownFiles {
     fn wants(&mut self, _: &[u8]) -> bool {
         true
     }
@@ -177,7 +177,7 @@ fn shown(workspace: &Workspace) -> BTreeSet<PathBuf> {
     let walk = Walk::new(&cancel, &limits, &[".git"]);
     let top = fs::File::open(workspace.path()).expect("it opens");
     let start = Start { dir: top.as_fd(), path: Path::new(""), rules: Rules::around(workspace, Wanted::ALL, &limits) };
-    let survey = walk.run(start, || Shown(BTreeSet::new()));
+    let survey = walk.run(start, || ShownFiles(BTreeSet::new()));
     assert_eq!((survey.unread, survey.stopped), (0, None));
     survey.visitors.into_iter().flat_map(|one| one.0).collect()
 }
@@ -220,17 +220,17 @@ fn git_is_missing() -> bool {
     missing
 }
 
-struct Room(PathBuf);
+struct TempDirectory(PathBuf);
 
-impl Room {
-    fn new(name: &str) -> Room {
+impl TempDirectory {
+    fn new(name: &str) -> TempDirectory {
         let path = std::env::temp_dir().join(format!("gemini-a2a-ignore-{}-{name}", std::process::id()));
         fs::create_dir_all(&path).expect("the temporary directory is writable");
-        Room(path.canonicalize().expect("it was just made"))
+        TempDirectory(path.canonicalize().expect("it was just made"))
     }
 }
 
-impl Drop for Room {
+impl Drop for TempDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -247,18 +247,18 @@ fn ignore_rules_agree_with_git_on_random_trees() {
     if git_is_missing() {
         return;
     }
-    let room = Room::new("random");
+    let room = TempDirectory::new("random");
     let root = &room.0;
     init(root);
-    let mut grown = Grown::default();
+    let mut grown = RandomTree::default();
     for tree in 0..TREES {
         let top = format!("t{tree}");
-        grow(&mut Dice(tree), root, Path::new(&top), 0, &mut grown);
+        grow(&mut Random(tree), root, Path::new(&top), 0, &mut grown);
     }
     let limits = Limits::default();
     let (mut hidden, mut all) = (0, 0);
     for round in 0..ROUNDS {
-        let exclude = rule(&mut Dice(round + 1_000_000), root, &grown);
+        let exclude = rule(&mut Random(round + 1_000_000), root, &grown);
         let ignored = ignored_by_git(root, &grown.files);
         let workspace = Workspace::open(root).expect("it opens");
         let shown = shown(&workspace);
@@ -297,7 +297,7 @@ fn ignore_files_above_the_workspace_apply() {
     if git_is_missing() {
         return;
     }
-    let room = Room::new("above");
+    let room = TempDirectory::new("above");
     let root = room.0.join("r");
     init(&root);
     for (path, text) in [

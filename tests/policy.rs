@@ -644,10 +644,10 @@ fn saved_rules_are_read_again() {
 // Properties.
 
 /// Numbers from a seed, so that a failure can be run again.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+impl Random {
+    fn below(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -666,9 +666,9 @@ const PIECES: &[&str] = &[
     "\tE\n", "\nE\n", "E", "$\"", "$[", "{a,b}", ";&", ";;&", "=~", "@(", "f() ", "\\'", "\\\"", "\\\\", "EOF",
 ];
 
-fn line(dice: &mut Dice) -> String {
-    let len = 1 + dice.roll(12);
-    (0..len).map(|_| PIECES[dice.roll(PIECES.len())]).collect()
+fn line(random: &mut Random) -> String {
+    let len = 1 + random.below(12);
+    (0..len).map(|_| PIECES[random.below(PIECES.len())]).collect()
 }
 
 /// Whatever is allowed consists of commands that are allowed alone, and of nothing else.
@@ -676,10 +676,10 @@ fn line(dice: &mut Dice) -> String {
 fn an_allowed_line_has_only_allowed_parts() {
     let allow = json!([{"toolName": SHELL, "commandPrefix": ["rm", "git add"], "decision": "allow", "priority": 1}]);
     let case = plain().rules(Tier::User, allow);
-    let mut dice = Dice(0xa110);
+    let mut random = Random(0xa110);
     let mut allowed = 0;
     for _ in 0..60_000 {
-        let line = line(&mut dice);
+        let line = line(&mut random);
         if case.run(&line).verdict != Allow {
             continue;
         }

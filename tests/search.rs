@@ -2,15 +2,15 @@
 //! command), a second prompt, a cancel, a crash at any event and the restart after it, a file that changes under its edit, a
 //! model that fails, timers, and workers that report after nobody waits for them.
 //!
-//! Whatever the order, every promise in `task/world.rs` holds after every event and in every settled state: the first answer
+//! Whatever the order, every promise in `task/system.rs` holds after every event and in every settled state: the first answer
 //! wins, a call runs only if it was allowed and once per yes, nothing follows the end, nothing hangs, and the journal folds to
 //! the same state. A crash may keep any prefix of a step's events, because a torn write does.
 //!
 //! That the search can tell is tested too: machines with one promise broken each are caught, by the shortest way there.
 
+#[path = "task/system.rs"]
+mod system;
 mod task;
-#[path = "task/world.rs"]
-mod world;
 
 use gemini_a2a::limits::{Limits, Times};
 use gemini_a2a::task::log::event::{End, Event, Final, Lifecycle};
@@ -23,18 +23,18 @@ use std::collections::HashSet;
 use std::fmt;
 use std::mem::{Discriminant, discriminant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use world::{Act, Budget, Facts, Machine, Scene, World};
+use system::{Action, Budget, Environment, Machine, Observations, SystemState};
 
 /// One step of a path: what happened, and how many of its events survived if the server died while writing them.
 #[derive(Clone, Copy, Debug)]
 struct Step {
-    act: Act,
+    action: Action,
     torn_after: Option<usize>,
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.act)?;
+        write!(f, "{}", self.action)?;
         match self.torn_after {
             Some(kept) => write!(f, ", but a crash keeps only {kept} of its events"),
             None => Ok(()),
@@ -54,8 +54,8 @@ struct Extent {
 }
 
 #[derive(Debug)]
-struct Broken {
-    promise: String,
+struct Violation {
+    invariant: String,
     path: Vec<String>,
 }
 
@@ -65,29 +65,29 @@ struct Node {
     step: Option<Step>,
     records: Vec<Record>,
     /// Taken when the node is looked at, so that memory holds the frontier only.
-    world: Option<World>,
+    system: Option<SystemState>,
 }
 
 struct Search {
-    scene: Scene,
+    environment: Environment,
     nodes: Vec<Node>,
     seen: HashSet<u64>,
     extent: Extent,
 }
 
-fn search(machine: Machine, budget: Budget) -> Result<Extent, Broken> {
+fn search(machine: Machine, budget: Budget) -> Result<Extent, Violation> {
     search_from(task::created(Lifecycle::Conversational), machine, budget)
 }
 
 /// From the first event on.
-fn search_from(first: Event, machine: Machine, budget: Budget) -> Result<Extent, Broken> {
+fn search_from(first: Event, machine: Machine, budget: Budget) -> Result<Extent, Violation> {
     search_in(Times::default(), first, machine, budget)
 }
 
-fn search_in(times: Times, first: Event, machine: Machine, budget: Budget) -> Result<Extent, Broken> {
+fn search_in(times: Times, first: Event, machine: Machine, budget: Budget) -> Result<Extent, Violation> {
     let keeps = budget.always > 0;
     let mut search = Search {
-        scene: Scene {
+        environment: Environment {
             machine,
             tools: task::tools(),
             limits: Limits { model_tries: 3, stream_tries: 3, times, ..Limits::default() },
@@ -112,35 +112,40 @@ impl Search {
     /// The root: a task with its first prompt, not begun yet.
     fn plant(&mut self, first: Event, budget: Budget) {
         let case = task::given([first]);
-        let mut world =
-            World { state: case.state, workers: Vec::new(), timers: Vec::new(), facts: Facts::default(), budget };
+        let mut system = SystemState {
+            state: case.state,
+            workers: Vec::new(),
+            timers: Vec::new(),
+            observations: Observations::default(),
+            budget,
+        };
         let mut records = case.log;
-        let first = world.take(task::say("go"), &self.scene);
+        let first = system.take(task::say("go"), &self.environment);
         records.extend(first.expect("a first prompt is taken"));
-        self.nodes.push(Node { parent: 0, depth: 0, step: None, records, world: Some(world) });
+        self.nodes.push(Node { parent: 0, depth: 0, step: None, records, system: Some(system) });
     }
 
-    fn visit(&mut self, at: usize) -> Result<(), Broken> {
-        let world = self.nodes[at].world.take().expect("looked at once");
-        let acts = world.acts();
+    fn visit(&mut self, at: usize) -> Result<(), Violation> {
+        let system = self.nodes[at].system.take().expect("looked at once");
+        let acts = system.acts();
         if acts.is_empty() {
-            self.replay(at, &world.state)?;
+            self.replay(at, &system.state)?;
         }
-        for act in acts {
-            let mut next = world.clone();
-            let step = Step { act, torn_after: None };
+        for action in acts {
+            let mut next = system.clone();
+            let step = Step { action, torn_after: None };
             let records = self.try_step(at, step, || {
-                let input = next.input(act);
-                next.take(input, &self.scene)
+                let input = next.input(action);
+                next.take(input, &self.environment)
             })?;
-            if matches!(act, Act::Crash) {
-                self.replay(at, &world.state)?;
+            if matches!(action, Action::Crash) {
+                self.replay(at, &system.state)?;
             }
             let may_tear = next.budget.crashes > 0;
             self.reach(at, step, next, records.clone());
             for kept in 1..records.len() {
                 if may_tear {
-                    self.tear(at, &world, act, &records, kept)?;
+                    self.tear(at, &system, action, &records, kept)?;
                 }
             }
         }
@@ -148,16 +153,23 @@ impl Search {
     }
 
     /// The same step, but the server died when only its first events were on disk, and was started again.
-    fn tear(&mut self, at: usize, world: &World, act: Act, records: &[Record], kept: usize) -> Result<(), Broken> {
-        let step = Step { act, torn_after: Some(kept) };
-        let mut next = world.clone();
+    fn tear(
+        &mut self,
+        at: usize,
+        system: &SystemState,
+        action: Action,
+        records: &[Record],
+        kept: usize,
+    ) -> Result<(), Violation> {
+        let step = Step { action, torn_after: Some(kept) };
+        let mut next = system.clone();
         let after = self.try_step(at, step, || {
-            drop(next.input(act));
+            drop(next.input(action));
             for record in &records[..kept] {
                 next.admit(record)?;
             }
             next.die();
-            next.take(Input::Restored, &self.scene)
+            next.take(Input::Restored, &self.environment)
         })?;
         let mut all = records[..kept].to_vec();
         all.extend(after);
@@ -171,26 +183,26 @@ impl Search {
         at: usize,
         step: Step,
         take: impl FnOnce() -> Result<Vec<Record>, String>,
-    ) -> Result<Vec<Record>, Broken> {
+    ) -> Result<Vec<Record>, Violation> {
         let result = catch_unwind(AssertUnwindSafe(take));
         let result = result.unwrap_or_else(|_| Err("the machine panicked".into()));
-        result.map_err(|promise| self.broken(at, Some(step), promise))
+        result.map_err(|invariant| self.broken(at, Some(step), invariant))
     }
 
-    fn reach(&mut self, parent: usize, step: Step, world: World, records: Vec<Record>) {
+    fn reach(&mut self, parent: usize, step: Step, system: SystemState, records: Vec<Record>) {
         self.extent.steps += 1;
-        if !self.seen.insert(world.digest()) {
+        if !self.seen.insert(system.digest()) {
             return;
         }
         let depth = self.nodes[parent].depth + 1;
         self.extent.depth = self.extent.depth.max(depth);
         let kinds = records.iter().map(|record| discriminant(&record.event));
         self.extent.kinds.extend(kinds);
-        self.nodes.push(Node { parent, depth, step: Some(step), records, world: Some(world) });
+        self.nodes.push(Node { parent, depth, step: Some(step), records, system: Some(system) });
     }
 
     /// Reads the log back from the lines of its journal: the same events, without a gap, and the same state.
-    fn replay(&mut self, at: usize, state: &State) -> Result<(), Broken> {
+    fn replay(&mut self, at: usize, state: &State) -> Result<(), Violation> {
         self.extent.replays += 1;
         let mut journal = Vec::new();
         for node in self.line(at) {
@@ -210,8 +222,8 @@ impl Search {
             folded.apply(&record);
         }
         if folded != *state {
-            let promise = format!("the journal folds to {folded:?}, not to {state:?}");
-            return Err(self.broken(at, None, promise));
+            let invariant = format!("the journal folds to {folded:?}, not to {state:?}");
+            return Err(self.broken(at, None, invariant));
         }
         Ok(())
     }
@@ -228,16 +240,16 @@ impl Search {
         line
     }
 
-    fn broken(&self, at: usize, last: Option<Step>, promise: String) -> Broken {
+    fn broken(&self, at: usize, last: Option<Step>, invariant: String) -> Violation {
         let steps = self.line(at).into_iter().map(|node| self.nodes[node].step);
         let path = steps.chain([last]).flatten().map(|step| step.to_string());
-        Broken { promise, path: path.collect() }
+        Violation { invariant, path: path.collect() }
     }
 }
 
-impl Broken {
+impl Violation {
     fn report(&self) -> String {
-        format!("{}\n  after {}", self.promise, self.path.join("\n   then "))
+        format!("{}\n  after {}", self.invariant, self.path.join("\n   then "))
     }
 }
 
@@ -377,7 +389,7 @@ fn a_timeout_that_does_not_stop_the_work_is_caught() {
     let budget = Budget { lates: 1, ..ONCE };
     let first = task::created(Lifecycle::Conversational);
     let broken = search_in(times, first, hasty, budget).expect_err("a promise is broken");
-    assert_eq!(broken.promise, "jobs [Seq(3)] run, [] are waited for");
+    assert_eq!(broken.invariant, "jobs [Seq(3)] run, [] are waited for");
     assert_eq!(broken.path, ["it is late"]);
 }
 
@@ -408,7 +420,7 @@ fn a_command_that_runs_again_after_a_restart_is_caught() {
     let first = task::created_to_run("memory add");
     let broken = search_from(first, eager, ONCE).expect_err("a promise is broken");
     assert_eq!(
-        (broken.promise.as_str(), broken.path.as_slice()),
+        (broken.invariant.as_str(), broken.path.as_slice()),
         ("the command runs twice", &["crash".to_owned()][..]),
         "{}",
         broken.report()
@@ -426,16 +438,16 @@ fn a_rule_that_covers_a_changed_file_is_caught() {
     }
     let budget = Budget { always: 1, crashes: 0, ..ONCE };
     let broken = search(lax, budget).expect_err("a promise is broken");
-    assert_eq!(broken.promise, "write_file__e is ready and nobody allowed it", "{}", broken.report());
+    assert_eq!(broken.invariant, "write_file__e is ready and nobody allowed it", "{}", broken.report());
 }
 
 /// The search finds what is wrong with a machine, and the shortest way there.
 #[track_caller]
-fn catches(machine: Machine, promise: &str, path: &[&str]) {
+fn catches(machine: Machine, invariant: &str, path: &[&str]) {
     match search(machine, ONCE) {
         Ok(extent) => panic!("nothing was found: {extent:?}"),
         Err(broken) => {
-            assert_eq!(broken.promise, promise, "{}", broken.report());
+            assert_eq!(broken.invariant, invariant, "{}", broken.report());
             assert_eq!(broken.path, path, "{}", broken.report());
         }
     }

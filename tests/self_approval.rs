@@ -16,7 +16,7 @@ mod run;
 #[path = "self_approval/user.rs"]
 mod user;
 
-use run::{Attack, Cast, Run, Scene, Wording};
+use run::{Attack, AttackerOrigin, Encoding, Fixture, Run};
 use rustix::process::Signal;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -58,16 +58,16 @@ struct Case {
 }
 
 const fn case(way: &'static str) -> Case {
-    let attack = Attack { way, wording: Wording::JsonRpc, cast: Cast::SameTask };
+    let attack = Attack { way, encoding: Encoding::JsonRpc, origin: AttackerOrigin::SameTask };
     Case { attack, outcome: Outcome::Refused, control: Control::Approves, end: End::ByItself }
 }
 
-const fn in_words(wording: Wording) -> Case {
-    Case { attack: Attack { wording, ..case("plain").attack }, ..case("plain") }
+const fn in_words(encoding: Encoding) -> Case {
+    Case { attack: Attack { encoding, ..case("plain").attack }, ..case("plain") }
 }
 
-const fn with_cast(way: &'static str, cast: Cast) -> Case {
-    Case { attack: Attack { cast, ..case(way).attack }, ..case(way) }
+const fn with_cast(way: &'static str, origin: AttackerOrigin) -> Case {
+    Case { attack: Attack { origin, ..case(way).attack }, ..case(way) }
 }
 
 /// A way that cannot work from outside, because there it is something else.
@@ -111,10 +111,10 @@ const CASES: [Case; 47] = [
     case("unix-socket-of-a-dead-process"),
     // With help.
     case("relay"),
-    with_cast("helped", Cast::WithHelper),
-    with_cast("plain", Cast::SecondServer),
-    with_cast("hidden", Cast::SecondServer),
-    Case { outcome: Outcome::Killed, control: Control::None, ..with_cast("orphans", Cast::SecondServer) },
+    with_cast("helped", AttackerOrigin::WithHelper),
+    with_cast("plain", AttackerOrigin::SecondServer),
+    with_cast("hidden", AttackerOrigin::SecondServer),
+    Case { outcome: Outcome::Killed, control: Control::None, ..with_cast("orphans", AttackerOrigin::SecondServer) },
     // Against the supervisor and the server.
     inside_only(Outcome::Killed, "kills-supervisor"),
     inside_only(Outcome::Killed, "orphans"),
@@ -122,13 +122,13 @@ const CASES: [Case; 47] = [
     inside_only(Outcome::Killed, "starves-server"),
     inside_only(Outcome::Refused, "limits-threads"),
     // In which words.
-    in_words(Wording::JsonRpcStream),
-    in_words(Wording::Rest),
-    in_words(Wording::Bare),
-    in_words(Wording::Session),
-    in_words(Wording::Native),
-    Case { control: Control::None, ..in_words(Wording::OtherUpgrade) },
-    Case { control: Control::None, ..in_words(Wording::Prompt) },
+    in_words(Encoding::JsonRpcStream),
+    in_words(Encoding::Rest),
+    in_words(Encoding::Bare),
+    in_words(Encoding::Session),
+    in_words(Encoding::Native),
+    Case { control: Control::None, ..in_words(Encoding::OtherUpgrade) },
+    Case { control: Control::None, ..in_words(Encoding::Prompt) },
 ];
 
 /// How many attacks are made at the same time. They mostly wait.
@@ -160,7 +160,7 @@ fn each<T: Sync>(cases: &[T], name: impl Fn(&T) -> String + Sync, body: impl Fn(
 }
 
 fn describe(case: &Case) -> String {
-    format!("{} {:?} {:?}", case.attack.way, case.attack.wording, case.attack.cast)
+    format!("{} {:?} {:?}", case.attack.way, case.attack.encoding, case.attack.origin)
 }
 
 #[test]
@@ -180,8 +180,8 @@ enum Link {
 }
 
 fn repel(programs: &Programs, case: &Case, over: Link) {
-    let scene = Scene::new(programs, case.attack);
-    let run = scene.begin("repel");
+    let fixture = Fixture::new(programs, case.attack);
+    let run = fixture.begin("repel");
     run.launch();
     let response = run.response();
     check(case, response.as_deref());
@@ -224,8 +224,8 @@ fn a_cancel_leaves_no_process_of_an_attacker() {
 }
 
 fn cancel(programs: &Programs, case: &Case) {
-    let scene = Scene::new(programs, case.attack);
-    let run = scene.begin("cancel");
+    let fixture = Fixture::new(programs, case.attack);
+    let run = fixture.begin("cancel");
     run.launch();
     run.response();
     run.cancel();
@@ -246,8 +246,8 @@ fn the_attacker_can_approve_if_it_is_not_a_tool() {
 }
 
 fn approve(programs: &Programs, case: &Case) {
-    let scene = Scene::new(programs, case.attack);
-    let run = scene.begin_control();
+    let fixture = Fixture::new(programs, case.attack);
+    let run = fixture.begin_control();
     let attackers = run.launch_outside();
     let response = run.response();
     let is_approved = match response.as_deref() {
@@ -269,8 +269,8 @@ fn approve(programs: &Programs, case: &Case) {
 #[test]
 fn no_process_prompts_after_the_end_of_its_call() {
     as_ordinary_user("no_process_prompts_after_the_end_of_its_call", |programs| {
-        let scene = Scene::new(programs, case("outlives").attack);
-        let run = scene.begin("repel");
+        let fixture = Fixture::new(programs, case("outlives").attack);
+        let run = fixture.begin("repel");
         run.launch();
         run.until_idle();
         run.until_nothing_is_left();
@@ -285,9 +285,9 @@ fn no_process_prompts_after_the_end_of_its_call() {
 #[test]
 fn no_connection_of_a_tool_is_served_after_the_end_of_its_call() {
     as_ordinary_user("no_connection_of_a_tool_is_served_after_the_end_of_its_call", |programs| {
-        let scene = Scene::new(programs, case("late").attack);
-        let _keeper = scene.keep_descriptors();
-        let run = scene.begin("repel");
+        let fixture = Fixture::new(programs, case("late").attack);
+        let _keeper = fixture.keep_descriptors();
+        let run = fixture.begin("repel");
         run.launch();
         let response = run.response().expect("what it could do");
         if response.starts_with("skipped:") {
@@ -296,7 +296,7 @@ fn no_connection_of_a_tool_is_served_after_the_end_of_its_call() {
         }
         run.until_nothing_is_left();
         eventually("the late connection is served or refused", || {
-            (run.is_approved() || scene.refused_peers() > 0).then_some(())
+            (run.is_approved() || fixture.refused_peers() > 0).then_some(())
         });
         assert!(!run.is_approved());
         run.refuse();
@@ -308,8 +308,8 @@ fn a_cancel_ends_processes_that_are_hard_to_end() {
     const WAYS: [&str; 4] = ["stops-supervisor", "fork-bomb", "stopped", "ignores-signals"];
     as_ordinary_user("a_cancel_ends_processes_that_are_hard_to_end", |programs| {
         each(&WAYS, ToString::to_string, |way| {
-            let scene = Scene::new(programs, case(way).attack);
-            let run = scene.begin_alone("cancel");
+            let fixture = Fixture::new(programs, case(way).attack);
+            let run = fixture.begin_alone("cancel");
             run.launch();
             run.response().expect("it is ready");
             assert!(!run.living().is_empty());
@@ -323,21 +323,21 @@ fn a_cancel_ends_processes_that_are_hard_to_end() {
 #[test]
 fn a_command_that_limits_the_servers_files_does_not_keep_users_out() {
     as_ordinary_user("a_command_that_limits_the_servers_files_does_not_keep_users_out", |programs| {
-        let scene = Scene::new(programs, case("limits-files").attack);
-        let run = scene.begin_alone("cancel");
+        let fixture = Fixture::new(programs, case("limits-files").attack);
+        let run = fixture.begin_alone("cancel");
         run.launch();
         run.response();
         run.cancel();
         run.until_nothing_is_left();
-        assert_eq!(scene.refused_peers(), 0);
+        assert_eq!(fixture.refused_peers(), 0);
     });
 }
 
 #[test]
 fn a_tool_cannot_inspect_the_server_or_its_supervisor() {
     as_ordinary_user("a_tool_cannot_inspect_the_server_or_its_supervisor", |programs| {
-        let scene = Scene::new(programs, case("looks-inside").attack);
-        let run = scene.begin_alone("repel");
+        let fixture = Fixture::new(programs, case("looks-inside").attack);
+        let run = fixture.begin_alone("repel");
         run.launch();
         let response = run.response().expect("its findings");
         let lines: Vec<&str> = response.lines().collect();
@@ -352,8 +352,8 @@ fn a_tool_cannot_inspect_the_server_or_its_supervisor() {
 
 /// Two commands of one server, each with a process that has left its session, its parent and its environment.
 fn with_two_commands(programs: &Programs, end_one: impl FnOnce(&Run)) {
-    let scene = Scene::new(programs, case("hidden").attack);
-    let runs = [scene.begin_alone("repel"), scene.begin_alone("cancel")];
+    let fixture = Fixture::new(programs, case("hidden").attack);
+    let runs = [fixture.begin_alone("repel"), fixture.begin_alone("cancel")];
     for run in &runs {
         run.launch();
         run.response().expect("it is refused");
@@ -392,8 +392,8 @@ fn no_process_outlives_the_server() {
             &cases,
             |(way, signal)| format!("{way} {signal:?}"),
             |(way, signal)| {
-                let scene = Scene::new(programs, case(way).attack);
-                let run = scene.begin_alone("repel");
+                let fixture = Fixture::new(programs, case(way).attack);
+                let run = fixture.begin_alone("repel");
                 run.launch();
                 run.response().expect("it is ready");
                 assert!(!run.living().is_empty());

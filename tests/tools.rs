@@ -11,35 +11,35 @@ use support::fake::FakeGemini;
 use support::message::{approval, asked_of, prompt, prompt_in, task_of};
 use support::server::{Server, Setup};
 
-struct Scene {
+struct Fixture {
     fake: FakeGemini,
     server: Server,
     client: Client,
 }
 
 /// A call that waits for an answer.
-struct Waiting {
+struct WaitingCall {
     task: String,
     call: String,
     /// The tool-call object of the coder profile.
     data: Value,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl Fixture {
+    fn new() -> Fixture {
         let fake = FakeGemini::start();
         let server = Server::start(&fake);
         let client = Client::new(&server.url());
-        Scene { fake, server, client }
+        Fixture { fake, server, client }
     }
 
     /// Has the model make a call, and reads up to its question.
-    fn asked(&self, tool: &str, args: &Value) -> Waiting {
+    fn asked(&self, tool: &str, args: &Value) -> WaitingCall {
         let prompt = prompt(&format!("CALL {tool} {args}"));
         let mut events = self.client.stream("message/stream", prompt);
         let event = events.until("a question", |event| asked_of(event.result()).is_some());
         let result = event.result();
-        Waiting {
+        WaitingCall {
             task: task_of(result).expect("a task").into(),
             call: asked_of(result).expect("a call").into(),
             data: result["status"]["message"]["parts"][0]["data"].clone(),
@@ -63,82 +63,82 @@ impl Scene {
 
 #[test]
 fn a_question_to_the_user_is_answered_over_the_wire() {
-    let mut scene = Scene::new();
+    let mut fixture = Fixture::new();
     let questions = json!([{"question": "Which colour?", "header": "Colour", "type": "text"}]);
-    let waiting = scene.asked("ask_user", &json!({ "questions": questions }));
+    let waiting = fixture.asked("ask_user", &json!({ "questions": questions }));
     assert_eq!(
         waiting.data["confirmationDetails"],
         json!({"type": "ask_user", "title": "Questions", "questions": questions})
     );
     let mut answer = approval(&waiting.task, &waiting.call, "proceed_once");
     answer["message"]["parts"][0]["data"]["answers"] = json!({"0": "blue"});
-    scene.client.call("message/send", answer);
-    assert_eq!(scene.result(), json!({"output": r#"{"answers":{"0":"blue"}}"#}));
+    fixture.client.call("message/send", answer);
+    assert_eq!(fixture.result(), json!({"output": r#"{"answers":{"0":"blue"}}"#}));
 }
 
 #[test]
 fn an_edit_shows_the_whole_file_and_changes_it() {
-    let mut scene = Scene::new();
-    let file = scene.server.workspace().join("a.txt");
+    let mut fixture = Fixture::new();
+    let file = fixture.server.workspace().join("a.txt");
     std::fs::write(&file, "one\r\n  two\r\nthree\r\n").expect("the workspace is ours");
     let args =
         json!({"file_path": "a.txt", "instruction": "count on", "old_string": "two\nthree", "new_string": "2\n3"});
-    let waiting = scene.asked("replace", &args);
+    let waiting = fixture.asked("replace", &args);
     assert_eq!(waiting.data["request"]["args"]["newContent"], "one\r\n  2\r\n3\r\n");
     let approved = approval(&waiting.task, &waiting.call, "proceed_once");
-    scene.client.call("message/send", approved);
+    fixture.client.call("message/send", approved);
     let written = std::fs::read_to_string(&file).expect("it is there");
     assert_eq!(written, "one\r\n  2\r\n3\r\n");
 }
 
 #[test]
 fn an_impossible_edit_fails_without_a_question() {
-    let mut scene = Scene::new();
-    std::fs::write(scene.server.workspace().join("a.txt"), "one\n").expect("ours");
+    let mut fixture = Fixture::new();
+    std::fs::write(fixture.server.workspace().join("a.txt"), "one\n").expect("ours");
     let args = json!({"file_path": "a.txt", "instruction": "x", "old_string": "two", "new_string": "2"});
-    scene.runs("replace", &args);
-    let error = scene.result()["error"].to_string();
+    fixture.runs("replace", &args);
+    let error = fixture.result()["error"].to_string();
     assert!(error.contains("old_string is not in a.txt"), "{error}");
 }
 
 #[test]
 fn a_background_command_ends_when_its_task_is_cancelled() {
-    let mut scene = Scene::new();
+    let mut fixture = Fixture::new();
     let args = json!({"command": "echo $$ > pid; exec sleep 1000", "is_background": true, "delay_ms": 1});
-    let waiting = scene.asked("run_shell_command", &args);
+    let waiting = fixture.asked("run_shell_command", &args);
     let approved = approval(&waiting.task, &waiting.call, "proceed_once");
-    scene.client.call("message/send", approved);
-    let told = scene.result()["output"].to_string();
+    fixture.client.call("message/send", approved);
+    let told = fixture.result()["output"].to_string();
     assert!(told.contains("Background PID: "), "{told}");
     let pid = eventually("its number", || {
-        let text = std::fs::read_to_string(scene.server.workspace().join("pid")).ok()?;
+        let text = std::fs::read_to_string(fixture.server.workspace().join("pid")).ok()?;
         text.trim().parse::<u32>().ok()
     });
     let is_alive = || procfs::stat(pid).is_some_and(|stat| !stat.is_over);
     assert!(is_alive());
-    scene.client.call("tasks/cancel", json!({ "id": waiting.task }));
+    fixture.client.call("tasks/cancel", json!({ "id": waiting.task }));
     eventually("its end", || (!is_alive()).then_some(()));
 }
 
 #[test]
 fn the_web_is_searched_and_pages_are_read_by_the_model() {
-    let mut scene = Scene::new();
-    scene.runs("google_web_search", &json!({"query": "what is new"}));
+    let mut fixture = Fixture::new();
+    fixture.runs("google_web_search", &json!({"query": "what is new"}));
     assert_eq!(
-        scene.result(),
+        fixture.result(),
         json!({"output": "Web search for \"what is new\":\n<untrusted_context>\nDone.[1]\n\nSources:\n\
             [1] A source (https://source.test/)\n</untrusted_context>"})
     );
     let args = json!({"prompt": "Summarize https://page.test/ please"});
-    let waiting = scene.asked("web_fetch", &args);
+    let waiting = fixture.asked("web_fetch", &args);
     assert_eq!(
         waiting.data["confirmationDetails"],
         json!({"type": "info", "title": "Confirm Web Fetch", "prompt": args["prompt"], "urls": ["https://page.test/"]})
     );
     let approved = approval(&waiting.task, &waiting.call, "proceed_once");
-    scene.client.call("message/send", approved);
-    assert_eq!(scene.result(), json!({"output": "<untrusted_context>\nDone.\n</untrusted_context>"}));
-    let utility: Vec<Value> = scene
+    fixture.client.call("message/send", approved);
+    assert_eq!(fixture.result(), json!({"output": "<untrusted_context>\nDone.\n</untrusted_context>"}));
+    let utility: Vec<Value> = fixture
         .fake
         .requests()
         .into_iter()
@@ -150,10 +150,10 @@ fn the_web_is_searched_and_pages_are_read_by_the_model() {
 
 #[test]
 fn files_named_in_a_prompt_are_attached_and_missing_ones_are_not() {
-    let mut scene = Scene::new();
-    std::fs::write(scene.server.workspace().join("a.txt"), "the text of a\n").expect("ours");
-    scene.client.call("message/send", prompt("TEXT ok @a.txt and @none.txt"));
-    let turns = scene.fake.turns();
+    let mut fixture = Fixture::new();
+    std::fs::write(fixture.server.workspace().join("a.txt"), "the text of a\n").expect("ours");
+    fixture.client.call("message/send", prompt("TEXT ok @a.txt and @none.txt"));
+    let turns = fixture.fake.turns();
     let contents = turns.last().expect("a turn").body["contents"].to_string();
     assert!(contents.contains("the text of a"), "{contents}");
     assert_eq!(contents.matches("none.txt").count(), 1, "{contents}");

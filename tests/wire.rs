@@ -4,7 +4,7 @@
 #[path = "support/corpus.rs"]
 mod corpus;
 
-use corpus::{Corpus, Dice};
+use corpus::{Corpus, Random};
 use gemini_a2a::base::buf::Buf;
 use gemini_a2a::base::http::{Request, Version};
 use gemini_a2a::base::id::Seq;
@@ -254,8 +254,8 @@ fn splitting_event_streams_anywhere_changes_nothing() {
         "é",
     ];
     for seed in 1..=3000 {
-        let mut dice = Dice(seed * 0x9e37_79b9);
-        let text: String = (0..dice.below(24)).map(|_| WORDS[dice.below(WORDS.len())]).collect();
+        let mut random = Random(seed * 0x9e37_79b9);
+        let text: String = (0..random.below(24)).map(|_| WORDS[random.below(WORDS.len())]).collect();
         let bytes = text.as_bytes();
         let expected = reference(12, bytes);
         assert_eq!(decode(12, [bytes]), expected, "whole: {text:?}");

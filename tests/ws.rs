@@ -4,7 +4,7 @@
 #[path = "support/corpus.rs"]
 mod corpus;
 
-use corpus::{Corpus, Dice, unescape};
+use corpus::{Corpus, Random, unescape};
 use gemini_a2a::base::buf::Buf;
 use gemini_a2a::limits::Limits;
 use gemini_a2a::wire::http1::{self, Reader};
@@ -264,7 +264,7 @@ fn every_form_of_a_length_at_its_borders() {
         let frame = Frame::new(0x81, payload);
         let bytes = frame.bytes();
         assert_eq!(steps(&limits, [&bytes[..]]), [&expected[..]], "{len}");
-        let pieces = Dice(1 + len as u64).cut(&bytes, 700);
+        let pieces = Random(1 + len as u64).cut(&bytes, 700);
         assert_eq!(steps(&limits, pieces), [&expected[..]], "{len} in pieces");
 
         for length_bytes in [2, 8] {

@@ -203,7 +203,7 @@ impl Tree {
         // A directory of that name is what makes it a repository to everybody here.
         fs::create_dir_all(path.join(".git"))?;
         fs::write(path.join(".gitignore"), "*.o\n/target\n**/generated/**\n!keep.o\n")?;
-        let mut dice = Dice(7);
+        let mut random = Random(7);
         let mut bytes = 0;
         for n in 0..files {
             let dir = path.join(format!("d{:02}/m{:02}", n / 2_500, n / 100 % 25));
@@ -211,7 +211,7 @@ impl Tree {
                 fs::create_dir_all(&dir)?;
             }
             let ending = ["rs", "ts", "md"][n % 3];
-            let text = source(&mut dice, n);
+            let text = source(&mut random, n);
             bytes += text.len() as u64;
             fs::write(dir.join(format!("f{}.{ending}", n % 100)), text)?;
         }
@@ -228,7 +228,7 @@ impl Tree {
 }
 
 /// Text that looks like a program, between one and five kilobytes, with something to find in a few.
-fn source(dice: &mut Dice, n: usize) -> String {
+fn source(random: &mut Random, n: usize) -> String {
     const WORDS: [&str; 40] = [
         "return", "const", "value", "result", "if", "else", "fn", "let", "match", "import", "export", "string",
         "number", "request", "response", "handle", "error", "status", "index", "length", "buffer", "state", "event",
@@ -237,14 +237,14 @@ fn source(dice: &mut Dice, n: usize) -> String {
     ];
     const MARKS: [&str; 12] = ["(", ")", " = ", ".", "::", ", ", ";", " {", " }", " + ", "_", " "];
     let mut text = String::new();
-    for line in 0..20 + dice.roll(80) {
-        text.push_str(&"    ".repeat(dice.roll(4)));
-        for _ in 0..3 + dice.roll(8) {
-            text.push_str(WORDS[dice.roll(WORDS.len())]);
-            text.push_str(MARKS[dice.roll(MARKS.len())]);
+    for line in 0..20 + random.below(80) {
+        text.push_str(&"    ".repeat(random.below(4)));
+        for _ in 0..3 + random.below(8) {
+            text.push_str(WORDS[random.below(WORDS.len())]);
+            text.push_str(MARKS[random.below(MARKS.len())]);
         }
-        if dice.roll(10) == 0 {
-            text.push_str(&dice.roll(100_000).to_string());
+        if random.below(10) == 0 {
+            text.push_str(&random.below(100_000).to_string());
         }
         match (line, n) {
             (7, n) if n % 977 == 5 => text.push_str("Quixotic_Marker"),
@@ -257,10 +257,10 @@ fn source(dice: &mut Dice, n: usize) -> String {
     text
 }
 
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+impl Random {
+    fn below(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) as usize % sides
     }

@@ -60,14 +60,14 @@ const TOKENS: &[&str] = &[
 
 const JOINTS: &[&str] = &[" | ", " && ", " || ", "; ", "\n", " & ", " |& ", ";", "|", " ; ; "];
 
-pub struct Dice(u64);
+pub struct Random(u64);
 
-impl Dice {
-    pub fn new(seed: u64) -> Dice {
-        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    pub fn roll(&mut self, sides: usize) -> usize {
+    pub fn below(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -75,54 +75,54 @@ impl Dice {
     }
 
     pub fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
-        from[self.roll(from.len())]
+        from[self.below(from.len())]
     }
 }
 
 /// One line. Half of them are only joined from harmless ones, so that enough of them run.
-pub fn line(dice: &mut Dice, harmless: &[&str], harmful: &[&str]) -> String {
-    let mut line = dice.pick(harmless).to_owned();
-    while dice.roll(3) == 0 {
-        let other = if dice.roll(6) == 0 { dice.pick(harmful) } else { dice.pick(harmless) };
+pub fn line(random: &mut Random, harmless: &[&str], harmful: &[&str]) -> String {
+    let mut line = random.pick(harmless).to_owned();
+    while random.below(3) == 0 {
+        let other = if random.below(6) == 0 { random.pick(harmful) } else { random.pick(harmless) };
         // The joints that the reader knows come first in the list.
-        let joint = if dice.roll(3) == 0 { dice.pick(JOINTS) } else { dice.pick(&JOINTS[..5]) };
+        let joint = if random.below(3) == 0 { random.pick(JOINTS) } else { random.pick(&JOINTS[..5]) };
         line = format!("{line}{joint}{other}");
     }
-    if dice.roll(2) == 0 {
-        for _ in 0..=dice.roll(3) {
-            mutate(dice, &mut line, harmless, harmful);
+    if random.below(2) == 0 {
+        for _ in 0..=random.below(3) {
+            mutate(random, &mut line, harmless, harmful);
         }
     }
     line
 }
 
-fn mutate(dice: &mut Dice, line: &mut String, harmless: &[&str], harmful: &[&str]) {
-    let at = place(dice, line);
-    match dice.roll(6) {
-        0 => line.insert_str(at, dice.pick(TOKENS)),
-        1 => line.insert_str(at, &format!(" {} ", dice.pick(TOKENS))),
+fn mutate(random: &mut Random, line: &mut String, harmless: &[&str], harmful: &[&str]) {
+    let at = place(random, line);
+    match random.below(6) {
+        0 => line.insert_str(at, random.pick(TOKENS)),
+        1 => line.insert_str(at, &format!(" {} ", random.pick(TOKENS))),
         2 => {
-            let to = place(dice, line);
+            let to = place(random, line);
             line.replace_range(at.min(to)..at.max(to), "");
         }
         3 => {
             // A word of another line takes the place of one of this.
-            let source = if dice.roll(2) == 0 { dice.pick(harmless) } else { dice.pick(harmful) };
+            let source = if random.below(2) == 0 { random.pick(harmless) } else { random.pick(harmful) };
             let words: Vec<&str> = source.split(' ').collect();
-            let word = words[dice.roll(words.len())].to_owned();
+            let word = words[random.below(words.len())].to_owned();
             let mut own: Vec<&str> = line.split(' ').collect();
-            let which = dice.roll(own.len());
+            let which = random.below(own.len());
             own[which] = &word;
             *line = own.join(" ");
         }
-        4 => line.insert_str(at, &line[at..].chars().take(1 + dice.roll(8)).collect::<String>()),
-        _ => line.push_str(&format!(" {}", dice.pick(TOKENS))),
+        4 => line.insert_str(at, &line[at..].chars().take(1 + random.below(8)).collect::<String>()),
+        _ => line.push_str(&format!(" {}", random.pick(TOKENS))),
     }
 }
 
 /// A place between two characters.
-fn place(dice: &mut Dice, line: &str) -> usize {
-    line.floor_char_boundary(dice.roll(line.len() + 1))
+fn place(random: &mut Random, line: &str) -> usize {
+    line.floor_char_boundary(random.below(line.len() + 1))
 }
 
 pub fn number(name: &str, otherwise: u64) -> u64 {

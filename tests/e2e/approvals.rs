@@ -1,6 +1,6 @@
 //! Questions and their answers, prompts and their order, and the end of all of it by cancelling.
 
-use crate::drive::{House, odd_seconds, running, task_in};
+use crate::drive::{Fixture, odd_seconds, running, task_in};
 use crate::support::client::{Client, Event};
 use crate::support::eventually;
 use crate::support::message::{
@@ -18,13 +18,13 @@ fn edited(task: &str, call: &str, content: &str) -> Value {
 
 #[test]
 fn exactly_one_of_two_concurrent_answers_counts() {
-    let house = House::new();
+    let fixture = Fixture::new();
     for round in 0..10 {
         let file = format!("race-{round}.txt");
-        let (task, calls) = house.ask(&format!("SHELL echo ran >> {file}"));
+        let (task, calls) = fixture.ask(&format!("SHELL echo ran >> {file}"));
         let start = Barrier::new(2);
         let reply = |outcome: &str| -> Value {
-            let mut client = Client::new(&house.server.url());
+            let mut client = Client::new(&fixture.server.url());
             let params = approval(&task, &calls[0], outcome);
             start.wait();
             client.rpc("message/send", params)
@@ -41,14 +41,14 @@ fn exactly_one_of_two_concurrent_answers_counts() {
         assert_eq!(lost["error"]["data"]["reason"], "TOOL_CALL_NOT_PENDING");
         assert_eq!(lost["error"]["data"]["callId"], calls[0]);
         let expected = allowed.then_some("ran\n");
-        assert_eq!(house.file(&file).as_deref(), expected, "round {round}");
+        assert_eq!(fixture.file(&file).as_deref(), expected, "round {round}");
     }
 }
 
 #[test]
 fn the_task_itself_shows_its_open_question() {
-    let house = House::new();
-    let mut client = house.client();
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
     let asked = client.call("message/send", prompt("SHELL echo ran >> only.txt"));
     assert_eq!(asked["status"]["state"], "input-required");
     let task = asked["id"].as_str().expect("a task");
@@ -61,26 +61,27 @@ fn the_task_itself_shows_its_open_question() {
 
     let call = question["request"]["callId"].as_str().expect("a call");
     let done = client.call("message/send", approval(task, call, "proceed_once"));
-    assert_eq!(house.file("only.txt").as_deref(), Some("ran\n"));
+    assert_eq!(fixture.file("only.txt").as_deref(), Some("ran\n"));
     assert_eq!(done["status"].get("message"), None);
 }
 
 #[test]
 fn an_edit_of_a_changed_file_asks_again() {
-    let house = House::new();
-    let path = house.server.workspace().join("notes.txt");
+    let fixture = Fixture::new();
+    let path = fixture.server.workspace().join("notes.txt");
     std::fs::write(&path, "before\n").expect("a file");
-    let (task, calls) = house.ask("CALL write_file {\"file_path\":\"notes.txt\",\"content\":\"by the model\\n\"}");
+    let (task, calls) = fixture.ask("CALL write_file {\"file_path\":\"notes.txt\",\"content\":\"by the model\\n\"}");
     std::fs::write(&path, "by the user, meanwhile\n").expect("a file");
 
     for outcome in ["proceed_once", "proceed_always"] {
-        let events: Vec<Event> = house.client().stream("message/stream", approval(&task, &calls[0], outcome)).collect();
+        let events: Vec<Event> =
+            fixture.client().stream("message/stream", approval(&task, &calls[0], outcome)).collect();
         let words: Vec<&str> =
             events.iter().map(|event| call_status_of(event.result())).filter(|word| !word.is_empty()).collect();
         assert_eq!(words, ["awaiting_approval", "scheduled", "executing", "scheduled", "awaiting_approval"]);
         let again = events.iter().rev().find(|event| asked_of(event.result()).is_some());
         let details = &call_of(again.expect("a question").result())["confirmationDetails"];
-        let present = house.file("notes.txt").expect("the file is there");
+        let present = fixture.file("notes.txt").expect("the file is there");
         assert_eq!(details["originalContent"], present.as_str());
         let diff = details["fileDiff"].as_str().unwrap_or("");
         for line in present.lines() {
@@ -93,30 +94,30 @@ fn an_edit_of_a_changed_file_asks_again() {
     }
     // The last change made the last question old again: one more, and then it is true.
     for _ in 0..2 {
-        house.client().call("message/send", approval(&task, &calls[0], "proceed_once"));
+        fixture.client().call("message/send", approval(&task, &calls[0], "proceed_once"));
     }
-    assert_eq!(house.file("notes.txt").as_deref(), Some("by the model\n"));
+    assert_eq!(fixture.file("notes.txt").as_deref(), Some("by the model\n"));
 }
 
 #[test]
 fn the_users_text_is_written_unless_the_file_has_changed() {
-    let house = House::new();
-    let path = house.server.workspace().join("own.txt");
-    let (task, calls) = house.ask("WRITE own.txt by the model");
+    let fixture = Fixture::new();
+    let path = fixture.server.workspace().join("own.txt");
+    let (task, calls) = fixture.ask("WRITE own.txt by the model");
     std::fs::write(&path, "appeared meanwhile\n").expect("a file");
-    house.client().call("message/send", edited(&task, &calls[0], "mine\n"));
-    assert_eq!(house.file("own.txt").as_deref(), Some("appeared meanwhile\n"));
-    assert_eq!(house.state(&task), "input-required");
-    house.client().call("message/send", edited(&task, &calls[0], "mine\n"));
-    assert_eq!(house.file("own.txt").as_deref(), Some("mine\n"));
+    fixture.client().call("message/send", edited(&task, &calls[0], "mine\n"));
+    assert_eq!(fixture.file("own.txt").as_deref(), Some("appeared meanwhile\n"));
+    assert_eq!(fixture.state(&task), "input-required");
+    fixture.client().call("message/send", edited(&task, &calls[0], "mine\n"));
+    assert_eq!(fixture.file("own.txt").as_deref(), Some("mine\n"));
 }
 
 #[test]
 fn answers_to_calls_that_are_not_waiting_change_nothing() {
-    let house = House::new();
-    let (mine, my_calls) = house.ask("WRITE mine.txt x");
-    let (other, other_calls) = house.ask("WRITE other.txt x");
-    let mut client = house.client();
+    let fixture = Fixture::new();
+    let (mine, my_calls) = fixture.ask("WRITE mine.txt x");
+    let (other, other_calls) = fixture.ask("WRITE other.txt x");
+    let mut client = fixture.client();
     let reason = |reply: Value| reply["error"]["data"]["reason"].clone();
     for call in [other_calls[0].as_str(), "no-such-call", "\u{0}", "../x"] {
         let reply = client.rpc("message/send", approval(&mine, call, "proceed_once"));
@@ -130,22 +131,22 @@ fn answers_to_calls_that_are_not_waiting_change_nothing() {
     let unknown = client.fault("message/send", approval("no-such-task", &my_calls[0], "proceed_once"));
     assert_eq!(unknown, -32001);
     for (task, calls) in [(mine, my_calls), (other, other_calls)] {
-        assert_eq!(house.state(&task), "input-required");
+        assert_eq!(fixture.state(&task), "input-required");
         client.call("message/send", approval(&task, &calls[0], "proceed_once"));
     }
-    assert_eq!(house.file("mine.txt").as_deref(), Some("x"));
-    assert_eq!(house.file("other.txt").as_deref(), Some("x"));
+    assert_eq!(fixture.file("mine.txt").as_deref(), Some("x"));
+    assert_eq!(fixture.file("other.txt").as_deref(), Some("x"));
 }
 
 #[test]
 fn a_late_answer_with_text_is_ignored_and_the_text_is_a_prompt() {
-    let house = House::new();
-    let (task, calls) = house.ask("WRITE once.txt x");
-    house.client().call("message/send", approval(&task, &calls[0], "proceed_once"));
+    let fixture = Fixture::new();
+    let (task, calls) = fixture.ask("WRITE once.txt x");
+    fixture.client().call("message/send", approval(&task, &calls[0], "proceed_once"));
     let mut params = approval(&task, &calls[0], "proceed_once");
     let parts = params["message"]["parts"].as_array_mut().expect("parts");
     parts.push(json!({ "kind": "text", "text": "TEXT heard" }));
-    let events: Vec<Event> = house.client().stream("message/stream", params).collect();
+    let events: Vec<Event> = fixture.client().stream("message/stream", params).collect();
     let said: String = events
         .iter()
         .filter(|event| kind_of(event.result()) == "text-content")
@@ -156,16 +157,16 @@ fn a_late_answer_with_text_is_ignored_and_the_text_is_a_prompt() {
 
 #[test]
 fn proceed_always_lasts_for_the_task_only() {
-    let house = House::new();
+    let fixture = Fixture::new();
     let script = "SHELL echo one >> log.txt ;; SHELL echo two >> log.txt ;; TEXT both";
-    let (task, calls) = house.ask(script);
+    let (task, calls) = fixture.ask(script);
     let events: Vec<Event> =
-        house.client().stream("message/stream", approval(&task, &calls[0], "proceed_always")).collect();
+        fixture.client().stream("message/stream", approval(&task, &calls[0], "proceed_always")).collect();
     // Whether the second command counts as the same is the tool's rule; either way nothing ran that was not allowed.
     let asked = events.iter().filter(|event| asked_of(event.result()).is_some()).count();
-    let log = house.file("log.txt").expect("the first ran");
+    let log = fixture.file("log.txt").expect("the first ran");
     assert!(log == "one\n" || log == "one\ntwo\n", "{log} after {asked} questions");
-    let (_, again) = house.ask("SHELL echo three >> log.txt");
+    let (_, again) = fixture.ask("SHELL echo three >> log.txt");
     assert_eq!(again.len(), 1, "another task asks again");
 }
 
@@ -173,19 +174,19 @@ fn proceed_always_lasts_for_the_task_only() {
 
 #[test]
 fn cancelling_ends_commands_and_their_processes() {
-    let house = House::new();
+    let fixture = Fixture::new();
     let (plain, escaped, stubborn) = (odd_seconds(), odd_seconds(), odd_seconds());
     let script = format!(
         "SHELL trap '' TERM; echo begin; setsid -f sleep {escaped}; (trap '' TERM; exec sleep {stubborn}) & sleep {plain}"
     );
-    let (task, calls) = house.ask(&script);
-    let mut stream = house.client().stream("message/stream", approval(&task, &calls[0], "proceed_once"));
+    let (task, calls) = fixture.ask(&script);
+    let mut stream = fixture.client().stream("message/stream", approval(&task, &calls[0], "proceed_once"));
     stream.until("output", |event| event.result()["kind"] == "artifact-update");
     eventually("all three", || {
         let all = [&plain, &escaped, &stubborn];
         all.iter().all(|name| running(name).len() == 1).then_some(())
     });
-    let canceled = house.client().call("tasks/cancel", json!({ "id": task }));
+    let canceled = fixture.client().call("tasks/cancel", json!({ "id": task }));
     assert_eq!(state_of(&canceled), Some("canceled"), "answered at once");
     let rest: Vec<Event> = stream.collect();
     let statuses: Vec<&str> =
@@ -196,41 +197,41 @@ fn cancelling_ends_commands_and_their_processes() {
         let all = [&plain, &escaped, &stubborn];
         all.iter().all(|name| running(name).is_empty()).then_some(())
     });
-    assert_eq!(house.client().fault("tasks/cancel", json!({ "id": task })), -32002);
-    let late = house.client().fault("message/send", prompt_in(&task, "TEXT hello"));
+    assert_eq!(fixture.client().fault("tasks/cancel", json!({ "id": task })), -32002);
+    let late = fixture.client().fault("message/send", prompt_in(&task, "TEXT hello"));
     assert_eq!(late, -32600);
 }
 
 #[test]
 fn cancelling_drops_open_questions_and_queued_prompts() {
-    let house = House::new();
-    let (task, calls) = house.ask("WRITE never.txt x");
+    let fixture = Fixture::new();
+    let (task, calls) = fixture.ask("WRITE never.txt x");
     let mut queued = prompt_in(&task, "TEXT never asked");
     queued["configuration"] = json!({ "blocking": false });
-    house.client().call("message/send", queued);
-    house.client().call("tasks/cancel", json!({ "id": task }));
-    let answer = house.client().fault("message/send", approval(&task, &calls[0], "proceed_once"));
+    fixture.client().call("message/send", queued);
+    fixture.client().call("tasks/cancel", json!({ "id": task }));
+    let answer = fixture.client().fault("message/send", approval(&task, &calls[0], "proceed_once"));
     assert_eq!(answer, -32600);
-    assert_eq!(house.file("never.txt"), None);
-    assert_eq!(house.fake.turns().len(), 1, "the queued prompt never reached the model");
+    assert_eq!(fixture.file("never.txt"), None);
+    assert_eq!(fixture.fake.turns().len(), 1, "the queued prompt never reached the model");
 }
 
 #[test]
 fn every_subscriber_sees_the_cancellation() {
-    let house = House::new();
-    let mut prompting = house.client().stream("message/stream", prompt("TEXT a ++ HOLD"));
+    let fixture = Fixture::new();
+    let mut prompting = fixture.client().stream("message/stream", prompt("TEXT a ++ HOLD"));
     let first = prompting.until("text", |event| kind_of(event.result()) == "text-content");
     let task = task_in(&[first]);
-    let watching = house.client().stream("tasks/resubscribe", json!({ "id": task }));
+    let watching = fixture.client().stream("tasks/resubscribe", json!({ "id": task }));
     let mut waiting = prompt_in(&task, "TEXT queued");
     waiting["configuration"] = json!({ "blocking": true });
-    let url = house.server.url();
+    let url = fixture.server.url();
     let waiter = std::thread::spawn(move || Client::new(&url).rpc("message/send", waiting));
     eventually("the queued prompt", || {
-        let history = house.task(&task)["history"].as_array().map(Vec::len);
+        let history = fixture.task(&task)["history"].as_array().map(Vec::len);
         (history == Some(3)).then_some(())
     });
-    house.client().call("tasks/cancel", json!({ "id": task }));
+    fixture.client().call("tasks/cancel", json!({ "id": task }));
     for stream in [prompting, watching] {
         let last = stream.last().expect("a last event");
         assert!(last.is_final());
@@ -239,23 +240,23 @@ fn every_subscriber_sees_the_cancellation() {
     }
     let waited = waiter.join().expect("an answer");
     assert_eq!(state_of(&waited["result"]), Some("canceled"), "{waited}");
-    eventually("the model's stream to be broken off", || (house.fake.counters().broken == 1).then_some(()));
+    eventually("the model's stream to be broken off", || (fixture.fake.counters().broken == 1).then_some(()));
 }
 
 // The queue.
 
 #[test]
 fn prompts_are_answered_in_the_order_they_were_accepted() {
-    let house = House::new();
-    let mut prompting = house.client().stream("message/stream", prompt("HOLD ++ TEXT 0"));
+    let fixture = Fixture::new();
+    let mut prompting = fixture.client().stream("message/stream", prompt("HOLD ++ TEXT 0"));
     let task = task_in(&[prompting.next().expect("a task")]);
     let streams: Vec<_> = (1..=5)
         .map(|n| {
             let params = prompt_in(&task, &format!("TEXT {n}"));
-            house.client().stream("message/stream", params)
+            fixture.client().stream("message/stream", params)
         })
         .collect();
-    house.fake.release();
+    fixture.fake.release();
     prompting.for_each(drop);
     for (n, stream) in (1..=5).zip(streams) {
         let events: Vec<Event> = stream.collect();
@@ -267,7 +268,7 @@ fn prompts_are_answered_in_the_order_they_were_accepted() {
         assert_eq!(said.last(), Some(&n.to_string()), "its stream ends with its own answer");
         assert!(events.last().is_some_and(Event::is_final));
     }
-    let history = house.task(&task)["history"].clone();
+    let history = fixture.task(&task)["history"].clone();
     let texts: Vec<&str> =
         history.as_array().into_iter().flatten().filter_map(|message| message["parts"][0]["text"].as_str()).collect();
     assert_eq!(
@@ -278,10 +279,10 @@ fn prompts_are_answered_in_the_order_they_were_accepted() {
 
 #[test]
 fn a_full_prompt_queue_answers_with_retry_after() {
-    let house = House::new();
-    let mut prompting = house.client().stream("message/stream", prompt("HOLD"));
+    let fixture = Fixture::new();
+    let mut prompting = fixture.client().stream("message/stream", prompt("HOLD"));
     let task = task_in(&[prompting.next().expect("a task")]);
-    let mut client = house.client();
+    let mut client = fixture.client();
     let send = |client: &mut Client, n: u32| {
         let mut params = prompt_in(&task, &format!("TEXT {n}"));
         params["configuration"] = json!({ "blocking": false });

@@ -1,7 +1,7 @@
 //! How the program is started and ended: one clear line when it cannot, an exit status that means something, and a last
 //! word to everybody who listens.
 
-use crate::drive::{House, is_root, task_in};
+use crate::drive::{Fixture, is_root, task_in};
 use crate::support::client::Event;
 use crate::support::message::{approval, prompt, prompt_in, state_of, text_of};
 use crate::support::{TempDir, eventually};
@@ -45,8 +45,8 @@ fn finish(dir: &TempDir, command: &mut Command) -> Ended {
     }
 }
 
-fn signal(house: &House, signal: Signal) {
-    let pid = Pid::from_raw(house.server.pid() as i32).expect("a process id");
+fn signal(fixture: &Fixture, signal: Signal) {
+    let pid = Pid::from_raw(fixture.server.pid() as i32).expect("a process id");
     kill_process(pid, signal).expect("a signal to our own child");
 }
 
@@ -144,51 +144,51 @@ fn an_unwritable_state_directory_is_named() {
 #[test]
 fn an_idle_server_ends_at_once() {
     for (name, code) in [(Signal::TERM, 0), (Signal::INT, 130), (Signal::HUP, 0)] {
-        let mut house = House::new();
-        let task = task_in(&house.say("TEXT hi"));
-        signal(&house, name);
-        assert_eq!(house.server.ended().code(), Some(code), "{name:?}");
-        house.server.restart();
-        assert_eq!(house.state(&task), "input-required");
+        let mut fixture = Fixture::new();
+        let task = task_in(&fixture.say("TEXT hi"));
+        signal(&fixture, name);
+        assert_eq!(fixture.server.ended().code(), Some(code), "{name:?}");
+        fixture.server.restart();
+        assert_eq!(fixture.state(&task), "input-required");
     }
 }
 
 #[test]
 fn shutdown_waits_for_a_turn_that_ends_in_time() {
-    let mut house = House::new();
-    let stream = house.client().stream("message/stream", prompt("HOLD ++ TEXT said to the end"));
-    eventually("the hold", || (house.fake.held() == 1).then_some(()));
-    signal(&house, Signal::TERM);
-    house.fake.release();
+    let mut fixture = Fixture::new();
+    let stream = fixture.client().stream("message/stream", prompt("HOLD ++ TEXT said to the end"));
+    eventually("the hold", || (fixture.fake.held() == 1).then_some(()));
+    signal(&fixture, Signal::TERM);
+    fixture.fake.release();
     let events: Vec<Event> = stream.collect();
     assert!(events.last().is_some_and(Event::is_final));
     assert!(events.iter().any(|event| text_of(event.result()) == "said to the end"));
-    assert_eq!(house.server.ended().code(), Some(0));
+    assert_eq!(fixture.server.ended().code(), Some(0));
 }
 
 /// A model that does not answer and a command that does not end are given up; everybody who watches hears of it, and the
 /// next start finds a task to go on with.
 #[test]
 fn a_stream_gets_a_last_frame_when_the_shutdown_time_is_over() {
-    let mut house = House::new();
-    let (asked, calls) = house.ask("SHELL echo begin; sleep 300");
-    let mut running = house.client().stream("message/stream", approval(&asked, &calls[0], "proceed_once"));
+    let mut fixture = Fixture::new();
+    let (asked, calls) = fixture.ask("SHELL echo begin; sleep 300");
+    let mut running = fixture.client().stream("message/stream", approval(&asked, &calls[0], "proceed_once"));
     running.until("output", |event| event.result()["kind"] == "artifact-update");
-    let mut thinking = house.client().stream("message/stream", prompt("TEXT a ++ HOLD"));
+    let mut thinking = fixture.client().stream("message/stream", prompt("TEXT a ++ HOLD"));
     let task = task_in(&[thinking.next().expect("a task")]);
-    eventually("the hold", || (house.fake.held() == 1).then_some(()));
-    signal(&house, Signal::INT);
+    eventually("the hold", || (fixture.fake.held() == 1).then_some(()));
+    signal(&fixture, Signal::INT);
     for stream in [running, thinking] {
         let last = stream.last().expect("a last frame");
         assert!(last.is_final(), "{last:?}");
         assert_eq!(state_of(last.result()), Some("input-required"));
         assert_ne!(text_of(last.result()), "", "it says why");
     }
-    assert_eq!(house.server.ended().code(), Some(130));
-    house.server.restart();
+    assert_eq!(fixture.server.ended().code(), Some(130));
+    fixture.server.restart();
     for task in [asked, task] {
-        assert_eq!(house.state(&task), "input-required");
-        let next = house.client().call("message/send", prompt_in(&task, "TEXT on"));
+        assert_eq!(fixture.state(&task), "input-required");
+        let next = fixture.client().call("message/send", prompt_in(&task, "TEXT on"));
         assert_eq!(state_of(&next), Some("input-required"));
     }
 }
@@ -196,24 +196,24 @@ fn a_stream_gets_a_last_frame_when_the_shutdown_time_is_over() {
 /// Nothing will happen for these any more: a prompt behind another one, a watcher of a question that nobody answers.
 #[test]
 fn a_blocking_call_is_answered_at_shutdown() {
-    let mut house = House::new();
-    let (asked, _) = house.ask("WRITE later.txt x");
-    let mut watching = house.client().stream("tasks/resubscribe", json!({ "id": asked }));
+    let mut fixture = Fixture::new();
+    let (asked, _) = fixture.ask("WRITE later.txt x");
+    let mut watching = fixture.client().stream("tasks/resubscribe", json!({ "id": asked }));
     assert_eq!(watching.next().expect("a snapshot").result()["kind"], "task");
-    let mut thinking = house.client().stream("message/stream", prompt("HOLD"));
+    let mut thinking = fixture.client().stream("message/stream", prompt("HOLD"));
     let task = task_in(&[thinking.next().expect("a task")]);
-    let queued = house.client().stream("message/stream", prompt_in(&task, "TEXT queued"));
-    eventually("the hold", || (house.fake.held() == 1).then_some(()));
-    signal(&house, Signal::TERM);
+    let queued = fixture.client().stream("message/stream", prompt_in(&task, "TEXT queued"));
+    eventually("the hold", || (fixture.fake.held() == 1).then_some(()));
+    signal(&fixture, Signal::TERM);
     for stream in [watching, queued] {
         let last = stream.last().expect("a last frame");
         assert_eq!(last.name.as_deref(), Some("error"), "{last:?}");
         assert_eq!(last.json["error"]["code"], -32603, "{last:?}");
     }
-    assert_eq!(house.server.ended().code(), Some(0));
-    house.server.restart();
+    assert_eq!(fixture.server.ended().code(), Some(0));
+    fixture.server.restart();
     let said = eventually("the queued prompt's answer", || {
-        let history = house.task(&task)["history"].clone();
+        let history = fixture.task(&task)["history"].clone();
         let last = history.as_array().and_then(|history| history.last().cloned())?;
         (last["role"] == "agent").then_some(last["parts"][0]["text"].clone())
     });
@@ -222,19 +222,19 @@ fn a_blocking_call_is_answered_at_shutdown() {
 
 #[test]
 fn an_open_question_does_not_delay_shutdown() {
-    let mut house = House::new();
-    let (task, calls) = house.ask("WRITE later.txt x");
-    signal(&house, Signal::TERM);
-    assert_eq!(house.server.ended().code(), Some(0));
-    house.server.restart();
-    assert_eq!(house.state(&task), "input-required");
-    house.client().call("message/send", approval(&task, &calls[0], "proceed_once"));
-    assert_eq!(house.file("later.txt").as_deref(), Some("x"));
+    let mut fixture = Fixture::new();
+    let (task, calls) = fixture.ask("WRITE later.txt x");
+    signal(&fixture, Signal::TERM);
+    assert_eq!(fixture.server.ended().code(), Some(0));
+    fixture.server.restart();
+    assert_eq!(fixture.state(&task), "input-required");
+    fixture.client().call("message/send", approval(&task, &calls[0], "proceed_once"));
+    assert_eq!(fixture.file("later.txt").as_deref(), Some("x"));
 }
 
 #[test]
 fn two_servers_share_a_state_dir_but_never_a_task() {
-    let mut first = House::new();
+    let mut first = Fixture::new();
     let state = first.server.state_dir();
     // What the rig appends is overridden by what the script appends after it.
     let script = format!("exec {} serve \"$@\" --state-dir {}", SERVER, state.display());

@@ -8,13 +8,13 @@ use crate::support::{eventually, message};
 use serde_json::{Value, json};
 
 /// A server in a trusted workspace whose agent follows a script.
-struct House {
+struct Fixture {
     server: Server,
     home: TempDir,
 }
 
-impl House {
-    fn new(extra: &[&str]) -> House {
+impl Fixture {
+    fn new(extra: &[&str]) -> Fixture {
         let home = TempDir::new("home");
         let script = json!({
             "rules": [{
@@ -33,7 +33,7 @@ impl House {
         for arg in extra {
             setup = setup.arg(arg);
         }
-        House { server: setup.start(), home }
+        Fixture { server: setup.start(), home }
     }
 
     fn client(&self) -> Client {
@@ -68,8 +68,8 @@ fn names(commands: &Value) -> Vec<&str> {
 
 #[test]
 fn both_apis_list_the_slash_commands() {
-    let house = House::new(&[]);
-    let listed = house.client().get("/listCommands");
+    let fixture = Fixture::new(&[]);
+    let listed = fixture.client().get("/listCommands");
     assert_eq!(listed.status(), 200);
     let listed = listed.json();
     let top = ["memory", "extensions", "tools", "stats", "help"];
@@ -78,7 +78,7 @@ fn both_apis_list_the_slash_commands() {
         names(&listed["commands"][0]["subCommands"]),
         ["memory show", "memory refresh", "memory list", "memory add"]
     );
-    let known = house.client().call("commands/get", json!({}));
+    let known = fixture.client().call("commands/get", json!({}));
     let all = ["memory", "init", "extensions", "tools", "stats", "help"];
     assert_eq!(names(&known["commands"]), all);
     assert_eq!(names(&known["commands"][0]["sub_commands"]), ["show", "refresh", "list", "add"]);
@@ -86,31 +86,34 @@ fn both_apis_list_the_slash_commands() {
 
 #[test]
 fn slash_command_results_come_with_the_answer() {
-    let house = House::new(&[]);
-    let empty = house.data("memory", &[], "memory show");
+    let fixture = Fixture::new(&[]);
+    let empty = fixture.data("memory", &[], "memory show");
     assert_eq!(empty, json!("Memory is currently empty."));
-    let file = house.home.path().join(".gemini/GEMINI.md");
-    assert_eq!(house.data("memory add", &["be", "brief"], "memory add"), json!({ "file": file, "added": "be brief" }));
+    let file = fixture.home.path().join(".gemini/GEMINI.md");
+    assert_eq!(
+        fixture.data("memory add", &["be", "brief"], "memory add"),
+        json!({ "file": file, "added": "be brief" })
+    );
     let written = std::fs::read_to_string(&file).expect("it was written");
     assert_eq!(written, "## Gemini Added Memories\n- be brief\n");
-    let shown = house.data("memory show", &[], "memory show");
+    let shown = fixture.data("memory show", &[], "memory show");
     assert!(shown.as_str().is_some_and(|text| text.contains("- be brief")), "{shown}");
-    let files = house.data("memory list", &[], "memory list");
+    let files = fixture.data("memory list", &[], "memory list");
     assert_eq!(files, json!({ "files": [file] }));
     for name in ["extensions list", "list-extensions"] {
-        let found = house.data(name, &[], "extensions list");
+        let found = fixture.data(name, &[], "extensions list");
         assert_eq!(found, json!({ "extensions": [] }));
     }
-    let tools = house.data("tools", &[], "tools");
+    let tools = fixture.data("tools", &[], "tools");
     assert!(names(&tools["tools"]).contains(&"write_file"), "{tools}");
-    let stats = house.data("stats", &[], "stats");
+    let stats = fixture.data("stats", &[], "stats");
     assert_eq!((&stats["activeTasks"], &stats["totalTasks"]), (&json!(1), &json!(8)));
     assert_eq!(stats["model"], "script");
 }
 
 #[test]
 fn an_invalid_slash_command_is_refused() {
-    let house = House::new(&[]);
+    let fixture = Fixture::new(&[]);
     for (body, status, error) in [
         (json!({ "command": 7 }), 400, "Invalid \"command\" field."),
         (json!({ "command": "help", "args": "x" }), 400, "\"args\" field must be an array."),
@@ -122,15 +125,15 @@ fn an_invalid_slash_command_is_refused() {
             "There is nothing to remember; say it behind /memory add.",
         ),
     ] {
-        assert_eq!(house.run(body), (status, json!({ "error": error })));
+        assert_eq!(fixture.run(body), (status, json!({ "error": error })));
     }
-    assert_eq!(house.client().get("/executeCommand").status(), 405);
+    assert_eq!(fixture.client().get("/executeCommand").status(), 405);
 }
 
 #[test]
 fn a_receipt_names_the_task_to_watch() {
-    let house = House::new(&[]);
-    let mut client = house.client();
+    let fixture = Fixture::new(&[]);
+    let mut client = fixture.client();
     let params = json!({ "command_path": ["memory", "add"], "args": "it's 5 o'clock" });
     let receipt = client.call("command/execute", params);
     assert_eq!(receipt["status"], "STARTED");
@@ -140,7 +143,7 @@ fn a_receipt_names_the_task_to_watch() {
         (task["status"]["state"] == "completed").then_some(task)
     });
     let texts: Vec<String> = task["history"].as_array().into_iter().flatten().map(text).collect();
-    let file = house.home.path().join(".gemini/GEMINI.md");
+    let file = fixture.home.path().join(".gemini/GEMINI.md");
     assert_eq!(
         texts,
         ["/memory add it's 5 o'clock".to_owned(), format!("Remembered in {}: it's 5 o'clock", file.display()),]
@@ -152,7 +155,7 @@ fn a_receipt_names_the_task_to_watch() {
     assert_eq!(client.fault("command/execute", json!({ "args": "" })), -32602);
 
     let params = json!({ "command_path": ["stats"] });
-    let events: Vec<Event> = house.client().stream("command/execute", params).collect();
+    let events: Vec<Event> = fixture.client().stream("command/execute", params).collect();
     assert_eq!(events[0].result()["status"], "STARTED");
     let last = events.last().expect("an end").result();
     assert_eq!(state_of(last), Some("completed"));
@@ -165,8 +168,8 @@ fn text(message: &Value) -> String {
 
 #[test]
 fn init_starts_the_model_once() {
-    let house = House::new(&["--allow-auto-execute"]);
-    let events = house.init();
+    let fixture = Fixture::new(&["--allow-auto-execute"]);
+    let events = fixture.init();
     let task = events[0].result()["id"].as_str().expect("a task").to_owned();
     assert!(events.iter().all(|event| event.json["id"] == task.as_str()));
     assert_eq!(text(&events[0].result()["history"][0]), "/init");
@@ -175,10 +178,10 @@ fn init_starts_the_model_once() {
     assert_eq!(said, ["Written."]);
     let last = events.last().expect("an end");
     assert_eq!((state_of(last.result()), last.is_final()), (Some("completed"), true));
-    let file = house.server.workspace().join("GEMINI.md");
+    let file = fixture.server.workspace().join("GEMINI.md");
     assert_eq!(std::fs::read_to_string(file).expect("it was written"), "# It\n");
 
-    let events = house.init();
+    let events = fixture.init();
     let said = events.iter().filter(|event| kind_of(event.result()) == "text-content");
     let said: Vec<String> = said.map(|event| text_of(event.result())).collect();
     assert_eq!(said, ["A GEMINI.md file already exists in this directory. No changes were made."]);
@@ -187,16 +190,16 @@ fn init_starts_the_model_once() {
 
 #[test]
 fn a_command_waits_over_a_crash_like_any_task() {
-    let mut house = House::new(&[]);
+    let mut fixture = Fixture::new(&[]);
     // Nobody allows what the model wants to write, so the task waits while the server dies.
-    let events = house.init();
+    let events = fixture.init();
     let task = events[0].result()["id"].as_str().expect("a task").to_owned();
     let last = events.last().expect("an end").result();
     assert_eq!(state_of(last), Some("input-required"));
-    house.server.kill9();
-    house.server.restart();
-    let known = house.client().call("tasks/get", json!({ "id": task }));
+    fixture.server.kill9();
+    fixture.server.restart();
+    let known = fixture.client().call("tasks/get", json!({ "id": task }));
     assert_eq!(known["status"]["state"], "input-required");
-    let canceled = house.client().call("tasks/cancel", json!({ "id": task }));
+    let canceled = fixture.client().call("tasks/cancel", json!({ "id": task }));
     assert_eq!(canceled["status"]["state"], "canceled");
 }

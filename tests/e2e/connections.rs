@@ -22,10 +22,10 @@ fn small(fake: &FakeGemini) -> Server {
 }
 
 /// Another user who opens connections and says nothing on them, until the value is dropped.
-struct Stranger(Child);
+struct OtherUser(Child);
 
-impl Stranger {
-    fn with(connections: usize, port: u16) -> Stranger {
+impl OtherUser {
+    fn with(connections: usize, port: u16) -> OtherUser {
         const OPEN: &str = "for i in $(seq $1); do exec {fd}<>/dev/tcp/127.0.0.1/$2; done; echo ready; read";
         let mut child = Command::new("setpriv")
             .args(["--reuid=65534", "--regid=65534", "--clear-groups", "bash", "-c", OPEN, "flood"])
@@ -37,11 +37,11 @@ impl Stranger {
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
         assert_eq!(line, "ready\n");
-        Stranger(child)
+        OtherUser(child)
     }
 }
 
-impl Drop for Stranger {
+impl Drop for OtherUser {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
         let _ = self.0.wait();
@@ -68,7 +68,7 @@ fn another_user_cannot_use_up_the_connections() {
     // What is under way when they come goes on.
     let mut stream = Client::new(&server.url()).stream("message/stream", prompt("TEXT begun ++ HOLD ++ TEXT ended"));
     stream.until("the first words", |event| event.json.to_string().contains("begun"));
-    let _strangers: Vec<Stranger> = (0..3).map(|_| Stranger::with(200, server.port())).collect();
+    let _strangers: Vec<OtherUser> = (0..3).map(|_| OtherUser::with(200, server.port())).collect();
     served(&server, 100);
     fake.release();
     assert!(stream.any(|event| event.json.to_string().contains("ended")));

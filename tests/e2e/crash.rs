@@ -1,6 +1,6 @@
 //! The server dies without warning and is started again on the same state.
 
-use crate::drive::{House, assert_in_order, odd_seconds, running, seen, task_in};
+use crate::drive::{Fixture, assert_in_order, odd_seconds, running, seen, task_in};
 use crate::support::client::Event;
 use crate::support::eventually;
 use crate::support::message::{approval, call_of, call_status_of, kind_of, prompt, prompt_in, state_of, text_of};
@@ -12,9 +12,9 @@ use std::time::Duration;
 const EXTENSION: &str = "https://github.com/google-gemini/gemini-cli/blob/main/docs/a2a/developer-profile/v0/spec.md";
 
 /// Numbers that look random and are the same in every run.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         (self.0 >> 33) % limit
@@ -37,24 +37,24 @@ fn shown(socket: &mut Socket) -> Vec<Value> {
 
 #[test]
 fn a_session_continues_after_a_crash_and_is_not_confused_with_another() {
-    let mut house = House::new();
+    let mut fixture = Fixture::new();
     let say = |socket: &mut Socket, script: &str| {
         socket.send(&json!({
             "jsonrpc": "2.0", "method": "message/stream", "params": prompt(script),
         }));
     };
-    let mut socket = Socket::open(&house.server.url(), "/ws", None);
+    let mut socket = Socket::open(&fixture.server.url(), "/ws", None);
     say(&mut socket, "STREAM 5");
     let all = shown(&mut socket);
     let (task, seq) = (all[1]["taskId"].as_str().expect("a task"), &all[1]["seq"]);
     let place = format!("/ws?after={task}:{seq}");
-    house.server.kill9();
-    house.server.restart();
-    let mut again = Socket::open(&house.server.url(), &place, None);
+    fixture.server.kill9();
+    fixture.server.restart();
+    let mut again = Socket::open(&fixture.server.url(), &place, None);
     assert_eq!(shown(&mut again), all[2..]);
 
     // A server that never had that session shows its own, and all that comes.
-    let other = House::new();
+    let other = Fixture::new();
     let mut first = Socket::open(&other.server.url(), "/ws", None);
     say(&mut first, "STREAM 5 ++ TEXT more");
     let before = shown(&mut first);
@@ -72,18 +72,18 @@ fn a_session_continues_after_a_crash_and_is_not_confused_with_another() {
 
 #[test]
 fn a_stream_continues_after_a_crash() {
-    let mut house = House::new();
-    let mut stream = house.client().stream("message/stream", prompt("STREAM 20 ++ HOLD ++ TEXT never said"));
+    let mut fixture = Fixture::new();
+    let mut stream = fixture.client().stream("message/stream", prompt("STREAM 20 ++ HOLD ++ TEXT never said"));
     let mut read: Vec<Event> = vec![];
     while read.len() < 10 {
         read.push(stream.next().expect("ten events"));
     }
     let task = task_in(&read);
     let last = read.last().and_then(|event| event.id.clone()).expect("an id");
-    house.server.kill9();
+    fixture.server.kill9();
     drop(stream);
-    house.server.restart();
-    read.extend(house.client().resume("tasks/resubscribe", json!({ "id": task }), &last));
+    fixture.server.restart();
+    read.extend(fixture.client().resume("tasks/resubscribe", json!({ "id": task }), &last));
 
     let end = read.last().expect("events");
     assert!(end.is_final());
@@ -91,16 +91,16 @@ fn a_stream_continues_after_a_crash() {
     assert!(text_of(end.result()).contains("restarted"), "{end:?}");
     assert_in_order(&read);
     // The task itself, which a new stream begins with, is not an event of the log.
-    assert_eq!(seen(&read[1..]), seen(&house.whole(&task)));
+    assert_eq!(seen(&read[1..]), seen(&fixture.whole(&task)));
 
-    let next: Vec<Event> = house.client().stream("message/stream", prompt_in(&task, "TEXT Back.")).collect();
+    let next: Vec<Event> = fixture.client().stream("message/stream", prompt_in(&task, "TEXT Back.")).collect();
     assert_eq!(text_of(next[1].result()), "Back.");
 }
 
 #[test]
 fn repeated_crashes_lose_and_repeat_no_event() {
-    let mut house = House::new();
-    let mut dice = Dice(7);
+    let mut fixture = Fixture::new();
+    let mut random = Random(7);
     let mut read: Vec<Event> = vec![];
     let mut task = String::new();
     for round in 0..6 {
@@ -109,20 +109,20 @@ fn repeated_crashes_lose_and_repeat_no_event() {
             0 => prompt(script),
             _ => prompt_in(&task, script),
         };
-        let mut stream = house.client().stream("message/stream", params);
-        for _ in 0..=dice.below(120) {
+        let mut stream = fixture.client().stream("message/stream", params);
+        for _ in 0..=random.below(120) {
             read.extend(stream.next());
         }
         task = task_in(&read);
-        house.server.kill9();
-        house.server.restart();
+        fixture.server.kill9();
+        fixture.server.restart();
         let last = read.last().and_then(|event| event.id.clone()).expect("an id");
-        let rest = house.client().resume("tasks/resubscribe", json!({ "id": task }), &last);
+        let rest = fixture.client().resume("tasks/resubscribe", json!({ "id": task }), &last);
         read.extend(rest);
         assert_eq!(state_of(read.last().expect("events").result()), Some("input-required"));
     }
     assert_in_order(&read);
-    assert_eq!(seen(&read[1..]), seen(&house.whole(&task)));
+    assert_eq!(seen(&read[1..]), seen(&fixture.whole(&task)));
     let begun = read
         .iter()
         .filter(|event| kind_of(event.result()) == "state-change" && state_of(event.result()) == Some("working"));
@@ -131,15 +131,15 @@ fn repeated_crashes_lose_and_repeat_no_event() {
 
 #[test]
 fn an_open_approval_survives_a_crash_and_is_answered_once() {
-    let mut house = House::new();
-    let (task, calls) = house.ask("SHELL echo ran >> runs.txt");
+    let mut fixture = Fixture::new();
+    let (task, calls) = fixture.ask("SHELL echo ran >> runs.txt");
     for _ in 0..2 {
-        house.server.restart();
-        assert_eq!(house.state(&task), "input-required");
-        let listed = house.client().get("/tasks/metadata").json();
+        fixture.server.restart();
+        assert_eq!(fixture.state(&task), "input-required");
+        let listed = fixture.client().get("/tasks/metadata").json();
         assert_eq!(listed[0]["id"], task);
         assert_eq!(listed[0]["taskState"], "input-required");
-        let asked: Vec<Value> = house
+        let asked: Vec<Value> = fixture
             .whole(&task)
             .iter()
             .filter(|event| call_status_of(event.result()) == "awaiting_approval")
@@ -147,35 +147,35 @@ fn an_open_approval_survives_a_crash_and_is_answered_once() {
             .collect();
         assert_eq!(asked, [json!(calls[0])]);
     }
-    assert_eq!(house.file("runs.txt"), None);
+    assert_eq!(fixture.file("runs.txt"), None);
     let answer = approval(&task, &calls[0], "proceed_once");
-    house.client().call("message/send", answer.clone());
-    assert_eq!(house.file("runs.txt").as_deref(), Some("ran\n"));
-    house.server.restart();
-    assert_eq!(house.client().fault("message/send", answer), -32602);
-    assert_eq!(house.file("runs.txt").as_deref(), Some("ran\n"));
+    fixture.client().call("message/send", answer.clone());
+    assert_eq!(fixture.file("runs.txt").as_deref(), Some("ran\n"));
+    fixture.server.restart();
+    assert_eq!(fixture.client().fault("message/send", answer), -32602);
+    assert_eq!(fixture.file("runs.txt").as_deref(), Some("ran\n"));
 }
 
 /// Between the acceptance of an answer and the end of the command lies everything: the server dies somewhere in there.
 #[test]
 fn an_accepted_approval_survives_a_crash_and_runs_at_most_once() {
-    let mut house = House::new();
-    let mut dice = Dice(11);
+    let mut fixture = Fixture::new();
+    let mut random = Random(11);
     for round in 0..10 {
         let file = format!("runs-{round}.txt");
-        let (task, calls) = house.ask(&format!("SHELL echo ran >> {file}"));
+        let (task, calls) = fixture.ask(&format!("SHELL echo ran >> {file}"));
         let mut params = approval(&task, &calls[0], "proceed_once");
         params["configuration"] = json!({ "blocking": false });
-        house.client().call("message/send", params.clone());
+        fixture.client().call("message/send", params.clone());
         // Not a wait for anything: the moment of the crash is what is thrown here.
-        thread::sleep(Duration::from_micros(dice.below(25_000)));
-        house.server.kill9();
-        house.server.restart();
+        thread::sleep(Duration::from_micros(random.below(25_000)));
+        fixture.server.kill9();
+        fixture.server.restart();
 
-        assert_eq!(house.client().fault("message/send", params), -32602, "an accepted answer is not asked for again");
+        assert_eq!(fixture.client().fault("message/send", params), -32602, "an accepted answer is not asked for again");
         // The turn goes on with the next message, if it was interrupted.
-        house.client().call("message/send", prompt_in(&task, "TEXT Go on."));
-        let ended: Vec<String> = house
+        fixture.client().call("message/send", prompt_in(&task, "TEXT Go on."));
+        let ended: Vec<String> = fixture
             .whole(&task)
             .iter()
             .map(|event| call_status_of(event.result()))
@@ -183,7 +183,7 @@ fn an_accepted_approval_survives_a_crash_and_runs_at_most_once() {
             .map(str::to_string)
             .collect();
         assert_eq!(ended.len(), 1, "{ended:?}");
-        let runs = house.file(&file).unwrap_or_default().lines().count();
+        let runs = fixture.file(&file).unwrap_or_default().lines().count();
         match ended[0].as_str() {
             "success" => assert_eq!(runs, 1),
             "error" => assert!(runs <= 1, "{runs} runs"),
@@ -194,52 +194,52 @@ fn an_accepted_approval_survives_a_crash_and_runs_at_most_once() {
 
 #[test]
 fn a_running_command_ends_with_the_server_and_its_call_is_interrupted() {
-    let mut house = House::new();
+    let mut fixture = Fixture::new();
     let (child, escaped) = (odd_seconds(), odd_seconds());
     let script = format!("SHELL echo begin; setsid -f sleep {escaped}; sleep {child}");
-    let (task, calls) = house.ask(&script);
-    let mut stream = house.client().stream("message/stream", approval(&task, &calls[0], "proceed_once"));
+    let (task, calls) = fixture.ask(&script);
+    let mut stream = fixture.client().stream("message/stream", approval(&task, &calls[0], "proceed_once"));
     let begun = stream.until("output", |event| event.result()["kind"] == "artifact-update");
     eventually("both processes", || (running(&child).len() == 1 && running(&escaped).len() == 1).then_some(()));
-    house.server.kill9();
-    house.server.restart();
+    fixture.server.kill9();
+    fixture.server.restart();
     eventually("nothing left running", || (running(&child).is_empty() && running(&escaped).is_empty()).then_some(()));
 
     let last = begun.id.expect("an id");
-    let tail: Vec<Event> = house.client().resume("tasks/resubscribe", json!({ "id": task }), &last).collect();
+    let tail: Vec<Event> = fixture.client().resume("tasks/resubscribe", json!({ "id": task }), &last).collect();
     let ended = call_of(tail[0].result());
     assert_eq!(ended["status"], "error");
     assert_eq!(ended["response"]["errorType"], "interrupted");
     let end = tail.last().expect("events");
     assert!(end.is_final() && state_of(end.result()) == Some("input-required"), "{end:?}");
     // Also for those to whom a turn that came to its end is a completed task.
-    let told = house.client().field("A2A-Extensions", EXTENSION).call("tasks/get", json!({ "id": task }));
+    let told = fixture.client().field("A2A-Extensions", EXTENSION).call("tasks/get", json!({ "id": task }));
     assert_eq!(state_of(&told), Some("input-required"));
     assert_eq!(told["status"]["message"]["parts"], end.result()["status"]["message"]["parts"]);
 
-    let next: Vec<Event> = house.client().stream("message/stream", prompt_in(&task, "TEXT Going on.")).collect();
+    let next: Vec<Event> = fixture.client().stream("message/stream", prompt_in(&task, "TEXT Going on.")).collect();
     assert_eq!(text_of(next[1].result()), "Going on.");
     // The model is told what became of its call.
-    let asked = house.fake.turns().pop().expect("a request").body.to_string();
+    let asked = fixture.fake.turns().pop().expect("a request").body.to_string();
     assert!(asked.contains("functionResponse"), "{asked}");
 }
 
 #[test]
 fn accepted_prompts_get_their_turns_after_a_crash() {
-    let mut house = House::new();
-    let mut stream = house.client().stream("message/stream", prompt("HOLD"));
+    let mut fixture = Fixture::new();
+    let mut stream = fixture.client().stream("message/stream", prompt("HOLD"));
     let task = task_in(&[stream.next().expect("a task")]);
     for n in 1..=3 {
         let mut params = prompt_in(&task, &format!("TEXT answer {n}"));
         // The same id every time: each message counts.
         params["message"]["messageId"] = json!("one-for-all");
         params["configuration"] = json!({ "blocking": false });
-        house.client().call("message/send", params);
+        fixture.client().call("message/send", params);
     }
-    house.server.kill9();
-    house.server.restart();
+    fixture.server.kill9();
+    fixture.server.restart();
     let answers = eventually("three answers", || {
-        let history = house.task(&task)["history"].clone();
+        let history = fixture.task(&task)["history"].clone();
         let said = history.as_array().into_iter().flatten();
         let said: Vec<String> = said
             .filter(|message| message["role"] == "agent")
@@ -252,22 +252,22 @@ fn accepted_prompts_get_their_turns_after_a_crash() {
 
 #[test]
 fn after_a_crash_the_running_call_is_interrupted_and_the_other_still_asks() {
-    let mut house = House::new();
+    let mut fixture = Fixture::new();
     let name = odd_seconds();
     let script = format!("CALL run_shell_command {{\"command\":\"echo begin; sleep {name}\"}} ++ WRITE second.txt x");
-    let (task, calls) = house.ask(&script);
+    let (task, calls) = fixture.ask(&script);
     assert_eq!(calls.len(), 2);
-    let mut stream = house.client().stream("message/stream", approval(&task, &calls[0], "proceed_once"));
+    let mut stream = fixture.client().stream("message/stream", approval(&task, &calls[0], "proceed_once"));
     stream.until("output", |event| event.result()["kind"] == "artifact-update");
-    house.server.kill9();
-    house.server.restart();
-    assert_eq!(house.state(&task), "input-required");
-    assert_eq!(house.file("second.txt"), None);
+    fixture.server.kill9();
+    fixture.server.restart();
+    assert_eq!(fixture.state(&task), "input-required");
+    assert_eq!(fixture.file("second.txt"), None);
     let events: Vec<Event> =
-        house.client().stream("message/stream", approval(&task, &calls[1], "proceed_once")).collect();
-    assert_eq!(house.file("second.txt").as_deref(), Some("x"));
+        fixture.client().stream("message/stream", approval(&task, &calls[1], "proceed_once")).collect();
+    assert_eq!(fixture.file("second.txt").as_deref(), Some("x"));
     assert!(events.last().is_some_and(Event::is_final));
-    let ends: Vec<Value> = house
+    let ends: Vec<Value> = fixture
         .whole(&task)
         .iter()
         .map(|event| call_of(event.result()))
@@ -280,24 +280,24 @@ fn after_a_crash_the_running_call_is_interrupted_and_the_other_still_asks() {
 
 #[test]
 fn truncated_and_damaged_journals_are_logged() {
-    let mut house = House::new();
-    let [short, bad] = ["TEXT one", "TEXT two"].map(|script| task_in(&house.say(script)));
-    house.server.kill9();
-    let journal = |task: &str| house.server.state_dir().join(format!("tasks/{task}.jsonl"));
+    let mut fixture = Fixture::new();
+    let [short, bad] = ["TEXT one", "TEXT two"].map(|script| task_in(&fixture.say(script)));
+    fixture.server.kill9();
+    let journal = |task: &str| fixture.server.state_dir().join(format!("tasks/{task}.jsonl"));
     let text = std::fs::read_to_string(journal(&short)).expect("a journal");
     let cut = text.trim_end().rfind('\n').expect("more than one line") + 1;
     std::fs::write(journal(&short), &text[..cut]).expect("our own file");
     let text = std::fs::read_to_string(journal(&bad)).expect("a journal");
     std::fs::write(journal(&bad), text.replacen("two", "too", 1)).expect("our own file");
-    house.server.restart();
+    fixture.server.restart();
     eventually("the log tells of the shortened journal", || {
-        house.server.output().contains("its last events are lost").then_some(())
+        fixture.server.output().contains("its last events are lost").then_some(())
     });
-    assert!(!house.server.output().contains("is damaged"), "nobody has read it yet");
+    assert!(!fixture.server.output().contains("is damaged"), "nobody has read it yet");
     // Whoever asks is told, and so is the log.
-    assert_eq!(house.client().fault("tasks/get", json!({ "id": bad })), -32603);
+    assert_eq!(fixture.client().fault("tasks/get", json!({ "id": bad })), -32603);
     eventually("the log tells of the damaged journal", || {
-        house.server.output().contains("is damaged and cannot be used").then_some(())
+        fixture.server.output().contains("is damaged and cannot be used").then_some(())
     });
-    assert_eq!(house.task(&short)["id"], short.as_str(), "what is left of the other one can be used");
+    assert_eq!(fixture.task(&short)["id"], short.as_str(), "what is left of the other one can be used");
 }

@@ -11,20 +11,20 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A server and its model.
-pub struct House {
+pub struct Fixture {
     pub server: Server,
     pub fake: FakeGemini,
 }
 
-impl House {
-    pub fn new() -> House {
-        House::with(|setup| setup)
+impl Fixture {
+    pub fn new() -> Fixture {
+        Fixture::with(|setup| setup)
     }
 
-    pub fn with(change: impl FnOnce(Setup) -> Setup) -> House {
+    pub fn with(change: impl FnOnce(Setup) -> Setup) -> Fixture {
         let fake = FakeGemini::start();
         let server = change(Setup::new(&fake)).start();
-        House { server, fake }
+        Fixture { server, fake }
     }
 
     pub fn client(&self) -> Client {

@@ -1,19 +1,19 @@
 //! HTTP at its edges, over real sockets: what is allowed but rare, and what is refused.
 
-use crate::drive::House;
+use crate::drive::Fixture;
 use crate::support::client::{Client, Conn, Response};
 use crate::support::http::Side;
 use crate::support::message::prompt;
 use serde_json::{Value, json};
 
-fn rpc(house: &House, method: &str, params: Value) -> Vec<u8> {
+fn rpc(fixture: &Fixture, method: &str, params: Value) -> Vec<u8> {
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
     let fields = [("Content-Type", "application/json"), ("Accept", "text/event-stream")];
-    house.client().bytes("POST", "/", &fields, body.to_string().as_bytes())
+    fixture.client().bytes("POST", "/", &fields, body.to_string().as_bytes())
 }
 
-fn send(house: &House, bytes: &[u8]) -> Conn {
-    let mut conn = house.client().raw();
+fn send(fixture: &Fixture, bytes: &[u8]) -> Conn {
+    let mut conn = fixture.client().raw();
     conn.send(bytes).expect("sending");
     conn
 }
@@ -24,12 +24,12 @@ fn answer(conn: &mut Conn) -> Response {
 
 #[test]
 fn a_client_that_closed_its_sending_side_gets_its_answer() {
-    let house = House::new();
-    let stream = rpc(&house, "message/stream", prompt("STREAM 3 1000"));
-    let wait = rpc(&house, "message/send", prompt("STREAM 3 1000"));
-    let health = house.client().bytes("GET", "/health", &[], b"");
+    let fixture = Fixture::new();
+    let stream = rpc(&fixture, "message/stream", prompt("STREAM 3 1000"));
+    let wait = rpc(&fixture, "message/send", prompt("STREAM 3 1000"));
+    let health = fixture.client().bytes("GET", "/health", &[], b"");
     for (request, expected) in [(stream, "\"final\":true"), (wait, "input-required"), (health, "healthy")] {
-        let mut conn = send(&house, &request);
+        let mut conn = send(&fixture, &request);
         conn.finish_sending().expect("a half-closed connection");
         let text = answer(&mut conn).text();
         assert!(text.contains(expected), "{text}");
@@ -39,18 +39,18 @@ fn a_client_that_closed_its_sending_side_gets_its_answer() {
 
 #[test]
 fn pipelined_requests_are_answered_in_order() {
-    let house = House::new();
-    let client = house.client();
+    let fixture = Fixture::new();
+    let client = fixture.client();
     let all = [
         client.bytes("GET", "/health", &[], b""),
-        rpc(&house, "message/send", prompt("TEXT slowly")),
+        rpc(&fixture, "message/send", prompt("TEXT slowly")),
         client.bytes("GET", "/nowhere", &[], b""),
-        rpc(&house, "message/stream", prompt("TEXT streamed")),
+        rpc(&fixture, "message/stream", prompt("TEXT streamed")),
         client.bytes("GET", "/.well-known/agent-card.json", &[], b""),
     ]
     .concat();
     for ending in ["keeps", "ends"] {
-        let mut conn = send(&house, &all);
+        let mut conn = send(&fixture, &all);
         if ending == "ends" {
             conn.finish_sending().expect("a half-closed connection");
         }
@@ -65,17 +65,17 @@ fn pipelined_requests_are_answered_in_order() {
 
 #[test]
 fn an_http_1_0_client_gets_no_chunks_and_a_closed_connection() {
-    let house = House::new();
+    let fixture = Fixture::new();
     let old = |bytes: Vec<u8>| {
         let text = String::from_utf8(bytes).expect("text");
         text.replacen("HTTP/1.1", "HTTP/1.0", 1).into_bytes()
     };
-    let mut conn = send(&house, &old(house.client().bytes("GET", "/health", &[], b"")));
+    let mut conn = send(&fixture, &old(fixture.client().bytes("GET", "/health", &[], b"")));
     let health = answer(&mut conn);
     assert_eq!((health.status(), health.head.closes()), (200, true));
     assert_eq!(conn.until_closed().expect("the end"), b"");
 
-    let conn = send(&house, &old(rpc(&house, "message/stream", prompt("TEXT old"))));
+    let conn = send(&fixture, &old(rpc(&fixture, "message/stream", prompt("TEXT old"))));
     let all = String::from_utf8(conn.until_closed().expect("the whole stream")).expect("text");
     let (head, body) = all.split_once("\r\n\r\n").expect("a head");
     assert!(!head.to_ascii_lowercase().contains("transfer-encoding"), "{head}");
@@ -83,8 +83,8 @@ fn an_http_1_0_client_gets_no_chunks_and_a_closed_connection() {
     assert!(body.contains("\"final\":true") && body.ends_with("\n\n"), "{body}");
 
     let keep = [("Connection", "keep-alive")];
-    let request = old(house.client().bytes("GET", "/health", &keep, b""));
-    let mut conn = send(&house, &request);
+    let request = old(fixture.client().bytes("GET", "/health", &keep, b""));
+    let mut conn = send(&fixture, &request);
     assert_eq!(answer(&mut conn).status(), 200);
     conn.send(&request).expect("the same again");
     assert_eq!(answer(&mut conn).status(), 200);
@@ -92,8 +92,8 @@ fn an_http_1_0_client_gets_no_chunks_and_a_closed_connection() {
 
 #[test]
 fn head_is_get_without_its_body() {
-    let house = House::new();
-    let mut client = house.client();
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
     for path in ["/.well-known/agent-card.json", "/health", "/nowhere"] {
         let get = client.get(path);
         let head = client.request("HEAD", path, &[], b"");
@@ -108,8 +108,8 @@ fn head_is_get_without_its_body() {
 
 #[test]
 fn the_card_is_cached_by_its_tag() {
-    let house = House::new();
-    let mut client = house.client();
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
     let card = client.get("/.well-known/agent-card.json");
     let tag = card.head.field("etag").expect("a tag").to_string();
     assert!(card.head.field("cache-control").is_some_and(|v| v.contains("max-age")));
@@ -121,13 +121,13 @@ fn the_card_is_cached_by_its_tag() {
 
 #[test]
 fn expect_100_continue_is_answered() {
-    let house = House::new();
+    let fixture = Fixture::new();
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send", "params": prompt("TEXT hi") }).to_string();
     let head = format!(
         "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
-    let mut conn = send(&house, head.as_bytes());
+    let mut conn = send(&fixture, head.as_bytes());
     assert_eq!(answer(&mut conn).status(), 100);
     conn.send(body.as_bytes()).expect("the body");
     let reply = answer(&mut conn);
@@ -137,7 +137,7 @@ fn expect_100_continue_is_answered() {
 
 #[test]
 fn a_chunked_body_is_read() {
-    let house = House::new();
+    let fixture = Fixture::new();
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": { "id": "x" } }).to_string();
     let mut request =
         b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -148,13 +148,13 @@ fn a_chunked_body_is_read() {
         request.extend_from_slice(b"\r\n");
     }
     request.extend_from_slice(b"0\r\n\r\n");
-    let mut conn = send(&house, &request);
+    let mut conn = send(&fixture, &request);
     assert_eq!(answer(&mut conn).json()["error"]["code"], -32001);
 }
 
 #[test]
 fn an_invalid_request_is_refused_and_the_connection_closed() {
-    let house = House::new();
+    let fixture = Fixture::new();
     let long = "x".repeat(20_000);
     let many = "X: y\r\n".repeat(65);
     let host = "Host: localhost\r\n";
@@ -174,23 +174,23 @@ fn an_invalid_request_is_refused_and_the_connection_closed() {
         (format!("POST / HTTP/1.1\r\n{host}Expect: a miracle\r\nContent-Length: 1\r\n\r\n"), 417),
     ] {
         let shown: String = request.chars().take(80).collect();
-        let mut conn = send(&house, request.as_bytes());
+        let mut conn = send(&fixture, request.as_bytes());
         let refused = answer(&mut conn);
         assert_eq!(refused.status(), status, "{shown:?}");
         assert!(refused.head.closes(), "{shown:?}");
         assert!(!refused.json()["error"].is_null(), "{shown:?}");
         assert_eq!(conn.until_closed().expect("the end"), b"", "{shown:?}");
     }
-    assert_eq!(house.client().get("/health").status(), 200);
+    assert_eq!(fixture.client().get("/health").status(), 200);
 }
 
 /// The body is longer than allowed and really sent: the client reads why, it is not just cut off.
 #[test]
 fn a_too_large_body_is_answered_while_it_arrives() {
-    let house = House::new();
+    let fixture = Fixture::new();
     let head =
         "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
-    let mut conn = send(&house, head.as_bytes());
+    let mut conn = send(&fixture, head.as_bytes());
     let piece = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
     // Where the sending fails is the server's to choose; the answer is what counts.
     for _ in 0..400 {
@@ -206,7 +206,7 @@ fn a_too_large_body_is_answered_while_it_arrives() {
 /// What is only too large is refused in the words of its dialect, and nobody is asked to send it.
 #[test]
 fn a_too_large_content_length_is_refused() {
-    let house = House::new();
+    let fixture = Fixture::new();
     for (path, place, code) in [
         ("/", "/error/code", json!(-32600)),
         ("/v1/message:send", "/type", json!("InvalidRequestError")),
@@ -216,7 +216,7 @@ fn a_too_large_content_length_is_refused() {
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\nExpect: 100-continue\r\n\r\n"
         );
-        let mut conn = send(&house, head.as_bytes());
+        let mut conn = send(&fixture, head.as_bytes());
         let refused = answer(&mut conn);
         assert_eq!(refused.status(), 413, "{path}");
         assert_eq!(refused.json().pointer(place), Some(&code), "{path}");
@@ -225,8 +225,8 @@ fn a_too_large_content_length_is_refused() {
 
 #[test]
 fn a_wrong_method_gets_405_and_an_unknown_path_404() {
-    let house = House::new();
-    let mut client = house.client();
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
     for (method, path, allow) in [
         ("GET", "/", "POST"),
         ("DELETE", "/", "POST"),
@@ -251,8 +251,8 @@ fn a_wrong_method_gets_405_and_an_unknown_path_404() {
 
 #[test]
 fn only_json_is_read() {
-    let house = House::new();
-    let mut client = house.client();
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"x"}}"#;
     for (media, code) in [
         ("application/json", -32001),
@@ -276,8 +276,8 @@ fn only_json_is_read() {
 /// More comes in than one turn of the loop takes, on many connections and again and again: all are gone on with, and none twice.
 #[test]
 fn large_requests_at_once_are_all_answered() {
-    let house = House::new();
-    let url = house.server.url();
+    let fixture = Fixture::new();
+    let url = fixture.server.url();
     let clients: Vec<_> = (0..32)
         .map(|_| {
             let url = url.clone();

@@ -1,6 +1,6 @@
 //! Who is at the other end: the Unix socket, the file that says where a server is, and connections that are made while tools run.
 
-use crate::drive::{House, can_be_another_user, has};
+use crate::drive::{Fixture, can_be_another_user, has};
 use crate::support::client::Client;
 use crate::support::fake::FakeGemini;
 use crate::support::message::{approval, call_of, call_status_of, prompt};
@@ -61,19 +61,19 @@ struct Tool {
 }
 
 impl Tool {
-    fn start(house: &House) -> Tool {
-        Tool::script(house, "while ! [ -e go ]; do sleep 0.02; done")
+    fn start(fixture: &Fixture) -> Tool {
+        Tool::script(fixture, "while ! [ -e go ]; do sleep 0.02; done")
     }
 
     /// Runs some commands first.
-    fn script(house: &House, script: &str) -> Tool {
-        let (task, calls) = house.ask(&format!("SHELL touch began; {script}"));
-        let client = house.client();
+    fn script(fixture: &Fixture, script: &str) -> Tool {
+        let (task, calls) = fixture.ask(&format!("SHELL touch began; {script}"));
+        let client = fixture.client();
         let params = approval(&task, &calls[0], "proceed_once");
         let stream = thread::spawn(move || client.stream("message/stream", params).for_each(drop));
-        let began = house.server.workspace().join("began");
+        let began = fixture.server.workspace().join("began");
         eventually("the tool runs", || began.exists().then_some(()));
-        Tool { go: house.server.workspace().join("go"), stream: Some(stream) }
+        Tool { go: fixture.server.workspace().join("go"), stream: Some(stream) }
     }
 
     fn end(mut self) {
@@ -84,14 +84,14 @@ impl Tool {
 
 #[test]
 fn the_unix_socket_is_for_its_user_and_serves_everything() {
-    let house = House::new();
-    let own = instance(&house.server);
-    let socket = socket(&house.server);
-    let port = house.server.port();
+    let fixture = Fixture::new();
+    let own = instance(&fixture.server);
+    let socket = socket(&fixture.server);
+    let port = fixture.server.port();
     assert_eq!(own["listen"], json!([format!("127.0.0.1:{port}"), format!("unix:{}", socket.display())]));
     assert_eq!(own["url"], format!("http://localhost:{port}/"));
     assert!(own["started"].as_str().is_some_and(|at| at.ends_with('Z')), "{own}");
-    assert_eq!(socket.parent(), Some(house.server.state_dir().join("run").as_path()));
+    assert_eq!(socket.parent(), Some(fixture.server.state_dir().join("run").as_path()));
     assert_eq!((mode(&socket), mode(socket.parent().expect("a directory"))), (0o600, 0o700));
     let (status, body) = ask(&socket, "POST", "/", JSON, &rpc("message/send", prompt("TEXT hello")));
     assert!(status == 200 && body.contains("hello"), "{status} {body}");
@@ -105,14 +105,14 @@ fn the_unix_socket_is_for_its_user_and_serves_everything() {
 
 #[test]
 fn web_pages_and_proxies_cannot_use_the_unix_socket() {
-    let house = House::with(|setup| setup.arg("--allowed-origin").arg("https://console.example"));
-    let socket = socket(&house.server);
-    let own = format!("http://localhost:{}", house.server.port());
+    let fixture = Fixture::with(|setup| setup.arg("--allowed-origin").arg("https://console.example"));
+    let socket = socket(&fixture.server);
+    let own = format!("http://localhost:{}", fixture.server.port());
     for origin in [own.as_str(), "https://console.example", "null"] {
         let (status, body) = ask(&socket, "GET", "/health", &format!("Origin: {origin}\r\n"), "");
         assert!(status == 403 && body.contains("Unix socket"), "{origin}: {status} {body}");
     }
-    let mut client = house.client();
+    let mut client = fixture.client();
     for (name, value) in [("X-Forwarded-For", "1.2.3.4"), ("Forwarded", "for=1.2.3.4"), ("Via", "1.1 proxy")] {
         let (status, body) = ask(&socket, "GET", "/health", &format!("{name}: {value}\r\n"), "");
         assert!(status == 403 && body.contains("proxy"), "{name}: {status} {body}");
@@ -134,7 +134,7 @@ fn another_user_is_refused_on_a_socket_with_open_permissions() {
     let dir = TempDir::new("socket");
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("a mode");
     let path = dir.path().join("a.sock");
-    let house = House::with(|setup| setup.arg("--listen").arg(format!("unix:{}", path.display())));
+    let fixture = Fixture::with(|setup| setup.arg("--listen").arg(format!("unix:{}", path.display())));
     let curl = |url: &str, body: &str| {
         let output = Command::new("setpriv")
             .args(NOBODY)
@@ -148,24 +148,24 @@ fn another_user_is_refused_on_a_socket_with_open_permissions() {
     assert_eq!(curl("/", &body), "000", "it cannot even connect");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).expect("a mode");
     assert_eq!(curl("/", &body), "403");
-    assert_eq!(house.client().get("/health").json()["refused_peers"], 1);
-    eventually("the log says so", || house.server.output().contains("refused a connection").then_some(()));
+    assert_eq!(fixture.client().get("/health").json()["refused_peers"], 1);
+    eventually("the log says so", || fixture.server.output().contains("refused a connection").then_some(()));
 }
 
 #[test]
 fn a_socket_is_removed_with_its_server_and_a_stale_one_is_replaced() {
-    let mut house = House::new();
-    let first = socket(&house.server);
-    house.server.kill9();
+    let mut fixture = Fixture::new();
+    let first = socket(&fixture.server);
+    fixture.server.kill9();
     assert!(first.exists(), "nobody removed it");
-    house.server.restart();
-    assert_eq!(socket(&house.server), first, "the next server takes its place");
+    fixture.server.restart();
+    assert_eq!(socket(&fixture.server), first, "the next server takes its place");
     assert_eq!((ask(&first, "GET", "/health", "", "").0, mode(&first)), (200, 0o600));
-    let pid = house.server.pid().to_string();
+    let pid = fixture.server.pid().to_string();
     assert!(Command::new("kill").arg(&pid).status().expect("kill").success());
-    assert_eq!(house.server.ended().code(), Some(0));
+    assert_eq!(fixture.server.ended().code(), Some(0));
     assert!(!first.exists());
-    for entry in std::fs::read_dir(house.server.state_dir().join("instances")).expect("a directory") {
+    for entry in std::fs::read_dir(fixture.server.state_dir().join("instances")).expect("a directory") {
         let path = entry.expect("an entry").path();
         assert_eq!(std::fs::read(&path).expect("a file"), b"", "{}", path.display());
     }
@@ -173,8 +173,8 @@ fn a_socket_is_removed_with_its_server_and_a_stale_one_is_replaced() {
 
 #[test]
 fn a_socket_in_use_is_not_replaced() {
-    let house = House::new();
-    let taken = socket(&house.server);
+    let fixture = Fixture::new();
+    let taken = socket(&fixture.server);
     let dir = TempDir::new("second");
     let second = |listen: &str, status: i32| {
         let output = Command::new(SERVER)
@@ -203,11 +203,11 @@ fn every_listen_option_adds_a_listener() {
     let dir = TempDir::new("socket");
     let path = dir.path().join("a.sock");
     let runtime = dir.folder("runtime");
-    let house = House::with(|setup| {
+    let fixture = Fixture::with(|setup| {
         let setup = setup.arg("--listen").arg(format!("unix:{}", path.display()));
         setup.arg("--listen=127.0.0.2:0").env("XDG_RUNTIME_DIR", &runtime)
     });
-    let listen = instance(&house.server)["listen"].clone();
+    let listen = instance(&fixture.server)["listen"].clone();
     let names: Vec<&str> = listen.as_array().expect("a list").iter().filter_map(Value::as_str).collect();
     assert_eq!(names.len(), 4, "{names:?}");
     let second = names.iter().find(|name| name.starts_with("127.0.0.2:")).expect("the second port");
@@ -222,17 +222,17 @@ fn every_listen_option_adds_a_listener() {
 fn the_server_starts_without_a_directory_for_its_socket() {
     let dir = TempDir::new("runtime");
     let long = dir.folder(&"x".repeat(100));
-    let house = House::with(|setup| setup.env("XDG_RUNTIME_DIR", &long));
-    assert_eq!(house.client().get("/health").status(), 200);
-    let says = |house: &House, text: &str| {
-        eventually(text, || house.server.output().contains(text).then_some(()));
+    let fixture = Fixture::with(|setup| setup.env("XDG_RUNTIME_DIR", &long));
+    assert_eq!(fixture.client().get("/health").status(), 200);
+    let says = |fixture: &Fixture, text: &str| {
+        eventually(text, || fixture.server.output().contains(text).then_some(()));
     };
-    says(&house, "there is no Unix socket beside TCP");
-    says(&house, "the system allows 107");
+    says(&fixture, "there is no Unix socket beside TCP");
+    says(&fixture, "the system allows 107");
     let shared = dir.folder("shared/gemini-a2a");
     std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o777)).expect("a mode");
-    let house = House::with(|setup| setup.env("XDG_RUNTIME_DIR", dir.path().join("shared")));
-    says(&house, "only this user can write to");
+    let fixture = Fixture::with(|setup| setup.env("XDG_RUNTIME_DIR", dir.path().join("shared")));
+    says(&fixture, "only this user can write to");
 }
 
 /// What a tool can reach over the Unix socket and with upgrades; what it does over TCP is tried in `doors`.
@@ -241,11 +241,11 @@ fn a_tool_process_may_only_read() {
     if !has("curl") {
         return;
     }
-    let house = House::new();
-    let (url, socket) = (house.server.url(), socket(&house.server));
-    let (waiting, calls) = house.ask("WRITE forbidden.txt x");
+    let fixture = Fixture::new();
+    let (url, socket) = (fixture.server.url(), socket(&fixture.server));
+    let (waiting, calls) = fixture.ask("WRITE forbidden.txt x");
     let answer = rpc("message/send", approval(&waiting, &calls[0], "proceed_once"));
-    std::fs::write(house.server.workspace().join("answer.json"), answer).expect("a file");
+    std::fs::write(fixture.server.workspace().join("answer.json"), answer).expect("a file");
     let curl = |rest: &str| format!("curl -s --noproxy '*' -o /dev/null -w '%{{http_code}} ' {rest}; ");
     let over = format!("--unix-socket {}", socket.display());
     let upgrade = "-H Connection:Upgrade -H Upgrade:websocket -H Sec-WebSocket-Version:13 \
@@ -267,31 +267,33 @@ fn a_tool_process_may_only_read() {
     // A program that may not be read is not dumpable: nobody but root can see what it holds.
     let hidden = curl(&format!("{post} {url}/")).replace("curl", "./hidden");
     let hide = "cp \"$(command -v curl)\" hidden; chmod 111 hidden";
-    let (task, calls) = house.ask(&format!("SHELL {script}{hide}; {hidden}"));
-    let events: Vec<_> = house.client().stream("message/stream", approval(&task, &calls[0], "proceed_once")).collect();
+    let (task, calls) = fixture.ask(&format!("SHELL {script}{hide}; {hidden}"));
+    let events: Vec<_> =
+        fixture.client().stream("message/stream", approval(&task, &calls[0], "proceed_once")).collect();
     let done = events.iter().find(|event| call_status_of(event.result()) == "success");
     let done = done.unwrap_or_else(|| panic!("no success in {events:#?}"));
     assert_eq!(call_of(done.result())["response"]["resultDisplay"], "403 200 403 200 403 403 403 403 403 ");
-    assert_eq!((house.file("forbidden.txt"), house.state(&waiting)), (None, "input-required".into()));
-    assert_eq!(house.client().get("/health").json()["refused_peers"], 7);
-    let lines = || house.server.output().matches("refused a connection").count();
+    assert_eq!((fixture.file("forbidden.txt"), fixture.state(&waiting)), (None, "input-required".into()));
+    assert_eq!(fixture.client().get("/health").json()["refused_peers"], 7);
+    let lines = || fixture.server.output().matches("refused a connection").count();
     eventually("the log says so", || (lines() > 0).then_some(()));
     assert_eq!(lines(), 1, "the log is not flooded");
 }
 
 #[test]
 fn the_user_is_served_while_a_tool_runs() {
-    let house = House::new();
-    let tool = Tool::start(&house);
+    let fixture = Fixture::new();
+    let tool = Tool::start(&fixture);
     // Over both, from a process that is above the server and one beside it.
-    let (task, calls) = house.ask("WRITE allowed.txt x");
-    let events: Vec<_> = house.client().stream("message/stream", approval(&task, &calls[0], "proceed_once")).collect();
-    assert!(!events.is_empty() && house.file("allowed.txt").is_some());
-    let socket = socket(&house.server);
+    let (task, calls) = fixture.ask("WRITE allowed.txt x");
+    let events: Vec<_> =
+        fixture.client().stream("message/stream", approval(&task, &calls[0], "proceed_once")).collect();
+    assert!(!events.is_empty() && fixture.file("allowed.txt").is_some());
+    let socket = socket(&fixture.server);
     assert_eq!(ask(&socket, "POST", "/", JSON, &rpc("message/send", prompt("TEXT hi"))).0, 200);
     if has("curl") {
         for place in [
-            vec![house.server.url()],
+            vec![fixture.server.url()],
             vec!["--unix-socket".into(), socket.display().to_string(), "http://localhost".into()],
         ] {
             let body = rpc("message/send", prompt("TEXT hi"));
@@ -314,7 +316,7 @@ fn the_user_is_served_while_a_tool_runs() {
         }
     }
     tool.end();
-    assert_eq!(house.client().get("/health").json()["refused_peers"], 0);
+    assert_eq!(fixture.client().get("/health").json()["refused_peers"], 0);
 }
 
 /// Two servers that share their state: neither's tools may speak to the other.
@@ -323,16 +325,16 @@ fn a_tool_of_another_server_may_only_read() {
     if !has("curl") {
         return;
     }
-    let first = House::new();
+    let first = Fixture::new();
     let fake = FakeGemini::start();
     let server = Setup::new(&fake).state_dir(&first.server.state_dir()).start();
-    let second = House { server, fake };
+    let second = Fixture { server, fake };
     assert_eq!(second.server.state_dir(), first.server.state_dir());
     std::fs::write(second.server.workspace().join("prompt.json"), rpc("message/send", prompt("TEXT hi")))
         .expect("a file");
-    let target = |house: &House| {
-        let socket = socket(&house.server);
-        [house.server.url(), format!("--unix-socket {} http://localhost", socket.display())]
+    let target = |fixture: &Fixture| {
+        let socket = socket(&fixture.server);
+        [fixture.server.url(), format!("--unix-socket {} http://localhost", socket.display())]
     };
     let post = "curl -s --noproxy '*' -o /dev/null -w '%{http_code} ' -H Content-Type:application/json -d @prompt.json";
     let script: String = target(&first).iter().map(|place| format!("{post} {place}/; ")).collect();
@@ -342,8 +344,8 @@ fn a_tool_of_another_server_may_only_read() {
     let done = events.iter().find(|event| call_status_of(event.result()) == "success").expect("the tool ended");
     assert_eq!(call_of(done.result())["response"]["resultDisplay"], "403 403 ");
     // Their user is let in by both, though each knows of the other.
-    for house in [&first, &second] {
-        house.say("TEXT hi");
+    for fixture in [&first, &second] {
+        fixture.say("TEXT hi");
     }
     assert_eq!(first.client().get("/health").json()["refused_peers"], 2);
 }
@@ -360,22 +362,22 @@ fn an_unidentified_peer_is_refused_until_the_tool_has_ended() {
     let fake = FakeGemini::start();
     let setup = unshare.iter().fold(Setup::of(Path::new("unshare")), |setup, arg| setup.arg(arg));
     let setup = setup.arg(SERVER).arg("serve").env("GEMINI_API_KEY", "fake").env("GOOGLE_GEMINI_BASE_URL", fake.url());
-    let house = House { server: setup.start(), fake };
-    let run = house.server.state_dir().join("run");
+    let fixture = Fixture { server: setup.start(), fake };
+    let run = fixture.server.state_dir().join("run");
     let entry = std::fs::read_dir(run).expect("a directory").next().expect("a socket");
     let socket = entry.expect("an entry").path();
     let body = rpc("message/send", prompt("TEXT hi"));
     let post = || {
-        let answer = house.client().request("POST", "/", &[("Content-Type", "application/json")], body.as_bytes());
+        let answer = fixture.client().request("POST", "/", &[("Content-Type", "application/json")], body.as_bytes());
         (answer.status(), answer.text())
     };
     assert_eq!(post().0, 200);
     assert_eq!(ask(&socket, "POST", "/", JSON, &body).0, 403, "the kernel names no process there");
-    let tool = Tool::start(&house);
+    let tool = Tool::start(&fixture);
     let (status, said) = post();
     let told = said.contains("Wait until the tool has ended") && said.contains(&socket.display().to_string());
     assert!(status == 403 && told, "{status} {said}");
-    assert_eq!(house.client().get("/tasks/metadata").status(), 200, "it may read");
+    assert_eq!(fixture.client().get("/tasks/metadata").status(), 200, "it may read");
     tool.end();
     // The listeners are seen empty once before newcomers are trusted again.
     eventually("it is let in", || (post().0 == 200).then_some(()));

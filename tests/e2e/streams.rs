@@ -1,6 +1,6 @@
 //! Streams of events: readers that stall, come back, or ask for the impossible.
 
-use crate::drive::{House, assert_in_order, seen, task_in};
+use crate::drive::{Fixture, assert_in_order, seen, task_in};
 use crate::support::client::{Event, patient_read};
 use crate::support::http::Side;
 use crate::support::message::{kind_of, prompt, prompt_in, state_of, text_of};
@@ -13,14 +13,14 @@ const MANY: usize = 2_500;
 
 #[test]
 fn a_stalled_reader_delays_nobody_and_catches_up() {
-    let house = House::new();
+    let fixture = Fixture::new();
     let script = format!("HOLD ++ STREAM {MANY} 0 2500");
-    let mut prompting = house.client().stream("message/stream", prompt(&script));
+    let mut prompting = fixture.client().stream("message/stream", prompt(&script));
     let first = prompting.next().expect("a task");
     let task = task_in(&[first]);
-    let watch = || house.client().stream("tasks/resubscribe", json!({ "id": task }));
+    let watch = || fixture.client().stream("tasks/resubscribe", json!({ "id": task }));
     let (stalled, watching) = (watch(), watch());
-    house.fake.release();
+    fixture.fake.release();
 
     // Both run to their end while the third has not read a byte.
     let reader = std::thread::spawn(move || watching.collect::<Vec<Event>>());
@@ -45,15 +45,15 @@ fn a_stalled_reader_delays_nobody_and_catches_up() {
 
 #[test]
 fn every_position_of_a_finished_stream_gives_exactly_its_tail() {
-    let house = House::new();
-    let events = house.say("STREAM 200");
+    let fixture = Fixture::new();
+    let events = fixture.say("STREAM 200");
     let task = task_in(&events);
-    let whole = house.whole(&task);
+    let whole = fixture.whole(&task);
     assert_eq!(seen(&events[1..]), seen(&whole));
     assert_eq!(whole.len(), 202, "begun, two hundred chunks, ended");
     for (n, event) in whole.iter().enumerate() {
         let id = event.id.as_deref().expect("an id");
-        let tail: Vec<Event> = house.client().resume("tasks/resubscribe", json!({ "id": task }), id).collect();
+        let tail: Vec<Event> = fixture.client().resume("tasks/resubscribe", json!({ "id": task }), id).collect();
         assert_eq!(seen(&tail), seen(&whole[n + 1..]), "behind {id}");
         assert_eq!(
             tail.iter().filter(|event| event.is_final()).count(),
@@ -65,9 +65,9 @@ fn every_position_of_a_finished_stream_gives_exactly_its_tail() {
 
 #[test]
 fn resuming_a_running_stream_continues_with_new_events() {
-    let house = House::new();
+    let fixture = Fixture::new();
     let script = "STREAM 50 ++ HOLD ++ STREAM 50";
-    let mut prompting = house.client().stream("message/stream", prompt(script));
+    let mut prompting = fixture.client().stream("message/stream", prompt(script));
     // The task, its beginning and fifty chunks: all of these positions have been given out.
     let mut prompted: Vec<Event> = prompting.by_ref().take(52).collect();
     let task = task_in(&prompted);
@@ -77,12 +77,12 @@ fn resuming_a_running_stream_continues_with_new_events() {
         .map(|position| {
             let id = json!({ "id": task });
             let after = position.to_string();
-            house.client().resume("tasks/resubscribe", id, &after)
+            fixture.client().resume("tasks/resubscribe", id, &after)
         })
         .collect();
-    house.fake.release();
+    fixture.fake.release();
     prompted.extend(prompting);
-    let whole = house.whole(&task);
+    let whole = fixture.whole(&task);
     assert_eq!(seen(&prompted[1..]), seen(&whole));
     for (position, reader) in positions.iter().zip(readers) {
         let tail: Vec<Event> = reader.collect();
@@ -97,14 +97,14 @@ fn resuming_a_running_stream_continues_with_new_events() {
 
 #[test]
 fn ends_of_earlier_turns_in_a_tail_do_not_end_it() {
-    let house = House::new();
-    let events = house.say("TEXT one");
+    let fixture = Fixture::new();
+    let events = fixture.say("TEXT one");
     let task = task_in(&events);
     for word in ["two", "three"] {
         let script = format!("TEXT {word}");
-        house.client().call("message/send", prompt_in(&task, &script));
+        fixture.client().call("message/send", prompt_in(&task, &script));
     }
-    let whole = house.whole(&task);
+    let whole = fixture.whole(&task);
     let said: Vec<String> = whole
         .iter()
         .filter(|event| kind_of(event.result()) == "text-content")
@@ -118,11 +118,11 @@ fn ends_of_earlier_turns_in_a_tail_do_not_end_it() {
 
 #[test]
 fn impossible_positions_are_refused() {
-    let house = House::new();
-    let events = house.say("TEXT one");
+    let fixture = Fixture::new();
+    let events = fixture.say("TEXT one");
     let task = task_in(&events);
     let ask = |field: &str| -> Vec<Event> {
-        house.client().resume("tasks/resubscribe", json!({ "id": task }), field).collect()
+        fixture.client().resume("tasks/resubscribe", json!({ "id": task }), field).collect()
     };
     // From the future: the client starts over, with a snapshot it can see that it must.
     for future in ["1000000", "18446744073709551615"] {
@@ -144,25 +144,25 @@ fn impossible_positions_are_refused() {
 
 #[test]
 fn the_position_may_be_in_the_query() {
-    let house = House::new();
-    let events = house.say("STREAM 5");
+    let fixture = Fixture::new();
+    let events = fixture.say("STREAM 5");
     let task = task_in(&events);
-    let whole = house.whole(&task);
+    let whole = fixture.whole(&task);
     let id = whole[2].id.as_deref().expect("an id");
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tasks/resubscribe", "params": { "id": task } });
     let fields = [("Content-Type", "application/json"), ("Accept", "text/event-stream")];
     let tail: Vec<Event> =
-        house.client().events("POST", &format!("/?after={id}"), &fields, body.to_string().as_bytes()).collect();
+        fixture.client().events("POST", &format!("/?after={id}"), &fields, body.to_string().as_bytes()).collect();
     assert_eq!(seen(&tail), seen(&whole[3..]));
 }
 
 #[test]
 fn a_silent_stream_is_kept_alive_with_a_comment() {
-    let house = House::new();
+    let fixture = Fixture::new();
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": prompt("HOLD") });
     let fields = [("Content-Type", "application/json"), ("Accept", "text/event-stream")];
-    let request = house.client().bytes("POST", "/", &fields, body.to_string().as_bytes());
-    let mut socket = TcpStream::connect(("127.0.0.1", house.server.port())).expect("a connection");
+    let request = fixture.client().bytes("POST", "/", &fields, body.to_string().as_bytes());
+    let mut socket = TcpStream::connect(("127.0.0.1", fixture.server.port())).expect("a connection");
     std::io::Write::write_all(&mut socket, &request).expect("a request");
     socket.set_read_timeout(Some(crate::support::PATIENCE)).expect("a patient socket");
     let mut text = Vec::new();
@@ -172,13 +172,13 @@ fn a_silent_stream_is_kept_alive_with_a_comment() {
         assert_ne!(count, 0, "closed after {}", String::from_utf8_lossy(&text));
         text.extend_from_slice(&bytes[..count]);
     }
-    house.fake.release();
+    fixture.fake.release();
 }
 
 #[test]
 fn a_connection_is_reused_after_a_stream() {
-    let house = House::new();
-    let client = house.client();
+    let fixture = Fixture::new();
+    let client = fixture.client();
     let mut conn = client.raw();
     let fields = [("Content-Type", "application/json"), ("Accept", "text/event-stream")];
     for _ in 0..3 {
@@ -197,11 +197,11 @@ fn a_connection_is_reused_after_a_stream() {
 /// Frames are one line of data with a number above it; nothing else is on the wire.
 #[test]
 fn stream_frames_byte_for_byte() {
-    let house = House::new();
+    let fixture = Fixture::new();
     let body = json!({ "jsonrpc": "2.0", "id": "x\"y", "method": "message/stream", "params": prompt("TEXT a\u{2028}\u{1F980}") });
     let fields = [("Content-Type", "application/json"), ("Accept", "text/event-stream")];
-    let request = house.client().bytes("POST", "/", &fields, body.to_string().as_bytes());
-    let mut conn = house.client().raw();
+    let request = fixture.client().bytes("POST", "/", &fields, body.to_string().as_bytes());
+    let mut conn = fixture.client().raw();
     conn.send(&request).expect("a request");
     let text = conn.response(Side::Response).expect("a stream").text();
     let frames: Vec<&str> = text.split_terminator("\n\n").collect();

@@ -1,78 +1,78 @@
 //! Switches of the real binary that only time or several clients show. What each value means to the parser is tested beside it, and
 //! what the core makes of them in `tests/switches.rs`.
 
-use crate::drive::{House, task_in};
+use crate::drive::{Fixture, task_in};
 use crate::support::eventually;
 use crate::support::message::{call_status_of, kind_of, prompt, state_of};
 use serde_json::json;
 
-fn switched(args: &[&str]) -> House {
-    House::with(|setup| args.iter().fold(setup, |setup, arg| setup.arg(arg)))
+fn switched(args: &[&str]) -> Fixture {
+    Fixture::with(|setup| args.iter().fold(setup, |setup, arg| setup.arg(arg)))
 }
 
 #[test]
 fn a_waiting_call_is_answered_in_time_and_its_turn_goes_on() {
-    let house = switched(&["--blocking-timeout", "200ms"]);
+    let fixture = switched(&["--blocking-timeout", "200ms"]);
     let script = prompt("HOLD ++ TEXT late");
-    let answer = house.client().call("message/send", script);
+    let answer = fixture.client().call("message/send", script);
     assert_eq!(state_of(&answer), Some("working"));
     let task = answer["id"].as_str().expect("a task").to_owned();
-    house.fake.release();
-    eventually("the end of the turn", || (house.state(&task) == "input-required").then_some(()));
-    assert_eq!(house.task(&task)["artifacts"][0]["parts"][0]["text"], "late");
+    fixture.fake.release();
+    eventually("the end of the turn", || (fixture.state(&task) == "input-required").then_some(()));
+    assert_eq!(fixture.task(&task)["artifacts"][0]["parts"][0]["text"], "late");
 }
 
 #[test]
 fn prompts_without_a_task_join_the_session() {
-    let house = switched(&["--new-tasks", "session"]);
-    let (one, two) = (house.say("TEXT one"), house.say("TEXT two"));
+    let fixture = switched(&["--new-tasks", "session"]);
+    let (one, two) = (fixture.say("TEXT one"), fixture.say("TEXT two"));
     assert_eq!(task_in(&one), task_in(&two));
-    let own = House::new();
+    let own = Fixture::new();
     assert_ne!(task_in(&own.say("TEXT one")), task_in(&own.say("TEXT two")));
 }
 
 #[test]
 fn an_idle_task_is_completed_even_after_a_restart() {
-    let mut house = switched(&["--idle-ttl", "1s"]);
-    let task = task_in(&house.say("TEXT one"));
-    house.server.restart();
-    eventually("the task's end", || (house.state(&task) == "completed").then_some(()));
+    let mut fixture = switched(&["--idle-ttl", "1s"]);
+    let task = task_in(&fixture.say("TEXT one"));
+    fixture.server.restart();
+    eventually("the task's end", || (fixture.state(&task) == "completed").then_some(()));
 }
 
 #[test]
 fn a_finished_task_is_deleted_after_its_retention() {
-    let house = switched(&["--retention", "1s"]);
-    let (kept, task) = (house.say("TEXT one"), house.say("TEXT two"));
+    let fixture = switched(&["--retention", "1s"]);
+    let (kept, task) = (fixture.say("TEXT one"), fixture.say("TEXT two"));
     let (kept, task) = (task_in(&kept), task_in(&task));
-    let log = |task: &str| house.server.state_dir().join(format!("tasks/{task}.jsonl"));
+    let log = |task: &str| fixture.server.state_dir().join(format!("tasks/{task}.jsonl"));
     assert!(log(&task).exists());
-    house.client().call("tasks/cancel", json!({ "id": task }));
+    fixture.client().call("tasks/cancel", json!({ "id": task }));
     eventually("its log's end", || (!log(&task).exists()).then_some(()));
-    let gone = house.client().fault("tasks/get", json!({ "id": task }));
+    let gone = fixture.client().fault("tasks/get", json!({ "id": task }));
     assert_eq!(gone, -32001);
-    assert_eq!(house.state(&kept), "input-required");
+    assert_eq!(fixture.state(&kept), "input-required");
 }
 
 #[test]
 fn a_question_that_nobody_answers_is_cancelled() {
-    let house = switched(&["--confirmation-timeout", "300ms"]);
-    let (task, _) = house.ask("WRITE never.txt x");
+    let fixture = switched(&["--confirmation-timeout", "300ms"]);
+    let (task, _) = fixture.ask("WRITE never.txt x");
     let events = eventually("the clock's answer", || {
-        let events = house.whole(&task);
+        let events = fixture.whole(&task);
         let last = events.iter().rev();
         let mut calls = last.filter(|event| kind_of(event.result()) == "tool-call-update");
         let status = calls.next().map(|event| call_status_of(event.result()).to_owned());
         (status.as_deref() == Some("cancelled")).then_some(events)
     });
     assert!(format!("{events:?}").contains("Nobody answered the question in time"));
-    assert_eq!(house.file("never.txt"), None);
-    assert_eq!(house.state(&task), "input-required");
+    assert_eq!(fixture.file("never.txt"), None);
+    assert_eq!(fixture.state(&task), "input-required");
 }
 
 #[test]
 fn a_turn_that_takes_too_long_is_stopped() {
-    let house = switched(&["--turn-timeout", "300ms"]);
-    let events = house.say("HOLD ++ TEXT never");
+    let fixture = switched(&["--turn-timeout", "300ms"]);
+    let events = fixture.say("HOLD ++ TEXT never");
     let last = events.last().expect("an end").result();
     assert_eq!(state_of(last), Some("input-required"));
     assert_eq!(last["metadata"]["error"], "The turn took longer than 300ms and was stopped.");

@@ -1,6 +1,6 @@
 //! Webhooks from end to end: a receiver on this machine that fails, stalls and sees the server die.
 
-use crate::drive::House;
+use crate::drive::Fixture;
 use crate::support::client::Client;
 use crate::support::eventually;
 use crate::support::message::{fresh, prompt_in};
@@ -131,29 +131,29 @@ impl Receiver {
     }
 }
 
-fn house() -> House {
-    House::with(|setup| setup.arg("--push-allow-private"))
+fn house() -> Fixture {
+    Fixture::with(|setup| setup.arg("--push-allow-private"))
 }
 
-fn new_client(house: &House) -> Client {
-    house.client().field("A2A-Version", "1.0")
+fn new_client(fixture: &Fixture) -> Client {
+    fixture.client().field("A2A-Version", "1.0")
 }
 
 /// A prompt of 1.0 with a webhook; gives the task.
-fn prompt_with(house: &House, text: &str, config: Value) -> String {
+fn prompt_with(fixture: &Fixture, text: &str, config: Value) -> String {
     let message = json!({ "messageId": format!("m-{}", fresh()), "role": "ROLE_USER", "parts": [{ "text": text }] });
     let configuration = json!({ "returnImmediately": true, "taskPushNotificationConfig": config });
     let params = json!({ "message": message, "configuration": configuration });
-    let result = new_client(house).call("SendMessage", params);
+    let result = new_client(fixture).call("SendMessage", params);
     let task = result["task"]["id"].as_str();
     task.unwrap_or_else(|| panic!("{result}")).to_owned()
 }
 
 #[test]
 fn failed_deliveries_are_retried_in_order() {
-    let house = house();
+    let fixture = house();
     let receiver = Receiver::start([Answer::Status(503), Answer::Status(500)]);
-    let task = prompt_with(&house, "TEXT Hello.", receiver.config());
+    let task = prompt_with(&fixture, "TEXT Hello.", receiver.config());
     let told = receiver.told_until("the end", |told| told.gist() == "TASK_STATE_COMPLETED");
     let gists: Vec<String> = told.iter().map(Told::gist).collect();
     let working = "TASK_STATE_WORKING";
@@ -183,40 +183,40 @@ fn failed_deliveries_are_retried_in_order() {
     // How it went is told to those whose dialect has a place for it.
     let health = eventually("everything is written down", || {
         let params = json!({ "id": task, "pushNotificationConfigId": "hook" });
-        let config = house.client().call("tasks/pushNotificationConfig/get", params);
+        let config = fixture.client().call("tasks/pushNotificationConfig/get", params);
         (config["metadata"]["deliveries"]["delivered"] == 3).then_some(config)
     });
     assert_eq!(
         health["metadata"]["deliveries"],
         json!({ "delivered": 3, "failed": 0, "pending": 0, "suspended": false })
     );
-    let health = house.client().get("/health").json();
+    let health = fixture.client().get("/health").json();
     assert_eq!(health["webhooks"], json!({ "active": 1, "suspended": 0, "pending": 0, "failed": 0 }));
-    assert!(!house.server.output().contains("s3cret"));
+    assert!(!fixture.server.output().contains("s3cret"));
 }
 
 #[test]
 fn a_task_that_expired_while_no_server_ran_is_delivered_first() {
-    let mut house = House::with(|setup| {
+    let mut fixture = Fixture::with(|setup| {
         let setup = setup.arg("--push-allow-private");
         setup.arg("--retention").arg("1s")
     });
     let receiver = Receiver::start([Answer::Status(200), Answer::Silence]);
-    let task = prompt_with(&house, "TEXT Hello.", receiver.config());
-    let log = house.server.state_dir().join(format!("tasks/{task}.jsonl"));
+    let task = prompt_with(&fixture, "TEXT Hello.", receiver.config());
+    let log = fixture.server.state_dir().join(format!("tasks/{task}.jsonl"));
     receiver.told_until("the answer", |told| told.gist() == "answer-1");
     // Its webhook is still to be told, so it can be asked for as long as that takes.
     eventually("the end of the turn", || {
-        let task = new_client(&house).call("GetTask", json!({ "id": task }));
+        let task = new_client(&fixture).call("GetTask", json!({ "id": task }));
         (task["status"]["state"] == "TASK_STATE_COMPLETED").then_some(())
     });
-    house.server.kill9();
+    fixture.server.kill9();
     eventually("the end of its time", || {
         let changed = std::fs::metadata(&log).and_then(|log| log.modified());
         let age = changed.expect("a time").elapsed().unwrap_or_default();
         (age > Duration::from_millis(1_200)).then_some(())
     });
-    house.server.restart();
+    fixture.server.restart();
     let told = receiver.told_until("the end", |told| told.gist() == "TASK_STATE_COMPLETED");
     let gists: Vec<String> = told[1..].iter().map(Told::gist).collect();
     assert_eq!(gists, ["answer-1", "answer-1", "TASK_STATE_COMPLETED"]);
@@ -224,17 +224,17 @@ fn a_task_that_expired_while_no_server_ran_is_delivered_first() {
 
 #[test]
 fn deliveries_continue_after_the_server_is_killed() {
-    let mut house = house();
+    let mut fixture = house();
     let receiver = Receiver::start([Answer::Status(200), Answer::Silence]);
-    let task = prompt_with(&house, "TEXT Hello.", receiver.config());
+    let task = prompt_with(&fixture, "TEXT Hello.", receiver.config());
     let before = receiver.told_until("the answer", |told| told.gist() == "answer-1");
     // The turn is over, but its receiver does not say whether it knows.
     eventually("the end of the turn", || {
-        let task = new_client(&house).call("GetTask", json!({ "id": task }));
+        let task = new_client(&fixture).call("GetTask", json!({ "id": task }));
         (task["status"]["state"] == "TASK_STATE_COMPLETED").then_some(())
     });
-    house.server.kill9();
-    house.server.restart();
+    fixture.server.kill9();
+    fixture.server.restart();
     let told = receiver.told_until("the end", |told| told.gist() == "TASK_STATE_COMPLETED");
     assert_eq!(before.len(), 2);
     let gists: Vec<String> = told[1..].iter().map(Told::gist).collect();
@@ -243,12 +243,12 @@ fn deliveries_continue_after_the_server_is_killed() {
     assert_eq!(told[1].body, told[2].body);
     // Having told everything, it has nothing to say after another restart.
     eventually("everything is written down", || {
-        let health = house.client().get("/health").json();
+        let health = fixture.client().get("/health").json();
         (health["webhooks"]["pending"] == 0).then_some(())
     });
-    house.server.kill9();
-    house.server.restart();
-    let next = prompt_with(&house, "TEXT Again.", receiver.config());
+    fixture.server.kill9();
+    fixture.server.restart();
+    let next = prompt_with(&fixture, "TEXT Again.", receiver.config());
     let told = receiver
         .told_until("the next end", |told| told.gist() == "TASK_STATE_COMPLETED" && told.event().starts_with(&next));
     let others = told[4..].iter().filter(|told| told.event().starts_with(&task));
@@ -257,9 +257,9 @@ fn deliveries_continue_after_the_server_is_killed() {
 
 #[test]
 fn a_0_3_webhook_receives_whole_tasks_after_a_restart() {
-    let house = house();
+    let fixture = house();
     let receiver = Receiver::start([]);
-    let mut client = house.client();
+    let mut client = fixture.client();
     let params = json!({ "message": { "kind": "message", "role": "user", "messageId": "m-1",
         "parts": [{ "kind": "text", "text": "TEXT One." }] } });
     let task = client.call("message/send", params);
@@ -280,7 +280,7 @@ fn a_0_3_webhook_receives_whole_tasks_after_a_restart() {
     assert_eq!(client.call(list, json!({ "id": task })), json!([named]));
     // REST and 1.0 see the same one.
     let path = format!("/tasks/{task}/pushNotificationConfigs/{task}");
-    let flat = new_client(&house).get(&path).json();
+    let flat = new_client(&fixture).get(&path).json();
     assert_eq!((&flat["id"], &flat["url"]), (&json!(task), &json!(url)));
     assert_eq!(flat["authentication"]["scheme"], "Bearer");
 
@@ -307,7 +307,7 @@ fn a_0_3_webhook_receives_whole_tasks_after_a_restart() {
 fn the_operator_decides_which_webhook_hosts_are_allowed() {
     let config = |url: &str| json!({ "taskId": "t", "pushNotificationConfig": { "url": url } });
     let set = "tasks/pushNotificationConfig/set";
-    let strict = House::new();
+    let strict = Fixture::new();
     let mut client = strict.client();
     for url in [
         "http://client.example/",
@@ -322,12 +322,12 @@ fn the_operator_decides_which_webhook_hosts_are_allowed() {
     }
     // Nothing is wrong with this one but its task.
     assert_eq!(client.fault(set, config("https://client.example/")), -32001);
-    let off = House::with(|setup| setup.arg("--push").arg("off"));
+    let off = Fixture::with(|setup| setup.arg("--push").arg("off"));
     let mut client = off.client();
     assert_eq!(client.fault(set, config("https://client.example/")), -32003);
     let card = client.get("/.well-known/agent-card.json").json();
     assert_eq!(card["capabilities"]["pushNotifications"], false);
-    let vouched = House::with(|setup| setup.arg("--push-allow-hosts=ci.internal"));
+    let vouched = Fixture::with(|setup| setup.arg("--push-allow-hosts=ci.internal"));
     let fault = vouched.client().fault(set, config("http://ci.internal:8080/"));
     assert_eq!(fault, -32001);
 }

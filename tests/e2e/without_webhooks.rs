@@ -1,14 +1,14 @@
 //! A build without the feature `webhooks` answers as a server with `--push off`.
 
-use crate::drive::{House, task_in};
+use crate::drive::{Fixture, task_in};
 use serde_json::json;
 
 #[test]
 fn every_call_about_webhooks_is_refused_and_the_card_says_so() {
     for args in [&[][..], &["--push", "off"]] {
-        let house = House::with(|setup| args.iter().fold(setup, |setup, arg| setup.arg(arg)));
-        let task = task_in(&house.say("TEXT one"));
-        let mut client = house.client();
+        let fixture = Fixture::with(|setup| args.iter().fold(setup, |setup, arg| setup.arg(arg)));
+        let task = task_in(&fixture.say("TEXT one"));
+        let mut client = fixture.client();
         let card = client.get("/.well-known/agent-card.json").json();
         assert_eq!(card["capabilities"]["pushNotifications"], false);
         let set = json!({"taskId": task, "pushNotificationConfig": {"url": "https://client.example/"}});

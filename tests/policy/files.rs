@@ -1,7 +1,7 @@
 //! What `prepare` of the shell tool finds on the disk, and what the policy makes of it: links, `cd`, patterns, repositories and the
 //! files of redirections.
 
-use super::{Allow, Asks, Case, Dice, SHELL, lines, plain};
+use super::{Allow, Asks, Case, Random, SHELL, lines, plain};
 use gemini_a2a::base::cancel::Cancel;
 use gemini_a2a::limits::{GIT_CONFIG_BYTES, GIT_INDEX_BYTES, LINE_DIRECTORIES, LINE_EDITS, LINE_PATHS, Limits};
 use gemini_a2a::task::machine::job::Run;
@@ -50,20 +50,20 @@ impl Spawn for Children {
 }
 
 /// A directory of the test's own with a hostile workspace in it.
-struct Site {
+struct Fixture {
     base: PathBuf,
     children: Children,
 }
 
-impl Site {
-    fn new() -> Site {
+impl Fixture {
+    fn new() -> Fixture {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("gemini-a2a-files-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let base = std::env::temp_dir().join(name);
         fs::create_dir_all(&base).expect("the temporary directory is writable");
         let base = base.canonicalize().expect("it was just made");
         lines::lay_out(&base);
-        Site { base, children: Children { confines: Ok(()), started: Mutex::default() } }
+        Fixture { base, children: Children { confines: Ok(()), started: Mutex::default() } }
     }
 
     fn work(&self) -> PathBuf {
@@ -125,7 +125,7 @@ impl Site {
     }
 }
 
-impl Drop for Site {
+impl Drop for Fixture {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.base);
     }
@@ -133,18 +133,18 @@ impl Drop for Site {
 
 #[test]
 fn every_line_gets_its_decision_in_a_hostile_workspace() {
-    let site = Site::new();
+    let fixture = Fixture::new();
     let untrusted = Case { trusted: false, ..plain() };
     let confined = Confinement::ReadOnly { writable: vec![] };
     let mut wrong = Vec::new();
     for line in lines::UNASKED.iter().filter(|line| !line.starts_with("tree")) {
-        let got = site.judge(&untrusted, &json!({ "command": line }));
+        let got = fixture.judge(&untrusted, &json!({ "command": line }));
         if (got.verdict, &got.confinement) != (Allow, &confined) {
             wrong.push(format!("{line:?} must run confined, not {got:?}"));
         }
     }
     for (line, why) in lines::ASKS.iter().chain(lines::LEADS_OUT).filter(|(line, _)| line.contains(|c| c > '#')) {
-        let got = site.judge(&untrusted, &json!({ "command": line }));
+        let got = fixture.judge(&untrusted, &json!({ "command": line }));
         if got.verdict != Asks {
             wrong.push(format!("{line:?} must ask ({why}), not {got:?}"));
         }
@@ -157,40 +157,43 @@ fn every_line_gets_its_decision_in_a_hostile_workspace() {
 
 #[test]
 fn the_question_says_why_it_is_asked() {
-    let mut site = Site::new();
-    let warnings = |site: &Site, line: &str| match site.plan(&json!({ "command": line })).question {
+    let mut fixture = Fixture::new();
+    let warnings = |fixture: &Fixture, line: &str| match fixture.plan(&json!({ "command": line })).question {
         Question::Exec { warnings, .. } => warnings,
         other => panic!("{other:?}"),
     };
-    assert_eq!(warnings(&site, "ls"), Vec::<String>::new());
-    assert_eq!(warnings(&site, "make"), Vec::<String>::new());
-    assert_eq!(warnings(&site, "cat passwd"), ["It needs approval: passwd leads out of the workspace."]);
-    assert_eq!(warnings(&site, "cat '/etc/passwd'"), ["It needs approval: /etc/passwd is outside of the workspace."]);
-    site.children.confines = Err("Landlock is missing".into());
+    assert_eq!(warnings(&fixture, "ls"), Vec::<String>::new());
+    assert_eq!(warnings(&fixture, "make"), Vec::<String>::new());
+    assert_eq!(warnings(&fixture, "cat passwd"), ["It needs approval: passwd leads out of the workspace."]);
+    assert_eq!(
+        warnings(&fixture, "cat '/etc/passwd'"),
+        ["It needs approval: /etc/passwd is outside of the workspace."]
+    );
+    fixture.children.confines = Err("Landlock is missing".into());
     let missing = "commands that only read cannot be confined here (Landlock is missing)";
-    assert_eq!(warnings(&site, "ls"), [format!("It needs approval: {missing}.")]);
-    assert_eq!(warnings(&site, "make"), Vec::<String>::new(), "it asks anyway");
-    let ruling = site.judge(&plain(), &json!({ "command": "ls" }));
+    assert_eq!(warnings(&fixture, "ls"), [format!("It needs approval: {missing}.")]);
+    assert_eq!(warnings(&fixture, "make"), Vec::<String>::new(), "it asks anyway");
+    let ruling = fixture.judge(&plain(), &json!({ "command": "ls" }));
     assert_eq!((ruling.verdict, ruling.reason.as_str()), (Asks, missing));
 }
 
 #[test]
 fn the_background_and_foreign_programs_need_approval() {
-    let site = Site::new();
-    let background = |line: &str| site.reason_of(&json!({ "command": line, "is_background": true }));
+    let fixture = Fixture::new();
+    let background = |line: &str| fixture.reason_of(&json!({ "command": line, "is_background": true }));
     assert_eq!(background("ls").as_deref(), Some("it goes on running in the background"));
     assert_eq!(background("make"), None, "it asks anyway");
-    let unconfined = site.reason_of(&json!({ "command": "ls", "unconfined": true }));
+    let unconfined = fixture.reason_of(&json!({ "command": "ls", "unconfined": true }));
     assert_eq!(unconfined.as_deref(), Some("the agent asks to run it unconfined"));
-    site.asks("tree src", "not among the system's programs");
-    site.asks("ls && tree src", "not among the system's programs");
-    site.runs("type tree");
+    fixture.asks("tree src", "not among the system's programs");
+    fixture.asks("ls && tree src", "not among the system's programs");
+    fixture.runs("type tree");
 }
 
 #[test]
 fn the_call_directory_and_cd_are_respected() {
-    let site = Site::new();
-    let within = |dir: &str, line: &str| site.reason_of(&json!({ "command": line, "dir_path": dir }));
+    let fixture = Fixture::new();
+    let within = |dir: &str, line: &str| fixture.reason_of(&json!({ "command": line, "dir_path": dir }));
     assert_eq!(within("src", "cat ../a.txt"), None);
     assert_eq!(
         within("src", "cat ../../outside/secret.txt").as_deref(),
@@ -208,7 +211,7 @@ fn the_call_directory_and_cd_are_respected() {
         "cd src || cat a.txt",
         "ls | cat; cd src && ls ..",
     ] {
-        site.runs(line);
+        fixture.runs(line);
     }
     for (line, because) in [
         ("cd src; cat ../a.txt", "../a.txt leads out"),
@@ -223,17 +226,17 @@ fn the_call_directory_and_cd_are_respected() {
         ("cd; cat a.txt", "not known behind cd"),
         ("cd nothing && cat ../a.txt", "a directory that is not there"),
     ] {
-        site.asks(line, because);
+        fixture.asks(line, because);
     }
     let many = |n: usize| format!("{}ls", (0..n).map(|n| format!("cd d{n}; ")).collect::<String>());
     let most = LINE_DIRECTORIES.ilog2() as usize;
-    site.runs(&many(most - 1));
-    site.asks(&many(most + 1), "too often");
+    fixture.runs(&many(most - 1));
+    fixture.asks(&many(most + 1), "too often");
 }
 
 #[test]
 fn patterns_are_judged_by_everything_they_may_match() {
-    let site = Site::new();
+    let fixture = Fixture::new();
     for line in [
         "cat src/*.rs",
         "cat s*/*.rs",
@@ -243,10 +246,10 @@ fn patterns_are_judged_by_everything_they_may_match() {
         "cat files/[a-z]*.txt",
         "wc -l s??/m*n.rs",
     ] {
-        site.runs(line);
+        fixture.runs(line);
     }
-    let inner = format!("cat {}/src/*.rs", site.work().display());
-    site.runs(&inner);
+    let inner = format!("cat {}/src/*.rs", fixture.work().display());
+    fixture.runs(&inner);
     for (line, because) in [
         ("cat links/*.txt", "links/passwd.txt leads out"),
         ("cat links/p*", "links/passwd.txt leads out"),
@@ -258,101 +261,101 @@ fn patterns_are_judged_by_everything_they_may_match() {
         ("cat src/d*", "leads out"),
         ("cat src/*/mod.rs", "src/dangling/mod.rs leads out"),
     ] {
-        site.asks(line, because);
+        fixture.asks(line, because);
     }
     for n in 0..LINE_PATHS / 100 {
-        site.put(&format!("many/{n}/x"), "");
+        fixture.put(&format!("many/{n}/x"), "");
     }
-    site.runs("cat many/*/x");
+    fixture.runs("cat many/*/x");
     // Dots, and the entries of a directory that holds nothing but `x`.
     let one = format!("cat {}", "many/0/* ".repeat(LINE_PATHS / 4 - 1));
-    site.runs(&one);
-    site.asks(&format!("{one} many/0/*"), "too many files");
+    fixture.runs(&one);
+    fixture.asks(&format!("{one} many/0/*"), "too many files");
     for n in 0..=LINE_PATHS {
-        fs::File::create(site.work().join(format!("many/{n:06}"))).expect("ours");
+        fs::File::create(fixture.work().join(format!("many/{n:06}"))).expect("ours");
     }
-    site.asks("cat many/0*", "too many files");
-    site.runs(&format!("echo x; cat {}", "x ".repeat(LINE_PATHS - 2)));
-    site.asks(&format!("echo x; cat {}", "x ".repeat(LINE_PATHS - 1)), "too many operands");
+    fixture.asks("cat many/0*", "too many files");
+    fixture.runs(&format!("echo x; cat {}", "x ".repeat(LINE_PATHS - 2)));
+    fixture.asks(&format!("echo x; cat {}", "x ".repeat(LINE_PATHS - 1)), "too many operands");
     let writes = |n: usize| (0..n).map(|n| format!("echo x > new{n};")).collect::<String>();
-    site.runs(&writes(LINE_EDITS));
-    site.asks(&writes(LINE_EDITS + 1), "too many files");
+    fixture.runs(&writes(LINE_EDITS));
+    fixture.asks(&writes(LINE_EDITS + 1), "too many files");
 }
 
 #[test]
 fn reading_a_pipe_needs_approval() {
-    let site = Site::new();
+    let fixture = Fixture::new();
     let pipe = |name: &str| {
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
-        rustix::fs::mknodat(rustix::fs::CWD, site.work().join(name), rustix::fs::FileType::Fifo, mode, 0)
+        rustix::fs::mknodat(rustix::fs::CWD, fixture.work().join(name), rustix::fs::FileType::Fifo, mode, 0)
             .expect("ours");
     };
     pipe("src/pipe");
     pipe(".git/packed-refs");
-    site.link("src/pipe", "to_pipe");
-    let _socket = std::os::unix::net::UnixListener::bind(site.work().join("docs/socket")).expect("ours");
+    fixture.link("src/pipe", "to_pipe");
+    let _socket = std::os::unix::net::UnixListener::bind(fixture.work().join("docs/socket")).expect("ours");
     for line in
         ["cat src/pipe", "wc -l < src/pipe", "head -1 to_pipe", "cat src/p*", "cd src && cat pipe", "git status"]
     {
-        site.asks(line, "is a pipe or a device");
+        fixture.asks(line, "is a pipe or a device");
     }
     // Nobody can read from a socket by its name, and what searches directories passes pipes over.
     for line in ["cat docs/s*", "grep -r x src", "ls src"] {
-        site.runs(line);
+        fixture.runs(line);
     }
 }
 
 #[test]
 fn git_reads_only_a_repository_of_the_workspace() {
-    let site = Site::new();
-    let config = |text: &str| site.put(".git/config", text);
+    let fixture = Fixture::new();
+    let config = |text: &str| fixture.put(".git/config", text);
     for line in ["git status", "cd src && git log", "git diff HEAD~1 -- src/main.rs", "git log origin/main..HEAD"] {
-        site.runs(line);
+        fixture.runs(line);
     }
     config("[core]\n\tbare = false\n\tfsmonitor = touch x\n");
-    site.asks("git status", "core.fsmonitor");
-    site.runs("git --version");
+    fixture.asks("git status", "core.fsmonitor");
+    fixture.runs("git --version");
     config(&format!("[user]\n\tname = {}\n", "x".repeat(GIT_CONFIG_BYTES as usize - 16)));
-    site.runs("git status");
+    fixture.runs("git status");
     config(&format!("[user]\n\tname = {}\n", "x".repeat(GIT_CONFIG_BYTES as usize)));
-    site.asks("git status", "larger than");
+    fixture.asks("git status", "larger than");
     config("");
-    site.put(".git/commondir", "../../outside\n");
-    site.asks("git status", "commondir");
-    fs::remove_file(site.work().join(".git/commondir")).expect("ours");
-    site.put(".git/objects/info/alternates", "/elsewhere\n");
-    site.asks("git status", "alternates");
-    fs::remove_file(site.work().join(".git/objects/info/alternates")).expect("ours");
-    site.asks("cd bare && git status", "bare git repository");
+    fixture.put(".git/commondir", "../../outside\n");
+    fixture.asks("git status", "commondir");
+    fs::remove_file(fixture.work().join(".git/commondir")).expect("ours");
+    fixture.put(".git/objects/info/alternates", "/elsewhere\n");
+    fixture.asks("git status", "alternates");
+    fs::remove_file(fixture.work().join(".git/objects/info/alternates")).expect("ours");
+    fixture.asks("cd bare && git status", "bare git repository");
     // A repository within the repository.
-    site.put("src/.git", "gitdir: ../../outside\n");
-    site.asks("cd src && git status", ".git is a file");
-    site.runs("git status");
-    fs::remove_file(site.work().join("src/.git")).expect("ours");
-    site.link("../.git", "src/.git");
-    site.asks("cd src && git status", "is a link");
+    fixture.put("src/.git", "gitdir: ../../outside\n");
+    fixture.asks("cd src && git status", ".git is a file");
+    fixture.runs("git status");
+    fs::remove_file(fixture.work().join("src/.git")).expect("ours");
+    fixture.link("../.git", "src/.git");
+    fixture.asks("cd src && git status", "is a link");
     // Links in the repository.
     for name in ["config", "HEAD", "objects", "refs", "index", "packed-refs"] {
-        let (path, aside) = (site.work().join(".git").join(name), site.work().join("aside"));
+        let (path, aside) = (fixture.work().join(".git").join(name), fixture.work().join("aside"));
         let moved = fs::rename(&path, &aside).is_ok();
         symlink("../../outside/secret.txt", &path).expect("ours");
-        site.asks("git status", "");
+        fixture.asks("git status", "");
         fs::remove_file(&path).expect("ours");
         if moved {
             fs::rename(&aside, &path).expect("ours");
         }
     }
-    site.runs("git status");
-    fs::rename(site.work().join(".git"), site.base.join(".git")).expect("ours");
-    site.asks("git status", "no git repository in the workspace");
-    site.link("../.git", ".git");
-    site.asks("git status", "leads out");
+    fixture.runs("git status");
+    fs::rename(fixture.work().join(".git"), fixture.base.join(".git")).expect("ours");
+    fixture.asks("git status", "no git repository in the workspace");
+    fixture.link("../.git", ".git");
+    fixture.asks("git status", "leads out");
 }
 
 /// Git runs in submodules, too, and obeys their configuration, unless it is told to ignore them.
 #[test]
 fn git_does_not_enter_submodules() {
-    let site = Site::new();
+    let fixture = Fixture::new();
     // One entry: times and numbers of the file, with the mode at 24, its object, its name's length, its name.
     let index = |mode: u32| {
         let mut entry = [0; 72];
@@ -360,44 +363,44 @@ fn git_does_not_enter_submodules() {
         entry[61] = 3;
         entry[62..65].copy_from_slice(b"sub");
         let bytes = [&b"DIRC\0\0\0\x02\0\0\0\x01"[..], &entry, &[0; 20]].concat();
-        fs::write(site.work().join(".git/index"), bytes).expect("ours");
+        fs::write(fixture.work().join(".git/index"), bytes).expect("ours");
     };
     index(0o100_644);
-    site.runs("git status");
+    fixture.runs("git status");
     index(0o160_000);
-    site.asks("git status", "no .gitmodules");
-    site.put(".gitmodules", "[submodule \"s\"]\n\tpath = sub\n\turl = https://host/gitignore\n");
-    site.runs("git status");
-    site.runs("cd src && git diff");
+    fixture.asks("git status", "no .gitmodules");
+    fixture.put(".gitmodules", "[submodule \"s\"]\n\tpath = sub\n\turl = https://host/gitignore\n");
+    fixture.runs("git status");
+    fixture.runs("cd src && git diff");
     for text in ["\tignore = none\n", "[submodule \"s\"]\n\tIGNORE=dirty\n", "[submodule \"s\"] ignore = none\n"] {
-        site.put(".gitmodules", &format!("[submodule \"s\"]\n\tpath = sub\n{text}"));
-        site.asks("git status", ".gitmodules has");
+        fixture.put(".gitmodules", &format!("[submodule \"s\"]\n\tpath = sub\n{text}"));
+        fixture.asks("git status", ".gitmodules has");
     }
     index(0o100_644);
-    site.runs("git status");
-    site.put(".git/index", "DIRC");
-    site.asks("git status", "index is not understood");
-    let file = fs::File::create(site.work().join(".git/index")).expect("ours");
+    fixture.runs("git status");
+    fixture.put(".git/index", "DIRC");
+    fixture.asks("git status", "index is not understood");
+    let file = fs::File::create(fixture.work().join(".git/index")).expect("ours");
     file.set_len(GIT_INDEX_BYTES + 1).expect("ours");
-    site.asks("git status", "larger than");
+    fixture.asks("git status", "larger than");
     file.set_len(GIT_INDEX_BYTES).expect("ours");
-    site.asks("git status", "index is not understood");
+    fixture.asks("git status", "index is not understood");
 }
 
 /// Redirections in mode `auto_edit`, and the files that the command may write then.
 #[test]
 fn redirection_targets_are_checked_like_edits() {
-    let site = Site::new();
-    site.put(".env", "");
-    site.put(".gemini/settings.json", "");
-    site.put(".vscode/tasks.json", "");
-    site.put("node_modules/x/index.js", "");
-    site.put("second.txt", "");
-    fs::hard_link(site.work().join("second.txt"), site.work().join("first.txt")).expect("ours");
-    fs::hard_link(site.base.join("outside/secret.txt"), site.work().join("hard.txt")).expect("ours");
-    site.link("src/new.rs", "dangling_inside");
+    let fixture = Fixture::new();
+    fixture.put(".env", "");
+    fixture.put(".gemini/settings.json", "");
+    fixture.put(".vscode/tasks.json", "");
+    fixture.put("node_modules/x/index.js", "");
+    fixture.put("second.txt", "");
+    fs::hard_link(fixture.work().join("second.txt"), fixture.work().join("first.txt")).expect("ours");
+    fs::hard_link(fixture.base.join("outside/secret.txt"), fixture.work().join("hard.txt")).expect("ours");
+    fixture.link("src/new.rs", "dangling_inside");
     let case = plain().mode(Mode::AutoEdit);
-    let judged = |line: &str| site.judge(&case, &json!({ "command": line }));
+    let judged = |line: &str| fixture.judge(&case, &json!({ "command": line }));
     #[rustfmt::skip]
     let written: &[(&str, &[&str])] = &[
         ("echo x > a.txt", &["a.txt"]), ("echo x > new.txt", &["new.txt"]), ("echo x >> a.txt", &["a.txt"]), ("cat a.txt > src/b.rs", &["src/b.rs"]),
@@ -406,7 +409,7 @@ fn redirection_targets_are_checked_like_edits() {
         ("git log > log.txt", &["log.txt"]), ("echo x > src/../c.txt", &["c.txt"]), ("echo x > .gitignore", &[".gitignore"]), ("echo x > 'a b.txt'", &["a b.txt"]),
     ];
     for (line, files) in written {
-        let writable = files.iter().map(|file| site.work().join(file).display().to_string()).collect();
+        let writable = files.iter().map(|file| fixture.work().join(file).display().to_string()).collect();
         let ruling = judged(line);
         assert_eq!(
             (ruling.verdict, ruling.confinement),
@@ -414,11 +417,11 @@ fn redirection_targets_are_checked_like_edits() {
             "{line:?}: {}",
             ruling.reason
         );
-        assert_eq!(site.judge(&plain(), &json!({ "command": line })).verdict, Asks, "{line:?} in mode default");
+        assert_eq!(fixture.judge(&plain(), &json!({ "command": line })).verdict, Asks, "{line:?} in mode default");
     }
-    let absolute = format!("echo x > {}/a.txt", site.work().display());
+    let absolute = format!("echo x > {}/a.txt", fixture.work().display());
     assert_eq!(judged(&absolute).verdict, Allow);
-    let outside = format!("echo x > {}/outside/secret.txt", site.base.display());
+    let outside = format!("echo x > {}/outside/secret.txt", fixture.base.display());
     #[rustfmt::skip]
     let refused: &[&str] = &[
         "echo x > ../outside/x", "echo x > ../x", "echo x > /etc/x", "echo x > /tmp/x", &outside, "echo x > outside_file", "echo x >> outside_file", "echo x > outside_dir/new",
@@ -438,11 +441,11 @@ fn redirection_targets_are_checked_like_edits() {
 
 #[test]
 fn a_confined_command_is_started_as_it_was_decided() {
-    let site = Site::new();
-    let new = site.work().join("new.txt").display().to_string();
+    let fixture = Fixture::new();
+    let new = fixture.work().join("new.txt").display().to_string();
     let run = |confinement: Confinement| {
         let run = Run {
-            workspace: site.work().to_str().expect("plain").into(),
+            workspace: fixture.work().to_str().expect("plain").into(),
             call: "c1".into(),
             name: SHELL.into(),
             args: json!({"command": "echo x > new.txt"}),
@@ -451,7 +454,7 @@ fn a_confined_command_is_started_as_it_was_decided() {
             answers: None,
             confinement,
         };
-        site.with(|ctx| Shell.run(&run, ctx, &mut |_| {}).err())
+        fixture.with(|ctx| Shell.run(&run, ctx, &mut |_| {}).err())
     };
     let argv: Vec<String> = ["bash", "-c", "echo x > new.txt"].map(String::from).into();
     run(Confinement::None);
@@ -461,40 +464,40 @@ fn a_confined_command_is_started_as_it_was_decided() {
     fs::write(&new, "kept").expect("ours");
     run(Confinement::ReadOnly { writable: vec![new.clone()] });
     assert_eq!(fs::read(&new).expect("ours"), b"kept", "the shell empties it");
-    let started = site.children.started.lock().expect("no test panics with it").clone();
-    let confined = Some((site.work(), vec![PathBuf::from(&new)]));
+    let started = fixture.children.started.lock().expect("no test panics with it").clone();
+    let confined = Some((fixture.work(), vec![PathBuf::from(&new)]));
     assert_eq!(started, [(None, argv.clone()), (confined.clone(), argv.clone()), (confined, argv)]);
     // What was a file is a link by now.
     fs::remove_file(&new).expect("ours");
-    site.link("../outside/secret.txt", "new.txt");
+    fixture.link("../outside/secret.txt", "new.txt");
     let error = run(Confinement::ReadOnly { writable: vec![new] }).expect("the command must not run");
     assert!(error.message.contains("leads out"), "{error:?}");
-    assert_eq!(fs::read(site.base.join("outside/secret.txt")).expect("ours"), b"secret\n");
-    assert_eq!(site.children.started.lock().expect("no test panics with it").len(), 3, "nothing was started");
+    assert_eq!(fs::read(fixture.base.join("outside/secret.txt")).expect("ours"), b"secret\n");
+    assert_eq!(fixture.children.started.lock().expect("no test panics with it").len(), 3, "nothing was started");
 }
 
 /// Lines that are put together from those of the table: `prepare` never fails, and one part that asks makes the line ask.
 #[test]
 fn joined_lines_ask_if_one_of_them_does() {
-    let site = Site::new();
+    let fixture = Fixture::new();
     let case = Case { trusted: false, ..plain() };
     let asking: Vec<&str> = lines::ASKS.iter().chain(lines::LEADS_OUT).map(|(line, _)| *line).collect();
-    let mut dice = Dice(0x501d);
+    let mut random = Random(0x501d);
     let is_simple = |line: &&&str| !line.starts_with("tree") && !line.contains("cd ") && !line.contains('\n');
     let unasked: Vec<&&str> = lines::UNASKED.iter().filter(is_simple).collect();
     for _ in 0..2_000 {
-        let sign = [" && ", " || ", "; ", " | ", "\n"][dice.roll(5)];
-        let (one, other) = (unasked[dice.roll(unasked.len())], unasked[dice.roll(unasked.len())]);
+        let sign = [" && ", " || ", "; ", " | ", "\n"][random.below(5)];
+        let (one, other) = (unasked[random.below(unasked.len())], unasked[random.below(unasked.len())]);
         let (first, second) = (one.trim_end_matches(';'), other.trim_end_matches(';'));
         let line = format!("{first}{sign}{second}");
-        assert_eq!(site.judge(&case, &json!({ "command": line })).verdict, Allow, "{line:?}");
-        let bad = asking[dice.roll(asking.len())];
+        assert_eq!(fixture.judge(&case, &json!({ "command": line })).verdict, Allow, "{line:?}");
+        let bad = asking[random.below(asking.len())];
         // What follows would complete these.
         if matches!(bad, "" | "# only words" | "ls 'a" | "ls \"a" | "ls \\" | "ls &&") {
             continue;
         }
         for line in [format!("{first}{sign}{bad}"), format!("{bad}{sign}{first}")] {
-            assert_eq!(site.judge(&case, &json!({ "command": line })).verdict, Asks, "{line:?}");
+            assert_eq!(fixture.judge(&case, &json!({ "command": line })).verdict, Asks, "{line:?}");
         }
     }
 }

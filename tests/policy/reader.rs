@@ -1,6 +1,6 @@
 //! The command reader: what it accepts, what it refuses and why, its limits, and that bash and sh read the same words.
 
-use super::{Dice, number};
+use super::{Random, number};
 use gemini_a2a::limits::{COMMAND_CHARS, COMMAND_PARTS, PADDING_CHARS};
 use gemini_a2a::task::command_line::{Joint, Simple, hides, parse, programs, visible, warnings};
 use std::process::{Command, Stdio};
@@ -131,13 +131,13 @@ fn warnings_name_what_to_check() {
 
 #[test]
 fn parsing_takes_linear_time() {
-    let mut dice = Dice(0x5eed);
+    let mut random = Random(0x5eed);
     for _ in 0..40_000 {
-        let line = super::line(&mut dice);
+        let line = super::line(&mut random);
         let _ = parse(&line);
         let _ = warnings(&line);
         let _ = visible(&line);
-        let noise: String = (0..dice.roll(30)).filter_map(|_| char::from_u32(dice.roll(0x300) as u32)).collect();
+        let noise: String = (0..random.below(30)).filter_map(|_| char::from_u32(random.below(0x300) as u32)).collect();
         let _ = parse(&noise);
     }
     // Each of these is as long as a line may be; a reader that looks at anything twice would not come back.
@@ -170,11 +170,11 @@ fn bash_and_sh_read_the_same_words() {
     std::fs::create_dir_all(&dir).expect("a directory of our own");
     std::fs::write(dir.join("in"), "").expect("our own directory");
     let log = dir.join("log");
-    let mut dice = Dice(number("POLICY_SEED", 0xba5e) as u64);
+    let mut random = Random(number("POLICY_SEED", 0xba5e) as u64);
     let (mut compared, mut words) = (0, 0);
     while compared < number("POLICY_LINES", 300) {
-        let len = 1 + dice.roll(9);
-        let line: String = (0..len).map(|_| PIECES[dice.roll(PIECES.len())]).collect();
+        let len = 1 + random.below(9);
+        let line: String = (0..len).map(|_| PIECES[random.below(PIECES.len())]).collect();
         let Ok(commands) = parse(&line) else { continue };
         // A file that cannot be opened keeps its command from running.
         let opens = |simple: &Simple| {

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How the answer is written.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Wording {
+pub enum Encoding {
     JsonRpc,
     JsonRpcStream,
     Rest,
@@ -38,7 +38,7 @@ pub enum Wording {
 
 /// Who runs the attacker.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Cast {
+pub enum AttackerOrigin {
     /// A call of the task that asks.
     SameTask,
     /// The same, with a background command of that task that was started before.
@@ -51,12 +51,12 @@ pub enum Cast {
 pub struct Attack {
     /// As attacker.c names it.
     pub way: &'static str,
-    pub wording: Wording,
-    pub cast: Cast,
+    pub encoding: Encoding,
+    pub origin: AttackerOrigin,
 }
 
 /// A server, and everything to attack it.
-pub struct Scene<'a> {
+pub struct Fixture<'a> {
     programs: &'a Programs,
     pub attack: Attack,
     pub server: Server,
@@ -67,26 +67,27 @@ pub struct Scene<'a> {
     _files: TempDir,
 }
 
-impl<'a> Scene<'a> {
-    pub fn new(programs: &'a Programs, attack: Attack) -> Scene<'a> {
+impl<'a> Fixture<'a> {
+    pub fn new(programs: &'a Programs, attack: Attack) -> Fixture<'a> {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let files = TempDir::new("attack");
         let script = files.path().join("script.json");
-        fs::write(&script, Scene::script(programs, attack, number).to_string()).expect("a script");
+        fs::write(&script, Fixture::script(programs, attack, number).to_string()).expect("a script");
         let setup = || Setup::of(&programs.server).arg("serve").arg("--script").arg(&script);
         let socket = files.path().join("socket");
         let server = setup().arg("--listen").arg(format!("unix:{}", socket.display())).start();
-        let second = (attack.cast == Cast::SecondServer).then(|| setup().state_dir(&server.state_dir()).start());
+        let second =
+            (attack.origin == AttackerOrigin::SecondServer).then(|| setup().state_dir(&server.state_dir()).start());
         let unreadable = server.workspace().join("attacker.0111");
         fs::copy(&programs.attacker, &unreadable).expect("a copy");
         fs::set_permissions(&unreadable, fs::Permissions::from_mode(0o111)).expect("our own");
-        Scene { programs, attack, server, second, socket, number, _files: files }
+        Fixture { programs, attack, server, second, socket, number, _files: files }
     }
 
     /// For each run the prompts that make its calls: all, the attacker's, and the one that must not be approved.
     fn script(programs: &Programs, attack: Attack, number: u32) -> Value {
-        let second = attack.cast == Cast::SecondServer;
+        let second = attack.origin == AttackerOrigin::SecondServer;
         let rules = ["repel", "cancel", "control"].iter().flat_map(|run| {
             // The second server's workspace is its own, so the directory of the run comes with the prompt.
             let command = |way: &str| {
@@ -96,7 +97,7 @@ impl<'a> Scene<'a> {
             };
             let call = |args: Value| json!({"call": "run_shell_command", "args": args});
             let mut attackers = vec![call(json!({"command": command(attack.way)}))];
-            if attack.cast == Cast::WithHelper {
+            if attack.origin == AttackerOrigin::WithHelper {
                 attackers.insert(0, call(json!({"command": command("helper"), "is_background": true})));
             }
             let asked = vec![call(json!({"command": format!("touch {run}/pwned")}))];
@@ -156,8 +157,8 @@ impl<'a> Scene<'a> {
         let own = self.second.as_ref().unwrap_or(&self.server);
         let target = format!("{} {} {}\n", self.server.port(), own.pid(), self.socket.display());
         fs::write(dir.join("target"), target).expect("a file");
-        fs::write(dir.join("request"), request(self.attack.wording, &asking)).expect("a file");
-        Run { scene: self, dir, tag: tag(self.number, name), asking, attacking }
+        fs::write(dir.join("request"), request(self.attack.encoding, &asking)).expect("a file");
+        Run { fixture: self, dir, tag: tag(self.number, name), asking, attacking }
     }
 }
 
@@ -194,29 +195,29 @@ fn ask(server: &Server, text: &str) -> Vec<Asked> {
 }
 
 /// A request that approves the call, whole as the attacker sends it.
-fn request(wording: Wording, asked: &Asked) -> Vec<u8> {
+fn request(encoding: Encoding, asked: &Asked) -> Vec<u8> {
     let Asked { task, call, .. } = asked;
     let rpc = |method: &str, params: Value| json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
     let native = json!({"id": 1, "call": {"answer": {"task": task, "call": call, "option": "proceed_once"}}});
     let session = json!({"tool_call_id": call, "selected_option_id": "proceed_once"});
-    match wording {
-        Wording::JsonRpc => post("/", "application/json", &rpc("message/send", approval(task, call, "proceed_once"))),
-        Wording::JsonRpcStream => {
+    match encoding {
+        Encoding::JsonRpc => post("/", "application/json", &rpc("message/send", approval(task, call, "proceed_once"))),
+        Encoding::JsonRpcStream => {
             post("/", "text/event-stream", &rpc("message/stream", approval(task, call, "proceed_once")))
         }
-        Wording::Rest => {
+        Encoding::Rest => {
             let parts = json!([{"data": session}]);
             let message = json!({"role": "ROLE_USER", "messageId": "attack", "taskId": task, "parts": parts});
             post("/message:send", "application/json", &json!({"message": message}))
         }
-        Wording::Bare => {
+        Encoding::Bare => {
             let body = json!({"taskId": task, "toolCallId": call, "approved": true});
             post("/message/stream", "text/event-stream", &body)
         }
-        Wording::Session => upgrade(&format!("/ws?taskId={task}"), None, &session),
-        Wording::Native => upgrade("/ws", Some("gemini-a2a.v1"), &native),
-        Wording::OtherUpgrade => upgrade(&format!("/tasks/{task}"), Some("gemini-a2a.v1"), &native),
-        Wording::Prompt => post("/", "application/json", &rpc("message/send", prompt_in(task, "hello"))),
+        Encoding::Session => upgrade(&format!("/ws?taskId={task}"), None, &session),
+        Encoding::Native => upgrade("/ws", Some("gemini-a2a.v1"), &native),
+        Encoding::OtherUpgrade => upgrade(&format!("/tasks/{task}"), Some("gemini-a2a.v1"), &native),
+        Encoding::Prompt => post("/", "application/json", &rpc("message/send", prompt_in(task, "hello"))),
     }
 }
 
@@ -240,7 +241,7 @@ fn upgrade(path: &str, protocol: Option<&str>, message: &Value) -> Vec<u8> {
 }
 
 pub struct Run<'a> {
-    scene: &'a Scene<'a>,
+    fixture: &'a Fixture<'a>,
     pub dir: PathBuf,
     tag: String,
     asking: Asked,
@@ -258,10 +259,10 @@ impl Run<'_> {
 
     /// Starts the attacker as a process of the test.
     pub fn launch_outside(&self) -> Vec<Child> {
-        let Attack { way, cast, .. } = self.scene.attack;
-        let ways = if cast == Cast::WithHelper { vec!["helper", way] } else { vec![way] };
+        let Attack { way, origin, .. } = self.fixture.attack;
+        let ways = if origin == AttackerOrigin::WithHelper { vec!["helper", way] } else { vec![way] };
         let start = |way| {
-            let mut command = Command::new(&self.scene.programs.attacker);
+            let mut command = Command::new(&self.fixture.programs.attacker);
             command.arg(way).arg(&self.dir).arg(&self.tag).stdin(Stdio::null());
             command.spawn().expect("the attacker starts")
         };
@@ -289,7 +290,7 @@ impl Run<'_> {
     pub fn refuse_over_socket(&self) {
         let params = self.asking.params("cancel");
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": params});
-        let mut stream = UnixStream::connect(&self.scene.socket).expect("the server listens");
+        let mut stream = UnixStream::connect(&self.fixture.socket).expect("the server listens");
         stream.write_all(&post("/", "application/json", &body)).expect("it reads");
         let mut response = String::new();
         stream.read_to_string(&mut response).expect("it answers");
@@ -330,7 +331,7 @@ impl Run<'_> {
     }
 
     pub fn end_server(&self, signal: Signal) {
-        let server = self.scene.server.pid();
+        let server = self.fixture.server.pid();
         let pid = i32::try_from(server).ok().and_then(Pid::from_raw).expect("a number");
         rustix::process::kill_process(pid, signal).expect("our own child");
         eventually("the end of the server", || (!is_alive(server)).then_some(()));

@@ -83,7 +83,7 @@ impl Corpus {
                 expect(&format!("cut at {at}"), &[front, back]);
             }
             for seed in 1..=20 {
-                let pieces = Dice(seed * 1000 + n).cut(bytes, 16);
+                let pieces = Random(seed * 1000 + n).cut(bytes, 16);
                 expect(&format!("cut by seed {seed}"), &pieces);
             }
         }
@@ -93,10 +93,10 @@ impl Corpus {
         const MUTATIONS: u64 = 25_000;
         let mut refused = 0;
         for seed in 1..=MUTATIONS {
-            let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            let bytes = self.mutate(&mut dice);
+            let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let bytes = self.mutate(&mut random);
             let whole = (self.judge)(&[&bytes]);
-            let pieces = dice.cut(&bytes, 24);
+            let pieces = random.cut(&bytes, 24);
             assert_eq!((self.judge)(&pieces), whole, "seed {seed}: {}", bytes.escape_ascii());
             refused += u64::from(!(self.is_good)(&whole));
         }
@@ -106,20 +106,20 @@ impl Corpus {
     }
 
     /// One or two cases, the first of them a good one, with a few changes of the kind that confuse parsers.
-    fn mutate(&self, dice: &mut Dice) -> Vec<u8> {
+    fn mutate(&self, random: &mut Random) -> Vec<u8> {
         let good = self.cases.iter();
         let good: Vec<&Case> = good.filter(|case| (self.is_good)(&case.verdicts)).collect();
-        let mut bytes = good[dice.below(good.len())].bytes.clone();
-        if dice.below(4) == 0 {
-            bytes.extend(&self.cases[dice.below(self.cases.len())].bytes);
+        let mut bytes = good[random.below(good.len())].bytes.clone();
+        if random.below(4) == 0 {
+            bytes.extend(&self.cases[random.below(self.cases.len())].bytes);
         }
-        for _ in 0..dice.below(4) {
-            let at = dice.below(bytes.len() + 1);
-            let until = (at + dice.below(8)).min(bytes.len());
-            match dice.below(5) {
+        for _ in 0..random.below(4) {
+            let at = random.below(bytes.len() + 1);
+            let until = (at + random.below(8)).min(bytes.len());
+            match random.below(5) {
                 0 => drop(bytes.drain(at..until)),
                 1 => {
-                    let spice = self.spice[dice.below(self.spice.len())];
+                    let spice = self.spice[random.below(self.spice.len())];
                     bytes.splice(at..at, spice.iter().copied());
                 }
                 2 => {
@@ -129,7 +129,7 @@ impl Corpus {
                 3 => bytes[at..until].reverse(),
                 _ => {
                     if let Some(byte) = bytes.get_mut(at) {
-                        *byte ^= 1 << dice.below(8);
+                        *byte ^= 1 << random.below(8);
                     }
                 }
             }
@@ -139,9 +139,9 @@ impl Corpus {
 }
 
 /// Chance that can be repeated: the same numbers for the same seed, on every machine.
-pub struct Dice(pub u64);
+pub struct Random(pub u64);
 
-impl Dice {
+impl Random {
     pub fn below(&mut self, n: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -4,10 +4,10 @@
 //! headers, retries) is half of what there is to test. A benchmark asks it to forget requests, and reaches it from another
 //! process: `GET /_counters`, `POST /_release`.
 
+use super::answer_stream::{AnswerStream, Chunk, gone};
 use super::client::patient_read;
 use super::http::{Head, Message, Side};
 use super::script::{self, Answer, Item};
-use super::voice::{Chunk, Voice, gone};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -358,16 +358,16 @@ fn stream(shared: &Shared, request: &Value, chunk: Chunk, out: &mut TcpStream) -
             then
         }
     };
-    let mut voice = Voice::begin(out, chunk)?;
+    let mut answer_stream = AnswerStream::begin(out, chunk)?;
     let last = items.len() - 1;
     for (n, item) in items.iter().enumerate() {
         if *item == Item::Hold {
-            shared.hold(voice.caller())?;
+            shared.hold(answer_stream.caller())?;
         }
         let finish = (n == last).then_some("STOP");
-        voice.say(item, finish)?;
+        answer_stream.say(item, finish)?;
     }
-    voice.end()
+    answer_stream.end()
 }
 
 /// Whether the caller has closed: a read that would not wait finds the end.

@@ -10,6 +10,7 @@
 // Each test binary and the benchmark use their own part of this.
 #![allow(dead_code)]
 
+pub mod answer_stream;
 pub mod client;
 pub mod fake;
 pub mod http;
@@ -19,7 +20,6 @@ pub mod server;
 pub mod socket;
 pub mod sse;
 pub mod stamp;
-pub mod voice;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -27,13 +27,13 @@ use std::time::{Duration, Instant};
 
 /// How a line is run.
 #[derive(Clone, Copy, PartialEq)]
-pub enum As {
+pub enum RunAs {
     ReadOnly,
     /// Without confinement, to see that a line has an effect at all.
     TheUser,
 }
 
-pub struct World {
+pub struct Fixture {
     /// Everything of this world is below it.
     pub root: PathBuf,
     pub workspace: PathBuf,
@@ -57,14 +57,14 @@ pub struct Snapshot {
     others: BTreeMap<&'static str, String>,
 }
 
-impl World {
+impl Fixture {
     /// The workspace below. `probe` is a program that is in the path, outside of the workspace.
-    pub fn new(probe: Option<&Path>) -> World {
-        World::with(probe, build)
+    pub fn new(probe: Option<&Path>) -> Fixture {
+        Fixture::with(probe, build)
     }
 
     /// Another workspace, which `build` makes as `work` in a directory of its own.
-    pub fn with(probe: Option<&Path>, build: impl FnOnce(&Path)) -> World {
+    pub fn with(probe: Option<&Path>, build: impl FnOnce(&Path)) -> Fixture {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         // Its end makes sure that no token is the beginning of another.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -90,7 +90,7 @@ impl World {
         datagram.set_nonblocking(true).expect(nonblocking);
         let bystander = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().expect("sleep");
         let children = children(&root, &workspace, &token);
-        World { root, workspace, token, key, children, tcp, udp, stream, datagram, bystander }
+        Fixture { root, workspace, token, key, children, tcp, udp, stream, datagram, bystander }
     }
 
     /// A line with its placeholders filled in: `@OUT` is a directory outside, `@TMP` a name for a file in the system's temporary
@@ -108,18 +108,18 @@ impl World {
     }
 
     /// Runs a line to its end, or ends it after some seconds. Gives what it printed.
-    pub fn run(&self, line: &str, how: As) -> String {
+    pub fn run(&self, line: &str, how: RunAs) -> String {
         let done = self.run_writing(line, how, Vec::new());
         done.unwrap_or_else(|error| panic!("{line:?} could not be started: {error}"))
     }
 
     /// The same for a line that may write some files. An error if it could not be started.
-    pub fn run_writing(&self, line: &str, how: As, writable: Vec<PathBuf>) -> io::Result<String> {
+    pub fn run_writing(&self, line: &str, how: RunAs, writable: Vec<PathBuf>) -> io::Result<String> {
         const PATIENCE: Duration = Duration::from_secs(5);
         let dir: OwnedFd = File::open(&self.workspace).expect("it is there").into();
         let read_only = match how {
-            As::ReadOnly => Some(ReadOnly { workspace: self.workspace.clone(), writable }),
-            As::TheUser => None,
+            RunAs::ReadOnly => Some(ReadOnly { workspace: self.workspace.clone(), writable }),
+            RunAs::TheUser => None,
         };
         let argv = vec!["bash".into(), "-c".into(), self.fill(line).into()];
         let child = self.children.spawn(Launch { argv, dir, read_only })?;
@@ -230,7 +230,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for Fixture {
     fn drop(&mut self) {
         let _ = self.bystander.kill();
         let _ = self.bystander.wait();

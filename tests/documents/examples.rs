@@ -46,16 +46,16 @@ pub enum Origin {
     Schema,
 }
 
-pub struct Book {
+pub struct Examples {
     name: &'static str,
     pub rows: Vec<Row>,
     used: RefCell<Vec<String>>,
 }
 
-impl Book {
-    pub fn open(name: &'static str, text: &str) -> Book {
+impl Examples {
+    pub fn open(name: &'static str, text: &str) -> Examples {
         let rows = serde_json::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
-        Book { name, rows, used: RefCell::default() }
+        Examples { name, rows, used: RefCell::default() }
     }
 
     /// What a client sends, with what only run time knows.

@@ -43,18 +43,18 @@ impl Chunk {
 }
 
 /// One answer on its way to the caller.
-pub struct Voice<'a> {
+pub struct AnswerStream<'a> {
     out: &'a mut TcpStream,
     chunk: Chunk,
     buffer: String,
 }
 
-impl Voice<'_> {
-    pub fn begin(out: &mut TcpStream, chunk: Chunk) -> io::Result<Voice<'_>> {
+impl AnswerStream<'_> {
+    pub fn begin(out: &mut TcpStream, chunk: Chunk) -> io::Result<AnswerStream<'_>> {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\
                     Transfer-Encoding: chunked\r\n\r\n";
         out.write_all(head.as_bytes())?;
-        Ok(Voice { out, chunk, buffer: String::new() })
+        Ok(AnswerStream { out, chunk, buffer: String::new() })
     }
 
     pub fn caller(&self) -> &TcpStream {
@@ -113,7 +113,7 @@ impl Voice<'_> {
         const HOLE: &str = "<text>";
         let frame = |finish| self.chunk.json(json!([{ "text": HOLE }]), finish).to_string();
         let (middle, last) = (frame(None), frame(finish));
-        let mut words = Words(self.chunk.number);
+        let mut words = RandomWords(self.chunk.number);
         let begin = Instant::now();
         let mut event = String::new();
         for index in 0..flood.count {
@@ -147,9 +147,9 @@ fn call(call: &Call) -> Value {
 }
 
 /// Endless made-up words: repeated text looks like a model caught in a loop, and agents stop it.
-struct Words(u64);
+struct RandomWords(u64);
 
-impl Words {
+impl RandomWords {
     fn write(&mut self, bytes: usize, out: &mut String) {
         for _ in 0..bytes {
             self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);

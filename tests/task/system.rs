@@ -2,7 +2,7 @@
 //!
 //! The world is as hostile as the real one may be and no more. A step gives one input to the machine, then `Advance` until
 //! nothing follows, then performs the effects, as the core does. After a crash nobody is left to report but late, under old
-//! ids. What was promised is kept in [`Facts`], apart from the machine's own state: a machine cannot vouch for itself.
+//! ids. What was promised is kept in [`Observations`], apart from the machine's own state: a machine cannot vouch for itself.
 
 #[path = "../support/event.rs"]
 mod event;
@@ -28,7 +28,7 @@ use std::mem::discriminant;
 pub type Machine = fn(&State, Input, &Rules<'_>) -> Result<Decision, Refusal>;
 
 #[derive(Clone, Copy, Debug)]
-pub enum Act {
+pub enum Action {
     Prompt,
     Pick {
         who: usize,
@@ -39,7 +39,7 @@ pub enum Act {
     /// The client of the present turn goes away.
     Abort,
     Due(Seq),
-    Report(Seq, Tale),
+    Report(Seq, Report),
     /// Somebody sets a webhook.
     Hook,
     /// The webhook's receiver took what was due first.
@@ -49,33 +49,33 @@ pub enum Act {
     Crash,
 }
 
-impl fmt::Display for Act {
+impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Act::Prompt => f.write_str("prompt"),
-            Act::Pick { who, call, choice } => {
+            Action::Prompt => f.write_str("prompt"),
+            Action::Pick { who, call, choice } => {
                 let (who, call) = (["ann", "bob"][*who], ["edit", "command"][*call]);
                 write!(f, "{who} says {} to the {call}", choice.word())
             }
-            Act::Cancel => f.write_str("cancel"),
-            Act::Abort => f.write_str("the client goes away"),
-            Act::Due(job) => write!(f, "timer {job} is due"),
-            Act::Report(job, tale) => write!(f, "job {job} reports {tale:?}"),
-            Act::Hook => f.write_str("set a webhook"),
-            Act::Deliver => f.write_str("deliver"),
-            Act::Late => f.write_str("it is late"),
-            Act::Crash => f.write_str("crash"),
+            Action::Cancel => f.write_str("cancel"),
+            Action::Abort => f.write_str("the client goes away"),
+            Action::Due(job) => write!(f, "timer {job} is due"),
+            Action::Report(job, report) => write!(f, "job {job} reports {report:?}"),
+            Action::Hook => f.write_str("set a webhook"),
+            Action::Deliver => f.write_str("deliver"),
+            Action::Late => f.write_str("it is late"),
+            Action::Crash => f.write_str("crash"),
         }
     }
 }
 
 /// What a worker reports.
 #[derive(Clone, Copy, Debug)]
-pub enum Tale {
+pub enum Report {
     Text,
     Answer,
     Busy,
-    Broken,
+    Violation,
     Prepared,
     Ran,
     Stale,
@@ -105,24 +105,24 @@ pub struct Budget {
 }
 
 #[derive(Clone)]
-pub struct World {
+pub struct SystemState {
     pub state: State,
     pub workers: Vec<Worker>,
     pub timers: Vec<Seq>,
-    pub facts: Facts,
+    pub observations: Observations,
     pub budget: Budget,
 }
 
 #[derive(Clone)]
 pub struct Worker {
     pub job: Seq,
-    pub chore: Chore,
+    pub work: Work,
     /// Stopped, or left over from before a crash: it may report, and nothing may come of it.
     pub late: bool,
 }
 
 #[derive(Clone, Debug, Hash)]
-pub enum Chore {
+pub enum Work {
     /// The first request of the first turn is answered with the two calls, every other one with words.
     Think {
         calls: bool,
@@ -134,8 +134,8 @@ pub enum Chore {
 
 /// What the log and the world have seen so far of each call, kept apart from the machine's own state.
 #[derive(Clone, Debug, Default, Hash)]
-pub struct Facts {
-    pub calls: [CallFacts; 2],
+pub struct Observations {
+    pub calls: [CallObservations; 2],
     pub closed: bool,
     /// How often the task's command began, and was run.
     pub begun: u8,
@@ -147,7 +147,7 @@ pub struct Facts {
 }
 
 #[derive(Clone, Debug, Default, Hash)]
-pub struct CallFacts {
+pub struct CallObservations {
     pub asks: u8,
     pub answers: u8,
     /// A yes that was not used up by a start yet.
@@ -172,7 +172,7 @@ fn index(call: &CallId) -> usize {
 }
 
 /// Fixed surroundings.
-pub struct Scene {
+pub struct Environment {
     pub machine: Machine,
     pub tools: HashMap<String, ToolSpec>,
     pub limits: Limits,
@@ -180,101 +180,101 @@ pub struct Scene {
     pub grant: Grant,
 }
 
-impl Scene {
+impl Environment {
     fn ask(&self, state: &State, input: Input) -> Result<Decision, Refusal> {
         let rules = Rules { tools: &self.tools, limits: &self.limits, policy: &self.policy, grant: self.grant };
         (self.machine)(state, input, &rules)
     }
 }
 
-impl World {
+impl SystemState {
     /// Everything that may happen next.
-    pub fn acts(&self) -> Vec<Act> {
-        let mut acts = Vec::new();
-        if self.budget.crashes > 0 && !self.facts.closed {
-            acts.push(Act::Crash);
+    pub fn actions(&self) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if self.budget.crashes > 0 && !self.observations.closed {
+            actions.push(Action::Crash);
         }
-        if self.budget.prompts > 0 && !self.facts.closed {
-            acts.push(Act::Prompt);
+        if self.budget.prompts > 0 && !self.observations.closed {
+            actions.push(Action::Prompt);
         }
-        for (call, facts) in self.facts.calls.iter().enumerate() {
+        for (call, observations) in self.observations.calls.iter().enumerate() {
             for who in 0..2 {
-                if facts.picked[who] < facts.asks {
+                if observations.picked[who] < observations.asks {
                     for choice in Choice::ALL {
                         let lasts = !matches!(choice, Choice::ProceedOnce | Choice::Cancel);
                         if !lasts || self.budget.always > 0 {
-                            acts.push(Act::Pick { who, call, choice });
+                            actions.push(Action::Pick { who, call, choice });
                         }
                     }
                 }
             }
         }
         if self.budget.cancels > 0 {
-            acts.push(Act::Cancel);
+            actions.push(Action::Cancel);
         }
         if self.budget.hooks > 0 {
-            acts.push(Act::Hook);
+            actions.push(Action::Hook);
         }
         if self.state.hooks.iter().any(|hook| !hook.due.is_empty()) {
-            acts.push(Act::Deliver);
+            actions.push(Action::Deliver);
         }
         if self.budget.aborts > 0 {
-            acts.push(Act::Abort);
+            actions.push(Action::Abort);
         }
         if self.budget.lates > 0 {
-            acts.push(Act::Late);
+            actions.push(Action::Late);
         }
-        acts.extend(self.timers.iter().copied().map(Act::Due));
+        actions.extend(self.timers.iter().copied().map(Action::Due));
         for worker in &self.workers {
-            let tales = self.tales(worker);
-            acts.extend(tales.into_iter().map(|tale| Act::Report(worker.job, tale)));
+            let reports = self.reports(worker);
+            actions.extend(reports.into_iter().map(|report| Action::Report(worker.job, report)));
         }
-        acts
+        actions
     }
 
-    fn tales(&self, worker: &Worker) -> Vec<Tale> {
-        let usual = match worker.chore {
-            Chore::Think { .. } => Tale::Answer,
-            Chore::Prepare(_) => Tale::Prepared,
-            Chore::Run(_) => Tale::Ran,
-            Chore::Command => Tale::Commanded,
+    fn reports(&self, worker: &Worker) -> Vec<Report> {
+        let usual = match worker.work {
+            Work::Think { .. } => Report::Answer,
+            Work::Prepare(_) => Report::Prepared,
+            Work::Run(_) => Report::Ran,
+            Work::Command => Report::Commanded,
         };
-        let mut tales = vec![usual];
+        let mut reports = vec![usual];
         if worker.late {
-            return tales;
+            return reports;
         }
-        if matches!(worker.chore, Chore::Command) {
-            tales.push(Tale::Prompts);
+        if matches!(worker.work, Work::Command) {
+            reports.push(Report::Prompts);
         }
         if self.budget.faults > 0 {
-            match worker.chore {
-                Chore::Think { .. } => {
-                    tales.extend([Tale::Busy, Tale::Broken, Tale::Died]);
+            match worker.work {
+                Work::Think { .. } => {
+                    reports.extend([Report::Busy, Report::Violation, Report::Died]);
                     if self.state.utterance.since.is_none() {
-                        tales.push(Tale::Text);
+                        reports.push(Report::Text);
                     }
                 }
-                Chore::Command => tales.extend([Tale::Refused, Tale::Died]),
-                Chore::Prepare(_) | Chore::Run(_) => tales.push(Tale::Died),
+                Work::Command => reports.extend([Report::Refused, Report::Died]),
+                Work::Prepare(_) | Work::Run(_) => reports.push(Report::Died),
             }
         }
-        let edits = matches!(&worker.chore, Chore::Run(call) if index(call) == 0);
+        let edits = matches!(&worker.work, Work::Run(call) if index(call) == 0);
         if edits && self.budget.stales > 0 {
-            tales.push(Tale::Stale);
+            reports.push(Report::Stale);
         }
-        tales
+        reports
     }
 
     /// The input an act gives to the machine; what it costs the world is paid here.
-    pub fn input(&mut self, act: Act) -> Input {
-        match act {
-            Act::Prompt => {
+    pub fn input(&mut self, action: Action) -> Input {
+        match action {
+            Action::Prompt => {
                 self.budget.prompts -= 1;
                 task::say("and then?")
             }
-            Act::Pick { who, call, choice } => {
-                let facts = &mut self.facts.calls[call];
-                facts.picked[who] = facts.asks;
+            Action::Pick { who, call, choice } => {
+                let observations = &mut self.observations.calls[call];
+                observations.picked[who] = observations.asks;
                 if !matches!(choice, Choice::ProceedOnce | Choice::Cancel) {
                     self.budget.always -= 1;
                 }
@@ -291,32 +291,32 @@ impl World {
                     by: [task::ann(), task::bob()][who].clone(),
                 }
             }
-            Act::Cancel => {
+            Action::Cancel => {
                 self.budget.cancels -= 1;
                 Input::Cancel
             }
-            Act::Abort => {
+            Action::Abort => {
                 self.budget.aborts -= 1;
                 Input::Abort { turn: self.state.turn }
             }
-            Act::Due(job) => {
+            Action::Due(job) => {
                 self.timers.retain(|timer| *timer != job);
                 Input::Due { job }
             }
-            Act::Report(job, tale) => {
-                let body = self.report(job, tale);
+            Action::Report(job, report) => {
+                let body = self.report(job, report);
                 Input::Note { job, body }
             }
-            Act::Hook => {
+            Action::Hook => {
                 self.budget.hooks -= 1;
-                self.facts.told.get_or_insert(self.state.status.state);
+                self.observations.told.get_or_insert(self.state.status.state);
                 Input::Hook(HookInput::Set(task::target("h")))
             }
-            Act::Deliver => {
+            Action::Deliver => {
                 let hook = &self.state.hooks[0];
                 let due = hook.due.front().expect("something is due");
                 if let Due::Status { status, .. } = due {
-                    self.facts.told = Some(status.state);
+                    self.observations.told = Some(status.state);
                 }
                 Input::Hook(HookInput::Moved {
                     id: hook.target.id.clone(),
@@ -324,43 +324,43 @@ impl World {
                     health: hook.health.after_success(),
                 })
             }
-            Act::Late => {
+            Action::Late => {
                 self.budget.lates -= 1;
                 Input::Time(task::NOON + 1_000_000)
             }
-            Act::Crash => {
+            Action::Crash => {
                 self.die();
                 Input::Restored
             }
         }
     }
 
-    fn report(&mut self, job: Seq, tale: Tale) -> NoteBody {
+    fn report(&mut self, job: Seq, report: Report) -> NoteBody {
         let at = self.workers.iter().position(|worker| worker.job == job);
         let at = at.expect("only workers report");
-        let chore = self.workers[at].chore.clone();
-        let body = match (tale, chore) {
-            (Tale::Text, _) => NoteBody::Text("Let me see".into()),
-            (Tale::Answer, Chore::Think { calls: true }) => task::model_answers(&calls()),
-            (Tale::Answer, _) => task::model_answers(&[]),
-            (Tale::Busy, _) => task::model_fails(ModelErrorKind::Busy { after_ms: None }),
-            (Tale::Broken, _) => task::model_fails(ModelErrorKind::BadStream),
-            (Tale::Prepared, Chore::Prepare(ids)) => {
+        let work = self.workers[at].work.clone();
+        let body = match (report, work) {
+            (Report::Text, _) => NoteBody::Text("Let me see".into()),
+            (Report::Answer, Work::Think { calls: true }) => task::model_answers(&calls()),
+            (Report::Answer, _) => task::model_answers(&[]),
+            (Report::Busy, _) => task::model_fails(ModelErrorKind::Busy { after_ms: None }),
+            (Report::Violation, _) => task::model_fails(ModelErrorKind::BadStream),
+            (Report::Prepared, Work::Prepare(ids)) => {
                 let plans = ids.iter().map(|id| Ok(task::plan(&calls()[index(id)])));
                 NoteBody::Prepared(plans.collect())
             }
-            (Tale::Prepared, _) => unreachable!("only a prepare job prepares"),
-            (Tale::Ran, _) => task::run_ends(task::success()),
-            (Tale::Stale, _) => {
+            (Report::Prepared, _) => unreachable!("only a prepare job prepares"),
+            (Report::Ran, _) => task::run_ends(task::success()),
+            (Report::Stale, _) => {
                 self.budget.stales -= 1;
                 NoteBody::Ended(RunEnd::Stale)
             }
-            (Tale::Commanded, _) => task::command_says("done"),
-            (Tale::Prompts, _) => task::command_asks("Write it."),
-            (Tale::Refused, _) => NoteBody::Commanded(Err("no luck".into())),
-            (Tale::Died, _) => NoteBody::Died("killed".into()),
+            (Report::Commanded, _) => task::command_says("done"),
+            (Report::Prompts, _) => task::command_asks("Write it."),
+            (Report::Refused, _) => NoteBody::Commanded(Err("no luck".into())),
+            (Report::Died, _) => NoteBody::Died("killed".into()),
         };
-        if matches!(tale, Tale::Busy | Tale::Broken | Tale::Refused | Tale::Died) {
+        if matches!(report, Report::Busy | Report::Violation | Report::Refused | Report::Died) {
             self.budget.faults -= 1;
         }
         if body.is_last() {
@@ -372,7 +372,7 @@ impl World {
     /// The server dies: what it ran may go on for a while, but its timers are gone.
     pub fn die(&mut self) {
         self.budget.crashes -= 1;
-        self.facts.to_save = 0;
+        self.observations.to_save = 0;
         self.timers.clear();
         for worker in &mut self.workers {
             worker.late = true;
@@ -380,10 +380,10 @@ impl World {
     }
 
     /// One input, what follows from it, and then its effects.
-    pub fn take(&mut self, input: Input, scene: &Scene) -> Result<Vec<Record>, String> {
+    pub fn take(&mut self, input: Input, environment: &Environment) -> Result<Vec<Record>, String> {
         let mut records = Vec::new();
         let expected = self.refusal(&input);
-        let mut decision = match scene.ask(&self.state, input) {
+        let mut decision = match environment.ask(&self.state, input) {
             Ok(decision) => decision,
             Err(refusal) if Some(&refusal) == expected.as_ref() => return Ok(records),
             Err(refusal) => return Err(format!("{refusal:?} was said without a reason")),
@@ -394,7 +394,7 @@ impl World {
                 records.push(self.record(event)?);
             }
             effects.extend(decision.effects);
-            decision = match scene.ask(&self.state, Input::Advance) {
+            decision = match environment.ask(&self.state, Input::Advance) {
                 Ok(decision) => decision,
                 Err(refusal) => return Err(format!("Advance was refused: {refusal:?}")),
             };
@@ -409,7 +409,7 @@ impl World {
             return Err(format!("{refusal:?} was not said"));
         }
         for effect in effects {
-            self.perform(&effect, &scene.limits)?;
+            self.perform(&effect, &environment.limits)?;
         }
         self.check_settled()?;
         Ok(records)
@@ -418,11 +418,11 @@ impl World {
     /// What a client must be told instead of being heard: the first answer wins, and nothing comes after the end.
     fn refusal(&self, input: &Input) -> Option<Refusal> {
         match input {
-            Input::Say { .. } | Input::Cancel if self.facts.closed => Some(Refusal::Over),
+            Input::Say { .. } | Input::Cancel if self.observations.closed => Some(Refusal::Over),
             Input::Say { said, .. } => {
                 let call = &said.answers.first()?.call;
-                let facts = &self.facts.calls[index(call)];
-                let open = facts.asks > facts.answers && !facts.ended;
+                let observations = &self.observations.calls[index(call)];
+                let open = observations.asks > observations.answers && !observations.ended;
                 (!open).then(|| Refusal::NotPending(call.clone()))
             }
             Input::Cancel
@@ -444,7 +444,7 @@ impl World {
     }
 
     pub fn admit(&mut self, record: &Record) -> Result<(), String> {
-        self.facts.see(&record.event, &self.state)?;
+        self.observations.see(&record.event, &self.state)?;
         let before = self.state.status.clone();
         self.state.apply(record);
         let after = &self.state.status;
@@ -461,29 +461,29 @@ impl World {
     }
 
     fn perform(&mut self, effect: &Effect, limits: &Limits) -> Result<(), String> {
-        let chore = match effect {
-            Effect::Think { .. } => Chore::Think { calls: self.state.turn == 1 && self.state.round == 0 },
+        let work = match effect {
+            Effect::Think { .. } => Work::Think { calls: self.state.turn == 1 && self.state.round == 0 },
             Effect::Attach { .. } | Effect::Compact { .. } => {
                 return Err("nothing here names files or grows too long".into());
             }
             Effect::Command { .. } => {
-                self.facts.commands += 1;
-                if self.facts.commands > 1 {
+                self.observations.commands += 1;
+                if self.observations.commands > 1 {
                     return Err("the command runs twice".into());
                 }
-                Chore::Command
+                Work::Command
             }
-            Effect::Prepare { calls, .. } => Chore::Prepare(calls.clone()),
+            Effect::Prepare { calls, .. } => Work::Prepare(calls.clone()),
             Effect::Run { call, gate, .. } => {
-                let facts = &mut self.facts.calls[index(call)];
-                facts.runs += 1;
-                if facts.runs > facts.starts {
+                let observations = &mut self.observations.calls[index(call)];
+                observations.runs += 1;
+                if observations.runs > observations.starts {
                     return Err(format!("{call} runs without a start in the log"));
                 }
                 if *gate != Gate::Synced {
                     return Err(format!("{call} changes things and does not wait for the disk"));
                 }
-                Chore::Run(call.clone())
+                Work::Run(call.clone())
             }
             Effect::Stop { job } => {
                 let awaited = |worker: &&mut Worker| worker.job == *job && !worker.late;
@@ -497,15 +497,15 @@ impl World {
                 return Ok(());
             }
             Effect::Save { rule } => {
-                if self.facts.to_save == 0 || !self.state.always.contains(rule) {
+                if self.observations.to_save == 0 || !self.state.always.contains(rule) {
                     return Err(format!("{rule:?} is kept and nobody asked for it"));
                 }
-                self.facts.to_save -= 1;
+                self.observations.to_save -= 1;
                 return Ok(());
             }
         };
         let job = job(&self.state, effect, limits).ok_or("an effect without a job")?;
-        self.workers.push(Worker { job: job.id.at, chore, late: false });
+        self.workers.push(Worker { job: job.id.at, work, late: false });
         Ok(())
     }
 
@@ -575,7 +575,7 @@ impl World {
         if running != awaited {
             return Err(format!("jobs {running:?} run, {awaited:?} are waited for"));
         }
-        if self.facts.to_save > 0 {
+        if self.observations.to_save > 0 {
             return Err("a rule that somebody wants kept is not".into());
         }
         self.check_status()?;
@@ -587,10 +587,10 @@ impl World {
     }
 }
 
-impl World {
+impl SystemState {
     /// A receiver that gets what is due, in order, ends up knowing how the task stands.
     fn check_hook(&self) -> Result<(), String> {
-        let (Some(hook), Some(told)) = (self.state.hooks.first(), self.facts.told) else {
+        let (Some(hook), Some(told)) = (self.state.hooks.first(), self.observations.told) else {
             return Ok(());
         };
         let mut last = (hook.sent, told);
@@ -633,7 +633,7 @@ impl World {
     }
 }
 
-impl Facts {
+impl Observations {
     /// Holds the next event against what came before it.
     fn see(&mut self, event: &Event, state: &State) -> Result<(), String> {
         if self.closed && !is_of_hooks(event) {
@@ -645,32 +645,32 @@ impl Facts {
                 return Err("a pause was announced and there was none".into());
             }
             Event::CallAsked { call, .. } => {
-                let facts = self.of(call)?;
-                if facts.asks != facts.answers {
+                let observations = self.of(call)?;
+                if observations.asks != observations.answers {
                     return Err(format!("{call} was asked twice at once"));
                 }
-                facts.asks += 1;
+                observations.asks += 1;
             }
             Event::CallAnswered { call, choice, rules, .. } => {
                 if *choice == Choice::ProceedAlwaysAndSave {
                     self.to_save += rules.len() as u8;
                 }
-                let facts = self.of(call)?;
-                if facts.answers == facts.asks {
+                let observations = self.of(call)?;
+                if observations.answers == observations.asks {
                     return Err(format!("{call} was answered twice"));
                 }
-                facts.answers += 1;
-                facts.granted = *choice != Choice::Cancel;
+                observations.answers += 1;
+                observations.granted = *choice != Choice::Cancel;
             }
             Event::CallReady { call, .. } if !self.of(call)?.granted => {
                 return Err(format!("{call} is ready and nobody allowed it"));
             }
             Event::CallStarted { call } => {
-                let facts = self.of(call)?;
-                if !std::mem::take(&mut facts.granted) {
+                let observations = self.of(call)?;
+                if !std::mem::take(&mut observations.granted) {
                     return Err(format!("{call} started and nobody allowed it"));
                 }
-                facts.starts += 1;
+                observations.starts += 1;
                 if state.suspended {
                     return Err(format!("{call} started in a suspended turn"));
                 }
@@ -722,16 +722,16 @@ impl Facts {
         Ok(())
     }
 
-    fn of(&mut self, call: &CallId) -> Result<&mut CallFacts, String> {
-        let facts = &mut self.calls[index(call)];
-        if facts.ended {
+    fn of(&mut self, call: &CallId) -> Result<&mut CallObservations, String> {
+        let observations = &mut self.calls[index(call)];
+        if observations.ended {
             return Err(format!("something happened to {call} after it had ended"));
         }
-        Ok(facts)
+        Ok(observations)
     }
 }
 
-impl World {
+impl SystemState {
     /// Equal for worlds with the same future: times and absolute positions are left out, and so is which of the two
     /// people is which.
     pub fn digest(&self) -> u64 {
@@ -739,20 +739,20 @@ impl World {
         let rank = |job: Seq| jobs.binary_search(&job).ok();
         let mut out = DefaultHasher::new();
         self.hash_state(&mut out, &rank);
-        for Worker { job, chore, late } in &self.workers {
-            (rank(*job), chore, late).hash(&mut out);
+        for Worker { job, work, late } in &self.workers {
+            (rank(*job), work, late).hash(&mut out);
         }
         for timer in &self.timers {
             rank(*timer).hash(&mut out);
         }
-        let mut facts = self.facts.clone();
-        let of = |who: usize| facts.calls.each_ref().map(|call| call.picked[who]);
+        let mut observations = self.observations.clone();
+        let of = |who: usize| observations.calls.each_ref().map(|call| call.picked[who]);
         if of(0) > of(1) {
-            for call in &mut facts.calls {
+            for call in &mut observations.calls {
                 call.picked.swap(0, 1);
             }
         }
-        (facts, self.budget).hash(&mut out);
+        (observations, self.budget).hash(&mut out);
         out.finish()
     }
 

@@ -1,4 +1,4 @@
-//! Ground for tests of confinement: a workspace `base/ws`, and things around it that no tool may reach.
+//! ToolFixture for tests of confinement: a workspace `base/ws`, and things around it that no tool may reach.
 
 use gemini_a2a::base::cancel::Cancel;
 use gemini_a2a::limits::Limits;
@@ -30,16 +30,16 @@ impl Spawn for NoChildren {
     }
 }
 
-pub struct Ground {
+pub struct ToolFixture {
     pub base: PathBuf,
     pub toolbox: Toolbox,
     pub cancel: Cancel,
     pub limits: Limits,
 }
 
-impl Ground {
+impl ToolFixture {
     /// With these directories and files below its base.
-    pub fn with(name: &str, dirs: &[&str], files: &[(&str, &str)]) -> Ground {
+    pub fn with(name: &str, dirs: &[&str], files: &[(&str, &str)]) -> ToolFixture {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("gemini-a2a-{name}-{}-{number}", std::process::id());
@@ -50,7 +50,7 @@ impl Ground {
         for (file, text) in files {
             fs::write(base.join(file), text).expect("ours");
         }
-        Ground {
+        ToolFixture {
             base: base.canonicalize().expect("it was just made"),
             toolbox: Toolbox::built_in(),
             cancel: Cancel::default(),
@@ -92,7 +92,7 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
+impl Drop for ToolFixture {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.base);
     }

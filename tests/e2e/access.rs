@@ -1,7 +1,7 @@
 //! Who may come in: pages of other sites, other users, and the agent's own children may not. And what may not go out:
 //! secrets.
 
-use crate::drive::{House, can_be_another_user, files_below, has, task_in};
+use crate::drive::{Fixture, can_be_another_user, files_below, has, task_in};
 use crate::support::client::Client;
 use crate::support::message::{approval, call_of, call_status_of, prompt, text_of};
 use serde_json::{Value, json};
@@ -11,10 +11,10 @@ const TYPES: [Option<&str>; 4] =
     [Some("application/json"), Some("text/plain"), Some("application/x-www-form-urlencoded"), None];
 
 /// Everything that a request could have changed.
-fn traces(house: &House) -> (Value, usize, Vec<(std::path::PathBuf, Vec<u8>)>) {
-    let health = house.client().get("/health").json();
-    let files = files_below(&house.server.state_dir());
-    (health["totalTasks"].clone(), house.fake.requests().len(), files)
+fn traces(fixture: &Fixture) -> (Value, usize, Vec<(std::path::PathBuf, Vec<u8>)>) {
+    let health = fixture.client().get("/health").json();
+    let files = files_below(&fixture.server.state_dir());
+    (health["totalTasks"].clone(), fixture.fake.requests().len(), files)
 }
 
 fn rpc_body() -> String {
@@ -40,14 +40,14 @@ fn routes(task: &str) -> Vec<(&'static str, String, String)> {
 
 #[test]
 fn requests_of_other_origins_are_refused() {
-    let house = House::new();
-    let task = task_in(&house.say("TEXT before"));
-    let before = traces(&house);
-    let port = house.server.port();
+    let fixture = Fixture::new();
+    let task = task_in(&fixture.say("TEXT before"));
+    let before = traces(&fixture);
+    let port = fixture.server.port();
     let other_port = format!("http://localhost:{}", port ^ 1);
     let https = format!("https://localhost:{port}");
     let origins = ["null", "http://evil.test", "https://evil.test:443", &other_port, &https, "file://", "garbage", ""];
-    let mut client = house.client();
+    let mut client = fixture.client();
     for (method, path, body) in routes(&task) {
         for origin in origins {
             for media in TYPES {
@@ -64,30 +64,30 @@ fn requests_of_other_origins_are_refused() {
             assert_eq!(answer.status(), 403, "{method} {path} {site}");
         }
     }
-    assert_eq!(traces(&house), before, "nothing has changed");
+    assert_eq!(traces(&fixture), before, "nothing has changed");
 }
 
 #[test]
 fn two_origins_are_refused_whichever_is_allowed() {
-    let house = House::new();
-    let before = traces(&house);
-    let own = format!("http://127.0.0.1:{}", house.server.port());
+    let fixture = Fixture::new();
+    let before = traces(&fixture);
+    let own = format!("http://127.0.0.1:{}", fixture.server.port());
     for origins in [[own.as_str(), "https://evil.test"], ["https://evil.test", &own], [&own, &own]] {
         let fields = [("Content-Type", "application/json"), ("Origin", origins[0]), ("Origin", origins[1])];
-        let answer = house.client().request("POST", "/", &fields, rpc_body().as_bytes());
+        let answer = fixture.client().request("POST", "/", &fields, rpc_body().as_bytes());
         assert_eq!(answer.status(), 400, "{origins:?}");
         let upgrade = [("Upgrade", "websocket"), ("Origin", origins[0]), ("Origin", origins[1])];
-        assert_eq!(house.client().request("GET", "/ws", &upgrade, b"").status(), 400, "{origins:?}");
+        assert_eq!(fixture.client().request("GET", "/ws", &upgrade, b"").status(), 400, "{origins:?}");
     }
-    assert_eq!(traces(&house), before, "nothing has changed");
+    assert_eq!(traces(&fixture), before, "nothing has changed");
 }
 
 #[test]
 fn a_body_that_a_form_could_send_is_not_read() {
-    let house = House::new();
-    let before = traces(&house);
-    let own = format!("http://127.0.0.1:{}", house.server.port());
-    let mut client = house.client();
+    let fixture = Fixture::new();
+    let before = traces(&fixture);
+    let own = format!("http://127.0.0.1:{}", fixture.server.port());
+    let mut client = fixture.client();
     for origin in [None, Some(own.as_str())] {
         for media in TYPES.into_iter().filter(|media| *media != Some("application/json")) {
             if origin.is_none() && media.is_none() {
@@ -103,7 +103,7 @@ fn a_body_that_a_form_could_send_is_not_read() {
             assert_eq!(rpc.status() == 415, media.is_none(), "a body without a type is refused in the head");
         }
     }
-    assert_eq!(traces(&house), before, "nothing has changed");
+    assert_eq!(traces(&fixture), before, "nothing has changed");
     for fields in [
         vec![],
         vec![("Content-Type", "application/json")],
@@ -118,16 +118,16 @@ fn a_body_that_a_form_could_send_is_not_read() {
 
 #[test]
 fn a_foreign_host_name_is_refused() {
-    let house = House::with(|setup| setup.arg("--allowed-host").arg("Agent.Example"));
-    let before = traces(&house);
-    let port = house.server.port();
+    let fixture = Fixture::with(|setup| setup.arg("--allowed-host").arg("Agent.Example"));
+    let before = traces(&fixture);
+    let port = fixture.server.port();
     let ask = |target: &str, host: &str| {
         let body = rpc_body();
         let request = format!(
             "POST {target} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
-        let mut conn = house.client().raw();
+        let mut conn = fixture.client().raw();
         conn.send(request.as_bytes()).expect("sending");
         conn.response(crate::support::http::Side::Response).expect("an answer").status()
     };
@@ -149,7 +149,7 @@ fn a_foreign_host_name_is_refused() {
     // The target may name a host as well, and must not talk around the other.
     let status = ask("http://evil.test/", "localhost");
     assert!([400, 403].contains(&status), "{status}");
-    assert_eq!(traces(&house), before, "nothing has changed");
+    assert_eq!(traces(&fixture), before, "nothing has changed");
     for host in ["localhost", "LOCALHOST", "127.0.0.1", "[::1]", &format!("localhost:{port}"), "agent.example"] {
         assert_eq!(ask("/", host), 200, "{host:?}");
     }
@@ -157,8 +157,8 @@ fn a_foreign_host_name_is_refused() {
 
 #[test]
 fn an_allowed_origin_is_served() {
-    let house = House::with(|setup| setup.arg("--allowed-origin").arg("https://console.example"));
-    let mut client = house.client();
+    let fixture = Fixture::with(|setup| setup.arg("--allowed-origin").arg("https://console.example"));
+    let mut client = fixture.client();
     let mut ask = |origin: &str, site: &str| {
         let fields = [("Content-Type", "application/json"), ("Origin", origin), ("Sec-Fetch-Site", site)];
         client.request("POST", "/", &fields, rpc_body().as_bytes()).status()
@@ -170,8 +170,8 @@ fn an_allowed_origin_is_served() {
 
 #[test]
 fn an_allowed_origin_gets_cors_headers() {
-    let house = House::with(|setup| setup.arg("--allowed-origin").arg("https://console.example"));
-    let mut client = house.client();
+    let fixture = Fixture::with(|setup| setup.arg("--allowed-origin").arg("https://console.example"));
+    let mut client = fixture.client();
     let page = ("Origin", "https://console.example");
     let asks = [
         page,
@@ -211,14 +211,14 @@ fn another_user_gets_the_card_and_health_only() {
     if !can_be_another_user() || !has("curl") {
         return;
     }
-    let house = House::new();
-    let task = task_in(&house.say("TEXT before"));
-    let before = traces(&house);
+    let fixture = Fixture::new();
+    let task = task_in(&fixture.say("TEXT before"));
+    let before = traces(&fixture);
     let curl = |method: &str, path: &str, body: &str| -> String {
         let output = Command::new("setpriv")
             .args(["--reuid=65534", "--regid=65534", "--clear-groups", "curl", "-s", "-o", "/dev/null"])
             .args(["-w", "%{http_code}", "-X", method, "-H", "Content-Type: application/json"])
-            .args(["--noproxy", "*", "--data", body, &format!("{}{path}", house.server.url())])
+            .args(["--noproxy", "*", "--data", body, &format!("{}{path}", fixture.server.url())])
             .output()
             .expect("curl as another user");
         String::from_utf8_lossy(&output.stdout).into_owned()
@@ -228,9 +228,9 @@ fn another_user_gets_the_card_and_health_only() {
         let expected = if public { "200" } else { "403" };
         assert_eq!(curl(method, &path, &body), expected, "{method} {path}");
     }
-    assert_eq!(traces(&house), before, "nothing has changed");
+    assert_eq!(traces(&fixture), before, "nothing has changed");
     // Nor can they read what is kept.
-    let state = house.server.state_dir();
+    let state = fixture.server.state_dir();
     let look = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "ls"])
         .arg(state.join("tasks"))
@@ -244,13 +244,13 @@ fn a_process_of_a_tool_may_not_prompt_or_approve() {
     if !has("curl") {
         return;
     }
-    let house = House::new();
-    let url = house.server.url();
-    let (waiting, calls) = house.ask("WRITE forbidden.txt x");
+    let fixture = Fixture::new();
+    let url = fixture.server.url();
+    let (waiting, calls) = fixture.ask("WRITE forbidden.txt x");
     let answer = json!({ "jsonrpc": "2.0", "id": 1, "method": "message/send",
         "params": approval(&waiting, &calls[0], "proceed_once") });
-    std::fs::write(house.server.workspace().join("answer.json"), answer.to_string()).expect("a file");
-    std::fs::write(house.server.workspace().join("prompt.json"), rpc_body()).expect("a file");
+    std::fs::write(fixture.server.workspace().join("answer.json"), answer.to_string()).expect("a file");
+    std::fs::write(fixture.server.workspace().join("prompt.json"), rpc_body()).expect("a file");
     let curl = |file: &str| {
         format!(
             "curl -s --noproxy '*' -o /dev/null -w '%{{http_code}} ' -H Content-Type:application/json -d @{file} {url}/"
@@ -259,15 +259,16 @@ fn a_process_of_a_tool_may_not_prompt_or_approve() {
     let (answer, prompt) = (curl("answer.json"), curl("prompt.json"));
     // As it is, in a session of its own, without its environment, and from a grandchild.
     let script = format!("SHELL {answer}; {prompt}; setsid {answer}; env -i PATH=$PATH {answer}; (({answer}) | cat)");
-    let (task, calls) = house.ask(&script);
-    let before = house.client().get("/health").json()["totalTasks"].clone();
-    let events: Vec<_> = house.client().stream("message/stream", approval(&task, &calls[0], "proceed_once")).collect();
+    let (task, calls) = fixture.ask(&script);
+    let before = fixture.client().get("/health").json()["totalTasks"].clone();
+    let events: Vec<_> =
+        fixture.client().stream("message/stream", approval(&task, &calls[0], "proceed_once")).collect();
     let done = events.iter().find(|event| call_status_of(event.result()) == "success");
     let done = done.unwrap_or_else(|| panic!("no success in {events:#?}"));
     assert_eq!(call_of(done.result())["response"]["resultDisplay"], "403 403 403 403 403 ");
-    assert_eq!(house.file("forbidden.txt"), None);
-    assert_eq!(house.state(&waiting), "input-required");
-    assert_eq!(house.client().get("/health").json()["totalTasks"], before);
+    assert_eq!(fixture.file("forbidden.txt"), None);
+    assert_eq!(fixture.state(&waiting), "input-required");
+    assert_eq!(fixture.client().get("/health").json()["totalTasks"], before);
 }
 
 const KEY: &str = "AIzaSy-planted-canary-0123456789";
@@ -275,7 +276,7 @@ const TOKEN: &str = "ghp_planted-canary-9876543210";
 
 #[test]
 fn no_response_contains_a_secret() {
-    let house = House::with(|setup| {
+    let fixture = Fixture::with(|setup| {
         setup
             .arg("--log-level")
             .arg("debug")
@@ -286,29 +287,29 @@ fn no_response_contains_a_secret() {
             .env("NPM_CONFIG_TOKEN", TOKEN)
             .env("SSH_AUTH_SOCK", TOKEN)
     });
-    let (task, calls) = house.ask("SHELL env; tr '\\0' '\\n' < /proc/self/environ; set");
+    let (task, calls) = fixture.ask("SHELL env; tr '\\0' '\\n' < /proc/self/environ; set");
     let mut seen = String::new();
-    for event in house.client().stream("message/stream", approval(&task, &calls[0], "proceed_once")) {
+    for event in fixture.client().stream("message/stream", approval(&task, &calls[0], "proceed_once")) {
         seen.push_str(&event.json.to_string());
     }
     assert!(seen.contains("PATH="), "the environment was shown: {seen}");
     for script in ["ERR400", "ERR403", "TEXT fine"] {
-        seen.extend(house.say(script).iter().map(|event| event.json.to_string()));
+        seen.extend(fixture.say(script).iter().map(|event| event.json.to_string()));
     }
     let wish = json!({ "agentSettings": { "apiKey": TOKEN } });
-    assert_eq!(house.client().post("/tasks", &wish).status(), 400);
-    seen.push_str(&house.client().get("/tasks/metadata").text());
-    seen.push_str(&house.client().get("/.well-known/agent-card.json").text());
-    seen.push_str(&house.task(&task).to_string());
-    seen.push_str(&house.server.output());
-    for (path, bytes) in files_below(&house.server.state_dir()) {
+    assert_eq!(fixture.client().post("/tasks", &wish).status(), 400);
+    seen.push_str(&fixture.client().get("/tasks/metadata").text());
+    seen.push_str(&fixture.client().get("/.well-known/agent-card.json").text());
+    seen.push_str(&fixture.task(&task).to_string());
+    seen.push_str(&fixture.server.output());
+    for (path, bytes) in files_below(&fixture.server.state_dir()) {
         seen.push_str(&format!("{}: {}", path.display(), String::from_utf8_lossy(&bytes)));
     }
     for secret in [KEY, TOKEN] {
         assert!(!seen.contains(secret), "{secret} got out:\n{seen}");
     }
     // To the model it goes in a header, never in an address that proxies write down.
-    for request in house.fake.requests() {
+    for request in fixture.fake.requests() {
         assert_eq!(request.head.field("x-goog-api-key"), Some(KEY));
         assert!(!request.head.target().contains(KEY), "{}", request.head.target());
         assert!(!request.body.to_string().contains(TOKEN));
@@ -318,8 +319,8 @@ fn no_response_contains_a_secret() {
 /// The fake model's errors say `fake error`, and the key of these servers is `fake`.
 #[test]
 fn an_error_that_repeats_the_key_is_shown_without_it() {
-    let house = House::new();
-    let events = house.say("ERR400");
+    let fixture = Fixture::new();
+    let events = fixture.say("ERR400");
     let text = text_of(events.last().expect("events").result());
     assert!(text.contains("error 400") && !text.contains("fake"), "{text}");
 }
@@ -327,8 +328,8 @@ fn an_error_that_repeats_the_key_is_shown_without_it() {
 /// The key is not among the arguments either, where every user of the machine could read it.
 #[test]
 fn arguments_hold_no_secret() {
-    let house = House::with(|setup| setup.env("GEMINI_API_KEY", KEY));
-    let line = std::fs::read(format!("/proc/{}/cmdline", house.server.pid())).expect("its arguments");
+    let fixture = Fixture::with(|setup| setup.env("GEMINI_API_KEY", KEY));
+    let line = std::fs::read(format!("/proc/{}/cmdline", fixture.server.pid())).expect("its arguments");
     assert!(!String::from_utf8_lossy(&line).contains(KEY));
-    assert_eq!(Client::new(&house.server.url()).get("/health").status(), 200);
+    assert_eq!(Client::new(&fixture.server.url()).get("/health").status(), 200);
 }
