@@ -127,11 +127,11 @@ impl Search {
 
     fn visit(&mut self, at: usize) -> Result<(), Violation> {
         let system = self.nodes[at].system.take().expect("looked at once");
-        let acts = system.acts();
-        if acts.is_empty() {
+        let actions = system.actions();
+        if actions.is_empty() {
             self.replay(at, &system.state)?;
         }
-        for action in acts {
+        for action in actions {
             let mut next = system.clone();
             let step = Step { action, torn_after: None };
             let records = self.try_step(at, step, || {
