@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-/// Members whose value is an id, and what such an id is called.
+/// Members whose value is an id or has an `id`, and what such an id is called.
 const IDS: [(&str, &str); 9] = [
     ("taskId", "t"),
     ("sessionId", "t"),
@@ -17,7 +17,8 @@ const IDS: [(&str, &str); 9] = [
 ];
 
 /// Members whose number is another one in every run.
-const COUNTS: [&str; 5] = ["contentLength", "promptTokenCount", "candidatesTokenCount", "totalTokenCount", "at"];
+const COUNTS: [&str; 8] =
+    ["contentLength", "promptTokenCount", "candidatesTokenCount", "totalTokenCount", "prompt", "output", "total", "at"];
 
 #[derive(Default)]
 pub struct Transcript {
@@ -66,7 +67,8 @@ impl Transcript {
             Value::Object(members) => {
                 // In the order of the table: a session's context has the id of its task.
                 for (name, kind) in IDS {
-                    if let Some(Value::String(id)) = members.get(name) {
+                    let id = members.get(name).map(|value| value.get("id").unwrap_or(value));
+                    if let Some(Value::String(id)) = id {
                         self.meet(kind, id);
                     }
                 }
