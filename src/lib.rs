@@ -1,22 +1,25 @@
-//! The house, from the ground up. Each layer may use the ones named behind it and nothing else; `scripts/layers` checks it.
+//! A coding agent and an agent server (A2A). The source is divided into layers; each may use only the layers listed for it and
+//! [`limits`], which `scripts/layers` checks.
 //!
-//! | layer | what lives there | may use |
+//! | layer | content | may use |
 //! |---|---|---|
-//! | [`base`] | slots, ids, time, bytes, HTTP messages as values | – |
+//! | [`base`] | ids, time, buffers, HTTP messages as values | – |
 //! | [`wire`] | HTTP/1.1 reader and writer, SSE, WebSocket, URIs | base |
 //! | [`task`] | events, `decide`/`apply`, approvals, calls and faults without a dialect | base |
 //! | [`a2a`] | dialects: requests into calls, events into bodies, the card, the one error table | base task |
 //! | [`model`] | Gemini requests and streams, history rules, scripted agents | base task |
 //! | [`tool`] | one file per tool: schema, `prepare`, `run` (on worker threads) | base task |
+//! | [`config`] | the table of options, settings files, trust | base task a2a model |
+//! | [`args`] | the command line | base a2a config |
+//! | [`manual`] | the pages that `gemini-a2a help` prints | config |
 //! | [`core`] | connections, routes, tasks, subscriptions, timers | base wire task a2a model |
-//! | [`manual`] | the pages that `gemini-a2a help` prints | – |
 //! | [`shell`] | mio, threads, files, sockets, signals, children | everything |
 //!
-//! The features `web-tools` and `webhooks` are whole subsystems and on by default. A module that belongs to one has a counterpart
-//! `none.rs` with the same interface, chosen where the module is declared; beside that, only `a2a::WEBHOOKS` tells builds apart.
+//! The features `web-tools` and `webhooks` are whole subsystems and on by default. A module of such a feature has a replacement
+//! `none.rs` with the same interface, which is chosen where the module is declared; otherwise only `a2a::WEBHOOKS` depends on them.
 //!
-//! Everything but `tool` and `shell` is pure: no sockets, files, threads, clocks or randomness. Read `shell/event_loop/server.rs` for the
-//! turn of the loop, then `task/machine/decide.rs` for what the agent does, then `core/mod.rs` for how the two meet.
+//! All layers but `tool` and `shell` are pure: no sockets, files, threads, clocks or random numbers. Read `shell/event_loop/server.rs`
+//! for the event loop, then `task/machine/decide.rs` for what the agent does, then `core/mod.rs`, which connects the two.
 
 #![forbid(unsafe_code)]
 

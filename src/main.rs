@@ -1,4 +1,4 @@
-//! The program as it is shipped: with the commands that are built in. What it does is in `shell/start/program.rs`.
+//! The program with the built-in slash commands. `shell/start/program.rs` does the work.
 
 #![forbid(unsafe_code)]
 

@@ -108,7 +108,7 @@ impl Client {
 }
 
 fn notation(request: &Request) -> String {
-    let mut out = request.method.name().to_owned();
+    let mut out = request.method.word().to_owned();
     write!(out, " {}", request.path).unwrap();
     for (name, value) in &request.query {
         write!(out, " ?{name}={value}").unwrap();

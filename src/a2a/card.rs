@@ -61,9 +61,7 @@ impl Card {
         let headers = &request.headers;
         let known = match headers.get("if-none-match") {
             Some(_) => headers
-                .all("if-none-match")
-                .flat_map(|list| list.split(','))
-                .map(|tag| tag.trim())
+                .list("if-none-match")
                 .any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == edition.etag),
             None => headers.get("if-modified-since") == Some(&self.last_modified),
         };

@@ -1,14 +1,14 @@
-//! Addresses as values: which of them anybody on the internet can reach, and what the host of a URL means before a resolver is
-//! asked. Nothing here looks anything up.
+//! IP addresses and host names as values: which addresses are public, and what the host of a URL is before it is resolved. Nothing
+//! here makes a lookup.
 //!
-//! What others name for us to visit (a page, a model, a client with a webhook) must not be a way to what only this machine can
-//! reach: its own services, the local network, the cloud's metadata. So an address must be global unicast, and an address
-//! inside an address (mapped, translated or tunnelled IPv4) is judged by what is inside.
+//! An address that a page, a model or a client chose must not lead to what only this machine can reach: its own services, the local
+//! network, the cloud's metadata. So it must be global unicast, and an IPv4 address inside an IPv6 address (mapped, translated or
+//! tunnelled) is checked instead of the outer one.
 //!
-//! IPv4 addresses count only in their usual spelling. `127.1`, `0x7f000001` and `017700000001` mean the same to some programs and
-//! nothing to others, and nobody writes them by accident.
+//! IPv4 addresses are accepted only as four decimal numbers. Programs disagree about `127.1`, `0x7f000001` and `017700000001`, and
+//! nobody writes them by accident.
 
-// The types are mere numbers; `std::net`, where they are found too, is where sockets are.
+// From `core`, because an address is a value; `std::net` is for sockets.
 use ::core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Networks of IPv4 that are not public, with the length of their prefix.
@@ -30,12 +30,12 @@ const RESERVED_V4: [([u8; 4], u32); 15] = [
     ([240, 0, 0, 0], 4),
 ];
 
-/// The only part of IPv6 that is global unicast, and what in it is not public: protocols of their own (Teredo among them) and
+/// The global unicast range of IPv6, and the parts of it that are not public: protocol assignments (Teredo among them) and
 /// documentation.
 const GLOBAL_V6: (u128, u32) = (0x2000 << 112, 3);
 const RESERVED_V6: [(u128, u32); 3] = [(0x2001 << 112, 23), (0x2001_0db8 << 96, 32), (0x3fff << 112, 20)];
 
-/// Whether anybody on the internet can reach it.
+/// Whether the address is reachable from the internet.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -55,7 +55,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         .any(|(network, prefix)| (address.to_bits() ^ u32::from_be_bytes(*network)) >> (32 - prefix) == 0)
 }
 
-/// The IPv4 address that packets to this one end up at: mapped (`::ffff:a.b.c.d`), NAT64 (`64:ff9b::a.b.c.d`) or 6to4
+/// The IPv4 address that packets to this address are delivered to: mapped (`::ffff:a.b.c.d`), NAT64 (`64:ff9b::a.b.c.d`) or 6to4
 /// (`2002:aabb:ccdd::`).
 fn inner_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let bits = address.to_bits();
@@ -70,13 +70,13 @@ fn inner_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
     Address(IpAddr),
-    /// A name for a resolver; `local` if it is one that means this machine or its network wherever it is asked for.
+    /// A name to be resolved; `local` if it always means this machine or its network.
     Name {
         local: bool,
     },
 }
 
-/// Reads a host as it stands in a URL, an IPv6 address in brackets; or says what is wrong with it.
+/// Parses the host of a URL, with an IPv6 address in brackets. An error says what is wrong.
 pub fn host(text: &str) -> Result<Host, &'static str> {
     let lower = text.to_ascii_lowercase();
     if let Some(inner) = lower.strip_prefix('[') {
@@ -103,7 +103,7 @@ pub fn host(text: &str) -> Result<Host, &'static str> {
     Ok(Host::Name { local: matches!(last, "localhost" | "local" | "internal") })
 }
 
-/// Whether a resolver might take a name that ends so for an IPv4 address: a number, also in octal or hexadecimal.
+/// Whether a resolver might treat a name with this last label as an IPv4 address: a number, also octal or hexadecimal.
 fn is_number(label: &str) -> bool {
     match label.strip_prefix("0x") {
         Some(hex) => hex.chars().all(|c| c.is_ascii_hexdigit()),

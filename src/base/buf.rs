@@ -1,5 +1,5 @@
-//! A byte queue: bytes come in at the end and are consumed from the front. An empty one owns no memory, so ten thousand idle
-//! connections cost ten thousand small structs and nothing more.
+//! A byte queue: bytes are appended at the end and consumed from the front. An empty queue owns no memory, so an idle connection
+//! costs only the struct.
 
 #[derive(Default, Debug)]
 pub struct Buf {
@@ -24,8 +24,8 @@ impl Buf {
         self.len() == 0
     }
 
-    /// Drops the first `n` bytes. The memory goes when the last byte goes; what remains moves to the front only when the
-    /// consumed part is the larger one, so consuming is linear overall.
+    /// Drops the first `n` bytes. The memory is freed with the last byte. The rest moves to the front only when the consumed part
+    /// is larger, so the total cost is linear.
     pub fn consume(&mut self, n: usize) {
         assert!(n <= self.len(), "consuming {n} of {} bytes", self.len());
         self.start += n;

@@ -1,5 +1,5 @@
-//! A request to stop, shared between the loop and one worker. Setting it is instant and never blocks on the worker; the
-//! worker looks at it between steps and may leave a hook that interrupts whatever it is blocked in.
+//! A cancellation flag, shared between the loop and one worker. Setting it never waits for the worker; the worker checks it between
+//! steps and may register a hook that interrupts a blocking operation.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,7 @@ impl Cancel {
         self.0.set.load(Ordering::Acquire)
     }
 
-    /// Sets it and runs the hook, once.
+    /// Sets the flag and runs the hook, once.
     pub fn set(&self) {
         self.0.set.store(true, Ordering::Release);
         if let Some(hook) = self.slot().take() {
@@ -28,7 +28,7 @@ impl Cancel {
         }
     }
 
-    /// Leaves what is to be done on [`Cancel::set`]; runs it at once if that has happened already.
+    /// Registers the hook that [`Cancel::set`] runs; runs it at once if the flag is already set.
     pub fn on_set(&self, hook: impl FnOnce() + Send + 'static) {
         *self.slot() = Some(Box::new(hook));
         if self.is_set()
@@ -38,7 +38,7 @@ impl Cancel {
         }
     }
 
-    /// Takes the hook back: what it would interrupt is over.
+    /// Removes the hook: the operation that it would interrupt has ended.
     pub fn clear(&self) {
         self.slot().take();
     }

@@ -1,4 +1,4 @@
-//! Time as a value. The shell reads the clocks once per turn of the loop; everybody else is handed a [`Now`].
+//! Time as a value. The shell reads the clocks once per turn of the loop and passes a [`Now`] to all other code.
 
 /// One reading of both clocks: `mono_ms` for deadlines, `unix_ms` for timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -7,11 +7,11 @@ pub struct Now {
     pub unix_ms: u64,
 }
 
-/// `9999-12-31T23:59:59.999Z`. RFC 3339 and HTTP have four digits for the year, so a later time, which only a clock that is wrong can
-/// give, is written as this one: it is still valid, and still sorts behind every other.
+/// `9999-12-31T23:59:59.999Z`. RFC 3339 and HTTP have four digits for the year, so a later time (of a wrong clock) is written as this
+/// one, which is valid and sorts after all others.
 const LATEST_MS: u64 = 253_402_300_799_999;
 
-/// `2026-03-01T09:30:00.125Z`, the only form of time we send. Digit by digit: every streamed event has one.
+/// `2026-03-01T09:30:00.125Z`, the format of all times we send. Written digit by digit, because every streamed event has one.
 pub fn rfc3339(unix_ms: u64) -> String {
     let unix_ms = unix_ms.min(LATEST_MS);
     let at = civil(unix_ms);
@@ -51,8 +51,8 @@ pub fn http_date(unix_ms: u64) -> String {
     )
 }
 
-/// A time as others write it, in milliseconds: any offset, any fraction. What lies between two milliseconds is rounded up,
-/// and before 1970 is 0.
+/// Parses a time with any offset and any fraction, in milliseconds. Fractions of a millisecond are rounded up; times before 1970
+/// become 0.
 pub fn read_rfc3339(text: &str) -> Option<u64> {
     let (date, time) = text.split_once(['T', 't'])?;
     let offset_at = time.find(['Z', 'z', '+', '-'])?;
@@ -88,7 +88,7 @@ pub fn read_rfc3339(text: &str) -> Option<u64> {
     Some(u64::try_from(unix).unwrap_or(0))
 }
 
-/// Exactly so many numbers of exactly so many digits.
+/// Parses `N` numbers with exactly these numbers of digits.
 fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Option<[u64; N]> {
     let mut pieces = text.split(between);
     let mut found = [0; N];
@@ -102,7 +102,7 @@ fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Opt
     pieces.next().is_none().then_some(found)
 }
 
-/// Days since 1970 of a date, the other way round than [`civil`].
+/// Days from 1970 to a date: the inverse of [`civil`].
 fn days(year: u64, month: u64, day: u64) -> i64 {
     let year = year as i64 - i64::from(month <= 2);
     let era = year.div_euclid(400);
@@ -122,7 +122,7 @@ struct Civil {
     second: u64,
 }
 
-/// Days since 1970 into year, month and day, counting years from March so that the leap day comes last.
+/// Converts a time to date and time of day. Years are counted from March, so that the leap day is the last day.
 fn civil(unix_ms: u64) -> Civil {
     let seconds = unix_ms / 1000;
     let days = seconds / 86_400;

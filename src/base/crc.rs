@@ -1,4 +1,4 @@
-//! CRC-32 (IEEE 802.3), table driven. Guards each journal line against flipped and missing bytes.
+//! CRC-32 (IEEE 802.3) with a table. Each journal line has one, to detect damaged and missing bytes.
 
 const TABLE: [u32; 256] = table();
 

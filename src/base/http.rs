@@ -1,32 +1,20 @@
-//! HTTP messages as values: what the wire reads and writes, and what routes and dialects look at.
+//! HTTP requests and responses as values: read and written by `wire`, used by routes and dialects.
 
 use crate::base::Shared;
+use crate::base::words::words;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    Get,
-    Head,
-    Post,
-    Put,
-    Delete,
-    Options,
-    Patch,
-    /// A well-formed method we do not serve anywhere.
-    Other,
-}
-
-impl Method {
-    pub fn name(self) -> &'static str {
-        match self {
-            Method::Get => "GET",
-            Method::Head => "HEAD",
-            Method::Post => "POST",
-            Method::Put => "PUT",
-            Method::Delete => "DELETE",
-            Method::Options => "OPTIONS",
-            Method::Patch => "PATCH",
-            Method::Other => "OTHER",
-        }
+words! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Method {
+        Get = "GET",
+        Head = "HEAD",
+        Post = "POST",
+        Put = "PUT",
+        Delete = "DELETE",
+        Options = "OPTIONS",
+        Patch = "PATCH",
+        /// A valid method that no route serves.
+        Other = "OTHER",
     }
 }
 
@@ -36,7 +24,7 @@ pub enum Version {
     Http11,
 }
 
-/// Header fields in the order they came; names are lower case, values are trimmed and hold no control bytes.
+/// Header fields in the order of the message. Names are lower case; values are trimmed and have no control bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(String, String)>);
 
@@ -54,12 +42,23 @@ impl Headers {
         self.0.iter().filter(move |(n, _)| n == name).map(|(_, v)| v.as_str())
     }
 
+    /// The elements of a comma-separated list that may be spread over several fields; empty ones are skipped (RFC 9110 §5.6.1).
+    pub fn list<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let elements = self.all(name).flat_map(|value| value.split(','));
+        elements.map(|element| element.trim_matches([' ', '\t'])).filter(|element| !element.is_empty())
+    }
+
+    /// Whether such a list contains a word, in any case.
+    pub fn lists(&self, name: &str, word: &str) -> bool {
+        self.list(name).any(|element| element.eq_ignore_ascii_case(word))
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(n, v)| (n.as_str(), v.as_str()))
     }
 }
 
-/// A whole request: head checked, body complete.
+/// A complete and valid request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     pub method: Method,
@@ -81,11 +80,11 @@ impl Request {
     }
 }
 
-/// A whole answer. Streams are not responses: they have a head and then frames.
+/// A complete response. A stream is not one: it has a head and then frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     pub status: u16,
-    /// Beyond `Content-Length`, `Date` and `Connection`, which the writer adds.
+    /// Without `Content-Length`, `Date` and `Connection`, which the writer adds.
     pub headers: Vec<(&'static str, String)>,
     pub body: Shared,
 }

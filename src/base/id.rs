@@ -1,5 +1,5 @@
-//! Ids as types, so that a task's id cannot be passed for a call's. Only task and context ids need entropy, and it is handed
-//! in: the shell gives the system's, a test gives a counter.
+//! Ids as types, so that a task's id cannot be used as a call's. Only task and context ids need entropy, which is passed in: by the
+//! shell from the system, by tests from a counter.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -66,7 +66,7 @@ id! {
     ConfigId
 }
 id! {
-    /// A partition of the tasks. The empty one is where everybody is who names none.
+    /// A partition of the tasks. Requests that name none use the empty one.
     Tenant
 }
 id! {
@@ -86,7 +86,7 @@ impl Tenant {
     }
 }
 
-/// Position of an event in a task's log. The first event is 1; 0 stands before it.
+/// Position of an event in a task's log. The first event is 1; 0 is the position before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Seq(pub u64);
@@ -111,8 +111,8 @@ impl Entropy {
         Entropy(Box::new(source))
     }
 
-    /// A source for simulations and tests: the same ids in the same order, every time. One that goes on after `n` ids
-    /// repeats none of them.
+    /// A source for simulations and tests: the same ids in the same order each time. A source that starts after `n` ids repeats none
+    /// of them.
     pub fn counting_after(mut n: u128) -> Entropy {
         Entropy::new(move || {
             n += 1;
@@ -120,7 +120,7 @@ impl Entropy {
         })
     }
 
-    /// A number below `limit`, every one about as likely as the next.
+    /// A number below `limit`, uniformly distributed.
     pub fn below(&mut self, limit: u64) -> u64 {
         let number = u128::from_be_bytes((self.0)());
         (number % u128::from(limit.max(1))) as u64

@@ -1,5 +1,5 @@
-//! Writing JSON straight into bytes, for what is written often: events and frames. And reading what others wrote: bounded in its
-//! depth, because it may go into a journal, where it stands inside of other things and has to be read again.
+//! JSON as bytes: written directly into a buffer, because events and frames are written often, and read with limits on depth and
+//! size. The depth is limited because the value may be stored inside a journal record, which must be readable too.
 
 use crate::limits::{JSON_CONTAINERS, JSON_DEPTH};
 use serde::de::Error;
@@ -17,7 +17,7 @@ pub fn bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
     out
 }
 
-/// Reads what a client, a model or a script wrote.
+/// Parses JSON of a client, a model or a script.
 pub fn read<'a, T: Deserialize<'a>>(json: &'a [u8]) -> serde_json::Result<T> {
     let Shape { depth, containers } = shape(json);
     if depth > JSON_DEPTH {
@@ -33,14 +33,14 @@ pub fn read<'a, T: Deserialize<'a>>(json: &'a [u8]) -> serde_json::Result<T> {
 
 #[derive(Debug, PartialEq, Eq)]
 struct Shape {
-    /// How many lists and objects are open at once, at most.
+    /// The greatest number of lists and objects inside each other.
     depth: usize,
-    /// How many there are.
+    /// The number of lists and objects.
     containers: usize,
 }
 
-/// Looks at the brackets only, which costs little of what reading the text costs, and no further than to the first that is one too
-/// many. Of what is not JSON it says nothing of use.
+/// Counts brackets only, which is much cheaper than parsing, and stops at the first one over a limit. The result means nothing if
+/// the text is not JSON.
 fn shape(json: &[u8]) -> Shape {
     let (mut open, mut depth, mut containers) = (0_usize, 0, 0);
     let mut quoted = false;

@@ -1,4 +1,4 @@
-//! Values everything else is made of. Knows nothing of tasks, sockets or threads.
+//! Basic types that all layers use. Knows nothing of tasks, sockets or threads.
 
 pub mod address;
 pub mod buf;
@@ -11,8 +11,9 @@ pub mod json;
 pub mod nearest;
 pub mod slots;
 pub mod span;
+pub mod words;
 
 use std::sync::Arc;
 
-/// Bytes that many may hold: encoded once, shared by every subscriber.
+/// Shared bytes: encoded once, used by every subscriber.
 pub type Shared = Arc<[u8]>;

@@ -1,7 +1,7 @@
-//! A generational arena. A [`Key`] outlives what it named without ever naming something else: the slot is reused, the
-//! generation is not. It packs into a `usize`, so it can be the token of a poll registration.
+//! A generational arena. The [`Key`] of a removed value never becomes the key of another one: the slot is reused, the generation is
+//! not. A key fits into a `usize`, so it can be the token of a poll registration.
 
-/// Names one occupant of one slot, for ever.
+/// Identifies one value in one slot, also after it was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     ix: u32,

@@ -1,6 +1,6 @@
-//! Lengths of time as people write them: `500ms`, `30s`, `24h`.
+//! Durations as text: `500ms`, `30s`, `24h`.
 
-/// Milliseconds. None for anything but a whole number above 0 with its unit right behind it.
+/// Milliseconds; None if the text is not a whole number above 0 followed by a unit.
 pub fn parse(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -16,7 +16,7 @@ pub fn parse(text: &str) -> Option<u64> {
     number.checked_mul(unit_ms).filter(|ms| *ms > 0)
 }
 
-/// The shortest exact spelling, for messages.
+/// The shortest exact form, for messages.
 pub fn spell(ms: u64) -> String {
     for (unit_ms, unit) in [(3_600_000, "h"), (60_000, "m"), (1_000, "s")] {
         if ms >= unit_ms && ms.is_multiple_of(unit_ms) {

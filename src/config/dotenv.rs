@@ -1,11 +1,11 @@
 //! Files of variables: `NAME=value` lines, with `export`, quotes and comments.
 //!
-//! What they say goes into a map of its own and never into the environment of the process: a file in a repository must not be
-//! able to change what the program, or anything it starts, believes about itself.
+//! The variables go into a map of their own and never into the environment of the process: a file in a repository must not change
+//! the environment of this program or of programs it starts.
 
 use crate::config::tree::Notice;
 
-/// The variables in the order of the file, and what could not be used. Values are never part of a notice.
+/// The variables in the order of the file, and notices about invalid lines. A notice never contains a value.
 pub fn parse(text: &str) -> (Vec<(String, String)>, Vec<Notice>) {
     let mut variables = Vec::new();
     let mut notices = Vec::new();
@@ -31,7 +31,7 @@ pub fn parse(text: &str) -> (Vec<(String, String)>, Vec<Notice>) {
             Written::Open(quote) => {
                 let text = format!("the value of {name} goes over several lines, which is not supported");
                 notices.push(Notice::new(number, text));
-                // What follows belongs to the value and must not be taken for variables.
+                // The following lines belong to the value and must not be read as variables.
                 lines.by_ref().find(|(line, _)| line.contains(quote));
             }
         }
@@ -56,7 +56,7 @@ fn value(written: &str) -> Written {
     while let Some(c) = inside.next() {
         match c {
             _ if c == quote => return Written::Value(out),
-            // Only double quotes know escapes.
+            // Only texts in double quotes have escapes.
             '\\' if quote == '"' => match inside.next() {
                 Some('n') => out.push('\n'),
                 Some('r') => out.push('\r'),

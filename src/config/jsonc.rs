@@ -1,14 +1,14 @@
-//! JSON as people write it in settings files: with `//` and `/* */` comments, and with a comma too many, which is pointed out.
+//! JSON with `//` and `/* */` comments and trailing commas, which are reported.
 //!
-//! A parser and not a filter in front of one, because a parser knows on which line each value stands. Strings and numbers are
-//! cut out here and understood by serde_json.
+//! This is a parser and not a filter in front of one, because it has to know the line of each value. serde_json parses strings and
+//! numbers.
 
 use crate::config::tree::{Node, Notice, Value};
 
-/// Deeper files are refused; no setting is nested like that, and recursion must end.
+/// Deeper files are refused. No setting is nested like that, and the parser is recursive.
 const DEEPEST: usize = 64;
 
-/// The tree, and what was forgiven. An empty file is an empty map.
+/// The tree, and notices about what was corrected. An empty file is an empty map.
 pub fn parse(text: &str) -> Result<(Node, Vec<Notice>), Notice> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut parser = Parser { text, at: 0, line: 1, notices: Vec::new() };
@@ -78,7 +78,7 @@ impl Parser<'_> {
         Ok(Value::List(items))
     }
 
-    /// Goes over the comma to the next item. False when there is none; then the closing bracket is passed.
+    /// Skips the comma before the next item. Returns false if there is none, after skipping the closing bracket.
     fn next_item(&mut self, close: u8, comma_due: bool) -> Result<bool, Notice> {
         self.skip()?;
         let mut comma = None;
@@ -140,7 +140,7 @@ impl Parser<'_> {
         Err(self.wrong("a value is expected: a text in double quotes, a number, true, false, null, [ or {"))
     }
 
-    /// Passes blanks and comments.
+    /// Skips blanks and comments.
     fn skip(&mut self) -> Result<(), Notice> {
         loop {
             let rest = &self.text[self.at..];

@@ -1,10 +1,10 @@
-//! Where the operator's files are. All of it comes from the environment the process was started with.
+//! Where the operator's files are, according to the environment of the process.
 
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Paths {
-    /// The directory that holds the user's `.gemini`, if there is one.
+    /// The directory that contains the user's `.gemini`, if there is one.
     pub home: Option<PathBuf>,
     pub system_defaults: PathBuf,
     pub system_settings: PathBuf,
@@ -38,7 +38,7 @@ impl Paths {
         Some(home.join(".gemini").join(name))
     }
 
-    /// Rules that were saved by answering "always".
+    /// The rules that were saved by answering "always".
     pub fn saved_rules(&self) -> Option<PathBuf> {
         self.user("policies/auto-saved.json")
     }

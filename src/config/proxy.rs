@@ -1,6 +1,6 @@
-//! Which proxy, if any, a request goes through: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in either case.
+//! Which proxy a request uses: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in upper or lower case.
 //!
-//! Loopback is never reached through a proxy, whatever the variables say: on the other side it would be another machine.
+//! A loopback address never uses a proxy: for the proxy it would be another machine.
 
 use ::core::net::IpAddr;
 
@@ -12,7 +12,7 @@ pub struct Proxies {
 }
 
 impl std::fmt::Debug for Proxies {
-    /// Addresses of proxies hold passwords.
+    /// Without the addresses, which may contain passwords.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Proxies").field("except", &self.except).finish_non_exhaustive()
     }
@@ -36,7 +36,7 @@ impl Proxies {
         }
     }
 
-    /// The proxy for a URL; None is the direct way.
+    /// The proxy for a URL; None connects directly.
     pub fn to(&self, url: &str) -> Option<&str> {
         let (scheme, rest) = url.split_once("://")?;
         let (proxy, port) = match scheme.to_ascii_lowercase().as_str() {
@@ -54,14 +54,14 @@ impl Proxies {
     }
 }
 
-/// `host:port`, `[v6]:port`, or without a port. The brackets of an address are taken off.
+/// Splits `host:port` or `[v6]:port`, with or without a port. The brackets of an address are removed.
 fn split_port(text: &str) -> (&str, Option<&str>) {
     if let Some(inside) = text.strip_prefix('[') {
         let (host, rest) = inside.split_once(']').unwrap_or((inside, ""));
         return (host, rest.strip_prefix(':'));
     }
     match text.split_once(':') {
-        // A bare v6 address has more than one colon and no port.
+        // An IPv6 address without brackets has several colons and no port.
         Some((host, port)) if !port.contains(':') => (host, Some(port)),
         Some(_) | None => (text, None),
     }
@@ -72,7 +72,7 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.ends_with(".localhost") || address.is_ok_and(|ip| ip.is_loopback())
 }
 
-/// `*`, a host with everything below it, an address, a range of addresses `10.0.0.0/8`; each also with a port.
+/// Whether an entry of `NO_PROXY` matches: `*`, a host and its subdomains, an address, or a range `10.0.0.0/8`; each may have a port.
 fn matches(entry: &str, host: &str, port: &str) -> bool {
     if entry == "*" {
         return true;
@@ -88,7 +88,7 @@ fn matches(entry: &str, host: &str, port: &str) -> bool {
     if name.is_empty() {
         return false;
     }
-    // The end of an address is not a domain above it.
+    // An address has no parent domains.
     if let Ok(address) = host.parse::<IpAddr>() {
         return name.parse() == Ok(address);
     }

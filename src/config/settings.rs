@@ -5,6 +5,7 @@
 //! the file is used. A name that has no effect is reported too.
 
 use crate::a2a::Switches;
+use crate::base::words::words;
 use crate::config::listen::{Host, Listen};
 use crate::config::options::{self, By, Name, OPTIONS};
 use crate::config::tree::{Node, Value};
@@ -112,24 +113,15 @@ pub struct Rule {
     pub rule: serde_json::Value,
 }
 
-/// How important a message of the log is, the most important first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    Error,
-    Warn,
-    #[default]
-    Info,
-    Debug,
-}
-
-impl Level {
-    pub fn word(self) -> &'static str {
-        match self {
-            Level::Error => "error",
-            Level::Warn => "warn",
-            Level::Info => "info",
-            Level::Debug => "debug",
-        }
+words! {
+    /// How important a message of the log is, the most important first.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Level {
+        Error = "error",
+        Warn = "warn",
+        #[default]
+        Info = "info",
+        Debug = "debug",
     }
 }
 

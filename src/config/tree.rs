@@ -1,11 +1,11 @@
-//! What a settings file says, before anybody asks what it means: a tree that remembers lines.
+//! The content of a settings file as a tree with line numbers.
 //!
-//! JSON and YAML both become this, so settings are read by one piece of code and a wrong value can be named by its file, line
-//! and key. Values themselves are never part of a message: settings hold passwords.
+//! JSON and YAML both become this tree, so settings are read by one piece of code, and an invalid value can be reported by file, line
+//! and key. A message never contains a value: settings may contain passwords.
 
 use serde_json::Number;
 
-/// A value and the line it stands on; for a member of a map, the line of its key.
+/// A value and its line; for a member of a map, the line of its key.
 #[derive(Clone, PartialEq)]
 pub struct Node {
     pub line: usize,
@@ -19,11 +19,11 @@ pub enum Value {
     Number(Number),
     Text(String),
     List(Vec<Node>),
-    /// In the order of the file; a name that comes twice means its last value.
+    /// In the order of the file; of a repeated name the last value is used.
     Map(Vec<(String, Node)>),
 }
 
-/// Something to tell the user about a line of a file.
+/// A message about a line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     pub line: usize,
@@ -68,7 +68,7 @@ impl Node {
         }
     }
 
-    /// The same without lines.
+    /// The value without line numbers.
     pub fn json(&self) -> serde_json::Value {
         match &self.value {
             Value::Null => serde_json::Value::Null,
@@ -80,7 +80,7 @@ impl Node {
         }
     }
 
-    /// Puts the values of variables into every text.
+    /// Replaces variables in all texts.
     pub fn expand(&mut self, env: &dyn Fn(&str) -> Option<String>) {
         match &mut self.value {
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
@@ -91,7 +91,7 @@ impl Node {
     }
 }
 
-/// `$NAME`, `${NAME}` and `${NAME:-otherwise}`. A variable that is not set stays as it is written.
+/// Replaces `$NAME`, `${NAME}` and `${NAME:-default}`. A variable that is not set stays as it is written.
 pub fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -111,7 +111,7 @@ pub fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> String {
     out
 }
 
-/// What stands behind a dollar sign: its value, and how many bytes of the text it takes.
+/// The variable after a dollar sign: its value, and its length in the text.
 fn variable(after: &str, env: &dyn Fn(&str) -> Option<String>) -> (Option<String>, usize) {
     if let Some(inside) = after.strip_prefix('{') {
         let Some(end) = inside.find('}') else {

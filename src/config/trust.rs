@@ -1,8 +1,7 @@
-//! Whether a workspace is trusted: whether its own files may say anything about how the agent works.
+//! Whether a workspace is trusted, that is, whether its own settings, variables and memory files are used.
 //!
-//! Only the operator decides, by a flag, by the environment the process was started with, by the user's settings, or by the
-//! file of trusted folders. Nothing a client sends and nothing a repository contains is asked. What nobody decided is
-//! untrusted.
+//! Only the operator decides: by a flag, by the environment of the process, by the user's settings, or by the file of trusted folders.
+//! Nothing that a client sends or a repository contains has an influence. Without a decision a workspace is untrusted.
 
 use crate::config::jsonc;
 use crate::config::tree::Value;
@@ -15,46 +14,46 @@ pub enum Trust {
     Untrusted,
 }
 
-/// Whether the question is asked at all; the user's settings can switch it off.
+/// Whether folders must be trusted; the user's settings can turn this off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Question {
-    Asked,
+pub enum FolderTrust {
+    Required,
     Off,
 }
 
-/// What the operator said beside the file of trusted folders.
+/// The operator's decision beside the file of trusted folders.
 #[derive(Clone, Debug, Default)]
-pub struct Word {
-    /// For the server's own workspace and what is below it: the flag or the environment.
-    pub said: Option<Trust>,
+pub struct OperatorTrust {
+    /// For the server's own workspace and everything below it, by the flag or the environment.
+    pub decision: Option<Trust>,
     /// The server's own workspace, its real path.
     pub workspace: PathBuf,
 }
 
-/// Decides about a directory, given by its real path.
-pub fn decide(dir: &Path, word: &Word, question: Question, folders: &Folders) -> Trust {
-    match word.said {
-        // A refusal is for everything the server works in.
+/// Whether a directory, given by its real path, is trusted.
+pub fn decide(dir: &Path, operator: &OperatorTrust, folder_trust: FolderTrust, folders: &Folders) -> Trust {
+    match operator.decision {
+        // Distrust applies to every workspace of the server.
         Some(Trust::Untrusted) => return Trust::Untrusted,
-        Some(Trust::Trusted) if dir.starts_with(&word.workspace) => return Trust::Trusted,
+        Some(Trust::Trusted) if dir.starts_with(&operator.workspace) => return Trust::Trusted,
         Some(Trust::Trusted) | None => {}
     }
-    match question {
-        Question::Asked => folders.decide(dir).unwrap_or_default(),
-        Question::Off => Trust::Trusted,
+    match folder_trust {
+        FolderTrust::Required => folders.decide(dir).unwrap_or_default(),
+        FolderTrust::Off => Trust::Trusted,
     }
 }
 
-/// The file of trusted folders: real directories and what was decided about them and everything below.
+/// The file of trusted folders: real paths, and whether each and everything below it is trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Folders(Vec<(PathBuf, Trust)>);
 
 impl Folders {
-    /// Reads the file; `real` follows links. A mistake in it is an error with its line, never a guess.
+    /// Parses the file; `real` resolves links. An invalid file is an error with a line number.
     pub fn parse(text: &str, real: &dyn Fn(&Path) -> PathBuf) -> Result<Folders, String> {
         let (root, _) = jsonc::parse(text).map_err(|n| format!("line {}: {}", n.line, n.text))?;
         let Value::Map(members) = &root.value else {
-            return Err("line 1: it must hold folders and what is decided about them".into());
+            return Err("line 1: it must contain folders and whether they are trusted".into());
         };
         let mut folders = Vec::new();
         for (name, node) in members {
@@ -79,7 +78,7 @@ impl Folders {
         Ok(Folders(folders))
     }
 
-    /// The rule of the nearest folder; of two for the same folder, the refusal.
+    /// The decision for the nearest folder; of two for the same folder, distrust.
     fn decide(&self, dir: &Path) -> Option<Trust> {
         let above = self.0.iter().filter(|(folder, _)| dir.starts_with(folder));
         let nearest = above.max_by_key(|(folder, trust)| (folder.components().count(), *trust == Trust::Untrusted));
@@ -109,7 +108,7 @@ mod tests {
             }"#,
         )
         .unwrap();
-        let word = Word::default();
+        let operator = OperatorTrust::default();
         for (dir, trusted) in [
             ("/a", true),
             ("/a/x", true),
@@ -124,7 +123,7 @@ mod tests {
             ("/tie/x", false),
             ("/", false),
         ] {
-            let found = decide(Path::new(dir), &word, Question::Asked, &folders);
+            let found = decide(Path::new(dir), &operator, FolderTrust::Required, &folders);
             assert_eq!(found == Trust::Trusted, trusted, "{dir}");
         }
     }
@@ -135,7 +134,7 @@ mod tests {
             ("{\n\"/a\": \"TRUST\"}", "line 2: \"/a\" must be"),
             ("{\n\"/a\": true}", "line 2: \"/a\" must be"),
             ("{\"a\": \"TRUST_FOLDER\"}", "line 1: \"a\" is not an absolute path"),
-            ("[]", "line 1: it must hold"),
+            ("[]", "line 1: it must contain"),
             ("{", "line 1: a bracket is not closed"),
         ] {
             let error = folders(text).unwrap_err();
@@ -147,9 +146,10 @@ mod tests {
     #[test]
     fn the_operators_word_is_for_the_servers_workspace() {
         let none = Folders::default();
-        let (asked, off) = (Question::Asked, Question::Off);
-        let of =
-            |dir: &str, said, question| decide(Path::new(dir), &Word { said, workspace: "/w".into() }, question, &none);
+        let (asked, off) = (FolderTrust::Required, FolderTrust::Off);
+        let of = |dir: &str, decision, folder_trust| {
+            decide(Path::new(dir), &OperatorTrust { decision, workspace: "/w".into() }, folder_trust, &none)
+        };
         let (yes, no) = (Some(Trust::Trusted), Some(Trust::Untrusted));
         assert_eq!(of("/w", None, asked), Trust::Untrusted);
         assert_eq!(of("/w", yes, asked), Trust::Trusted);

@@ -1,14 +1,13 @@
 //! `config.yaml`: the part of YAML that a settings file needs. Maps and lists by indentation, and scalars on one line.
 //!
-//! Everything else (anchors, tags, flow collections, block texts, several documents) is a notice with its line, and what
-//! belongs to that line is left out; the rest of the file is read. Understanding half of YAML silently would be worse than
-//! refusing it: `no` is a text here, as it looks.
+//! Everything else (anchors, tags, flow collections, block texts, several documents) is reported with its line and left out, together
+//! with the lines that belong to it; the rest of the file is read. `no` is a text here, not false.
 
 use crate::config::tree::{Node, Notice, Value};
 
 const DEEPEST: usize = 64;
 
-/// The tree of what was understood, and notices for the rest.
+/// The tree, and notices about what was left out.
 pub fn parse(text: &str) -> (Node, Vec<Notice>) {
     let mut notices = Vec::new();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -51,7 +50,7 @@ fn lines(text: &str, notices: &mut Vec<Notice>) -> Vec<Line> {
     lines
 }
 
-/// The line up to a `#` that stands outside of quotes and behind a blank.
+/// The line up to a `#` that is not in quotes and follows a blank.
 fn without_comment(line: &str) -> &str {
     let mut quote = None;
     let mut before = ' ';
@@ -60,7 +59,7 @@ fn without_comment(line: &str) -> &str {
             Some(open) if c == open && before != '\\' => quote = None,
             Some(_) => {}
             None if c == '#' && before.is_whitespace() => return &line[..at],
-            // A quote opens a text only where a text can begin.
+            // A quote starts a text only where a value can start.
             None if "'\"".contains(c) && " :-".contains(before) => quote = Some(c),
             None => {}
         }
@@ -76,7 +75,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Everything that is indented at least that far: a list, a map, or nothing.
+    /// The lines that are indented at least this far: a list, a map, or nothing.
     fn block(&mut self, least: usize, depth: usize) -> Value {
         let Some(line) = self.lines.get(self.at).filter(|line| line.indent >= least) else {
             return Value::Null;
@@ -104,7 +103,7 @@ impl Reader {
                 let value = self.block(indent + 1, depth + 1);
                 items.push(Node::new(line.number, value));
             } else if is_item(inside) || split_key(inside).is_some() {
-                // `- name: value` begins a map: its first line reads as if it stood where the name does.
+                // `- name: value` starts a map; its first line is indented to the position of the name.
                 self.lines[self.at] = Line { indent: indent + shift, text: inside.to_owned(), ..line };
                 let value = self.block(indent + 1, depth + 1);
                 items.push(Node::new(line.number, value));
@@ -130,7 +129,7 @@ impl Reader {
                 continue;
             };
             let value = if rest.is_empty() {
-                // A list may stand right below its name, without indentation.
+                // A list may follow its name without indentation.
                 let next = self.lines.get(self.at);
                 let flat = next.is_some_and(|next| next.indent == indent && is_item(&next.text));
                 let least = if flat { indent } else { indent + 1 };
@@ -143,7 +142,7 @@ impl Reader {
         Value::Map(members)
     }
 
-    /// The next line if it is indented exactly so. Deeper ones belong to nothing: they are left out.
+    /// The next line if it has exactly this indentation. Deeper lines belong to nothing and are left out.
     fn line_at(&mut self, indent: usize) -> Option<Line> {
         let line = self.lines.get(self.at)?;
         if line.indent > indent {
@@ -173,7 +172,7 @@ impl Reader {
         }
     }
 
-    /// Passes everything that is indented at least that far.
+    /// Skips the lines that are indented at least this far.
     fn leave_out(&mut self, least: usize) {
         let rest = &self.lines[self.at..];
         self.at += rest.iter().take_while(|line| line.indent >= least).count();
@@ -208,7 +207,7 @@ fn split_key(text: &str) -> Option<(String, &str)> {
     (!name.is_empty() && name.chars().all(plain)).then(|| (name.to_owned(), rest))
 }
 
-/// One value on one line, or the word for what it is instead.
+/// One value on one line. An error names what it is instead.
 fn scalar(text: &str) -> Result<Value, &'static str> {
     let last = text.len() - 1;
     match text.as_bytes()[0] {

@@ -15,4 +15,3 @@ pub mod push;
 pub mod schema;
 pub mod slash;
 pub mod spec;
-mod words;

@@ -22,8 +22,8 @@ pub use always::{always, kept};
 pub use rule::{Names, Rule, Tier};
 pub use settings::ToolSettings;
 
+use crate::base::words::words;
 use crate::task::spec::{Confinement, Kind, Plan, Question, Verdict};
-use crate::task::words::words;
 use rule::{Held, Subject};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -3,8 +3,8 @@
 //! A tool's `prepare` makes a [`Plan`] (or says what is wrong with the call); its `run` makes an [`Ending`]. Both are values
 //! in the log, so a restarted server and every view know exactly what was asked and what was answered.
 
+use crate::base::words::words;
 use crate::task::command_line::parse;
-use crate::task::words::words;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;

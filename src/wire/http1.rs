@@ -1,12 +1,11 @@
-//! The server's side of HTTP/1.1: bytes into requests, answers into bytes. Knows no sockets and no time; it is handed a byte
-//! queue and says what it found in it.
+//! The server's side of HTTP/1.1: parses requests and writes responses. It works on a byte queue and knows no sockets and no time.
 //!
-//! The reader is strict where leniency has been used to smuggle requests past a proxy: whatever two parsers could read in two
-//! ways is refused, and the connection with it, because nobody can say where the next request would begin. It keeps the head in
-//! the queue until it is whole (remembering how far it looked), then moves the body out as it arrives. Every verdict depends on
-//! the bytes alone and not on how the network cut them up, which is what the tests lean on.
+//! The reader is strict, to prevent request smuggling: a request that two parsers could read differently is refused and its connection
+//! closed, because the start of the next request is uncertain. The head stays in the queue until it is complete (the reader remembers
+//! how far it has scanned); the body is moved out as it arrives. Every decision depends only on the bytes and not on how the network
+//! split them, which the tests check.
 //!
-//! `head` finds, checks and parses a head; `body` undoes the framing of a body; `answer` writes.
+//! `head` finds, checks and parses a head; `body` removes the framing of a body; `answer` writes responses.
 
 mod answer;
 mod body;
@@ -21,8 +20,7 @@ use body::{Body, Filled};
 use head::Search;
 use std::mem;
 
-/// Reads one connection's requests, one after the other. Between requests it owns no memory: an idle connection is an idle
-/// struct.
+/// Reads the requests of one connection, one after the other. Between requests it owns no memory.
 #[derive(Debug, Default)]
 pub struct Reader {
     state: State,
@@ -31,23 +29,23 @@ pub struct Reader {
 /// What [`Reader::read`] found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Everything useful is taken from the queue; call again when there is more in it.
+    /// The queue has no further complete item; call again when more bytes have arrived.
     More,
-    /// The client waits for [`CONTINUE`] before it sends the body. Said once, also when the body is already there: one more
-    /// line does no harm, and the verdict must not depend on timing.
+    /// The client waits for [`CONTINUE`] before it sends the body. Returned once, also if the body is already there: the extra line
+    /// does no harm, and the result must not depend on timing.
     Continue,
-    /// A whole request. What follows it in the queue is the next one's, or the next protocol's.
+    /// A complete request. The bytes after it belong to the next request, or to the next protocol.
     Request(Box<Request>),
 }
 
-/// Why a request is refused. The connection is closed after the answer.
+/// Why a request is refused. The connection is closed after the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reject {
     pub status: u16,
     pub message: &'static str,
 }
 
-/// Where in a request the connection stands; each has its own deadline.
+/// The part of a request that is being read; each has its own deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// Waiting for a head, or in it.
@@ -60,8 +58,8 @@ impl Reader {
         Reader::default()
     }
 
-    /// Takes what it can from `rx`, at most up to the end of one request. After a request that ends the connection it swallows
-    /// whatever still comes; after a refusal it repeats the refusal.
+    /// Takes bytes from `rx`, at most up to the end of one request. After the last request of a connection it discards all further
+    /// bytes; after a refusal it returns the refusal again.
     pub fn read(&mut self, rx: &mut Buf, limits: &Limits) -> Result<Step, Reject> {
         match mem::take(&mut self.state).advance(rx, limits) {
             Ok((state, step)) => {
@@ -76,7 +74,7 @@ impl Reader {
         }
     }
 
-    /// The path of the request that was refused, if it was understood so far.
+    /// The path of the refused request, if it is known.
     pub fn refused_path(&self) -> Option<&str> {
         match &self.state {
             State::Refused(refusal) => refusal.path.as_deref(),
@@ -84,7 +82,7 @@ impl Reader {
         }
     }
 
-    /// How much of a body it holds that is not whole yet.
+    /// The bytes it holds of an incomplete body.
     pub fn held(&self) -> usize {
         match &self.state {
             State::Body(request, _) => request.body.len(),
@@ -108,7 +106,7 @@ enum State {
     Refused(Box<Refusal>),
 }
 
-/// A reject, and the path it is about.
+/// A refusal and the path of its request.
 #[derive(Debug)]
 struct Refusal {
     reject: Reject,

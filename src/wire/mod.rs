@@ -1,4 +1,4 @@
-//! Bytes into HTTP requests and WebSocket messages, and answers into bytes. Knows nothing of tasks, sockets or time.
+//! Parses HTTP requests and WebSocket messages and writes responses, as bytes in memory. Knows nothing of tasks, sockets or time.
 
 pub mod http1;
 pub mod sse;

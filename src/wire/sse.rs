@@ -1,10 +1,8 @@
-//! Server-sent events: written for our subscribers, read from the model.
+//! Server-sent events: written for subscribers, read from the model.
 //!
-//! What we write is one line of JSON per event, because some clients break on more; framing is a prefix and a suffix around bytes
-//! that all subscribers share. What we read may come from anybody, so the decoder takes the whole grammar: every line end, cut
-//! anywhere, and an event too large for its cap costs that event and not the memory.
-//!
-//! The decoder copies a byte of data once, from the input into its event, and keeps nothing of what is not data.
+//! A written event has one line of JSON, because some clients fail on more; the framing is a prefix and a suffix around bytes that all
+//! subscribers share. The decoder accepts the whole grammar: every line end, split anywhere. An event larger than the limit is
+//! dropped. The decoder copies each byte of data once and stores nothing but data.
 
 use crate::base::id::Seq;
 use std::collections::VecDeque;
@@ -14,17 +12,17 @@ use std::mem;
 /// Ends an event.
 pub const END: &[u8] = b"\n\n";
 
-/// A comment, to show that the stream lives.
+/// A comment that keeps the connection alive.
 pub const PING: &[u8] = b": ping\n\n";
 
-/// A comment for people who read the stream as it is; decoders pass over it. Line ends become spaces.
+/// A comment for people who read the raw stream; decoders ignore it. Line ends become spaces.
 pub fn comment(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(b": ");
     out.extend(text.bytes().map(|byte| if byte.is_ascii_control() { b' ' } else { byte }));
     out.extend_from_slice(END);
 }
 
-/// Begins an event; its payload, a single line, and [`END`] follow.
+/// Starts an event; its payload of one line and [`END`] follow.
 pub fn open(out: &mut Vec<u8>, event: Option<&str>, seq: Option<Seq>) {
     if let Some(event) = event {
         out.extend_from_slice(b"event: ");
@@ -32,12 +30,12 @@ pub fn open(out: &mut Vec<u8>, event: Option<&str>, seq: Option<Seq>) {
         out.push(b'\n');
     }
     if let Some(seq) = seq {
-        writeln!(out, "id: {seq}").expect("memory takes what is written to it");
+        writeln!(out, "id: {seq}").expect("writing to memory does not fail");
     }
     out.extend_from_slice(b"data: ");
 }
 
-/// An event held more data than the decoder was told to keep. The events after it are whole again.
+/// An event had more data than the limit and was dropped. Later events are not affected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
@@ -45,41 +43,41 @@ pub struct TooLarge;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
     Clean,
-    /// Bytes of an event came that no empty line closed.
+    /// The last event was not ended by an empty line.
     Cut,
 }
 
-/// Bytes in, the data of events out: feed it, then iterate until it has no more.
+/// Decodes a stream: feed it bytes, then iterate over the data of complete events.
 #[derive(Debug)]
 pub struct Decoder {
     cap: usize,
     ready: VecDeque<Result<Vec<u8>, TooLarge>>,
     event: Event,
     line: Line,
-    /// The last byte was a CR; an LF now belongs to it.
+    /// The last byte was a CR; a following LF belongs to the same line end.
     after_cr: bool,
-    /// How much of a byte order mark was seen; only the very first bytes can be one.
+    /// Bytes of a byte order mark seen so far, at the start of the stream.
     mark: usize,
 }
 
-/// The event under way.
+/// The current event.
 #[derive(Debug)]
 enum Event {
-    /// No field of it so far.
+    /// It has no field yet.
     Blank,
-    /// Fields, none of them data.
+    /// It has fields but no data.
     Fields,
     Data(Vec<u8>),
-    /// Its data went over the cap and was dropped.
+    /// Its data exceeded the limit and was dropped.
     Dropped,
 }
 
-/// Where in its line the next byte stands.
+/// The part of a line that the next byte belongs to.
 #[derive(Clone, Copy, Debug)]
 enum Line {
-    /// So many bytes of `data` were seen, and nothing else.
+    /// In the name, of which this many bytes equal `data`.
     Name(usize),
-    /// Directly behind `data:`, where one space is not data.
+    /// Directly after `data:`, where one space is not data.
     Colon,
     Data,
     /// In a comment or a field that is not data.
@@ -90,7 +88,7 @@ const NAME: &[u8] = b"data";
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
 impl Decoder {
-    /// A decoder that keeps up to `cap` bytes of data per event.
+    /// A decoder that accepts up to `cap` bytes of data per event.
     pub fn new(cap: usize) -> Decoder {
         Decoder { cap, ready: VecDeque::new(), event: Event::Blank, line: Line::Name(0), after_cr: false, mark: 0 }
     }
@@ -131,7 +129,7 @@ impl Decoder {
         let amid = match self.line {
             Line::Name(seen) => seen > 0,
             Line::Colon | Line::Data => true,
-            // A field has marked its event already, and a comment belongs to none.
+            // A field has already changed the event, and a comment belongs to none.
             Line::Other => false,
         };
         match self.event {
@@ -147,7 +145,7 @@ impl Decoder {
                 self.mark += 1;
                 bytes = after;
             } else {
-                // Half a mark is the start of a field nobody knows.
+                // Part of a byte order mark is the start of an unknown field.
                 if self.mark > 0 {
                     self.line = self.other_field();
                 }
@@ -157,7 +155,7 @@ impl Decoder {
         bytes
     }
 
-    /// The line so far is `seen` bytes of `data`; what is it with one more?
+    /// The next state of a line whose first `seen` bytes are those of `data`.
     fn name(&mut self, seen: usize, byte: u8) -> Line {
         match byte {
             b':' if seen == 0 => Line::Other,
@@ -166,7 +164,7 @@ impl Decoder {
                 Line::Colon
             }
             byte if NAME.get(seen) == Some(&byte) => Line::Name(seen + 1),
-            // A blank that pads the end of a stream is not the loss of an event.
+            // A blank at the end of a stream does not mean that an event is incomplete.
             b' ' | b'\t' if seen == 0 => Line::Other,
             _ => self.other_field(),
         }
@@ -185,7 +183,7 @@ impl Decoder {
                 Event::Data(data) => self.ready.push_back(Ok(data)),
                 Event::Blank | Event::Fields | Event::Dropped => {}
             },
-            // The name alone is a line of data too, an empty one.
+            // The name alone is an empty line of data.
             Line::Name(seen) if seen == NAME.len() => self.begin_data(),
             Line::Name(_) => {
                 self.other_field();
@@ -194,7 +192,7 @@ impl Decoder {
         }
     }
 
-    /// A line of data begins; a line end sets it apart from the one before.
+    /// Starts a line of data; a line end separates it from the one before.
     fn begin_data(&mut self) {
         match self.event {
             Event::Blank | Event::Fields => self.event = Event::Data(Vec::new()),
@@ -218,13 +216,13 @@ impl Decoder {
 impl Iterator for Decoder {
     type Item = Result<Vec<u8>, TooLarge>;
 
-    /// The data of the next whole event. An event without data is none, one with an empty `data:` is.
+    /// The data of the next complete event. An event without `data` is skipped; one with an empty `data:` is not.
     fn next(&mut self) -> Option<Self::Item> {
         self.ready.pop_front()
     }
 }
 
-/// The length of what stands before the next line end.
+/// The number of bytes before the next line end.
 fn run_len(bytes: &[u8]) -> usize {
     bytes.iter().position(|b| matches!(b, b'\n' | b'\r')).unwrap_or(bytes.len())
 }

@@ -1,13 +1,13 @@
-//! Request targets, hosts and origins: text of a client's choosing into values that can be compared.
+//! Parses request targets, hosts and origins into values that can be compared.
 //!
-//! Everything is decoded first and judged afterwards, so that no spelling (`%2e%2e`, `%2F`, upper case, a long IPv6 address)
-//! means something else to a route or an allow-list than it does here. A path never names a file: dot segments are refused,
-//! not resolved. An escaped slash is a slash.
+//! Everything is decoded before it is checked, so that no spelling (`%2e%2e`, `%2F`, upper case, a long IPv6 address) means one thing
+//! here and another to a route or an allow-list. A path never names a file: dot segments are refused, not resolved. An escaped
+//! slash is a slash.
 
 // From `core`, because an address is a value: nothing here opens a socket.
 use ::core::net::Ipv6Addr;
 
-/// Where a request is headed.
+/// The target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The server, when the target was absolute (`http://host/path`).
@@ -21,22 +21,22 @@ pub struct Target {
 /// A host and its port, as in `Host` or a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authority {
-    /// Lower case. An IPv6 literal stands without brackets and in its shortest spelling: `::1`.
+    /// Lower case. An IPv6 address is without brackets and in its shortest form: `::1`.
     pub host: String,
     pub port: Option<u16>,
 }
 
-/// Who a browser says is asking.
+/// The origin of the page that makes a request, according to the browser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// `null`: a sandbox, a local file, a redirect across sites. It stands for anybody and proves nothing.
+    /// `null`: a sandbox, a local file, a redirect across sites. Any page can have this origin.
     Opaque,
     Site {
         /// Lower case, without `://`.
         scheme: String,
         /// As in [`Authority`].
         host: String,
-        /// The scheme's own port is filled in for `http` and `https`, so `http://a` equals `http://a:80`.
+        /// The default port is filled in for `http` and `https`, so `http://a` equals `http://a:80`.
         port: Option<u16>,
     },
 }
@@ -63,8 +63,8 @@ pub fn target_of(text: &str) -> Result<Target, &'static str> {
     Ok(Target { authority, path: path_of(path)?, query: query_of(query)? })
 }
 
-/// Splits `name`, `name:port`, `1.2.3.4:port` or `[::1]:port`. None if it is anything else: user info, blanks, an empty
-/// port, a name with letters no host has.
+/// Parses `name`, `name:port`, `1.2.3.4:port` or `[::1]:port`. None for anything else: user info, blanks, an empty port, a name with
+/// invalid characters.
 pub fn host_of(text: &str) -> Option<Authority> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
@@ -85,7 +85,7 @@ pub fn host_of(text: &str) -> Option<Authority> {
     Some(Authority { host, port })
 }
 
-/// Reads the value of an `Origin` field: `scheme://host[:port]` and nothing behind it, or `null`.
+/// Parses the value of an `Origin` field: `scheme://host[:port]` and nothing after it, or `null`.
 pub fn origin_of(text: &str) -> Option<Origin> {
     if text == "null" {
         return Some(Origin::Opaque);
@@ -166,7 +166,7 @@ fn decode(text: &[u8], plus: Plus) -> Result<String, &'static str> {
     Ok(text)
 }
 
-/// Names are labels of letters, digits, `-` and `_` with single dots between them; one dot at the end is the root's.
+/// A name is labels of letters, digits, `-` and `_`, separated by single dots; one dot at the end is allowed.
 fn name_of(text: &str) -> Option<String> {
     let labels = text.strip_suffix('.').unwrap_or(text);
     let is_part = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
@@ -175,7 +175,7 @@ fn name_of(text: &str) -> Option<String> {
     fits.then(|| text.to_ascii_lowercase())
 }
 
-/// 1 to 65535 in plain digits: no sign, no leading zero.
+/// 1 to 65535 in digits only: no sign, no leading zero.
 fn port_of(digits: &str) -> Option<u16> {
     let plain = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
     if plain { digits.parse().ok() } else { None }

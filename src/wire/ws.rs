@@ -1,17 +1,15 @@
-//! The server's side of WebSocket (RFC 6455): a request into an upgrade, bytes into messages, and what has to be said back.
-//! Knows no sockets, no time and none of the protocols spoken in the messages.
+//! The server's side of WebSocket (RFC 6455): the handshake, reading messages, and the control frames to send back. Knows no sockets,
+//! no time and nothing of the content of messages.
 //!
-//! `tungstenite` reads the frames: unmasking, UTF-8 across fragments, the rules of control frames and of closing. It is made for
-//! owning a connection, though: it sets memory aside for whatever length a frame claims, and keeps what the largest one needed.
-//! So a frame stays in the queue until it is whole, after a look at its head which refuses what the head alone gives away; and
-//! the reader exists from the first fragment of a message to its last. Memory then follows what a client has sent, never what it
-//! announces, and an idle connection costs [`Codec`] itself, which owns nothing.
+//! `tungstenite` reads the frames: unmasking, UTF-8 across fragments, the rules of control frames and of closing. But it allocates the
+//! length that a frame announces and keeps the largest buffer it needed. Therefore a frame stays in the queue until it is complete,
+//! its head is checked first, and the `tungstenite` reader exists only from the first fragment of a message to its last. Memory
+//! grows with the bytes that a client has sent, not with those it announces, and an idle connection costs only the [`Codec`].
 //!
-//! One call of [`Codec::read`] answers one control frame at most and then returns, so a flood of pings is throttled where all
-//! input is: by the caller, who stops reading while too much output waits. It also makes steps and answers depend on the bytes
-//! alone and not on how the network cut them up.
+//! One call of [`Codec::read`] answers at most one control frame, so a flood of pings is throttled like all input: the caller stops
+//! reading while too much output is queued. Steps and answers depend only on the bytes and not on how the network split them.
 //!
-//! Outgoing messages do not come through here: their payload is shared by all who read it, and [`text_head`] goes in front.
+//! Outgoing messages are not written here, because their payload is shared by all subscribers; [`text_head`] writes the frame's head.
 
 mod upgrade;
 
@@ -27,7 +25,7 @@ use tungstenite::protocol::frame::FrameHeader;
 use tungstenite::protocol::frame::coding::{CloseCode, Control, Data, OpCode};
 use tungstenite::protocol::{Message, Role, WebSocketConfig, WebSocketContext};
 
-/// Reads one connection's messages, and speaks for it in all that is not a message.
+/// Reads the messages of one connection, and writes its control frames.
 #[derive(Debug)]
 pub struct Codec {
     phase: Phase,
@@ -38,15 +36,15 @@ pub struct Codec {
 /// What [`Codec::read`] found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Everything useful is taken from the queue; call again when there is more in it.
+    /// The queue has no further complete frame; call again when more bytes have arrived.
     More,
-    /// A whole message.
+    /// A complete message.
     Text(String),
-    /// The client asked for a sign of life and gets it. There may be more in the queue, as after the next two.
+    /// The client sent a ping, which was answered. The queue may contain more.
     Ping,
-    /// The client shows that it lives, asked or unasked.
+    /// The client sent a pong. The queue may contain more.
     Pong,
-    /// Nothing more is read. Write what there is to write, then close.
+    /// Nothing more is read. Write the queued output, then close.
     Closed,
 }
 
@@ -55,8 +53,8 @@ impl Codec {
         Codec { phase: Phase::Idle, message_bytes: limits.ws_message_bytes, buffer_bytes: limits.ws_buffer_bytes }
     }
 
-    /// Takes what it can from `rx`, at most up to the end of one message or control frame, and appends to `out` what that is to
-    /// be answered with. What it leaves in `rx` is one frame at most, the rest of which is not there yet.
+    /// Takes bytes from `rx`, at most up to the end of one message or control frame, and appends the answer to `out`. Afterwards
+    /// `rx` contains at most one incomplete frame.
     pub fn read(&mut self, rx: &mut Buf, out: &mut Vec<u8>) -> Step {
         while !matches!(self.phase, Phase::Closed) {
             let taken = match self.inspect(rx.as_slice()) {
@@ -81,7 +79,7 @@ impl Codec {
         Step::Closed
     }
 
-    /// Whether messages may still be sent: not once either side has said that it closes.
+    /// Whether messages may be sent: neither side has sent a close frame.
     pub fn is_open(&self) -> bool {
         match self.phase {
             Phase::Idle | Phase::Amid(_) => true,
@@ -89,7 +87,7 @@ impl Codec {
         }
     }
 
-    /// How much it holds of a message whose end is not there yet.
+    /// The bytes it holds of an incomplete message.
     pub fn held(&self) -> usize {
         match &self.phase {
             Phase::Amid(partial) => partial.held,
@@ -97,20 +95,17 @@ impl Codec {
         }
     }
 
-    /// Asks for a sign of life; the answer is [`Step::Pong`].
+    /// Writes a ping; the answer is [`Step::Pong`].
     pub fn ping(&mut self, out: &mut Vec<u8>) {
         if self.is_open() {
             write_head(out, OpCode::Control(Control::Ping), 0);
         }
     }
 
-    /// Begins to close: the client answers in kind, and reading goes on, to [`Step::Closed`], for that answer alone. The reason
-    /// is cut to what fits a frame. Does nothing if closing has begun.
+    /// Writes a close frame. Reading continues until the client's close frame, then returns [`Step::Closed`]. The reason is cut to the
+    /// size of a control frame. Does nothing if closing has begun.
     pub fn close(&mut self, out: &mut Vec<u8>, code: u16, reason: &str) {
-        assert!(
-            CloseCode::from(code).is_allowed(),
-            "{code} may not be sent: it stands for what happens without a word"
-        );
+        assert!(CloseCode::from(code).is_allowed(), "{code} may not be sent in a close frame");
         if !self.is_open() {
             return;
         }
@@ -121,8 +116,7 @@ impl Codec {
         self.phase = Phase::Closing;
     }
 
-    /// The frame at the front of the queue and its length, once it is whole. What its head gives away is refused without waiting
-    /// for the rest.
+    /// The frame at the front of the queue and its length, once it is complete. An invalid head is refused at once.
     fn inspect(&self, rx: &[u8]) -> Result<Option<(FrameHeader, usize)>, Violation> {
         let mut cursor = Cursor::new(rx);
         let Some((header, payload)) = FrameHeader::parse(&mut cursor)? else {
@@ -149,7 +143,7 @@ impl Codec {
         Ok((len <= rx.len() as u64).then_some((header, len as usize)))
     }
 
-    /// Has a whole frame read, and says what it completes.
+    /// Reads a complete frame, and returns what it completes.
     fn take(&mut self, header: &FrameHeader, frame: &[u8], out: &mut Vec<u8>) -> Result<Option<Step>, Violation> {
         let (mut partial, amid) = match mem::take(&mut self.phase) {
             Phase::Idle => (Box::new(self.partial()), false),
@@ -170,7 +164,7 @@ impl Codec {
             }
             Ok(Message::Pong(_)) => Some(Step::Pong),
             Ok(Message::Close(_)) => {
-                // The answer is written before the flush says that it was the last.
+                // The flush writes the answer and then reports the end of the connection.
                 let last = reader.flush(&mut stream);
                 debug_assert!(matches!(last, Err(Error::ConnectionClosed)), "{last:?}");
                 self.phase = Phase::Closed;
@@ -203,12 +197,12 @@ impl Codec {
     }
 }
 
-/// Writes what goes before the `len` bytes of an outgoing text message: one frame, not masked. Only while [`Codec::is_open`].
+/// Writes the head of a frame for an outgoing text message of `len` bytes. Only while [`Codec::is_open`].
 pub fn text_head(out: &mut Vec<u8>, len: usize) {
     write_head(out, OpCode::Data(Data::Text), len);
 }
 
-/// The most a control frame may carry.
+/// The largest payload of a control frame.
 const CONTROL_BYTES: usize = 125;
 
 #[derive(Debug, Default)]
@@ -216,22 +210,22 @@ enum Phase {
     /// Between messages.
     #[default]
     Idle,
-    /// A message has begun and not ended.
+    /// A message is incomplete.
     Amid(Box<Partial>),
-    /// We said that we close; only the client's answer still counts.
+    /// We have sent a close frame and wait for the client's.
     Closing,
     Closed,
 }
 
-/// The first frames of a message: the reader holds them.
+/// An incomplete message.
 #[derive(Debug)]
 struct Partial {
     reader: WebSocketContext,
-    /// How long they are. Control frames in between are not among them.
+    /// The length of its frames, without control frames in between.
     held: usize,
 }
 
-/// What a client did against the rules, as it is told when the connection closes.
+/// Why the connection is closed: the code and the reason for the client.
 struct Violation {
     code: CloseCode,
     reason: Cow<'static, str>,
@@ -243,7 +237,7 @@ impl From<Error> for Violation {
             Error::Protocol(error) => protocol(error.to_string()),
             Error::Capacity(_) => too_large(),
             Error::Utf8(_) => Violation { code: CloseCode::Invalid, reason: "the text is not UTF-8".into() },
-            // Memory neither fails nor fills up; should the reader find another reason to stop, it is not the client's fault.
+            // Reading from memory cannot fail in other ways; if it does, it is our error.
             _ => Violation { code: CloseCode::Error, reason: "the frame could not be read".into() },
         }
     }
@@ -263,10 +257,10 @@ fn too_large() -> Violation {
 
 fn write_head(out: &mut Vec<u8>, opcode: OpCode, len: usize) {
     let header = FrameHeader { opcode, ..FrameHeader::default() };
-    header.format(len as u64, out).expect("memory takes what is written to it");
+    header.format(len as u64, out).expect("writing to memory does not fail");
 }
 
-/// One frame in memory, as the connection that the reader believes to have.
+/// One frame in memory, which the `tungstenite` reader uses as its connection.
 struct Stream<'a> {
     frame: &'a [u8],
     out: &'a mut Vec<u8>,
@@ -275,7 +269,7 @@ struct Stream<'a> {
 impl Read for Stream<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.frame.is_empty() {
-            // Zero would be the end of the connection.
+            // Returning 0 would mean the end of the connection.
             return Err(ErrorKind::WouldBlock.into());
         }
         self.frame.read(buffer)

@@ -123,8 +123,7 @@ pub fn call(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
 
 /// Whether the client can take a stream.
 pub fn accepts_stream(headers: &Headers) -> bool {
-    let mut accepted = headers.all("accept").flat_map(|list| list.split(','));
-    accepted.any(|media| {
+    headers.list("accept").any(|media| {
         let media = media.split(';').next().unwrap_or_default().trim();
         media.eq_ignore_ascii_case("text/event-stream")
     })

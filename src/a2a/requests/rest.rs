@@ -155,8 +155,7 @@ fn dialect(protocol: Protocol, request: &Request, sent: &Result<Option<Value>, F
 fn media(protocol: Protocol, headers: &Headers) -> Media {
     let spoken = ["accept", "content-type"]
         .into_iter()
-        .flat_map(|name| headers.all(name))
-        .flat_map(|list| list.split(','))
+        .flat_map(|name| headers.list(name))
         .filter_map(|media| media.split(';').next())
         .any(|media| media.trim().eq_ignore_ascii_case("application/a2a+json"));
     if protocol == Protocol::V10 && spoken { Media::A2aJson } else { Media::Json }

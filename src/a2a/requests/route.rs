@@ -98,7 +98,7 @@ pub fn not_found(path: &str) -> Fault {
 }
 
 pub fn not_allowed(request: &Request, methods: impl Iterator<Item = Method>) -> Fault {
-    let names: Vec<&str> = methods.map(Method::name).collect();
+    let names: Vec<&str> = methods.map(Method::word).collect();
     let allow = names.join(", ");
     let message = format!("{} takes {allow} only.", request.path);
     Fault::new(FaultKind::MethodNotAllowed { allow }, message)

@@ -33,16 +33,14 @@ pub fn join(request: &Request, switches: &Switches) -> Result<(Call, Form), (Fau
 
 /// The first sub-protocol on offer that we speak. Others are none of ours, or carry a credential.
 fn spoken(headers: &Headers) -> &'static Dialect {
-    let offered = headers.all("sec-websocket-protocol");
-    let mut offered = offered.flat_map(|list| list.split(',')).map(str::trim);
+    let mut offered = headers.list("sec-websocket-protocol");
     let known = offered.find_map(|name| Dialect::ALL.into_iter().find(|dialect| dialect.sub_protocol == Some(name)));
     known.unwrap_or(Dialect::SESSION)
 }
 
 fn joined(request: &Request, form: &mut Form, switches: &Switches) -> Result<Join, Fault> {
     let (headers, query) = (&request.headers, &request.query);
-    let mut upgrades = headers.all("upgrade").flat_map(|list| list.split(','));
-    if !upgrades.any(|name| name.trim().eq_ignore_ascii_case("websocket")) {
+    if !headers.lists("upgrade", "websocket") {
         return Err(Fault::new(
             FaultKind::UpgradeRequired,
             "This is an address for WebSockets; connect with a WebSocket client.",

@@ -46,7 +46,7 @@ pub fn unnamed(what: &str) -> Fault {
 
 /// Every extension the headers list.
 pub fn extensions(headers: &Headers) -> impl Iterator<Item = &str> {
-    LISTS.iter().flat_map(|(name, _)| headers.all(name)).flat_map(|list| list.split(',')).map(str::trim)
+    LISTS.iter().flat_map(|(name, _)| headers.list(name))
 }
 
 /// Refuses a request that does not list what the operator requires: in a header, or in its message.

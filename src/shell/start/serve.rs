@@ -5,7 +5,7 @@ use crate::a2a;
 use crate::base::clock::rfc3339;
 use crate::config::options::Flag;
 use crate::config::settings::{Origin, Settings};
-use crate::config::trust::{Trust, Word};
+use crate::config::trust::{OperatorTrust, Trust};
 use crate::config::{Agent, Config, Variables};
 use crate::core::connections::guard::HostPolicy;
 use crate::core::{Approval, Choose, Core, Resolve, Setup, Site};
@@ -49,8 +49,8 @@ pub fn configure(flags: &[Flag], env: Env) -> Result<(Config, Places), String> {
     operators.apply_variables(env.as_ref(), &Variables::default())?;
     operators.apply_flags(flags);
     let workspace = directory(&operators.workspace())?;
-    let word = Word { said: operators.trust, workspace: workspace.clone() };
-    let places = Places::new(env.clone(), word, Limits::default());
+    let operator = OperatorTrust { decision: operators.trust, workspace: workspace.clone() };
+    let places = Places::new(env.clone(), operator, Limits::default());
     let place = places.look(&workspace)?;
     let config = Config::new(flags, env.as_ref(), place)?;
     Ok((config, places))

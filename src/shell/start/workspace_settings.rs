@@ -7,7 +7,7 @@
 use crate::config::dotenv;
 use crate::config::paths::Paths;
 use crate::config::settings::{self, Format, Layer, Origin, Settings};
-use crate::config::trust::{self, Folders, Question, Trust, Word};
+use crate::config::trust::{self, FolderTrust, Folders, OperatorTrust, Trust};
 use crate::config::{Owner, Variables, WorkspaceSettings};
 use crate::limits::Limits;
 use crate::model::gemini::Secret;
@@ -32,13 +32,13 @@ const NOT_FROM_PROJECTS: [&str; 2] = ["DEBUG", "DEBUG_MODE"];
 pub struct Places {
     paths: Paths,
     env: Env,
-    word: Word,
+    operator: OperatorTrust,
     limits: Limits,
 }
 
 impl Places {
-    pub fn new(env: Env, word: Word, limits: Limits) -> Places {
-        Places { paths: Paths::new(env.as_ref()), env, word, limits }
+    pub fn new(env: Env, operator: OperatorTrust, limits: Limits) -> Places {
+        Places { paths: Paths::new(env.as_ref()), env, operator, limits }
     }
 
     pub fn paths(&self) -> &Paths {
@@ -82,11 +82,11 @@ impl Places {
             },
             None => Folders::default(),
         };
-        let question = match operators.security.folder_trust {
-            Some(false) => Question::Off,
-            Some(true) | None => Question::Asked,
+        let folder_trust = match operators.security.folder_trust {
+            Some(false) => FolderTrust::Off,
+            Some(true) | None => FolderTrust::Required,
         };
-        Ok(Judge { word: &self.word, question, folders })
+        Ok(Judge { operator: &self.operator, folder_trust, folders })
     }
 
     /// The operator's settings: those that come before a workspace's, and those that come after.
@@ -205,14 +205,14 @@ impl Places {
 
 /// Decides about trust. Made for one look around: files change.
 pub struct Judge<'a> {
-    word: &'a Word,
-    question: Question,
+    operator: &'a OperatorTrust,
+    folder_trust: FolderTrust,
     folders: Folders,
 }
 
 impl Judge<'_> {
     pub fn of(&self, dir: &Path) -> Trust {
-        trust::decide(dir, self.word, self.question, &self.folders)
+        trust::decide(dir, self.operator, self.folder_trust, &self.folders)
     }
 }
 
@@ -337,7 +337,7 @@ mod tests {
         scratch
     }
 
-    fn look(scratch: &Scratch, env: &[(&str, &str)], said: Option<Trust>) -> Result<WorkspaceSettings, String> {
+    fn look(scratch: &Scratch, env: &[(&str, &str)], decision: Option<Trust>) -> Result<WorkspaceSettings, String> {
         let root = scratch.path();
         let mut known: BTreeMap<String, String> = BTreeMap::new();
         let none = root.join("none");
@@ -350,9 +350,9 @@ mod tests {
         }
         known.extend(env.iter().map(|(n, v)| (n.to_string(), v.to_string())));
         let workspace = root.join("repo/sub");
-        let word = Word { said, workspace: workspace.clone() };
+        let operator = OperatorTrust { decision, workspace: workspace.clone() };
         let env = Arc::new(move |name: &str| known.get(name).cloned());
-        Places::new(env, word, Limits::default()).look(&workspace)
+        Places::new(env, operator, Limits::default()).look(&workspace)
     }
 
     fn values(place: &WorkspaceSettings) -> Vec<(&str, &str)> {

@@ -148,7 +148,7 @@ pub fn wanted(context: &Context) -> Wanted {
 mod tests {
     use super::*;
     use crate::config::settings::Level;
-    use crate::config::trust::Word;
+    use crate::config::trust::OperatorTrust;
     use crate::shell::event_loop::log::Redacted;
     use crate::tool::tests::Scratch;
     use std::sync::Arc;
@@ -159,13 +159,13 @@ mod tests {
         scratch.put("w/GEMINI.md", "first");
         let said = scratch.put("log", "");
         let workspace = scratch.path().join("w");
-        let word = Word { said: Some(Trust::Trusted), workspace: workspace.clone() };
+        let operator = OperatorTrust { decision: Some(Trust::Trusted), workspace: workspace.clone() };
         let home = scratch.path().to_str().expect("plain").to_owned();
         let env = Arc::new(move |name: &str| (name == "HOME").then(|| home.clone()));
         let limits = Limits { trees: 1, ..Limits::default() };
         let file = std::fs::OpenOptions::new().append(true).open(&said).expect("the log");
         let log = Log::on(file, Level::Warn, Redacted::default());
-        let prompt_context = PromptContext::new(Places::new(env, word, limits.clone()), log, limits);
+        let prompt_context = PromptContext::new(Places::new(env, operator, limits.clone()), log, limits);
         let of = |task: &str| {
             let found = prompt_context.of(&task.into(), workspace.to_str().expect("plain"));
             (found.memory.project.contains("second"), found.tree)

@@ -1,10 +1,10 @@
 //! One rule: what it speaks about, and whether it fits a call or a part of a command line.
 
 use super::{Ask, Mode, risky};
+use crate::base::words::words;
 use crate::limits::{PATTERN_BYTES, PATTERN_CHARS};
 use crate::task::command_line::Simple;
 use crate::task::spec::{Kind, Question, Verdict};
-use crate::task::words::words;
 use regex_lite::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

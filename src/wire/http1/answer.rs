@@ -1,18 +1,17 @@
-//! Answers into bytes. A whole answer is a head here and a body the caller queues as it is, shared and uncopied; a stream is
-//! a head and then frames, each inside a [`Framing`].
+//! Writes responses. For a complete response this is the head; the caller queues the body without copying it. A stream is a head and
+//! then frames, each inside a [`Framing`].
 //!
-//! The status line always says HTTP/1.1, as the standard wants from a server that speaks it; what an HTTP/1.0 client cannot
-//! understand (chunks, a silent keep-alive) is not sent to it.
+//! The status line always says HTTP/1.1, as RFC 9110 requires; an HTTP/1.0 client gets neither chunks nor an implicit keep-alive.
 
 use crate::base::Shared;
 use crate::base::clock::http_date;
 use crate::base::http::{Method, Response, Version};
 use std::io::Write;
 
-/// Tells a client that waits for it to send its body.
+/// Tells a waiting client to send its body.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// What an answer has to know of the request it answers.
+/// What a response depends on in its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     pub version: Version,
@@ -20,8 +19,7 @@ pub struct Reply {
     pub keep_alive: bool,
 }
 
-/// Writes the head of an answer and gives back the body that follows it on the wire: none after a HEAD, nor with a status that
-/// has none.
+/// Writes the head of a response and returns the body to send after it: none for HEAD, nor for a status without a body.
 #[must_use = "the body follows the head on the wire"]
 pub fn write_head(out: &mut Vec<u8>, response: &Response, reply: Reply, now_unix_ms: u64) -> Option<Shared> {
     let interim = response.status < 200;
@@ -33,7 +31,7 @@ pub fn write_head(out: &mut Vec<u8>, response: &Response, reply: Reply, now_unix
     if has_body {
         write_field(out, "Content-Length", &response.body.len().to_string());
     }
-    // 101 hands the connection to another protocol and says so itself.
+    // A response with 101 has its own Connection field.
     if !interim {
         write_connection(out, reply);
     }
@@ -44,7 +42,7 @@ pub fn write_head(out: &mut Vec<u8>, response: &Response, reply: Reply, now_unix
     follows.then(|| response.body.clone())
 }
 
-/// Writes the head of a stream: 200, its length unknown. After a HEAD the caller leaves it at that.
+/// Writes the head of a stream: 200, without a length. For HEAD the caller sends nothing more.
 pub fn write_stream_head(out: &mut Vec<u8>, headers: &[(&str, &str)], reply: Reply, now_unix_ms: u64) -> Framing {
     let framing = match reply.version {
         Version::Http11 => Framing::Chunked,
@@ -66,7 +64,7 @@ pub fn write_stream_head(out: &mut Vec<u8>, headers: &[(&str, &str)], reply: Rep
     framing
 }
 
-/// How a stream marks its pieces: as chunks, or not at all, its end being the connection's.
+/// How the pieces of a stream are delimited: by chunks, or not at all, in which case the stream ends with the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     Chunked,
@@ -74,7 +72,7 @@ pub enum Framing {
 }
 
 impl Framing {
-    /// Before a piece of `payload_len` bytes. A piece of none would be the end of the stream.
+    /// Before a piece of `payload_len` bytes, which is not 0: an empty chunk would end the stream.
     pub fn open(self, out: &mut Vec<u8>, payload_len: usize) {
         assert!(payload_len > 0, "an empty chunk ends the stream: use `end`");
         match self {
@@ -104,8 +102,7 @@ fn write_status(out: &mut Vec<u8>, status: u16) {
     append(out, format_args!("HTTP/1.1 {status} {}\r\n", reason(status)));
 }
 
-/// A value may carry words of a client. A line end in it would begin a field of the client's choosing, so control bytes become
-/// blanks.
+/// A value may contain text of a client. A line end in it would start another field, so control bytes become spaces.
 fn write_field(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");
@@ -113,7 +110,7 @@ fn write_field(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Says what differs from the version's habit: HTTP/1.1 keeps connections unless told otherwise, HTTP/1.0 closes them.
+/// Writes `Connection` where it differs from the default: HTTP/1.1 keeps connections open, HTTP/1.0 closes them.
 fn write_connection(out: &mut Vec<u8>, reply: Reply) {
     match (reply.keep_alive, reply.version) {
         (false, Version::Http11 | Version::Http10) => write_field(out, "Connection", "close"),
@@ -123,46 +120,34 @@ fn write_connection(out: &mut Vec<u8>, reply: Reply) {
 }
 
 fn append(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("memory takes what is written to it");
+    out.write_fmt(text).expect("writing to memory does not fail");
 }
 
-/// The phrase is for people; a status without one goes with an empty phrase, as the grammar allows.
+/// The reason phrase; empty for a status that is not listed, which the grammar allows.
 fn reason(status: u16) -> &'static str {
     match status {
         101 => "Switching Protocols",
         200 => "OK",
         201 => "Created",
-        202 => "Accepted",
         204 => "No Content",
-        301 => "Moved Permanently",
-        302 => "Found",
-        303 => "See Other",
         304 => "Not Modified",
-        307 => "Temporary Redirect",
-        308 => "Permanent Redirect",
         400 => "Bad Request",
         401 => "Unauthorized",
         403 => "Forbidden",
         404 => "Not Found",
         405 => "Method Not Allowed",
-        406 => "Not Acceptable",
         408 => "Request Timeout",
         409 => "Conflict",
-        410 => "Gone",
         413 => "Content Too Large",
         414 => "URI Too Long",
         415 => "Unsupported Media Type",
         417 => "Expectation Failed",
-        421 => "Misdirected Request",
-        422 => "Unprocessable Content",
         426 => "Upgrade Required",
         429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
         500 => "Internal Server Error",
         501 => "Not Implemented",
-        502 => "Bad Gateway",
         503 => "Service Unavailable",
-        504 => "Gateway Timeout",
         505 => "HTTP Version Not Supported",
         _ => "",
     }
@@ -228,10 +213,10 @@ mod tests {
 
     #[test]
     fn a_value_cannot_begin_another_field() {
-        let response = Response::empty(302).with("Location", "/a\r\nSet-Cookie: b=c\0");
+        let response = Response::empty(201).with("Location", "/a\r\nSet-Cookie: b=c\0");
         assert_eq!(
             head(&response, REPLY).0,
-            "HTTP/1.1 302 Found\r\nLocation: /a  Set-Cookie: b=c \r\nContent-Length: 0\r\n\
+            "HTTP/1.1 201 Created\r\nLocation: /a  Set-Cookie: b=c \r\nContent-Length: 0\r\n\
              Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n"
         );
     }

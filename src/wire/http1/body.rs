@@ -1,8 +1,8 @@
-//! The body of a request as it arrives: of a declared length, or in chunks. Bytes go from the queue into the body once and
-//! are not looked at again; only the lines between chunks are.
+//! Reads the body of a request as it arrives: with a declared length, or in chunks. Each byte is moved from the queue into the body
+//! once; only the lines between chunks are parsed.
 //!
-//! The size is checked before the bytes are taken: a declared length by the head, a chunk's by its line. Memory follows what
-//! came, not what was announced, and never goes past the limit.
+//! The size is checked before bytes are taken: a declared length with the head, the size of a chunk with its line. Memory grows with the
+//! bytes that arrived, not with those announced, and never exceeds the limit.
 
 use super::head::{line_end, refusal, section_end};
 use super::{Reject, bad};
@@ -11,13 +11,13 @@ use crate::limits::Limits;
 
 pub(super) const TOO_LARGE: Reject = Reject { status: 413, message: "the body is larger than this server takes" };
 
-/// What is still to come of a body.
+/// The state of a body that is being read.
 #[derive(Debug)]
 pub(super) struct Body(Rest);
 
 #[derive(Debug)]
 enum Rest {
-    /// The head announced more than is taken: refused, but with the request in hand, so that it is refused in its own words.
+    /// The announced length is too large. It is refused after the head was parsed, so that the error is in the request's dialect.
     Refused,
     Fixed {
         left: usize,
@@ -57,12 +57,12 @@ impl Body {
         Body(Rest::ChunkLine { scanned: 0 })
     }
 
-    /// Whether the client should send it.
+    /// Whether the client should send the body.
     pub fn is_wanted(&self) -> bool {
         !matches!(self.0, Rest::Fixed { left: 0 } | Rest::Refused)
     }
 
-    /// Moves what has arrived from the queue into `body`.
+    /// Moves bytes from the queue into `body`.
     pub fn fill(&mut self, body: &mut Vec<u8>, rx: &mut Buf, limits: &Limits) -> Result<Filled, Reject> {
         loop {
             match &mut self.0 {
@@ -114,8 +114,8 @@ impl Body {
     }
 }
 
-/// Moves up to `left` bytes and says how many. Grows by doubling, so that a long body is copied a constant number of times, but
-/// never beyond `most`: `Vec` alone would overshoot the limit by half.
+/// Moves up to `left` bytes and returns how many. The capacity doubles, so that the total copying is linear, but never exceeds
+/// `most`: `Vec` alone would exceed the limit by half.
 fn take(body: &mut Vec<u8>, rx: &mut Buf, left: usize, most: usize) -> usize {
     let n = rx.len().min(left);
     let needed = body.len() + n;
@@ -128,7 +128,7 @@ fn take(body: &mut Vec<u8>, rx: &mut Buf, left: usize, most: usize) -> usize {
     n
 }
 
-/// `1a` or `1a;name=value`: the size counts, a well-formed extension is skipped.
+/// Parses `1a` or `1a;name=value`; a valid extension is ignored.
 fn chunk_size(line: &[u8]) -> Result<u64, Reject> {
     let digits = line.iter().take_while(|b| b.is_ascii_hexdigit()).count();
     let (size, extension) = line.split_at(digits);
@@ -144,7 +144,7 @@ fn chunk_size(line: &[u8]) -> Result<u64, Reject> {
     }))
 }
 
-/// Any number of `;name`, `;name=token` or `;name="quoted"`, with blanks only where the grammar has them: before each part.
+/// Whether the text is any number of `;name`, `;name=token` or `;name="quoted"`, with blanks only before each part.
 fn is_extension(mut rest: &[u8]) -> bool {
     while !rest.is_empty() {
         let Some(after) = blanks(rest).strip_prefix(b";") else {
@@ -164,13 +164,13 @@ fn is_extension(mut rest: &[u8]) -> bool {
     true
 }
 
-/// What follows the blanks at the front.
+/// The text after leading blanks.
 fn blanks(text: &[u8]) -> &[u8] {
     let n = text.iter().take_while(|b| matches!(b, b' ' | b'\t')).count();
     &text[n..]
 }
 
-/// What follows the token at the front, if there is one.
+/// The text after a leading token, if there is one.
 fn token(text: &[u8]) -> Option<&[u8]> {
     let is_part = |b: &&u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
     match text.iter().take_while(is_part).count() {
@@ -179,7 +179,7 @@ fn token(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What follows the quoted string at the front, if there is one.
+/// The text after a leading quoted string, if there is one.
 fn quoted(text: &[u8]) -> Option<&[u8]> {
     let mut rest = text.strip_prefix(b"\"")?;
     loop {
@@ -192,8 +192,7 @@ fn quoted(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Trailers are read to find the end of the request and then dropped, so none can pass for a header; they still have to be
-/// fields.
+/// Checks that trailers are header fields. They are then discarded, so none is used as a header.
 fn check_trailers(bytes: &[u8], limits: &Limits) -> Result<(), Reject> {
     let mut fields = vec![httparse::EMPTY_HEADER; limits.head_fields];
     match httparse::parse_headers(bytes, &mut fields) {

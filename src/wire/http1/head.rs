@@ -1,8 +1,7 @@
-//! The head of a request: where it ends, what it says, whether it may be believed.
-//!
-//! Three passes. A scan, once over each byte as it arrives, that admits only printable ASCII in lines ended by CRLF; it alone
-//! settles bare line ends, control bytes and size. Then `httparse` for the grammar of the whole head. Then our own reading of the
-//! fields that decide where the request ends and whom it is for; there `httparse` has no opinion and most parsers disagree.
+//! Parses the head of a request, in three passes. A scan of each byte as it arrives accepts only printable ASCII in lines that end
+//! with CRLF; it refuses bare line ends, control bytes and heads that are too large. Then `httparse` checks the grammar of the
+//! complete head. Then the fields are read that decide where the request ends and which host it is for; `httparse` does not check
+//! these, and parsers disagree about them.
 
 use super::body::Body;
 use super::{Reject, bad};
@@ -12,7 +11,7 @@ use crate::limits::Limits;
 use crate::wire::uri::{self, Authority};
 use httparse::Status;
 
-/// A head that was understood, and what is to be done about its body.
+/// A parsed head, and how to read the body.
 pub(super) struct Head {
     /// The request, its body still empty.
     pub request: Request,
@@ -20,7 +19,7 @@ pub(super) struct Head {
     pub awaits_continue: bool,
 }
 
-/// The search for the end of a head: how far the queue was looked through, and the empty lines skipped before it.
+/// The search for the end of a head: how far the queue was scanned, and the empty lines skipped before the head.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     scanned: usize,
@@ -28,7 +27,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// The length of the head at the front of the queue, once it is whole.
+    /// The length of the head at the front of the queue, once it is complete.
     pub fn find(&mut self, rx: &mut Buf, limits: &Limits) -> Result<Option<usize>, Reject> {
         while self.scanned == 0 && rx.as_slice().starts_with(b"\r\n") {
             self.blanks += 1;
@@ -37,7 +36,7 @@ impl Search {
             }
             rx.consume(2);
         }
-        // A lone CR may be the first half of another empty line: it waits for its second byte.
+        // A single CR may be the first half of another empty line.
         if rx.as_slice() == b"\r" {
             return Ok(None);
         }
@@ -45,7 +44,7 @@ impl Search {
     }
 }
 
-/// The end of a run of lines closed by an empty one: a head, or the trailers of a chunked body.
+/// The end of lines that end with an empty one: a head, or the trailers of a chunked body.
 pub(super) fn section_end(bytes: &[u8], scanned: &mut usize, limits: &Limits) -> Result<Option<usize>, Reject> {
     const TOO_LARGE: Reject = Reject { status: 431, message: "the header fields are larger than this server takes" };
     while let Some(end) = line_end(bytes, scanned, limits.head_bytes, TOO_LARGE)? {
@@ -56,8 +55,8 @@ pub(super) fn section_end(bytes: &[u8], scanned: &mut usize, limits: &Limits) ->
     Ok(None)
 }
 
-/// The end of the line that `scanned` stands in, line end included. Goes on where it left off, and judges each byte by itself
-/// and the one before, so the verdict is the same however the bytes arrive.
+/// The end of the line that contains `scanned`, line end included. Each byte is checked with only the one before it, so the result is
+/// the same however the bytes arrive.
 pub(super) fn line_end(
     bytes: &[u8],
     scanned: &mut usize,
@@ -81,7 +80,7 @@ pub(super) fn line_end(
     Ok(None)
 }
 
-/// Understands a whole head, as [`Search::find`] delimited it.
+/// Parses a complete head, as found by [`Search::find`].
 pub(super) fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, Reject> {
     let mut fields = vec![httparse::EMPTY_HEADER; limits.head_fields];
     let mut raw = httparse::Request::new(&mut fields);
@@ -120,7 +119,7 @@ pub(super) fn parse(bytes: &[u8], limits: &Limits) -> Result<Head, Reject> {
     })
 }
 
-/// Fields as `httparse` refuses them, in our words.
+/// The refusal for an error of `httparse`.
 pub(super) fn refusal(error: httparse::Error, bytes: &[u8]) -> Reject {
     use httparse::Error;
     match error {
@@ -132,7 +131,7 @@ pub(super) fn refusal(error: httparse::Error, bytes: &[u8]) -> Reject {
     }
 }
 
-/// Tells an HTTP we do not speak from something that is not HTTP.
+/// Distinguishes an unsupported version of HTTP from something that is not HTTP.
 fn version_refusal(bytes: &[u8]) -> Reject {
     let line = bytes.split(|&b| b == b'\r').next().unwrap_or(bytes);
     let words: Vec<&[u8]> = line.split(|&b| b == b' ').collect();
@@ -146,7 +145,7 @@ fn version_refusal(bytes: &[u8]) -> Reject {
     }
 }
 
-/// The one `Host` of the request. Only HTTP/1.0 may go without.
+/// The `Host` of the request. Only HTTP/1.0 may omit it.
 fn host(headers: &Headers, version: Version) -> Result<Option<Authority>, Reject> {
     let mut hosts = headers.all("host");
     match (hosts.next(), hosts.next(), version) {
@@ -160,8 +159,8 @@ fn host(headers: &Headers, version: Version) -> Result<Option<Authority>, Reject
     }
 }
 
-/// Refuses fields that decide who may ask and how the body is read when they come twice: whoever reads the first and whoever reads
-/// the last would decide differently.
+/// Refuses repeated fields that decide about access or about the body: code that reads the first and code that reads the last would
+/// decide differently.
 fn check_single(headers: &Headers) -> Result<(), Reject> {
     for (name, message) in [
         ("origin", "more than one Origin"),
@@ -178,19 +177,10 @@ fn check_single(headers: &Headers) -> Result<(), Reject> {
 type Route = (Method, String, Vec<(String, String)>);
 
 fn route(method: &str, target: &str, host: Option<&Authority>, limits: &Limits) -> Result<Route, Reject> {
-    let method = match method {
-        "GET" => Method::Get,
-        "HEAD" => Method::Head,
-        "POST" => Method::Post,
-        "PUT" => Method::Put,
-        "DELETE" => Method::Delete,
-        "OPTIONS" => Method::Options,
-        "PATCH" => Method::Patch,
-        "CONNECT" => {
-            return Err(Reject { status: 405, message: "this server is not a proxy" });
-        }
-        _ => Method::Other,
-    };
+    if method == "CONNECT" {
+        return Err(Reject { status: 405, message: "this server is not a proxy" });
+    }
+    let method = Method::ALL.into_iter().find(|known| known.word() == method).unwrap_or(Method::Other);
     if method == Method::Options && target == "*" {
         return Ok((method, target.to_owned(), Vec::new()));
     }
@@ -208,7 +198,7 @@ fn route(method: &str, target: &str, host: Option<&Authority>, limits: &Limits) 
     Ok((method, target.path, target.query))
 }
 
-/// Where the body ends. Anything a proxy in front of us might read otherwise is refused.
+/// How the body is delimited. Refuses everything that a proxy in front of us might read differently.
 fn framing(headers: &Headers, version: Version, limits: &Limits) -> Result<Body, Reject> {
     let mut lengths = headers.all("content-length");
     let mut codings = headers.all("transfer-encoding");
@@ -235,8 +225,8 @@ fn fixed(length: &str, limits: &Limits) -> Result<Body, Reject> {
     }
 }
 
-/// Codings below a final `chunked` could be undone by a server that knew them: 501. Without a final `chunked` nobody knows where
-/// the body ends: 400.
+/// 501 for further codings before a final `chunked`, which another server might support; 400 without a final `chunked`, because then
+/// the end of the body is unknown.
 fn coding_refusal(coding: &str) -> Reject {
     let mut codings = coding.split(',').map(|c| c.trim_matches([' ', '\t']));
     let last = codings.next_back().unwrap_or_default();
@@ -248,7 +238,7 @@ fn coding_refusal(coding: &str) -> Reject {
     }
 }
 
-/// Whether the client wants to hear `100 Continue`.
+/// Whether the client waits for `100 Continue`.
 fn expectation(headers: &Headers) -> Result<bool, Reject> {
     let mut expected = false;
     for value in headers.all("expect") {
@@ -261,14 +251,9 @@ fn expectation(headers: &Headers) -> Result<bool, Reject> {
 }
 
 fn keep_alive(headers: &Headers, version: Version) -> bool {
-    let says = |word: &str| {
-        headers
-            .all("connection")
-            .flat_map(|value| value.split(','))
-            .any(|option| option.trim_matches([' ', '\t']).eq_ignore_ascii_case(word))
+    let stays_open = match version {
+        Version::Http11 => true,
+        Version::Http10 => headers.lists("connection", "keep-alive"),
     };
-    match version {
-        Version::Http11 => !says("close"),
-        Version::Http10 => says("keep-alive") && !says("close"),
-    }
+    stays_open && !headers.lists("connection", "close")
 }

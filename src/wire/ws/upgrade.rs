@@ -1,30 +1,28 @@
-//! The handshake: a GET that asks for WebSocket, and the answer that ends HTTP on its connection.
+//! The handshake: a GET that asks for WebSocket, and the response that ends HTTP on its connection.
 //!
-//! Everything RFC 6455 §4.2.1 demands is checked before a word of the client is used, and a refusal says what to send instead.
-//! Whether the client may be here at all (its `Origin`, its token) is not known in this layer. Extensions are offered in vain:
-//! none is answered, so none is in use.
+//! All requirements of RFC 6455 §4.2.1 are checked first; a refusal says what to send instead. Whether the client may connect (its
+//! `Origin`, its token) is not checked here. Extensions are not supported.
 
 use crate::base::http::{Headers, Method, Request, Version};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
-/// A request that may become a WebSocket.
+/// A valid handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upgrade {
-    /// Proof that the key was read, for [`write_upgrade`].
+    /// The value of `Sec-WebSocket-Accept`, for [`write_upgrade`].
     pub accept: String,
-    /// The sub-protocols the client speaks, the one it likes best first: each a token, each once.
+    /// The sub-protocols that the client supports, in its order of preference: each a token, each once.
     pub protocols: Vec<String>,
 }
 
-/// Why a request does not become a WebSocket. HTTP goes on.
+/// Why a handshake is refused. The connection stays with HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     pub status: u16,
-    /// For people.
     pub message: &'static str,
-    /// What the answer has to carry beside the message.
+    /// Header fields of the response.
     pub headers: Vec<(&'static str, String)>,
 }
 
@@ -38,8 +36,8 @@ pub fn upgrade(request: &Request) -> Result<Upgrade, Refused> {
     }
     let headers = &request.headers;
     if request.version != Version::Http11
-        || !names(headers, "upgrade", "websocket")
-        || !names(headers, "connection", "upgrade")
+        || !headers.lists("upgrade", "websocket")
+        || !headers.lists("connection", "upgrade")
     {
         return Err(required(
             "this is a WebSocket: ask over HTTP/1.1 with `Upgrade: websocket` and `Connection: Upgrade`",
@@ -56,7 +54,7 @@ pub fn upgrade(request: &Request) -> Result<Upgrade, Refused> {
     Ok(Upgrade { accept: accept(key), protocols: protocols(headers)? })
 }
 
-/// Writes the head that ends HTTP; what follows it in either direction is frames. `protocol` is one of those the client named.
+/// Writes the response head; after it both sides send frames. `protocol` is one that the client named.
 pub fn write_upgrade(out: &mut Vec<u8>, accept: &str, protocol: Option<&str>) {
     let mut field = |name: &str, value: &str| {
         for part in [name, ": ", value, "\r\n"] {
@@ -76,7 +74,7 @@ pub fn write_upgrade(out: &mut Vec<u8>, accept: &str, protocol: Option<&str>) {
 const VERSION: &str = "13";
 const NONCE_BYTES: usize = 16;
 
-/// The key and a constant nobody else would append, hashed: a server that does not know WebSocket cannot have made it.
+/// The hash that proves that the server understood the handshake (RFC 6455 §4.2.2).
 fn accept(key: &str) -> String {
     const CONSTANT: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
     let bytes = [key, CONSTANT].concat();
@@ -85,7 +83,7 @@ fn accept(key: &str) -> String {
 
 fn protocols(headers: &Headers) -> Result<Vec<String>, Refused> {
     let mut protocols: Vec<String> = Vec::new();
-    for protocol in elements(headers, "sec-websocket-protocol") {
+    for protocol in headers.list("sec-websocket-protocol") {
         if !is_token(protocol) {
             return Err(bad("Sec-WebSocket-Protocol is not a list of names"));
         }
@@ -96,20 +94,7 @@ fn protocols(headers: &Headers) -> Result<Vec<String>, Refused> {
     Ok(protocols)
 }
 
-/// The elements of a list that may be spread over several fields. Empty ones do not count, as HTTP has it for every list.
-fn elements<'a>(headers: &'a Headers, name: &'a str) -> impl Iterator<Item = &'a str> {
-    headers
-        .all(name)
-        .flat_map(|value| value.split(','))
-        .map(|element| element.trim_matches([' ', '\t']))
-        .filter(|element| !element.is_empty())
-}
-
-fn names(headers: &Headers, name: &str, word: &str) -> bool {
-    elements(headers, name).any(|element| element.eq_ignore_ascii_case(word))
-}
-
-/// The value of a field that may come once; one that contradicts itself says nothing.
+/// The value of a field that must not be repeated; None if it is missing or repeated.
 fn only<'a>(headers: &'a Headers, name: &'a str) -> Option<&'a str> {
     let mut values = headers.all(name);
     values.next().filter(|_| values.next().is_none())

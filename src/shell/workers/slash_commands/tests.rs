@@ -1,6 +1,6 @@
 use super::*;
 use crate::config::settings::Level;
-use crate::config::trust::{Trust, Word};
+use crate::config::trust::{OperatorTrust, Trust};
 use crate::limits::Limits;
 use crate::shell::event_loop::log::{Log, Redacted};
 use crate::shell::start::workspace_settings::Places;
@@ -28,7 +28,7 @@ impl Rig {
             _ if name.starts_with("GEMINI_CLI_SYSTEM") => Some(format!("{root}/none")),
             _ => None,
         });
-        let word = Word { said: Some(Trust::Trusted), workspace };
+        let word = OperatorTrust { decision: Some(Trust::Trusted), workspace };
         let limits = Limits::default();
         let null = std::fs::File::create("/dev/null").expect("the null device");
         let log = Log::on(null, Level::Warn, Redacted::default());
