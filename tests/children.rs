@@ -1,17 +1,16 @@
 //! Commands as they really run: below a supervisor, with real shells and signals. What is waited for is always a fact, such as a
 //! file or the end of a process; a test that waits in vain fails at its deadline.
 
-use gemini_a2a::base::cancel::Cancel;
+#[path = "support/tool_context.rs"]
+mod tool_context;
+
 use gemini_a2a::base::id::TaskId;
 use gemini_a2a::limits::{Limits, STRAYS_NAMED};
 use gemini_a2a::shell::children::procfs;
 use gemini_a2a::shell::children::{Children, MARKER, Plan, sweep};
-use gemini_a2a::task::machine::job::{Run, RunEnd};
+use gemini_a2a::task::machine::job::RunEnd;
 use gemini_a2a::task::spec::{Display, Ending};
-use gemini_a2a::tool::commands::background::Background;
-use gemini_a2a::tool::files::path::Workspace;
-use gemini_a2a::tool::web::Web;
-use gemini_a2a::tool::{Ctx, Spawn, Toolbox};
+use gemini_a2a::tool::{Spawn, Toolbox};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,15 +18,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use tool_context::{ToolContext, run_of};
 
 /// A workspace and everything to run commands in it.
 struct Fixture {
     dir: PathBuf,
     children: Children,
-    limits: Limits,
-    cancel: Cancel,
+    context: ToolContext,
     task: TaskId,
-    background: Background,
 }
 
 fn children(exe: PathBuf, instance: &str, env: Vec<(OsString, OsString)>, dir: &Path, limits: &Limits) -> Children {
@@ -56,10 +54,8 @@ impl Fixture {
         Fixture {
             children: children(exe, instance, env, &dir, &limits),
             dir,
-            limits,
-            cancel: Cancel::default(),
+            context: ToolContext { limits, ..ToolContext::default() },
             task: "t".into(),
-            background: Background::default(),
         }
     }
 
@@ -82,27 +78,9 @@ impl Fixture {
     }
 
     fn call(&self, task: &TaskId, tool: &str, args: Value, out: &mut dyn FnMut(String)) -> Ending {
-        let ctx = Ctx {
-            workspace: Workspace::open(&self.dir).expect("the workspace opens"),
-            cancel: &self.cancel,
-            limits: &self.limits,
-            children: &self.children,
-            task,
-            background: &self.background,
-            web: &Web::default(),
-            ask: None,
-        };
-        let run = Run {
-            workspace: self.dir.to_str().expect("a plain name").into(),
-            call: "c1".into(),
-            name: tool.into(),
-            args,
-            base: None,
-            edited: None,
-            answers: None,
-            confinement: Default::default(),
-        };
-        match Toolbox::built_in().run(&run, &ctx, out) {
+        let run = run_of(&self.dir, tool, args);
+        let toolbox = Toolbox::built_in();
+        match self.context.with(&self.dir, task, &self.children, |ctx| toolbox.run(&run, ctx, out)) {
             RunEnd::Ended(ending) => ending,
             RunEnd::Stale => panic!("a command is never stale"),
         }
@@ -205,7 +183,7 @@ fn a_cancel_ends_processes_that_ignore_it_or_left_the_group() {
         while ! [ -s daemon -a -s hidden -a -s stubborn ]; do sleep 0.01; done
         echo ready
         wait";
-    let ending = fixture.run_and_watch(command, |_| fixture.cancel.set());
+    let ending = fixture.run_and_watch(command, |_| fixture.context.cancel.set());
     assert_eq!(
         ending,
         Ending::Cancelled { reason: "The command was cancelled and ended.".into(), output: "ready\n".into() }
@@ -219,7 +197,7 @@ fn a_cancel_ends_processes_that_ignore_it_or_left_the_group() {
 fn a_command_may_clean_up_after_a_cancel() {
     let fixture = Fixture::new();
     let command = "trap 'echo cleaned; exit' TERM; echo ready; while :; do :; done";
-    let ending = fixture.run_and_watch(command, |_| fixture.cancel.set());
+    let ending = fixture.run_and_watch(command, |_| fixture.context.cancel.set());
     assert_eq!(
         ending,
         Ending::Cancelled { reason: "The command was cancelled and ended.".into(), output: "ready\ncleaned\n".into() }
@@ -253,7 +231,7 @@ fn only_a_limited_number_of_left_processes_is_named() {
 #[test]
 fn a_silent_command_is_ended() {
     let mut fixture = Fixture::new();
-    fixture.limits.shell_silence_ms = 300;
+    fixture.context.limits.shell_silence_ms = 300;
     assert_eq!(
         fixture.run("echo a; echo $$ > pid; sleep 1000"),
         success("Output: a\n\nThe command was ended because it printed nothing for 0.3 seconds.\nSignal: 15", "a\n")
@@ -264,8 +242,8 @@ fn a_silent_command_is_ended() {
 #[test]
 fn endless_output_is_capped() {
     let mut fixture = Fixture::new();
-    fixture.limits.live_bytes = 10_000;
-    fixture.limits.output_bytes = 1_000_000;
+    fixture.context.limits.live_bytes = 10_000;
+    fixture.context.limits.output_bytes = 1_000_000;
     let mut live = String::new();
     let command = "head -c 100000000 /dev/zero | tr '\\0' x";
     let ending = fixture.run_and_watch(command, |piece| live.push_str(&piece));
@@ -381,7 +359,7 @@ fn no_command_is_confined_where_it_could_read_private_directories() {
             workspaces: vec![fixture.dir.clone()],
             private: vec![private.to_owned()],
         };
-        Children::new(plan, &fixture.limits).expect("a thread").can_confine(&fixture.dir)
+        Children::new(plan, &fixture.context.limits).expect("a thread").can_confine(&fixture.dir)
     };
     if let Err(why) = confine(Path::new("/home/me")) {
         println!("skipped: {why}");
@@ -591,10 +569,10 @@ fn background_commands_end_with_their_task() {
     let theirs = start_in_background(&fixture, &other, "sleep 1000");
     wait_until("the inner one", || pid_in(&fixture.dir.join("inner")).is_some());
     let inner = fixture.pid("inner");
-    fixture.background.end_task(&mine);
+    fixture.context.background.end_task(&mine);
     wait_until("their end", || !runs(pid) && !runs(inner));
     assert!(runs(theirs) && !fixture.children.supervisors().pids().is_empty());
-    fixture.background.end_task(&other);
+    fixture.context.background.end_task(&other);
     wait_until("the other's end", || !runs(theirs));
     wait_until("the end of its supervisor", || fixture.children.supervisors().pids().is_empty());
 }
@@ -606,7 +584,7 @@ fn cancelling_a_call_ends_its_background_command() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             wait_until("its start", || pid_in(&fixture.dir.join("pid")).is_some());
-            fixture.cancel.set();
+            fixture.context.cancel.set();
         });
         let told = fixture.told(&fixture.task, "run_shell_command", args);
         assert!(told.is_err_and(|text| text.starts_with("The command was cancelled and ended.")));
@@ -618,8 +596,8 @@ fn cancelling_a_call_ends_its_background_command() {
 #[test]
 fn background_commands_are_limited_in_number_and_output() {
     let mut fixture = Fixture::new();
-    fixture.limits.background_task = 1;
-    fixture.limits.background_bytes = 8;
+    fixture.context.limits.background_task = 1;
+    fixture.context.limits.background_bytes = 8;
     let task = fixture.task.clone();
     let pid = start_in_background(&fixture, &task, "echo 12345678ü; echo 9; sleep 1000");
     let args = json!({"command": "echo", "is_background": true});

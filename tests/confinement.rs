@@ -9,6 +9,8 @@ mod fuzz;
 mod fixture;
 #[path = "policy/lines.rs"]
 mod lines;
+#[path = "support/tool_context.rs"]
+mod tool_context;
 
 use fixture::{Fixture, RunAs};
 use fuzz::Random;

@@ -13,6 +13,8 @@ mod files;
 mod lines;
 #[path = "policy/reader.rs"]
 mod reader;
+#[path = "support/tool_context.rs"]
+mod tool_context;
 
 const SHELL: &str = "run_shell_command";
 

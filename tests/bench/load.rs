@@ -30,6 +30,8 @@ mod search;
 mod spawn;
 mod subject;
 mod swarm;
+#[path = "../support/tool_context.rs"]
+mod tool_context;
 
 use measure::{Plan, measure};
 use std::path::PathBuf;

@@ -6,15 +6,11 @@
 //! page cache: measured is the work and not the disk. A program that is not installed is left out of the table.
 
 use crate::report::Verdict;
-use gemini_a2a::base::cancel::Cancel;
-use gemini_a2a::limits::Limits;
+use crate::tool_context::{NoChildren, ToolContext, run_of};
 use gemini_a2a::task::log::answer::Request;
-use gemini_a2a::task::machine::job::{Run, RunEnd};
+use gemini_a2a::task::machine::job::RunEnd;
 use gemini_a2a::task::spec::{Display, Ending};
-use gemini_a2a::tool::commands::background::Background;
-use gemini_a2a::tool::files::path::Workspace;
-use gemini_a2a::tool::web::Web;
-use gemini_a2a::tool::{Child, Ctx, Launch, Spawn, Toolbox};
+use gemini_a2a::tool::{Ctx, Toolbox};
 use serde_json::{Value, json};
 use std::fs;
 use std::io;
@@ -266,70 +262,30 @@ impl Random {
     }
 }
 
-struct NoChildren;
-
-impl Spawn for NoChildren {
-    fn spawn(&self, _: Launch) -> io::Result<Box<dyn Child>> {
-        Err(io::Error::other("nothing is started here"))
-    }
-
-    fn can_confine(&self, _: &Path) -> Result<(), String> {
-        Err("No programs can be started in this test".into())
-    }
-
-    fn can_run_confined(&self, _: &str) -> Result<(), String> {
-        Ok(())
-    }
-}
-
 /// Our tools in one workspace.
 struct Ours {
     toolbox: Toolbox,
     path: PathBuf,
-    cancel: Cancel,
-    limits: Limits,
-    background: Background,
-    web: Web,
+    context: ToolContext,
 }
 
 impl Ours {
     fn new(path: &Path) -> io::Result<Ours> {
-        Ok(Ours {
-            toolbox: Toolbox::built_in(),
-            path: path.canonicalize()?,
-            cancel: Cancel::default(),
-            limits: Limits::default(),
-            background: Background::default(),
-            web: Web::default(),
-        })
+        Ok(Ours { toolbox: Toolbox::built_in(), path: path.canonicalize()?, context: ToolContext::default() })
     }
 
     /// Plans a call and runs it, and gives what people see of it.
     fn call(&self, name: &str, args: Value) -> io::Result<String> {
-        let ctx = Ctx {
-            workspace: Workspace::open(&self.path)?,
-            cancel: &self.cancel,
-            limits: &self.limits,
-            children: &NoChildren,
-            task: &"bench".into(),
-            background: &self.background,
-            web: &self.web,
-            ask: None,
-        };
+        self.context.with(&self.path, &"bench".into(), &NoChildren, |ctx| self.call_in(ctx, name, args))
+    }
+
+    fn call_in(&self, ctx: &Ctx<'_>, name: &str, args: Value) -> io::Result<String> {
         let request = Request { call: "c1".into(), name: name.into(), args, api_id: None };
-        let mut plans = self.toolbox.prepare(std::slice::from_ref(&request), &ctx);
+        let mut plans = self.toolbox.prepare(std::slice::from_ref(&request), ctx);
         let plan = plans.pop().expect("one plan per call");
-        let run = Run {
-            workspace: self.path.to_string_lossy().into_owned().into(),
-            call: "c1".into(),
-            name: name.into(),
-            args: request.args,
-            base: plan.map_err(|error| io::Error::other(error.message))?.base,
-            edited: None,
-            answers: None,
-            confinement: Default::default(),
-        };
-        match self.toolbox.run(&run, &ctx, &mut |_| {}) {
+        let mut run = run_of(&self.path, name, request.args);
+        run.base = plan.map_err(|error| io::Error::other(error.message))?.base;
+        match self.toolbox.run(&run, ctx, &mut |_| {}) {
             RunEnd::Ended(Ending::Success { display, .. }) => Ok(match display {
                 Display::Text { text } => text,
                 Display::Diff { .. } | Display::Todos { .. } => String::new(),

@@ -1,16 +1,13 @@
 //! A hostile workspace, what lies around it, and the means to see whether a command had any effect: on files anywhere near, on
 //! sockets that listen, on kernel objects that stay, on another process of the user, on processes that are left.
 
-use gemini_a2a::base::cancel::Cancel;
+use crate::tool_context::ToolContext;
 use gemini_a2a::limits::Limits;
 use gemini_a2a::shell::children::{Children, Plan, sweep};
 use gemini_a2a::task::policy::{Ask, Mode, Policy, Ruling};
 use gemini_a2a::task::spec::Verdict;
-use gemini_a2a::tool::commands::background::Background;
 use gemini_a2a::tool::commands::run_shell_command::Shell;
-use gemini_a2a::tool::files::path::Workspace;
-use gemini_a2a::tool::web::Web;
-use gemini_a2a::tool::{Ctx, Launch, ReadOnly, Spawn, Tool};
+use gemini_a2a::tool::{Launch, ReadOnly, Spawn, Tool};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -147,18 +144,10 @@ impl Fixture {
 
     /// What becomes of a line when the model wants to run it in this workspace, which nobody trusts.
     pub fn decide(&self, line: &str) -> Ruling {
-        let ctx = Ctx {
-            workspace: Workspace::open(&self.workspace).expect("it opens"),
-            cancel: &Cancel::default(),
-            limits: &Limits::default(),
-            children: &self.children,
-            task: &"t".into(),
-            background: &Background::default(),
-            web: &Web::default(),
-            ask: None,
-        };
         let args = json!({ "command": line });
-        let plan = match Shell.prepare(&args, &ctx) {
+        let prepared =
+            ToolContext::default().with(&self.workspace, &"t".into(), &self.children, |ctx| Shell.prepare(&args, ctx));
+        let plan = match prepared {
             Ok(plan) => plan,
             Err(error) => return Ruling::new(Verdict::Deny, error.message),
         };

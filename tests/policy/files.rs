@@ -2,15 +2,11 @@
 //! files of redirections.
 
 use super::{Allow, Asks, Case, Random, SHELL, lines, plain};
-use gemini_a2a::base::cancel::Cancel;
-use gemini_a2a::limits::{GIT_CONFIG_BYTES, GIT_INDEX_BYTES, LINE_DIRECTORIES, LINE_EDITS, LINE_PATHS, Limits};
-use gemini_a2a::task::machine::job::Run;
+use crate::tool_context::{ToolContext, run_of};
+use gemini_a2a::limits::{GIT_CONFIG_BYTES, GIT_INDEX_BYTES, LINE_DIRECTORIES, LINE_EDITS, LINE_PATHS};
 use gemini_a2a::task::policy::{Mode, Ruling};
 use gemini_a2a::task::spec::{Confinement, Kind, Plan, Question};
-use gemini_a2a::tool::commands::background::Background;
 use gemini_a2a::tool::commands::run_shell_command::Shell;
-use gemini_a2a::tool::files::path::Workspace;
-use gemini_a2a::tool::web::Web;
 use gemini_a2a::tool::{Child, Ctx, Launch, Spawn, Tool};
 use serde_json::{Value, json};
 use std::fs;
@@ -81,16 +77,7 @@ impl Fixture {
     }
 
     fn with<T>(&self, call: impl FnOnce(&Ctx) -> T) -> T {
-        call(&Ctx {
-            workspace: Workspace::open(&self.work()).expect("it opens"),
-            cancel: &Cancel::default(),
-            limits: &Limits::default(),
-            children: &self.children,
-            task: &"t".into(),
-            background: &Background::default(),
-            web: &Web::default(),
-            ask: None,
-        })
+        ToolContext::default().with(&self.work(), &"t".into(), &self.children, call)
     }
 
     fn plan(&self, args: &Value) -> Plan {
@@ -444,16 +431,8 @@ fn a_confined_command_is_started_as_it_was_decided() {
     let fixture = Fixture::new();
     let new = fixture.work().join("new.txt").display().to_string();
     let run = |confinement: Confinement| {
-        let run = Run {
-            workspace: fixture.work().to_str().expect("plain").into(),
-            call: "c1".into(),
-            name: SHELL.into(),
-            args: json!({"command": "echo x > new.txt"}),
-            base: None,
-            edited: None,
-            answers: None,
-            confinement,
-        };
+        let mut run = run_of(&fixture.work(), SHELL, json!({"command": "echo x > new.txt"}));
+        run.confinement = confinement;
         fixture.with(|ctx| Shell.run(&run, ctx, &mut |_| {}).err())
     };
     let argv: Vec<String> = ["bash", "-c", "echo x > new.txt"].map(String::from).into();

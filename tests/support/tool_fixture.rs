@@ -1,40 +1,21 @@
 //! ToolFixture for tests of confinement: a workspace `base/ws`, and things around it that no tool may reach.
 
-use gemini_a2a::base::cancel::Cancel;
-use gemini_a2a::limits::Limits;
+#[path = "tool_context.rs"]
+mod tool_context;
+
 use gemini_a2a::task::machine::job::{Run, RunEnd};
-use gemini_a2a::tool::commands::background::Background;
-use gemini_a2a::tool::files::path::Workspace;
-use gemini_a2a::tool::web::Web;
-use gemini_a2a::tool::{Child, Ctx, Launch, Spawn, Toolbox};
+use gemini_a2a::tool::{Ctx, Toolbox};
 use serde_json::Value;
 use std::fs;
-use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-
-struct NoChildren;
-
-impl Spawn for NoChildren {
-    fn spawn(&self, _: Launch) -> io::Result<Box<dyn Child>> {
-        Err(io::Error::other("nothing is started here"))
-    }
-
-    fn can_confine(&self, _: &Path) -> Result<(), String> {
-        Err("No programs can be started in this test".into())
-    }
-
-    fn can_run_confined(&self, _: &str) -> Result<(), String> {
-        Ok(())
-    }
-}
+use tool_context::{NoChildren, ToolContext, run_of};
 
 pub struct ToolFixture {
     pub base: PathBuf,
     pub toolbox: Toolbox,
-    pub cancel: Cancel,
-    pub limits: Limits,
+    pub context: ToolContext,
 }
 
 impl ToolFixture {
@@ -53,8 +34,7 @@ impl ToolFixture {
         ToolFixture {
             base: base.canonicalize().expect("it was just made"),
             toolbox: Toolbox::built_in(),
-            cancel: Cancel::default(),
-            limits: Limits::default(),
+            context: ToolContext::default(),
         }
     }
 
@@ -68,27 +48,8 @@ impl ToolFixture {
 
     /// Hands a call to whatever runs it.
     pub fn run(&self, name: &str, args: Value, tool: impl FnOnce(&Run, &Ctx<'_>) -> RunEnd) -> RunEnd {
-        let ctx = Ctx {
-            workspace: Workspace::open(&self.ws()).expect("the workspace opens"),
-            cancel: &self.cancel,
-            limits: &self.limits,
-            children: &NoChildren,
-            task: &"t".into(),
-            background: &Background::default(),
-            web: &Web::default(),
-            ask: None,
-        };
-        let run = Run {
-            workspace: self.ws().to_str().expect("a plain name").into(),
-            call: "c1".into(),
-            name: name.into(),
-            args,
-            base: None,
-            edited: None,
-            answers: None,
-            confinement: Default::default(),
-        };
-        tool(&run, &ctx)
+        let run = run_of(&self.ws(), name, args);
+        self.context.with(&self.ws(), &"t".into(), &NoChildren, |ctx| tool(&run, ctx))
     }
 }
 

@@ -1,0 +1,77 @@
+//! The context of a tool call and the call itself, for tests that run tools without a server.
+
+#![allow(dead_code, reason = "not every test that includes this file uses all of it")]
+
+use gemini_a2a::base::cancel::Cancel;
+use gemini_a2a::base::id::TaskId;
+use gemini_a2a::limits::Limits;
+use gemini_a2a::task::machine::job::Run;
+use gemini_a2a::tool::commands::background::Background;
+use gemini_a2a::tool::files::path::Workspace;
+use gemini_a2a::tool::web::Web;
+use gemini_a2a::tool::{Child, Ctx, Launch, Spawn};
+use serde_json::Value;
+use std::io;
+use std::path::Path;
+
+/// What the calls of a test share.
+#[derive(Default)]
+pub struct ToolContext {
+    pub cancel: Cancel,
+    pub limits: Limits,
+    pub background: Background,
+    pub web: Web,
+}
+
+impl ToolContext {
+    /// Gives `call` the context of a call of `task` in a workspace.
+    pub fn with<T>(
+        &self,
+        workspace: &Path,
+        task: &TaskId,
+        children: &dyn Spawn,
+        call: impl FnOnce(&Ctx<'_>) -> T,
+    ) -> T {
+        call(&Ctx {
+            workspace: Workspace::open(workspace).expect("the workspace opens"),
+            cancel: &self.cancel,
+            limits: &self.limits,
+            children,
+            task,
+            background: &self.background,
+            web: &self.web,
+            ask: None,
+        })
+    }
+}
+
+/// A call that nobody had to approve.
+pub fn run_of(workspace: &Path, name: &str, args: Value) -> Run {
+    Run {
+        workspace: workspace.to_str().expect("a plain name").into(),
+        call: "c1".into(),
+        name: name.into(),
+        args,
+        base: None,
+        edited: None,
+        answers: None,
+        confinement: Default::default(),
+    }
+}
+
+/// For tests whose tools start no programs.
+pub struct NoChildren;
+
+impl Spawn for NoChildren {
+    fn spawn(&self, _: Launch) -> io::Result<Box<dyn Child>> {
+        Err(io::Error::other("nothing is started here"))
+    }
+
+    fn can_confine(&self, _: &Path) -> Result<(), String> {
+        Err("No programs can be started in this test".into())
+    }
+
+    fn can_run_confined(&self, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+}
