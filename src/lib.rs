@@ -23,6 +23,10 @@
 
 #![forbid(unsafe_code)]
 
+// The tests of the core share their harness with those in `tests`, which know the crate by its name.
+#[cfg(test)]
+extern crate self as gemini_a2a;
+
 pub mod args;
 pub mod config;
 pub mod limits;

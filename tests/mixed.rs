@@ -12,6 +12,7 @@
 mod chance;
 #[path = "mixed/client.rs"]
 mod client;
+mod core_harness;
 #[path = "support/frame.rs"]
 mod frame;
 #[path = "support/http.rs"]

@@ -14,6 +14,7 @@
 mod chance;
 #[path = "refused/chaos.rs"]
 mod chaos;
+mod core_harness;
 #[path = "refused/corpus.rs"]
 mod corpus;
 #[path = "refused/forged.rs"]

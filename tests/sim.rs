@@ -17,6 +17,7 @@ mod ask;
 mod chance;
 #[path = "sim/client.rs"]
 mod client;
+mod core_harness;
 #[path = "sim/house.rs"]
 mod house;
 #[path = "support/http.rs"]
@@ -163,7 +164,7 @@ fn a_violated_invariant_is_noticed() {
         (Sabotage::Amnesia, "is not found"),
         (Sabotage::LostFrame, "comes something else"),
         (Sabotage::LostNote, "something is left over"),
-        (Sabotage::DeafWorker, "was not stopped in the same turn"),
+        (Sabotage::DeafWorker, "was not stopped"),
         (Sabotage::DeafReceiver, "was never told"),
     ] {
         let noticed = (0..20).any(|seed| match run(seed, sabotage) {

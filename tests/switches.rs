@@ -4,16 +4,18 @@
 //! are in memory or not, and a restart in between changes nothing about when. Then what is acknowledged when, and what
 //! becomes of a turn whose client goes away.
 
+mod core_harness;
 mod task;
 
+use core_harness::Outside;
 use gemini_a2a::a2a::Switches;
 use gemini_a2a::base::clock::Now;
 use gemini_a2a::base::id::{Entropy, Seq, TaskId};
 use gemini_a2a::base::slots::Key;
 use gemini_a2a::core::connections::connection::Peer;
-use gemini_a2a::core::disk::store::StoreError;
-use gemini_a2a::core::disk::store::{MemoryStore, Store, fold};
-use gemini_a2a::core::{Core, Loaded, Out, Setup};
+use gemini_a2a::core::disk::request::StoreRequest;
+use gemini_a2a::core::disk::store::{Archive, MemoryStore, StoreError, fold};
+use gemini_a2a::core::{Core, Input, Out, Setup};
 use gemini_a2a::limits::{Limits, Times};
 use gemini_a2a::task::call::{Disconnect, Durability, RequestPolicy};
 use gemini_a2a::task::log::event::Profile;
@@ -74,7 +76,7 @@ impl House {
             entropy: Entropy::counting_after(self.births),
             ..setup(&self.limits, Switches::default(), self.now)
         });
-        self.core.remember(&mut self.store);
+        self.core.input(Input::Listed(self.store.known()), self.now);
         self.settle();
     }
 
@@ -106,13 +108,11 @@ impl House {
     /// One turn of the loop; whether there is more to do.
     fn turn(&mut self) -> bool {
         let now = self.now;
-        self.core.tick(now);
-        self.core.append(&mut self.store, now);
-        self.core.release(now);
-        // Clients take what there is when they look; here it only has to be known.
-        self.core.writable();
+        // Clients take what there is when they look.
+        let mut outside = Outside::default();
+        self.core.turn(&mut self.store, &mut outside, now);
         self.core.check();
-        let outs = self.core.outs();
+        let outs = outside.outs;
         let more = !outs.is_empty();
         for out in outs {
             match out {
@@ -125,19 +125,20 @@ impl House {
                         other => panic!("nobody does {other:?} here"),
                     };
                     let note = Note { job: job.id, body };
-                    self.core.note(note, now);
+                    self.core.input(Input::Note(note), now);
                 }
-                Out::Load { task } => {
-                    let loaded =
-                        Loaded { state: self.state(&task), inherited: vec![], bytes: self.store.bytes(&task).len() };
-                    self.loads.push(task.clone());
-                    self.core.loaded(&task, Ok(loaded), now);
+                Out::Store(StoreRequest::Sync { task, upto }) if self.stuck => self.syncs.push((task, upto)),
+                Out::Store(StoreRequest::Page { .. }) => panic!("nobody reads old events here"),
+                Out::Store(request) => {
+                    if let StoreRequest::Load { task } = &request {
+                        self.loads.push(task.clone());
+                    }
+                    self.core.input(request.run(&self.store), now);
                 }
-                Out::Sync { task, upto } if self.stuck => self.syncs.push((task, upto)),
-                Out::Sync { task, upto } => self.core.synced(&task, upto, Ok(()), now),
                 Out::Stop(_) => self.stopped += 1,
-                Out::Over { .. } | Out::SaveRule { .. } | Out::LogError { .. } | Out::LogWarning { .. } => {}
-                Out::Page { .. } => panic!("nobody reads old events here"),
+                Out::Tidy(_) | Out::Over { .. } | Out::SaveRule { .. } => {}
+                Out::LogError { .. } | Out::LogWarning { .. } => {}
+                Out::Resolve { .. } => panic!("nobody names a workspace here"),
                 Out::Deliver(_) => panic!("nobody is told here"),
                 Out::Identify { .. } => panic!("everybody is known here"),
             }
@@ -152,7 +153,7 @@ impl House {
         let head = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
         let bytes = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
         let conn = self.core.opened(Peer::SameUser, self.now);
-        self.core.received(conn, bytes.as_bytes(), self.now);
+        self.core.input(Input::Received { conn, bytes: bytes.as_bytes() }, self.now);
         conn
     }
 
@@ -161,16 +162,13 @@ impl House {
         for _ in 0..100 {
             self.turn();
         }
-        let slices = self.core.slices(conn);
-        let bytes = slices.iter().flat_map(|slice| slice.to_vec()).collect();
-        String::from_utf8(bytes).expect("what is sent is text")
+        String::from_utf8(core_harness::waiting(&self.core, conn)).expect("what is sent is text")
     }
 
     fn call(&mut self, method: &str, params: Value) -> Value {
         let conn = self.ask(method, params);
         let text = self.heard(conn);
-        self.core.broke(conn);
-        self.core.closing();
+        self.core.input(Input::Broke { conn }, self.now);
         let body = text.split_once("\r\n\r\n").expect("a head and a body").1;
         serde_json::from_str(body).expect("JSON")
     }
@@ -195,7 +193,7 @@ impl House {
 
     /// A task as it is on disk.
     fn state(&mut self, task: &TaskId) -> State {
-        let file = self.store.file(task).expect("a log");
+        let file = self.store.open(task).expect("a log");
         fold(&*file, None).expect("a good log")
     }
 
@@ -347,7 +345,7 @@ fn a_strict_acknowledgement_waits_for_the_disk() {
         if strictly {
             // What came behind the prompt in the meantime is not waited for a second time.
             let (task, upto) = house.syncs.remove(0);
-            house.core.synced(&task, upto, Ok(()), house.now);
+            house.core.input(Input::Synced { task, upto, result: Ok(()) }, house.now);
             let heard = house.heard(conn);
             assert!(heard.contains("\"input-required\""), "{method}: {heard}");
             assert_eq!(house.syncs, [], "{method}");
@@ -365,7 +363,7 @@ fn what_cannot_be_made_safe_is_not_acknowledged() {
         house.heard(conn);
         let (task, upto) = house.syncs.remove(0);
         let failed = Err(StoreError::new("the disk is full"));
-        house.core.synced(&task, upto, failed, house.now);
+        house.core.input(Input::Synced { task, upto, result: failed }, house.now);
         let heard = house.heard(conn);
         assert!(heard.contains("the disk is full"), "{method}: {heard}");
         assert!(!heard.contains("\"result\""), "{method}: {heard}");
@@ -392,7 +390,7 @@ fn a_turn_outlives_its_client_unless_it_is_switched_to_abort() {
         let conn = house.ask("message/stream", prompt());
         let first = frames(&house.heard(conn)).remove(0);
         let task = first["result"]["id"].as_str().expect("a task").to_owned();
-        house.core.broke(conn);
+        house.core.input(Input::Broke { conn }, house.now);
         assert_eq!(house.core.has_more(), aborts);
         house.settle();
         let state = if aborts { "input-required" } else { "working" };
@@ -412,11 +410,11 @@ fn only_the_client_of_a_turn_aborts_it() {
     let task = first["result"]["id"].as_str().expect("a task").to_owned();
     let watching = house.ask("tasks/resubscribe", json!({ "id": task }));
     house.heard(watching);
-    house.core.broke(watching);
+    house.core.input(Input::Broke { conn: watching }, house.now);
     house.settle();
     assert_eq!(house.shown(&task), "working");
     // Who will say no more is gone too, as the reference server sees it.
-    house.core.finished(conn, house.now);
+    house.core.input(Input::Finished { conn }, house.now);
     house.settle();
     let whole = house.call("tasks/get", json!({ "id": task }));
     let text = &whole["result"]["status"]["message"]["parts"][0]["text"];

@@ -215,7 +215,14 @@ impl Core {
     }
 
     /// A delivery arrived, or did not.
-    pub fn delivered(&mut self, task: &TaskId, id: &ConfigId, seq: Seq, result: Result<(), DeliveryError>, now: Now) {
+    pub(super) fn delivered(
+        &mut self,
+        task: &TaskId,
+        id: &ConfigId,
+        seq: Seq,
+        result: Result<(), DeliveryError>,
+        now: Now,
+    ) {
         let running = self.is_running();
         let Some(loaded) = self.tasks.get_mut(task) else {
             return;

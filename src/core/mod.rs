@@ -1,10 +1,6 @@
-//! Where clients, tasks and time meet. The shell hands in what happened, with the time; the core keeps connections, tasks
-//! and subscriptions and hands out what is to be done. It does no I/O itself: the journal is behind the [`store::Store`]
-//! trait, jobs and closings are values in [`Out`].
-//!
-//! In a turn of the loop the shell calls, in this order: [`Core::opened`], [`Core::received`], [`Core::note`] and the like
-//! for everything that happened, [`Core::tick`], then [`Core::append`] (what was decided goes to disk), then
-//! [`Core::release`] (what is on disk is shown and started), then it writes what [`Core::writable`] names.
+//! Where clients, tasks and time meet. The shell hands in what happened, with the time; the core keeps connections, tasks and
+//! subscriptions and hands out what is to be done. It does no I/O itself: the journal is behind the [`Store`](disk::store::Store)
+//! trait. `turn.rs` has everything that goes in and comes out, and the order.
 
 pub mod check;
 pub mod connections;
@@ -23,87 +19,26 @@ mod settings;
 mod shutdown;
 pub mod tasks;
 mod timers;
+mod turn;
 
 use crate::base::clock::Now;
-use crate::base::id::{Entropy, Seq, TaskId};
+use crate::base::id::Entropy;
 use crate::base::slots::Key;
 use crate::core::connections::connection::{Link, Overdue, Peer, Want};
 use crate::core::connections::{Changed, Connections};
 use crate::core::disk::Disk;
-use crate::core::hooks::{Delivery, Registrations};
+use crate::core::disk::request::StoreRequest;
+use crate::core::hooks::Registrations;
 use crate::core::readers::Readers;
 use crate::core::settings::Settings;
-pub use crate::core::settings::{Approval, Choose, Resolve, Setup, Site};
+pub use crate::core::settings::{Approval, Choose, Setup, Site, Workspace, WorkspaceChoice};
 use crate::core::shutdown::Phase;
 use crate::core::tasks::Tasks;
 use crate::core::timers::{Timer, Timers};
-use crate::task::machine::decide::Input;
-use crate::task::machine::job::{Job, JobId, Note};
-use crate::task::machine::state::{Item, State};
-use crate::task::policy::Rule;
+pub use crate::core::turn::{Close, Input, Loaded, Out, Shell, Written};
+use crate::task::machine::decide;
+use crate::task::machine::job::Note;
 use std::io::IoSlice;
-use std::sync::Arc;
-
-/// What is to be done outside. Jobs carry their own id; everything else is answered by name.
-#[derive(Debug)]
-pub enum Out {
-    Start(Job),
-    Stop(JobId),
-    /// Flush a journal; answered by [`Core::synced`] with the position given here.
-    Sync {
-        task: TaskId,
-        upto: Seq,
-    },
-    /// Read on in a journal; answered by [`Core::paged`].
-    Page {
-        task: TaskId,
-        sub: Key,
-        offset: u64,
-    },
-    /// Bring a task back into memory; answered by [`Core::loaded`].
-    Load {
-        task: TaskId,
-    },
-    /// Find out which process is behind a connection; answered by [`Core::identified`].
-    Identify {
-        conn: Key,
-    },
-    /// The task is closed: nothing of it may go on.
-    Over {
-        task: TaskId,
-    },
-    /// Tell a webhook something; answered by [`Core::delivered`].
-    Deliver(Delivery),
-    /// Keep a rule that somebody allowed for good.
-    SaveRule {
-        rule: Rule,
-    },
-    /// Something is wrong that only whoever runs the server can put right.
-    LogError {
-        text: String,
-    },
-    /// Something that whoever runs the server may want to look into.
-    LogWarning {
-        text: String,
-    },
-}
-
-/// How a connection is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Close {
-    /// The peer gets everything that was sent, and then the end.
-    Orderly,
-    /// The peer takes nothing. What waits for it in the kernel is thrown away, which would keep it for a minute otherwise.
-    Reset,
-}
-
-/// A task that was read from its journal.
-pub struct Loaded {
-    pub state: State,
-    pub inherited: Vec<Arc<Item>>,
-    /// How long the logs are that this was read from.
-    pub bytes: usize,
-}
 
 /// Joins the parts, none of which knows another.
 pub struct Core {
@@ -155,7 +90,7 @@ impl Core {
         self.connections.get(key).map_or(0, |conn| conn.room(&self.settings.limits))
     }
 
-    pub fn received(&mut self, key: Key, bytes: &[u8], now: Now) {
+    fn received(&mut self, key: Key, bytes: &[u8], now: Now) {
         if let Some(conn) = self.connections.get_mut(key) {
             conn.take(bytes, now);
             self.read_on(key, now);
@@ -164,7 +99,7 @@ impl Core {
     }
 
     /// The peer will send no more.
-    pub fn finished(&mut self, key: Key, now: Now) {
+    fn finished(&mut self, key: Key, now: Now) {
         if let Some(conn) = self.connections.get_mut(key) {
             conn.end();
             let subs = conn.subs.clone();
@@ -173,17 +108,12 @@ impl Core {
         }
     }
 
-    /// The connection broke: nothing can be sent any more.
-    pub fn broke(&mut self, key: Key) {
-        self.close_conn(key, Close::Orderly);
-    }
-
     pub fn slices(&self, key: Key) -> Vec<IoSlice<'_>> {
         self.connections.get(key).map(|conn| conn.output.slices()).unwrap_or_default()
     }
 
     /// The socket took `n` bytes of what [`Core::slices`] showed.
-    pub fn sent(&mut self, key: Key, n: usize, now: Now) {
+    fn sent(&mut self, key: Key, n: usize, now: Now) {
         let Some(conn) = self.connections.get_mut(key) else {
             return;
         };
@@ -193,16 +123,6 @@ impl Core {
             self.readers.pump_later(&conn.subs);
         }
         self.read_on(key, now);
-    }
-
-    /// Connections with something to write, each named once.
-    pub fn writable(&mut self) -> Vec<Key> {
-        self.connections.take_writable()
-    }
-
-    /// Connections to close, and how; the core has forgotten them.
-    pub fn closing(&mut self) -> Vec<(Key, Close)> {
-        self.connections.take_closed()
     }
 
     fn read_on(&mut self, key: Key, now: Now) {
@@ -238,14 +158,14 @@ impl Core {
 
     // Workers.
 
-    pub fn note(&mut self, note: Note, now: Now) {
+    fn note(&mut self, note: Note, now: Now) {
         let Some(loaded) = self.tasks.get_mut(&note.job.task) else {
             return;
         };
         if note.body.is_last() {
             loaded.running.retain(|job| *job != note.job.at);
         }
-        let input = Input::Note { job: note.job.at, body: note.body };
+        let input = decide::Input::Note { job: note.job.at, body: note.body };
         // A worker's note is never refused: what nobody waits for is dropped by `decide`.
         let _ = self.drive(&note.job.task, input, now);
     }
@@ -266,22 +186,22 @@ impl Core {
             || self.can_end()
     }
 
-    pub fn tick(&mut self, now: Now) {
+    fn tick(&mut self, now: Now) {
         for (task, turn) in self.readers.take_to_abort() {
             // Never refused: a turn that is over already is left alone.
-            let _ = self.drive(&task, Input::Abort { turn }, now);
+            let _ = self.drive(&task, decide::Input::Abort { turn }, now);
         }
         while let Some(timer) = self.timers.pop(now.mono_ms) {
             match timer {
                 Timer::Conn(key) => self.check_conn(key, now),
                 Timer::Task { task, job } => {
-                    let _ = self.drive(&task, Input::Due { job }, now);
+                    let _ = self.drive(&task, decide::Input::Due { job }, now);
                 }
                 Timer::Limit(task) => self.check_limit(&task, now),
                 Timer::Expiry => self.expire(now),
                 Timer::Store(task) => self.append_is_due(&task),
-                Timer::Trial => self.try_store(),
-                Timer::Load(task) => self.out.push(Out::Load { task }),
+                Timer::Trial => self.out.push(Out::Store(StoreRequest::Probe)),
+                Timer::Load(task) => self.out.push(Out::Store(StoreRequest::Load { task })),
                 Timer::Waiting(sub) => self.stop_waiting(sub),
                 Timer::Hook { task, .. } => self.disk.release_later(&task),
                 Timer::OutputBudget => self.close_stalled(now),
@@ -310,10 +230,5 @@ impl Core {
             }
         }
         self.after_io(key);
-    }
-
-    /// What is to be done outside, in order.
-    pub fn outs(&mut self) -> Vec<Out> {
-        std::mem::take(&mut self.out)
     }
 }

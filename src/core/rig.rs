@@ -5,9 +5,11 @@ use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::base::slots::Key;
 use crate::core::connections::connection::{Peer, Want};
-use crate::core::disk::store::{Crash, MemoryStore, Store, StoreError, fold};
+use crate::core::disk::Parked;
+use crate::core::disk::request::StoreRequest;
+use crate::core::disk::store::{Archive, Crash, MemoryStore, StoreError};
 use crate::core::hooks::Delivery;
-use crate::core::{Core, Loaded, Out, Setup};
+use crate::core::{Close, Core, Input, Out, Setup, Site};
 use crate::limits::Limits;
 use crate::task::call::{Call, Mode, Say, TaskTraits};
 use crate::task::log::answer::Answer;
@@ -18,6 +20,11 @@ use crate::task::message::{Message, Part, Role, Source};
 use crate::task::push::Wish;
 use serde_json::Value;
 use std::sync::Arc;
+
+#[path = "../../tests/core_harness/mod.rs"]
+pub mod harness;
+
+use harness::Outside;
 
 pub struct Rig {
     pub core: Core,
@@ -31,7 +38,8 @@ pub struct Rig {
     pub jobs: Vec<JobId>,
     /// Jobs that were to be stopped.
     pub stops: Vec<JobId>,
-    pub loads: Vec<TaskId>,
+    pub loads: Vec<StoreRequest>,
+    pub outside: Outside,
     /// Tasks that cannot be loaded.
     pub lost: Vec<TaskId>,
     /// How many loads from now on find the log in somebody else's hands.
@@ -55,6 +63,7 @@ impl Rig {
             jobs: Vec::new(),
             stops: Vec::new(),
             loads: Vec::new(),
+            outside: Outside::default(),
             lost: Vec::new(),
             busy: 0,
         }
@@ -65,7 +74,7 @@ impl Rig {
         self.store.crash(Crash::Killed);
         let setup = Setup::alone(self.limits.clone(), Switches::default(), self.now);
         self.core = Core::new(setup);
-        self.core.remember(&mut self.store);
+        self.core.input(Input::Listed(self.store.known()), self.now);
         self.sent.clear();
         self.jobs.clear();
         self.stops.clear();
@@ -73,38 +82,35 @@ impl Rig {
     }
 
     pub fn turn(&mut self) {
-        for task in std::mem::take(&mut self.loads) {
-            let loaded = if self.busy > 0 {
-                self.busy -= 1;
-                Err(StoreError::busy("another server has it"))
-            } else if self.lost.contains(&task) {
-                Err(StoreError::new("it is lost"))
-            } else {
-                let file = self.store.file(&task).expect("a log");
-                Ok(Loaded {
-                    state: fold(&*file, None).expect("a whole log"),
-                    inherited: Vec::new(),
-                    bytes: file.len() as usize,
-                })
+        for request in std::mem::take(&mut self.loads) {
+            let answer = match &request {
+                StoreRequest::Load { .. } if self.busy > 0 => {
+                    self.busy -= 1;
+                    request.failed(StoreError::busy("another server has it"))
+                }
+                StoreRequest::Load { task } if self.lost.contains(task) => {
+                    request.failed(StoreError::new("it is lost"))
+                }
+                _ => request.run(&self.store),
             };
-            self.core.loaded(&task, loaded, self.now);
+            self.core.input(answer, self.now);
         }
-        self.core.tick(self.now);
-        self.core.append(&mut self.store, self.now);
-        self.core.release(self.now);
-        for out in self.core.outs() {
+        self.core.turn(&mut self.store, &mut self.outside, self.now);
+        for out in self.outside.take_outs() {
             match out {
                 Out::Start(job) => self.jobs.push(job.id),
                 Out::Deliver(delivery) => self.sent.push(delivery),
                 Out::LogWarning { text } => self.notices.push(text),
-                Out::Load { task } => self.loads.push(task),
-                Out::Page { task, sub, offset } => {
-                    let file = self.store.file(&task).expect("a log");
-                    let page = file.page(offset, self.limits.page_bytes);
-                    self.core.paged(sub, page, self.now);
-                }
+                Out::Store(request @ StoreRequest::Load { .. }) => self.loads.push(request),
+                // Nothing here waits for a flush.
+                Out::Store(StoreRequest::Sync { .. }) => {}
+                Out::Store(request) => self.core.input(request.run(&self.store), self.now),
                 Out::Stop(job) => self.stops.push(job),
-                Out::Sync { .. }
+                Out::Resolve { request, path } => {
+                    let site = Ok(Site { path, trusted: true });
+                    self.core.input(Input::Resolved { request, site }, self.now);
+                }
+                Out::Tidy(_)
                 | Out::Identify { .. }
                 | Out::Over { .. }
                 | Out::SaveRule { .. }
@@ -112,6 +118,12 @@ impl Rig {
             }
         }
         self.core.check();
+    }
+
+    /// Connections that were closed since the last look.
+    pub fn closing(&mut self) -> Vec<(Key, Close)> {
+        self.core.close_connections(&mut self.outside, self.now);
+        std::mem::take(&mut self.outside.closed)
     }
 
     pub fn turns(&mut self) {
@@ -131,7 +143,7 @@ impl Rig {
         let conn = self.begin_ask(dialect, call);
         self.turns();
         let text = self.take(conn);
-        self.core.broke(conn);
+        self.core.input(Input::Broke { conn }, self.now);
         let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
         serde_json::from_str(body).unwrap_or_else(|_| panic!("an answer, not {text}"))
     }
@@ -145,15 +157,14 @@ impl Rig {
         assert!(matches!(line.read(&self.limits, self.now), Want::Serve(_)));
         let by = Source { client: "ann".into(), via: "test".into() };
         let form = Form::of(dialect);
-        self.core.dispatch(conn, call, form, by, self.now);
+        self.core.dispatch(Parked::new(conn, call, form, by), self.now);
         conn
     }
 
     /// What waits for a connection, which takes it.
     pub fn take(&mut self, conn: Key) -> String {
-        let slices = self.core.slices(conn);
-        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
-        self.core.sent(conn, bytes.len(), self.now);
+        let bytes = harness::waiting(&self.core, conn);
+        self.core.input(Input::Sent { conn, bytes: bytes.len() }, self.now);
         String::from_utf8(bytes).expect("UTF-8")
     }
 

@@ -25,7 +25,7 @@ pub struct Setup {
     pub script: Option<Arc<Script>>,
     pub card: Card,
     pub switches: Switches,
-    pub resolve: Resolve,
+    pub workspace: Workspace,
     pub approval: Approval,
     pub request_policy: RequestPolicy,
     /// Why commands without approval cannot be confined in the server's workspace; None if they can.
@@ -39,7 +39,6 @@ impl Setup {
     /// Simulations and tests begin with it and change what they are about.
     pub fn alone(limits: Limits, switches: Switches, now: Now) -> Setup {
         let identity = Identity { base_url: "http://localhost/", version: "0", unix_ms: 0 };
-        let site = Site { path: "/w".into(), trusted: true };
         Setup {
             limits,
             host_policy: HostPolicy::default(),
@@ -49,7 +48,7 @@ impl Setup {
             script: None,
             card: a2a::card(&identity, &switches),
             switches,
-            resolve: Box::new(move |_| Ok(site.clone())),
+            workspace: Workspace { site: Site { path: "/w".into(), trusted: true }, choice: WorkspaceChoice::Client },
             approval: Approval::default(),
             request_policy: RequestPolicy::default(),
             unconfined: None,
@@ -71,7 +70,7 @@ pub(in crate::core) struct Settings {
     pub script: Option<Arc<Script>>,
     pub card: Card,
     pub switches: Switches,
-    pub resolve: Resolve,
+    pub workspace: Workspace,
     pub approval: Approval,
     pub request_policy: RequestPolicy,
     pub unconfined: Option<String>,
@@ -93,7 +92,7 @@ impl Settings {
             script: setup.script,
             card: setup.card,
             switches: setup.switches,
-            resolve: setup.resolve,
+            workspace: setup.workspace,
             approval: setup.approval,
             request_policy: setup.request_policy,
             unconfined: setup.unconfined,
@@ -103,11 +102,25 @@ impl Settings {
     }
 }
 
-/// Where a task works: checks a client's wish (or takes the default) and gives the place, or says what is wrong.
-pub type Resolve = Box<dyn Fn(Option<&str>) -> Result<Site, String>>;
+/// Where tasks work.
+#[derive(Clone, Debug)]
+pub struct Workspace {
+    /// The server's own workspace.
+    pub site: Site,
+    pub choice: WorkspaceChoice,
+}
+
+/// Who chooses the workspace of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkspaceChoice {
+    /// A client may name another one, which is then checked ([`Out::Resolve`](crate::core::Out::Resolve)).
+    Client,
+    /// It is always the server's own.
+    Operator,
+}
 
 /// A directory to work in.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Site {
     /// The real path.
     pub path: String,

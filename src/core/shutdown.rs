@@ -18,7 +18,7 @@ pub(super) enum Phase {
 
 impl Core {
     /// Begins to end: no new connections, idle ones are closed, turns have `limits.shutdown_ms` to finish.
-    pub fn shut_down(&mut self, now: Now) {
+    pub(super) fn shut_down(&mut self, now: Now) {
         if self.phase != Phase::Running {
             return;
         }

@@ -24,7 +24,7 @@ pub mod saved_rules;
 mod tests;
 
 use crate::base::id::{ContextId, Entropy, TaskId};
-use crate::core::disk::store::{Chore, Known, LogFile, Openness, Store, StoreError};
+use crate::core::disk::store::{Archive, Chore, Known, LogFile, Openness, Removal, Store, StoreError};
 use crate::limits::{Limits, SHORTENED_NAMED};
 use crate::shell::event_loop::sys;
 use crate::task::log::brief::Brief;
@@ -38,7 +38,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// What is longer is no line of ours: a request body is the most that one event holds.
 const LINE_BYTES: u64 = 64 << 20;
@@ -46,18 +46,32 @@ const LINE_BYTES: u64 = 64 << 20;
 /// What a trial writes: more than a log could find room for in a block that it has already.
 const TRIAL_BYTES: usize = 8 * 1024;
 
+/// The loop's half of the store.
 pub struct Journal {
+    files: Arc<Files>,
+    instances: Instances,
+}
+
+/// What the loop shares with the disk lane.
+struct Files {
     places: Places,
     markers: PathBuf,
     /// Written, and removed, to see whether anything can be.
     trial: PathBuf,
-    index: Index,
-    instances: Instances,
+    index: Mutex<Index>,
+    /// Held only for a moment, so that the loop never waits for a thread that waits for the disk.
+    logs: Mutex<Logs>,
+    /// Held by the thread that opens a log: a lock that another thread of this process holds would look like another server's.
+    opening: Mutex<()>,
+    /// What was found wrong and not told yet.
+    findings: Findings,
+}
+
+#[derive(Default)]
+struct Logs {
     loaded: HashMap<TaskId, Loaded>,
     /// Logs that are not loaded, or no longer, while the disk lane still reads them, and so still locked.
     leaving: HashMap<TaskId, Weak<FileLog>>,
-    /// What was found wrong and not told yet.
-    findings: Findings,
 }
 
 struct Loaded {
@@ -82,16 +96,16 @@ impl Journal {
             let _ = fs::remove_file(fresh(id));
         }
         let places = Places { index: dir.join("index.jsonl"), fresh: fresh(instances.own()), tasks };
-        Ok(Journal {
-            index: Index::open(places.clone(), limits.index_spent)?,
+        let files = Files {
+            index: Mutex::new(Index::open(places.clone(), limits.index_spent)?),
             places,
             markers,
             trial: dir.join(format!("trial.{}", instances.own())),
-            instances,
-            loaded: HashMap::new(),
-            leaving: HashMap::new(),
+            logs: Mutex::default(),
+            opening: Mutex::default(),
             findings: Findings::default(),
-        })
+        };
+        Ok(Journal { files: Arc::new(files), instances })
     }
 
     /// The id this server marks its child processes with. It outlives the server: the next one in this directory has it too.
@@ -114,22 +128,35 @@ impl Journal {
     pub fn announce(&mut self, instance: &Instance) -> Result<(), StoreError> {
         self.instances.announce(instance)
     }
+}
 
-    fn load(&mut self, task: &TaskId) -> Result<&mut Loaded, StoreError> {
-        if !self.loaded.contains_key(task) {
-            let log = self.unloaded(task)?;
-            // Looked at under the lock: now nobody else changes it.
-            let open = log.openness();
-            let loaded = Loaded { log, open, unlisted: None };
-            self.loaded.insert(task.clone(), loaded);
-        }
-        Ok(self.loaded.get_mut(task).expect("it was just put there"))
+impl Files {
+    fn logs(&self) -> MutexGuard<'_, Logs> {
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The log of a task that is not loaded; the disk lane may still have it.
-    fn unloaded(&mut self, task: &TaskId) -> Result<Arc<FileLog>, StoreError> {
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn load(&self, task: &TaskId) -> Result<Arc<FileLog>, StoreError> {
+        let opening = self.opening.lock();
+        if let Some(loaded) = self.logs().loaded.get(task) {
+            return Ok(loaded.log.clone());
+        }
+        let log = self.unloaded(task)?;
+        // Looked at under the lock: now nobody else changes it.
+        let open = log.openness();
+        self.logs().loaded.insert(task.clone(), Loaded { log: log.clone(), open, unlisted: None });
+        drop(opening);
+        Ok(log)
+    }
+
+    /// The log of a task that is not loaded; a thread may still have it.
+    fn unloaded(&self, task: &TaskId) -> Result<Arc<FileLog>, StoreError> {
         let (path, marker) = self.paths(task)?;
-        match self.leaving.remove(task).and_then(|log| log.upgrade()) {
+        let leaving = self.logs().leaving.remove(task);
+        match leaving.and_then(|log| log.upgrade()) {
             Some(log) => Ok(log),
             None => Ok(Arc::new(FileLog::open(path, marker, self.findings.clone())?)),
         }
@@ -160,12 +187,6 @@ impl Journal {
         }
     }
 
-    /// Remembers a log that is not loaded, or no longer, for as long as somebody has it.
-    fn lets_go(&mut self, task: &TaskId, log: &Arc<FileLog>) {
-        self.leaving.retain(|_, log| log.strong_count() > 0);
-        self.leaving.insert(task.clone(), Arc::downgrade(log));
-    }
-
     /// The log and the marker of a task. An id that is no plain file name has neither.
     fn paths(&self, task: &TaskId) -> Result<(PathBuf, PathBuf), StoreError> {
         let id = task.as_str();
@@ -178,13 +199,82 @@ impl Journal {
     }
 }
 
+impl Logs {
+    /// Remembers a log that is not loaded, or no longer, for as long as a thread has it.
+    fn lets_go(&mut self, task: &TaskId, log: &Arc<FileLog>) {
+        self.leaving.retain(|_, log| log.strong_count() > 0);
+        self.leaving.insert(task.clone(), Arc::downgrade(log));
+    }
+}
+
 impl Store for Journal {
-    fn known(&mut self) -> Vec<Known> {
+    fn create(&mut self, task: &TaskId, brief: &Brief) -> Result<(), StoreError> {
+        let (path, marker) = self.files.paths(task)?;
+        let mut logs = self.files.logs();
+        if logs.loaded.contains_key(task) {
+            return Err(exists(task));
+        }
+        let log = FileLog::create(path, marker, self.files.findings.clone())?.ok_or_else(|| exists(task))?;
+        let loaded = Loaded { log: Arc::new(log), open: Openness::Settled, unlisted: Some(brief.clone()) };
+        logs.loaded.insert(task.clone(), loaded);
+        Ok(())
+    }
+
+    fn append(&mut self, task: &TaskId, lines: &[u8], open: Openness) -> Result<(), StoreError> {
+        let mut logs = self.files.logs();
+        let not_open = || StoreError::new(format!("the journal of task {task} is not open"));
+        let loaded = logs.loaded.get_mut(task).ok_or_else(not_open)?;
+        if open == Openness::Open && loaded.open == Openness::Settled {
+            loaded.log.mark()?;
+            loaded.open = Openness::Open;
+        }
+        loaded.log.append(lines)?;
+        if open == Openness::Settled && loaded.open == Openness::Open && loaded.log.unmark() {
+            loaded.open = Openness::Settled;
+        }
+        if let Some(brief) = loaded.unlisted.take_if(|_| !lines.is_empty()) {
+            let end = loaded.log.len();
+            self.files.index().add(entry(task, brief, Some(end)));
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, task: &TaskId, brief: &Brief) {
+        let end = self.files.logs().loaded.get(task).map(|loaded| loaded.log.len());
+        self.files.index().update(entry(task, brief.clone(), end));
+    }
+
+    fn close(&mut self, task: &TaskId) {
+        let mut logs = self.files.logs();
+        if let Some(loaded) = logs.loaded.remove(task) {
+            if loaded.log.is_empty() {
+                // Made, and never written to: there was no such task, and nobody looks for what it leaves.
+                let _ = loaded.log.delete();
+            }
+            logs.lets_go(task, &loaded.log);
+        }
+    }
+
+    fn archive(&self) -> Arc<dyn Archive> {
+        self.files.clone()
+    }
+
+    fn chore(&mut self) -> Option<Chore> {
+        self.files.index().chore()
+    }
+
+    fn findings(&mut self) -> Vec<String> {
+        self.files.findings.take()
+    }
+}
+
+impl Archive for Files {
+    fn known(&self) -> Vec<Known> {
         let mut unlisted: HashSet<String> = names(&self.places.tasks)
             .filter_map(|name| Some(name.strip_suffix(".jsonl")?.to_owned()))
             .filter(|id| is_file_name(id))
             .collect();
-        let mut entries = self.index.read();
+        let mut entries = self.index().read();
         entries.retain(|entry| unlisted.remove(entry.task.as_str()));
         let (mut found, mut damaged) = (Vec::new(), Vec::new());
         for id in unlisted {
@@ -200,10 +290,11 @@ impl Store for Journal {
         }
         self.find_shortened(&entries);
         found.sort_by(|a, b| (a.at, &a.task).cmp(&(b.at, &b.task)));
-        self.index.add_all(&found);
-        if let Some(chore) = self.index.chore() {
+        self.index().add_all(&found);
+        let chore = self.index().chore();
+        if let Some(chore) = chore {
             // Nobody waits for this server yet. An index that stays as long as it is costs the next start the same again.
-            let _ = chore();
+            let _ = (chore.0)();
         }
         entries.append(&mut damaged);
         entries.append(&mut found);
@@ -217,95 +308,45 @@ impl Store for Journal {
         known.collect()
     }
 
-    fn create(&mut self, task: &TaskId, brief: &Brief) -> Result<(), StoreError> {
-        let (path, marker) = self.paths(task)?;
-        if self.loaded.contains_key(task) {
-            return Err(exists(task));
-        }
-        let log = FileLog::create(path, marker, self.findings.clone())?.ok_or_else(|| exists(task))?;
-        let loaded = Loaded { log: Arc::new(log), open: Openness::Settled, unlisted: Some(brief.clone()) };
-        self.loaded.insert(task.clone(), loaded);
-        Ok(())
+    fn open(&self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
+        Ok(self.load(task)?)
     }
 
-    fn append(&mut self, task: &TaskId, lines: &[u8], open: Openness) -> Result<(), StoreError> {
-        let loaded = self.load(task)?;
-        if open == Openness::Open && loaded.open == Openness::Settled {
-            loaded.log.mark()?;
-            loaded.open = Openness::Open;
-        }
-        loaded.log.append(lines)?;
-        if open == Openness::Settled && loaded.open == Openness::Open && loaded.log.unmark() {
-            loaded.open = Openness::Settled;
-        }
-        if let Some(brief) = loaded.unlisted.take_if(|_| !lines.is_empty()) {
-            let end = loaded.log.len();
-            self.index.add(entry(task, brief, Some(end)));
-        }
-        Ok(())
-    }
-
-    fn note(&mut self, task: &TaskId, brief: &Brief) {
-        let end = self.loaded.get(task).map(|loaded| loaded.log.len());
-        self.index.update(entry(task, brief.clone(), end));
-    }
-
-    fn file(&mut self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
-        Ok(self.load(task)?.log.clone())
-    }
-
-    fn lend(&mut self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
-        if let Some(loaded) = self.loaded.get(task) {
+    fn lend(&self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
+        let opening = self.opening.lock();
+        if let Some(loaded) = self.logs().loaded.get(task) {
             return Ok(loaded.log.clone());
         }
         let log = self.unloaded(task)?;
-        self.lets_go(task, &log);
+        self.logs().lets_go(task, &log);
+        drop(opening);
         Ok(log)
     }
 
-    fn is_open(&mut self, task: &TaskId) -> bool {
-        self.paths(task).is_ok_and(|(_, marker)| marker.exists())
-    }
-
-    fn remove(&mut self, task: &TaskId) -> Result<(), StoreError> {
-        let (path, _) = self.paths(task)?;
+    fn remove(&self, task: &TaskId) -> Result<Removal, StoreError> {
+        let (path, marker) = self.paths(task)?;
+        if !self.logs().loaded.contains_key(task) && marker.exists() {
+            return Ok(Removal::LeftOpen);
+        }
         // Under its lock, so that nobody is writing to it.
         let log = match self.load(task) {
-            Ok(loaded) => loaded.log.clone(),
-            Err(_) if !path.exists() => return Ok(()),
+            Ok(log) => log,
+            Err(_) if !path.exists() => return Ok(Removal::Removed),
             Err(error) => return Err(error),
         };
         log.delete()?;
-        self.loaded.remove(task);
-        self.index.strike(task);
-        Ok(())
+        self.logs().loaded.remove(task);
+        self.index().strike(task);
+        Ok(Removal::Removed)
     }
 
-    fn close(&mut self, task: &TaskId) {
-        if let Some(loaded) = self.loaded.remove(task) {
-            if loaded.log.is_empty() {
-                // Made, and never written to: there was no such task, and nobody looks for what it leaves.
-                let _ = loaded.log.delete();
-            }
-            self.lets_go(task, &loaded.log);
-        }
-    }
-
-    fn probe(&mut self) -> Result<(), StoreError> {
+    fn probe(&self) -> Result<(), StoreError> {
         let path = &self.trial;
         let written = private_file(path, OpenOptions::new().create(true))
             .and_then(|file| file::write_whole(&file, &[b'\n'; TRIAL_BYTES]));
         // Also what an earlier trial could not take away.
         let _ = fs::remove_file(path);
         written.map_err(|e| failed("write", path, &e))
-    }
-
-    fn chore(&mut self) -> Option<Chore> {
-        self.index.chore()
-    }
-
-    fn findings(&mut self) -> Vec<String> {
-        self.findings.take()
     }
 }
 

@@ -3,12 +3,15 @@
 
 use crate::chance::Chance;
 use crate::client::{CAST, Dialect, Link, Said, Shown, masked, text};
+use crate::core_harness::{Outside, Takes};
 use gemini_a2a::a2a::{self, Switches, Tools, View};
 use gemini_a2a::base::clock::Now;
 use gemini_a2a::base::id::{Seq, TaskId};
+use gemini_a2a::base::slots::Key;
 use gemini_a2a::core::connections::connection::Peer;
-use gemini_a2a::core::disk::store::{MemoryStore, Store, read_all};
-use gemini_a2a::core::{Core, Out, Setup};
+use gemini_a2a::core::disk::request::StoreRequest;
+use gemini_a2a::core::disk::store::{Archive, MemoryStore, read_all};
+use gemini_a2a::core::{Core, Input, Out, Setup};
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::log::answer::{Answer, Request};
 use gemini_a2a::task::log::event::Event;
@@ -29,12 +32,13 @@ pub struct World {
     turn: u64,
     core: Core,
     store: MemoryStore,
-    limits: Limits,
     session: Option<TaskId>,
     clients: Vec<Client>,
     workers: Vec<(JobId, VecDeque<NoteBody>)>,
     /// What the disk still has to do.
-    chores: Vec<Out>,
+    chores: Vec<StoreRequest>,
+    /// Connections that took less than there was.
+    blocked: Vec<Key>,
     said: usize,
     /// The session as it is on disk up to `offset`.
     folded: Option<State>,
@@ -77,16 +81,16 @@ impl World {
             asked: Vec::new(),
         };
         World {
-            core: Core::new(Setup { tools: tools(), ..Setup::alone(limits.clone(), Switches::default(), now) }),
+            core: Core::new(Setup { tools: tools(), ..Setup::alone(limits, Switches::default(), now) }),
             chance,
             now,
             turn: 0,
             store: MemoryStore::default(),
-            limits,
             session: None,
             clients: CAST.into_iter().map(client).collect(),
             workers: Vec::new(),
             chores: Vec::new(),
+            blocked: Vec::new(),
             said: 0,
             folded: None,
             offset: 0,
@@ -176,7 +180,7 @@ impl World {
 
     fn leave(&mut self, at: usize) {
         if let Some(link) = self.clients[at].watch.take() {
-            self.core.broke(link.key);
+            self.core.input(Input::Broke { conn: link.key }, self.now);
             self.note(format!("client {at} leaves"));
         }
     }
@@ -244,18 +248,32 @@ impl World {
         }
         self.mail();
         self.chores();
-        self.core.tick(self.now);
-        self.core.append(&mut self.store, self.now);
-        self.core.release(self.now);
-        self.perform();
-        self.write();
-        for (key, _) in self.core.closing() {
+        for conn in std::mem::take(&mut self.blocked) {
+            self.core.input(Input::Writable { conn }, self.now);
+        }
+        let mut outside = Outside { takes: Takes::Budget(self.budgets()), ..Outside::default() };
+        self.core.turn(&mut self.store, &mut outside, self.now);
+        self.blocked = outside.blocked;
+        for out in outside.outs {
+            self.perform(out);
+        }
+        for (key, bytes) in outside.taken {
+            self.deliver(key, &bytes);
+        }
+        for (key, _) in outside.closed {
             for client in &mut self.clients {
                 client.watch.take_if(|link| link.key == key);
                 client.ask.take_if(|link| link.key == key);
             }
         }
         self.core.check();
+    }
+
+    /// A slow reader takes a little, and the rest another time.
+    fn budgets(&mut self) -> BTreeMap<Key, usize> {
+        let links = self.clients.iter().flat_map(|client| [&client.watch, &client.ask]).flatten();
+        let chance = &mut self.chance;
+        links.map(|link| (link.key, [0, 30, 500, 20_000][chance.below(4)])).collect()
     }
 
     fn read(&mut self, at: usize) {
@@ -276,7 +294,7 @@ impl World {
             let n = self.core.room(link.key).min(most).min(link.outbox.len());
             if n > 0 {
                 let bytes: Vec<u8> = link.outbox.drain(..n).collect();
-                self.core.received(link.key, &bytes, self.now);
+                self.core.input(Input::Received { conn: link.key, bytes: &bytes }, self.now);
             }
         }
     }
@@ -291,7 +309,7 @@ impl World {
             match notes.pop_front() {
                 Some(body) => {
                     let job = job.clone();
-                    self.core.note(Note { job, body }, self.now);
+                    self.core.input(Input::Note(Note { job, body }), self.now);
                 }
                 None => drop(self.workers.swap_remove(pick)),
             }
@@ -307,48 +325,24 @@ impl World {
                 self.chores.push(chore);
                 continue;
             }
-            match chore {
-                Out::Sync { task, upto } => {
-                    let result = self.store.file(&task).and_then(|file| file.sync());
-                    self.core.synced(&task, upto, result, now);
-                }
-                Out::Page { task, sub, offset } => {
-                    let file = self.store.file(&task);
-                    let page = file.and_then(|file| file.page(offset, self.limits.page_bytes));
-                    self.core.paged(sub, page, now);
-                }
-                other => unreachable!("{other:?} is no chore"),
+            self.core.input(chore.run(&self.store), now);
+        }
+    }
+
+    fn perform(&mut self, out: Out) {
+        match out {
+            Out::Start(job) => {
+                let notes = work(&job, &mut self.chance);
+                self.workers.push((job.id, notes.into()));
             }
+            Out::Stop(job) => self.workers.retain(|(id, _)| *id != job),
+            Out::Store(StoreRequest::Load { task }) => panic!("{task} left memory while it was watched"),
+            Out::Store(chore) => self.chores.push(chore),
+            other => drop(other),
         }
     }
 
-    fn perform(&mut self) {
-        for out in self.core.outs() {
-            match out {
-                Out::Start(job) => {
-                    let notes = work(&job, &mut self.chance);
-                    self.workers.push((job.id, notes.into()));
-                }
-                Out::Stop(job) => self.workers.retain(|(id, _)| *id != job),
-                chore @ (Out::Sync { .. } | Out::Page { .. }) => self.chores.push(chore),
-                Out::Load { task } => panic!("{task} left memory while it was watched"),
-                other => drop(other),
-            }
-        }
-    }
-
-    fn write(&mut self) {
-        for key in self.core.writable() {
-            // A slow reader takes a little, and the rest another time.
-            let budget = [0, 30, 500, 20_000][self.chance.below(4)];
-            let bytes: Vec<u8> =
-                self.core.slices(key).iter().flat_map(|slice| slice.iter().copied()).take(budget).collect();
-            self.core.sent(key, bytes.len(), self.now);
-            self.deliver(key, &bytes);
-        }
-    }
-
-    fn deliver(&mut self, key: gemini_a2a::base::slots::Key, bytes: &[u8]) {
+    fn deliver(&mut self, key: Key, bytes: &[u8]) {
         let mut replies = Vec::new();
         for client in &mut self.clients {
             if let Some(link) = client.watch.as_mut().filter(|link| link.key == key) {
@@ -377,7 +371,7 @@ impl World {
             }
             if done {
                 client.ask = None;
-                self.core.broke(key);
+                self.core.input(Input::Broke { conn: key }, self.now);
             }
         }
         for (status, body) in replies {
@@ -407,7 +401,7 @@ impl World {
 
     /// The session as it is on disk, read on from where the last look ended.
     fn state(&mut self) -> Option<&State> {
-        let file = self.store.file(self.session.as_ref()?).ok()?;
+        let file = self.store.open(self.session.as_ref()?).ok()?;
         loop {
             let page = file.page(self.offset, 1 << 20).expect("the disk reads");
             if page.is_empty() {
@@ -427,7 +421,7 @@ impl World {
         let Some(task) = &self.session else {
             return Vec::new();
         };
-        let Ok(file) = self.store.file(task) else {
+        let Ok(file) = self.store.open(task) else {
             return Vec::new();
         };
         let mut all: Vec<(Record, State)> = Vec::new();

@@ -2,6 +2,7 @@
 //! situation all requests are about. A session rests, one task is at work, two wait for an answer, two are over, one waits in
 //! another tenant's partition. What they are called goes into requests by name, e.g. `$idle`.
 
+use crate::core_harness::{Outside, Takes};
 use crate::line::{Heard, Line};
 use crate::task;
 use gemini_a2a::a2a::Switches;
@@ -10,8 +11,9 @@ use gemini_a2a::base::id::TaskId;
 use gemini_a2a::base::slots::Key;
 use gemini_a2a::core::check::Counts;
 use gemini_a2a::core::connections::connection::Peer;
-use gemini_a2a::core::disk::store::{MemoryStore, Store, fold};
-use gemini_a2a::core::{Core, Out, Setup, Site};
+use gemini_a2a::core::disk::request::StoreRequest;
+use gemini_a2a::core::disk::store::{Archive, MemoryStore, fold};
+use gemini_a2a::core::{Core, Input, Out, Setup, Site};
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::log::answer::Request;
 use gemini_a2a::task::machine::job::{Job, Note, NoteBody, RunEnd, Work};
@@ -162,7 +164,7 @@ impl House {
     /// The one question a task asks.
     fn question(&mut self, name: &str, task: &Value) -> String {
         let task = TaskId::from(task["id"].as_str().expect("an id"));
-        let file = self.store.file(&task).expect("a log");
+        let file = self.store.open(&task).expect("a log");
         let state = fold(&*file, None).expect("a good log");
         let call = state.asked().next().expect("a question").id().to_string();
         self.name(&format!("{name}_call"), &json!(call));
@@ -188,7 +190,7 @@ impl House {
 
     /// Sends bytes and lets everything happen that follows; what was heard of it.
     pub fn exchange(&mut self, line: &mut Line, bytes: &[u8]) -> Vec<Heard> {
-        self.core.received(line.key, bytes, self.now);
+        self.core.input(Input::Received { conn: line.key, bytes }, self.now);
         self.settle();
         let bytes = self.sent.remove(&line.key).unwrap_or_default();
         line.take(&bytes)
@@ -196,7 +198,7 @@ impl House {
 
     /// The client will send nothing more; what was heard after that.
     pub fn finish(&mut self, line: &mut Line) -> Vec<Heard> {
-        self.core.finished(line.key, self.now);
+        self.core.input(Input::Finished { conn: line.key }, self.now);
         self.settle();
         let bytes = self.sent.remove(&line.key).unwrap_or_default();
         line.take(&bytes)
@@ -207,7 +209,7 @@ impl House {
     }
 
     pub fn hang_up(&mut self, line: &Line) {
-        self.core.broke(line.key);
+        self.core.input(Input::Broke { conn: line.key }, self.now);
         self.settle();
         self.sent.remove(&line.key);
         self.closed.retain(|key| *key != line.key);
@@ -225,27 +227,21 @@ impl House {
     /// One turn of the loop; whether anything came of it.
     fn turn(&mut self) -> bool {
         let now = self.now;
-        self.core.tick(now);
-        self.core.append(&mut self.store, now);
-        self.core.release(now);
+        let mut outside = Outside { takes: Takes::Everything, ..Outside::default() };
+        self.core.turn(&mut self.store, &mut outside, now);
         self.core.check();
-        let outs = self.core.outs();
-        let mut more = !outs.is_empty();
-        for out in outs {
-            // To read on in a journal changes nothing.
-            if !matches!(out, Out::Page { .. }) {
+        let more = !outside.outs.is_empty() || !outside.taken.is_empty();
+        for out in outside.take_outs() {
+            // To read on in a journal or to check a workspace changes nothing.
+            if !matches!(out, Out::Store(StoreRequest::Page { .. }) | Out::Resolve { .. }) {
                 self.outs.push(format!("{out:?}"));
             }
             self.perform(out);
         }
-        for key in self.core.writable() {
-            let slices = self.core.slices(key);
-            let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
-            self.core.sent(key, bytes.len(), now);
+        for (key, bytes) in outside.taken {
             self.sent.entry(key).or_default().extend(bytes);
-            more = true;
         }
-        self.closed.extend(self.core.closing().into_iter().map(|(key, _)| key));
+        self.closed.extend(outside.closed.into_iter().map(|(key, _)| key));
         more || self.core.has_more()
     }
 
@@ -254,21 +250,24 @@ impl House {
         match out {
             Out::Start(job) => {
                 if let Some(body) = self.work(&job) {
-                    self.core.note(Note { job: job.id, body }, now);
+                    self.core.input(Input::Note(Note { job: job.id, body }), now);
                 }
             }
-            Out::Sync { task, upto } => self.core.synced(&task, upto, Ok(()), now),
+            Out::Store(StoreRequest::Load { task }) => panic!("{task} left memory"),
+            Out::Store(request) => self.core.input(request.run(&self.store), now),
+            Out::Resolve { request, path } => {
+                let site = match path.as_str() {
+                    "/nowhere" => Err("There is no directory of that name.".into()),
+                    _ => Ok(Site { path: "/w".into(), trusted: true }),
+                };
+                self.core.input(Input::Resolved { request, site }, now);
+            }
             Out::Deliver(delivery) => {
-                let (task, hook) = (&delivery.task, &delivery.hook);
-                self.core.delivered(task, hook, delivery.seq, Ok(()), now);
+                let (task, hook, seq) = (delivery.task, delivery.hook, delivery.seq);
+                self.core.input(Input::Delivered { task, hook, seq, result: Ok(()) }, now);
             }
-            Out::Page { task, sub, offset } => {
-                let file = self.store.file(&task);
-                let page = file.and_then(|file| file.page(offset, 1 << 20));
-                self.core.paged(sub, page, now);
-            }
-            Out::Stop(_) | Out::Over { .. } | Out::SaveRule { .. } | Out::LogError { .. } | Out::LogWarning { .. } => {}
-            Out::Load { task } => panic!("{task} left memory"),
+            Out::Stop(_) | Out::Tidy(_) | Out::Over { .. } | Out::SaveRule { .. } => {}
+            Out::LogError { .. } | Out::LogWarning { .. } => {}
             Out::Identify { .. } => panic!("everybody is known here"),
         }
     }
@@ -299,7 +298,7 @@ impl House {
         tasks
             .into_iter()
             .map(|task| {
-                let file = self.store.file(&task).expect("a journal");
+                let file = self.store.open(&task).expect("a journal");
                 let bytes = file.page(0, 1 << 30).expect("a page");
                 (task, bytes)
             })
@@ -336,10 +335,6 @@ fn core(limits: Limits, now: Now) -> Core {
         choose: Box::new(|wish| match wish {
             Some("no-model") => Err("There is no model of that name.".into()),
             _ => Ok("some-model".into()),
-        }),
-        resolve: Box::new(|wish| match wish {
-            Some("/nowhere") => Err("There is no directory of that name.".into()),
-            _ => Ok(Site { path: "/w".into(), trusted: true }),
         }),
         ..Setup::alone(limits, Switches::default(), now)
     })

@@ -6,7 +6,7 @@ use crate::post::Post;
 use gemini_a2a::base::id::TaskId;
 use gemini_a2a::core::check::Counts;
 use gemini_a2a::core::connections::connection::Peer;
-use gemini_a2a::core::disk::store::{Crash, Failure, Store, read_all};
+use gemini_a2a::core::disk::store::{Archive, Crash, Failure, read_all};
 
 impl House {
     /// Nobody asks for anything new; what was asked for comes to an end.
@@ -105,7 +105,7 @@ impl House {
     pub(super) fn lose_power(&mut self) {
         self.shelf.store.crash(Crash::PowerLost);
         for job in &self.changes {
-            let file = self.shelf.file(&job.task).expect("its log is there");
+            let file = self.shelf.store.open(&job.task).expect("its log is there");
             let mut found = false;
             read_all(file.as_ref(), &mut |record| found |= record.seq == job.at).expect("a good log");
             assert!(found, "{job:?} ran and nothing says so");

@@ -8,6 +8,7 @@ mod watch;
 use crate::ask::Composer;
 use crate::chance::Chance;
 use crate::client::{Client, Ending, Pace, Sending};
+use crate::core_harness::{Outside, Takes, waiting};
 use crate::judge::{Court, Tally};
 use crate::ledger::Ledger;
 use crate::post::{Fate, Post};
@@ -18,16 +19,15 @@ use gemini_a2a::base::clock::Now;
 use gemini_a2a::base::id::{ContextId, Seq, TaskId};
 use gemini_a2a::base::slots::Key;
 use gemini_a2a::core::connections::identity::Identity;
-use gemini_a2a::core::disk::store::{Store, StoreError, fold};
+use gemini_a2a::core::disk::request::StoreRequest;
+use gemini_a2a::core::disk::store::{Archive, StoreError};
 use gemini_a2a::core::hooks::Delivery;
-use gemini_a2a::core::{Core, Loaded, Out};
+use gemini_a2a::core::{Core, Input, Out};
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::log::event::Event;
 use gemini_a2a::task::machine::job::{Job, JobId, Note, Work};
-use gemini_a2a::task::machine::state::Item;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::io::IoSlice;
-use std::sync::Arc;
 
 /// Turns with clients that ask for things; after them everything is brought to an end.
 const TURNS: u64 = 240;
@@ -50,6 +50,8 @@ pub struct House {
     post: Post,
     /// Disk jobs, and when they are done.
     chores: Vec<(u64, Chore)>,
+    /// Jobs of tasks that were over after the last turn, and were not stopped in it.
+    unstopped: BTreeSet<JobId>,
     /// Connections whose socket was full: nothing but the client's reading brings them back.
     blocked: HashSet<Key>,
     /// Jobs ever started, over all restarts.
@@ -91,6 +93,7 @@ impl House {
             workers: Vec::new(),
             post: Post::default(),
             chores: Vec::new(),
+            unstopped: BTreeSet::new(),
             blocked: HashSet::new(),
             started: BTreeSet::new(),
             synced: BTreeMap::new(),
@@ -137,13 +140,14 @@ impl House {
             self.read(at);
         }
         self.mail();
-        self.core.tick(self.now);
-        self.core.append(&mut self.shelf, self.now);
-        self.core.release(self.now);
-        self.perform();
+        let mut outside = self.appetites();
+        self.core.turn(&mut self.shelf, &mut outside, self.now);
+        for out in outside.take_outs() {
+            self.perform(out);
+        }
         self.look_at_workers();
-        self.write();
-        self.close();
+        self.write(&outside);
+        self.close(&outside);
         let census = self.core.check();
         self.look(&census);
         self.place();
@@ -161,11 +165,11 @@ impl House {
             let most = [3, 40, 400, 4_000][self.chance.below(4)];
             let n = room.min(most).min(link.unsent().len());
             if n > 0 {
-                self.core.received(link.key, &link.unsent()[..n], now);
+                self.core.input(Input::Received { conn: link.key, bytes: &link.unsent()[..n] }, now);
                 link.gave(n);
             } else if link.side == Sending::Ending && link.unsent().is_empty() && room > 0 {
                 link.side = Sending::Ended;
-                self.core.finished(link.key, now);
+                self.core.input(Input::Finished { conn: link.key }, now);
             }
         }
     }
@@ -185,7 +189,7 @@ impl House {
                         continue;
                     }
                     let said = format!("{} {}: {:.60}", note.job.task, note.job.at, format!("{:?}", note.body));
-                    self.core.note(note, now);
+                    self.core.input(Input::Note(note), now);
                     self.say(|| said);
                     budget -= 1;
                 }
@@ -201,13 +205,13 @@ impl House {
         }
         let deaf = self.shelf.sabotage == Sabotage::DeafReceiver;
         while let Some((delivery, result)) = self.post.done(now.mono_ms, deaf) {
-            let Delivery { task, hook, seq, .. } = &delivery;
             self.tally.count(match &result {
                 Ok(()) => "told a webhook",
                 Err(_) => "failed to tell a webhook",
             });
             self.say(|| format!("{delivery:?}: {result:?}"));
-            self.core.delivered(task, hook, *seq, result, now);
+            let Delivery { task, hook, seq, .. } = delivery;
+            self.core.input(Input::Delivered { task, hook, seq, result }, now);
         }
     }
 
@@ -215,119 +219,96 @@ impl House {
         let now = self.now;
         let unlucky = self.turn < TURNS && self.chance.percent(1);
         self.troubled |= unlucky;
-        let failed = || StoreError::new("the disk is told to fail");
         self.say(|| format!("the disk does {chore:?}{}", if unlucky { " and fails" } else { "" }));
-        match chore {
-            Chore::Sync { task, upto } => {
+        let answer = match chore {
+            Chore::Store(StoreRequest::Sync { task, upto }) => {
                 let result = match self.shelf.sabotage {
                     Sabotage::NoSync => Ok(()),
                     _ => self.flush(&task),
                 };
-                self.core.synced(&task, upto, result, now);
+                Input::Synced { task, upto, result }
             }
-            Chore::Page { task, sub, offset } => {
-                self.tally.count("pages");
-                let file = self.shelf.file(&task);
-                let page = file.and_then(|file| file.page(offset, self.limits.page_bytes));
-                let page = if unlucky { Err(failed()) } else { page };
-                self.core.paged(sub, page, now);
+            Chore::Store(request) => {
+                let fails = match &request {
+                    StoreRequest::Page { .. } => {
+                        self.tally.count("pages");
+                        unlucky
+                    }
+                    StoreRequest::Load { .. } => {
+                        self.tally.count("loads");
+                        self.loads_failed |= unlucky;
+                        unlucky
+                    }
+                    _ => false,
+                };
+                match fails {
+                    true => request.failed(StoreError::new("the disk is told to fail")),
+                    false => request.run(&self.shelf.store),
+                }
             }
-            Chore::Load { task } => {
-                self.tally.count("loads");
-                self.loads_failed |= unlucky;
-                let result = if unlucky { Err(failed()) } else { self.load(&task) };
-                self.core.loaded(&task, result, now);
+            Chore::Resolve { request, path } => {
+                Input::Resolved { request, site: Err(format!("{path} is not a directory")) }
             }
             Chore::Identify { conn } => {
                 self.tally.count("identified");
-                self.core.identified(conn, Identity::SameUser, now);
+                Input::Identified { conn, identity: Identity::SameUser }
             }
-        }
+        };
+        self.core.input(answer, now);
     }
 
     fn flush(&mut self, task: &TaskId) -> Result<(), StoreError> {
-        self.shelf.file(task)?.sync()?;
+        self.shelf.store.open(task)?.sync()?;
         let end = Seq(self.ledger.read(task).len());
         self.synced.insert(task.clone(), end);
         Ok(())
     }
 
-    /// A task from its log, with the conversation it continues.
-    fn load(&mut self, task: &TaskId) -> Result<Loaded, StoreError> {
-        let file = self.shelf.file(task)?;
-        let state = fold(file.as_ref(), None)?;
-        let mut inherited: Vec<Arc<Item>> = Vec::new();
-        let mut parent = state.created.parent.clone();
-        while let Some((task, upto)) = parent {
-            // What cannot be read, because it was never written, ends what is remembered.
-            let file = self.shelf.file(&task);
-            let Ok(state) = file.and_then(|file| fold(file.as_ref(), Some(upto))) else {
-                break;
-            };
-            inherited.splice(0..0, state.history.iter().cloned());
-            parent = state.created.parent.clone();
-        }
-        let bytes = file.len() as usize;
-        Ok(Loaded { state, inherited, bytes })
-    }
-
-    fn perform(&mut self) {
-        for out in self.core.outs() {
-            let delay = match self.turn < TURNS {
-                true => self.chance.weighted(&[(6, 0), (3, 30), (1, 700)]),
-                false => 0,
-            };
-            let at = self.now.mono_ms + self.chance.within(0, delay);
-            match out {
-                // Background processes, rules on disk and a log are nothing the simulation has.
-                Out::Over { .. } | Out::SaveRule { .. } | Out::LogError { .. } | Out::LogWarning { .. } => {}
-                Out::Deliver(delivery) => {
-                    let fate = match self.turn < TURNS {
-                        true => Fate::any(&mut self.chance),
-                        false => Fate::Arrives,
-                    };
-                    self.say(|| format!("{delivery:?} {fate:?}"));
-                    let history = self.limits.hook_history;
-                    self.post.take(delivery, at, fate, &mut self.ledger, history);
-                }
-                Out::Start(job) => self.start(job),
-                Out::Stop(job) => {
-                    self.say(|| format!("stop {} {}", job.task, job.at));
-                    assert!(self.started.contains(&job), "stopped before it was started");
-                    let (now, chance) = (self.now.mono_ms, &mut self.chance);
-                    if let Some(worker) = self.workers.iter_mut().find(|w| w.job == job)
-                        && self.shelf.sabotage != Sabotage::DeafWorker
-                    {
-                        worker.stop(now, chance);
-                    }
-                }
-                Out::Sync { task, upto } => {
-                    let twice = self
-                        .chores
-                        .iter()
-                        .any(|(_, chore)| matches!(chore, Chore::Sync { task: other, .. } if *other == task));
-                    assert!(!twice, "one sync at a time");
-                    self.chores.push((at, Chore::Sync { task, upto }));
-                }
-                Out::Page { task, sub, offset } => {
-                    let twice = self
-                        .chores
-                        .iter()
-                        .any(|(_, chore)| matches!(chore, Chore::Page { sub: other, .. } if *other == sub));
-                    assert!(!twice, "one page at a time");
-                    self.chores.push((at, Chore::Page { task, sub, offset }));
-                }
-                Out::Load { task } => self.chores.push((at, Chore::Load { task })),
-                Out::Identify { conn } => {
-                    let twice = self
-                        .chores
-                        .iter()
-                        .any(|(_, chore)| matches!(chore, Chore::Identify { conn: other } if *other == conn));
-                    assert!(!twice, "a connection is identified once");
-                    self.chores.push((at, Chore::Identify { conn }));
+    fn perform(&mut self, out: Out) {
+        let delay = match self.turn < TURNS {
+            true => self.chance.weighted(&[(6, 0), (3, 30), (1, 700)]),
+            false => 0,
+        };
+        let at = self.now.mono_ms + self.chance.within(0, delay);
+        match out {
+            // Background processes, rules on disk and a log are nothing the simulation has.
+            Out::Over { .. } | Out::SaveRule { .. } | Out::LogError { .. } | Out::LogWarning { .. } | Out::Tidy(_) => {}
+            Out::Deliver(delivery) => {
+                let fate = match self.turn < TURNS {
+                    true => Fate::any(&mut self.chance),
+                    false => Fate::Arrives,
+                };
+                self.say(|| format!("{delivery:?} {fate:?}"));
+                let history = self.limits.hook_history;
+                self.post.take(delivery, at, fate, &mut self.ledger, history);
+            }
+            Out::Start(job) => self.start(job),
+            Out::Stop(job) => {
+                self.say(|| format!("stop {} {}", job.task, job.at));
+                assert!(self.started.contains(&job), "stopped before it was started");
+                let (now, chance) = (self.now.mono_ms, &mut self.chance);
+                if let Some(worker) = self.workers.iter_mut().find(|w| w.job == job)
+                    && self.shelf.sabotage != Sabotage::DeafWorker
+                {
+                    worker.stop(now, chance);
                 }
             }
+            Out::Store(request) => self.add_chore(at, Chore::Store(request)),
+            Out::Resolve { request, path } => self.add_chore(at, Chore::Resolve { request, path }),
+            Out::Identify { conn } => self.add_chore(at, Chore::Identify { conn }),
         }
+    }
+
+    /// One sync per log and one page per reader at a time, and each connection is identified once.
+    fn add_chore(&mut self, at: u64, chore: Chore) {
+        use StoreRequest::{Page, Sync};
+        let twice = self.chores.iter().any(|(_, other)| match (other, &chore) {
+            (Chore::Store(Sync { task: a, .. }), Chore::Store(Sync { task: b, .. })) => a == b,
+            (Chore::Store(Page { sub: a, .. }), Chore::Store(Page { sub: b, .. })) => a == b,
+            (other, chore) => other == chore,
+        });
+        assert!(!twice, "{chore:?} is asked for twice");
+        self.chores.push((at, chore));
     }
 
     /// A job may start only when the event that causes it is on disk, and no job starts twice.
@@ -374,14 +355,10 @@ impl House {
         self.workers.push(Worker::new(&job, self.now.mono_ms, &mut self.chance));
     }
 
-    fn write(&mut self) {
-        let mut named: BTreeSet<Key> = self.core.writable().into_iter().collect();
-        let mut blocked = std::mem::take(&mut self.blocked);
-        self.note_refusals();
-        for at in 0..self.clients.len() {
-            let Some(link) = &mut self.clients[at].link else {
-                continue;
-            };
+    /// How much clients take in this turn. Those that took nothing and would take something now are offered it.
+    fn appetites(&mut self) -> Outside {
+        let mut budgets = BTreeMap::new();
+        for link in self.clients.iter_mut().filter_map(|client| client.link.as_mut()) {
             let appetite = match link.pace {
                 Pace::Greedy => usize::MAX,
                 Pace::Slow(bytes) => bytes,
@@ -391,56 +368,37 @@ impl House {
                 }
                 Pace::Stopped(_) => 0,
             };
-            let key = link.key;
-            if named.remove(&key) || (blocked.remove(&key) && appetite > 0) {
-                self.serve(at, appetite);
-            } else if !self.core.slices(key).is_empty() && appetite == 0 {
-                self.blocked.insert(key);
+            if appetite > 0 && self.blocked.remove(&link.key) {
+                self.core.input(Input::Writable { conn: link.key }, self.now);
             }
+            budgets.insert(link.key, appetite);
+        }
+        let piece = [50, 1_000, 100_000][self.chance.below(3)];
+        Outside { takes: Takes::Budget(budgets), piece, ..Outside::default() }
+    }
+
+    fn write(&mut self, outside: &Outside) {
+        self.blocked.extend(&outside.blocked);
+        for at in 0..self.clients.len() {
+            let Some(mut link) = self.clients[at].link.take() else {
+                continue;
+            };
+            let taken = outside.taken.get(&link.key).map(Vec::as_slice).unwrap_or_default();
+            // Who is told that its request took too long before it was sent whole: its end may still be on the way.
+            if !link.unsent().is_empty() {
+                let told = [taken, &waiting(&self.core, link.key)].concat();
+                link.refused |= find_last(&told, b"HTTP/1.1 408 ").is_some();
+            }
+            if !taken.is_empty() {
+                link.took_at = self.now.mono_ms;
+                link.take(taken, &mut self.court());
+            }
+            self.clients[at].link = Some(link);
         }
     }
 
-    /// Remembers who is told that its request took too long before it was sent whole: its end may still be on the way.
-    fn note_refusals(&mut self) {
-        for client in &mut self.clients {
-            if let Some(link) = &mut client.link
-                && !link.unsent().is_empty()
-            {
-                let waiting = front(&self.core.slices(link.key), usize::MAX);
-                link.refused |= find_last(&waiting, b"HTTP/1.1 408 ").is_some();
-            }
-        }
-    }
-
-    /// A client takes up to `appetite` bytes in pieces, as a socket does.
-    fn serve(&mut self, at: usize, mut appetite: usize) {
-        let now = self.now;
-        let mut link = self.clients[at].link.take().expect("it is connected");
-        let mut taken = Vec::new();
-        loop {
-            let slices = self.core.slices(link.key);
-            if slices.is_empty() {
-                break;
-            }
-            if appetite == 0 {
-                self.blocked.insert(link.key);
-                break;
-            }
-            let piece = [50, 1_000, 100_000][self.chance.below(3)];
-            let bytes = front(&slices, piece.min(appetite));
-            appetite -= bytes.len();
-            taken.extend_from_slice(&bytes);
-            link.took_at = now.mono_ms;
-            self.core.sent(link.key, bytes.len(), now);
-        }
-        if !taken.is_empty() {
-            link.take(&taken, &mut self.court());
-        }
-        self.clients[at].link = Some(link);
-    }
-
-    fn close(&mut self) {
-        for (key, _) in self.core.closing() {
+    fn close(&mut self, outside: &Outside) {
+        for (key, _) in outside.closed.iter().copied() {
             self.blocked.remove(&key);
             let whose = |client: &Client| client.link.as_ref().is_some_and(|link| link.key == key);
             if let Some(at) = self.clients.iter().position(whose) {
@@ -452,7 +410,7 @@ impl House {
 
     fn break_off(&mut self, at: usize) {
         if let Some(link) = &self.clients[at].link {
-            self.core.broke(link.key);
+            self.core.input(Input::Broke { conn: link.key }, self.now);
             self.say(|| format!("client {at} breaks off"));
             self.part(at, Ending::Lost);
         }

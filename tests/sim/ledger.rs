@@ -7,7 +7,7 @@ mod event;
 use event::is_of_hooks;
 use gemini_a2a::a2a::{self, Body, Form, Tools, View};
 use gemini_a2a::base::id::{Seq, TaskId};
-use gemini_a2a::core::disk::store::{MemoryStore, Store};
+use gemini_a2a::core::disk::store::{Archive, MemoryStore};
 use gemini_a2a::task::log::event::Event;
 use gemini_a2a::task::log::record::Record;
 use gemini_a2a::task::machine::state::{Item, State};
@@ -52,7 +52,7 @@ impl Ledger {
     pub fn read(&mut self, task: &TaskId) -> &Log {
         let Ledger { tools, view, store, .. } = self;
         let log = self.logs.entry(task.clone()).or_default();
-        if let Ok(file) = store.file(task) {
+        if let Ok(file) = store.open(task) {
             loop {
                 let page = file.page(log.offset, 1 << 16).expect("the disk reads");
                 if page.is_empty() {

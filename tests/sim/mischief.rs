@@ -4,6 +4,7 @@ use super::House;
 use crate::client::{Ending, Link, Pace, Sending};
 use crate::setting;
 use crate::shelf::Sabotage;
+use gemini_a2a::core::Input;
 use gemini_a2a::core::connections::connection::Peer;
 use gemini_a2a::core::disk::store::{Crash, Failure};
 
@@ -40,7 +41,7 @@ impl House {
             5..8 => self.crash(),
             8 if self.ending.is_none() => {
                 self.say(|| "asked to end".into());
-                self.core.shut_down(self.now);
+                self.core.input(Input::ShutDown, self.now);
                 self.ending = Some(self.now.mono_ms);
             }
             _ => {}
@@ -86,8 +87,8 @@ impl House {
         self.chores.clear();
         self.blocked.clear();
         self.ending = None;
-        self.core.remember(&mut self.shelf);
-        self.perform();
+        self.unstopped.clear();
+        self.core.input(Input::Listed(self.shelf.known()), self.now);
     }
 
     pub(super) fn act(&mut self) {

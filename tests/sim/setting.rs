@@ -6,7 +6,7 @@ use crate::workers::tools;
 use gemini_a2a::a2a::Switches;
 use gemini_a2a::base::clock::Now;
 use gemini_a2a::base::id::Entropy;
-use gemini_a2a::core::{Core, Setup, Site};
+use gemini_a2a::core::{Core, Setup};
 use gemini_a2a::limits::{Limits, Times};
 
 /// Small, so that they are reached, and different in every run.
@@ -63,10 +63,6 @@ pub fn limits(chance: &mut Chance) -> Limits {
 pub fn core(limits: &Limits, now: Now, births: u64) -> Core {
     Core::new(Setup {
         tools: tools(),
-        resolve: Box::new(|wish| match wish {
-            None => Ok(Site { path: "/w".into(), trusted: true }),
-            Some(wish) => Err(format!("{wish} is not a directory")),
-        }),
         entropy: Entropy::counting_after(births.into()),
         ..Setup::alone(limits.clone(), Switches::default(), now)
     })

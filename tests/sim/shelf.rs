@@ -1,7 +1,7 @@
 //! The disk as this run's server sees it: the real one, or one that lies.
 
 use gemini_a2a::base::id::TaskId;
-use gemini_a2a::core::disk::store::{Known, LogFile, MemoryStore, Openness, Store, StoreError};
+use gemini_a2a::core::disk::store::{Archive, Known, MemoryStore, Openness, Store, StoreError};
 use gemini_a2a::task::log::brief::Brief;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,14 +39,17 @@ impl Shelf {
     }
 }
 
-impl Store for Shelf {
-    fn known(&mut self) -> Vec<Known> {
+impl Shelf {
+    /// The tasks that a server finds when it starts.
+    pub fn known(&self) -> Vec<Known> {
         match self.sabotage {
             Sabotage::Amnesia => Vec::new(),
             _ => self.store.known(),
         }
     }
+}
 
+impl Store for Shelf {
     fn create(&mut self, task: &TaskId, brief: &Brief) -> Result<(), StoreError> {
         self.store.create(task, brief)
     }
@@ -63,23 +66,11 @@ impl Store for Shelf {
         self.store.append(task, &late.unwrap_or_default(), open)
     }
 
-    fn file(&mut self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
-        self.store.file(task)
-    }
-
-    fn is_open(&mut self, task: &TaskId) -> bool {
-        self.store.is_open(task)
-    }
-
-    fn remove(&mut self, task: &TaskId) -> Result<(), StoreError> {
-        self.store.remove(task)
-    }
-
     fn close(&mut self, task: &TaskId) {
         self.store.close(task);
     }
 
-    fn probe(&mut self) -> Result<(), StoreError> {
-        self.store.probe()
+    fn archive(&self) -> Arc<dyn Archive> {
+        self.store.archive()
     }
 }

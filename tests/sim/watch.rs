@@ -2,9 +2,11 @@
 
 use super::{CLIENTS, House, find_last, front};
 use crate::client::Ending;
+use crate::core_harness::Outside;
 use gemini_a2a::core::check::Counts;
-use gemini_a2a::core::disk::store::{Crash, Store};
+use gemini_a2a::core::disk::store::{Archive, Crash};
 use gemini_a2a::task::machine::job::JobId;
+use std::collections::BTreeSet;
 
 impl House {
     /// What must hold after every turn and only the outside can see.
@@ -35,12 +37,14 @@ impl House {
         );
     }
 
-    /// Whatever was decided in a turn to be over has been stopped in that turn, also while the disk fails.
-    pub(super) fn look_at_workers(&self) {
-        for worker in self.workers.iter().filter(|worker| !worker.stopped) {
-            let JobId { task, at } = &worker.job;
-            assert!(!self.core.is_task_over(task), "{task} is over and its job {at} was not stopped in the same turn");
+    /// When a task is over, its jobs are stopped at the latest in the next turn, also while the disk fails.
+    pub(super) fn look_at_workers(&mut self) {
+        let running = self.workers.iter().filter(|worker| !worker.stopped).map(|worker| &worker.job);
+        let over: BTreeSet<JobId> = running.filter(|job| self.core.is_task_over(&job.task)).cloned().collect();
+        if let Some(JobId { task, at }) = over.intersection(&self.unstopped).next() {
+            panic!("{task} is over and its job {at} was not stopped");
         }
+        self.unstopped = over;
     }
 
     /// When the core says that there is nothing left to do, a turn without news does nothing.
@@ -48,13 +52,10 @@ impl House {
         if self.core.has_more() {
             return;
         }
-        self.core.tick(self.now);
-        self.core.append(&mut self.shelf, self.now);
-        self.core.release(self.now);
-        let (writes, closes) = (self.core.writable(), self.core.closing());
-        assert_eq!((writes, closes), (vec![], vec![]), "the loop would have slept");
-        let outs = self.core.outs();
-        assert!(outs.is_empty(), "the loop would have slept on {outs:?}");
+        let mut outside = Outside::default();
+        self.core.turn(&mut self.shelf, &mut outside, self.now);
+        assert_eq!((outside.blocked, outside.closed), (vec![], vec![]), "the loop would have slept");
+        assert!(outside.outs.is_empty(), "the loop would have slept on {:?}", outside.outs);
     }
 
     /// A task in a context that was there before continues it.

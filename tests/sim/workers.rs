@@ -2,8 +2,8 @@
 //! own speed; some fail, some die, and a job that is stopped may go on talking for a while.
 
 use crate::chance::Chance;
-use gemini_a2a::base::id::{Seq, TaskId};
 use gemini_a2a::base::slots::Key;
+use gemini_a2a::core::disk::request::StoreRequest;
 use gemini_a2a::task::log::answer::{Answer, Request};
 use gemini_a2a::task::log::event::Outcome;
 use gemini_a2a::task::machine::job::{Job, JobId, ModelError, ModelErrorKind, NoteBody, RunEnd, Work};
@@ -185,11 +185,10 @@ fn run(name: &str, chance: &mut Chance) -> Vec<NoteBody> {
 }
 
 /// What the disk lane has to do.
-#[derive(Clone, Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Chore {
-    Sync { task: TaskId, upto: Seq },
-    Page { task: TaskId, sub: Key, offset: u64 },
-    Load { task: TaskId },
+    Store(StoreRequest),
+    Resolve { request: u64, path: String },
     Identify { conn: Key },
 }
 

@@ -109,7 +109,7 @@ mod tests {
             let key = connect(&mut rig, Peer::SameUser).expect("the user's own share");
             assert!(answered(&mut rig, key).starts_with("HTTP/1.1 200"));
         }
-        rig.core.broke(strangers[1]);
+        rig.core.close_conn(strangers[1], crate::core::Close::Orderly);
         rig.core.check();
         assert!(connect(&mut rig, Peer::Stranger).is_some(), "one has left");
     }
@@ -129,17 +129,17 @@ mod tests {
             b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{";
         rig.core.received(uploads, begun, rig.now);
         let stranger = connect(&mut rig, Peer::Stranger).expect("room");
-        rig.core.closing();
+        rig.closing();
         for expected in [stranger, silent, rested] {
             let newcomer = connect(&mut rig, Peer::SameUser).expect("somebody gives way");
-            assert_eq!(rig.core.closing(), [(expected, Close::Orderly)]);
+            assert_eq!(rig.closing(), [(expected, Close::Orderly)]);
             // It has something under way from now on.
             rig.core.received(newcomer, JOIN, rig.now);
             rig.turns();
             rig.take(newcomer);
         }
         connect(&mut rig, Peer::SameUser).expect("a request that is not whole gives way last");
-        assert_eq!(rig.core.closing(), [(uploads, Close::Orderly)]);
+        assert_eq!(rig.closing(), [(uploads, Close::Orderly)]);
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
         rig.turns();
         assert!(!rig.core.has_room(), "the backlog waits");
         assert!(!rig.core.keeps(Peer::SameUser, rig.now) && !rig.core.keeps(Peer::Stranger, rig.now));
-        assert_eq!(rig.core.closing(), []);
+        assert_eq!(rig.closing(), []);
     }
 
     #[test]
@@ -166,13 +166,13 @@ mod tests {
         let rested = connect(&mut rig, Peer::SameUser).expect("room");
         answered(&mut rig, rested);
         rig.later(rig.limits.head_ms);
-        assert_eq!(rig.core.closing(), [(silent, Close::Orderly)]);
+        assert_eq!(rig.closing(), [(silent, Close::Orderly)]);
         rig.later(rig.limits.stall_ms - rig.limits.head_ms);
-        assert_eq!(rig.core.closing(), [(stopped, Close::Reset)], "the socket is told first");
+        assert_eq!(rig.closing(), [(stopped, Close::Reset)], "the socket is told first");
         rig.later(rig.limits.stall_ms);
-        assert_eq!(rig.core.closing(), [(socket, Close::Reset)]);
+        assert_eq!(rig.closing(), [(socket, Close::Reset)]);
         rig.later(rig.limits.idle_ms);
-        assert_eq!(rig.core.closing(), [(rested, Close::Orderly)]);
+        assert_eq!(rig.closing(), [(rested, Close::Orderly)]);
     }
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
             connect(&mut rig, if n < 1_000 { Peer::Unasked } else { Peer::SameUser }).expect("the silent give way");
             connect(&mut rig, Peer::Stranger);
         }
-        rig.core.closing();
+        rig.closing();
         for _ in 0..50 {
             let key = connect(&mut rig, Peer::SameUser).expect("the silent give way");
             assert!(answered(&mut rig, key).starts_with("HTTP/1.1 200"));

@@ -73,7 +73,7 @@ impl Core {
     }
 
     /// The answer to [`Out::Identify`].
-    pub fn identified(&mut self, key: Key, identity: Identity, now: Now) {
+    pub(in crate::core) fn identified(&mut self, key: Key, identity: Identity, now: Now) {
         let Some(conn) = self.connections.get_mut(key) else {
             return;
         };
@@ -177,7 +177,7 @@ mod tests {
 
         fn outs(&mut self) -> (usize, Vec<String>) {
             let (mut asked, mut told) = (0, Vec::new());
-            for out in self.rig.core.outs() {
+            for out in std::mem::take(&mut self.rig.core.out) {
                 match out {
                     Out::Identify { conn } => {
                         assert_eq!(conn, self.key);
@@ -227,7 +227,7 @@ mod tests {
             let answer = talk.answer();
             assert!(answer.starts_with("HTTP/1.1 403") && answer.contains(words), "{answer}");
             assert!(answer.contains("Connection: close"), "{answer}");
-            assert_eq!(talk.rig.core.closing(), [(talk.key, Close::Orderly)]);
+            assert_eq!(talk.rig.closing(), [(talk.key, Close::Orderly)]);
             assert_eq!(talk.rig.core.connections.refused(), 1);
         }
     }
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(talk.send(GET).0, 1);
         talk.found(Identity::Stranger);
         assert!(talk.answer().contains("Only processes of the user"));
-        assert_eq!(talk.rig.core.closing(), [(talk.key, Close::Orderly)], "it is not looked for again");
+        assert_eq!(talk.rig.closing(), [(talk.key, Close::Orderly)], "it is not looked for again");
         let mut talk = Talk::new(Peer::Unasked);
         assert_eq!(talk.send(GET).0, 1);
         talk.found(Identity::SameUser);
@@ -274,7 +274,7 @@ mod tests {
     fn an_answer_for_who_has_left_is_for_nobody() {
         let mut talk = Talk::new(Peer::Unchecked);
         talk.send(&post());
-        talk.rig.core.broke(talk.key);
+        talk.rig.core.close_conn(talk.key, crate::core::Close::Orderly);
         talk.found(Identity::SameUser);
         assert_eq!(talk.rig.core.check().conns, 0);
         let mut talk = Talk::new(Peer::Unchecked);

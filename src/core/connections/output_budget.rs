@@ -118,16 +118,14 @@ mod tests {
     use crate::core::Setup;
     use crate::core::connections::connection::Peer;
     use crate::core::disk::store::MemoryStore;
+    use crate::core::rig::harness::Outside;
     use crate::limits::Limits;
 
     const NOW: Now = Now { mono_ms: 1_000_000, unix_ms: 1_767_268_800_000 };
 
     fn turn(core: &mut Core, store: &mut MemoryStore, now: Now) {
-        core.tick(now);
-        core.append(store, now);
-        core.release(now);
+        core.turn(store, &mut Outside::default(), now);
         core.check();
-        core.outs();
     }
 
     /// Asks on a connection of its own, and gives how the answer begins.
@@ -207,7 +205,7 @@ mod tests {
             "{queued} of {}",
             core.connections.output_budget.bytes
         );
-        core.broke(socket);
+        core.close_conn(socket, crate::core::Close::Orderly);
         turn(&mut core, &mut store, NOW);
         assert!(core.connections.output_budget.bytes < 10_000);
     }

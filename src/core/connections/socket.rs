@@ -9,6 +9,7 @@ use crate::base::id::{Seq, TaskId, Tenant};
 use crate::base::slots::Key;
 use crate::core::Core;
 use crate::core::connections::connection::Opening;
+use crate::core::disk::Parked;
 use crate::core::readers::subscription::{First, Role, Until};
 use crate::core::tasks::create_task::NewTask;
 use crate::task::call::{Call, Follow, Join, LogPosition, Settings, TaskTraits};
@@ -221,7 +222,7 @@ impl Core {
                 },
             };
         }
-        self.dispatch(key, call, form, by, now);
+        self.dispatch(Parked::new(key, call, form, by), now);
     }
 
     /// The live session, which is begun if there is none or the last one is over. Sockets that follow the session follow it on.
@@ -239,6 +240,7 @@ impl Core {
             command: None,
             context: Some(id.as_str().into()),
             tenant: &Tenant::default(),
+            site: Ok(self.settings.workspace.site.clone()),
             settings: &Settings::default(),
             traits: TaskTraits {
                 lifecycle: Lifecycle::Conversational,

@@ -9,7 +9,7 @@ use crate::a2a;
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::base::slots::Key;
-use crate::core::disk::store::{Store, StoreError};
+use crate::core::disk::store::StoreError;
 use crate::core::readers::subscription::{Kind, Subscription, Wants};
 use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::timers::Timer;
@@ -22,18 +22,8 @@ pub(in crate::core) struct DiskHealth {
     problem: Option<String>,
     /// When the log was last told, in monotonic milliseconds.
     told: Option<u64>,
-    trial: Trial,
-}
-
-/// A trial write.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Trial {
-    #[default]
-    None,
-    /// There is a timer for it.
-    Armed,
-    /// Its time has come.
-    Due,
+    /// A trial write is armed or under way.
+    trial: bool,
 }
 
 impl DiskHealth {
@@ -120,26 +110,17 @@ impl Core {
         }
     }
 
-    /// Sees to it that somebody tries whether the store can be written.
+    /// Has a trial write made at this time, unless one is coming anyway.
     pub(in crate::core) fn arm_trial(&mut self, at_ms: u64) {
-        if self.disk.health.trial == Trial::None {
-            self.disk.health.trial = Trial::Armed;
+        if !std::mem::replace(&mut self.disk.health.trial, true) {
             self.timers.arm(at_ms, Timer::Trial);
         }
     }
 
-    /// The time for that has come.
-    pub(in crate::core) fn try_store(&mut self) {
-        self.disk.health.trial = Trial::Due;
-    }
-
-    /// Finds out how the store is, if it is time to.
-    pub(in crate::core) fn undergo_trial(&mut self, store: &mut dyn Store, now: Now) {
-        if self.disk.health.trial != Trial::Due {
-            return;
-        }
-        self.disk.health.trial = Trial::None;
-        match store.probe() {
+    /// A trial write was made.
+    pub(in crate::core) fn probed(&mut self, result: Result<(), StoreError>, now: Now) {
+        self.disk.health.trial = false;
+        match result {
             Err(error) => self.tell_trouble(&error, now),
             Ok(()) if self.tasks.values().any(|loaded| loaded.broken.is_some()) => {
                 self.arm_trial(now.mono_ms + self.settings.limits.store_retry_ms);
@@ -151,10 +132,7 @@ impl Core {
     /// Panics when nobody will find out that the problem is over.
     pub(in crate::core) fn check_trouble(&self) {
         let DiskHealth { problem, trial, .. } = &self.disk.health;
-        assert!(
-            problem.is_none() || *trial == Trial::Armed && self.timers.has(&Timer::Trial),
-            "the server would be unwell for ever"
-        );
+        assert!(problem.is_none() || *trial, "the server would be unwell for ever");
     }
 }
 

@@ -2,13 +2,16 @@
 //! store can be written.
 
 pub(in crate::core) mod health;
+pub mod request;
 pub mod store;
 
 use crate::a2a;
 use crate::base::id::TaskId;
 use crate::base::slots::Key;
+use crate::core::Site;
 use crate::core::disk::health::DiskHealth;
 use crate::task::call::Call;
+use crate::task::log::brief::Brief;
 use crate::task::message::Source;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -23,11 +26,13 @@ pub(in crate::core) struct Parked {
     pub without: Vec<TaskId>,
     /// The tasks on the page of a list, which have to be in memory at the same time.
     pub page: Vec<TaskId>,
+    /// The workspace that a new task gets, once it was looked for.
+    pub site: Option<Result<Site, String>>,
 }
 
 impl Parked {
     pub fn new(conn: Key, call: Call, form: a2a::Form, by: Source) -> Parked {
-        Parked { conn, call, form, by, without: Vec::new(), page: Vec::new() }
+        Parked { conn, call, form, by, without: Vec::new(), page: Vec::new(), site: None }
     }
 }
 
@@ -43,12 +48,15 @@ pub(in crate::core) struct Disk {
     busy: HashMap<TaskId, u32>,
     /// Tasks that were loaded only to be closed.
     visitors: Vec<TaskId>,
+    /// Requests that wait for a workspace to be looked for, by number.
+    resolving: HashMap<u64, Parked>,
+    requests: u64,
+    /// Tasks whose log is being deleted.
+    removing: HashMap<TaskId, Brief>,
     /// Tasks that have left memory, tasks with lines to append, and tasks whose log has grown on disk.
     to_close: Vec<TaskId>,
     to_append: Vec<TaskId>,
     to_release: Vec<TaskId>,
-    /// Tasks whose log is to be deleted.
-    to_remove: Vec<TaskId>,
     /// Requests for a list of the tasks.
     to_list: Vec<Parked>,
 }
@@ -123,7 +131,27 @@ impl Disk {
         done
     }
 
-    // Appending, closing, removing.
+    /// Keeps a request until its workspace was looked for; gives its number.
+    pub fn park_for_site(&mut self, request: Parked) -> u64 {
+        self.requests += 1;
+        self.resolving.insert(self.requests, request);
+        self.requests
+    }
+
+    pub fn take_resolved(&mut self, request: u64) -> Option<Parked> {
+        self.resolving.remove(&request)
+    }
+
+    /// The log of this task is being deleted; the brief is kept in case that fails.
+    pub fn removing(&mut self, task: TaskId, brief: Brief) {
+        self.removing.insert(task, brief);
+    }
+
+    pub fn take_removing(&mut self, task: &TaskId) -> Option<Brief> {
+        self.removing.remove(task)
+    }
+
+    // Appending and closing.
 
     pub fn append_later(&mut self, task: &TaskId) {
         self.to_append.push(task.clone());
@@ -133,9 +161,9 @@ impl Disk {
         std::mem::take(&mut self.to_append)
     }
 
-    /// For the checks of invariants: tasks to append, and whether nothing waits to be released or removed.
+    /// For the checks of invariants: tasks to append, and whether nothing waits to be released.
     pub fn inspect(&self) -> (&[TaskId], bool) {
-        (&self.to_append, self.to_release.is_empty() && self.to_remove.is_empty())
+        (&self.to_append, self.to_release.is_empty())
     }
 
     pub fn has_to_append(&self) -> bool {
@@ -156,14 +184,6 @@ impl Disk {
 
     pub fn take_to_close(&mut self) -> Vec<TaskId> {
         std::mem::take(&mut self.to_close)
-    }
-
-    pub fn remove_later(&mut self, task: TaskId) {
-        self.to_remove.push(task);
-    }
-
-    pub fn take_to_remove(&mut self) -> Vec<TaskId> {
-        std::mem::take(&mut self.to_remove)
     }
 
     // Lists.

@@ -1,9 +1,10 @@
-//! Where the logs of tasks live, as the loop sees it. Only the shape is here: files and descriptors belong to the shell, and
-//! a simulation brings [`MemoryStore`], whose disk can be told to fail, tear and lose power.
+//! Where the logs of tasks live. Only the interface is here: files and descriptors belong to the shell, and a simulation brings
+//! [`MemoryStore`], whose disk can be told to fail, tear and lose power.
 //!
-//! Two halves, because two kinds of threads use a log. The loop owns the [`Store`] and appends: one write into the page cache
-//! each, never a flush. Whatever may wait for the disk (sync, pages, loading) goes through a [`LogFile`], which is shared with
-//! the disk lane. A log is bytes to both; that the bytes are journal lines matters only to [`read_all`] and [`fold`].
+//! A store has two halves. The loop owns the [`Store`]: it creates a log and appends to it, one write into the page cache each,
+//! never a flush. Whatever may wait for the disk goes through the [`Archive`], which other threads use on behalf of a
+//! [`StoreRequest`](crate::core::disk::request::StoreRequest). A log is bytes to both; that the bytes are journal lines matters only
+//! to [`read_all`] and [`fold`].
 
 use crate::base::id::{Seq, TaskId};
 use crate::limits::Limits;
@@ -14,57 +15,73 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Where logs live. Called by the loop: nothing here may wait for a disk flush.
+/// The loop's half: nothing here may wait for the disk, and only `create` may open a file.
 pub trait Store {
-    /// The tasks there are, in the order of their creation. Tasks that another server has loaded are among them.
-    fn known(&mut self) -> Vec<Known>;
-
     /// Makes an empty log. The task is not known to a later start before its first append.
     fn create(&mut self, task: &TaskId, brief: &Brief) -> Result<(), StoreError>;
 
-    /// Appends whole lines; `open` says how the task stands after them. All or nothing: after an error nothing of it counts,
-    /// and the same bytes may be given again.
+    /// Appends whole lines to a log that was created or opened; `open` says whether the task is open after them. All or nothing:
+    /// after an error nothing of it counts, and the same bytes may be given again.
     fn append(&mut self, task: &TaskId, lines: &[u8], open: Openness) -> Result<(), StoreError>;
 
-    /// The log for the disk lane, loaded and locked if it was not already.
-    fn file(&mut self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError>;
-
-    /// A log that is only read, by whoever loads a task that continues it: it is not loaded by that, and goes with the last
-    /// [`LogFile`] of it.
-    fn lend(&mut self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
-        self.file(task)
-    }
-
-    /// What lists are to say of a task that is not in memory. It is told when a task comes to rest; that it is lost with a crash
+    /// What lists are to say of a task that is not in memory. It is given when a task comes to rest; that it is lost with a crash
     /// does no harm, because tasks that did not rest are loaded again.
     fn note(&mut self, task: &TaskId, brief: &Brief);
-
-    /// Whether a task was left open, and nobody has settled it since.
-    fn is_open(&mut self, task: &TaskId) -> bool;
-
-    /// Deletes a log for good; one that is not there is as good as deleted. Not while another server has it.
-    fn remove(&mut self, task: &TaskId) -> Result<(), StoreError>;
 
     /// The task leaves memory: its lock and descriptor go as soon as the last [`LogFile`] of it does.
     fn close(&mut self, task: &TaskId);
 
-    /// Whether a log could be written now: tries it, and leaves nothing behind.
-    fn probe(&mut self) -> Result<(), StoreError>;
+    /// The other half.
+    fn archive(&self) -> Arc<dyn Archive>;
 
-    /// What whoever runs the server should know, found since the last call: logs that are damaged or have lost events.
+    /// What the operator should know, found since the last call: logs that are damaged or have lost events.
     fn findings(&mut self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Housekeeping that has come up since the last call, to be done beside the loop because it waits for the disk. That it
-    /// fails, or is never done, costs space and time and nothing else.
+    /// Housekeeping that has come up since the last call, to be done beside the loop because it waits for the disk. If it fails or is
+    /// never done, that costs space and time and nothing else.
     fn chore(&mut self) -> Option<Chore> {
         None
     }
 }
 
+/// The half that waits for the disk.
+pub trait Archive: Send + Sync {
+    /// The tasks there are, in the order of their creation. Tasks that another server has loaded are among them.
+    fn known(&self) -> Vec<Known>;
+
+    /// A log, opened and locked if it was not already.
+    fn open(&self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError>;
+
+    /// A log that is only read while a task that continues it is loaded: its lock goes with the last [`LogFile`] of it.
+    fn lend(&self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
+        self.open(task)
+    }
+
+    /// Deletes a log for good; one that does not exist counts as deleted. Not while another server has it.
+    fn remove(&self, task: &TaskId) -> Result<Removal, StoreError>;
+
+    /// Whether a log could be written now: tries it, and leaves nothing behind.
+    fn probe(&self) -> Result<(), StoreError>;
+}
+
+/// What became of a log that was to be deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    Removed,
+    /// It is still there: a server that died has left the task open.
+    LeftOpen,
+}
+
 /// Something to be done beside the loop.
-pub type Chore = Box<dyn FnOnce() -> Result<(), StoreError> + Send>;
+pub struct Chore(pub Box<dyn FnOnce() -> Result<(), StoreError> + Send>);
+
+impl fmt::Debug for Chore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Chore")
+    }
+}
 
 /// One log, shared between threads.
 pub trait LogFile: Send + Sync {
@@ -284,16 +301,6 @@ impl Disk {
 }
 
 impl Store for MemoryStore {
-    fn known(&mut self) -> Vec<Known> {
-        let disk = self.disk();
-        disk.order
-            .iter()
-            .filter_map(|task| disk.logs.get_key_value(task))
-            .filter(|(_, log)| log.damaged.is_none())
-            .map(|(task, log)| Known { task: task.clone(), brief: log.brief.clone(), open: log.open == Openness::Open })
-            .collect()
-    }
-
     fn create(&mut self, task: &TaskId, brief: &Brief) -> Result<(), StoreError> {
         let mut disk = self.disk();
         if disk.logs.contains_key(task) {
@@ -342,27 +349,40 @@ impl Store for MemoryStore {
         }
     }
 
-    fn file(&mut self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
+    fn close(&mut self, _: &TaskId) {}
+
+    fn archive(&self) -> Arc<dyn Archive> {
+        Arc::new(self.clone())
+    }
+}
+
+impl Archive for MemoryStore {
+    fn known(&self) -> Vec<Known> {
+        let disk = self.disk();
+        disk.order
+            .iter()
+            .filter_map(|task| disk.logs.get_key_value(task))
+            .filter(|(_, log)| log.damaged.is_none())
+            .map(|(task, log)| Known { task: task.clone(), brief: log.brief.clone(), open: log.open == Openness::Open })
+            .collect()
+    }
+
+    fn open(&self, task: &TaskId) -> Result<Arc<dyn LogFile>, StoreError> {
         self.disk().log(task)?;
         Ok(Arc::new(MemoryLog { task: task.clone(), store: self.clone() }))
     }
 
-    fn is_open(&mut self, task: &TaskId) -> bool {
-        let disk = self.disk();
-        let log = disk.logs.get(task);
-        log.is_some_and(|log| log.open == Openness::Open)
-    }
-
-    fn remove(&mut self, task: &TaskId) -> Result<(), StoreError> {
+    fn remove(&self, task: &TaskId) -> Result<Removal, StoreError> {
         let mut disk = self.disk();
+        if disk.logs.get(task).is_some_and(|log| log.open == Openness::Open) {
+            return Ok(Removal::LeftOpen);
+        }
         disk.logs.remove(task);
         disk.order.retain(|known| known != task);
-        Ok(())
+        Ok(Removal::Removed)
     }
 
-    fn close(&mut self, _: &TaskId) {}
-
-    fn probe(&mut self) -> Result<(), StoreError> {
+    fn probe(&self) -> Result<(), StoreError> {
         match self.disk().next_failure() {
             Some(_) => Err(StoreError::new("the disk is told to fail")),
             None => Ok(()),
@@ -458,7 +478,7 @@ mod tests {
             let (mut store, task) = store_with(&line(1, "a"));
             store.fail(failure, 2);
             let more = [line(2, "b"), line(3, "c")].concat();
-            let file = store.file(&task).unwrap();
+            let file = store.open(&task).unwrap();
             for _ in 0..2 {
                 assert!(store.append(&task, &more, Openness::Settled).is_err());
                 assert_eq!(texts(&*file).unwrap(), ["a"]);
@@ -473,7 +493,7 @@ mod tests {
     #[test]
     fn a_kill_keeps_what_was_written_and_a_power_loss_what_was_synced() {
         let (mut store, task) = store_with(&line(1, "a"));
-        let file = store.file(&task).unwrap();
+        let file = store.open(&task).unwrap();
         file.sync().unwrap();
         store.append(&task, &line(2, "b"), Openness::Settled).unwrap();
         store.fail(Failure::Torn, 1);
@@ -488,7 +508,7 @@ mod tests {
     #[test]
     fn a_failed_sync_is_not_forgotten() {
         let (mut store, task) = store_with(&line(1, "a"));
-        let file = store.file(&task).unwrap();
+        let file = store.open(&task).unwrap();
         store.fail_syncs(1);
         let error = file.sync().unwrap_err();
         assert_eq!(file.sync(), Err(error));
@@ -516,8 +536,8 @@ mod tests {
         let middle = flipped.len() / 2;
         flipped[middle] ^= 1;
         for bad in [flipped, [line(1, "a"), line(3, "c")].concat(), line(2, "b")] {
-            let (mut store, task) = store_with(&bad);
-            let file = store.file(&task).unwrap();
+            let (store, task) = store_with(&bad);
+            let file = store.open(&task).unwrap();
             let error = texts(&*file).unwrap_err();
             assert_eq!(file.page(0, 1), Err(error));
             assert_eq!(store.known(), []);
@@ -527,8 +547,8 @@ mod tests {
     #[test]
     fn a_page_has_whole_lines_and_at_least_one() {
         let lines = [line(1, "a"), line(2, "b"), line(3, "c")];
-        let (mut store, task) = store_with(&lines.concat());
-        let file = store.file(&task).unwrap();
+        let (store, task) = store_with(&lines.concat());
+        let file = store.open(&task).unwrap();
         let one = lines[0].len();
         assert_eq!(file.page(0, 1).unwrap(), lines[0]);
         assert_eq!(file.page(0, 2 * one).unwrap(), lines[..2].concat());

@@ -57,7 +57,7 @@ impl Core {
 
     pub(super) fn deliver(&mut self, _: &TaskId, _: Now) {}
 
-    pub fn delivered(&mut self, _: &TaskId, _: &ConfigId, _: Seq, result: Result<(), DeliveryError>, _: Now) {
+    pub(super) fn delivered(&mut self, _: &TaskId, _: &ConfigId, _: Seq, result: Result<(), DeliveryError>, _: Now) {
         let Ok(()) = result;
     }
 

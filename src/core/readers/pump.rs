@@ -8,6 +8,7 @@ use crate::base::http::Response;
 use crate::base::id::{Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::connections::connection::{Conn, Line};
+use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::StoreError;
 use crate::core::readers::Readers;
 use crate::core::readers::subscription::{Cold, Kind, Reply, Role, Subscription};
@@ -117,7 +118,10 @@ impl Core {
         let most = self.settings.limits.pages;
         while let Some(next) = self.readers.next_page(most) {
             match next {
-                NextPage::Read { task, sub, offset } => self.out.push(Out::Page { task, sub, offset }),
+                NextPage::Read { task, sub, offset } => {
+                    let most = self.settings.limits.page_bytes;
+                    self.out.push(Out::Store(StoreRequest::Page { task, sub, offset, most }));
+                }
                 NextPage::None => {
                     let stuck = |sub: &Subscription| self.connections.get(sub.conn).is_some_and(|conn| conn.starved);
                     if !self.readers.take_back_page(stuck) {
@@ -129,7 +133,7 @@ impl Core {
     }
 
     /// A page of a journal was read for a reader that is behind.
-    pub fn paged(&mut self, key: Key, page: Result<Vec<u8>, StoreError>, now: Now) {
+    pub(in crate::core) fn paged(&mut self, key: Key, page: Result<Vec<u8>, StoreError>, now: Now) {
         let Some(cold) = self.readers.get_mut(key).and_then(|sub| sub.cold.as_mut()) else {
             return;
         };
@@ -413,7 +417,8 @@ mod tests {
     use crate::a2a::Switches;
     use crate::core::Setup;
     use crate::core::connections::connection::Peer;
-    use crate::core::disk::store::{MemoryStore, Store};
+    use crate::core::disk::store::{Archive, MemoryStore, Store};
+    use crate::core::rig::harness::Outside;
     use crate::limits::Limits;
     use crate::task::machine::job::{Note, NoteBody};
     use std::collections::{HashMap, HashSet};
@@ -426,11 +431,10 @@ mod tests {
         "kind": "message", "role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "go"}]}}}"#;
 
     fn turn(core: &mut Core, store: &mut MemoryStore) -> Vec<Out> {
-        core.tick(NOW);
-        core.append(store, NOW);
-        core.release(NOW);
+        let mut outside = Outside::default();
+        core.turn(store, &mut outside, NOW);
         core.check();
-        core.outs()
+        outside.outs
     }
 
     /// What waits for a connection, by address and length. The peer then takes it all.
@@ -502,7 +506,7 @@ mod tests {
             let (job, body) = (job.clone(), NoteBody::Text(text));
             core.note(Note { job, body }, NOW);
         }
-        core.broke(key);
+        core.close_conn(key, crate::core::Close::Orderly);
         turn(core, store);
         job.task
     }
@@ -533,13 +537,12 @@ mod tests {
             };
             while takers.iter().any(|key| is_behind(&core, key)) {
                 for out in turn(&mut core, &mut store) {
-                    let Out::Page { task, sub, offset } = out else {
+                    let Out::Store(request @ StoreRequest::Page { .. }) = out else {
                         continue;
                     };
                     reads += 1;
                     assert!(reads < 10_000, "somebody never gets there");
-                    let log = store.file(&task).expect("a log");
-                    core.paged(sub, log.page(offset, limits.page_bytes), NOW);
+                    core.input(request.run(&*store.archive()), NOW);
                 }
                 for key in takers {
                     let bytes = drain(&mut core, *key);
@@ -560,7 +563,7 @@ mod tests {
         let mut store = MemoryStore::default();
         let task = long_task(&mut core, &mut store);
         let mut cold = Cold::default();
-        let log = store.file(&task).expect("a log");
+        let log = store.open(&task).expect("a log");
         cold.take_page(log.page(0, usize::MAX).expect("a page"));
         let mut kept = 0;
         while let Some(record) = cold.next() {

@@ -7,11 +7,11 @@ use crate::base::clock::Now;
 use crate::base::http::Response;
 use crate::base::id::{ContextId, Seq, TaskId};
 use crate::base::slots::Key;
-use crate::core::Core;
 use crate::core::connections::connection::Line;
 use crate::core::disk::Parked;
 use crate::core::readers::subscription::{First, Kind, Reply, Role, Subscription, Until, Wants};
 use crate::core::requests::send_message::NewTaskOptions;
+use crate::core::{Core, Out, Site, WorkspaceChoice};
 use crate::task::call::{Call, Follow, Join, NewTasks};
 use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::Protocol;
@@ -21,24 +21,31 @@ use crate::task::message::Source;
 use crate::task::push::Census;
 
 impl Core {
-    pub(in crate::core) fn dispatch(&mut self, conn: Key, mut call: Call, form: Form, by: Source, now: Now) {
-        if let Err(fault) = self.address(&mut call, &form, now) {
-            return self.refuse(conn, &form, &fault, now);
+    pub(in crate::core) fn dispatch(&mut self, mut request: Parked, now: Now) {
+        let conn = request.conn;
+        if let Err(fault) = self.address(&mut request.call, &request.form, now) {
+            return self.refuse(conn, &request.form, &fault, now);
         }
-        let task = self.subject(&call).cloned();
+        let task = self.subject(&request.call).cloned();
         if let Some(task) = &task
-            && !self.sees(&form, task)
+            && !self.sees(&request.form, task)
         {
-            return self.refuse(conn, &form, &Fault::no_task(task), now);
+            return self.refuse(conn, &request.form, &Fault::no_task(task), now);
         }
-        if let Some(absent) = self.absent(task.as_ref(), &call, &form).cloned() {
-            let request = Parked::new(conn, call, form, by);
+        if let Some(absent) = self.absent(task.as_ref(), &request.call, &request.form).cloned() {
             return self.park(absent, request);
         }
+        if let (Some(path), None) = (self.wanted_workspace(&request.call).map(str::to_owned), &request.site) {
+            self.connections.begin_call(conn);
+            let request = self.disk.park_for_site(request);
+            return self.out.push(Out::Resolve { request, path });
+        }
+        let Parked { call, form, by, site, .. } = request;
         if let Some(fault) = task.as_ref().and_then(|task| self.broken(task, &call)) {
             return self.refuse(conn, &form, &fault, now);
         }
-        if let Err(fault) = self.carry_out(conn, call, &form, by, now) {
+        let site = site.unwrap_or_else(|| Ok(self.settings.workspace.site.clone()));
+        if let Err(fault) = self.carry_out(conn, call, site, &form, by, now) {
             match task {
                 // Why it is refused may be news itself: that the task is over, that somebody else has answered.
                 Some(task) => {
@@ -46,6 +53,30 @@ impl Core {
                 }
                 None => self.refuse(conn, &form, &fault, now),
             }
+        }
+    }
+
+    /// The workspace that a client wants for a new task, if that is for the client to choose.
+    fn wanted_workspace<'a>(&self, call: &'a Call) -> Option<&'a str> {
+        let settings = match call {
+            Call::Create(create) => &create.settings,
+            Call::Execute(execute) => &execute.settings,
+            Call::Say(say) if say.task.is_none() => &say.settings,
+            _ => return None,
+        };
+        match self.settings.workspace.choice {
+            WorkspaceChoice::Client => settings.workspace.as_deref(),
+            WorkspaceChoice::Operator => None,
+        }
+    }
+
+    /// A workspace was checked: the request that waited for it goes on.
+    pub(in crate::core) fn resolved(&mut self, request: u64, site: Result<Site, String>, now: Now) {
+        if let Some(request) = self.disk.take_resolved(request) {
+            let conn = request.conn;
+            self.connections.end_call(conn);
+            self.dispatch(Parked { site: Some(site), ..request }, now);
+            self.read_on(conn, now);
         }
     }
 
@@ -107,15 +138,23 @@ impl Core {
         (!self.tasks.is_loaded(needed)).then_some(needed)
     }
 
-    fn carry_out(&mut self, conn: Key, call: Call, form: &Form, by: Source, now: Now) -> Result<(), Fault> {
+    fn carry_out(
+        &mut self,
+        conn: Key,
+        call: Call,
+        site: Result<Site, String>,
+        form: &Form,
+        by: Source,
+        now: Now,
+    ) -> Result<(), Fault> {
         match call {
-            Call::Say(say) => self.send_message(conn, say, NewTaskOptions::default(), form, by, now),
+            Call::Say(say) => self.send_message(conn, say, NewTaskOptions::at(site), form, by, now),
             Call::Commands => {
                 self.list_commands(conn, form, now);
                 Ok(())
             }
-            Call::Execute(execute) => self.execute(conn, execute, form, by, now),
-            Call::Create(create) => self.create(conn, create, form, now),
+            Call::Execute(execute) => self.execute(conn, execute, site, form, by, now),
+            Call::Create(create) => self.create(conn, create, site, form, now),
             Call::Get { task, history } => self.get(conn, &task, history, form),
             Call::Cancel { task } => self.cancel(conn, &task, form, now),
             Call::Subscribe { task, after } => self.watch(conn, &task, after, form, now),

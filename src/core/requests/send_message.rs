@@ -5,12 +5,12 @@ use crate::a2a::{self, Begins, Ends, Form, Wanted};
 use crate::base::clock::Now;
 use crate::base::id::{ContextId, TaskId};
 use crate::base::slots::Key;
-use crate::core::Core;
 use crate::core::readers::subscription::{First, Kind, Until, Wants};
 use crate::core::requests::dispatch::explain;
 use crate::core::tasks::create_task::NewTask;
 use crate::core::tasks::loaded_task::Mark;
 use crate::core::timers::Timer;
+use crate::core::{Core, Site};
 use crate::task::answer_words;
 use crate::task::call::{Disconnect, Durability, Mode, Say};
 use crate::task::fault::Fault;
@@ -21,11 +21,17 @@ use crate::task::message::{self, Message, Part, Source};
 use crate::task::push::Wish;
 use crate::task::slash::Invocation;
 
-/// What is special about a task that is born of something said.
-#[derive(Default)]
+/// How a task is created for a message, if one is.
 pub(in crate::core) struct NewTaskOptions {
     pub id: Option<TaskId>,
     pub command: Option<Invocation>,
+    pub site: Result<Site, String>,
+}
+
+impl NewTaskOptions {
+    pub fn at(site: Result<Site, String>) -> NewTaskOptions {
+        NewTaskOptions { id: None, command: None, site }
+    }
 }
 
 /// The task that something is said to.
@@ -139,6 +145,7 @@ impl Core {
         let new_task = NewTask {
             id: like.id,
             command: like.command,
+            site: like.site,
             context: say.context.take(),
             tenant: &form.tenant,
             settings: &say.settings,

@@ -6,6 +6,7 @@ use crate::base::http::Request;
 use crate::base::slots::Key;
 use crate::core::Core;
 use crate::core::connections::guard::{self, Admission};
+use crate::core::disk::Parked;
 use crate::task::call::Call;
 use crate::task::message::Source;
 
@@ -49,7 +50,7 @@ impl Core {
                     return self.answer(key, &response, now);
                 }
                 let by = source(request, &form);
-                self.dispatch(key, call, form, by, now);
+                self.dispatch(Parked::new(key, call, form, by), now);
             }
             Err((fault, form)) => self.refuse(key, &form, &fault, now),
         }

@@ -5,8 +5,8 @@ use crate::a2a::{self, Form, PromptAnswer, commands};
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::base::slots::Key;
-use crate::core::Core;
 use crate::core::requests::send_message::NewTaskOptions;
+use crate::core::{Core, Site};
 use crate::task::call::{Execute, Mode, Say, Settings};
 use crate::task::fault::Fault;
 use crate::task::machine::job::Said;
@@ -24,16 +24,17 @@ impl Core {
         &mut self,
         conn: Key,
         execute: Execute,
+        site: Result<Site, String>,
         form: &Form,
         by: Source,
         now: Now,
     ) -> Result<(), Fault> {
-        match self.find(&execute) {
+        match self.find(&execute, &site) {
             Ok((command, answers)) => {
                 let id: TaskId = self.entropy.uuid().into();
                 let (execute, form) = watched(execute, answers, form, &id);
                 let say = self.typed(execute, &command);
-                let born = NewTaskOptions { id: Some(id), command: Some(command) };
+                let born = NewTaskOptions { id: Some(id), command: Some(command), site };
                 self.send_message(conn, say, born, &form, by, now)
             }
             Err(fault) if form.prompt_answer == PromptAnswer::CommandReceipt => {
@@ -44,12 +45,11 @@ impl Core {
         }
     }
 
-    fn find(&self, execute: &Execute) -> Result<(Invocation, Answers), Fault> {
+    fn find(&self, execute: &Execute, site: &Result<Site, String>) -> Result<(Invocation, Answers), Fault> {
         let found = self.settings.commands.invoke(&execute.typed);
         let (command, spec) = found.map_err(|why| commands::unrunnable(&why))?;
-        if spec.needs_workspace {
-            let wish = execute.settings.workspace.as_deref();
-            (self.settings.resolve)(wish).map_err(Fault::params)?;
+        if let (true, Err(why)) = (spec.needs_workspace, site) {
+            return Err(Fault::params(why.clone()));
         }
         Ok((command, spec.answers))
     }

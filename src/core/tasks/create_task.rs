@@ -21,6 +21,8 @@ pub(in crate::core) struct NewTask<'a> {
     pub id: Option<TaskId>,
     /// The command it is for.
     pub command: Option<Invocation>,
+    /// Where it works, or why it cannot.
+    pub site: Result<Site, String>,
     pub context: Option<ContextId>,
     pub tenant: &'a Tenant,
     pub settings: &'a Settings,
@@ -36,13 +38,20 @@ struct Chosen {
 }
 
 impl Core {
-    pub(in crate::core) fn create(&mut self, conn: Key, create: Create, form: &Form, now: Now) -> Result<(), Fault> {
-        let wish = create.settings.workspace.as_deref();
-        (self.settings.resolve)(wish).map_err(Fault::params)?;
+    pub(in crate::core) fn create(
+        &mut self,
+        conn: Key,
+        create: Create,
+        site: Result<Site, String>,
+        form: &Form,
+        now: Now,
+    ) -> Result<(), Fault> {
+        let site = Ok(site.map_err(Fault::params)?);
         (self.settings.choose)(create.settings.model.as_deref()).map_err(Fault::params)?;
         let new_task = NewTask {
             id: None,
             command: None,
+            site,
             context: create.context,
             tenant: &form.tenant,
             settings: &create.settings,
@@ -60,7 +69,7 @@ impl Core {
         new_task: NewTask<'_>,
         now: Now,
     ) -> Result<(TaskId, Option<String>), Fault> {
-        let NewTask { id, command, context, tenant, settings, traits } = new_task;
+        let NewTask { id, command, site, context, tenant, settings, traits } = new_task;
         let context = context.unwrap_or_else(|| self.entropy.uuid().into());
         let mut inherited = Vec::new();
         let parent = self.tasks.latest(tenant, &context).and_then(|parent| {
@@ -73,7 +82,7 @@ impl Core {
             let message = "The server has as many tasks as it can hold; try again later.";
             return Err(Fault::new(FaultKind::Overloaded { retry_after_s: 10 }, message));
         }
-        let Chosen { site, model, problem } = self.chosen(settings);
+        let Chosen { site, model, problem } = self.chosen(settings, site);
         let task = id.unwrap_or_else(|| self.entropy.uuid().into());
         let created = Arc::new(Created {
             task: task.clone(),
@@ -106,13 +115,12 @@ impl Core {
     }
 
     /// What a client's wishes come to.
-    fn chosen(&self, wishes: &Settings) -> Chosen {
-        let (site, unusable) = match (self.settings.resolve)(wishes.workspace.as_deref()) {
+    fn chosen(&self, wishes: &Settings, site: Result<Site, String>) -> Chosen {
+        let (site, unusable) = match site {
             Ok(site) => (site, None),
             Err(why) => {
                 let path = wishes.workspace.clone().unwrap_or_default();
-                let trusted = false;
-                (Site { path, trusted }, Some(why))
+                (Site { path, trusted: false }, Some(why))
             }
         };
         let (model, refused) = match (self.settings.choose)(wishes.model.as_deref()) {

@@ -2,6 +2,7 @@
 
 use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
+use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::{Store, StoreError};
 use crate::core::tasks::loaded_task::{LoadedTask, Mark};
 use crate::core::timers::Timer;
@@ -155,8 +156,7 @@ impl Core {
 
     /// Appends what was decided since the last time: one write per changed task. What fails stays above the mark and is
     /// tried again later; nothing is rolled back, because nothing was shown or started.
-    pub fn append(&mut self, store: &mut dyn Store, now: Now) {
-        self.purge(store, now);
+    pub(in crate::core) fn append(&mut self, store: &mut dyn Store, now: Now) {
         for task in self.disk.take_to_close() {
             // Somebody may have asked for it again in the meantime.
             if !self.tasks.is_loaded(&task) && !self.disk.is_loading(&task) {
@@ -165,7 +165,10 @@ impl Core {
         }
         let mut failed = Vec::new();
         for task in self.disk.take_to_append() {
-            let appended = self.tasks.update(&task, |loaded| append_one(loaded, store));
+            let appended = match self.tasks.continues_unwritten(&task) {
+                true => Some(Err(StoreError::new("the journal of the task that this one continues cannot be written"))),
+                false => self.tasks.update(&task, |loaded| append_one(loaded, store)),
+            };
             let (Some(loaded), Some(appended)) = (self.tasks.get_mut(&task), appended) else {
                 continue;
             };
@@ -203,8 +206,8 @@ impl Core {
         for task in failed {
             self.tell_readers(&task, now);
         }
-        self.undergo_trial(store, now);
         self.out.extend(store.findings().into_iter().map(|text| Out::LogWarning { text }));
+        self.out.extend(store.chore().map(Out::Tidy));
     }
 
     /// The time has come to try a journal again that could not be written.
@@ -216,7 +219,7 @@ impl Core {
     }
 
     /// Shows and starts what is on disk now.
-    pub fn release(&mut self, now: Now) {
+    pub(in crate::core) fn release(&mut self, now: Now) {
         for request in self.disk.take_to_list() {
             self.list(request, now);
         }
@@ -282,12 +285,12 @@ impl Core {
         must_sync |= self.readers.among(&loaded.subs).any(|sub| sub.safe > synced && sub.safe <= written);
         if must_sync && !loaded.syncing {
             loaded.syncing = true;
-            self.out.push(Out::Sync { task: task.clone(), upto: written });
+            self.out.push(Out::Store(StoreRequest::Sync { task: task.clone(), upto: written }));
         }
     }
 
     /// A journal was flushed up to `upto`, or could not be.
-    pub fn synced(&mut self, task: &TaskId, upto: Seq, result: Result<(), StoreError>, now: Now) {
+    pub(in crate::core) fn synced(&mut self, task: &TaskId, upto: Seq, result: Result<(), StoreError>, now: Now) {
         let Some(loaded) = self.tasks.get_mut(task) else {
             return;
         };

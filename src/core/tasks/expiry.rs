@@ -8,7 +8,9 @@
 use crate::base::clock::Now;
 use crate::base::id::TaskId;
 use crate::core::Core;
-use crate::core::disk::store::Store;
+use crate::core::Out;
+use crate::core::disk::request::StoreRequest;
+use crate::core::disk::store::{Removal, StoreError};
 use crate::core::timers::Timer;
 use crate::task::machine::decide;
 use crate::task::machine::decide::Input;
@@ -90,26 +92,32 @@ impl Core {
         if self.disk.is_loading(&task) || loaded.is_some_and(|loaded| !loaded.can_leave()) {
             self.put_off(task, now);
         } else {
-            self.disk.remove_later(task);
+            self.remove(task, now);
         }
     }
 
-    /// Deletes the logs of those that are to go. What cannot be deleted is still there, and tried again later.
-    pub(in crate::core) fn purge(&mut self, store: &mut dyn Store, now: Now) {
-        for task in self.disk.take_to_remove() {
-            if !self.tasks.is_loaded(&task) && store.is_open(&task) {
-                // Left by a server that died before it had told its webhooks.
-                self.disk.add_visitor(task.clone());
-                self.fetch(&task);
-                self.put_off(task, now);
-                continue;
-            }
-            if store.remove(&task).is_err() {
-                self.put_off(task, now);
-                continue;
-            }
-            drop(self.tasks.unload(&task));
-            self.tasks.forget(&task, now.unix_ms);
+    /// Deletes a log. Nobody may use the task from now on.
+    fn remove(&mut self, task: TaskId, now: Now) {
+        drop(self.tasks.unload(&task));
+        if let Some(brief) = self.tasks.forget(&task, now.unix_ms) {
+            self.disk.removing(task.clone(), brief);
+            self.out.push(Out::Store(StoreRequest::Remove { task }));
+        }
+    }
+
+    /// A log was deleted, or not: then the task is still there, and it is tried again later.
+    pub(in crate::core) fn removed(&mut self, task: TaskId, result: Result<Removal, StoreError>, now: Now) {
+        let Some(brief) = self.disk.take_removing(&task) else {
+            return;
+        };
+        if result != Ok(Removal::Removed) {
+            self.tasks.learn(task.clone(), brief);
+            self.put_off(task.clone(), now);
+        }
+        if result == Ok(Removal::LeftOpen) {
+            // Left by a server that died before it had told its webhooks.
+            self.disk.add_visitor(task.clone());
+            self.fetch(&task);
         }
         self.arm_expiry(now);
     }

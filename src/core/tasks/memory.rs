@@ -5,7 +5,8 @@
 use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
 use crate::core::disk::Parked;
-use crate::core::disk::store::{Store, StoreError};
+use crate::core::disk::request::StoreRequest;
+use crate::core::disk::store::{Known, StoreError};
 use crate::core::readers::subscription::Role;
 use crate::core::requests::dispatch::{continues, joins};
 use crate::core::tasks::Tasks;
@@ -19,8 +20,8 @@ use crate::task::machine::decide::Input;
 
 impl Core {
     /// Learns which tasks there are, and brings back those that were left open.
-    pub fn remember(&mut self, store: &mut dyn Store) {
-        for known in store.known() {
+    pub(in crate::core) fn listed(&mut self, known: Vec<Known>) {
+        for known in known {
             self.tasks.learn(known.task.clone(), known.brief);
             if known.open {
                 self.disk.restore_later(known.task);
@@ -53,7 +54,7 @@ impl Core {
     }
 
     /// A task was read from its journal, or could not be.
-    pub fn loaded(&mut self, task: &TaskId, result: Result<Loaded, StoreError>, now: Now) {
+    pub(in crate::core) fn loaded(&mut self, task: &TaskId, result: Result<Box<Loaded>, StoreError>, now: Now) {
         if let Err(error) = &result
             && error.busy
             && self.disk.retries(task, self.settings.limits.load_tries)
@@ -66,7 +67,8 @@ impl Core {
         self.make_room();
         let parked = self.disk.take_parked(task);
         match result {
-            Ok(Loaded { state, inherited, bytes }) => {
+            Ok(read) => {
+                let Loaded { state, inherited, bytes } = *read;
                 let seq = state.seq;
                 let mut loaded = LoadedTask::new(state, inherited);
                 loaded.written = seq;
@@ -85,7 +87,7 @@ impl Core {
                     self.connections.end_call(request.conn);
                     match request.call {
                         Call::List(_) => self.list_later(request),
-                        call => self.dispatch(conn, call, request.form, request.by, now),
+                        _ => self.dispatch(request, now),
                     }
                     self.read_on(conn, now);
                 }
@@ -180,7 +182,7 @@ impl Core {
     /// Has a task loaded.
     pub(in crate::core) fn fetch(&mut self, task: &TaskId) {
         if self.disk.load(task) {
-            self.out.push(Out::Load { task: task.clone() });
+            self.out.push(Out::Store(StoreRequest::Load { task: task.clone() }));
         }
     }
 
@@ -191,13 +193,12 @@ impl Core {
             request.without.push(task.clone());
             return self.list_later(request);
         }
-        let Parked { conn, call, form, by, .. } = request;
-        if let Some(context) = continues(&call).cloned() {
-            self.tasks.begin_context_anew(&form.tenant, &context);
-        } else if !joins(&call) {
-            return self.refuse(conn, &form, fault, now);
+        if let Some(context) = continues(&request.call).cloned() {
+            self.tasks.begin_context_anew(&request.form.tenant, &context);
+        } else if !joins(&request.call) {
+            return self.refuse(request.conn, &request.form, fault, now);
         }
-        self.dispatch(conn, call, form, by, now);
+        self.dispatch(request, now);
     }
 }
 
@@ -206,7 +207,7 @@ mod tests {
     use super::*;
     use crate::a2a::{Dialect, Switches};
     use crate::core::Setup;
-    use crate::core::disk::store::Failure;
+    use crate::core::disk::store::{Archive, Failure};
     use crate::core::rig::Rig;
     use crate::limits::Limits;
     use crate::task::call::{Create, List, TaskTraits};
@@ -250,7 +251,7 @@ mod tests {
         assert!(rig.core.tasks.len() <= 3);
         let all = rig.ask(Dialect::REST_10, Call::List(List::default()));
         assert_eq!(all["tasks"].as_array().map(Vec::len), Some(5));
-        rig.core.writable();
+        rig.core.connections.take_writable();
         assert!(!rig.core.has_more());
         rig.core.make_room();
         assert!(rig.core.tasks.len() <= 3, "they have left again");
@@ -267,7 +268,7 @@ mod tests {
             rig.begin(Dialect::REST_10, None);
         }
         rig.core = Core::new(Setup::alone(limits, Switches::default(), rig.now));
-        rig.core.remember(&mut rig.store);
+        rig.core.input(crate::core::Input::Listed(rig.store.known()), rig.now);
         for back in [0, 0, 2, 4, 6, 8, 9] {
             assert_eq!(rig.core.tasks.len(), back);
             assert!(rig.core.disk.loading() <= 2);

@@ -8,12 +8,13 @@ pub(in crate::core) mod loaded_task;
 pub(in crate::core) mod memory;
 pub(in crate::core) mod register;
 
-use crate::base::id::{CallId, ContextId, TaskId, Tenant};
+use crate::base::id::{CallId, ContextId, Seq, TaskId, Tenant};
 use crate::core::tasks::loaded_task::LoadedTask;
 use crate::core::tasks::register::Register;
 use crate::limits::Times;
 use crate::task::log::brief::Brief;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::Index;
 
 /// All tasks.
@@ -170,22 +171,19 @@ impl Tasks {
     }
 
     /// Forgets a task that is not loaded. The tasks it continued may be due now: they were kept for its sake.
-    pub fn forget(&mut self, task: &TaskId, unix_ms: u64) {
+    pub fn forget(&mut self, task: &TaskId, unix_ms: u64) -> Option<Brief> {
         self.session.take_if(|session| session == task);
-        let Some(brief) = self.known.remove(task) else {
-            return;
-        };
-        let context = (brief.tenant, brief.context);
-        let Some(tasks) = self.contexts.get_mut(&context) else {
-            return;
-        };
-        tasks.retain(|known| known != task);
-        for before in tasks.iter() {
-            self.known.put_off(before.clone(), unix_ms);
+        let brief = self.known.remove(task)?;
+        if let Entry::Occupied(mut tasks) = self.contexts.entry((brief.tenant.clone(), brief.context.clone())) {
+            tasks.get_mut().retain(|known| known != task);
+            for before in tasks.get() {
+                self.known.put_off(before.clone(), unix_ms);
+            }
+            if tasks.get().is_empty() {
+                tasks.remove();
+            }
         }
-        if tasks.is_empty() {
-            self.contexts.remove(&context);
-        }
+        Some(brief)
     }
 
     // Contexts and the session.
@@ -209,6 +207,14 @@ impl Tasks {
         let brief = self.known.get(task);
         let latest = brief.and_then(|brief| self.latest(&brief.tenant, &brief.context));
         latest.is_some_and(|latest| latest != task)
+    }
+
+    /// Whether a new task continues another one from a position that is not on disk: after a crash that position would hold
+    /// something else.
+    pub fn continues_unwritten(&self, task: &TaskId) -> bool {
+        let new = self.loaded.get(task).filter(|loaded| loaded.written == Seq(0));
+        let parent = new.and_then(|loaded| loaded.state.created.parent.as_ref());
+        parent.is_some_and(|(parent, upto)| self.loaded.get(parent).is_some_and(|loaded| loaded.written < *upto))
     }
 
     /// The session, unless it is over.

@@ -8,7 +8,7 @@ use crate::base::clock::Now;
 use crate::base::slots::Key;
 use crate::core::connections::connection::{Link, Peer};
 use crate::core::disk::store::Store;
-use crate::core::{Close, Core, Out};
+use crate::core::{Close, Core, Input, Out, Shell, Written};
 use crate::limits::Limits;
 use crate::shell::event_loop::listen::{Listener, Remote, Stream};
 use crate::shell::event_loop::log::Log;
@@ -20,7 +20,7 @@ use crate::shell::workers::lanes::Left;
 use mio::{Events, Interest, Poll, Token};
 use rustix::net::sockopt;
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
@@ -42,18 +42,27 @@ pub struct Server {
     clock: Clock,
     core: Core,
     store: Box<dyn Store>,
-    jobs: Jobs,
-    identities: Identities,
     limits: Limits,
-    log: Log,
-    sockets: HashMap<Key, Socket>,
-    /// Connections to go on with although no event will say so.
-    again: Vec<Key>,
     /// Listeners are looked at again from this time on.
     accept_at: Option<u64>,
-    lingering: VecDeque<(u64, Stream)>,
-    /// What ended us.
+    /// The signal that ended the server.
     signal: Option<Signal>,
+    outside: Outside,
+}
+
+/// What the core acts on.
+struct Outside {
+    jobs: Jobs,
+    identities: Identities,
+    log: Log,
+    sockets: HashMap<Key, Socket>,
+    /// Connections to continue with although no event will say so.
+    again: Vec<Key>,
+    lingering: VecDeque<(u64, Stream)>,
+    /// A connection was closed, so there may be room for another one.
+    closed: bool,
+    /// Connections that were written to in this turn.
+    written: Vec<Key>,
 }
 
 struct Listening {
@@ -74,6 +83,8 @@ struct Socket {
     /// Reading, and writing, has not met `WouldBlock` since the last event.
     readable: bool,
     writable: bool,
+    /// How many bytes may still be written in this turn.
+    budget: usize,
 }
 
 /// What the server is made from.
@@ -106,28 +117,33 @@ impl Server {
             clock: parts.clock,
             core: parts.core,
             store: parts.store,
-            jobs: parts.jobs,
-            identities: parts.identities,
-            limits: parts.limits,
-            log: parts.log,
-            sockets: HashMap::new(),
-            again: Vec::new(),
             accept_at: None,
-            lingering: VecDeque::new(),
             signal: None,
+            outside: Outside {
+                jobs: parts.jobs,
+                identities: parts.identities,
+                log: parts.log,
+                sockets: HashMap::new(),
+                again: Vec::new(),
+                lingering: VecDeque::new(),
+                closed: false,
+                written: Vec::new(),
+            },
+            limits: parts.limits,
         })
     }
 
     /// Runs until a signal ends it; gives the exit status.
     pub fn run(mut self) -> io::Result<u8> {
-        self.core.remember(self.store.as_mut());
+        let known = self.store.archive().known();
+        self.core.input(Input::Listed(known), self.clock.now());
         let mut events = Events::with_capacity(1024);
         let mut scratch = vec![0; SCRATCH];
         while !self.core.is_over() {
             self.turn(&mut events, &mut scratch)?;
         }
         self.turn(&mut events, &mut scratch)?;
-        self.jobs.end();
+        self.outside.jobs.end();
         // A server that was asked to end and did has succeeded; one that was interrupted says so.
         Ok(match self.signal {
             Some(Signal::Interrupt) => 130,
@@ -138,7 +154,7 @@ impl Server {
     fn turn(&mut self, events: &mut Events, scratch: &mut [u8]) -> io::Result<()> {
         // 1: wait until something happens, or until the nearest deadline.
         let patience = self.patience();
-        self.identities.polls();
+        self.outside.identities.polls();
         if let Err(error) = self.poll.poll(events, patience)
             && error.kind() != io::ErrorKind::Interrupted
         {
@@ -147,10 +163,10 @@ impl Server {
         // 2: one time for everything in this turn.
         let now = self.clock.now();
         // 3: everything that happened goes into the core.
-        let mut left = self.take_again();
+        let mut left = self.outside.take_again();
         let mut fresh = Vec::new();
         if self.nobody_waits(events) {
-            self.identities.nobody_waits();
+            self.outside.identities.nobody_waits();
         }
         for event in events.iter() {
             match event.token() {
@@ -163,11 +179,11 @@ impl Server {
                 }
                 Token(packed) => {
                     let key = Key::unpack(packed);
-                    if let Some(socket) = self.sockets.get_mut(&key) {
+                    if let Some(socket) = self.outside.sockets.get_mut(&key) {
                         socket.readable |= event.is_readable() || event.is_read_closed();
                         socket.writable |= event.is_writable();
                         if event.is_error() || event.is_write_closed() {
-                            self.core.broke(key);
+                            self.core.input(Input::Broke { conn: key }, now);
                         } else {
                             fresh.push(key);
                         }
@@ -182,37 +198,32 @@ impl Server {
         let work = [left, fresh, others].concat();
         self.take_requests(&work, scratch, now);
         let mail = self.take_mail(now);
-        // 4: what is due.
-        self.core.tick(now);
-        // 5: what was decided goes to disk …
-        self.core.append(self.store.as_mut(), now);
-        if let Some(chore) = self.store.chore() {
-            self.jobs.tidy(chore);
+        for conn in &work {
+            self.core.input(Input::Writable { conn: *conn }, now);
         }
-        // 6: … and what is there is shown and started.
-        self.core.release(now);
-        self.perform();
-        // 7: out to the sockets.
-        let mut writable = self.core.writable();
-        writable.extend(work);
-        for key in writable {
-            self.write(key, now);
+        // 4 to 8: what follows from it.
+        self.core.turn(self.store.as_mut(), &mut self.outside, now);
+        self.outside.end_turn(now);
+        for key in std::mem::take(&mut self.outside.written).into_iter().chain(work) {
+            let room = self.core.room(key);
+            self.outside.after_write(key, room, self.limits.turn_bytes);
         }
-        // 8: goodbyes.
-        self.close(now);
+        if std::mem::take(&mut self.outside.closed) {
+            self.look_at_listeners();
+        }
         if mail == Left::Mail {
-            self.jobs.more();
+            self.outside.jobs.more();
         }
         Ok(())
     }
 
     fn patience(&self) -> Option<Duration> {
         let accepting = self.listeners.iter().any(|listening| listening.backlog) && self.core.has_room();
-        let busy = !self.again.is_empty() || self.core.has_more() || self.jobs.has_more();
+        let busy = !self.outside.again.is_empty() || self.core.has_more() || self.outside.jobs.has_more();
         if busy || accepting || self.core.is_over() {
             return Some(Duration::ZERO);
         }
-        let linger = self.lingering.front().map(|(at, _)| *at);
+        let linger = self.outside.lingering.front().map(|(at, _)| *at);
         let due = [self.core.deadline(), linger, self.accept_at];
         let due = due.into_iter().flatten().min()?;
         Some(Duration::from_millis(due.saturating_sub(self.clock.now().mono_ms)))
@@ -253,7 +264,7 @@ impl Server {
                 Ok((stream, remote)) => {
                     listening.taken += 1;
                     if listening.taken >= self.limits.accept_queue {
-                        self.identities.crowded();
+                        self.outside.identities.crowded();
                     }
                     self.welcome(stream, remote, accepted, now);
                 }
@@ -267,7 +278,7 @@ impl Server {
                 Err(error) if error.raw_os_error() == Some(libc::EMFILE) && sys::restore_file_limit() => {}
                 Err(error) => {
                     // Out of descriptors, most likely: the backlog waits until a connection has gone, or a worker's file.
-                    self.log.warn(format_args!("could not accept a connection: {error}"));
+                    self.outside.log.warn(format_args!("could not accept a connection: {error}"));
                     listening.backlog = false;
                     listening.is_left_over = true;
                     self.accept_at = Some(now.mono_ms + self.limits.accept_retry_ms);
@@ -277,9 +288,10 @@ impl Server {
     }
 
     fn welcome(&mut self, mut stream: Stream, remote: Remote, accepted: Accepted, now: Now) {
-        // Those who linger have files open too, which are among those that connections may have.
-        if self.sockets.len() + self.lingering.len() >= self.limits.connections {
-            self.lingering.pop_front();
+        // Lingering sockets count against the connection limit.
+        let outside = &mut self.outside;
+        if outside.sockets.len() + outside.lingering.len() >= self.limits.connections {
+            outside.lingering.pop_front();
         }
         let (link, (peer, caller)): (Link, (Peer, Caller)) = match remote {
             Remote::Tcp(address) => {
@@ -287,25 +299,26 @@ impl Server {
                     // It broke before we got to it.
                     return;
                 };
-                (Link::Tcp, self.identities.tcp(address, local))
+                (Link::Tcp, outside.identities.tcp(address, local))
             }
-            Remote::Unix => (Link::Unix, self.identities.unix(&stream, accepted)),
+            Remote::Unix => (Link::Unix, outside.identities.unix(&stream, accepted)),
         };
         if !self.core.keeps(peer, now) {
             return;
         }
-        // Those who give way have files open until they are closed.
-        self.close(now);
+        // Connections that were closed for this one have files open until now.
+        self.core.close_connections(&mut self.outside, now);
         let _ = sockopt::set_socket_send_buffer_size(&stream, self.limits.socket_send_bytes);
         let key = self.core.opened_over(link, peer, now);
         match stream.register(self.poll.registry(), Token(key.pack())) {
             Ok(()) => {
-                let socket = Socket { stream, caller, again: false, readable: true, writable: true };
-                self.sockets.insert(key, socket);
+                let budget = self.limits.turn_bytes;
+                let socket = Socket { stream, caller, again: false, readable: true, writable: true, budget };
+                self.outside.sockets.insert(key, socket);
             }
             Err(error) => {
-                self.log.warn(format_args!("could not watch a connection: {error}"));
-                self.core.broke(key);
+                self.outside.log.warn(format_args!("could not watch a connection: {error}"));
+                self.core.input(Input::Broke { conn: key }, now);
             }
         }
     }
@@ -315,13 +328,139 @@ impl Server {
         let end = self.clock.now().mono_ms + self.limits.turn_ms;
         for (at, key) in from.iter().enumerate() {
             if self.clock.now().mono_ms > end {
-                from[at..].iter().for_each(|key| self.go_on(*key));
+                from[at..].iter().for_each(|key| self.outside.go_on(*key));
                 return;
             }
             self.read(*key, scratch, now);
         }
     }
 
+    fn read(&mut self, key: Key, scratch: &mut [u8], now: Now) {
+        let Some(socket) = self.outside.sockets.get_mut(&key) else {
+            return;
+        };
+        let mut budget = self.limits.turn_bytes;
+        loop {
+            let room = self.core.room(key).min(scratch.len());
+            if !socket.readable || room == 0 {
+                return;
+            }
+            if budget == 0 {
+                return self.outside.go_on(key);
+            }
+            let most = room.min(budget);
+            match socket.stream.read(&mut scratch[..most]) {
+                Ok(0) => {
+                    socket.readable = false;
+                    self.core.input(Input::Finished { conn: key }, now);
+                }
+                Ok(n) => {
+                    budget -= n;
+                    self.core.input(Input::Received { conn: key, bytes: &scratch[..n] }, now);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => socket.readable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    socket.readable = false;
+                    self.core.input(Input::Broke { conn: key }, now);
+                }
+            }
+        }
+    }
+
+    fn take_mail(&mut self, now: Now) -> Left {
+        let mut mail = Vec::new();
+        let left = self.outside.jobs.drain(self.limits.turn_notes, &mut mail);
+        for piece in mail {
+            match piece {
+                Mail::Input(input) => self.core.input(input, now),
+                Mail::Identified(answers) => {
+                    for (conn, identity) in self.outside.identities.answered(answers) {
+                        self.core.input(Input::Identified { conn, identity }, now);
+                    }
+                }
+                Mail::Warning(text) => self.outside.log.warn(text),
+            }
+        }
+        left
+    }
+
+    fn take_signals(&mut self, now: Now) {
+        for signal in self.signals.take() {
+            let wait = self.limits.shutdown_ms / 1000;
+            self.outside.log.info(format_args!(
+                "ending on {}: what runs has {wait} s, the next signal does not wait",
+                signal.name()
+            ));
+            self.signal.get_or_insert(signal);
+            self.core.input(Input::ShutDown, now);
+        }
+    }
+}
+
+impl Shell for Outside {
+    fn start(&mut self, out: Out) {
+        match out {
+            Out::Start(job) => self.jobs.start(job),
+            Out::Stop(job) => self.jobs.stop(&job),
+            Out::Store(request) => self.jobs.ask_store(request),
+            Out::Tidy(chore) => self.jobs.tidy(chore),
+            Out::Resolve { request, path } => self.jobs.resolve(request, path),
+            Out::Identify { conn } => {
+                if let Some(socket) = self.sockets.get(&conn) {
+                    self.identities.ask(conn, socket.caller);
+                }
+            }
+            Out::Over { task } => self.jobs.forget(&task),
+            Out::SaveRule { rule } => self.jobs.save(rule),
+            Out::Deliver(delivery) => self.jobs.deliver(delivery),
+            Out::LogError { text } => self.log.error(text),
+            Out::LogWarning { text } => self.log.warn(text),
+        }
+    }
+
+    fn write(&mut self, conn: Key, slices: &[IoSlice<'_>]) -> Written {
+        let Some(socket) = self.sockets.get_mut(&conn) else {
+            return Written::Later;
+        };
+        loop {
+            if !socket.writable {
+                return Written::Later;
+            }
+            if socket.budget == 0 {
+                self.go_on(conn);
+                return Written::Later;
+            }
+            match socket.stream.write_vectored(slices) {
+                Ok(0) => return Written::Broke,
+                Ok(n) => {
+                    socket.budget = socket.budget.saturating_sub(n);
+                    self.written.push(conn);
+                    return Written::Bytes(n);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => socket.writable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Written::Broke,
+            }
+        }
+    }
+
+    fn close(&mut self, conn: Key, how: Close, now: Now) {
+        let Some(socket) = self.sockets.remove(&conn) else {
+            return;
+        };
+        self.closed = true;
+        if how == Close::Reset {
+            // Closing it then resets it.
+            let _ = sockopt::set_socket_linger(&socket.stream, Some(Duration::ZERO));
+        } else if socket.readable && self.lingering.len() < MOST_LINGERING {
+            let _ = socket.stream.shutdown(Shutdown::Write);
+            self.lingering.push_back((now.mono_ms + LINGER_MS, socket.stream));
+        }
+    }
+}
+
+impl Outside {
     /// Remembers a connection that no event will come for.
     fn go_on(&mut self, key: Key) {
         if let Some(socket) = self.sockets.get_mut(&key)
@@ -342,151 +481,22 @@ impl Server {
         keys
     }
 
-    fn read(&mut self, key: Key, scratch: &mut [u8], now: Now) {
-        let Some(socket) = self.sockets.get_mut(&key) else {
-            return;
-        };
-        let mut budget = self.limits.turn_bytes;
-        loop {
-            let room = self.core.room(key).min(scratch.len());
-            if !socket.readable || room == 0 {
-                return;
-            }
-            if budget == 0 {
-                return self.go_on(key);
-            }
-            let most = room.min(budget);
-            match socket.stream.read(&mut scratch[..most]) {
-                Ok(0) => {
-                    socket.readable = false;
-                    self.core.finished(key, now);
-                }
-                Ok(n) => {
-                    budget -= n;
-                    self.core.received(key, &scratch[..n], now);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => socket.readable = false,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => {
-                    socket.readable = false;
-                    self.core.broke(key);
-                }
+    /// If an answer is out, what the peer sent behind its request may be read in the next turn.
+    fn after_write(&mut self, key: Key, room: usize, budget: usize) {
+        if let Some(socket) = self.sockets.get_mut(&key) {
+            socket.budget = budget;
+            if room > 0 && socket.readable {
+                self.go_on(key);
             }
         }
     }
 
-    fn take_mail(&mut self, now: Now) -> Left {
-        let mut mail = Vec::new();
-        let left = self.jobs.drain(self.limits.turn_notes, &mut mail);
-        for piece in mail {
-            match piece {
-                Mail::Warning(text) => self.log.warn(text),
-                Mail::Note(note) => self.core.note(note, now),
-                Mail::Synced { task, upto, result } => self.core.synced(&task, upto, result, now),
-                Mail::Paged { sub, page } => self.core.paged(sub, page, now),
-                Mail::Delivered { task, hook, seq, result } => self.core.delivered(&task, &hook, seq, result, now),
-                Mail::Identified(answers) => {
-                    for (conn, identity) in self.identities.answered(answers) {
-                        self.core.identified(conn, identity, now);
-                    }
-                }
-                Mail::Loaded { task, result } => self.core.loaded(&task, result.map(|l| *l), now),
-            }
-        }
-        left
-    }
-
-    fn perform(&mut self) {
-        for out in self.core.outs() {
-            match out {
-                Out::Start(job) => self.jobs.start(job),
-                Out::Stop(job) => self.jobs.stop(&job),
-                Out::Sync { task, upto } => self.jobs.sync(self.store.as_mut(), task, upto),
-                Out::Page { task, sub, offset } => {
-                    self.jobs.page(self.store.as_mut(), &task, sub, offset);
-                }
-                Out::Identify { conn } => {
-                    if let Some(socket) = self.sockets.get(&conn) {
-                        self.identities.ask(conn, socket.caller);
-                    }
-                }
-                Out::Over { task } => self.jobs.forget(&task),
-                Out::Load { task } => self.jobs.load(self.store.as_mut(), task),
-                Out::SaveRule { rule } => self.jobs.save(rule),
-                Out::Deliver(delivery) => self.jobs.deliver(delivery),
-                Out::LogError { text } => self.log.error(text),
-                Out::LogWarning { text } => self.log.warn(text),
-            }
-        }
+    fn end_turn(&mut self, now: Now) {
         if let Some(inquiry) = self.identities.inquiry() {
             self.jobs.identify(inquiry);
         }
-    }
-
-    fn write(&mut self, key: Key, now: Now) {
-        let Some(socket) = self.sockets.get_mut(&key) else {
-            return;
-        };
-        let mut budget = self.limits.turn_bytes;
-        loop {
-            let slices = self.core.slices(key);
-            if slices.is_empty() {
-                break;
-            }
-            if !socket.writable {
-                return;
-            }
-            if budget == 0 {
-                return self.go_on(key);
-            }
-            match socket.stream.write_vectored(&slices) {
-                Ok(0) => return self.core.broke(key),
-                Ok(n) => {
-                    budget = budget.saturating_sub(n);
-                    self.core.sent(key, n, now);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    socket.writable = false;
-                    return;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return self.core.broke(key),
-            }
-        }
-        // The answer is out: what the peer sent behind its request may be read now.
-        if socket.readable && self.core.room(key) > 0 {
-            self.go_on(key);
-        }
-    }
-
-    fn close(&mut self, now: Now) {
-        for (key, how) in self.core.closing() {
-            let Some(socket) = self.sockets.remove(&key) else {
-                continue;
-            };
-            self.look_at_listeners();
-            if how == Close::Reset {
-                // Closing it then resets it.
-                let _ = sockopt::set_socket_linger(&socket.stream, Some(Duration::ZERO));
-            } else if socket.readable && self.lingering.len() < MOST_LINGERING {
-                let _ = socket.stream.shutdown(Shutdown::Write);
-                self.lingering.push_back((now.mono_ms + LINGER_MS, socket.stream));
-            }
-        }
         while self.lingering.front().is_some_and(|(at, _)| *at <= now.mono_ms) {
             self.lingering.pop_front();
-        }
-    }
-
-    fn take_signals(&mut self, now: Now) {
-        for signal in self.signals.take() {
-            let wait = self.limits.shutdown_ms / 1000;
-            self.log.info(format_args!(
-                "ending on {}: what runs has {wait} s, the next signal does not wait",
-                signal.name()
-            ));
-            self.signal.get_or_insert(signal);
-            self.core.shut_down(now);
         }
     }
 }

@@ -133,11 +133,11 @@ impl Index {
         let token = Arc::new(());
         self.rewriting = Arc::downgrade(&token);
         let places = self.places.clone();
-        Some(Box::new(move || {
+        Some(Chore(Box::new(move || {
             let done = rewrite(&places);
             drop(token);
             done
-        }))
+        })))
     }
 
     /// With more spent lines than counting ones, so that writing a large file anew is worth its while.

@@ -102,26 +102,29 @@ fn a_removed_log_is_gone_for_good_and_only_when_nobody_has_it() {
     let scratch = Scratch::new();
     written(&scratch, "a");
     written(&scratch, "b");
-    let (mut one, mut other) = (scratch.open(), scratch.open());
+    let (mut one, other) = (scratch.open(), scratch.open());
     let lines = lines(&[text(4, "four")]);
-    one.append(&"a".into(), &lines, Openness::Open).unwrap();
-    let refused = other.remove(&"a".into()).unwrap_err();
+    one.archive().open(&"a".into()).unwrap();
+    one.append(&"a".into(), &lines, Openness::Settled).unwrap();
+    let refused = other.archive().remove(&"a".into()).unwrap_err();
     assert!(refused.message.contains("another server"), "{refused}");
+    one.append(&"a".into(), b"", Openness::Open).unwrap();
+    assert_eq!(other.archive().remove(&"a".into()), Ok(Removal::LeftOpen));
     assert!(scratch.marked("a"));
-    one.remove(&"a".into()).unwrap();
+    one.archive().remove(&"a".into()).unwrap();
     assert_eq!(scratch.tasks(), ["b.jsonl"]);
     assert!(!scratch.marked("a"));
     // Unloaded as well; and what is gone can be removed again.
     for _ in 0..2 {
-        one.remove(&"b".into()).unwrap();
+        one.archive().remove(&"b".into()).unwrap();
     }
     assert_eq!(scratch.tasks(), [""; 0]);
-    assert_eq!(scratch.open().known(), []);
-    assert!(one.remove(&"../b".into()).is_err());
+    assert_eq!(scratch.open().archive().known(), []);
+    assert!(one.archive().remove(&"../b".into()).is_err());
 }
 
 fn load(journal: &mut Journal, task: &str) -> Result<Vec<Record>, StoreError> {
-    let file = journal.file(&task.into())?;
+    let file = journal.archive().open(&task.into())?;
     let mut records = Vec::new();
     read_all(&*file, &mut |record| records.push(record))?;
     Ok(records)
@@ -151,11 +154,11 @@ fn what_was_appended_is_there_after_a_restart() {
     for record in &records {
         journal.append(&"t".into(), &lines(std::slice::from_ref(record)), Openness::Open).unwrap();
     }
-    journal.file(&"t".into()).unwrap().sync().unwrap();
+    journal.archive().open(&"t".into()).unwrap().sync().unwrap();
     assert_eq!(load(&mut journal, "t").unwrap(), records);
     drop(journal);
     let mut journal = scratch.open();
-    assert_eq!(learnt(journal.known()), [known("t", "c", true)]);
+    assert_eq!(learnt(journal.archive().known()), [known("t", "c", true)]);
     assert_eq!(load(&mut journal, "t").unwrap(), records);
     let again = journal.create(&"t".into(), &Brief::bare("c".into())).unwrap_err();
     assert!(again.message.contains("exists already"), "{again}");
@@ -221,7 +224,7 @@ fn a_flipped_byte_anywhere_sets_the_log_aside() {
         assert_eq!(scratch.tasks(), ["t.jsonl.damaged-1"]);
         assert_eq!(fs::read(&aside).unwrap(), bytes, "kept as it was");
         fs::remove_file(aside).unwrap();
-        assert_eq!(learnt(journal.known()), Vec::<Learnt>::new());
+        assert_eq!(learnt(journal.archive().known()), Vec::<Learnt>::new());
     }
 }
 
@@ -231,7 +234,7 @@ fn what_was_set_aside_takes_no_more_lines_and_gives_none() {
     written(&scratch, "t");
     fs::write(scratch.log("t.jsonl.damaged-1").with_extension(""), "older").unwrap();
     let mut journal = scratch.open();
-    let file = journal.file(&"t".into()).unwrap();
+    let file = journal.archive().open(&"t".into()).unwrap();
     journal.append(&"t".into(), b"", Openness::Open).unwrap();
     let error = file.set_aside("a test says so");
     assert_eq!(file.page(0, 1), Err(error.clone()));
@@ -257,7 +260,7 @@ fn a_log_of_a_newer_version_is_left_where_it_is() {
         assert_eq!(scratch.tasks(), ["t.jsonl"]);
         fs::remove_file(scratch.0.join("index.jsonl")).unwrap();
         let mut journal = scratch.open();
-        assert_eq!(journal.known().len(), 1);
+        assert_eq!(journal.archive().known().len(), 1);
         assert!(journal.findings().iter().any(|text| text.contains("format 99")));
         assert_eq!(fs::read_to_string(scratch.log("t")).unwrap(), format!("{line}\n"));
     }
@@ -268,10 +271,10 @@ fn a_task_has_one_server_at_a_time() {
     let scratch = Scratch::new();
     written(&scratch, "t");
     let (mut first, mut second) = (scratch.open(), scratch.open());
-    let reading = first.file(&"t".into()).unwrap();
+    let reading = first.archive().open(&"t".into()).unwrap();
     let error = load(&mut second, "t").unwrap_err();
     assert!(error.message.contains("another server"), "{error}");
-    assert_eq!(learnt(second.known()), [known("t", "c", false)], "locked, but listed");
+    assert_eq!(learnt(second.archive().known()), [known("t", "c", false)], "locked, but listed");
     first.close(&"t".into());
     assert!(load(&mut second, "t").is_err(), "somebody still reads it");
     assert!(load(&mut first, "t").is_ok(), "it is still the first one's");
@@ -286,15 +289,15 @@ fn a_log_that_was_lent_is_anybodys_when_it_was_read() {
     for task in ["lent", "loaded"] {
         written(&scratch, task);
     }
-    let (mut ours, mut theirs) = (scratch.open(), scratch.open());
+    let (ours, theirs) = (scratch.open(), scratch.open());
     let [lent, loaded] = ["lent", "loaded"].map(TaskId::from);
-    ours.file(&loaded).expect("nobody has it");
-    let read = [&lent, &loaded].map(|task| ours.lend(task).expect("a log"));
-    assert!(theirs.file(&lent).is_err_and(|error| error.busy));
-    assert!(ours.lend(&lent).is_ok() && ours.file(&loaded).is_ok());
+    ours.archive().open(&loaded).expect("nobody has it");
+    let read = [&lent, &loaded].map(|task| ours.archive().lend(task).expect("a log"));
+    assert!(theirs.archive().open(&lent).is_err_and(|error| error.busy));
+    assert!(ours.archive().lend(&lent).is_ok() && ours.archive().open(&loaded).is_ok());
     drop(read);
-    assert!(theirs.file(&lent).is_ok(), "it was only read");
-    assert!(theirs.file(&loaded).is_err_and(|error| error.busy));
+    assert!(theirs.archive().open(&lent).is_ok(), "it was only read");
+    assert!(theirs.archive().open(&loaded).is_err_and(|error| error.busy));
 }
 
 #[test]
@@ -312,9 +315,10 @@ fn the_marker_follows_the_task() {
     assert!(scratch.marked("t"), "closing settles nothing");
     drop(journal);
     let mut journal = scratch.open();
-    assert_eq!(learnt(journal.known()), [known("t", "c", true)]);
+    assert_eq!(learnt(journal.archive().known()), [known("t", "c", true)]);
+    journal.archive().open(&task).unwrap();
     journal.append(&task, b"", Openness::Settled).unwrap();
-    assert_eq!(learnt(journal.known()), [known("t", "c", false)]);
+    assert_eq!(learnt(journal.archive().known()), [known("t", "c", false)]);
 }
 
 #[test]
@@ -334,14 +338,14 @@ fn the_index_is_found_again_from_the_logs() {
     let expected = [known("a", "c", false), known("b", "c", false)];
     for cut in 0..=whole.len() {
         fs::write(&index, &whole[..cut]).unwrap();
-        assert_eq!(all(scratch.open().known()), expected, "cut at {cut}");
+        assert_eq!(all(scratch.open().archive().known()), expected, "cut at {cut}");
         written(&scratch, "late");
         fs::remove_file(scratch.log("late")).unwrap();
-        assert_eq!(all(scratch.open().known()), expected, "cut at {cut}");
+        assert_eq!(all(scratch.open().archive().known()), expected, "cut at {cut}");
         assert!(fs::read(&index).unwrap().ends_with(b"\n"), "cut at {cut}");
     }
     fs::remove_file(&index).unwrap();
-    assert_eq!(all(scratch.open().known()), expected);
+    assert_eq!(all(scratch.open().archive().known()), expected);
 }
 
 #[test]
@@ -356,9 +360,9 @@ fn tasks_come_in_the_order_of_their_creation() {
         journal.append(&task.as_str().into(), &lines(&[first]), Openness::Settled).unwrap();
     }
     let ids = |known: Vec<Known>| -> Vec<String> { known.iter().map(|k| k.task.as_str().to_owned()).collect() };
-    assert_eq!(ids(journal.known()), order);
+    assert_eq!(ids(journal.archive().known()), order);
     fs::remove_file(scratch.0.join("index.jsonl")).unwrap();
-    assert_eq!(ids(scratch.open().known()), order);
+    assert_eq!(ids(scratch.open().archive().known()), order);
 }
 
 #[test]
@@ -366,9 +370,9 @@ fn a_log_that_cannot_say_who_it_is_is_not_passed_over() {
     let scratch = Scratch::new();
     let mut journal = scratch.open();
     fs::write(scratch.log("t"), "{}\n").unwrap();
-    assert_eq!(learnt(journal.known()), [known("t", "", false)]);
+    assert_eq!(learnt(journal.archive().known()), [known("t", "", false)]);
     assert!(load(&mut journal, "t").is_err());
-    assert_eq!(learnt(journal.known()), Vec::<Learnt>::new());
+    assert_eq!(learnt(journal.archive().known()), Vec::<Learnt>::new());
 }
 
 #[test]
@@ -379,13 +383,13 @@ fn an_id_is_a_plain_file_name_or_nothing() {
     for id in ["", "..", "../t", "a/b", "a.b", "a\0b", "ä", " ", &long] {
         let error = journal.create(&id.into(), &Brief::bare("c".into())).unwrap_err();
         assert!(error.message.contains("cannot be the id"), "{id:?}: {error}");
-        assert!(journal.file(&id.into()).is_err());
+        assert!(journal.archive().open(&id.into()).is_err());
     }
     assert!(scratch.tasks().is_empty());
     let longest = "x".repeat(128);
     journal.create(&longest.as_str().into(), &Brief::bare("c".into())).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", scratch.log("link")).unwrap();
-    assert!(journal.file(&"link".into()).is_err());
+    assert!(journal.archive().open(&"link".into()).is_err());
 }
 
 #[test]
@@ -396,7 +400,7 @@ fn pages_are_whole_lines_however_long() {
     let records = [created("t", "c"), text(2, &long), text(3, "three")];
     journal.create(&task, &Brief::bare("c".into())).unwrap();
     journal.append(&task, &lines(&records), Openness::Settled).unwrap();
-    let file = journal.file(&task).unwrap();
+    let file = journal.archive().open(&task).unwrap();
     let mut offset = 0;
     for record in &records {
         let line = lines(std::slice::from_ref(record));
@@ -508,13 +512,13 @@ fn a_short_write_is_cut_back_and_can_be_given_again() {
     journal.append(&task, &first, Openness::Settled).unwrap();
     let before = getrlimit(Resource::Fsize);
     let more = [second, third].concat();
-    assert_eq!(journal.probe(), Ok(()));
+    assert_eq!(journal.archive().probe(), Ok(()));
     for room in 1..more.len() {
         let limit = Rlimit { current: Some((first.len() + room) as u64), maximum: before.maximum };
         setrlimit(Resource::Fsize, limit).unwrap();
         let error = journal.append(&task, &more, Openness::Open).unwrap_err();
         assert!(error.message.contains("free some space"), "{error}");
-        let trial = journal.probe().unwrap_err();
+        let trial = journal.archive().probe().unwrap_err();
         assert_eq!(trial.hint, error.hint, "it fails for the same reason");
         let named = format!("{trial:?}").matches("journal-").count();
         assert_eq!(named, 1, "only the message names the place: {trial:?}");
@@ -522,7 +526,7 @@ fn a_short_write_is_cut_back_and_can_be_given_again() {
         assert_eq!(load(&mut journal, "t").unwrap(), three("t")[..1]);
     }
     setrlimit(Resource::Fsize, before).unwrap();
-    assert_eq!(journal.probe(), Ok(()));
+    assert_eq!(journal.archive().probe(), Ok(()));
     assert!(!names(&scratch.0).any(|name| name.starts_with("trial")));
     journal.append(&task, &more, Openness::Settled).unwrap();
     assert_eq!(load(&mut journal, "t").unwrap(), three("t"));
@@ -552,7 +556,7 @@ fn a_log_that_lost_whole_lines_is_told_of_at_the_start_and_can_be_used() {
         journal.note(&task.into(), &Brief { at: 7, ..Brief::bare("c".into()) });
     }
     let mut journal = scratch.open();
-    assert_eq!((journal.known().len(), journal.findings()), (4, vec![]));
+    assert_eq!((journal.archive().known().len(), journal.findings()), (4, vec![]));
     drop(journal);
     let shorten = |task: &str, records: &[Record]| fs::write(scratch.log(task), lines(records)).unwrap();
     shorten("cut", &three("cut")[..2]);
@@ -561,7 +565,7 @@ fn a_log_that_lost_whole_lines_is_told_of_at_the_start_and_can_be_used() {
     let torn = [lines(&three("torn")), b"{\"seq\":4,".to_vec()].concat();
     fs::write(scratch.log("torn"), torn).unwrap();
     let mut journal = scratch.open();
-    assert_eq!(journal.known().len(), 4);
+    assert_eq!(journal.archive().known().len(), 4);
     let mut found = journal.findings();
     found.sort();
     let [cut, emptied] = &found[..] else { panic!("{found:?}") };
@@ -569,13 +573,13 @@ fn a_log_that_lost_whole_lines_is_told_of_at_the_start_and_can_be_used() {
     assert!(emptied.contains("emptied.jsonl has 0 bytes"), "{emptied}");
     assert_eq!(journal.findings(), [""; 0], "told once");
     let mut seen = 0;
-    read_all(&*journal.file(&"cut".into()).unwrap(), &mut |_| seen += 1).unwrap();
+    read_all(&*journal.archive().open(&"cut".into()).unwrap(), &mut |_| seen += 1).unwrap();
     assert_eq!(seen, 2);
     // From the next rest on, it is as long as it is.
     journal.note(&"cut".into(), &Brief { at: 8, ..Brief::bare("c".into()) });
     drop(journal);
     let mut journal = scratch.open();
-    journal.known();
+    journal.archive().known();
     assert_eq!(journal.findings().len(), 1, "only the empty one is left");
 }
 
@@ -587,7 +591,7 @@ fn many_shortened_logs_are_counted() {
         fs::write(scratch.log(&format!("t{n}")), "").unwrap();
     }
     let mut journal = scratch.open();
-    journal.known();
+    journal.archive().known();
     let found = journal.findings();
     assert_eq!(found.len(), SHORTENED_NAMED + 1);
     assert_eq!(found.last().map(String::as_str), Some("3 more journals are shorter than they were"));
@@ -602,9 +606,9 @@ fn a_damaged_log_is_told_of_by_whoever_reads_it_and_once() {
     bytes[middle] ^= 1;
     fs::write(scratch.log("t"), &bytes).unwrap();
     let mut journal = scratch.open();
-    journal.known();
+    journal.archive().known();
     assert_eq!(journal.findings(), [""; 0], "a start does not read what the index names");
-    let file = journal.lend(&"t".into()).unwrap();
+    let file = journal.archive().lend(&"t".into()).unwrap();
     for _ in 0..2 {
         assert!(read_all(&*file, &mut |_| {}).is_err());
     }
@@ -620,7 +624,7 @@ fn a_damaged_log_that_no_index_names_is_told_of_at_the_start() {
     fs::remove_file(scratch.0.join("index.jsonl")).unwrap();
     fs::write(scratch.log("t"), "no line of ours\n").unwrap();
     let mut journal = scratch.open();
-    assert_eq!(journal.known().len(), 1, "whoever asks for it is told");
+    assert_eq!(journal.archive().known().len(), 1, "whoever asks for it is told");
     let found = journal.findings();
     assert!(found.len() == 1 && found[0].contains("t.jsonl is damaged"), "{found:?}");
 }

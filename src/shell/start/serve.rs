@@ -8,7 +8,8 @@ use crate::config::settings::{Origin, Settings};
 use crate::config::trust::{OperatorTrust, Trust};
 use crate::config::{Agent, Config, Variables};
 use crate::core::connections::guard::HostPolicy;
-use crate::core::{Approval, Choose, Core, Resolve, Setup, Site};
+use crate::core::disk::store::Store;
+use crate::core::{Approval, Choose, Core, Setup, Site, Workspace, WorkspaceChoice};
 use crate::limits::Limits;
 use crate::model::backend::ModelBackend;
 use crate::model::script::{DEMO, Script};
@@ -28,7 +29,7 @@ use crate::shell::start::workspace_settings::{Env, Places};
 use crate::shell::workers::client;
 use crate::shell::workers::client::{Client, Route};
 use crate::shell::workers::jobs::webhook::Webhooks;
-use crate::shell::workers::jobs::{Ignored, Jobs, WorkerContext};
+use crate::shell::workers::jobs::{Ignored, Jobs, Resolve, WorkerContext};
 use crate::shell::workers::lanes::Lanes;
 use crate::shell::workers::prompt_context::{PromptContext, wanted};
 use crate::shell::workers::slash_commands::Commands;
@@ -102,7 +103,7 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
         script,
         card,
         switches,
-        resolve: resolver(workspace.clone(), roots, &config, places.clone()),
+        workspace: own_workspace(&workspace, &config)?,
         approval: approval(&config, saved.as_deref(), &log),
         request_policy: config.settings.request_policy,
         unconfined: unconfined.clone(),
@@ -123,12 +124,13 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
         webhooks,
         saved,
         ignored: ignored(&config),
+        resolve: resolver(workspace.clone(), roots, config.trust, places.clone()),
         instance,
         limits: limits.clone(),
     };
     context.prompt_context.tell(&config.messages);
     let supervisors = context.children.supervisors();
-    let jobs = Jobs::new(lanes, context);
+    let jobs = Jobs::new(lanes, store.archive(), context);
     let instance =
         Instance { pid: std::process::id(), listen: names.clone(), url: url.clone(), started: rfc3339(sys::unix_ms()) };
     if let Err(error) = store.announce(&instance) {
@@ -336,15 +338,23 @@ fn approval(config: &Config, saved: Option<&Path>, log: &Log) -> Approval {
     }
 }
 
+/// The server's own workspace, and who chooses.
+fn own_workspace(path: &Path, config: &Config) -> Result<Workspace, String> {
+    let choice =
+        if config.settings.pinned_workspace.is_some() { WorkspaceChoice::Operator } else { WorkspaceChoice::Client };
+    Ok(Workspace { site: site(path.to_owned(), config.trust)?, choice })
+}
+
+fn site(path: PathBuf, trust: Trust) -> Result<Site, String> {
+    let path = path.into_os_string().into_string().map_err(|_| "the workspace's path is not UTF-8")?;
+    Ok(Site { path, trusted: trust == Trust::Trusted })
+}
+
 /// Where a client's task may work: the server's workspace, or a directory below an allowed root. Each is trusted or not on its
 /// own.
-fn resolver(workspace: PathBuf, roots: Vec<PathBuf>, config: &Config, places: Places) -> Resolve {
-    let (pinned, own) = (config.settings.pinned_workspace.is_some(), config.trust);
+fn resolver(workspace: PathBuf, roots: Vec<PathBuf>, own: Trust, places: Places) -> Resolve {
     Box::new(move |wish| {
-        let path = match wish {
-            Some(wish) if !pinned => directory(Path::new(wish))?,
-            _ => workspace.clone(),
-        };
+        let path = directory(Path::new(wish))?;
         if !roots.iter().any(|root| path.starts_with(root)) {
             return Err(format!(
                 "the workspace {} is outside of what this server allows; start it with --workspace or --allowed-root",
@@ -352,8 +362,7 @@ fn resolver(workspace: PathBuf, roots: Vec<PathBuf>, config: &Config, places: Pl
             ));
         }
         let trust = if path == workspace { own } else { places.look(&path)?.trust };
-        let path = path.into_os_string().into_string();
-        Ok(Site { path: path.map_err(|_| "the workspace's path is not UTF-8")?, trusted: trust == Trust::Trusted })
+        site(path, trust)
     })
 }
 

@@ -7,11 +7,10 @@ pub mod webhook;
 pub mod webhook;
 
 use crate::base::cancel::Cancel;
-use crate::base::id::{ConfigId, Seq, TaskId};
-use crate::base::slots::Key;
-use crate::core::Loaded;
-use crate::core::disk::store::{Chore, LogFile, Store, StoreError, fold};
-use crate::core::hooks::DeliveryError;
+use crate::base::id::TaskId;
+use crate::core::disk::request::StoreRequest;
+use crate::core::disk::store::{Archive, Chore, StoreError};
+use crate::core::{Input, Site};
 use crate::limits::Limits;
 use crate::model::backend::{ModelBackend, ModelRequest};
 use crate::model::compact;
@@ -21,9 +20,7 @@ use crate::shell::peers::identity::{Answers, Inquiry};
 use crate::shell::workers::lanes::{Full, Lane, Lanes, Left, Post};
 use crate::shell::workers::prompt_context::PromptContext;
 use crate::shell::workers::slash_commands::Commands;
-use crate::task::log::event::Event;
 use crate::task::machine::job::{Job, JobId, Note, NoteBody, RunEnd, Work};
-use crate::task::machine::state::Item;
 use crate::task::policy::{self, Rule};
 use crate::task::spec::{CallError, Ending, ErrorKind, ToolSpec};
 use crate::tool::commands::background::Background;
@@ -39,30 +36,14 @@ use webhook::Webhooks;
 /// What workers tell the loop. Notes are the large ones and nearly all of them, so boxing them would only cost.
 #[allow(clippy::large_enum_variant)]
 pub enum Mail {
-    Note(Note),
-    Synced {
-        task: TaskId,
-        upto: Seq,
-        result: Result<(), StoreError>,
-    },
+    Input(Input<'static>),
+    Identified(Answers),
     /// Something for the log.
     Warning(String),
-    Paged {
-        sub: Key,
-        page: Result<Vec<u8>, StoreError>,
-    },
-    Loaded {
-        task: TaskId,
-        result: Result<Box<Loaded>, StoreError>,
-    },
-    Delivered {
-        task: TaskId,
-        hook: ConfigId,
-        seq: Seq,
-        result: Result<(), DeliveryError>,
-    },
-    Identified(Answers),
 }
+
+/// Checks a workspace that a client wants: gives the real path and whether it is trusted, or says what is wrong.
+pub type Resolve = Box<dyn Fn(&str) -> Result<Site, String> + Send + Sync>;
 
 /// What the settings say about ignore files.
 pub struct Ignored {
@@ -87,6 +68,7 @@ pub struct WorkerContext {
     pub saved: Option<PathBuf>,
     /// Which ignore files hide things from tools, beside the ordinary ones.
     pub ignored: Ignored,
+    pub resolve: Resolve,
     /// Names this server's children; see `children.rs`.
     pub instance: String,
     pub limits: Limits,
@@ -94,6 +76,7 @@ pub struct WorkerContext {
 
 pub struct Jobs {
     lanes: Lanes<Mail>,
+    archive: Arc<dyn Archive>,
     context: Arc<WorkerContext>,
     /// Jobs that were started and have not reported their end.
     running: HashMap<JobId, Cancel>,
@@ -103,8 +86,8 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    pub fn new(lanes: Lanes<Mail>, context: WorkerContext) -> Jobs {
-        Jobs { lanes, context: Arc::new(context), running: HashMap::new(), own: Vec::new(), more: false }
+    pub fn new(lanes: Lanes<Mail>, archive: Arc<dyn Archive>, context: WorkerContext) -> Jobs {
+        Jobs { lanes, archive, context: Arc::new(context), running: HashMap::new(), own: Vec::new(), more: false }
     }
 
     pub fn start(&mut self, job: Job) {
@@ -118,10 +101,10 @@ impl Jobs {
         self.running.insert(id.clone(), cancel.clone());
         let whose = id.clone();
         let work = move |post: &Post<Mail>, cancel: &Cancel| context.work(job, post, cancel);
-        let died = move |message| Mail::Note(Note { job: whose, body: NoteBody::Died(message) });
+        let died = move |message| Mail::Input(Input::Note(Note { job: whose, body: NoteBody::Died(message) }));
         if let Err(Full) = self.lanes.start(lane, cancel, work, died) {
             let message = "too many jobs are waiting; try again when some have ended".to_owned();
-            self.own.push(Mail::Note(Note { job: id, body: NoteBody::Died(message) }));
+            self.own.push(Mail::Input(Input::Note(Note { job: id, body: NoteBody::Died(message) })));
         }
     }
 
@@ -144,41 +127,22 @@ impl Jobs {
         self.context.children.end_all();
     }
 
-    pub fn sync(&mut self, store: &mut dyn Store, task: TaskId, upto: Seq) {
-        match store.file(&task) {
-            Ok(file) => {
-                let whose = task.clone();
-                let done = move |result| Mail::Synced { task, upto, result };
-                let dead = move |message| Mail::Synced { task: whose, upto, result: Err(broken(message)) };
-                self.disk(move || done(file.sync()), dead);
-            }
-            Err(error) => self.own.push(Mail::Synced { task, upto, result: Err(error) }),
-        }
+    /// Asks the store.
+    pub fn ask_store(&mut self, request: StoreRequest) {
+        let (archive, failed) = (self.archive.clone(), request.clone());
+        self.disk(
+            move || Mail::Input(request.run(archive.as_ref())),
+            move |message| Mail::Input(failed.failed(StoreError::new(message))),
+        );
     }
 
-    pub fn page(&mut self, store: &mut dyn Store, task: &TaskId, sub: Key, offset: u64) {
-        let max = self.context.limits.page_bytes;
-        match store.file(task) {
-            Ok(file) => self.disk(
-                move || Mail::Paged { sub, page: file.page(offset, max) },
-                move |message| Mail::Paged { sub, page: Err(broken(message)) },
-            ),
-            Err(error) => self.own.push(Mail::Paged { sub, page: Err(error) }),
-        }
-    }
-
-    /// Reads a task back, with the conversation it continues.
-    pub fn load(&mut self, store: &mut dyn Store, task: TaskId) {
-        match ancestry(store, &task) {
-            Ok(files) => {
-                let whose = task.clone();
-                self.disk(
-                    move || Mail::Loaded { task, result: load(&files).map(Box::new) },
-                    move |message| Mail::Loaded { task: whose, result: Err(broken(message)) },
-                );
-            }
-            Err(error) => self.own.push(Mail::Loaded { task, result: Err(error) }),
-        }
+    /// Checks a workspace that a client wants.
+    pub fn resolve(&mut self, request: u64, path: String) {
+        let context = self.context.clone();
+        self.disk(
+            move || Mail::Input(Input::Resolved { request, site: (context.resolve)(&path) }),
+            move |message| Mail::Input(Input::Resolved { request, site: Err(message) }),
+        );
     }
 
     /// Finds out which processes are behind connections.
@@ -213,7 +177,7 @@ impl Jobs {
     pub fn tidy(&mut self, chore: Chore) {
         let trouble = |text: String| Mail::Warning(format!("{text}; it is tried again later"));
         let work = move |post: &Post<Mail>, _: &Cancel| {
-            if let Err(error) = chore() {
+            if let Err(error) = (chore.0)() {
                 post.send(trouble(error.message));
             }
         };
@@ -238,7 +202,7 @@ impl Jobs {
         into.append(&mut self.own);
         let left = self.lanes.drain(max, into);
         for piece in into.iter() {
-            if let Mail::Note(note) = piece
+            if let Mail::Input(Input::Note(note)) = piece
                 && note.body.is_last()
             {
                 self.running.remove(&note.job);
@@ -259,7 +223,7 @@ impl Jobs {
 
 impl WorkerContext {
     fn work(&self, job: Job, post: &Post<Mail>, cancel: &Cancel) {
-        let mut emit = |body| post.send(Mail::Note(Note { job: job.id.clone(), body }));
+        let mut emit = |body| post.send(Mail::Input(Input::Note(Note { job: job.id.clone(), body })));
         match &job.work {
             Work::Think(think) => {
                 let surroundings = || self.prompt_context.of(&job.id.task, &think.workspace);
@@ -314,54 +278,4 @@ impl WorkerContext {
             ask: self.ask.as_deref(),
         })
     }
-}
-
-fn broken(message: String) -> StoreError {
-    StoreError::new(message)
-}
-
-/// The most tasks one conversation may go back through.
-const GENERATIONS: usize = 64;
-
-/// A task's log and those of the tasks it continues, each up to the position it continues from.
-type Ancestry = Vec<(Arc<dyn LogFile>, Option<Seq>)>;
-
-fn ancestry(store: &mut dyn Store, task: &TaskId) -> Result<Ancestry, StoreError> {
-    let mut files: Ancestry = vec![(store.file(task)?, None)];
-    while let Some((file, _)) = files.last()
-        && files.len() < GENERATIONS
-    {
-        let Some((parent, upto)) = parent(file.as_ref()) else {
-            break;
-        };
-        // A parent that cannot be read (retired, damaged, loaded by another server) ends what is remembered.
-        match store.lend(&parent) {
-            Ok(file) => files.push((file, Some(upto))),
-            Err(_) => break,
-        }
-    }
-    Ok(files)
-}
-
-fn parent(file: &dyn LogFile) -> Option<(TaskId, Seq)> {
-    let page = file.page(0, 1).ok()?;
-    let line = page.split(|byte| *byte == b'\n').next()?;
-    match crate::task::log::record::Record::read(line).ok()?.event {
-        Event::Created(created) => created.parent.clone(),
-        _ => None,
-    }
-}
-
-fn load(files: &Ancestry) -> Result<Loaded, StoreError> {
-    let mut inherited: Vec<Arc<Item>> = Vec::new();
-    for (file, upto) in files.iter().skip(1).rev() {
-        match fold(file.as_ref(), *upto) {
-            Ok(state) => inherited.extend(state.history),
-            Err(_) => inherited.clear(),
-        }
-    }
-    let (file, _) = files.first().expect("an ancestry begins with the task itself");
-    let state = fold(file.as_ref(), None)?;
-    let bytes = files.iter().map(|(file, _)| file.len() as usize).sum();
-    Ok(Loaded { state, inherited, bytes })
 }

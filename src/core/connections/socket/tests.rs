@@ -40,7 +40,7 @@ fn http(rig: &mut Rig, request: &str, body: &Value) -> String {
         rig.turn();
     }
     let answer = String::from_utf8(taken(rig, key)).expect("UTF-8");
-    rig.core.broke(key);
+    rig.core.close_conn(key, crate::core::Close::Orderly);
     let (_, body) = answer.split_once("\r\n\r\n").expect("a head");
     body.to_owned()
 }
@@ -481,7 +481,7 @@ fn a_socket_whose_log_is_damaged_is_told_and_closed() {
     reader.cursor = Seq(0);
     rig.core.readers.pump_later(&[sub]);
     rig.core.release(rig.now);
-    rig.core.outs();
+    rig.core.out.clear();
     rig.core.paged(sub, Ok(b"no line of ours\n".to_vec()), rig.now);
     rig.turns();
     let seen = seen(&mut rig, socket);

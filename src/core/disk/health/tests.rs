@@ -2,7 +2,7 @@ use crate::a2a::Dialect;
 use crate::base::id::TaskId;
 use crate::base::slots::Key;
 use crate::core::connections::connection::Peer;
-use crate::core::disk::store::{Failure, Store, fold};
+use crate::core::disk::store::{Archive, Failure, fold};
 use crate::core::rig::Rig;
 use crate::task::call::{Call, Mode, Say};
 use crate::task::log::event::Protocol;
@@ -59,7 +59,7 @@ fn a_journal_that_waits_keeps_it_unwell_whatever_a_trial_says() {
 fn a_disk_that_was_full_before_is_found_out_at_the_start() {
     let mut rig = Rig::new();
     rig.store.fail(Failure::Refused, 1);
-    rig.core.remember(&mut rig.store);
+    rig.core.input(crate::core::Input::Listed(rig.store.known()), rig.now);
     rig.turns();
     assert_eq!(health(&mut rig), unwell());
     rig.later(rig.limits.store_retry_ms);
@@ -84,12 +84,12 @@ fn answered_in_a_turn(rig: &mut Rig, dialect: &'static Dialect, call: Call) -> S
     let conn = rig.begin_ask(dialect, call);
     rig.turn();
     let text = rig.take(conn);
-    rig.core.broke(conn);
+    rig.core.close_conn(conn, crate::core::Close::Orderly);
     text
 }
 
 fn on_disk(rig: &mut Rig, task: &TaskId) -> TaskState {
-    let file = rig.store.file(task).expect("a log");
+    let file = rig.store.open(task).expect("a log");
     fold(&*file, None).expect("a whole log").status.state
 }
 
@@ -315,7 +315,7 @@ fn streams_of_every_dialect_are_told_once_that_the_disk_is_full_and_go_on() {
             assert_eq!(text.matches(trouble).count(), 4, "{name}: {text}");
         }
         for (_, key, _) in late {
-            rig.core.broke(key);
+            rig.core.close_conn(key, crate::core::Close::Orderly);
         }
     }
 }

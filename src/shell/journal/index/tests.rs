@@ -30,7 +30,7 @@ fn rest(journal: &mut Journal, task: &str, n: u64) {
 
 /// Each task with its last rest, as a start learns of them.
 fn rests(journal: &mut Journal) -> Vec<(String, u64)> {
-    let known = journal.known().into_iter();
+    let known = journal.archive().known().into_iter();
     known.map(|known| (known.task.to_string(), known.brief.at)).collect()
 }
 
@@ -76,7 +76,7 @@ fn a_long_one_is_written_anew_only_when_half_of_it_is_spent() {
         begin(&mut before, task);
         rest(&mut before, task, 1);
     }
-    assert_eq!(journal(&scratch, 0).known().len(), 3);
+    assert_eq!(journal(&scratch, 0).archive().known().len(), 3);
     assert_eq!(line_count(&scratch), 6);
     rest(&mut before, "b", 2);
     let expected: Vec<_> = [("a", 1), ("b", 2), ("c", 1)].map(|(task, n)| (task.to_owned(), n)).into();
@@ -102,7 +102,7 @@ fn a_running_server_has_it_done_beside_the_loop_and_goes_on_in_the_new_one() {
         rest(&mut ours, "t", n);
     }
     assert!(ours.chore().is_none(), "one at a time");
-    chore().unwrap();
+    (chore.0)().unwrap();
     assert_eq!(line_count(&scratch), 2);
     // Both still hold the old file, and neither writes to it.
     rest(&mut ours, "t", 10);
@@ -121,7 +121,7 @@ fn what_is_added_meanwhile_comes_along_whole_or_torn() {
     let mut ours = journal(&scratch, 100);
     begin(&mut ours, "t");
     rest(&mut ours, "t", 1);
-    let places = ours.places.clone();
+    let places = ours.files.places.clone();
     let whole = fs::read(index(&scratch)).unwrap();
     for cut in 0..=whole.len() {
         fs::write(index(&scratch), &whole[..cut]).unwrap();
@@ -151,7 +151,7 @@ fn a_crash_at_any_step_leaves_the_old_one_or_the_new_one() {
         let mut ours = journal(&scratch, 100);
         begin(&mut ours, "t");
         rest(&mut ours, "t", 1);
-        let places = ours.places.clone();
+        let places = ours.files.places.clone();
         let old = open(&places.index).unwrap();
         let draft = draft(&old, &places).unwrap();
         match step {
@@ -170,7 +170,7 @@ fn a_crash_at_any_step_leaves_the_old_one_or_the_new_one() {
         assert_eq!(rests(&mut next), one("t", expected), "{step:?}");
         assert_eq!(line_count(&scratch), left, "{step:?}");
         rest(&mut next, "t", 9);
-        rewrite(&next.places).unwrap();
+        rewrite(&next.files.places).unwrap();
         assert_eq!(line_count(&scratch), 1, "{step:?}");
         assert_eq!(rests(&mut next), one("t", 9), "{step:?}");
     }
@@ -182,7 +182,7 @@ fn of_two_servers_that_write_it_anew_the_slower_gives_up() {
     let (mut ours, mut other) = (journal(&scratch, 100), journal(&scratch, 100));
     begin(&mut ours, "t");
     rest(&mut ours, "t", 1);
-    let places = [ours.places.clone(), other.places.clone()];
+    let places = [ours.files.places.clone(), other.files.places.clone()];
     let old = open(&places[0].index).unwrap();
     let slow = draft(&old, &places[0]).unwrap();
     rewrite(&places[1]).unwrap();
@@ -200,15 +200,15 @@ fn tasks_that_were_removed_take_their_lines_with_them() {
         begin(&mut ours, task);
     }
     for task in ["a", "b", "c"] {
-        ours.remove(&task.into()).unwrap();
+        ours.archive().remove(&task.into()).unwrap();
         assert!(ours.chore().is_none());
     }
-    ours.remove(&"d".into()).unwrap();
-    ours.chore().expect("four lines are about nothing")().unwrap();
+    ours.archive().remove(&"d".into()).unwrap();
+    (ours.chore().expect("four lines are about nothing").0)().unwrap();
     assert_eq!(line_count(&scratch), 1);
     assert_eq!(rests(&mut ours), one("e", 0));
-    ours.remove(&"e".into()).unwrap();
-    rewrite(&ours.places).unwrap();
+    ours.archive().remove(&"e".into()).unwrap();
+    rewrite(&ours.files.places).unwrap();
     assert_eq!(fs::read(index(&scratch)).unwrap(), b"");
     assert_eq!(rests(&mut scratch.open()), []);
 }
@@ -248,7 +248,7 @@ fn a_full_disk_costs_neither_the_old_one_nor_what_was_to_be_added() {
     };
     let whole = fs::read(index(&scratch)).unwrap();
     most(20);
-    let error = rewrite(&ours.places).unwrap_err();
+    let error = rewrite(&ours.files.places).unwrap_err();
     assert!(error.message.contains("free some space"), "{error}");
     assert_eq!(fs::read(index(&scratch)).unwrap(), whole);
     assert_eq!(drafts(&scratch), 0);
@@ -259,7 +259,7 @@ fn a_full_disk_costs_neither_the_old_one_nor_what_was_to_be_added() {
     assert_eq!(rests(&mut scratch.open()), one("t", 2));
     assert!(ours.chore().is_none());
     assert_eq!(rests(&mut scratch.open()), one("t", 3));
-    rewrite(&ours.places).unwrap();
+    rewrite(&ours.files.places).unwrap();
     assert_eq!(line_count(&scratch), 1);
     assert_eq!(rests(&mut scratch.open()), one("t", 3));
 }

@@ -8,6 +8,7 @@
 use crate::a2a::PushRules;
 use crate::a2a::push::WebhookHost;
 use crate::base::cancel::Cancel;
+use crate::core::Input;
 use crate::core::hooks::{Delivery, DeliveryError, Retry};
 use crate::limits::Limits;
 use crate::shell::workers::jobs::{Jobs, Mail};
@@ -70,7 +71,7 @@ impl Jobs {
     pub fn deliver(&mut self, delivery: Delivery) {
         let context = self.context.clone();
         let Delivery { task, hook, seq, .. } = delivery.clone();
-        let answer = move |result| Mail::Delivered { task, hook, seq, result };
+        let answer = move |result| Mail::Input(Input::Delivered { task, hook, seq, result });
         let failed = |message| Err(DeliveryError { retry: Retry::Again { after_ms: None }, message });
         let (died, full) = (answer.clone(), answer.clone());
         let work = move |post: &Post<Mail>, _: &Cancel| {

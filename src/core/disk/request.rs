@@ -1,0 +1,83 @@
+//! What the core asks of the store, and the answers. Whoever carries out a request may wait for the disk, so it is never the loop:
+//! the server uses the disk lane, tests do it when they like. The answer comes back as an [`Input`].
+
+use crate::base::id::{Seq, TaskId};
+use crate::base::slots::Key;
+use crate::core::disk::store::{Archive, StoreError, fold};
+use crate::core::{Input, Loaded};
+use crate::task::machine::state::Item;
+use std::sync::Arc;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreRequest {
+    /// Read a task, with the conversation it continues; answered by [`Input::Loaded`].
+    Load { task: TaskId },
+    /// Read lines of a log; answered by [`Input::Paged`].
+    Page { task: TaskId, sub: Key, offset: u64, most: usize },
+    /// Flush a log; answered by [`Input::Synced`] with the position given here.
+    Sync { task: TaskId, upto: Seq },
+    /// Delete a log; answered by [`Input::Removed`].
+    Remove { task: TaskId },
+    /// Try whether logs can be written; answered by [`Input::Probed`].
+    Probe,
+}
+
+impl StoreRequest {
+    /// Carries the request out.
+    pub fn run(&self, archive: &dyn Archive) -> Input<'static> {
+        match self.clone() {
+            StoreRequest::Load { task } => {
+                let result = load(archive, &task).map(Box::new);
+                Input::Loaded { task, result }
+            }
+            StoreRequest::Page { task, sub, offset, most } => {
+                let page = archive.open(&task).and_then(|file| file.page(offset, most));
+                Input::Paged { sub, page }
+            }
+            StoreRequest::Sync { task, upto } => {
+                let result = archive.open(&task).and_then(|file| file.sync());
+                Input::Synced { task, upto, result }
+            }
+            StoreRequest::Remove { task } => {
+                let result = archive.remove(&task);
+                Input::Removed { task, result }
+            }
+            StoreRequest::Probe => Input::Probed(archive.probe()),
+        }
+    }
+
+    /// The answer to a request that could not be carried out.
+    pub fn failed(self, error: StoreError) -> Input<'static> {
+        match self {
+            StoreRequest::Load { task } => Input::Loaded { task, result: Err(error) },
+            StoreRequest::Page { sub, .. } => Input::Paged { sub, page: Err(error) },
+            StoreRequest::Sync { task, upto } => Input::Synced { task, upto, result: Err(error) },
+            StoreRequest::Remove { task } => Input::Removed { task, result: Err(error) },
+            StoreRequest::Probe => Input::Probed(Err(error)),
+        }
+    }
+}
+
+/// The most tasks one conversation may go back through.
+const GENERATIONS: usize = 64;
+
+/// Reads a task and the tasks it continues, each up to the position it continues from.
+fn load(archive: &dyn Archive, task: &TaskId) -> Result<Loaded, StoreError> {
+    let file = archive.open(task)?;
+    let state = fold(file.as_ref(), None)?;
+    let mut bytes = file.len() as usize;
+    let mut parent = state.created.parent.clone();
+    let mut before: Vec<Vec<Arc<Item>>> = Vec::new();
+    while let Some((task, upto)) = parent
+        && before.len() < GENERATIONS
+        // A parent that cannot be read (removed, damaged, loaded by another server) ends what is remembered.
+        && let Ok(file) = archive.lend(&task)
+        && let Ok(state) = fold(file.as_ref(), Some(upto))
+    {
+        bytes += file.len() as usize;
+        parent = state.created.parent.clone();
+        before.push(state.history);
+    }
+    let inherited = before.into_iter().rev().flatten().collect();
+    Ok(Loaded { state, inherited, bytes })
+}

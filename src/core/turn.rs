@@ -1,0 +1,222 @@
+//! What goes into the core, what comes out of it, and in which order: everything that happens outside is an [`Input`], everything that
+//! is to happen there an [`Out`], and [`Core::turn`] is the one place that says what comes after what. The server, the simulation
+//! and all tests use it.
+
+use crate::base::clock::Now;
+use crate::base::id::{ConfigId, Seq, TaskId};
+use crate::base::slots::Key;
+use crate::core::connections::identity::Identity;
+use crate::core::disk::request::StoreRequest;
+use crate::core::disk::store::{Chore, Known, Removal, Store, StoreError};
+use crate::core::hooks::{Delivery, DeliveryError};
+use crate::core::{Core, Site};
+use crate::task::machine::job::{Job, JobId, Note};
+use crate::task::machine::state::{Item, State};
+use crate::task::policy::Rule;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+/// What happened outside.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// A peer sent something; no more than [`Core::room`] allows.
+    Received {
+        conn: Key,
+        bytes: &'a [u8],
+    },
+    /// The peer will send no more.
+    Finished {
+        conn: Key,
+    },
+    /// The connection broke: nothing can be sent any more.
+    Broke {
+        conn: Key,
+    },
+    /// A connection that took nothing may take something now.
+    Writable {
+        conn: Key,
+    },
+    /// The peer took so many bytes. Only for tests: [`Core::turn`] knows what [`Shell::write`] took.
+    Sent {
+        conn: Key,
+        bytes: usize,
+    },
+    /// A worker reports.
+    Note(Note),
+    /// The tasks in the store, at the start.
+    Listed(Vec<Known>),
+    Loaded {
+        task: TaskId,
+        result: Result<Box<Loaded>, StoreError>,
+    },
+    Paged {
+        sub: Key,
+        page: Result<Vec<u8>, StoreError>,
+    },
+    Synced {
+        task: TaskId,
+        upto: Seq,
+        result: Result<(), StoreError>,
+    },
+    Removed {
+        task: TaskId,
+        result: Result<Removal, StoreError>,
+    },
+    Probed(Result<(), StoreError>),
+    /// The answer to [`Out::Resolve`].
+    Resolved {
+        request: u64,
+        site: Result<Site, String>,
+    },
+    /// The answer to [`Out::Identify`].
+    Identified {
+        conn: Key,
+        identity: Identity,
+    },
+    /// The answer to [`Out::Deliver`].
+    Delivered {
+        task: TaskId,
+        hook: ConfigId,
+        seq: Seq,
+        result: Result<(), DeliveryError>,
+    },
+    /// The server is to end.
+    ShutDown,
+}
+
+/// What is to be done outside.
+#[derive(Debug)]
+pub enum Out {
+    Start(Job),
+    Stop(JobId),
+    /// Ask the store; answered as the request says.
+    Store(StoreRequest),
+    /// Keep the store in order. There is no answer.
+    Tidy(Chore),
+    /// Check a workspace that a client wants; answered by [`Input::Resolved`].
+    Resolve {
+        request: u64,
+        path: String,
+    },
+    /// Find out which process is behind a connection; answered by [`Input::Identified`].
+    Identify {
+        conn: Key,
+    },
+    /// The task is over: nothing of it may go on.
+    Over {
+        task: TaskId,
+    },
+    /// Send an event to a webhook; answered by [`Input::Delivered`].
+    Deliver(Delivery),
+    /// Keep a rule that somebody allowed for good.
+    SaveRule {
+        rule: Rule,
+    },
+    /// Something is wrong that only the operator can correct.
+    LogError {
+        text: String,
+    },
+    /// Something that the operator may want to look into.
+    LogWarning {
+        text: String,
+    },
+}
+
+/// A task that was read from its journal.
+#[derive(Debug)]
+pub struct Loaded {
+    pub state: State,
+    pub inherited: Vec<Arc<Item>>,
+    /// How long the logs are that this was read from.
+    pub bytes: usize,
+}
+
+/// How a connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// The peer gets everything that was sent, and then the end.
+    Orderly,
+    /// The peer takes nothing. What waits for it in the kernel is thrown away, which would keep it for a minute otherwise.
+    Reset,
+}
+
+/// The world outside, as far as a turn needs it.
+pub trait Shell {
+    /// Begins something. It must not wait for it.
+    fn start(&mut self, out: Out);
+
+    /// Offers bytes to a connection.
+    fn write(&mut self, conn: Key, slices: &[IoSlice<'_>]) -> Written;
+
+    /// Closes a connection, which the core has forgotten.
+    fn close(&mut self, conn: Key, how: Close, now: Now);
+}
+
+/// What became of bytes that were offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    Bytes(usize),
+    /// None were taken; [`Input::Writable`] says when to try again.
+    Later,
+    Broke,
+}
+
+impl Core {
+    /// Takes in what happened. What follows from it is shown and started by [`Core::turn`].
+    pub fn input(&mut self, input: Input<'_>, now: Now) {
+        match input {
+            Input::Received { conn, bytes } => self.received(conn, bytes, now),
+            Input::Finished { conn } => self.finished(conn, now),
+            Input::Broke { conn } => self.close_conn(conn, Close::Orderly),
+            Input::Writable { conn } => self.after_io(conn),
+            Input::Sent { conn, bytes } => self.sent(conn, bytes, now),
+            Input::Note(note) => self.note(note, now),
+            Input::Listed(known) => self.listed(known),
+            Input::Loaded { task, result } => self.loaded(&task, result, now),
+            Input::Paged { sub, page } => self.paged(sub, page, now),
+            Input::Synced { task, upto, result } => self.synced(&task, upto, result, now),
+            Input::Removed { task, result } => self.removed(task, result, now),
+            Input::Probed(result) => self.probed(result, now),
+            Input::Resolved { request, site } => self.resolved(request, site, now),
+            Input::Identified { conn, identity } => self.identified(conn, identity, now),
+            Input::Delivered { task, hook, seq, result } => self.delivered(&task, &hook, seq, result, now),
+            Input::ShutDown => self.shut_down(now),
+        }
+    }
+
+    /// What follows from the inputs, in this order: timers fire; what was decided is appended to the journals; only then is it
+    /// shown to clients and are jobs started; then connections are written, and closed.
+    pub fn turn(&mut self, store: &mut dyn Store, shell: &mut dyn Shell, now: Now) {
+        self.tick(now);
+        self.append(store, now);
+        self.release(now);
+        for out in std::mem::take(&mut self.out) {
+            shell.start(out);
+        }
+        for conn in self.connections.take_writable() {
+            self.write(conn, shell, now);
+        }
+        self.close_connections(shell, now);
+    }
+
+    fn write(&mut self, conn: Key, shell: &mut dyn Shell, now: Now) {
+        loop {
+            let slices = self.slices(conn);
+            if slices.is_empty() {
+                return;
+            }
+            match shell.write(conn, &slices) {
+                Written::Bytes(bytes) => self.sent(conn, bytes, now),
+                Written::Later => return,
+                Written::Broke => return self.close_conn(conn, Close::Orderly),
+            }
+        }
+    }
+
+    /// Has connections closed. A turn does so at its end; whoever accepts connections does it to make room.
+    pub fn close_connections(&mut self, shell: &mut dyn Shell, now: Now) {
+        for (conn, how) in self.connections.take_closed() {
+            shell.close(conn, how, now);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The world outside a core, for tests that run one without sockets, threads or files. It takes down what the core wants done, and
+//! takes as many bytes as it was told to. The order of a turn is the core's own (`src/core/turn.rs`).
+
+#![allow(dead_code, reason = "each test target uses a part of it")]
+
+use gemini_a2a::base::clock::Now;
+use gemini_a2a::base::slots::Key;
+use gemini_a2a::core::{Close, Core, Out, Shell, Written};
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+
+#[derive(Default)]
+pub struct Outside {
+    pub takes: Takes,
+    /// The most that is taken at once, if not 0.
+    pub piece: usize,
+    pub outs: Vec<Out>,
+    /// What each connection has taken.
+    pub taken: BTreeMap<Key, Vec<u8>>,
+    /// Connections that took less than they were offered.
+    pub blocked: Vec<Key>,
+    pub closed: Vec<(Key, Close)>,
+}
+
+/// How much connections take.
+#[derive(Default)]
+pub enum Takes {
+    /// Nothing: tests look at what waits with [`waiting`].
+    #[default]
+    Nothing,
+    Everything,
+    /// As much as is left for the connection.
+    Budget(BTreeMap<Key, usize>),
+}
+
+impl Shell for Outside {
+    fn start(&mut self, out: Out) {
+        self.outs.push(out);
+    }
+
+    fn write(&mut self, conn: Key, slices: &[IoSlice<'_>]) -> Written {
+        let most = match &mut self.takes {
+            Takes::Nothing => 0,
+            Takes::Everything => usize::MAX,
+            Takes::Budget(left) => left.get(&conn).copied().unwrap_or(0),
+        };
+        let piece = if self.piece == 0 { most } else { most.min(self.piece) };
+        let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).take(piece).collect();
+        if bytes.is_empty() {
+            self.blocked.push(conn);
+            return Written::Later;
+        }
+        if let Takes::Budget(left) = &mut self.takes {
+            left.insert(conn, most - bytes.len());
+        }
+        let n = bytes.len();
+        self.taken.entry(conn).or_default().extend(bytes);
+        Written::Bytes(n)
+    }
+
+    fn close(&mut self, conn: Key, how: Close, _: Now) {
+        self.closed.push((conn, how));
+    }
+}
+
+impl Outside {
+    pub fn take_outs(&mut self) -> Vec<Out> {
+        std::mem::take(&mut self.outs)
+    }
+}
+
+/// What waits for a connection.
+pub fn waiting(core: &Core, conn: Key) -> Vec<u8> {
+    core.slices(conn).iter().flat_map(|slice| slice.to_vec()).collect()
+}
