@@ -6,7 +6,7 @@ use gemini_a2a::base::cancel::Cancel;
 use gemini_a2a::limits::Limits;
 use gemini_a2a::tool::files::path::Workspace;
 use gemini_a2a::tool::search::ignore::{Rules, Wanted, What};
-use gemini_a2a::tool::search::walk::{Seen, Start, Visitor, Walk};
+use gemini_a2a::tool::search::walk::{Start, Visitor, Walk, WalkedFile};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
@@ -164,7 +164,7 @@ impl Visitor for ShownFiles {
         true
     }
 
-    fn file(&mut self, file: &Seen) {
+    fn file(&mut self, file: &WalkedFile) {
         let path = String::from_utf8(file.path.to_vec()).expect("the names are text");
         self.0.insert(path.into());
     }
@@ -177,9 +177,9 @@ fn shown(workspace: &Workspace) -> BTreeSet<PathBuf> {
     let walk = Walk::new(&cancel, &limits, &[".git"]);
     let top = fs::File::open(workspace.path()).expect("it opens");
     let start = Start { dir: top.as_fd(), path: Path::new(""), rules: Rules::around(workspace, Wanted::ALL, &limits) };
-    let survey = walk.run(start, || ShownFiles(BTreeSet::new()));
-    assert_eq!((survey.unread, survey.stopped), (0, None));
-    survey.visitors.into_iter().flat_map(|one| one.0).collect()
+    let walked = walk.run(start, || ShownFiles(BTreeSet::new()));
+    assert_eq!((walked.unread, walked.stopped), (0, None));
+    walked.visitors.into_iter().flat_map(|one| one.0).collect()
 }
 
 fn git(dir: &Path) -> Command {

@@ -16,7 +16,7 @@ use crate::task::command_line::{programs, visible, warnings};
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, Confinement, Ending, ErrorKind, Kind, Plan, Question, ToolSpec};
 use crate::tool::commands::watch::{follow, told};
-use crate::tool::files::path::{Found, Spot};
+use crate::tool::files::path::{Found, ResolvedPath};
 use crate::tool::{
     Child, Ctx, Launch, ReadOnly, Tool, flag_arg, invalid, number_arg, object, optional_text_arg, text_arg,
 };
@@ -62,9 +62,9 @@ impl Tool for Shell {
         if let Some(description) = optional_text_arg(args, "description") {
             title.push_str(&format!(" ({})", first_line(description)));
         }
-        let looked = look(args, &dir, ctx)?;
+        let check = look(args, &dir, ctx)?;
         let mut warnings = warnings(command);
-        warnings.extend(looked.needs_approval.iter().map(|why| format!("It needs approval: {}.", visible(why))));
+        warnings.extend(check.needs_approval.iter().map(|why| format!("It needs approval: {}.", visible(why))));
         Ok(Plan {
             title,
             question: Question::Exec {
@@ -73,8 +73,8 @@ impl Tool for Shell {
                 programs: programs(command),
                 dir: Some(dir.real()),
                 warnings,
-                needs_approval: looked.needs_approval,
-                edits: looked.edits,
+                needs_approval: check.needs_approval,
+                edits: check.edits,
             },
             base: None,
         })
@@ -94,20 +94,20 @@ fn is_background(args: &Value) -> bool {
 }
 
 /// What there is to know about a line before it may run without approval.
-fn look(args: &Value, dir: &Spot, ctx: &Ctx) -> Result<operands::Looked, CallError> {
+fn look(args: &Value, dir: &ResolvedPath, ctx: &Ctx) -> Result<operands::LineCheck, CallError> {
     let command = command(args)?;
-    let mut looked = operands::look(command, dir, ctx);
-    if looked.needs_approval.is_some() || !operands::is_of_interest(command) {
-        return Ok(looked);
+    let mut check = operands::look(command, dir, ctx);
+    if check.needs_approval.is_some() || !operands::is_of_interest(command) {
+        return Ok(check);
     }
-    looked.needs_approval = if is_background(args) {
+    check.needs_approval = if is_background(args) {
         Some("it goes on running in the background".into())
     } else if let Err(why) = ctx.children.can_confine(ctx.workspace.path()) {
         Some(format!("commands that only read cannot be confined here ({why})"))
     } else {
         flag_arg(args, "unconfined").then(|| "the agent asks to run it unconfined".into())
     };
-    Ok(looked)
+    Ok(check)
 }
 
 fn foreground(run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> Result<Ending, CallError> {
@@ -116,11 +116,11 @@ fn foreground(run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> Result<Endin
         Confinement::None => None,
         Confinement::ReadOnly { .. } => Some(Duration::from_millis(ctx.limits.confined_ms)),
     };
-    let seen = follow(child, ctx.cancel, ctx.limits, longest, out).map_err(|error| {
+    let result = follow(child, ctx.cancel, ctx.limits, longest, out).map_err(|error| {
         let text = format!("The command was ended because it could not be watched: {error}");
         ErrorKind::ShellExecuteError.error(text)
     })?;
-    let ending = seen.ending(ctx.limits);
+    let ending = result.ending(ctx.limits);
     Ok(match run.confinement {
         Confinement::None => ending,
         Confinement::ReadOnly { .. } => with_hint(ending),
@@ -181,12 +181,12 @@ fn command(args: &Value) -> Result<&str, CallError> {
     Ok(command)
 }
 
-fn directory(args: &Value, ctx: &Ctx) -> Result<Spot, CallError> {
-    let spot = ctx.workspace.find(optional_text_arg(args, "dir_path").unwrap_or("."))?;
-    match spot.found {
-        Found::Directory(_) => Ok(spot),
+fn directory(args: &Value, ctx: &Ctx) -> Result<ResolvedPath, CallError> {
+    let resolved = ctx.workspace.find(optional_text_arg(args, "dir_path").unwrap_or("."))?;
+    match resolved.found {
+        Found::Directory(_) => Ok(resolved),
         Found::File(_) | Found::Nothing(_) => {
-            Err(invalid(format!("dir_path must be an existing directory, and {} is not", spot.relative())))
+            Err(invalid(format!("dir_path must be an existing directory, and {} is not", resolved.relative())))
         }
     }
 }

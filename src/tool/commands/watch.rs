@@ -28,7 +28,7 @@ enum Why {
     Late,
 }
 
-pub(in crate::tool) struct Seen {
+pub(in crate::tool) struct CommandResult {
     why: Why,
     output: Output,
     finished: Finished,
@@ -41,7 +41,7 @@ pub(in crate::tool) fn follow(
     limits: &Limits,
     longest: Option<Duration>,
     out: &mut dyn FnMut(String),
-) -> io::Result<Seen> {
+) -> io::Result<CommandResult> {
     let wake = Wake::on(cancel)?;
     let mut watch = Watch {
         limits,
@@ -59,7 +59,7 @@ pub(in crate::tool) fn follow(
     let Watch { why, output, .. } = watch;
     let finished = child.finish();
     watched?;
-    Ok(Seen { why, output, finished: finished? })
+    Ok(CommandResult { why, output, finished: finished? })
 }
 
 /// Turns a cancel into something that can be waited for.
@@ -200,7 +200,7 @@ impl Watch<'_> {
     }
 }
 
-impl Seen {
+impl CommandResult {
     pub fn ending(mut self, limits: &Limits) -> Ending {
         let text = self.output.text();
         let text = without_middle(&text, limits.result_chars).into_owned();
@@ -295,8 +295,8 @@ mod tests {
         let limits = Limits { confined_ms: 1, drain_ms: 1, ..Limits::default() };
         let longest = Some(Duration::from_millis(limits.confined_ms));
         let child = Box::new(Endless { output, _open: open, over });
-        let seen = follow(child, &Cancel::default(), &limits, longest, &mut |_| {}).expect("it was watched");
-        let facts = seen.facts(&limits);
+        let result = follow(child, &Cancel::default(), &limits, longest, &mut |_| {}).expect("it was watched");
+        let facts = result.facts(&limits);
         assert!(facts.starts_with("The command was ended after 0.001 seconds because nobody approved it."), "{facts}");
         assert!(facts.ends_with("Signal: 15"), "{facts}");
     }

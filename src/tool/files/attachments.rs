@@ -11,7 +11,7 @@ use crate::tool::files::read_file;
 use crate::tool::files::read_file::Reading;
 use crate::tool::search::ignore::Rules;
 use crate::tool::search::listing::{by_path, readable};
-use crate::tool::search::walk::{BY_MACHINE, Seen, Start, Stop, Visitor, Walk};
+use crate::tool::search::walk::{BY_MACHINE, Start, Stop, Visitor, Walk, WalkedFile};
 use crate::tool::search::wildcard::{Case, Glob, NameGlob, escaped};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -79,17 +79,17 @@ impl Named {
     fn of(prompt: &str, ctx: &Ctx) -> Named {
         let mut named = Named { files: Vec::new(), directories: Vec::new() };
         for path in mentions(prompt) {
-            let Ok(spot) = ctx.workspace.find(&path) else {
+            let Ok(resolved) = ctx.workspace.find(&path) else {
                 continue;
             };
-            let pattern = match &spot.found {
+            let pattern = match &resolved.found {
                 Found::File(_) => {
-                    named.files.push(spot.below().to_path_buf());
+                    named.files.push(resolved.below().to_path_buf());
                     continue;
                 }
                 Found::Nothing(_) => continue,
-                Found::Directory(_) if spot.below().as_os_str().is_empty() => "**".to_string(),
-                Found::Directory(_) => format!("{}/**", escaped(&spot.relative())),
+                Found::Directory(_) if resolved.below().as_os_str().is_empty() => "**".to_string(),
+                Found::Directory(_) => format!("{}/**", escaped(&resolved.relative())),
             };
             // A path that is too long for a pattern is left out like one that does not exist.
             named.directories.extend(Glob::new(&pattern, Case::Folded));
@@ -123,10 +123,10 @@ fn read(named: &Named, ctx: &Ctx) -> Option<String> {
         let start = Start { dir: top.as_fd(), path: Path::new(""), rules };
         let left_out: Vec<NameGlob> = NOT_MEANT.iter().chain([&SECRET]).map(|pattern| name_glob(pattern)).collect();
         let gather = || Gatherer { globs: &named.directories, left_out: &left_out, found: Vec::new() };
-        let survey = Walk::new(ctx.cancel, ctx.limits, &BY_MACHINE).run(start, gather);
-        match survey.stopped {
+        let walked = Walk::new(ctx.cancel, ctx.limits, &BY_MACHINE).run(start, gather);
+        match walked.stopped {
             Some(Stop::Cancelled | Stop::Time | Stop::Entries) => return None,
-            None => paths.extend(survey.visitors.into_iter().flat_map(|one| one.found)),
+            None => paths.extend(walked.visitors.into_iter().flat_map(|one| one.found)),
         }
     }
     paths.sort_unstable_by(|a, b| by_path(a, b));
@@ -151,7 +151,7 @@ impl Visitor for Gatherer<'_> {
         self.globs.iter().any(|glob| glob.could_match_in(dir))
     }
 
-    fn file(&mut self, file: &Seen) {
+    fn file(&mut self, file: &WalkedFile) {
         let meant = self.globs.iter().any(|glob| glob.matches(file.path));
         if meant && !self.left_out.iter().any(|glob| glob.matches(file.path)) {
             self.found.push(file.path.to_vec());
@@ -171,14 +171,14 @@ struct Texts {
 impl Texts {
     fn take(&mut self, path: &[u8], ctx: &Ctx) {
         let full = self.read >= ctx.limits.attached_files || self.chars >= ctx.limits.attached_chars;
-        let spot = ctx.workspace.look(Path::new(OsStr::from_bytes(path))).filter(|_| !full);
-        let Some(spot) = spot else {
+        let resolved = ctx.workspace.look(Path::new(OsStr::from_bytes(path))).filter(|_| !full);
+        let Some(resolved) = resolved else {
             return self.left_out.push(readable(path));
         };
-        match read_file::whole(&spot, ctx) {
+        match read_file::whole(&resolved, ctx) {
             Ok(Reading::Text(text)) => {
                 self.chars += text.chars().count();
-                self.text += &format!("--- {} ---\n\n{text}\n\n", readable(spot.real().as_bytes()));
+                self.text += &format!("--- {} ---\n\n{text}\n\n", readable(resolved.real().as_bytes()));
                 self.read += 1;
             }
             Ok(Reading::Binary(_)) | Err(_) => self.left_out.push(readable(path)),

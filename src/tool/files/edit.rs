@@ -11,7 +11,7 @@ use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{Base, CallError, Display, Ending, ErrorKind, Plan, Question};
 use crate::tool::files::diff::Comparison;
 use crate::tool::files::open;
-use crate::tool::files::path::{Entry, Found, Spot};
+use crate::tool::files::path::{Entry, Found, ResolvedPath};
 use crate::tool::files::read_file::{contents, is_directory};
 use crate::tool::files::text::{Encoding, without_middle};
 use crate::tool::{Ctx, cancelled_before_start};
@@ -28,7 +28,7 @@ const CONTEXT: usize = 5;
 
 /// What a call wants to become of a file.
 pub(in crate::tool) struct Proposal {
-    pub spot: Spot,
+    pub resolved: ResolvedPath,
     pub current: Current,
     /// The whole new text, with the line ends the file has.
     pub new: String,
@@ -45,14 +45,14 @@ pub(in crate::tool) struct Words {
 impl Proposal {
     pub fn plan(self, words: Words, ctx: &Ctx) -> Plan {
         let old = self.current.text();
-        let name = self.spot.file_name();
+        let name = self.resolved.file_name();
         let diff = Comparison::new(&old, &self.new, ctx.limits.diff_steps).unified(&name);
         Plan {
             title: words.title,
             question: Question::Edit {
                 title: words.question,
                 file_name: name,
-                file_path: self.spot.real(),
+                file_path: self.resolved.real(),
                 diff,
                 old: self.current.exists().then_some(old),
                 new: self.new,
@@ -63,7 +63,7 @@ impl Proposal {
 
     /// Writes the new text, or the user's own instead of it, unless the file is not the one that was shown.
     pub fn carry_out(self, run: &Run, ctx: &Ctx) -> Result<RunEnd, CallError> {
-        let Proposal { spot, current, .. } = self;
+        let Proposal { resolved, current, .. } = self;
         let seen = current.hash();
         if run.base.as_ref().is_some_and(|base| base.sha256 != seen) {
             return Ok(RunEnd::Stale);
@@ -73,10 +73,12 @@ impl Proposal {
         }
         let edited = run.edited.as_deref().map(|text| current.fitted(text));
         let new = edited.as_ref().unwrap_or(&self.new);
-        let (name, path) = (spot.file_name(), spot.real());
-        let written = match spot.found {
+        let (name, path) = (resolved.file_name(), resolved.real());
+        let written = match resolved.found {
             Found::File(entry) => overwrite(&entry, &current, new, ctx),
-            Found::Nothing(gap) => gap.make_parents().and_then(|entry| create(&entry, &current.encoding.encode(new))),
+            Found::Nothing(missing) => {
+                missing.make_parents().and_then(|entry| create(&entry, &current.encoding.encode(new)))
+            }
             Found::Directory(_) => unreachable!("a directory has no current text"),
         };
         match written {
@@ -131,11 +133,11 @@ pub(in crate::tool) struct Current {
 }
 
 impl Current {
-    pub fn of(spot: &Spot, ctx: &Ctx) -> Result<Current, CallError> {
-        let bytes = match &spot.found {
-            Found::File(entry) => Some(contents(entry, &spot.relative(), ctx.limits.file_bytes)?),
+    pub fn of(resolved: &ResolvedPath, ctx: &Ctx) -> Result<Current, CallError> {
+        let bytes = match &resolved.found {
+            Found::File(entry) => Some(contents(entry, &resolved.relative(), ctx.limits.file_bytes)?),
             Found::Nothing(_) => None,
-            Found::Directory(_) => return Err(is_directory(spot)),
+            Found::Directory(_) => return Err(is_directory(resolved)),
         };
         let encoding = bytes.as_deref().map_or(Encoding::Utf8, Encoding::of);
         Ok(Current { bytes, encoding })
@@ -184,43 +186,45 @@ fn overwrite(entry: &Entry, current: &Current, new: &str, ctx: &Ctx) -> io::Resu
     // Renaming asks the directory for permission, not the file: a file made read-only shall stay as it is.
     rustix::fs::accessat(entry.dir(), entry.name(), Access::WRITE_OK, AtFlags::EACCESS)?;
     let stat = rustix::fs::statat(entry.dir(), entry.name(), AtFlags::SYMLINK_NOFOLLOW)?;
-    let aside = Aside::new(entry, 0o600)?;
-    aside.fill(&current.encoding.encode(new), Some(&stat))?;
+    let temporary = TemporaryFile::new(entry, 0o600)?;
+    temporary.fill(&current.encoding.encode(new), Some(&stat))?;
     let now = contents(entry, "", ctx.limits.file_bytes).ok();
     if now.as_deref().map(hash) != current.hash() {
         return Ok(Written::Stale);
     }
-    rustix::fs::renameat(entry.dir(), &aside.name, entry.dir(), entry.name())?;
-    aside.settle()?;
+    rustix::fs::renameat(entry.dir(), &temporary.name, entry.dir(), entry.name())?;
+    temporary.settle()?;
     Ok(Written::Done)
 }
 
 /// Puts a new file where none is.
 fn create(entry: &Entry, bytes: &[u8]) -> io::Result<Written> {
-    let aside = Aside::new(entry, 0o644)?;
-    aside.fill(bytes, None)?;
+    let temporary = TemporaryFile::new(entry, 0o644)?;
+    temporary.fill(bytes, None)?;
     let (dir, flags) = (entry.dir(), RenameFlags::NOREPLACE);
-    let moved = match rustix::fs::renameat_with(dir, &aside.name, dir, entry.name(), flags) {
+    let moved = match rustix::fs::renameat_with(dir, &temporary.name, dir, entry.name(), flags) {
         // Not every file system knows this kind of renaming; a second name is as good, and the first goes with `aside`.
-        Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::linkat(dir, &aside.name, dir, entry.name(), AtFlags::empty()),
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            rustix::fs::linkat(dir, &temporary.name, dir, entry.name(), AtFlags::empty())
+        }
         other => other,
     };
     match moved {
-        Ok(()) => aside.settle().map(|()| Written::Done),
+        Ok(()) => temporary.settle().map(|()| Written::Done),
         Err(Errno::EXIST) => Ok(Written::Stale),
         Err(errno) => Err(errno.into()),
     }
 }
 
 /// A file being written beside the one it is to become; removed unless it became that.
-struct Aside<'a> {
+struct TemporaryFile<'a> {
     entry: &'a Entry,
     name: String,
     file: File,
 }
 
-impl<'a> Aside<'a> {
-    fn new(entry: &'a Entry, mode: u32) -> io::Result<Aside<'a>> {
+impl<'a> TemporaryFile<'a> {
+    fn new(entry: &'a Entry, mode: u32) -> io::Result<TemporaryFile<'a>> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let name = format!(
@@ -231,7 +235,7 @@ impl<'a> Aside<'a> {
         );
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(entry.dir(), &name, flags, Mode::from_raw_mode(mode))?;
-        Ok(Aside { entry, name, file: File::from(fd) })
+        Ok(TemporaryFile { entry, name, file: File::from(fd) })
     }
 
     /// Writes it and makes sure it is on the disk. `like`: the file whose owner and mode it takes over.
@@ -252,7 +256,7 @@ impl<'a> Aside<'a> {
     }
 }
 
-impl Drop for Aside<'_> {
+impl Drop for TemporaryFile<'_> {
     fn drop(&mut self) {
         let _ = rustix::fs::unlinkat(self.entry.dir(), &self.name, AtFlags::empty());
     }
@@ -338,9 +342,9 @@ mod tests {
             let scratch = Scratch::new();
             scratch.put("a", "old\n");
             with_ctx(&scratch, &Limits::default(), |ctx| {
-                let spot = ctx.workspace.find_writable("a").expect("a place to write");
-                let current = Current::of(&spot, ctx).expect("a text");
-                let Found::File(entry) = &spot.found else { panic!("a file") };
+                let resolved = ctx.workspace.find_writable("a").expect("a place to write");
+                let current = Current::of(&resolved, ctx).expect("a text");
+                let Found::File(entry) = &resolved.found else { panic!("a file") };
                 change(&scratch);
                 let written = overwrite(entry, &current, "new\n", ctx).expect("a directory that can be written");
                 assert_eq!(matches!(written, Written::Done), name == "touched", "{name}");

@@ -3,7 +3,7 @@
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
 use crate::tool::files::open;
-use crate::tool::files::path::Spot;
+use crate::tool::files::path::ResolvedPath;
 use crate::tool::search::ignore::{Rules, Wanted, What};
 use crate::tool::search::listing::{Listed, Listing, readable};
 use crate::tool::search::wildcard::{Case, Glob};
@@ -41,9 +41,9 @@ impl Tool for ListDirectory {
 
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
         left_out(args)?;
-        let spot = ctx.workspace.find(text_arg(args, "dir_path")?)?;
-        let path = spot.relative();
-        Ok(Plan::info(format!("Listing {path}"), format!("Confirm List: {path}"), format!("List {}?", spot.real())))
+        let resolved = ctx.workspace.find(text_arg(args, "dir_path")?)?;
+        let path = resolved.relative();
+        Ok(Plan::info(format!("Listing {path}"), format!("Confirm List: {path}"), format!("List {}?", resolved.real())))
     }
 
     fn run(&self, run: &Run, ctx: &Ctx, _: &mut dyn FnMut(String)) -> Result<RunEnd, CallError> {
@@ -61,14 +61,14 @@ fn list(args: &Value, ctx: &Ctx) -> Result<(String, String), CallError> {
     let left_out = left_out(args)?;
     let options = args.get("file_filtering_options").unwrap_or(&Value::Null);
     let wanted = Wanted::asked(options, ctx.workspace.wanted());
-    let spot = ctx.workspace.find(text_arg(args, "dir_path")?)?;
-    let (dir, listing) = listing(&spot, ctx)?;
-    let rules = Rules::at(&ctx.workspace, spot.below(), wanted, ctx.limits);
-    let rules = rules.map(|around| around.enter(dir.as_fd(), spot.below().as_os_str().as_bytes(), listing.marks));
+    let resolved = ctx.workspace.find(text_arg(args, "dir_path")?)?;
+    let (dir, listing) = listing(&resolved, ctx)?;
+    let rules = Rules::at(&ctx.workspace, resolved.below(), wanted, ctx.limits);
+    let rules = rules.map(|around| around.enter(dir.as_fd(), resolved.below().as_os_str().as_bytes(), listing.marks));
     let mut lines = Lines::default();
     for entry in listing.entries {
         let name = entry.name.to_bytes();
-        let path = spot.below().join(std::ffi::OsStr::from_bytes(name));
+        let path = resolved.below().join(std::ffi::OsStr::from_bytes(name));
         let what = match entry.kind {
             FileType::Directory => What::Directory,
             _ => What::File,
@@ -83,12 +83,12 @@ fn list(args: &Value, ctx: &Ctx) -> Result<(String, String), CallError> {
             lines.take(&entry, &dir);
         }
     }
-    Ok(lines.show(&spot, ctx.limits.listed_files))
+    Ok(lines.show(&resolved, ctx.limits.listed_files))
 }
 
-fn listing(spot: &Spot, ctx: &Ctx) -> Result<(OwnedFd, Listing), CallError> {
-    let dir = spot.directory("Name a directory, or read the file.", ctx)?;
-    let path = spot.relative();
+fn listing(resolved: &ResolvedPath, ctx: &Ctx) -> Result<(OwnedFd, Listing), CallError> {
+    let dir = resolved.directory("Name a directory, or read the file.", ctx)?;
+    let path = resolved.relative();
     let failure = |error: io::Error| {
         let kind = match error.kind() {
             io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
@@ -127,7 +127,7 @@ impl Lines {
         }
     }
 
-    fn show(self, spot: &Spot, most: usize) -> (String, String) {
+    fn show(self, resolved: &ResolvedPath, most: usize) -> (String, String) {
         let total = self.dirs.len() + self.others.len();
         let ignored = match self.ignored {
             0 => String::new(),
@@ -135,10 +135,10 @@ impl Lines {
         };
         if total == 0 {
             let what = if self.ignored == 0 { "empty" } else { "empty but for what is ignored" };
-            let text = format!("Directory {} is {what}.{ignored}", spot.real());
+            let text = format!("Directory {} is {what}.{ignored}", resolved.real());
             return (text, format!("Directory is empty.{ignored}"));
         }
-        let mut text = format!("Directory listing for {}:\n", spot.real());
+        let mut text = format!("Directory listing for {}:\n", resolved.real());
         for line in self.dirs.into_iter().chain(self.others).take(most) {
             text += &line;
             text.push('\n');

@@ -7,7 +7,7 @@
 //! promise in one call, but refuses absolute links that point back into the workspace, and cannot say where a file that does
 //! not exist yet would be: writing needs the real parent and the real name. One way for all kernels was preferred to two.
 //!
-//! What comes out is a [`Spot`]: open descriptors and the real path, which is also the path that is reported.
+//! What comes out is a [`ResolvedPath`]: open descriptors and the real path, which is also the path that is reported.
 
 mod resolve;
 
@@ -15,7 +15,7 @@ use crate::task::spec::{CallError, ErrorKind};
 use crate::tool::files::open::{self, DIRECTORY_PATH, check_regular, regular_file};
 use crate::tool::search::ignore::Wanted;
 use crate::tool::{Ctx, invalid};
-use resolve::{Wrong, walk};
+use resolve::{ResolveError, walk};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -42,7 +42,7 @@ pub struct Workspace {
 }
 
 /// A place in the workspace.
-pub struct Spot {
+pub struct ResolvedPath {
     real: PathBuf,
     relative: PathBuf,
     /// The path as it was given, without dots and relative to the workspace.
@@ -55,7 +55,7 @@ pub enum Found {
     Directory(OwnedFd),
     /// A file of any kind that is neither directory nor link.
     File(Entry),
-    Nothing(Gap),
+    Nothing(MissingPath),
 }
 
 /// A name in an open directory.
@@ -65,7 +65,7 @@ pub struct Entry {
 }
 
 /// Where something could be: below an open directory, behind directories that do not exist yet.
-pub struct Gap {
+pub struct MissingPath {
     dir: OwnedFd,
     parents: Vec<OsString>,
     name: OsString,
@@ -107,35 +107,35 @@ impl Workspace {
     }
 
     /// Finds a path that a listing has shown, whatever characters are in it.
-    pub(in crate::tool) fn look(&self, path: &Path) -> Option<Spot> {
+    pub(in crate::tool) fn look(&self, path: &Path) -> Option<ResolvedPath> {
         walk(self, path).ok()
     }
 
     /// Finds a path as a program would, without the spellings that only prompts have. None if it cannot exist because a part of
     /// it is a file. If it leads out, or nobody knows where, the reason as a clause without the path.
-    pub(in crate::tool) fn resolve(&self, path: &Path) -> Result<Option<Spot>, String> {
+    pub(in crate::tool) fn resolve(&self, path: &Path) -> Result<Option<ResolvedPath>, String> {
         let inside = self.inside(path).ok_or_else(|| "is outside of the workspace".to_owned())?;
         match walk(self, &inside) {
-            Ok(spot) => Ok(Some(spot)),
-            Err(Wrong::NotDirectory) => Ok(None),
-            Err(Wrong::Outside) => Err("leads out of the workspace".into()),
-            Err(Wrong::Lost) => Err("leads through a directory that is not there".into()),
-            Err(wrong @ (Wrong::Links | Wrong::System(_))) => Err(wrong.to_string()),
+            Ok(resolved) => Ok(Some(resolved)),
+            Err(ResolveError::NotDirectory) => Ok(None),
+            Err(ResolveError::Outside) => Err("leads out of the workspace".into()),
+            Err(ResolveError::Lost) => Err("leads through a directory that is not there".into()),
+            Err(error @ (ResolveError::Links | ResolveError::System(_))) => Err(error.to_string()),
         }
     }
 
     /// Finds what a path argument means, for reading.
-    pub fn find(&self, text: &str) -> Result<Spot, CallError> {
+    pub fn find(&self, text: &str) -> Result<ResolvedPath, CallError> {
         let path = self.named(text)?;
-        walk(self, &path).map_err(|wrong| self.explain(text, wrong))
+        walk(self, &path).map_err(|error| self.explain(text, error))
     }
 
     /// Finds it for writing: some places are not for tools to write to, neither by their real name nor by a link's.
-    pub fn find_writable(&self, text: &str) -> Result<Spot, CallError> {
+    pub fn find_writable(&self, text: &str) -> Result<ResolvedPath, CallError> {
         let path = self.named(text)?;
-        let spot = walk(self, &path).map_err(|wrong| self.explain(text, wrong))?;
-        match protected(&spot.relative).or_else(|| protected(&path)) {
-            None => Ok(spot),
+        let resolved = walk(self, &path).map_err(|error| self.explain(text, error))?;
+        match protected(&resolved.relative).or_else(|| protected(&path)) {
+            None => Ok(resolved),
             Some(segment) => Err(ErrorKind::PolicyViolation.error(format!(
                     "{text} cannot be written: \"{segment}\" is protected. Choose another file, or ask the user to change it."
                 ),
@@ -152,11 +152,11 @@ impl Workspace {
         if let Some(bare) = text.strip_prefix('@') {
             let first = text.split('/').next().unwrap_or(text);
             let literal = walk(self, Path::new(first));
-            if !bare.is_empty() && matches!(literal, Ok(spot) if spot.is_missing()) {
+            if !bare.is_empty() && matches!(literal, Ok(resolved) if resolved.is_missing()) {
                 return self.named(bare);
             }
         }
-        self.inside(Path::new(text)).ok_or_else(|| self.explain(text, Wrong::Outside))
+        self.inside(Path::new(text)).ok_or_else(|| self.explain(text, ResolveError::Outside))
     }
 
     /// Relative paths as they are, absolute ones below the workspace; None for others.
@@ -168,26 +168,26 @@ impl Workspace {
         rest.ok().map(Path::to_path_buf)
     }
 
-    fn explain(&self, text: &str, wrong: Wrong) -> CallError {
-        match wrong {
-            Wrong::Outside => ErrorKind::PathNotInWorkspace
-                .error(format!("{text} {wrong}. Use a path below {}.", self.path.display())),
-            Wrong::Links | Wrong::NotDirectory | Wrong::Lost => {
-                ErrorKind::FileNotFound.error(format!("{text} {wrong}."))
+    fn explain(&self, text: &str, error: ResolveError) -> CallError {
+        match error {
+            ResolveError::Outside => ErrorKind::PathNotInWorkspace
+                .error(format!("{text} {error}. Use a path below {}.", self.path.display())),
+            ResolveError::Links | ResolveError::NotDirectory | ResolveError::Lost => {
+                ErrorKind::FileNotFound.error(format!("{text} {error}."))
             }
-            Wrong::System(errno) => {
+            ResolveError::System(errno) => {
                 let kind = match errno {
                     Errno::ACCESS | Errno::PERM => ErrorKind::PermissionDenied,
                     Errno::NAMETOOLONG => ErrorKind::InvalidToolParams,
                     _ => ErrorKind::ExecutionFailed,
                 };
-                kind.error(format!("{text} {wrong}"))
+                kind.error(format!("{text} {error}"))
             }
         }
     }
 }
 
-impl Spot {
+impl ResolvedPath {
     /// The real absolute path.
     pub fn real(&self) -> String {
         self.real.to_string_lossy().into_owned()
@@ -275,7 +275,7 @@ impl Entry {
     }
 }
 
-impl Gap {
+impl MissingPath {
     /// Whether nothing but the file itself is missing.
     pub(in crate::tool) fn has_parent(&self) -> bool {
         self.parents.is_empty()

@@ -6,7 +6,7 @@
 use crate::limits::Limits;
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
-use crate::tool::files::path::{Entry, Found, Spot};
+use crate::tool::files::path::{Entry, Found, ResolvedPath};
 use crate::tool::files::text::{Encoding, looks_binary};
 use crate::tool::search::ignore::Rules;
 use crate::tool::{Ctx, Tool, invalid, number_arg, object, text_arg, text_end};
@@ -36,22 +36,22 @@ impl Tool for ReadFile {
 
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
         let lines = Lines::from(args)?;
-        let spot = ctx.workspace.find(text_arg(args, "file_path")?)?;
-        refuse_hidden(&spot, ctx)?;
-        let path = spot.relative();
+        let resolved = ctx.workspace.find(text_arg(args, "file_path")?)?;
+        refuse_hidden(&resolved, ctx)?;
+        let path = resolved.relative();
         let title = match (lines.start, lines.end) {
             (None, None) => format!("Reading {path}"),
             (start, None) => format!("Reading {path} from line {}", start.unwrap_or(1)),
             (start, Some(end)) => format!("Reading {path}, lines {}-{end}", start.unwrap_or(1)),
         };
-        Ok(Plan::info(title, format!("Confirm Read: {path}"), format!("Read {}?", spot.real())))
+        Ok(Plan::info(title, format!("Confirm Read: {path}"), format!("Read {}?", resolved.real())))
     }
 
     fn run(&self, run: &Run, ctx: &Ctx, _: &mut dyn FnMut(String)) -> Result<RunEnd, CallError> {
         let lines = Lines::from(&run.args)?;
-        let spot = ctx.workspace.find(text_arg(&run.args, "file_path")?)?;
-        refuse_hidden(&spot, ctx)?;
-        let (output, text) = match look(&spot, ctx)? {
+        let resolved = ctx.workspace.find(text_arg(&run.args, "file_path")?)?;
+        refuse_hidden(&resolved, ctx)?;
+        let (output, text) = match look(&resolved, ctx)? {
             Reading::Text(text) => excerpt(&text, &lines, ctx.limits),
             Reading::Binary(text) => (text.clone(), text),
         };
@@ -85,18 +85,18 @@ pub(in crate::tool) enum Reading {
 }
 
 /// A file as far as it is shown without asking for lines.
-pub(in crate::tool) fn whole(spot: &Spot, ctx: &Ctx) -> Result<Reading, CallError> {
-    Ok(match look(spot, ctx)? {
+pub(in crate::tool) fn whole(resolved: &ResolvedPath, ctx: &Ctx) -> Result<Reading, CallError> {
+    Ok(match look(resolved, ctx)? {
         Reading::Text(text) => Reading::Text(excerpt(&text, &Lines { start: None, end: None }, ctx.limits).0),
         binary => binary,
     })
 }
 
-fn look(spot: &Spot, ctx: &Ctx) -> Result<Reading, CallError> {
-    let path = spot.relative();
-    let bytes = match &spot.found {
+fn look(resolved: &ResolvedPath, ctx: &Ctx) -> Result<Reading, CallError> {
+    let path = resolved.relative();
+    let bytes = match &resolved.found {
         Found::File(entry) => contents(entry, &path, ctx.limits.file_bytes)?,
-        Found::Directory(_) => return Err(is_directory(spot)),
+        Found::Directory(_) => return Err(is_directory(resolved)),
         Found::Nothing(_) => {
             let text = format!("There is no file {path} in {}.", ctx.workspace.path().display());
             return Err(ErrorKind::FileNotFound.error(text));
@@ -109,18 +109,18 @@ fn look(spot: &Spot, ctx: &Ctx) -> Result<Reading, CallError> {
     Ok(Reading::Text(Encoding::of(&bytes).decode(&bytes)))
 }
 
-pub(in crate::tool) fn is_directory(spot: &Spot) -> CallError {
-    ErrorKind::TargetIsDirectory.error(format!("{} is a directory. Name a file in it.", spot.relative()))
+pub(in crate::tool) fn is_directory(resolved: &ResolvedPath) -> CallError {
+    ErrorKind::TargetIsDirectory.error(format!("{} is a directory. Name a file in it.", resolved.relative()))
 }
 
 /// What ignore files hide is not read, neither by its own name nor by a link's.
-pub(in crate::tool) fn refuse_hidden(spot: &Spot, ctx: &Ctx) -> Result<(), CallError> {
+pub(in crate::tool) fn refuse_hidden(resolved: &ResolvedPath, ctx: &Ctx) -> Result<(), CallError> {
     let (workspace, limits) = (&ctx.workspace, ctx.limits);
     let hidden = |path| Rules::hide_file(workspace, path, workspace.wanted(), limits);
-    if hidden(spot.below()) || (spot.named() != spot.below() && hidden(spot.named())) {
+    if hidden(resolved.below()) || (resolved.named() != resolved.below() && hidden(resolved.named())) {
         return Err(invalid(format!(
             "{} is hidden by ignore files and is not read. Ask the user if it is needed.",
-            spot.relative()
+            resolved.relative()
         )));
     }
     Ok(())

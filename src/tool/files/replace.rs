@@ -13,7 +13,7 @@ mod matching;
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
 use crate::tool::files::edit::{Current, Proposal, Words, omission};
-use crate::tool::files::path::{Found, Spot};
+use crate::tool::files::path::{Found, ResolvedPath};
 use crate::tool::{Ctx, Tool, flag_arg, invalid, object, optional_text_arg, text_arg};
 use matching::{Edit, Strategy};
 use serde_json::{Value, json};
@@ -44,8 +44,8 @@ impl Tool for Replace {
     }
 
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
-        let proposal = Order::from(args)?.proposal(ctx)?;
-        let path = proposal.spot.relative();
+        let proposal = Arguments::from(args)?.proposal(ctx)?;
+        let path = proposal.resolved.relative();
         let (old, new) = (snippet(args, "old_string"), snippet(args, "new_string"));
         let title =
             if proposal.current.exists() { format!("{path}: {old} => {new}") } else { format!("Creating {path}") };
@@ -54,7 +54,7 @@ impl Tool for Replace {
     }
 
     fn run(&self, run: &Run, ctx: &Ctx, _: &mut dyn FnMut(String)) -> Result<RunEnd, CallError> {
-        Order::from(&run.args)?.proposal(ctx)?.carry_out(run, ctx)
+        Arguments::from(&run.args)?.proposal(ctx)?.carry_out(run, ctx)
     }
 }
 
@@ -71,24 +71,24 @@ fn snippet(args: &Value, name: &str) -> String {
 }
 
 /// The arguments, with `\n` for every line end.
-struct Order<'a> {
+struct Arguments<'a> {
     path: &'a str,
     old: String,
     new: String,
     allow_multiple: bool,
 }
 
-impl<'a> Order<'a> {
-    fn from(args: &'a Value) -> Result<Order<'a>, CallError> {
+impl<'a> Arguments<'a> {
+    fn from(args: &'a Value) -> Result<Arguments<'a>, CallError> {
         let text = |name| Ok(text_arg(args, name)?.replace("\r\n", "\n"));
-        let order = Order {
+        let arguments = Arguments {
             path: text_arg(args, "file_path")?,
             old: text("old_string")?,
             new: text("new_string")?,
             allow_multiple: flag_arg(args, "allow_multiple"),
         };
-        match omission(&order.new, &order.old) {
-            None => Ok(order),
+        match omission(&arguments.new, &arguments.old) {
+            None => Ok(arguments),
             Some(line) => Err(invalid(format!(
                 "line {line} of new_string stands for text that was left out. Give the complete text."
             ))),
@@ -99,9 +99,9 @@ impl<'a> Order<'a> {
         if self.old.is_empty() {
             return self.creation(ctx);
         }
-        let spot = self.find(ctx)?;
-        let current = Current::of(&spot, ctx)?;
-        let path = spot.relative();
+        let resolved = self.find(ctx)?;
+        let current = Current::of(&resolved, ctx)?;
+        let path = resolved.relative();
         if !current.survives_as_text() {
             return Err(ErrorKind::EditPreparationFailure.error(format!(
                 "{path} is not plain text: editing it would damage it. Change it with a shell command."
@@ -113,28 +113,28 @@ impl<'a> Order<'a> {
         if new == original {
             return Err(unchanged(&path));
         }
-        Ok(Proposal { done: report(&spot.real(), strategy, &edits, &original), spot, current, new })
+        Ok(Proposal { done: report(&resolved.real(), strategy, &edits, &original), resolved, current, new })
     }
 
     fn creation(&self, ctx: &Ctx) -> Result<Proposal, CallError> {
-        let spot = ctx.workspace.find_writable(self.path)?;
-        let current = Current::of(&spot, ctx)?;
+        let resolved = ctx.workspace.find_writable(self.path)?;
+        let current = Current::of(&resolved, ctx)?;
         if current.exists() {
             return Err(ErrorKind::AttemptToCreateExistingFile.error(format!(
                 "{} exists already. Give the text to replace in old_string, or write the whole file.",
-                spot.relative()
+                resolved.relative()
             )));
         }
-        Ok(Proposal { done: format!("Created {}.", spot.real()), new: self.new.clone(), spot, current })
+        Ok(Proposal { done: format!("Created {}.", resolved.real()), new: self.new.clone(), resolved, current })
     }
 
     /// The file, or the only one further down that ends like it.
-    fn find(&self, ctx: &Ctx) -> Result<Spot, CallError> {
-        let spot = ctx.workspace.find_writable(self.path)?;
-        let Found::Nothing(_) = spot.found else {
-            return Ok(spot);
+    fn find(&self, ctx: &Ctx) -> Result<ResolvedPath, CallError> {
+        let resolved = ctx.workspace.find_writable(self.path)?;
+        let Found::Nothing(_) = resolved.found else {
+            return Ok(resolved);
         };
-        let wanted = spot.relative();
+        let wanted = resolved.relative();
         let others = if Path::new(self.path).is_relative() {
             elsewhere::files_ending_in(Path::new(&wanted), ctx)
         } else {

@@ -28,7 +28,7 @@ impl Tool for WriteFile {
 
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
         let proposal = proposal(args, ctx)?;
-        let path = proposal.spot.relative();
+        let path = proposal.resolved.relative();
         let words = Words { title: format!("Writing to {path}"), question: format!("Confirm Write: {path}") };
         Ok(proposal.plan(words, ctx))
     }
@@ -45,11 +45,11 @@ fn proposal(args: &Value, ctx: &Ctx) -> Result<Proposal, CallError> {
             "line {line} of the content stands for text that was left out. Give the complete content of the file."
         )));
     }
-    let spot = ctx.workspace.find_writable(text_arg(args, "file_path")?)?;
-    let current = Current::of(&spot, ctx)?;
+    let resolved = ctx.workspace.find_writable(text_arg(args, "file_path")?)?;
+    let current = Current::of(&resolved, ctx)?;
     let verb = if current.exists() { "Overwrote" } else { "Created" };
-    let done = format!("{verb} {}.", spot.real());
-    Ok(Proposal { new: current.fitted(content), spot, current, done })
+    let done = format!("{verb} {}.", resolved.real());
+    Ok(Proposal { new: current.fitted(content), resolved, current, done })
 }
 
 #[cfg(test)]

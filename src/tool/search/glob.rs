@@ -5,11 +5,11 @@
 
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
-use crate::tool::files::path::{Found, Spot};
+use crate::tool::files::path::{Found, ResolvedPath};
 use crate::tool::search::ignore::{Rules, Wanted, What};
 use crate::tool::search::listing::{by_path, readable};
 use crate::tool::search::search_end;
-use crate::tool::search::walk::{NOT_OURS, Seen, Start, Stop, Survey, Visitor, Walk};
+use crate::tool::search::walk::{NOT_OURS, Start, Stop, Visitor, Walk, WalkResult, WalkedFile};
 use crate::tool::search::wildcard::{Case, Glob, escaped};
 use crate::tool::{Ctx, Tool, flag_arg, invalid, object, optional_text_arg, text_arg};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ impl Tool for FindFiles {
             "glob",
             "FindFiles",
             Kind::Search,
-            "Finds files of the workspace by a glob pattern of their path, such as `src/**/*.ts` or `**/*.{md,txt}`. Answers \
+            "FoundFiles files of the workspace by a glob pattern of their path, such as `src/**/*.ts` or `**/*.{md,txt}`. Answers \
              with absolute paths, files changed in the last 24 hours first. A pattern without `**/` looks in one directory \
              only.",
             object(
@@ -46,13 +46,13 @@ impl Tool for FindFiles {
     }
 
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
-        let spot = ctx.workspace.find(optional_text_arg(args, "dir_path").unwrap_or("."))?;
-        let wish = Wish::from(args, &spot, ctx)?;
-        let (pattern, path) = (&wish.pattern, spot.relative());
+        let resolved = ctx.workspace.find(optional_text_arg(args, "dir_path").unwrap_or("."))?;
+        let query = Query::from(args, &resolved, ctx)?;
+        let (pattern, path) = (&query.pattern, resolved.relative());
         Ok(Plan::info(
             format!("Finding {pattern} in {path}"),
             format!("Confirm Search: {pattern}"),
-            format!("Find files like {pattern} in {}?", spot.real()),
+            format!("Find files like {pattern} in {}?", resolved.real()),
         ))
     }
 
@@ -61,13 +61,13 @@ impl Tool for FindFiles {
     }
 }
 
-struct Wish {
+struct Query {
     pattern: String,
     glob: Glob,
 }
 
-impl Wish {
-    fn from(args: &Value, base: &Spot, ctx: &Ctx) -> Result<Wish, CallError> {
+impl Query {
+    fn from(args: &Value, base: &ResolvedPath, ctx: &Ctx) -> Result<Query, CallError> {
         let text = text_arg(args, "pattern")?;
         let case = if flag_arg(args, "case_sensitive") { Case::Exact } else { Case::Folded };
         if text.trim().is_empty() {
@@ -82,9 +82,9 @@ impl Wish {
         }
         // Brackets and braces are common in file names; a name that exists means itself.
         let named = ctx.workspace.look(&base.below().join(pattern));
-        let exists = named.is_some_and(|spot| matches!(spot.found, Found::File(_)));
+        let exists = named.is_some_and(|resolved| matches!(resolved.found, Found::File(_)));
         let glob = if exists { Glob::new(&escaped(pattern), case) } else { Glob::new(pattern, case) };
-        Ok(Wish { pattern: pattern.into(), glob: glob.map_err(invalid)? })
+        Ok(Query { pattern: pattern.into(), glob: glob.map_err(invalid)? })
     }
 }
 
@@ -100,12 +100,12 @@ fn relative<'a>(pattern: &'a str, base: &str) -> &'a str {
 
 /// What the model reads, and what people see; None if it was cancelled.
 fn find(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> {
-    let spot = ctx.workspace.find(optional_text_arg(args, "dir_path").unwrap_or("."))?;
-    let wish = Wish::from(args, &spot, ctx)?;
-    let dir = spot.directory("Name a directory to search in.", ctx)?;
-    let path = spot.relative();
+    let resolved = ctx.workspace.find(optional_text_arg(args, "dir_path").unwrap_or("."))?;
+    let query = Query::from(args, &resolved, ctx)?;
+    let dir = resolved.directory("Name a directory to search in.", ctx)?;
+    let path = resolved.relative();
     let wanted = Wanted::asked(args, ctx.workspace.wanted());
-    let Some(rules) = Rules::at(&ctx.workspace, spot.below(), wanted, ctx.limits) else {
+    let Some(rules) = Rules::at(&ctx.workspace, resolved.below(), wanted, ctx.limits) else {
         let text = format!(
             "No files found: {path} is hidden by ignore files. Set respect_git_ignore or respect_gemini_ignore to false to search it."
         );
@@ -114,23 +114,25 @@ fn find(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> 
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let since = now.map_or(0, |now| now.as_secs() as i64) - LATELY_S;
     let walk = Walk::new(ctx.cancel, ctx.limits, &NOT_OURS);
-    let start = Start { dir, path: spot.below(), rules };
-    let mut survey = walk.run(start, || Finder {
-        glob: &wish.glob,
-        lead: spot.lead(),
+    let start = Start { dir, path: resolved.below(), rules };
+    let mut walked = walk.run(start, || Finder {
+        glob: &query.glob,
+        lead: resolved.lead(),
         since,
         lately: Vec::new(),
         others: Vec::new(),
         hidden: 0,
     });
-    let found = Finds::of(&mut survey);
-    match survey.stopped {
+    let found = FoundFiles::of(&mut walked);
+    match walked.stopped {
         Some(Stop::Cancelled) => Ok(None),
         Some(Stop::Time) if found.paths.is_empty() => {
-            let text = format!("No files found. {}", survey.gaps(ctx.limits).trim_end());
+            let text = format!("No files found. {}", walked.gaps(ctx.limits).trim_end());
             Err(ErrorKind::GlobExecutionError.error(text))
         }
-        Some(Stop::Time | Stop::Entries) | None => Ok(Some(found.show(&wish, &spot, &survey.gaps(ctx.limits), ctx))),
+        Some(Stop::Time | Stop::Entries) | None => {
+            Ok(Some(found.show(&query, &resolved, &walked.gaps(ctx.limits), ctx)))
+        }
     }
 }
 
@@ -150,7 +152,7 @@ impl Visitor for Finder<'_> {
         self.glob.could_match_in(&dir[self.lead..])
     }
 
-    fn file(&mut self, file: &Seen) {
+    fn file(&mut self, file: &WalkedFile) {
         if !self.glob.matches(&file.path[self.lead..]) {
             return;
         }
@@ -174,23 +176,23 @@ impl Visitor for Finder<'_> {
 }
 
 /// What all threads have found, in the order to show it.
-struct Finds {
+struct FoundFiles {
     paths: Vec<Vec<u8>>,
     hidden: usize,
 }
 
-impl Finds {
-    fn of(survey: &mut Survey<Finder>) -> Finds {
-        let hidden = survey.visitors.iter().map(|finder| finder.hidden).sum();
-        let mut lately: Vec<_> = survey.visitors.iter_mut().flat_map(|finder| finder.lately.drain(..)).collect();
-        let mut others: Vec<_> = survey.visitors.iter_mut().flat_map(|finder| finder.others.drain(..)).collect();
+impl FoundFiles {
+    fn of(walked: &mut WalkResult<Finder>) -> FoundFiles {
+        let hidden = walked.visitors.iter().map(|finder| finder.hidden).sum();
+        let mut lately: Vec<_> = walked.visitors.iter_mut().flat_map(|finder| finder.lately.drain(..)).collect();
+        let mut others: Vec<_> = walked.visitors.iter_mut().flat_map(|finder| finder.others.drain(..)).collect();
         lately.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| by_path(&a.1, &b.1)));
         others.sort_unstable_by(|a, b| by_path(a, b));
-        Finds { paths: lately.into_iter().map(|(_, path)| path).chain(others).collect(), hidden }
+        FoundFiles { paths: lately.into_iter().map(|(_, path)| path).chain(others).collect(), hidden }
     }
 
-    fn show(&self, wish: &Wish, base: &Spot, gaps: &str, ctx: &Ctx) -> (String, String) {
-        let (total, pattern) = (self.paths.len(), &wish.pattern);
+    fn show(&self, query: &Query, base: &ResolvedPath, gaps: &str, ctx: &Ctx) -> (String, String) {
+        let (total, pattern) = (self.paths.len(), &query.pattern);
         let ignored = match self.hidden {
             0 => String::new(),
             n => format!(" ({n} files or folders are left out by ignore files)"),

@@ -13,7 +13,7 @@ mod search;
 
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
-use crate::tool::files::path::{Found, Spot};
+use crate::tool::files::path::{Found, ResolvedPath};
 use crate::tool::search::ignore::{Rules, Wanted};
 use crate::tool::search::listing::file_name;
 use crate::tool::search::search_end;
@@ -45,14 +45,14 @@ impl Tool for GrepSearch {
     }
 
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError> {
-        let wish = Wish::from(args, ctx)?;
-        let spot = ctx.workspace.find(wish.dir)?;
-        let (pattern, path) = (wish.pattern, spot.relative());
-        let like = wish.include_text.map_or(String::new(), |glob| format!(" in {glob}"));
+        let query = Query::from(args, ctx)?;
+        let resolved = ctx.workspace.find(query.dir)?;
+        let (pattern, path) = (query.pattern, resolved.relative());
+        let like = query.include_text.map_or(String::new(), |glob| format!(" in {glob}"));
         Ok(Plan::info(
             format!("Searching for '{pattern}'{like} within {path}"),
             format!("Confirm Search: {pattern}"),
-            format!("Search {} for {pattern}?", spot.real()),
+            format!("Search {} for {pattern}?", resolved.real()),
         ))
     }
 
@@ -80,7 +80,7 @@ fn properties() -> Value {
 }
 
 /// What is asked for.
-struct Wish<'a> {
+struct Query<'a> {
     pattern: &'a str,
     dir: &'a str,
     lines: Lines,
@@ -102,8 +102,8 @@ struct Include {
     negated: bool,
 }
 
-impl<'a> Wish<'a> {
-    fn from(args: &'a Value, ctx: &Ctx) -> Result<Wish<'a>, CallError> {
+impl<'a> Query<'a> {
+    fn from(args: &'a Value, ctx: &Ctx) -> Result<Query<'a>, CallError> {
         let pattern = text_arg(args, "pattern")?;
         let letters = if flag_arg(args, "case_sensitive") { Letters::AsTheyAre } else { Letters::EitherCase };
         let lines = match flag_arg(args, "fixed_strings") {
@@ -116,7 +116,7 @@ impl<'a> Wish<'a> {
         let both = number_arg(args, "context");
         let (before, after) = (number_arg(args, "before"), number_arg(args, "after"));
         let total = number_arg(args, "total_max_matches").unwrap_or(ctx.limits.search_matches);
-        Ok(Wish {
+        Ok(Query {
             pattern,
             dir: optional_text_arg(args, "dir_path").unwrap_or("."),
             lines,
@@ -205,50 +205,50 @@ fn counts(rest: &str) -> bool {
 
 /// What the model reads, and what people see; None if it was cancelled.
 fn search(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> {
-    let wish = Wish::from(args, ctx)?;
-    let spot = ctx.workspace.find(wish.dir)?;
-    let best = Best::new(wish.total);
-    let mut report = match &spot.found {
-        Found::Directory(_) => match search_tree(&wish, &spot, &best, ctx)? {
+    let query = Query::from(args, ctx)?;
+    let resolved = ctx.workspace.find(query.dir)?;
+    let best = Best::new(query.total);
+    let mut report = match &resolved.found {
+        Found::Directory(_) => match search_tree(&query, &resolved, &best, ctx)? {
             Some(report) => report,
             None => return Ok(None),
         },
-        Found::File(_) => search_file(&wish, &spot, &best, ctx)?,
+        Found::File(_) => search_file(&query, &resolved, &best, ctx)?,
         Found::Nothing(_) => {
             let text =
-                format!("There is no file or directory {} in {}.", spot.relative(), ctx.workspace.path().display());
+                format!("There is no file or directory {} in {}.", resolved.relative(), ctx.workspace.path().display());
             return Err(ErrorKind::FileNotFound.error(text));
         }
     };
     report.limited = best.is_limited();
     report.files = best.into_files();
-    if !wish.names_only && wish.around.is_none() {
-        widen(&mut report.files, &wish, ctx);
+    if !query.names_only && query.around.is_none() {
+        widen(&mut report.files, &query, ctx);
     }
-    Ok(Some(report.show(&wish, &spot, ctx)))
+    Ok(Some(report.show(&query, &resolved, ctx)))
 }
 
-fn wanted(wish: &Wish, ctx: &Ctx) -> Wanted {
-    if wish.no_ignore { Wanted::NONE } else { ctx.workspace.wanted() }
+fn wanted(query: &Query, ctx: &Ctx) -> Wanted {
+    if query.no_ignore { Wanted::NONE } else { ctx.workspace.wanted() }
 }
 
 /// None if it was cancelled.
-fn search_tree(wish: &Wish, spot: &Spot, best: &Best, ctx: &Ctx) -> Result<Option<Report>, CallError> {
+fn search_tree(query: &Query, resolved: &ResolvedPath, best: &Best, ctx: &Ctx) -> Result<Option<Report>, CallError> {
     let mut report = Report::default();
-    let Found::Directory(dir) = &spot.found else {
+    let Found::Directory(dir) = &resolved.found else {
         return Ok(Some(report));
     };
-    let Some(rules) = Rules::at(&ctx.workspace, spot.below(), wanted(wish, ctx), ctx.limits) else {
+    let Some(rules) = Rules::at(&ctx.workspace, resolved.below(), wanted(query, ctx), ctx.limits) else {
         report.hidden = true;
         return Ok(Some(report));
     };
-    let skipped: &[&str] = if wish.no_ignore { &VERSIONS } else { &BY_MACHINE };
-    let start = Start { dir: dir.as_fd(), path: spot.below(), rules };
+    let skipped: &[&str] = if query.no_ignore { &VERSIONS } else { &BY_MACHINE };
+    let start = Start { dir: dir.as_fd(), path: resolved.below(), rules };
     let walk = Walk::new(ctx.cancel, ctx.limits, skipped);
-    let survey = walk.run(start, || Search::new(wish, spot, best, ctx.limits));
-    report.gaps = survey.gaps(ctx.limits);
-    report.too_large = survey.visitors.iter().map(|one| one.too_large).sum();
-    match survey.stopped {
+    let walked = walk.run(start, || Search::new(query, resolved, best, ctx.limits));
+    report.gaps = walked.gaps(ctx.limits);
+    report.too_large = walked.visitors.iter().map(|one| one.too_large).sum();
+    match walked.stopped {
         Some(Stop::Cancelled) => Ok(None),
         Some(Stop::Time) if best.is_empty() => {
             let text = format!("Nothing was found. {}", report.gaps.trim_end());
@@ -259,30 +259,32 @@ fn search_tree(wish: &Wish, spot: &Spot, best: &Best, ctx: &Ctx) -> Result<Optio
 }
 
 /// A file that is named is searched whatever its name; only ignore files keep it from that.
-fn search_file(wish: &Wish, spot: &Spot, best: &Best, ctx: &Ctx) -> Result<Report, CallError> {
+fn search_file(query: &Query, resolved: &ResolvedPath, best: &Best, ctx: &Ctx) -> Result<Report, CallError> {
     let mut report = Report::default();
-    if Rules::hide_file(&ctx.workspace, spot.below(), wanted(wish, ctx), ctx.limits) {
+    if Rules::hide_file(&ctx.workspace, resolved.below(), wanted(query, ctx), ctx.limits) {
         report.hidden = true;
         return Ok(report);
     }
-    let bytes = contents(spot, ctx)?;
-    let path = spot.below().as_os_str().as_bytes();
-    if let Some(found) = search::lines_in(&bytes, &wish.lines, wish, wish.around) {
+    let bytes = contents(resolved, ctx)?;
+    let path = resolved.below().as_os_str().as_bytes();
+    if let Some(found) = search::lines_in(&bytes, &query.lines, query, query.around) {
         best.add(path, found);
     }
     Ok(report)
 }
 
-fn contents(spot: &Spot, ctx: &Ctx) -> Result<Vec<u8>, CallError> {
-    match &spot.found {
-        Found::File(entry) => crate::tool::files::read_file::contents(entry, &spot.relative(), ctx.limits.file_bytes),
+fn contents(resolved: &ResolvedPath, ctx: &Ctx) -> Result<Vec<u8>, CallError> {
+    match &resolved.found {
+        Found::File(entry) => {
+            crate::tool::files::read_file::contents(entry, &resolved.relative(), ctx.limits.file_bytes)
+        }
         Found::Directory(_) | Found::Nothing(_) => Ok(Vec::new()),
     }
 }
 
 /// Shows what is around a few matches. The files are read again, which is cheaper than to keep all that might be needed; one
 /// that has changed meanwhile stays as it was found.
-fn widen(files: &mut [(Vec<u8>, FoundFile)], wish: &Wish, ctx: &Ctx) {
+fn widen(files: &mut [(Vec<u8>, FoundFile)], query: &Query, ctx: &Ctx) {
     let matches: usize = files.iter().map(|(_, found)| found.matches).sum();
     let around = match matches {
         1 => Around { before: 50, after: 50 },
@@ -294,8 +296,8 @@ fn widen(files: &mut [(Vec<u8>, FoundFile)], wish: &Wish, ctx: &Ctx) {
         let wider = ctx
             .workspace
             .look(path)
-            .and_then(|spot| contents(&spot, ctx).ok())
-            .and_then(|bytes| search::lines_in(&bytes, &wish.lines, wish, Some(around)));
+            .and_then(|resolved| contents(&resolved, ctx).ok())
+            .and_then(|bytes| search::lines_in(&bytes, &query.lines, query, Some(around)));
         if let Some(wider) = wider
             && wider.matching().eq(found.matching())
         {

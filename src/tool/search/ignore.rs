@@ -223,7 +223,7 @@ impl Rules {
 
     /// Enters a directory by its path, if it is there.
     fn look_into(self, workspace: &Workspace, path: &Path) -> Rules {
-        match workspace.look(path).map(|spot| spot.found) {
+        match workspace.look(path).map(|resolved| resolved.found) {
             Some(Found::Directory(dir)) => {
                 let marks = Marks::of(dir.as_fd());
                 self.enter(dir.as_fd(), path.as_os_str().as_bytes(), marks)

@@ -47,14 +47,14 @@ pub trait Visitor: Send {
     /// Whether anything in a directory is of interest. `dir` is its path in the workspace, with a final slash.
     fn wants(&mut self, dir: &[u8]) -> bool;
 
-    fn file(&mut self, file: &Seen);
+    fn file(&mut self, file: &WalkedFile);
 
     /// Something that ignore files hide.
     fn hidden(&mut self, _path: &[u8], _what: What) {}
 }
 
 /// A regular file, as far as the listing knows.
-pub struct Seen<'a> {
+pub struct WalkedFile<'a> {
     dir: BorrowedFd<'a>,
     name: &'a CStr,
     /// From the workspace on.
@@ -78,7 +78,7 @@ pub struct Start<'a> {
     pub rules: Rules,
 }
 
-pub struct Survey<V> {
+pub struct WalkResult<V> {
     pub visitors: Vec<V>,
     /// Directories that could not be opened or listed, or were too deep.
     pub unread: usize,
@@ -93,7 +93,7 @@ pub enum Stop {
     Entries,
 }
 
-impl Seen<'_> {
+impl WalkedFile<'_> {
     /// Opens it, unless it is something else by now.
     pub fn open(&self) -> io::Result<(File, Stat)> {
         open::regular_file(self.dir, self.name)
@@ -109,15 +109,15 @@ impl<'a> Walk<'a> {
         Walk { cancel, limits, deadline: Instant::now() + Duration::from_millis(limits.search_ms), skipped }
     }
 
-    pub fn run<V: Visitor>(&self, start: Start, visitor: impl Fn() -> V + Sync) -> Survey<V> {
-        let crew = Crew::new(self, start);
-        let visitors = scope(|threads| crew.lead(threads, &visitor));
-        let state = crew.into_state();
-        Survey { visitors, unread: state.unread, stopped: state.stopped }
+    pub fn run<V: Visitor>(&self, start: Start, visitor: impl Fn() -> V + Sync) -> WalkResult<V> {
+        let workers = WalkWorkers::new(self, start);
+        let visitors = scope(|threads| workers.lead(threads, &visitor));
+        let state = workers.into_state();
+        WalkResult { visitors, unread: state.unread, stopped: state.stopped }
     }
 }
 
-impl<V> Survey<V> {
+impl<V> WalkResult<V> {
     /// What the answer lacks, as sentences; empty if nothing.
     pub fn gaps(&self, limits: &Limits) -> String {
         let stopped = match self.stopped {
@@ -163,15 +163,15 @@ struct State {
     stopped: Option<Stop>,
 }
 
-struct Crew<'a> {
+struct WalkWorkers<'a> {
     walk: &'a Walk<'a>,
     state: Mutex<State>,
     changed: Condvar,
     entries: AtomicUsize,
 }
 
-impl<'a> Crew<'a> {
-    fn new(walk: &'a Walk<'a>, start: Start) -> Crew<'a> {
+impl<'a> WalkWorkers<'a> {
+    fn new(walk: &'a Walk<'a>, start: Start) -> WalkWorkers<'a> {
         let mut state = State { todo: Vec::new(), busy: 0, unread: 0, stopped: None };
         match start.dir.try_clone_to_owned() {
             Ok(dir) => state.todo.push(Work::Enter {
@@ -183,7 +183,7 @@ impl<'a> Crew<'a> {
             }),
             Err(_) => state.unread = 1,
         }
-        Crew { walk, state: Mutex::new(state), changed: Condvar::new(), entries: AtomicUsize::new(0) }
+        WalkWorkers { walk, state: Mutex::new(state), changed: Condvar::new(), entries: AtomicUsize::new(0) }
     }
 
     fn into_state(self) -> State {
@@ -221,7 +221,7 @@ impl<'a> Crew<'a> {
         let Some(work) = self.take() else {
             return false;
         };
-        let _turn = Turn(self);
+        let _turn = BusyGuard(self);
         self.perform(work, visitor);
         true
     }
@@ -349,7 +349,7 @@ impl<'a> Crew<'a> {
             }
             path.truncate(lead);
             path.extend_from_slice(name.to_bytes());
-            visitor.file(&Seen { dir: dir.as_fd(), name, path: &path });
+            visitor.file(&WalkedFile { dir: dir.as_fd(), name, path: &path });
         }
     }
 
@@ -380,9 +380,9 @@ impl<'a> Crew<'a> {
 }
 
 /// One thread at work; over even if a visitor panics, so that the others do not wait for it.
-struct Turn<'a>(&'a Crew<'a>);
+struct BusyGuard<'a>(&'a WalkWorkers<'a>);
 
-impl Drop for Turn<'_> {
+impl Drop for BusyGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.busy -= 1;
@@ -412,7 +412,7 @@ mod tests {
             true
         }
 
-        fn file(&mut self, file: &Seen) {
+        fn file(&mut self, file: &WalkedFile) {
             self.files.push(readable(file.path));
             if let Some(cancel) = self.stop {
                 cancel.set();
@@ -432,10 +432,10 @@ mod tests {
         let start =
             Start { dir: workspace.dir(), path: Path::new(""), rules: Rules::around(&workspace, Wanted::NONE, limits) };
         let walk = Walk::new(cancel, limits, &NOT_OURS);
-        let survey = walk.run(start, || Witness { files: Vec::new(), stop });
-        let mut files: Vec<String> = survey.visitors.into_iter().flat_map(|one| one.files).collect();
+        let walked = walk.run(start, || Witness { files: Vec::new(), stop });
+        let mut files: Vec<String> = walked.visitors.into_iter().flat_map(|one| one.files).collect();
         files.sort_by(|a, b| by_path(a.as_bytes(), b.as_bytes()));
-        (files, survey.unread, survey.stopped)
+        (files, walked.unread, walked.stopped)
     }
 
     #[test]

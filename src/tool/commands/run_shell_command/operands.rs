@@ -8,13 +8,13 @@ use super::repository;
 use crate::limits::{LINE_DIRECTORIES, LINE_EDITS, LINE_PATHS};
 use crate::task::command_line::{Joint, Known, Simple, Word, is_builtin, parse, read_only};
 use crate::tool::Ctx;
-use crate::tool::files::path::{Found, Spot, Workspace, is_protected};
+use crate::tool::files::path::{Found, ResolvedPath, Workspace, is_protected};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use std::path::{Path, PathBuf};
 
 /// What was found out about a line.
 #[derive(Debug, Default, PartialEq)]
-pub(in crate::tool) struct Looked {
+pub(in crate::tool) struct LineCheck {
     /// Why commands that only read, or the files it writes, need approval.
     pub needs_approval: Option<String>,
     /// The real paths of the files it writes; empty if approval is needed.
@@ -22,16 +22,16 @@ pub(in crate::tool) struct Looked {
 }
 
 /// Looks at a line that starts in `dir`.
-pub(in crate::tool) fn look(line: &str, dir: &Spot, ctx: &Ctx) -> Looked {
+pub(in crate::tool) fn look(line: &str, dir: &ResolvedPath, ctx: &Ctx) -> LineCheck {
     let Ok(commands) = parse(line) else {
         // The policy asks about it anyway.
-        return Looked::default();
+        return LineCheck::default();
     };
     let dirs = Directories::new(dir.below().to_path_buf());
     let mut walk = Walk { ctx, dirs, left: LINE_PATHS, edits: Vec::new() };
     match walk.all(&commands) {
-        Ok(()) => Looked { needs_approval: None, edits: walk.edits },
-        Err(why) => Looked { needs_approval: Some(why), edits: Vec::new() },
+        Ok(()) => LineCheck { needs_approval: None, edits: walk.edits },
+        Err(why) => LineCheck { needs_approval: Some(why), edits: Vec::new() },
     }
 }
 
@@ -91,7 +91,7 @@ impl Walk<'_> {
             match word {
                 Word { text, is_pattern: false } => {
                     let found = self.inside(dir, text)?;
-                    if known.only_files && matches!(found, Some(Spot { found: Found::Directory(_), .. })) {
+                    if known.only_files && matches!(found, Some(ResolvedPath { found: Found::Directory(_), .. })) {
                         return Err(format!("{text} is a directory, and links in it are followed"));
                     }
                 }
@@ -108,7 +108,7 @@ impl Walk<'_> {
     }
 
     /// Where a path leads. None if nothing can be there.
-    fn inside(&self, dir: &Path, text: &str) -> Result<Option<Spot>, String> {
+    fn inside(&self, dir: &Path, text: &str) -> Result<Option<ResolvedPath>, String> {
         // Standard input, and a device that holds nothing.
         if matches!(text, "-" | "/dev/null") {
             return Ok(None);
@@ -117,9 +117,11 @@ impl Walk<'_> {
     }
 
     /// Where a path leads, if reading it has no effect.
-    fn passive(&self, path: &Path) -> Result<Option<Spot>, String> {
+    fn passive(&self, path: &Path) -> Result<Option<ResolvedPath>, String> {
         match self.ctx.workspace.resolve(path)? {
-            Some(Spot { found: Found::File(entry), .. }) if entry.is_active() => Err("is a pipe or a device".into()),
+            Some(ResolvedPath { found: Found::File(entry), .. }) if entry.is_active() => {
+                Err("is a pipe or a device".into())
+            }
             found => Ok(found),
         }
     }
@@ -128,8 +130,8 @@ impl Walk<'_> {
         match self.inside(dir, target)? {
             None => Ok(dir.to_path_buf()),
             // The shell remembers the way it came: behind a link, `..` leads somewhere else for it than for programs.
-            Some(spot) if spot.below() != spot.named() => Err(format!("cd {target} follows a link")),
-            Some(spot) => Ok(spot.below().to_path_buf()),
+            Some(resolved) if resolved.below() != resolved.named() => Err(format!("cd {target} follows a link")),
+            Some(resolved) => Ok(resolved.below().to_path_buf()),
         }
     }
 
@@ -148,8 +150,8 @@ impl Walk<'_> {
             let (start, end) = (&part.as_bytes()[..first], &part.as_bytes()[last + 1..]);
             let mut matched = Vec::new();
             for base in bases {
-                let spot = self.ctx.workspace.resolve(&base).map_err(|why| format!("{pattern} {why}"))?;
-                let names = spot.map(|spot| spot.names(self.left + 1)).transpose();
+                let resolved = self.ctx.workspace.resolve(&base).map_err(|why| format!("{pattern} {why}"))?;
+                let names = resolved.map(|resolved| resolved.names(self.left + 1)).transpose();
                 let names = names.map_err(|error| format!("{} cannot be read: {error}", base.display()))?;
                 for name in names.unwrap_or_default() {
                     let too_many = || format!("{pattern} is compared with too many files");
@@ -172,8 +174,8 @@ impl Walk<'_> {
             let [dir] = dirs else {
                 return Err(format!("where {file} is depends on another command"));
             };
-            let spot = writable(&self.ctx.workspace, &dir.join(file)).map_err(|why| format!("{file} {why}"))?;
-            let path = spot.real();
+            let resolved = writable(&self.ctx.workspace, &dir.join(file)).map_err(|why| format!("{file} {why}"))?;
+            let path = resolved.real();
             if !self.edits.contains(&path) {
                 self.edits.push(path);
             }
@@ -186,21 +188,21 @@ impl Walk<'_> {
 }
 
 /// A file that a redirection may write: what `write_file` could write, and never through a link.
-fn writable(workspace: &Workspace, path: &Path) -> Result<Spot, String> {
-    let Some(spot) = workspace.resolve(path)? else {
+fn writable(workspace: &Workspace, path: &Path) -> Result<ResolvedPath, String> {
+    let Some(resolved) = workspace.resolve(path)? else {
         return Err("is below a file".into());
     };
     let own = |part: &str| matches!(part.to_lowercase().as_str(), ".gemini" | ".vscode");
-    let is_own = spot.below().components().any(|part| part.as_os_str().to_str().is_none_or(own));
-    if is_own || is_protected(spot.below()) || is_protected(spot.named()) {
+    let is_own = resolved.below().components().any(|part| part.as_os_str().to_str().is_none_or(own));
+    if is_own || is_protected(resolved.below()) || is_protected(resolved.named()) {
         return Err("is protected".into());
     }
-    if spot.below() != spot.named() {
+    if resolved.below() != resolved.named() {
         return Err("leads through a link".into());
     }
-    match &spot.found {
+    match &resolved.found {
         Found::Directory(_) => return Err("is a directory".into()),
-        Found::Nothing(gap) if !gap.has_parent() => return Err("is in a directory that does not exist".into()),
+        Found::Nothing(missing) if !missing.has_parent() => return Err("is in a directory that does not exist".into()),
         Found::Nothing(_) => {}
         Found::File(entry) => {
             let stat = rustix::fs::statat(entry.dir(), entry.name(), AtFlags::SYMLINK_NOFOLLOW);
@@ -210,15 +212,15 @@ fn writable(workspace: &Workspace, path: &Path) -> Result<Spot, String> {
             }
         }
     }
-    Ok(spot)
+    Ok(resolved)
 }
 
 /// Makes sure that a file exists which a confined command may write: the kernel's rule is bound to the file itself, not to
 /// its name, so an empty one is created where there is none.
 pub(in crate::tool) fn ready_to_write(workspace: &Workspace, path: &str) -> Result<PathBuf, String> {
-    let spot = writable(workspace, Path::new(path))?;
-    if let Found::Nothing(gap) = spot.found {
-        let entry = gap.make_parents().map_err(|error| error.to_string())?;
+    let resolved = writable(workspace, Path::new(path))?;
+    if let Found::Nothing(missing) = resolved.found {
+        let entry = missing.make_parents().map_err(|error| error.to_string())?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         rustix::fs::openat(entry.dir(), entry.name(), flags, Mode::from_raw_mode(0o666))
             .map_err(|errno| format!("cannot be created: {errno}"))?;

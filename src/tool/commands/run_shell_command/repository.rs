@@ -3,7 +3,7 @@
 
 use super::index;
 use crate::limits::{GIT_CONFIG_BYTES, GIT_INDEX_BYTES};
-use crate::tool::files::path::{Found, Spot, Workspace};
+use crate::tool::files::path::{Found, ResolvedPath, Workspace};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub(in crate::tool) fn check(workspace: &Workspace, dir: &Path) -> Result<(), St
     }
     for name in ["HEAD", "config", "index", "info", "logs", "objects", "packed-refs", "refs", "shallow"] {
         let path = repository.join(name);
-        if let Some(Spot { found: Found::File(entry), .. }) = real(workspace, &path)?
+        if let Some(ResolvedPath { found: Found::File(entry), .. }) = real(workspace, &path)?
             && entry.is_active()
         {
             return Err(format!("{} is a pipe or a device", path.display()));
@@ -72,7 +72,7 @@ fn hash_bytes(config: &str) -> Option<usize> {
 fn find(workspace: &Workspace, dir: &Path) -> Result<PathBuf, String> {
     for dir in dir.ancestors() {
         let git = dir.join(".git");
-        match real(workspace, &git)?.map(|spot| spot.found) {
+        match real(workspace, &git)?.map(|resolved| resolved.found) {
             Some(Found::Directory(_)) => return Ok(git),
             Some(Found::File(_)) => return Err("the git repository is not in the workspace: .git is a file".into()),
             Some(Found::Nothing(_)) | None => {}
@@ -85,9 +85,9 @@ fn find(workspace: &Workspace, dir: &Path) -> Result<PathBuf, String> {
 }
 
 /// What is there, if no link leads to it.
-fn real(workspace: &Workspace, path: &Path) -> Result<Option<Spot>, String> {
+fn real(workspace: &Workspace, path: &Path) -> Result<Option<ResolvedPath>, String> {
     match workspace.resolve(path) {
-        Ok(Some(spot)) if spot.below() != spot.named() => Err(format!("{} is a link", path.display())),
+        Ok(Some(resolved)) if resolved.below() != resolved.named() => Err(format!("{} is a link", path.display())),
         Ok(found) => Ok(found),
         Err(why) => Err(format!("{} {why}", path.display())),
     }
@@ -95,7 +95,7 @@ fn real(workspace: &Workspace, path: &Path) -> Result<Option<Spot>, String> {
 
 fn exists(workspace: &Workspace, path: &Path) -> bool {
     // What cannot be looked at is taken for there.
-    !matches!(workspace.resolve(path), Ok(None | Some(Spot { found: Found::Nothing(_), .. })))
+    !matches!(workspace.resolve(path), Ok(None | Some(ResolvedPath { found: Found::Nothing(_), .. })))
 }
 
 fn read(workspace: &Workspace, path: &Path) -> Result<String, String> {
@@ -105,7 +105,7 @@ fn read(workspace: &Workspace, path: &Path) -> Result<String, String> {
 
 /// What is in a file; None if there is none.
 fn bytes(workspace: &Workspace, path: &Path, most: u64) -> Result<Option<Vec<u8>>, String> {
-    let entry = match real(workspace, path)?.map(|spot| spot.found) {
+    let entry = match real(workspace, path)?.map(|resolved| resolved.found) {
         Some(Found::File(entry)) => entry,
         Some(Found::Nothing(_)) => return Ok(None),
         Some(Found::Directory(_)) | None => return Err(format!("{} is not a file", path.display())),

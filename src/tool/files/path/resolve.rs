@@ -1,6 +1,6 @@
 //! The walk from the workspace's open directory to what a path names, one component at a time.
 
-use super::{Entry, Found, Gap, Spot, Workspace};
+use super::{Entry, Found, MissingPath, ResolvedPath, Workspace};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use std::path::{Component, Path, PathBuf};
 const MOST_LINKS: usize = 40;
 
 /// Why a path cannot be resolved. Displayed as a clause that follows the path.
-pub(super) enum Wrong {
+pub(super) enum ResolveError {
     Outside,
     Links,
     NotDirectory,
@@ -24,35 +24,35 @@ pub(super) enum Wrong {
     System(Errno),
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for ResolveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Wrong::Outside => "is not in the workspace",
-            Wrong::Links => "leads through too many symbolic links",
-            Wrong::NotDirectory => "does not exist: a part of it is a file, not a directory",
-            Wrong::Lost => "does not exist: it leads through a directory that is not there",
-            Wrong::System(errno) => return write!(f, "cannot be looked up: {errno}"),
+            ResolveError::Outside => "is not in the workspace",
+            ResolveError::Links => "leads through too many symbolic links",
+            ResolveError::NotDirectory => "does not exist: a part of it is a file, not a directory",
+            ResolveError::Lost => "does not exist: it leads through a directory that is not there",
+            ResolveError::System(errno) => return write!(f, "cannot be looked up: {errno}"),
         })
     }
 }
 
-impl From<Errno> for Wrong {
-    fn from(errno: Errno) -> Wrong {
-        Wrong::System(errno)
+impl From<Errno> for ResolveError {
+    fn from(errno: Errno) -> ResolveError {
+        ResolveError::System(errno)
     }
 }
 
 /// Finds what a path relative to the workspace names.
-pub(super) fn walk(workspace: &Workspace, path: &Path) -> Result<Spot, Wrong> {
+pub(super) fn walk(workspace: &Workspace, path: &Path) -> Result<ResolvedPath, ResolveError> {
     let mut walk = Walk { workspace, held: Vec::new(), todo: parts(path), links: 0 };
     let found = walk.go()?;
     let mut relative: PathBuf = walk.held.iter().map(|(name, _)| name).collect();
     match &found {
         Found::Directory(_) => {}
         Found::File(entry) => relative.push(&entry.name),
-        Found::Nothing(gap) => {
-            relative.extend(&gap.parents);
-            relative.push(&gap.name);
+        Found::Nothing(missing) => {
+            relative.extend(&missing.parents);
+            relative.push(&missing.name);
         }
     }
     // Joining with nothing would leave a slash at the end.
@@ -60,7 +60,7 @@ pub(super) fn walk(workspace: &Workspace, path: &Path) -> Result<Spot, Wrong> {
         true => workspace.path.clone(),
         false => workspace.path.join(&relative),
     };
-    Ok(Spot { real, relative, named: without_dots(path), found })
+    Ok(ResolvedPath { real, relative, named: without_dots(path), found })
 }
 
 /// One component of a path still to be walked.
@@ -81,7 +81,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn go(&mut self) -> Result<Found, Wrong> {
+    fn go(&mut self) -> Result<Found, ResolveError> {
         while let Some(part) = self.todo.pop_front() {
             let name = match part {
                 Part::Here => continue,
@@ -90,7 +90,7 @@ impl Walk<'_> {
                     continue;
                 }
                 Part::Up => {
-                    self.held.pop().ok_or(Wrong::Outside)?;
+                    self.held.pop().ok_or(ResolveError::Outside)?;
                     continue;
                 }
                 Part::Name(name) => name,
@@ -107,7 +107,7 @@ impl Walk<'_> {
                 _ if self.todo.is_empty() => {
                     return Ok(Found::File(Entry { dir: self.here().try_clone_to_owned().map_err(system)?, name }));
                 }
-                _ => return Err(Wrong::NotDirectory),
+                _ => return Err(ResolveError::NotDirectory),
             }
         }
         let dir = self.here().try_clone_to_owned().map_err(system)?;
@@ -119,14 +119,14 @@ impl Walk<'_> {
     }
 
     /// Puts a link's target in front of what is left to walk.
-    fn follow(&mut self, link: &OwnedFd) -> Result<(), Wrong> {
+    fn follow(&mut self, link: &OwnedFd) -> Result<(), ResolveError> {
         self.links += 1;
         if self.links > MOST_LINKS {
-            return Err(Wrong::Links);
+            return Err(ResolveError::Links);
         }
         let target = rustix::fs::readlinkat(link, "", Vec::new())?;
         let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
-        let mut steps = parts(&self.workspace.inside(&target).ok_or(Wrong::Outside)?);
+        let mut steps = parts(&self.workspace.inside(&target).ok_or(ResolveError::Outside)?);
         if target.is_absolute() {
             steps.push_front(Part::Root);
         }
@@ -137,21 +137,21 @@ impl Walk<'_> {
     }
 
     /// Nothing is called `name` here, so what is left of the path can only be names.
-    fn gap(&mut self, name: OsString) -> Result<Found, Wrong> {
+    fn gap(&mut self, name: OsString) -> Result<Found, ResolveError> {
         let mut parents = vec![name];
         for part in self.todo.drain(..) {
             match part {
                 Part::Name(name) => parents.push(name),
-                Part::Here | Part::Up | Part::Root => return Err(Wrong::Lost),
+                Part::Here | Part::Up | Part::Root => return Err(ResolveError::Lost),
             }
         }
         let name = parents.pop().expect("it holds at least the first name");
-        Ok(Found::Nothing(Gap { dir: self.here().try_clone_to_owned().map_err(system)?, parents, name }))
+        Ok(Found::Nothing(MissingPath { dir: self.here().try_clone_to_owned().map_err(system)?, parents, name }))
     }
 }
 
-fn system(error: io::Error) -> Wrong {
-    Wrong::System(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+fn system(error: io::Error) -> ResolveError {
+    ResolveError::System(Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
 fn parts(path: &Path) -> VecDeque<Part> {

@@ -4,15 +4,15 @@ use super::*;
 use crate::tool::tests::Scratch;
 use std::os::unix::fs::symlink;
 
-fn shown(spot: Result<Spot, CallError>) -> String {
-    match spot {
-        Ok(spot) => {
-            let kind = match spot.found {
+fn shown(resolved: Result<ResolvedPath, CallError>) -> String {
+    match resolved {
+        Ok(resolved) => {
+            let kind = match resolved.found {
                 Found::Directory(_) => "dir",
                 Found::File(_) => "file",
                 Found::Nothing(_) => "nothing",
             };
-            format!("{kind} {}", spot.relative())
+            format!("{kind} {}", resolved.relative())
         }
         Err(error) => error.kind.word().to_string(),
     }

@@ -43,34 +43,34 @@ pub fn find(content: &str, old: &str, new: &str, steps: usize) -> Option<(Strate
     if !exact.is_empty() {
         return Some((Strategy::Exact, exact));
     }
-    let wish = Wish::new(old, new)?;
+    let replacement = Replacement::new(old, new)?;
     let lines = Lines::of(content);
     let lenient: [(Strategy, &dyn Fn() -> Vec<Edit>); 3] = [
-        (Strategy::Flexible, &|| flexible(&lines, &wish)),
-        (Strategy::Loose, &|| loose(&lines, &wish)),
-        (Strategy::Fuzzy, &|| fuzzy(&lines, &wish, steps)),
+        (Strategy::Flexible, &|| flexible(&lines, &replacement)),
+        (Strategy::Loose, &|| loose(&lines, &replacement)),
+        (Strategy::Fuzzy, &|| fuzzy(&lines, &replacement, steps)),
     ];
     lenient.into_iter().map(|(strategy, search)| (strategy, search())).find(|(_, edits)| !edits.is_empty())
 }
 
 /// What is searched for, and what is to stand in its place, as whole lines.
-struct Wish<'a> {
+struct Replacement<'a> {
     old: &'a str,
     new: &'a str,
     /// The last line goes with its line break: all of it is to be removed.
     removes_lines: bool,
 }
 
-impl<'a> Wish<'a> {
+impl<'a> Replacement<'a> {
     /// None when there is nothing but space to search for: that is everywhere.
-    fn new(old: &'a str, new: &'a str) -> Option<Wish<'a>> {
+    fn new(old: &'a str, new: &'a str) -> Option<Replacement<'a>> {
         if old.trim().is_empty() {
             return None;
         }
         let Some(bare) = old.strip_suffix('\n') else {
-            return Some(Wish { old, new, removes_lines: false });
+            return Some(Replacement { old, new, removes_lines: false });
         };
-        Some(Wish { old: bare, new: new.strip_suffix('\n').unwrap_or(new), removes_lines: new.is_empty() })
+        Some(Replacement { old: bare, new: new.strip_suffix('\n').unwrap_or(new), removes_lines: new.is_empty() })
     }
 
     fn indented(&self, indent: &str) -> String {
@@ -129,14 +129,14 @@ fn indent_of(text: &str) -> &str {
     &text[..end]
 }
 
-fn flexible(lines: &Lines, wish: &Wish) -> Vec<Edit> {
-    let wanted: Vec<&str> = wish.old.split('\n').map(str::trim).collect();
+fn flexible(lines: &Lines, replacement: &Replacement) -> Vec<Edit> {
+    let wanted: Vec<&str> = replacement.old.split('\n').map(str::trim).collect();
     let trimmed: Vec<&str> = (0..lines.len()).map(|i| lines.text(i).trim()).collect();
     let mut edits = Vec::new();
     let mut at = 0;
     while at + wanted.len() <= trimmed.len() {
         if trimmed[at..at + wanted.len()] == wanted {
-            edits.push(wish.edit(lines, at, wanted.len()));
+            edits.push(replacement.edit(lines, at, wanted.len()));
             at += wanted.len();
         } else {
             at += 1;
@@ -145,8 +145,8 @@ fn flexible(lines: &Lines, wish: &Wish) -> Vec<Edit> {
     edits
 }
 
-fn loose(lines: &Lines, wish: &Wish) -> Vec<Edit> {
-    let tokens = tokens(wish.old);
+fn loose(lines: &Lines, replacement: &Replacement) -> Vec<Edit> {
+    let tokens = tokens(replacement.old);
     let mut edits: Vec<Edit> = Vec::new();
     let mut free_from = 0;
     for line in &lines.ranges {
@@ -157,7 +157,7 @@ fn loose(lines: &Lines, wish: &Wish) -> Vec<Edit> {
         let begin = line.start + indent.len();
         if let Some(end) = match_tokens(&tokens, &lines.content[begin..]) {
             free_from = begin + end;
-            edits.push(Edit { range: line.start..free_from, text: wish.indented(indent) });
+            edits.push(Edit { range: line.start..free_from, text: replacement.indented(indent) });
         }
     }
     edits
@@ -200,8 +200,8 @@ fn is_word(c: Option<char>) -> bool {
 
 /// Windows of as many lines as wanted, compared by the least number of characters to change: those that are not space count
 /// ten times as much as those that are. A window is near enough if the sum is within a tenth of the text's length.
-fn fuzzy(lines: &Lines, wish: &Wish, steps: usize) -> Vec<Edit> {
-    let wanted: Vec<&str> = wish.old.split('\n').map(str::trim_end).collect();
+fn fuzzy(lines: &Lines, replacement: &Replacement, steps: usize) -> Vec<Edit> {
+    let wanted: Vec<&str> = replacement.old.split('\n').map(str::trim_end).collect();
     let wanted_raw: Vec<char> = wanted.join("\n").chars().collect();
     let length = wanted_raw.len();
     let cost = length.saturating_mul(length).saturating_mul(lines.len());
@@ -209,7 +209,7 @@ fn fuzzy(lines: &Lines, wish: &Wish, steps: usize) -> Vec<Edit> {
         return Vec::new();
     }
     let bare = |text: &str| -> Vec<char> { text.chars().filter(|c| !c.is_whitespace()).collect() };
-    let wanted_bare = bare(wish.old);
+    let wanted_bare = bare(replacement.old);
     // The lines without any space, one after the other: a window of lines is a slice.
     let mut all_bare = Vec::new();
     let mut starts = vec![0];
@@ -237,7 +237,7 @@ fn fuzzy(lines: &Lines, wish: &Wish, steps: usize) -> Vec<Edit> {
         }
     }
     firsts.sort_unstable();
-    firsts.into_iter().map(|first| wish.edit(lines, first, wanted.len())).collect()
+    firsts.into_iter().map(|first| replacement.edit(lines, first, wanted.len())).collect()
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! What a search answers: for the model the files and lines, for people one sentence.
 
 use crate::tool::Ctx;
-use crate::tool::files::path::Spot;
+use crate::tool::files::path::ResolvedPath;
 use crate::tool::files::read_file::shortened;
-use crate::tool::search::grep_search::Wish;
+use crate::tool::search::grep_search::Query;
 use crate::tool::search::grep_search::search::{FoundFile, Role};
 use crate::tool::search::listing::readable;
 
@@ -22,16 +22,16 @@ pub struct Report {
 
 impl Report {
     /// What the model reads, and what people see.
-    pub fn show(&self, wish: &Wish, base: &Spot, ctx: &Ctx) -> (String, String) {
-        let like = wish.include_text.map_or(String::new(), |glob| format!(" (files: \"{glob}\")"));
-        let of = format!("pattern \"{}\" in path \"{}\"{like}", wish.pattern, base.relative());
+    pub fn show(&self, query: &Query, base: &ResolvedPath, ctx: &Ctx) -> (String, String) {
+        let like = query.include_text.map_or(String::new(), |glob| format!(" (files: \"{glob}\")"));
+        let of = format!("pattern \"{}\" in path \"{}\"{like}", query.pattern, base.relative());
         if self.hidden {
             let text = format!(
                 "No matches found for {of}: it is hidden by ignore files. Set no_ignore to search it all the same."
             );
             return (text, "No matches found".into());
         }
-        let found = match wish.names_only {
+        let found = match query.names_only {
             true => count(self.files.len(), "file with matches", "files with matches"),
             false => count(self.files.iter().map(|(_, found)| found.matches).sum(), "match", "matches"),
         };
@@ -40,7 +40,7 @@ impl Report {
             return (text.trim_end().into(), "No matches found".into());
         };
         let limited = if self.limited { " (limited)" } else { "" };
-        let body = if wish.names_only { self.names() } else { self.lines(ctx) };
+        let body = if query.names_only { self.names() } else { self.lines(ctx) };
         let more = if self.limited {
             "There may be more matches: narrow the search, or raise total_max_matches.\n"
         } else {

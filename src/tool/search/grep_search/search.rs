@@ -1,11 +1,11 @@
 //! Searching the files of a walk, and keeping the best of what is found: the first matches in the order of paths.
 
 use crate::limits::Limits;
-use crate::tool::files::path::Spot;
-use crate::tool::search::grep_search::Wish;
+use crate::tool::files::path::ResolvedPath;
+use crate::tool::search::grep_search::Query;
 use crate::tool::search::grep_search::lines::{Go, Lines};
 use crate::tool::search::listing::by_path;
-use crate::tool::search::walk::{Seen, Visitor};
+use crate::tool::search::walk::{Visitor, WalkedFile};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -152,7 +152,7 @@ impl Best {
 
 /// One thread's search.
 pub struct Search<'a> {
-    wish: &'a Wish<'a>,
+    query: &'a Query<'a>,
     lines: Lines,
     best: &'a Best,
     limits: &'a Limits,
@@ -164,8 +164,8 @@ pub struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    pub fn new(wish: &'a Wish<'a>, base: &Spot, best: &'a Best, limits: &'a Limits) -> Search<'a> {
-        Search { wish, lines: wish.lines.clone(), best, limits, lead: base.lead(), room: Vec::new(), too_large: 0 }
+    pub fn new(query: &'a Query<'a>, base: &ResolvedPath, best: &'a Best, limits: &'a Limits) -> Search<'a> {
+        Search { query, lines: query.lines.clone(), best, limits, lead: base.lead(), room: Vec::new(), too_large: 0 }
     }
 }
 
@@ -174,8 +174,8 @@ impl Visitor for Search<'_> {
         !self.best.is_too_late(&dir[..dir.len() - 1])
     }
 
-    fn file(&mut self, file: &Seen) {
-        if !self.wish.includes(&file.path[self.lead..]) || self.best.is_too_late(file.path) {
+    fn file(&mut self, file: &WalkedFile) {
+        if !self.query.includes(&file.path[self.lead..]) || self.best.is_too_late(file.path) {
             return;
         }
         // What cannot be opened or read is not text to search.
@@ -191,7 +191,7 @@ impl Visitor for Search<'_> {
         };
         let bytes = &self.room[..length];
         if self.lines.may_be_in(bytes)
-            && let Some(found) = lines_in(bytes, &self.lines, self.wish, self.wish.around)
+            && let Some(found) = lines_in(bytes, &self.lines, self.query, self.query.around)
         {
             self.best.add(file.path, found);
         }
@@ -215,15 +215,15 @@ fn fill(file: &mut File, size: usize, room: &mut Vec<u8>) -> io::Result<usize> {
 }
 
 /// What is found in a text; None if nothing, or if it is no text.
-pub fn lines_in(bytes: &[u8], lines: &Lines, wish: &Wish, around: Option<Around>) -> Option<FoundFile> {
+pub fn lines_in(bytes: &[u8], lines: &Lines, query: &Query, around: Option<Around>) -> Option<FoundFile> {
     if memchr::memchr(0, bytes).is_some() {
         return None;
     }
     // One more than can be shown, to know whether there are more.
-    let most = if wish.names_only { 1 } else { wish.per_file.min(wish.total + 1) };
+    let most = if query.names_only { 1 } else { query.per_file.min(query.total + 1) };
     let mut hits = Vec::new();
     lines.each(bytes, |range| {
-        let excepted = wish
+        let excepted = query
             .except
             .as_ref()
             .is_some_and(|except| str::from_utf8(&bytes[range.clone()]).is_ok_and(|line| except.is_match(line)));
@@ -237,32 +237,32 @@ pub fn lines_in(bytes: &[u8], lines: &Lines, wish: &Wish, around: Option<Around>
     }
     let mut found = FoundFile { matches: hits.len(), lines: Vec::new() };
     let around = around.unwrap_or(Around { before: 0, after: 0 });
-    let mut pen = Pen { bytes, at: 0, number: 1 };
+    let mut copier = LineCopier { bytes, at: 0, number: 1 };
     for (i, hit) in hits.iter().enumerate() {
-        pen.skip_to_before(hit.start, around.before);
-        while pen.at < hit.start {
-            found.lines.extend(pen.line(Role::Context));
+        copier.skip_to_before(hit.start, around.before);
+        while copier.at < hit.start {
+            found.lines.extend(copier.line(Role::Context));
         }
-        found.lines.extend(pen.line(Role::Match));
+        found.lines.extend(copier.line(Role::Match));
         let next = hits.get(i + 1).map_or(bytes.len(), |hit| hit.start);
         for _ in 0..around.after {
-            if pen.at >= next {
+            if copier.at >= next {
                 break;
             }
-            found.lines.extend(pen.line(Role::Context));
+            found.lines.extend(copier.line(Role::Context));
         }
     }
     Some(found)
 }
 
 /// Copies lines, and knows their numbers.
-struct Pen<'a> {
+struct LineCopier<'a> {
     bytes: &'a [u8],
     at: usize,
     number: usize,
 }
 
-impl Pen<'_> {
+impl LineCopier<'_> {
     /// Goes forward to so many lines before the one that begins at `begin`.
     fn skip_to_before(&mut self, begin: usize, lines: usize) {
         let mut target = begin;
