@@ -51,12 +51,12 @@ impl Mode {
     }
 }
 
-/// What the operator grants in the place a task works in. Never taken from a client or from the place itself.
+/// What the operator grants in the workspace of a task. Never taken from a client or from the workspace itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
     /// "Always" may be kept beyond the session.
     pub saving: bool,
-    /// A client's wish to be asked nothing is granted.
+    /// A client may turn off questions.
     pub auto_execute: bool,
 }
 
@@ -65,7 +65,7 @@ pub struct Grant {
 pub struct Ask<'a> {
     pub tool: &'a str,
     pub kind: Kind,
-    /// What the tool itself says should happen when no rule knows better.
+    /// The tool's own default, if no rule applies.
     pub by_default: Verdict,
     pub args: &'a Value,
     pub plan: &'a Plan,
@@ -79,7 +79,7 @@ pub struct Ask<'a> {
     pub auto_execute: bool,
 }
 
-/// What was decided, and by which rule, in words that fit behind "because of".
+/// The decision, and the rule that made it, in words that fit behind "because of".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ruling {
     pub verdict: Verdict,

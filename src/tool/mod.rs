@@ -7,7 +7,8 @@
 //! trees, [`ignore`] says what to leave out on the way, and [`wildcard`] compares names. [`attachments`] reads the files that a
 //! prompt names.
 //!
-//! A tool never trusts what `prepare` saw: time passes while people think, so `run` finds its files again and compares.
+//! `run` does not rely on what `prepare` found, because files may change until the call is approved: it looks them up again and
+//! compares.
 
 pub mod ask_user;
 pub mod commands;
@@ -42,20 +43,20 @@ use web::Web;
 pub trait Tool: Send + Sync {
     fn spec(&self) -> ToolSpec;
 
-    /// Finds out what the call would do. Looks, touches nothing; the arguments already fit the schema.
+    /// Finds out what the call would do, without changing anything. The arguments match the schema.
     fn prepare(&self, args: &Value, ctx: &Ctx) -> Result<Plan, CallError>;
 
-    /// Does it. `out` takes pieces of live output as they come.
+    /// Carries the call out. `out` takes pieces of live output as they come.
     fn run(&self, run: &Run, ctx: &Ctx, out: &mut dyn FnMut(String)) -> Result<RunEnd, CallError>;
 }
 
-/// What a call may use of the world.
+/// The workspace, limits and services that a call may use.
 pub struct Ctx<'a> {
     pub workspace: Workspace,
     pub cancel: &'a Cancel,
     pub limits: &'a Limits,
     pub children: &'a dyn Spawn,
-    /// Whose call it is: what it leaves running is only this task's.
+    /// The task of the call. Background processes of the call belong to it.
     pub task: &'a TaskId,
     pub background: &'a Background,
     pub web: &'a Web,
@@ -92,20 +93,20 @@ pub struct Launch {
     pub read_only: Option<ReadOnly>,
 }
 
-/// All that a program may touch that nobody approved, beside the system's programs. The kernel enforces it.
+/// The files that a program without approval may use, beside the system's programs. The kernel enforces it.
 pub struct ReadOnly {
-    /// The real path of what it may read.
+    /// The real path of the directory that it may read.
     pub workspace: PathBuf,
     /// The files below it that it may write.
     pub writable: Vec<PathBuf>,
 }
 
-/// A started program and everything it starts in turn. Dropping it ends them all.
+/// A started program with all its descendants. Dropping it ends them all.
 pub trait Child: Send {
     /// The program's process number.
     fn id(&self) -> u32;
 
-    /// What they print. At its end once all of them have closed it.
+    /// Their output. It is at its end when all of them have closed it.
     fn output(&self) -> BorrowedFd<'_>;
 
     /// Readable once the program itself is over.

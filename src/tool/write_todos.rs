@@ -1,5 +1,5 @@
-//! `write_todos`: what the agent means to do, for people to follow. The list is given whole each time and lives in the
-//! conversation and in the task's log; nothing else keeps it.
+//! `write_todos`: the steps that the agent plans, for people to follow. The list is given whole each time and is kept only in the
+//! conversation and in the task's log.
 
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, Display, Ending, Kind, Plan, Todo, TodoStatus, ToolSpec, Verdict};

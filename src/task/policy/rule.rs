@@ -1,4 +1,4 @@
-//! One rule: what it speaks about, and whether it fits a call or a part of a command line.
+//! One rule: which calls it is about, and whether it matches a call or a part of a command line.
 
 use super::{Ask, Mode, risky};
 use crate::base::words::words;
@@ -142,17 +142,17 @@ pub(super) struct Held {
     pub rule: Rule,
     pub tier: Tier,
     pub rank: u32,
-    /// What decided, for people.
+    /// Where the rule comes from, for people.
     pub origin: String,
     /// If not empty: only tools of these kinds.
     pub kinds: &'static [Kind],
-    /// Calls that one of these fits are none of its business.
+    /// It does not apply to calls that one of these matches.
     pub unless: Vec<Rule>,
     command: Option<Regex>,
     args: Option<Regex>,
 }
 
-/// What a rule is held against.
+/// What a rule is compared with.
 pub(super) enum Subject<'a> {
     Call(&'a Ask<'a>),
     /// One command of a line.
@@ -209,7 +209,7 @@ impl Held {
         held
     }
 
-    /// Whether it speaks about calls of this tool at all, here and now.
+    /// Whether it applies to calls of this tool, in this mode.
     pub fn concerns(&self, ask: &Ask<'_>) -> bool {
         let rule = &self.rule;
         rule.tool_name.has_tool(ask.tool)

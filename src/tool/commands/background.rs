@@ -6,7 +6,7 @@
 //! itself, and so there is nothing to protect on a disk, to find again or to clear away.
 //!
 //! A process belongs to the task whose call started it. Other tasks neither see it nor can ask for it, and when the task is over,
-//! so is the process. What a server leaves behind that is killed is found by its children's markers, background or not.
+//! so is the process. Processes of a killed server are found by their marker, background or not.
 
 use crate::base::cancel::Cancel;
 use crate::base::id::TaskId;
@@ -184,7 +184,7 @@ impl Process {
         self.lock().over.is_none()
     }
 
-    /// How it stands, in a few words.
+    /// Its status, in a few words.
     fn status(&self) -> String {
         let seen = self.lock();
         let over = seen.over.as_ref();
@@ -199,7 +199,7 @@ impl Process {
             ..limits.clone()
         };
         let mut take = |text: String| self.take(&text, limits.background_bytes);
-        // Whatever happens, its end is told: somebody may wait for it.
+        // Its end is recorded even after a panic: a call may wait for it.
         let followed = catch_unwind(AssertUnwindSafe(|| follow(child, &self.stop, &mine, None, &mut take)));
         let followed = followed.unwrap_or_else(|_| Err(io::Error::other("its watcher died")));
         let over = match followed {

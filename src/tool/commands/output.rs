@@ -1,4 +1,4 @@
-//! What a command prints, made fit to show: text without terminal sequences, in pieces that never split a character, and never
+//! The output of a command as text to show: without terminal sequences, in pieces that never split a character, and never
 //! more of it than the limits allow, however much is printed.
 //!
 //! The bytes are kept as they came, the newest of them. Live text is made while they pass, the final text from what is kept.
@@ -79,7 +79,7 @@ impl Output {
         let mut from = 0;
         if dropped > 0 {
             text = format!("[the first {dropped} bytes of output were not kept]\n");
-            // The cut may have split a character: what is left of it says nothing.
+            // The cut may have split a character; its rest is dropped.
             let torn = bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80);
             from = torn.count();
         }

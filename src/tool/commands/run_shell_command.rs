@@ -93,7 +93,7 @@ fn is_background(args: &Value) -> bool {
     flag_arg(args, "is_background")
 }
 
-/// What there is to know about a line before it may run without approval.
+/// Checks whether a line may run without approval, and which files it writes.
 fn look(args: &Value, dir: &ResolvedPath, ctx: &Ctx) -> Result<operands::LineCheck, CallError> {
     let command = command(args)?;
     let mut check = operands::look(command, dir, ctx);
@@ -156,7 +156,7 @@ fn background(run: &Run, ctx: &Ctx) -> Result<Ending, CallError> {
         process.end();
     }
     if let Some(ending) = process.ending() {
-        // It has been told of: nobody needs to ask for it any more.
+        // Its result is in this answer, so it need not be listed any more.
         ctx.background.forget(&process);
         return Ok(ending);
     }

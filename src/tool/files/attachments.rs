@@ -18,14 +18,14 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Names that nobody means by naming a directory: binaries, archives, documents, and memory files, which the model has already.
+/// Names that are left out of a directory: binaries, archives, documents, and memory files, which the model already has.
 const NOT_MEANT: [&str; 2] = [
     "*.{bin,exe,dll,so,dylib,class,jar,war,zip,tar,gz,bz2,rar,7z,doc,docx,xls,xlsx,ppt,pptx,odt,ods,odp,pyc,pyo}",
     "{.DS_Store,GEMINI.md}",
 ];
 /// Names that are never attached.
 const SECRET: &str = "{.env,.env.*}";
-/// How many of the files that were left out the model is told by name.
+/// How many of the files left out are named to the model.
 const NAMED_LEFT_OUT: usize = 5;
 
 /// The texts of the files that a prompt names, for the model. None if it names nothing that exists, or if the search for files
@@ -67,7 +67,7 @@ pub fn mentions(prompt: &str) -> Vec<String> {
     paths
 }
 
-/// What a prompt names and what exists.
+/// The existing files and directories that a prompt names.
 struct Named {
     /// Relative to the workspace.
     files: Vec<PathBuf>,

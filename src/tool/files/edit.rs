@@ -5,7 +5,7 @@
 //! in one step: a reader sees the old file or the new one, and a crash leaves one of them. A file that is new must still not exist
 //! then. What the old file was stays: its mode, owner, encoding and line ends. A hard link is not written through, it is replaced.
 //!
-//! How the new text comes about is the tools' own affair; here it is given, together with the file it was made from.
+//! The tools compute the new text; this module gets it together with the file that it was computed from.
 
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{Base, CallError, Display, Ending, ErrorKind, Plan, Question};
@@ -26,13 +26,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Lines around each change that the model is shown, so that it need not read the file again.
 const CONTEXT: usize = 5;
 
-/// What a call wants to become of a file.
+/// The new content that a call proposes for a file.
 pub(in crate::tool) struct Proposal {
     pub resolved: ResolvedPath,
     pub current: Current,
     /// The whole new text, with the line ends the file has.
     pub new: String,
-    /// What the model is told first when it is done, e.g. `Created /w/a.txt.`
+    /// The first sentence of the result for the model, e.g. `Created /w/a.txt.`
     pub done: String,
 }
 
@@ -106,7 +106,7 @@ impl Proposal {
     }
 }
 
-/// What the model is told. It knows a new file's content, unless the user changed it.
+/// The result for the model. It contains no content of a new file, unless the user changed it: the model knows it.
 fn report(done: &str, theirs: Option<&str>, current: &Current, found: &Comparison, ctx: &Ctx) -> String {
     let mut text = done.to_owned();
     if let Some(hunks) = theirs {
@@ -183,7 +183,7 @@ enum Written {
 
 /// Puts new content in the place of the file that was seen, if it is still that file.
 fn overwrite(entry: &Entry, current: &Current, new: &str, ctx: &Ctx) -> io::Result<Written> {
-    // Renaming asks the directory for permission, not the file: a file made read-only shall stay as it is.
+    // Renaming checks the permissions of the directory, not of the file. A read-only file must not be replaced.
     rustix::fs::accessat(entry.dir(), entry.name(), Access::WRITE_OK, AtFlags::EACCESS)?;
     let stat = rustix::fs::statat(entry.dir(), entry.name(), AtFlags::SYMLINK_NOFOLLOW)?;
     let temporary = TemporaryFile::new(entry, 0o600)?;

@@ -1,4 +1,4 @@
-//! `list_directory`: what is in one directory, directories first.
+//! `list_directory`: the entries of one directory, directories first.
 
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{CallError, ErrorKind, Kind, Plan, ToolSpec};
@@ -56,7 +56,7 @@ fn left_out(args: &Value) -> Result<Vec<Glob>, CallError> {
     list_arg(args, "ignore").into_iter().map(|pattern| Glob::new(pattern, Case::Exact).map_err(invalid)).collect()
 }
 
-/// What the model reads, and what people see.
+/// The texts for the model and for people.
 fn list(args: &Value, ctx: &Ctx) -> Result<(String, String), CallError> {
     let left_out = left_out(args)?;
     let options = args.get("file_filtering_options").unwrap_or(&Value::Null);
@@ -113,7 +113,7 @@ impl Lines {
         let name = readable(entry.name.to_bytes());
         match entry.kind {
             FileType::Directory => self.dirs.push(format!("[DIR] {name}")),
-            // Where it leads is told, not looked at: it may be outside.
+            // The target is shown but not opened: it may be outside of the workspace.
             FileType::Symlink => {
                 let target = rustix::fs::readlinkat(dir, &entry.name, Vec::new());
                 let target = target.map_or("?".into(), |target| readable(target.as_bytes()));

@@ -50,7 +50,7 @@ pub struct ResolvedPath {
     pub found: Found,
 }
 
-/// What is there.
+/// What a path leads to.
 pub enum Found {
     Directory(OwnedFd),
     /// A file of any kind that is neither directory nor link.
@@ -112,7 +112,7 @@ impl Workspace {
     }
 
     /// Finds a path as a program would, without the spellings that only prompts have. None if it cannot exist because a part of
-    /// it is a file. If it leads out, or nobody knows where, the reason as a clause without the path.
+    /// it is a file. If it leads out of the workspace or cannot be followed, the reason as a clause without the path.
     pub(in crate::tool) fn resolve(&self, path: &Path) -> Result<Option<ResolvedPath>, String> {
         let inside = self.inside(path).ok_or_else(|| "is outside of the workspace".to_owned())?;
         match walk(self, &inside) {
@@ -124,7 +124,7 @@ impl Workspace {
         }
     }
 
-    /// Finds what a path argument means, for reading.
+    /// Resolves a path argument for reading.
     pub fn find(&self, text: &str) -> Result<ResolvedPath, CallError> {
         let path = self.named(text)?;
         walk(self, &path).map_err(|error| self.explain(text, error))
@@ -344,7 +344,7 @@ pub(in crate::tool) fn is_protected(path: &Path) -> bool {
 }
 
 /// The first component that tools may not write to: a repository's own files can run code, the others hold secrets or are
-/// not the user's. Compared the way lax file systems do: without case, trailing dots and spaces, or a stream's name.
+/// not the user's. Compared as case-insensitive file systems do: without case, trailing dots and spaces, or a stream's name.
 fn protected(path: &Path) -> Option<String> {
     path.components()
         .map(|part| part.as_os_str().to_string_lossy())

@@ -77,10 +77,10 @@ impl Lines {
     }
 }
 
-/// What is in a file.
+/// The content of a file.
 pub(in crate::tool) enum Reading {
     Text(String),
-    /// Not a text: a sentence that says what it is.
+    /// Not text. The sentence says what it is.
     Binary(String),
 }
 
@@ -113,7 +113,7 @@ pub(in crate::tool) fn is_directory(resolved: &ResolvedPath) -> CallError {
     ErrorKind::TargetIsDirectory.error(format!("{} is a directory. Name a file in it.", resolved.relative()))
 }
 
-/// What ignore files hide is not read, neither by its own name nor by a link's.
+/// Refuses files that ignore files hide, by their own name or by the name of a link.
 pub(in crate::tool) fn refuse_hidden(resolved: &ResolvedPath, ctx: &Ctx) -> Result<(), CallError> {
     let (workspace, limits) = (&ctx.workspace, ctx.limits);
     let hidden = |path| Rules::hide_file(workspace, path, workspace.wanted(), limits);
@@ -126,7 +126,7 @@ pub(in crate::tool) fn refuse_hidden(resolved: &ResolvedPath, ctx: &Ctx) -> Resu
     Ok(())
 }
 
-/// A whole file; also for tools that need to know what they change.
+/// The bytes of a whole file, up to `most`.
 pub(in crate::tool) fn contents(entry: &Entry, path: &str, most: u64) -> Result<Vec<u8>, CallError> {
     let failure = |error: io::Error| {
         let kind = match error.kind() {

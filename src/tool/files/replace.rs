@@ -1,4 +1,4 @@
-//! `replace`: one piece of a file, told by its old text.
+//! `replace`: replaces a piece of a file, which is identified by its old text.
 //!
 //! The old text is searched for as `matching` describes; what is found becomes edits of the file's own bytes, so that all that
 //! was not matched stays as it is, to the last carriage return. The new text is taken literally. When the edit cannot be made,

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-/// How a file's text is stored, told by its byte order mark. Without one it is UTF-8.
+/// The encoding of a file, by its byte order mark. Without one it is UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     Utf8,
@@ -34,7 +34,7 @@ impl Encoding {
         }
     }
 
-    /// The text without its mark. What is not valid becomes U+FFFD.
+    /// The text without its mark. Invalid sequences become U+FFFD.
     pub fn decode(self, bytes: &[u8]) -> String {
         let bytes = &bytes[self.mark().len().min(bytes.len())..];
         let pairs = |unit: fn([u8; 2]) -> u16| {

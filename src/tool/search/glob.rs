@@ -1,6 +1,6 @@
 //! `glob`: files by a pattern of their path.
 //!
-//! What was changed lately comes first, newest first, because that is what people talk about; the rest is in the order of
+//! Files changed recently come first, newest first, because people usually mean them; the others are in the order of
 //! names. Only regular files are found: a link is another name for something that has one already, or is outside.
 
 use crate::task::machine::job::{Run, RunEnd};
@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What was changed within this time comes first.
+/// Files changed within this time come first.
 const LATELY_S: i64 = 24 * 60 * 60;
 
 pub struct FindFiles;
@@ -98,7 +98,7 @@ fn relative<'a>(pattern: &'a str, base: &str) -> &'a str {
     rest
 }
 
-/// What the model reads, and what people see; None if it was cancelled.
+/// The texts for the model and for people; None if the search was cancelled.
 fn find(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> {
     let resolved = ctx.workspace.find(optional_text_arg(args, "dir_path").unwrap_or("."))?;
     let query = Query::from(args, &resolved, ctx)?;

@@ -79,7 +79,7 @@ fn properties() -> Value {
     })
 }
 
-/// What is asked for.
+/// The arguments of a search.
 struct Query<'a> {
     pattern: &'a str,
     dir: &'a str,
@@ -203,7 +203,7 @@ fn counts(rest: &str) -> bool {
     !least.is_empty() && digits(least) && digits(most)
 }
 
-/// What the model reads, and what people see; None if it was cancelled.
+/// The texts for the model and for people; None if the search was cancelled.
 fn search(args: &Value, ctx: &Ctx) -> Result<Option<(String, String)>, CallError> {
     let query = Query::from(args, ctx)?;
     let resolved = ctx.workspace.find(query.dir)?;

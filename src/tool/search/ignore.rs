@@ -1,10 +1,10 @@
-//! What the project does not want to be looked at: `.gitignore` files as git reads them, `.geminiignore` at the top of the
+//! Which files are hidden from tools: `.gitignore` files as git reads them, `.geminiignore` at the top of the
 //! workspace, and further files the operator names.
 //!
 //! Git's files count only inside a repository: from its root, which may be above the workspace, down to each directory, the
 //! nearest file deciding; `.git/info/exclude` comes last. A directory with a `.git` of its own begins a new repository, to which the
 //! rules outside do not apply. Over all of them stands `.geminiignore`, and over that the operator's files, the last one first: each
-//! may hide what git shows, or show what git hides. What is in a hidden directory is hidden, whatever is said about it.
+//! may hide what git shows, or show what git hides. Everything in a hidden directory is hidden.
 //!
 //! Ignore files are never read through links, as git does not either: a link could turn any file of the machine into
 //! patterns, and what they hide would tell what it says. The exclude file of a linked worktree is not read for the same
@@ -46,7 +46,7 @@ pub enum Says {
     Show,
 }
 
-/// What is asked about. Links are files: what they lead to has a name of its own.
+/// The kind of an entry. Links count as files, because their targets have names of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     File,
@@ -101,7 +101,7 @@ enum Base {
     Above(Vec<u8>),
 }
 
-/// What a listing has shown of a directory.
+/// Whether a directory contains `.git` and `.gitignore`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     pub git: bool,
@@ -115,7 +115,7 @@ impl IgnoreFile {
         IgnoreFile { patterns: patterns.collect() }
     }
 
-    /// What the last pattern that fits says. The path is relative to the directory of the file.
+    /// The decision of the last pattern that matches. The path is relative to the directory of the file.
     pub fn says(&self, path: &[u8], what: What) -> Option<Says> {
         let name = file_name(path);
         let fits = |pattern: &&Pattern| {
@@ -195,7 +195,7 @@ impl Rules {
     }
 
     /// The rules in force around a directory of the workspace; None if it is hidden itself. Names count even where nothing is:
-    /// whether something hidden exists is not told.
+    /// an answer must not reveal whether something hidden exists.
     pub fn at(workspace: &Workspace, dir: &Path, wanted: Wanted, limits: &Limits) -> Option<Rules> {
         let mut rules = Rules::around(workspace, wanted, limits);
         let mut parent = PathBuf::new();
@@ -287,7 +287,8 @@ impl Rules {
         self.nearest = Some(Arc::new(Layer { file, base, outer: self.nearest.take() }));
     }
 
-    /// The repository may begin above the workspace. Nobody in the workspace has a say in what is there, so names will do.
+    /// The repository may begin above the workspace. Files of the workspace cannot change the directories above it, so these may be
+    /// opened by name.
     fn take_from_above(&mut self, workspace: &Workspace) {
         if Marks::of(workspace.dir()).git {
             return;

@@ -6,7 +6,7 @@
 //! is enough to do. Large directories are dealt out in parts. Each thread has a visitor of its own, so visitors share
 //! nothing unless they want to, and come back to the caller at the end.
 //!
-//! The walk looks at the caller's wish to stop, at the clock and at its limits for every entry. What it could not look at is
+//! The walk checks cancellation, the deadline and its limits for every entry. What it could not look at is
 //! counted: an answer that is not whole must be able to say so.
 
 use crate::base::cancel::Cancel;
@@ -118,7 +118,7 @@ impl<'a> Walk<'a> {
 }
 
 impl<V> WalkResult<V> {
-    /// What the answer lacks, as sentences; empty if nothing.
+    /// Sentences about what the result lacks; empty if it is complete.
     pub fn gaps(&self, limits: &Limits) -> String {
         let stopped = match self.stopped {
             None | Some(Stop::Cancelled) => String::new(),
@@ -259,7 +259,7 @@ impl<'a> WalkWorkers<'a> {
         }
     }
 
-    /// Sorts out what is in a directory: directories are for the stack, files are looked at.
+    /// Handles the entries of a directory: directories go on the stack, files to the visitor.
     fn enter(
         &self,
         dir: OwnedFd,
@@ -315,7 +315,7 @@ impl<'a> WalkWorkers<'a> {
         self.look(&dir, lead, &files, visitor);
     }
 
-    /// Puts on the stack what others may do, so that what comes first by name is taken first.
+    /// Puts work for other threads on the stack, so that the first by name is taken first.
     fn deal(&self, dir: &Arc<OwnedFd>, lead: &[u8], files: &mut Vec<CString>, dirs: Vec<Work>, depth: usize) {
         let mut parts = Vec::new();
         while files.len() > PART {

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-/// What the model answered, with its sources; None if it said nothing.
+/// The text of the model's answer with its sources; None if it is empty.
 pub fn answer(response: &Value) -> Option<String> {
     let candidate = response.pointer("/candidates/0")?;
     let parts = candidate.pointer("/content/parts")?.as_array()?;

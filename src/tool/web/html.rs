@@ -1,4 +1,4 @@
-//! Web pages as text: what a person would read, without the markup.
+//! Web pages as text, without the markup.
 //!
 //! Not a parser of HTML but a reader of it: tags are skipped, some of them mean a line break, a few hide what is inside. It takes
 //! any bytes a server sends in one pass and never fails; what is not well-formed comes out as best it can. Links keep their
@@ -61,7 +61,7 @@ impl Page {
         }
     }
 
-    /// Reads what begins with `<`, and gives what comes behind it.
+    /// Reads one tag or comment, and returns the text after it.
     fn markup<'a>(&mut self, html: &'a str) -> &'a str {
         if let Some(comment) = html.strip_prefix("<!--") {
             return comment.split_once("-->").map_or("", |(_, rest)| rest);

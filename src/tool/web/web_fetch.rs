@@ -107,7 +107,7 @@ fn bare(word: &str) -> &str {
     word.trim_end_matches(closing)
 }
 
-/// A file on GitHub is wrapped in a page; what is wanted is the file.
+/// The URL of a file itself, if `url` is the page that shows the file on GitHub.
 fn raw_file(url: &str) -> String {
     let raw = || {
         let path = url.strip_prefix("https://github.com/")?;

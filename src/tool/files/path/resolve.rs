@@ -68,7 +68,7 @@ enum Part {
     Root,
     Up,
     Name(OsString),
-    /// What was walked so far must be a directory: the path ends in a slash or a dot.
+    /// The path ends in a slash or a dot, so the part before it must be a directory.
     Here,
 }
 
@@ -136,7 +136,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Nothing is called `name` here, so what is left of the path can only be names.
+    /// There is no entry `name`, so the rest of the path can only consist of names.
     fn gap(&mut self, name: OsString) -> Result<Found, ResolveError> {
         let mut parents = vec![name];
         for part in self.todo.drain(..) {
@@ -163,7 +163,7 @@ fn parts(path: &Path) -> VecDeque<Part> {
             Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
         })
         .collect();
-    // `components` forgets what a final slash or dot says.
+    // `components` drops a final slash or dot.
     let bytes = path.as_os_str().as_bytes();
     if bytes.ends_with(b"/") || bytes.ends_with(b"/.") {
         parts.push_back(Part::Here);

@@ -1,7 +1,7 @@
 //! A file that is not where the model says, but somewhere else below: models often leave out the directories at the front.
 //!
 //! The search goes level by level from the workspace on, never through a link, and gives up after a fixed number of directories:
-//! it is a courtesy, not a search tool. What it finds is only a name; the caller opens it as it opens any path.
+//! it is not a search tool. Its result is only a name; the caller opens it like any path.
 
 use crate::tool::Ctx;
 use crate::tool::files::open;

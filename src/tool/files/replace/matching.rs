@@ -5,7 +5,7 @@
 //! that differ in a few characters, where space counts little. All but the first give the new text the indentation of what it
 //! replaces, because that is what the model got wrong.
 //!
-//! Nothing here changes a text or judges how many places are right: what comes out is a list of edits. Lines end with `\n` only,
+//! This module changes no text and does not decide how many matches are allowed: it returns a list of edits. Lines end with `\n` only,
 //! in all texts. The loose strategy is a pattern (tokens joined by optional space) that needs no engine: its tokens hold no space,
 //! so the space before each can be skipped greedily and never has to be given back.
 
@@ -53,7 +53,7 @@ pub fn find(content: &str, old: &str, new: &str, steps: usize) -> Option<(Strate
     lenient.into_iter().map(|(strategy, search)| (strategy, search())).find(|(_, edits)| !edits.is_empty())
 }
 
-/// What is searched for, and what is to stand in its place, as whole lines.
+/// The text to search for and the text to replace it with, as whole lines.
 struct Replacement<'a> {
     old: &'a str,
     new: &'a str,

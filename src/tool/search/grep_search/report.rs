@@ -1,4 +1,4 @@
-//! What a search answers: for the model the files and lines, for people one sentence.
+//! The result of a search: files and lines for the model, one sentence for people.
 
 use crate::tool::Ctx;
 use crate::tool::files::path::ResolvedPath;
@@ -14,14 +14,14 @@ pub struct Report {
     pub limited: bool,
     /// The place to search is hidden itself.
     pub hidden: bool,
-    /// Sentences about what could not be looked at.
+    /// Sentences about what could not be searched.
     pub gaps: String,
     /// Files that were not searched for their size.
     pub too_large: usize,
 }
 
 impl Report {
-    /// What the model reads, and what people see.
+    /// The texts for the model and for people.
     pub fn show(&self, query: &Query, base: &ResolvedPath, ctx: &Ctx) -> (String, String) {
         let like = query.include_text.map_or(String::new(), |glob| format!(" (files: \"{glob}\")"));
         let of = format!("pattern \"{}\" in path \"{}\"{like}", query.pattern, base.relative());
