@@ -1,4 +1,4 @@
-//! Eighty-seven things that the reference server's own tests hold it to, and where ours hold us to them.
+//! Eighty-seven behaviours that the reference server's own tests check, and the tests of ours that check them.
 //!
 //! Every number has one line in [`CHECKLIST`]: it names the tests that would fail if the behaviour were lost, or says why
 //! there is none. A renamed test breaks this one, so the list cannot grow stale unnoticed. Below it stand the tests for which

@@ -1,5 +1,5 @@
-//! Commands as they really run: below a supervisor, with real shells and signals. What is waited for is always a fact, such as a
-//! file or the end of a process; a test that waits in vain fails at its deadline.
+//! Commands below a real supervisor, with real shells and signals. The tests wait for conditions such as a file or the end of a
+//! process, up to a deadline.
 
 #[path = "support/tool_context.rs"]
 mod tool_context;

@@ -1,4 +1,4 @@
-//! Paths that try to leave the workspace. Whatever they are, nothing outside is read, and nothing outside changes.
+//! Paths that try to leave the workspace: nothing outside is read or changed.
 
 #[path = "support/tool_fixture.rs"]
 mod tool_fixture;

@@ -1,6 +1,6 @@
-//! What the kernel allows a command that nobody approved, tried for real. Every line here is run past the reader, directly in
-//! `read_only`, in a workspace that wants to do harm; afterwards nothing may have changed. The same lines are run without confinement,
-//! too, to see that they have an effect then: a line that never has one proves nothing.
+//! What the kernel allows to a command that nobody approved. Every line is run confined, without the checks of the command line
+//! reader, in a hostile workspace; afterwards nothing may have changed. The same lines are also run unconfined, to check that they
+//! have an effect then.
 
 #[path = "confinement/fuzz.rs"]
 mod fuzz;

@@ -1,5 +1,5 @@
-//! A conversation kept within bounds: another model when one cannot be had, a summary when it grows too long, an end to
-//! going in circles, a limit on how often the model is asked.
+//! Limits of a conversation: the fallback model, compaction of a long conversation, loop detection, and the limit of model
+//! requests.
 
 mod task;
 

@@ -1,7 +1,7 @@
-//! The real binary from outside: crashes, readers that stall, clients that race, strangers at the door, full disks.
+//! The real binary, tested from outside: crashes, stalled readers, concurrent clients, foreign peers, full disks.
 //!
-//! Every test has a server and a fake model of its own and waits for facts only. What needs root or a program that is not
-//! there says so on standard error and passes.
+//! Every test starts its own server and fake model, and waits for conditions instead of fixed times. A test that needs root or a
+//! missing program says so on standard error and passes.
 
 mod support;
 

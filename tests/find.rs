@@ -1,5 +1,5 @@
-//! The tools that look for files and text, where somebody tries to lead them out of the workspace: by paths, by links, and by
-//! links that take the place of directories while the search is on.
+//! The search tools against attempts to lead them out of the workspace: by paths, by links, and by links that replace directories
+//! during the search.
 
 #[path = "support/tool_fixture.rs"]
 mod tool_fixture;

@@ -1,5 +1,5 @@
-//! The rig tests itself: the fake model, the client and the child process against each other, and once all of them around
-//! the real server. When one of these fails, no other end-to-end test means anything.
+//! Tests of the test harness: the fake model, the client and the child process together, and once with the real server. If one
+//! of these fails, the end-to-end tests cannot be relied on.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! Webhooks in the task machine: who is told what, in what order, and what becomes of it when they cannot be reached. They change
-//! nothing of what the agent does, and they are the only thing that may still happen to a task that is over.
+//! Webhooks in the task machine: what is delivered, in which order, and what happens when a receiver cannot be reached. Webhooks do
+//! not change what the agent does. They are the only thing that may still change in a finished task.
 
 mod task;
 

@@ -1,5 +1,5 @@
-//! A repository made to turn the agent against its user, opened with the real binary: nothing in it runs, and nothing it says
-//! counts. Then the same repository, trusted by the operator, to show that the bait was real.
+//! A hostile repository, opened with the real binary: nothing in it runs, and its settings do not apply. The same repository,
+//! trusted by the operator, shows that its settings would have had an effect.
 
 mod support;
 

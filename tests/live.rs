@@ -1,5 +1,5 @@
-//! One story, lived through every entry point of the real binary: a prompt, a thought, an edit that the user allows in their own
-//! words, a command that is allowed and prints while it runs, a text, the end. What goes over the line is compared whole
+//! One session through every entry point of the real binary: a prompt, a thought, an edit that the user approves with changes, an
+//! approved command with live output, a text, the end. What is sent and received is compared whole
 //! with `tests/golden/live`, one file per entry point; `>` is the client, `<` the server, and each frame stands behind its event's
 //! number. Who changes a dialect on purpose writes them anew with `GOLDEN=write cargo test --test live` and reads the
 //! difference. (`tests/golden.rs` does the same with a written journal; here requests, answers and the ends of streams are real.)

@@ -1,5 +1,5 @@
-//! What may run unasked: the decisions about the lines of `policy/lines.rs`, then rules, modes and settings, then properties over
-//! random lines.
+//! What may run without approval: the decisions about the lines of `policy/lines.rs`, then rules, modes and settings, then properties
+//! of random lines.
 
 use gemini_a2a::limits::STARTER_WORDS;
 use gemini_a2a::task::command_line;

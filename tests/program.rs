@@ -1,5 +1,5 @@
-//! A program of somebody else's: this one with commands of its own, which every client can use like those that are built in. It
-//! starts processes of its own too, which are no tools of the agent.
+//! A program that embeds the server and adds its own slash commands, which every client can use like the built-in ones. It also
+//! starts processes, which are not tools of the agent.
 //!
 //! There is no test harness here, because this file is both: started with arguments it is that program, and started without
 //! it is the test, which starts itself.

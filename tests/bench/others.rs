@@ -1,6 +1,6 @@
-//! How long other clients wait while somebody is a burden: a message of very many parts is posted again and again, or many readers
-//! of a long task have stopped reading. Each is a ratio to the same requests on the same server while nothing else happens,
-//! because the times themselves depend on the machine.
+//! How long other clients wait while the server is under load: a message of very many parts is posted repeatedly, or many readers of
+//! a long task have stopped reading. Each figure is a ratio to the same requests on the same idle server, because the times
+//! themselves depend on the machine.
 
 use crate::measure::{Spread, spread};
 use crate::subject::{Model, Running, Subject};

@@ -1,4 +1,4 @@
-//! The list itself: a number, the behaviour in our words, and what holds it.
+//! The list: a number, the behaviour in our words, and the tests that check it.
 
 pub enum Held {
     /// By these tests, `file::name`.

@@ -1,5 +1,5 @@
-//! A hostile workspace, what lies around it, and the means to see whether a command had any effect: on files anywhere near, on
-//! sockets that listen, on kernel objects that stay, on another process of the user, on processes that are left.
+//! A hostile workspace and its surroundings, and the means to detect any effect of a command: on files, listening sockets,
+//! persistent kernel objects, another process of the user, and left processes.
 
 use crate::tool_context::ToolContext;
 use gemini_a2a::limits::Limits;

@@ -1,5 +1,4 @@
-//! Who may come in: pages of other sites, other users, and the agent's own children may not. And what may not go out:
-//! secrets.
+//! Access control: requests of other origins, of other users and of the agent's own processes are refused. No secret is shown.
 
 use crate::drive::{Fixture, can_be_another_user, files_below, has, task_in};
 use crate::support::client::Client;

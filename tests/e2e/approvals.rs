@@ -1,4 +1,4 @@
-//! Questions and their answers, prompts and their order, and the end of all of it by cancelling.
+//! Approvals, the order of prompts, and cancellation.
 
 use crate::drive::{Fixture, odd_seconds, running, task_in};
 use crate::support::client::{Client, Event};

@@ -1,5 +1,4 @@
-//! How the program is started and ended: one clear line when it cannot, an exit status that means something, and a last
-//! word to everybody who listens.
+//! Start and end of the program: error lines, exit statuses, and the last frames of streams at shutdown.
 
 use crate::drive::{Fixture, is_root, task_in};
 use crate::support::client::Event;

@@ -1,4 +1,4 @@
-//! Slash commands by both of their surfaces: lists, results, receipts, and the one that sets the model to work.
+//! Slash commands over both of their APIs: lists, results, receipts, and the command that starts the model.
 
 use crate::support::TempDir;
 use crate::support::client::{Client, Event};

@@ -1,4 +1,4 @@
-//! Many connections, over real sockets: of another user, of programs that say nothing, of readers that have stopped.
+//! Many real connections: of another user, silent ones, and of stalled readers.
 
 use crate::drive::{can_be_another_user, has};
 use crate::support::client::Client;

@@ -1,5 +1,4 @@
-//! The disk is full, or few files may be open. For the former a small file system of its own is the only honest way to try that,
-//! so it takes root.
+//! A full disk, and a low limit of open files. The tests with a full disk mount a small file system, which needs root.
 
 use crate::drive::{has, is_root, odd_seconds, running, task_in};
 use crate::support::TempDir;

@@ -1,5 +1,5 @@
-//! What the tests of this folder have in common: a house to start, a question to be asked, a log to be read whole, and
-//! processes to be found.
+//! Shared by the tests of this folder: starting a server with its model, waiting for a question, reading a whole log, and finding
+//! processes.
 
 use crate::support::client::{Client, Event};
 use crate::support::fake::FakeGemini;

@@ -1,4 +1,4 @@
-//! HTTP at its edges, over real sockets: what is allowed but rare, and what is refused.
+//! Rare but valid HTTP, and HTTP that is refused, over real sockets.
 
 use crate::drive::Fixture;
 use crate::support::client::{Client, Conn, Response};

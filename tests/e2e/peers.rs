@@ -1,4 +1,4 @@
-//! Who is at the other end: the Unix socket, the file that says where a server is, and connections that are made while tools run.
+//! Peer identification: the Unix socket, the instance file, and connections that are made while tools run.
 
 use crate::drive::{Fixture, can_be_another_user, has};
 use crate::support::client::Client;

@@ -1,4 +1,4 @@
-//! Streams of events: readers that stall, come back, or ask for the impossible.
+//! Event streams: readers that stall, resume, or ask for positions that do not exist.
 
 use crate::drive::{Fixture, assert_in_order, seen, task_in};
 use crate::support::client::{Event, patient_read};

@@ -1,4 +1,4 @@
-//! Somebody who waits for webhooks: a listener on loopback that keeps every request and says thank you, at once or after some failures.
+//! A receiver of webhooks: a listener on loopback that records every request and answers 200, at once or after some failures.
 
 use crate::support::eventually;
 use crate::support::http::{Head, Message, Side};

@@ -1,4 +1,4 @@
-//! What is taken from clients that spell things otherwise, and how paths, media types and methods are read.
+//! Alternative spellings that are accepted from clients, and how paths, media types and methods are parsed.
 
 use crate::binding::{Binding, Note, Op, Piece, Wire};
 use crate::desk::Desk;

@@ -1,4 +1,4 @@
-//! How each binding says no: the one table of codes, statuses and reasons, and the whole shape of each family of errors.
+//! Errors of each binding: the table of codes, statuses and reasons, and the whole form of each family of errors.
 
 use crate::binding::{Binding, Frame, Version};
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! What comes back, read into one form whatever the binding, and held against its rules on the way: members that a binding does
-//! not have, states and roles spelled as elsewhere, timestamps that are not UTC fail the test that met them.
+//! Responses of every binding, parsed into one form and checked against the rules of the binding: unknown members, states and roles
+//! in the spelling of another binding, and timestamps that are not UTC fail the test.
 
 use crate::binding::{Binding, File, Piece, Version};
 use serde_json::Value;
