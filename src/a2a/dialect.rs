@@ -2,7 +2,7 @@
 //! never asks which dialect it has. A new dialect is a row here, and a file in `views` if it writes objects of its own.
 
 use crate::a2a::Body;
-use crate::a2a::own;
+use crate::a2a::native;
 use crate::a2a::views::{execute_stream, message_stream, session};
 use crate::a2a::words;
 use crate::task::log::event::{Profile, Protocol};
@@ -259,7 +259,7 @@ impl Dialect {
         name: "gemini-a2a.v1",
         via: "gemini-a2a",
         binding: Binding::Native,
-        view: Some(View::Standalone(own::VIEW)),
+        view: Some(View::Standalone(native::VIEW)),
         prompt_stream: (Begins::NextEvent, Ends::Never),
         watch_stream: (Begins::NextEvent, Ends::WithTask),
         sub_protocol: Some("gemini-a2a.v1"),
@@ -293,7 +293,7 @@ pub const DIALECTS: [(&str, View); 11] = [
     ("kebab", View::Standalone(message_stream::VIEW)),
     ("snake", View::Standalone(execute_stream::VIEW)),
     ("session", View::Standalone(session::VIEW)),
-    ("own", View::Standalone(own::VIEW)),
+    ("own", View::Standalone(native::VIEW)),
 ];
 
 impl Writer {

@@ -6,7 +6,7 @@
 
 use crate::a2a::dialect::Binding;
 use crate::a2a::form::Form;
-use crate::a2a::own;
+use crate::a2a::native;
 use crate::a2a::respond;
 use crate::a2a::switches::RestStatus;
 use crate::a2a::views::session;
@@ -79,7 +79,7 @@ pub fn fault_frame(form: &Form, fault: &Fault) -> Vec<u8> {
             };
             json::bytes(&json!({ "error": error }))
         }
-        Family::Native => own::error(form, row.reason, message),
+        Family::Native => native::error(form, row.reason, message),
     }
 }
 
@@ -93,7 +93,7 @@ pub fn notice(form: &Form, task: &TaskId, message: &str) -> Vec<u8> {
             rpc_error(b"null", protocol, &fault, &row)
         }
         Family::Bare => session::notice(task, message),
-        Family::Native => own::problem(task, message),
+        Family::Native => native::problem(task, message),
         // Not spoken over sockets.
         Family::Rest03 | Family::Rest10 => fault_frame(form, &fault),
     }

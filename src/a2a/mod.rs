@@ -5,7 +5,7 @@
 //! [`View`] says what an event looks like; an event is encoded once per view, and the form's prefix and suffix go around the shared
 //! bytes. A view is either a projection of events to A2A values (`coder`, `devtool`, `plain`) and a writer of those (`v03`, `proto`), so
 //! that their numbers add up instead of multiplying, or it writes objects of its own (`message_stream`, `execute_stream`, `session`,
-//! `own`). The words are in one table (`words`), so are the errors (`fault`).
+//! `native`). The words are in one table (`words`), so are the errors (`fault`).
 
 mod card;
 pub mod commands;
@@ -13,7 +13,7 @@ mod dialect;
 mod encodings;
 mod fault;
 mod form;
-pub mod own;
+pub mod native;
 #[cfg(feature = "webhooks")]
 pub mod push;
 #[cfg(not(feature = "webhooks"))]
@@ -33,7 +33,7 @@ pub use form::{
     Form, begins_at_the_start, finds_questions, frame_prefix, frame_suffix, joins_session, prefix, suffix, view,
     watch_stream,
 };
-pub use own::watching;
+pub use native::watching;
 pub use requests::answer::blame;
 pub use requests::gemini_endpoints::{HealthReport, all_metadata, created, health, metadata, session_id};
 pub use requests::operation::accepts_stream;

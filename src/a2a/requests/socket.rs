@@ -4,7 +4,7 @@
 
 use crate::a2a::dialect::{Binding, Dialect};
 use crate::a2a::form::Form;
-use crate::a2a::own;
+use crate::a2a::native;
 use crate::a2a::requests::answer;
 use crate::a2a::requests::gemini_endpoints;
 use crate::a2a::requests::message::Gaps;
@@ -86,7 +86,7 @@ fn place(given: &str) -> Result<LogPosition, Fault> {
 /// One message on a socket: what it asks for, and how it wants its answer. `joined` is the form the socket joined with.
 pub fn heard(text: &str, joined: &Form, switches: &Switches) -> Result<(Call, Form), (Fault, Form)> {
     if joined.dialect.binding == Binding::Native {
-        return own::decode(text);
+        return native::decode(text);
     }
     let mut form = joined.clone();
     if form.dialect == Dialect::SESSION {
