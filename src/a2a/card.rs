@@ -1,12 +1,13 @@
 //! The agent card: what the server can do, said once and truthfully. There are two editions: the pure one of 1.0, and the hybrid,
 //! which holds the members of 0.3 beside them. Kits of 1.0 read either; some check that nothing else is in it, so who names
-//! version 1.0 gets the pure one. Clients of 0.3 name no version when they ask, so everybody else gets the hybrid.
+//! version 1.0 gets the pure one. Clients of 0.3 name no version when they ask, so all others get the hybrid.
 //!
-//! Only what is enforced is declared: a card with security schemes that let everybody in would be a lie.
+//! Only what is enforced is declared: no security schemes that the server does not check.
 
 use crate::a2a;
 use crate::a2a::form::Form;
 use crate::a2a::requests::object::Object;
+use crate::a2a::requests::version;
 use crate::a2a::switches::{CardDefault, Switches};
 use crate::a2a::words::{EXT, RESUME};
 use crate::base::Shared;
@@ -30,7 +31,7 @@ pub struct Identity<'a> {
 pub struct Card {
     pure: Edition,
     hybrid: Edition,
-    /// The same two for those who are known.
+    /// The same two for authenticated clients.
     extended: [Shared; 2],
     by_default: CardDefault,
     last_modified: String,
@@ -81,7 +82,7 @@ impl Card {
             .with("Vary", "A2A-Version")
     }
 
-    /// Says these members to those who are known, in place of what the public card says there.
+    /// Sets these members of the extended card, in place of the public ones.
     pub fn extend(&mut self, more: &Object) {
         for body in &mut self.extended {
             let mut card: Object = serde_json::from_slice(body).expect("we wrote it");
@@ -90,7 +91,7 @@ impl Card {
         }
     }
 
-    /// The card for those who are known. Nobody else comes this far: the admission check refuses everybody else.
+    /// The card for authenticated clients; the admission check has refused all others.
     pub fn extended(&self, form: &Form) -> Response {
         let [hybrid, pure] = &self.extended;
         let body = match form.dialect.protocol {
@@ -100,22 +101,14 @@ impl Card {
         a2a::result(form, body)
     }
 
-    /// A version that we do not speak is as good as none: the card says which ones we do.
+    /// An unsupported version counts as none: the card lists the supported ones.
     fn edition(&self, request: &Request) -> &Edition {
-        let in_query = request
-            .query
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case("a2a-version"))
-            .map(|(_, value)| value.as_str());
-        let header = request.headers.get("a2a-version");
-        let named = header.filter(|version| !version.is_empty()).or(in_query);
-        let mut numbers = named.unwrap_or_default().trim().split('.');
-        match (numbers.next(), numbers.next()) {
-            (Some("1"), None | Some("0")) => &self.pure,
-            (Some("0"), Some("3")) => &self.hybrid,
+        match version::named(&request.headers, &request.query) {
+            Ok(Some(Protocol::V10)) => &self.pure,
+            Ok(Some(Protocol::V03)) => &self.hybrid,
             // Only clients from before 0.3 look there.
-            _ if request.path == "/.well-known/agent.json" => &self.hybrid,
-            _ => match self.by_default {
+            Ok(None) | Err(_) if request.path == "/.well-known/agent.json" => &self.hybrid,
+            Ok(None) | Err(_) => match self.by_default {
                 CardDefault::Hybrid => &self.hybrid,
                 CardDefault::V1 => &self.pure,
             },
@@ -179,7 +172,7 @@ fn hybrid(mut card: Value, identity: &Identity<'_>, switches: &Switches) -> Valu
     card
 }
 
-/// Ours, which nobody needs, and what the operator insists on.
+/// The extensions of this server, which are optional, and those that the operator requires.
 fn extensions(required: &[String]) -> Vec<Value> {
     let ours = [
         (EXT, "Tool calls, confirmations, thoughts and slash commands for development tools."),
@@ -337,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_are_known_get_it_by_a_call() {
+    fn authenticated_clients_get_the_extended_card() {
         let card = ours();
         for (dialect, edition) in [(Dialect::REST_03_PROTO, &card.hybrid), (Dialect::REST_10, &card.pure)] {
             let response = card.extended(&Form::of(dialect));
@@ -357,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_it_is_told_so() {
+    fn a_matching_etag_gets_304() {
         let card = ours();
         assert_ne!(card.pure.etag, card.hybrid.etag);
         for (version, edition) in [(None, &card.hybrid), (Some("1.0"), &card.pure)] {

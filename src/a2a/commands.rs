@@ -2,13 +2,13 @@
 //! whole phrases as names; the development-tool extension lists them by a method, with names relative to their parent. Each
 //! spelling has its own way to execute one, too.
 //!
-//! What is read here is only what was typed. Whether there is such a command is for the registry to say, and to run it is an
-//! ordinary task: the answers below are made from its state.
+//! Only the command line is read here. The registry says whether there is such a command, and running it is an ordinary task: the
+//! answers below are made from its state.
 
 use crate::a2a;
 use crate::a2a::dialect::{Answers as AnswerStyle, Dialect, PromptAnswer};
 use crate::a2a::encodings::object::{self, Object, object};
-use crate::a2a::form::Form;
+use crate::a2a::form::{Decoded, Form};
 use crate::a2a::requests::object::{Object as Params, body, check_type, member, texts};
 use crate::base::http::{Request, Response};
 use crate::base::id::TaskId;
@@ -31,21 +31,12 @@ pub fn listed(form: &Form, registry: &Registry) -> Response {
 }
 
 /// `POST /executeCommand`.
-pub fn decode(request: &Request) -> Result<(Call, Form), (Fault, Form)> {
+pub fn decode(request: &Request) -> Decoded {
     let mut form = Form::at(&request.path);
-    match typed(request) {
-        Ok(typed) => {
-            form.prompt_answer = PromptAnswer::CommandResult;
-            let call = Call::Execute(Execute {
-                typed,
-                settings: Settings::default(),
-                mode: Mode::Wait,
-                traits: traits(Protocol::V03, Profile::Coder),
-            });
-            Ok((call, form))
-        }
-        Err(fault) => Err((fault, form)),
-    }
+    form.prompt_answer = PromptAnswer::CommandResult;
+    let traits = traits(Protocol::V03, Profile::Coder);
+    let execute = |typed| Execute { typed, settings: Settings::default(), mode: Mode::Wait, traits };
+    form.decoded(typed(request).map(execute).map(Call::Execute))
 }
 
 /// `command/execute`, in any version.
@@ -72,7 +63,7 @@ pub fn stream(task: &TaskId) -> Form {
 }
 
 /// The answer to `GET /listCommands`. Its clients expect one JSON object from whatever is listed, so commands that answer with
-/// a stream are not: whoever executes them knows them.
+/// a stream are not listed, but can be executed.
 fn list(registry: &Registry) -> Response {
     let specs = registry.commands().iter();
     let listed = specs.filter(|spec| match spec.answers {
@@ -180,7 +171,7 @@ fn execution(id: &str, status: &str, message: Option<&str>) -> Vec<u8> {
     object(|o| _ = o.member("execution_id", id).member("status", status).optional("message", message))
 }
 
-/// What the command left for programs. A command that set the model to work left nothing.
+/// The data that the command produced. A command that starts a model turn produces none.
 fn result(state: &State) -> Option<&Value> {
     let artifact = state.artifacts.iter().find(|made| made.id == RESULT)?;
     artifact.parts.iter().find_map(|part| match &part.content {
@@ -189,7 +180,7 @@ fn result(state: &State) -> Option<&Value> {
     })
 }
 
-/// What is no string is taken as it is written.
+/// A value that is no string is taken as its JSON.
 fn word(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -197,7 +188,7 @@ fn word(value: &Value) -> String {
     }
 }
 
-/// What the reference server's language takes for true.
+/// Whether JavaScript, the reference server's language, takes it for true.
 fn is_true(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -358,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_run_is_told_in_the_reference_servers_words() {
+    fn unknown_commands_get_the_reference_servers_errors() {
         let registry = registry();
         let refused = |phrase: &str| {
             let typed = Typed { phrase: phrase.into(), args: Args::Words(vec![]) };
@@ -409,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_became_of_an_execution() {
+    fn outcomes_of_an_execution() {
         let mut state = state(TaskState::Working, None, None);
         assert_eq!(value(&started(&state)), json!({"execution_id": "t-1", "status": "STARTED"}));
         let exec = Question::Exec {

@@ -1,10 +1,11 @@
-//! The one error table: what each fault is called and which numbers it has in every family of answers. Whoever finds a fault
-//! names it and says what to do next; nobody else knows a code.
+//! The one error table: the name and the codes of each fault in every family of answers. Code that finds a fault names its kind and
+//! says what to do next; the codes are known only here.
 //!
 //! JSON-RPC errors are HTTP 200, because kits look into the body and some refuse anything else. The exceptions are what
 //! proxies and clients must see in the head: no credential, no permission, wrong method, too large, come back later.
 
 use crate::a2a::dialect::Binding;
+use crate::a2a::encodings::object::object;
 use crate::a2a::form::Form;
 use crate::a2a::native;
 use crate::a2a::respond;
@@ -17,7 +18,7 @@ use crate::task::fault::{Fault, FaultKind};
 use crate::task::log::event::Protocol;
 use serde_json::{Map, Value, json};
 
-/// How errors look.
+/// How errors are written.
 enum Family {
     /// JSON-RPC: `data` is an object in 0.3 and a list of typed details in 1.0.
     Rpc(Protocol),
@@ -83,8 +84,8 @@ pub fn fault_frame(form: &Form, fault: &Fault) -> Vec<u8> {
     }
 }
 
-/// Something to know about a task that is neither an event of it nor the answer to a call, as a frame of a socket: it has no
-/// position, and no id of a call, so the streams of the socket go on after it.
+/// A notice of the server about a task, as a frame of a socket. It is no event and no answer: it has neither a position nor the id of a
+/// call, so the streams of the socket go on after it.
 pub fn notice(form: &Form, task: &TaskId, message: &str) -> Vec<u8> {
     let fault = Fault::new(FaultKind::Storage, message);
     match family(form) {
@@ -94,22 +95,20 @@ pub fn notice(form: &Form, task: &TaskId, message: &str) -> Vec<u8> {
         }
         Family::Bare => session::notice(task, message),
         Family::Native => native::problem(task, message),
-        // Not spoken over sockets.
+        // Not used over sockets.
         Family::Rest03 | Family::Rest10 => fault_frame(form, &fault),
     }
 }
 
 fn rpc_error(id: &[u8], protocol: Protocol, fault: &Fault, row: &Row<'_>) -> Vec<u8> {
-    let mut out = br#"{"jsonrpc":"2.0","id":"#.to_vec();
-    out.extend_from_slice(id);
-    out.extend_from_slice(br#","error":"#);
     let data = match protocol {
         Protocol::V03 => Value::Object(facts(fault, row, Reason::Told)),
         Protocol::V10 => details(fault, row),
     };
-    json::write(&mut out, &json!({ "code": row.code, "message": fault.message, "data": data }));
-    out.push(b'}');
-    out
+    object(|o| {
+        o.member("jsonrpc", "2.0").name("id").extend_from_slice(id);
+        o.object("error", |o| _ = o.member("code", &row.code).member("data", &data).member("message", &fault.message));
+    })
 }
 
 /// Whether a failure before the first event is sent as a frame of the stream the client asked for, not as a plain answer.
@@ -136,7 +135,7 @@ enum Reason {
     Apart,
 }
 
-/// What the fault is about, for programs.
+/// What the fault is about, as data.
 fn facts(fault: &Fault, row: &Row, reason: Reason) -> Map<String, Value> {
     let reason = (reason == Reason::Told).then_some(row.reason);
     let named = [("reason", reason), ("taskId", row.task), ("callId", row.call), ("field", fault.field.as_deref())];
@@ -144,7 +143,7 @@ fn facts(fault: &Fault, row: &Row, reason: Reason) -> Map<String, Value> {
     told.collect()
 }
 
-/// The same as 1.0 has it: a list of objects that say their type.
+/// The same in 1.0: a list of typed objects.
 fn details(fault: &Fault, row: &Row) -> Value {
     let mut info = json!({
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
@@ -195,7 +194,7 @@ const fn http(status: u16) -> Statuses {
     Statuses { rpc: 200, rest: status, rest_100: status, bare: status }
 }
 
-/// What must be in the head, whatever the family.
+/// A status that every family has in the response head.
 const fn head(status: u16) -> Statuses {
     Statuses { rpc: status, ..http(status) }
 }
@@ -222,7 +221,7 @@ const fn entry(
     Row { code, name, word, reason, statuses, header: None, task: None, call: None }
 }
 
-/// An error of which 0.3 and 1.0 only know that a precondition does not hold.
+/// A failed precondition.
 const fn state(code: i32, name: &'static str, reason: &'static str) -> Row<'static> {
     entry(code, name, STATE, reason, http(400))
 }
@@ -368,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_versions_disagree_on() {
+    fn faults_that_differ_between_versions() {
         let code = |dialect, kind: &FaultKind| answer(dialect, kind).1["error"]["code"].clone();
         let over = FaultKind::TaskIsOver("t".into());
         assert_eq!(code(Dialect::RPC_03, &over), -32600);
@@ -436,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_say_what_to_do() {
+    fn faults_with_headers() {
         let header = |kind| {
             let answer = fault(&Form::of(Dialect::RPC_03), &Fault::new(kind, "m"));
             answer.headers[1].clone()
@@ -467,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_needs_no_head_goes_into_the_stream() {
+    fn only_faults_with_status_200_go_into_the_stream() {
         let mut form = Form::of(Dialect::RPC_03);
         let lost = Fault::no_task(&"t".into());
         assert!(!in_stream(&form, &lost));

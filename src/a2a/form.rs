@@ -6,6 +6,8 @@ use crate::a2a::requests::route;
 use crate::a2a::switches::{RestStatus, Switches};
 use crate::base::Shared;
 use crate::base::id::Tenant;
+use crate::task::call::Call;
+use crate::task::fault::Fault;
 use crate::task::log::event::{Created, Profile, Protocol};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,11 +86,22 @@ impl Form {
         form
     }
 
+    /// The call, or the fault, of a request with this form.
+    pub fn decoded(self, call: Result<Call, Fault>) -> Decoded {
+        match call {
+            Ok(call) => Ok((call, self)),
+            Err(fault) => Err((fault, self)),
+        }
+    }
+
     /// The form for a request at this path whose body was not read (yet, or because it is too large).
     pub fn at(path: &str) -> Form {
         Form::of(route::dialect_at(path))
     }
 }
+
+/// A request as a call, or why it is none, and in either case the form of the answer.
+pub type Decoded = Result<(Call, Form), (Fault, Form)>;
 
 /// The view of a request on a task: what the request asks for, else what the task was created with if that was under the same
 /// version, else the default of the version.

@@ -1,5 +1,5 @@
-//! Our own dialect, `gemini-a2a.v1`: what the journal holds goes out, what the core performs comes in. It is spoken over WebSocket
-//! only, one JSON object per text frame, by clients that know what this server knows: the terminal of somebody else, a console.
+//! The native dialect, `gemini-a2a.v1`: records of the journal out, calls in. It is used over WebSocket only, one JSON object per text
+//! frame, by clients that fold events themselves: an attached terminal, a console.
 //!
 //! The server sends the events of every task that is watched, exactly as they were recorded, with the task they belong to:
 //!
@@ -28,11 +28,12 @@
 //! ```
 //!
 //! A message is one of the journal: `{"id","role","parts":[{"content":{"text":"…"}}]}`. Tasks in answers are those of A2A 0.3.
-//! Members may be added to anything; clients pass over what they do not know.
+//! Members may be added to any object; clients ignore those they do not know.
 
 use crate::a2a::Body;
 use crate::a2a::dialect::{Dialect, Standalone};
-use crate::a2a::form::{Form, prefix, suffix};
+use crate::a2a::encodings::object::object;
+use crate::a2a::form::{Decoded, Form, prefix, suffix};
 use crate::a2a::requests::answer;
 use crate::a2a::requests::message::{check_parts, is_short_name};
 use crate::a2a::requests::object::{Object, wrong};
@@ -44,12 +45,11 @@ use crate::base::json;
 use crate::limits::CONTEXT_ID_CHARS;
 use crate::task::call::{Call, Create, List, Mode, Say, Settings, TaskTraits};
 use crate::task::fault::{Fault, FaultKind};
-use crate::task::log::event::{Event, Lifecycle, Profile, Protocol};
+use crate::task::log::event::{Lifecycle, Profile, Protocol};
 use crate::task::log::record::Record;
 use crate::task::machine::job::{Pick, Said};
 use crate::task::machine::state::{State, TaskState};
 use crate::task::message::{Message, Part, Role};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -63,62 +63,48 @@ pub const VIEW: &Standalone = &Standalone {
 
 /// An event with its task.
 pub fn record(state: &State, record: &Record) -> Vec<u8> {
-    json::bytes(&Shown {
-        task: &state.created.task,
-        seq: record.seq,
-        at: record.at,
-        event: &record.event.without_secrets(),
+    object(|o| {
+        o.member("task", &state.created.task).member("seq", &record.seq).member("at", &record.at);
+        o.member("event", &record.event.without_secrets());
     })
 }
 
-/// The answer to one who watches: the events behind `after` come next. It is not where the client was if that place is none.
+/// The answer to `watch`: the events behind `after` come next. That is 0 if the client named a position that the log does not have.
 pub fn watching(form: &Form, task: &TaskId, after: Seq) -> Vec<u8> {
     let begins = json!({ "taskId": task, "after": after });
     [&prefix(form), &*json::bytes(&begins), suffix(form)].concat()
 }
 
 /// What a text frame of a client asks for.
-pub fn decode(text: &str) -> Result<(Call, Form), (Fault, Form)> {
+pub fn decode(text: &str) -> Decoded {
     let mut form = Form::of(Dialect::NATIVE);
-    match asked(text, &mut form).and_then(|asked| call(asked, text)) {
-        Ok(call) => Ok((call, form)),
-        Err(fault) => Err((fault, form)),
-    }
+    let call = asked(text, &mut form).and_then(|asked| call(asked, text));
+    form.decoded(call)
 }
 
 /// The frame that says that a call failed.
 pub fn error(form: &Form, reason: &str, message: &str) -> Vec<u8> {
-    let mut out = br#"{"id":"#.to_vec();
-    out.extend_from_slice(&form.id);
-    out.extend_from_slice(br#","error":"#);
-    json::write(&mut out, &json!({ "reason": reason, "message": message }));
-    out.push(b'}');
-    out
+    object(|o| {
+        o.name("id").extend_from_slice(&form.id);
+        o.object("error", |o| _ = o.member("message", message).member("reason", reason));
+    })
 }
 
-/// Something to know about a task that is no record of it.
+/// A notice of the server about a task, which is no record of it.
 pub fn problem(task: &TaskId, message: &str) -> Vec<u8> {
     json::bytes(&json!({ "problem": { "task": task, "message": message } }))
 }
 
-#[derive(Serialize)]
-struct Shown<'a> {
-    task: &'a TaskId,
-    seq: Seq,
-    at: u64,
-    event: &'a Event,
-}
-
 const CALLS: &str = "say, answer, create, cancel, get, list, watch or session";
 
-/// A call as it was spelled. Its members are taken out one by one, so that whatever is wrong can be named.
+/// A call as it was sent. Its members are taken out one by one, so that an error can name the member.
 struct Asked {
     name: String,
     members: Object,
 }
 
 impl Asked {
-    /// A member that may be left out.
+    /// An optional member.
     fn wish<T: DeserializeOwned>(&mut self, member: &str) -> Result<Option<T>, Fault> {
         let value = self.members.remove(member).filter(|value| !value.is_null());
         value
@@ -128,7 +114,7 @@ impl Asked {
             .transpose()
     }
 
-    /// A member that has to be there.
+    /// A required member.
     fn need<T: DeserializeOwned>(&mut self, member: &str) -> Result<T, Fault> {
         self.wish(member)?.ok_or_else(|| wrong(&self.name, member, "is required."))
     }
@@ -191,7 +177,7 @@ impl Asked {
             history: self.wish("history")?.unwrap_or_default(),
             artifacts: self.wish("artifacts")?.unwrap_or_default(),
         };
-        // Behind the last page there is an empty token; who sends it back begins anew, as in A2A.
+        // The token behind the last page is empty; a client that sends it starts again, as in A2A.
         let token: Option<String> = self.wish("after")?;
         if let Some(token) = token.filter(|token| !token.is_empty()) {
             let what = "must be the nextPageToken of a page of the same list.";
@@ -202,7 +188,7 @@ impl Asked {
     }
 }
 
-/// The form gets the id of the call as soon as it is known, so that failures can be told apart.
+/// The form gets the id of the call as soon as it is known, so that errors carry it.
 fn asked(text: &str, form: &mut Form) -> Result<Asked, Fault> {
     let invalid = |message: &str| Fault::new(FaultKind::InvalidRequest, message);
     let mut sent: Value = json::read(text.as_bytes())
@@ -226,7 +212,7 @@ fn asked(text: &str, form: &mut Form) -> Result<Asked, Fault> {
     }
 }
 
-/// `frame` is what was sent as a whole: messages without an id of their own get theirs from it.
+/// `frame` is the whole frame: messages without an id get one derived from it.
 fn call(mut asked: Asked, frame: &str) -> Result<Call, Fault> {
     let own_message = |part: Part| Message::new(format!("own-{:08x}", crc32(frame.as_bytes())), Role::User, vec![part]);
     Ok(match asked.name.as_str() {
@@ -253,11 +239,11 @@ fn call(mut asked: Asked, frame: &str) -> Result<Call, Fault> {
     })
 }
 
-/// A task that is made here is a conversation, and looks to others as the reference server's do.
+/// A task created here is a conversation, and other clients see it as one of the reference server.
 const TRAITS: TaskTraits =
     TaskTraits { lifecycle: Lifecycle::Conversational, protocol: Protocol::V03, profile: Profile::Coder };
 
-/// Something said, which is acknowledged at once: what comes of it is seen by watching.
+/// A message that is acknowledged at once: its events are seen by watching the task.
 fn now(said: Said, task: Option<TaskId>) -> Say {
     Say {
         said,
@@ -285,6 +271,7 @@ mod tests {
     use crate::a2a::views::list::token;
     use crate::a2a::{fault_frame, sample};
     use crate::task::call::Mark;
+    use crate::task::log::event::Event;
     use std::sync::Arc;
 
     fn decoded(frame: Value) -> Result<Call, Fault> {
@@ -309,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_and_answered() {
+    fn prompts_and_answers() {
         let Ok(Call::Say(say)) = one(json!({"say": {"text": "go", "context": "c-1", "settings": {"model": "m"}}}))
         else {
             panic!("a prompt");
@@ -383,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn faults_of_invalid_frames() {
         use FaultKind::*;
         for (frame, kind, words) in [
             ("{", ParseError, "cannot be read as JSON"),
@@ -426,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_goes_on_behind_its_last_page() {
+    fn the_token_of_a_page_continues_its_list() {
         let list = List { state: Some(TaskState::InputRequired), ..List::default() };
         let mark = Mark { at: 5, task: "t-1".into() };
         let ask = |state: &str, after: &str| {

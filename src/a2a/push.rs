@@ -260,7 +260,7 @@ fn config_03(target: &Target) -> Value {
     config
 }
 
-/// Whoever may ask for a webhook is its owner, and is shown everything.
+/// Only the owner can ask for a webhook, so the secrets are included.
 fn with_secrets(config: &mut Value, target: &Target, mut authentication: Value) {
     if let Some(token) = &target.token {
         config["token"] = json!(token);
@@ -273,7 +273,7 @@ fn with_secrets(config: &mut Value, target: &Target, mut authentication: Value) 
     }
 }
 
-/// How deliveries went, once there were any.
+/// The statistics of the deliveries, once there were any.
 fn deliveries(hook: &Hook) -> Option<Value> {
     let health = &hook.health;
     let mut all = json!({

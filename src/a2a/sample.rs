@@ -168,7 +168,7 @@ pub fn begins(turn: u32) -> Vec<Event> {
     vec![Event::Prompted { message, by, turn }, Event::TurnBegan { turn }]
 }
 
-/// One turn, told from the beginning: the agent speaks, runs a command that somebody allows, and speaks again.
+/// One turn: the agent sends text, runs a command that a client approves, and sends text again.
 pub fn approved_command() -> Vec<Event> {
     let call = || "call-1".into();
     let (request, plan) = shell("call-1", "make");

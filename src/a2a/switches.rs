@@ -1,4 +1,4 @@
-//! What the operator can switch about the dialects. Frozen at the start; every one is a flag of the same name.
+//! The operator's switches of the dialects. Read at the start; each is a flag of the same name.
 
 use crate::task::log::event::{Lifecycle, Profile};
 
@@ -12,11 +12,11 @@ pub struct Switches {
     /// Webhooks, and where they may be.
     pub push: bool,
     pub push_rules: PushRules,
-    /// Whether there is an extended card for those who prove who they are.
+    /// Whether there is an extended card for authenticated clients.
     pub extended_card: bool,
     /// Extensions that a client must name.
     pub required_extensions: Vec<String>,
-    /// The card for those who name no version.
+    /// The card for requests without a version.
     pub card_default: CardDefault,
     /// A 1.0 operation needs the version named.
     pub strict_version: bool,

@@ -186,7 +186,7 @@ fn a_user_message_comes_back_as_it_was_sent() {
 }
 
 #[test]
-fn a_snapshot_says_what_there_is_to_say() {
+fn a_snapshot_has_the_message_of_its_status() {
     let mut state = sample::state();
     state.status.state = TaskState::Canceled;
     state.status.text = Some("Task canceled by user request.".into());
@@ -290,7 +290,7 @@ fn every_dialect_refuses_too_many_parts_in_its_own_way() {
 }
 
 #[test]
-fn absurd_lengths_of_the_history() {
+fn huge_history_lengths() {
     let rpc = |method: &str, length: &str| {
         let body =
             format!(r#"{{"jsonrpc":"2.0","id":5,"method":"{method}","params":{{"id":"t","historyLength":{length}}}}}"#);

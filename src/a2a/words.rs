@@ -13,7 +13,7 @@ pub const EXT: &str = "https://github.com/google-gemini/gemini-cli/blob/main/doc
 /// The key of the reference server's payload in metadata.
 pub const CODER: &str = "coderAgent";
 
-/// The key of what we say in metadata that no dialect has a word for.
+/// The key in metadata of what no dialect defines.
 pub const OURS: &str = "gemini-a2a";
 
 /// Our own extension: every event of a stream has an id, and `Last-Event-ID` or `?after=` continues behind it.
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_come_back_and_strangers_do_not() {
+    fn roles_are_read_and_unknown_ones_refused() {
         for one in [Role::User, Role::Agent] {
             assert_eq!(read_role(role(one)), Some(one));
             assert_eq!(read_role(proto_role(one)), Some(one));

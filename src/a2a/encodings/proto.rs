@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn artifact_updates_say_only_what_is_so() {
+    fn artifact_updates_omit_false_flags() {
         let artifact = Artifact {
             id: "answer-1".into(),
             name: Some("answer".into()),
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_leaves_out_what_is_empty() {
+    fn a_task_omits_empty_members() {
         let created = created();
         let mut whole = Task {
             created: &created,

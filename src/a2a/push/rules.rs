@@ -1,5 +1,5 @@
-//! Where webhooks may be, as far as a URL tells: a client must not be able to make the server knock at doors that only the server
-//! can reach. The addresses behind a name are looked at with every delivery, by whoever makes the connection; a name that is
+//! Where webhooks may be, as far as a URL tells: a client must not be able to make the server connect to addresses that only the
+//! server can reach. The addresses behind a name are looked at with every delivery, by whoever makes the connection; a name that is
 //! harmless today need not be so tomorrow.
 
 use crate::a2a::switches::PushRules;
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_operator_allows() {
+    fn hosts_that_the_operator_allows() {
         let http = PushRules { allow_http: true, ..PushRules::default() };
         assert_eq!(says(&http, "http://client.example/"), "ok client.example");
         assert_eq!(says(&http, "http://client.example:80/"), "ok client.example");

@@ -73,7 +73,7 @@ fn every_spelling_says_the_same() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn faults_name_the_wrong_member() {
     let url = "https://client.example/a2a";
     for (given, field) in [
         (json!({}), "url"),
@@ -147,7 +147,7 @@ fn each_writer_has_its_own_configuration() {
 }
 
 #[test]
-fn how_deliveries_went_is_told_where_a_member_more_does_no_harm() {
+fn deliveries_are_reported_only_where_extra_members_are_allowed() {
     let task = TaskId::from("t-1");
     let mut hook = hook("h");
     hook.health = Health::default().after_success().after_failure("status 500", 9);
@@ -294,7 +294,7 @@ fn an_artifact_is_delivered_whole_and_one_that_is_gone_not_at_all() {
 }
 
 #[test]
-fn a_past_status_is_told_as_what_it_was() {
+fn a_past_status_is_delivered_as_it_was() {
     let target = bare("h").target;
     let mut state = told(&target);
     let due = state.hooks[0].due.back().expect("something is due").clone();

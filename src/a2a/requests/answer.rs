@@ -154,7 +154,7 @@ fn missing(at: &str, name: &str) -> Fault {
 }
 
 /// A string under the first of these names that is there, and the name. The empty one is one too: no call and no option has it,
-/// and whoever asked about them says so.
+/// and the lookup of the call refuses it.
 fn word<'a>(data: &'a Object, names: &[&'a str], at: &str) -> Result<Option<(&'a str, &'a str)>, Fault> {
     match member(data, names) {
         None => Ok(None),
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_meant_as_an_answer_and_is_none_is_named() {
+    fn an_invalid_answer_is_refused_by_member() {
         let once = "proceed_once";
         for (sent, member) in [
             (json!({"tool_call_id": "c-1", "selected_option_id": 7}), "selected_option_id"),

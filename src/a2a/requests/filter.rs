@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_a_list_can_be_asked_for() {
+    fn every_parameter_of_a_list() {
         assert_eq!(ask(json!({})), Ok(List { size: 50, ..List::default() }));
         let asked = List {
             context: Some("c".into()),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_list_is_named() {
+    fn faults_name_the_wrong_parameter_of_a_list() {
         for (params, field) in [
             (json!({"pageSize": 0}), "pageSize"),
             (json!({"pageSize": 101}), "pageSize"),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_leads_on_in_its_own_list_only() {
+    fn a_token_is_valid_only_for_its_own_list() {
         let mark = Mark { at: 1_772_357_400_125, task: "t.1".into() };
         let filters = json!({"contextId": "c", "pageSize": 2});
         let list = ask(filters.clone()).unwrap();

@@ -53,12 +53,12 @@ pub fn create(request: &Request, form: &mut Form, switches: &Switches) -> Result
     }))
 }
 
-/// `GET /tasks` by those who name no version.
+/// `GET /tasks` without a version.
 pub fn tasks(request: &Request) -> Result<Call, Fault> {
     filter::whole(&query_params(&request.query)).map(Call::List)
 }
 
-/// `GET /tasks/{id}` by those who name no version.
+/// `GET /tasks/{id}` without a version.
 pub fn get(request: &Request, task: &str) -> Result<Call, Fault> {
     let params = query_params(&request.query);
     Ok(Call::Get { task: task.into(), history: count(&params, &["historyLength", "history_length"], "")? })
@@ -118,7 +118,7 @@ fn enclosed(form: &Form, result: &[u8]) -> Vec<u8> {
     [&prefix(form), result, suffix(form)].concat()
 }
 
-/// The answer to `GET /tasks/{id}` by those who name no version: the task of A2A 0.3, and beside its status the word and the time
+/// The answer to `GET /tasks/{id}` without a version: the task of A2A 0.3, and beside its status the word and the time
 /// that [`briefs`](crate::a2a::briefs) have.
 pub fn task(view: View, state: &State, wanted: Wanted) -> Response {
     let word = words::execute_state(words::idle_completed(state.status.state, state.turn_is_over()));
@@ -155,8 +155,8 @@ pub fn all_metadata<'a>(states: impl IntoIterator<Item = &'a State>, tools: &Too
     Response::json(200, out)
 }
 
-/// The answer to `GET /health`. A server with a problem is still alive, and starting it anew would mend nothing: so that those
-/// who look at no more than the status line let it live, that stays the same.
+/// The answer to `GET /health`. The status stays 200 when there is a problem: a restart would not fix it, so liveness probes should
+/// not cause one.
 pub fn health(report: &HealthReport<'_>) -> Response {
     let mut health = json!({
         "status": if report.problem.is_some() { "degraded" } else { "healthy" },
@@ -176,7 +176,7 @@ pub fn health(report: &HealthReport<'_>) -> Response {
     Response::json(200, json::bytes(&health))
 }
 
-/// How the server does.
+/// The health of the server.
 #[derive(Default)]
 pub struct HealthReport<'a> {
     pub problem: Option<&'a str>,
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_dialect_asks_for_the_same_by_its_calls() {
+    fn native_calls_read_the_same_settings() {
         let form = Form { id: crate::base::Shared::from(*b"7"), ..Form::of(Dialect::NATIVE) };
         let state = sample::state();
         let told = json!({"id": 7, "ok": "t-1"});

@@ -81,7 +81,7 @@ pub fn message(sent: &Object, gaps: Gaps) -> Result<Received, Fault> {
     })
 }
 
-/// A user's message of one part, from whoever sends nothing around it.
+/// A user's message of one part that came without a message around it.
 pub fn brief(part: Part) -> Message {
     Message::new(id_of(&part), Role::User, vec![part])
 }
@@ -149,7 +149,7 @@ fn parts(list: &[Value], name: &str) -> Result<Vec<Part>, Fault> {
         .collect()
 }
 
-/// A part goes by its kind, and where it names none by what it holds. A kind that nobody knows here may mean anything, whatever else
+/// A part is read by its kind, without one by what it holds. An unknown kind may mean anything, whatever else
 /// the part holds.
 fn part(sent: &Object, at: &str) -> Result<Part, Fault> {
     let kind = match member(sent, &["kind", "type"]) {
@@ -173,7 +173,7 @@ fn part(sent: &Object, at: &str) -> Result<Part, Fault> {
     } else if held("file") {
         match object(sent, &["file"], at)? {
             Some(inner) => file(inner, &format!("{at}.file"))?,
-            // A flat file, as 1.0 writes it, with the word of 0.3.
+            // A flat file as in 1.0, with the kind of 0.3.
             None => file(sent, at)?,
         }
     } else if held("data") {
@@ -233,7 +233,7 @@ fn file(sent: &Object, at: &str) -> Result<Part, Fault> {
     })
 }
 
-/// Base64 in the alphabet and with the padding that everybody reads; the one for URLs, and none, are read too.
+/// Base64 in the standard alphabet and with padding; the URL-safe alphabet and missing padding are accepted too.
 fn base64(sent: &str) -> Option<String> {
     let digits = sent.trim_end_matches('=');
     let is_digit = |b: u8| b.is_ascii_alphanumeric() || b"+/-_".contains(&b);
@@ -250,20 +250,6 @@ fn base64(sent: &str) -> Option<String> {
 /// What the model can be given: text in whatever guise, and the media it sees and hears. A client that does not know what it
 /// sends says so with `octet-stream`, and is believed to mean text until its bytes show otherwise.
 fn check_media(part: &Part, at: &str) -> Result<(), Fault> {
-    const TEXTS: [&str; 12] = [
-        "json",
-        "xml",
-        "yaml",
-        "x-yaml",
-        "toml",
-        "javascript",
-        "typescript",
-        "x-sh",
-        "sql",
-        "x-ndjson",
-        "pdf",
-        "octet-stream",
-    ];
     let Some(media) = &part.media_type else {
         return Ok(());
     };
@@ -271,7 +257,11 @@ fn check_media(part: &Part, at: &str) -> Result<(), Fault> {
     let plain = plain.to_ascii_lowercase();
     let fits = match plain.split_once('/') {
         Some(("text" | "image" | "audio" | "video", _)) => true,
-        Some(("application", kind)) => TEXTS.contains(&kind) || kind.ends_with("+json") || kind.ends_with("+xml"),
+        Some(("application", "json" | "xml" | "yaml" | "x-yaml" | "toml" | "javascript" | "typescript" | "x-sh")) => {
+            true
+        }
+        Some(("application", "sql" | "x-ndjson" | "pdf" | "octet-stream")) => true,
+        Some(("application", kind)) => kind.ends_with("+json") || kind.ends_with("+xml"),
         Some(_) => false,
         // The shorthands that some cards and clients use.
         None => matches!(plain.as_str(), "text" | "json"),

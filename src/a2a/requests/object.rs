@@ -20,8 +20,8 @@ pub fn body(request: &Request) -> Result<Option<Value>, Fault> {
     }
 }
 
-/// Bodies are JSON and say so. A missing type is accepted from programs only: a browser sends one, and a page of somebody else
-/// can make it send `text/plain` without asking us first.
+/// Bodies are JSON with a matching Content-Type. A missing type is accepted from programs only: browsers send one, and a page of
+/// another origin can make them send `text/plain` without a CORS preflight.
 pub fn check_type(request: &Request) -> Result<(), Fault> {
     let headers = &request.headers;
     let Some(value) = headers.get("content-type") else {
@@ -82,7 +82,7 @@ pub fn texts(object: &Object, names: &[&str], at: &str) -> Result<Vec<String>, F
     texts.ok_or_else(|| wrong(at, name, "must be a list of strings."))
 }
 
-/// A number of things.
+/// A non-negative integer.
 pub fn count(object: &Object, names: &[&str], at: &str) -> Result<Option<usize>, Fault> {
     let Some((name, value)) = member(object, names) else {
         return Ok(None);
@@ -91,7 +91,7 @@ pub fn count(object: &Object, names: &[&str], at: &str) -> Result<Option<usize>,
     count.map(Some).ok_or_else(|| wrong(at, name, "must be a whole number from 0 on."))
 }
 
-/// A yes or no.
+/// A boolean.
 pub fn flag(object: &Object, names: &[&str], at: &str) -> Result<Option<bool>, Fault> {
     match member(object, names) {
         None => Ok(None),

@@ -170,7 +170,7 @@ pub fn last_seen<'a>(headers: &'a Headers, query: &'a [(String, String)]) -> Opt
     header.map(|value| ("Last-Event-ID", value)).or_else(|| in_query().map(|(_, value)| ("after", value.as_str())))
 }
 
-/// The same for a call that may have come over a socket, where there is neither a header nor a query: the params say it then.
+/// The same for a call that may have come over a socket, without headers and query: it is in the params then.
 fn continued(ask: &Ask) -> Result<Option<Seq>, Fault> {
     if let Some(seq) = position(ask.headers, ask.query)? {
         return Ok(Some(seq));
@@ -208,7 +208,7 @@ fn say(ask: &Ask, form: &mut Form) -> Result<Call, Fault> {
     Ok(Call::Say(Say { push, mode, history, ..say }))
 }
 
-/// A message as something said, by whoever may be asked to answer in a profile of its own.
+/// A received message as a prompt or an answer; what it carries may select the profile of the form.
 pub fn said(received: Received, metadata: Option<&Object>, form: &mut Form, switches: &Switches) -> Result<Say, Fault> {
     let Received { message, answers, task, context } = received;
     let spoken = || settings::profile_spoken(&message, metadata, form.dialect.protocol);

@@ -1,6 +1,6 @@
 //! What clients of the Gemini tools send as a message: a string, a text in one of several members, a message with or without
 //! its id and role, an answer to a question, any of them in a JSON-RPC envelope. One reading for all their endpoints, so that
-//! nobody has to know which of them wants what.
+//! clients need not know which of them expects what.
 
 use crate::a2a::requests::answer;
 use crate::a2a::requests::message::{self, Gaps, Received};
@@ -102,7 +102,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_way_to_say_it() {
+    fn every_form_of_a_prompt() {
         let whole =
             json!({"kind": "message", "messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]});
         for sent in [
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_meant_as_an_answer_is_no_prompt() {
+    fn an_invalid_answer_is_not_taken_for_a_prompt() {
         let rfc = json!({"tool_call_id": "c", "selected_option_id": "cancel"});
         for (sent, place) in [
             (json!({"tool_call_id": "c", "selected_option_id": 7}), "selected_option_id"),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing() {
+    fn messages_without_content() {
         for sent in [
             json!(""),
             json!(null),

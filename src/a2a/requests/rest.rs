@@ -1,11 +1,11 @@
 //! A2A over REST, both versions by one table of paths. 0.3 has its paths under `/v1`; 1.0 has them at the root, and again under
 //! the name of a tenant. What path, query and body say becomes the params of an operation, the same as JSON-RPC brings.
 //!
-//! 0.3 has two ways of spelling JSON here: the names of its protobuf definition, which its kits speak, and those of its JSON
-//! one. The client is answered in the way it speaks itself.
+//! 0.3 has two sets of JSON names here: those of its protobuf definition, which its kits use, and those of its JSON schema. A client is
+//! answered in the one it uses itself.
 
 use crate::a2a::dialect::Dialect;
-use crate::a2a::form::{Form, Media};
+use crate::a2a::form::{Decoded, Form, Media};
 use crate::a2a::requests::message::{Gaps, is_short_name};
 use crate::a2a::requests::object::{Object, body, check_type};
 use crate::a2a::requests::operation::{self, Ask, Operation};
@@ -55,22 +55,6 @@ const CONFIG: Rows<Operation> =
     &[(Method::Get, Operation::GetPush), (Method::Head, Operation::GetPush), (Method::Delete, Operation::DeletePush)];
 const CARD: Rows<Operation> = &read(Operation::ExtendedCard);
 
-/// First segments of paths that are never tenants.
-const RESERVED: [&str; 12] = [
-    "v1",
-    "tasks",
-    "message",
-    "message:send",
-    "message:stream",
-    ".well-known",
-    "ws",
-    "health",
-    "executeCommand",
-    "listCommands",
-    "extendedAgentCard",
-    "agent",
-];
-
 /// What a path stands below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base<'a> {
@@ -98,10 +82,17 @@ pub fn place(path: &str) -> Option<MatchedRoute<'_>> {
         return Some(place);
     }
     let (tenant, _) = path.strip_prefix('/')?.split_once('/')?;
-    if RESERVED.contains(&tenant) || !is_short_name(tenant) {
+    if is_reserved(tenant) || !is_short_name(tenant) {
         return None;
     }
     below(Base::Tenant(tenant), &path[tenant.len() + 1..]).filter(|place| place.versions != In::V03)
+}
+
+/// Whether a first segment of a path is never a tenant.
+fn is_reserved(segment: &str) -> bool {
+    let endpoints =
+        matches!(segment, "tasks" | "message" | "message:send" | "message:stream" | "extendedAgentCard" | "agent");
+    endpoints || matches!(segment, "v1" | ".well-known" | "ws" | "health" | "executeCommand" | "listCommands")
 }
 
 fn below<'a>(base: Base<'a>, path: &'a str) -> Option<MatchedRoute<'a>> {
@@ -110,11 +101,11 @@ fn below<'a>(base: Base<'a>, path: &'a str) -> Option<MatchedRoute<'a>> {
     })
 }
 
-pub fn decode(place: &MatchedRoute, request: &Request, switches: &Switches) -> Result<(Call, Form), (Fault, Form)> {
+pub fn decode(place: &MatchedRoute, request: &Request, switches: &Switches) -> Decoded {
     let named = version::named(&request.headers, &request.query);
     let protocol = match (&named, place.base) {
         (Ok(named), Base::V1) => named.unwrap_or(Protocol::V03),
-        // Only 1.0 has a word for what is wrong.
+        // Only 1.0 has an error code for it.
         (Err(_), _) | (_, Base::Root | Base::Tenant(_)) => Protocol::V10,
     };
     let sent = body(request);
@@ -129,13 +120,10 @@ pub fn decode(place: &MatchedRoute, request: &Request, switches: &Switches) -> R
             .ok_or_else(|| not_allowed(request, place.rows.iter().map(|(method, _)| *method)))?;
         call(place, operation, protocol, request, sent, &mut form, switches)
     });
-    match asked {
-        Ok(call) => Ok((call, form)),
-        Err(fault) => Err((fault, form)),
-    }
+    form.decoded(asked)
 }
 
-/// The way of spelling that the client shows itself.
+/// The dialect of 0.3 that the client uses itself.
 fn dialect(protocol: Protocol, request: &Request, sent: &Result<Option<Value>, Fault>) -> &'static Dialect {
     if protocol == Protocol::V10 {
         return Dialect::REST_10;
@@ -151,7 +139,7 @@ fn dialect(protocol: Protocol, request: &Request, sent: &Result<Option<Value>, F
     }
 }
 
-/// 1.0 has a media type of its own; whoever does not speak of it gets the common one.
+/// 1.0 has a media type of its own; clients that do not name it get the common one.
 fn media(protocol: Protocol, headers: &Headers) -> Media {
     let spoken = ["accept", "content-type"]
         .into_iter()

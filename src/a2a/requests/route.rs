@@ -4,7 +4,7 @@
 
 use crate::a2a::commands;
 use crate::a2a::dialect::Dialect;
-use crate::a2a::form::Form;
+use crate::a2a::form::{Decoded, Form};
 use crate::a2a::requests::gemini_endpoints;
 use crate::a2a::requests::rest::{self, Base};
 use crate::a2a::requests::rpc;
@@ -128,7 +128,7 @@ pub fn dialect_at(path: &str) -> &'static Dialect {
 }
 
 /// What a request asks for, and how it wants its answer.
-pub fn decode(request: &Request, switches: &Switches) -> Result<(Call, Form), (Fault, Form)> {
+pub fn decode(request: &Request, switches: &Switches) -> Decoded {
     let path = request.path.as_str();
     if let Some((rows, dialect, ids)) = find(path) {
         return match at(rows, request.method) {
@@ -150,13 +150,7 @@ pub fn decode(request: &Request, switches: &Switches) -> Result<(Call, Form), (F
     Err((not_found(path), Form::under(dialect, switches)))
 }
 
-fn serve(
-    route: Route,
-    mut form: Form,
-    ids: Ids,
-    request: &Request,
-    switches: &Switches,
-) -> Result<(Call, Form), (Fault, Form)> {
+fn serve(route: Route, mut form: Form, ids: Ids, request: &Request, switches: &Switches) -> Decoded {
     let task = || ids.task.expect("the pattern names a task");
     let call = match route {
         Route::Rpc => return rpc::decode(request, switches),
@@ -176,14 +170,11 @@ fn serve(
         Route::Create => gemini_endpoints::create(request, &mut form, switches),
         Route::Prompt => gemini_endpoints::say(request, ids.task, &mut form, switches),
     };
-    match call {
-        Ok(call) => Ok((call, form)),
-        Err(fault) => Err((fault, form)),
-    }
+    form.decoded(call)
 }
 
-/// Whether a request at a path of both is one of 1.0: it names the version (or one that nobody has), or asks for what only that
-/// version has.
+/// Whether a request at a path of both is one of 1.0: it names that version or an unknown one, or has parameters that only 1.0
+/// has.
 fn speaks_10(request: &Request) -> bool {
     const NEW: [&str; 4] = ["pageSize", "pageToken", "statusTimestampAfter", "includeArtifacts"];
     let is_new = |(name, value): &(String, String)| {

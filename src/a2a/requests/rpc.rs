@@ -5,7 +5,7 @@
 //! The method names of the versions are disjoint, so a request that names no version is understood by its method.
 
 use crate::a2a::dialect::Dialect;
-use crate::a2a::form::Form;
+use crate::a2a::form::{Decoded, Form};
 use crate::a2a::requests::message::Gaps;
 use crate::a2a::requests::object::{Object, body, check_type};
 use crate::a2a::requests::operation::{self, Ask, Operation, accepts_stream};
@@ -52,18 +52,16 @@ pub fn method(name: &str, named: Option<Protocol>) -> Option<(Operation, Protoco
 }
 
 /// A request over HTTP.
-pub fn decode(request: &Request, switches: &Switches) -> Result<(Call, Form), (Fault, Form)> {
+pub fn decode(request: &Request, switches: &Switches) -> Decoded {
     let named = version::named(&request.headers, &request.query);
     let protocol = match &named {
         Ok(named) => named.unwrap_or(Protocol::V03),
-        // Only 1.0 has a word for it.
+        // Only 1.0 has an error code for it.
         Err(_) => Protocol::V10,
     };
     let mut form = Form::under(dialect(protocol), switches);
-    match call(request, named, &mut form, switches) {
-        Ok(call) => Ok((call, form)),
-        Err(fault) => Err((fault, form)),
-    }
+    let call = call(request, named, &mut form, switches);
+    form.decoded(call)
 }
 
 pub fn dialect(protocol: Protocol) -> &'static Dialect {

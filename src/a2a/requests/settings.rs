@@ -1,4 +1,4 @@
-//! What a client may wish for: settings of a new task, and the profile it wants to be answered in.
+//! What a client may request: settings of a new task, and the profile of the answers.
 
 use crate::a2a::requests::answer;
 use crate::a2a::requests::object::{Object, flag, member, text, texts};
@@ -36,8 +36,8 @@ pub fn first(one: Settings, other: Settings) -> Settings {
     }
 }
 
-/// One object of settings. A wish for trust is not an error, it is just not granted from here; a wish to be asked nothing is
-/// passed on, and granted or not by the operator; a key is refused, so that nobody believes it is in use.
+/// One object of settings. A request for trust is ignored; a request to run tools without approval is passed on, and granted or not
+/// by the operator; an API key is refused, so that no client believes it is in use.
 pub fn read(wishes: &Object, at: &str) -> Result<Settings, Fault> {
     if text(wishes, &["apiKey"], at)?.is_some() {
         return Err(Fault::params(
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_spoken_by_a_message() {
+    fn profiles_selected_by_a_message() {
         let spoken = |metadata| profile_spoken(&message(metadata), None, Protocol::V03);
         assert_eq!(spoken(json!(null)), None);
         assert_eq!(spoken(json!({CODER: {}})), Some(Profile::Coder));

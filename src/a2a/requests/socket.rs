@@ -1,9 +1,9 @@
-//! Sockets: how a request becomes one, and what is said over it. A socket that names no sub-protocol is a live session's: it is
-//! shown the session, and what it says is acknowledged and seen there. The sub-protocols of A2A make it a plain line for JSON-RPC
-//! of their version; ours carries records and calls.
+//! WebSockets: the request that opens one, and the messages on it. A socket without a sub-protocol belongs to the live session: it gets
+//! the session's events, and its prompts are acknowledged and seen there. The sub-protocols of A2A carry JSON-RPC of their version;
+//! the native one carries records and calls.
 
 use crate::a2a::dialect::{Binding, Dialect};
-use crate::a2a::form::Form;
+use crate::a2a::form::{Decoded, Form};
 use crate::a2a::native;
 use crate::a2a::requests::answer;
 use crate::a2a::requests::gemini_endpoints;
@@ -22,16 +22,16 @@ use crate::task::fault::{Fault, FaultKind};
 use serde_json::Value;
 
 /// `GET /ws`.
-pub fn join(request: &Request, switches: &Switches) -> Result<(Call, Form), (Fault, Form)> {
+pub fn join(request: &Request, switches: &Switches) -> Decoded {
     let mut form = Form::under(spoken(&request.headers), switches);
     match joined(request, &mut form, switches) {
         Ok(join) => Ok((Call::Join(join), form)),
-        // Nothing was agreed on yet, so the refusal is the address's own.
+        // No sub-protocol was agreed on yet, so the error is one of the HTTP endpoint.
         Err(fault) => Err((fault, Form::under(Dialect::GEMINI, switches))),
     }
 }
 
-/// The first sub-protocol on offer that we speak. Others are none of ours, or carry a credential.
+/// The dialect of the first known sub-protocol. Unknown ones are ignored; one may carry a credential.
 fn spoken(headers: &Headers) -> &'static Dialect {
     let mut offered = headers.list("sec-websocket-protocol");
     let known = offered.find_map(|name| Dialect::ALL.into_iter().find(|dialect| dialect.sub_protocol == Some(name)));
@@ -68,7 +68,7 @@ fn joined(request: &Request, form: &mut Form, switches: &Switches) -> Result<Joi
     Ok(Join { follow, after })
 }
 
-/// `7`, or `t:7` for one in the task `t`. Who follows the session should say which: the one of yesterday may not be today's.
+/// `7`, or `t:7` for one in the task `t`. A client that follows the session should name the task: the session may have changed since.
 fn place(given: &str) -> Result<LogPosition, Fault> {
     let (task, seq) = match given.rsplit_once(':') {
         Some((task, seq)) => (Some(task.into()), seq),
@@ -83,8 +83,8 @@ fn place(given: &str) -> Result<LogPosition, Fault> {
     Ok(LogPosition { task, seq })
 }
 
-/// One message on a socket: what it asks for, and how it wants its answer. `joined` is the form the socket joined with.
-pub fn heard(text: &str, joined: &Form, switches: &Switches) -> Result<(Call, Form), (Fault, Form)> {
+/// One message on a socket: the call, and the form of its answer. `joined` is the form of the request that opened the socket.
+pub fn heard(text: &str, joined: &Form, switches: &Switches) -> Decoded {
     if joined.dialect.binding == Binding::Native {
         return native::decode(text);
     }
@@ -92,10 +92,8 @@ pub fn heard(text: &str, joined: &Form, switches: &Switches) -> Result<(Call, Fo
     if form.dialect == Dialect::SESSION {
         form.dialect = Dialect::SESSION_CALL;
     }
-    match call(text, joined, &mut form, switches) {
-        Ok(call) => Ok((call, form)),
-        Err(fault) => Err((fault, form)),
-    }
+    let call = call(text, joined, &mut form, switches);
+    form.decoded(call)
 }
 
 fn call(text: &str, joined: &Form, form: &mut Form, switches: &Switches) -> Result<Call, Fault> {
@@ -147,7 +145,7 @@ fn call(text: &str, joined: &Form, form: &mut Form, switches: &Switches) -> Resu
     Ok(call)
 }
 
-/// An answer to a question with nothing around it. Other objects are not taken for prompts: a mistake would set the agent to work.
+/// An answer to a question without JSON-RPC around it. Other objects are refused, because a mistaken prompt would start a turn.
 fn bare(sent: Object, form: &mut Form, switches: &Switches) -> Result<Call, Fault> {
     let answers = answer::is_meant(&sent) || answer::says_so(&sent);
     match gemini_endpoints::spoken(&Value::Object(sent), form, switches) {
@@ -216,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_could_be_mistaken() {
+    fn ambiguous_positions_are_refused() {
         for query in [
             &[("after", "x")][..],
             &[("after", "t:")],
@@ -246,14 +244,14 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_request_is_told_to_upgrade() {
+    fn a_request_without_upgrade_is_refused() {
         let mut request = ws(&[], &[]);
         request.headers = Headers::default();
         let (fault, _) = route::decode(&request, &Switches::default()).unwrap_err();
         assert_eq!(fault.kind, FaultKind::UpgradeRequired);
     }
 
-    fn hear(dialect: &'static Dialect, sent: Value) -> Result<(Call, Form), (Fault, Form)> {
+    fn hear(dialect: &'static Dialect, sent: Value) -> Decoded {
         heard(&sent.to_string(), &Form::of(dialect), &Switches::default())
     }
 
@@ -265,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_in_a_session_is_acknowledged() {
+    fn prompts_in_a_session_are_acknowledged() {
         for method in ["message/send", "message/stream", "SendStreamingMessage"] {
             let (say, form) = said(json!({"jsonrpc": "2.0", "id": 3, "method": method,
                 "params": {"message": {"content": {"text": "hi"}}}}));
@@ -280,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_need_nothing_around_them() {
+    fn bare_answers_are_accepted() {
         for sent in [
             json!({"kind": "TOOL_CALL_CONFIRMATION", "tool_call_id": "c", "selected_option_id": "cancel"}),
             json!({"tool_call_id": "c", "selected_option_id": "cancel"}),
@@ -326,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a2a_are_as_strict_as_http() {
+    fn a2a_over_sockets_is_as_strict_as_over_http() {
         let sent = json!({"jsonrpc": "2.0", "id": 1, "method": "message/send",
             "params": {"message": {"parts": [{"text": "hi"}]}}});
         let (fault, _) = hear(Dialect::RPC_03, sent.clone()).unwrap_err();
@@ -338,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_goes_on_where_another_broke() {
+    fn a_subscription_over_a_socket_continues_behind_a_position() {
         for (dialect, method) in [(Dialect::RPC_03, "tasks/resubscribe"), (Dialect::RPC_10, "SubscribeToTask")] {
             let ask = |after: Value| {
                 let params = json!({"id": "t", "after": after});
@@ -354,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_dialect_is_its_own() {
+    fn the_native_dialect_has_its_own_calls() {
         let sent = json!({"id": 1, "call": {"get": {"task": "t"}}});
         let (call, form) = hear(Dialect::NATIVE, sent).unwrap();
         let get = Call::Get { task: "t".into(), history: None };
@@ -362,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request() {
+    fn invalid_messages_on_a_socket() {
         let session = Form::of(Dialect::SESSION);
         for (text, expected) in [
             ("", FaultKind::ParseError),

@@ -36,7 +36,7 @@ pub fn named(headers: &Headers, query: &[(String, String)]) -> Result<Option<Pro
     }
 }
 
-/// For those who ask for what only 1.0 has without saying so, where the operator insists on it.
+/// The fault of a 1.0 operation without a version, where the operator requires one.
 pub fn unnamed(what: &str) -> Fault {
     Fault::new(
         FaultKind::VersionNotSupported,

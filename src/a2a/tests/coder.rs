@@ -19,7 +19,7 @@ fn passing_changes_of_state() {
 }
 
 #[test]
-fn events_nobody_is_shown() {
+fn events_that_no_client_is_shown() {
     let state = sample::state();
     for event in [
         Event::Created(state.created.clone()),
@@ -41,7 +41,7 @@ fn events_nobody_is_shown() {
 }
 
 #[test]
-fn what_the_agent_says_and_thinks() {
+fn text_and_thoughts() {
     let mut state = sample::state();
     state.utterance.since = Some(Seq(5));
     let said = |kind: &str, id: &str, part: Value| {
@@ -202,7 +202,7 @@ fn live_output_is_an_artifact_that_grows() {
 }
 
 #[test]
-fn what_the_agent_produced() {
+fn artifacts_of_the_agent() {
     let event = Event::Produced { artifact: Arc::new(drawing()), append: true, last: true };
     assert_eq!(
         frame(&sample::state(), event),
@@ -260,7 +260,7 @@ fn changes_of_state_that_streams_end_with() {
 }
 
 #[test]
-fn whoever_prompts_while_calls_wait_is_shown_them() {
+fn a_prompt_during_questions_is_answered_with_the_open_calls() {
     let mut state = with_call(writing());
     state.calls[0].stage = Stage::Asked;
     state.status.state = TaskState::InputRequired;
@@ -273,7 +273,7 @@ fn whoever_prompts_while_calls_wait_is_shown_them() {
 }
 
 #[test]
-fn who_answered_is_in_the_metadata() {
+fn metadata_names_the_client_that_answered() {
     let mut state = with_call(writing());
     let started = Event::CallStarted { call: "call-1".into() };
     assert_eq!(frame(&state, started.clone())["metadata"].get("gemini-a2a"), None);

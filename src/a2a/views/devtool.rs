@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_agent_says_and_thinks() {
+    fn text_and_thoughts() {
         let mut state = sample::state();
         state.utterance.since = Some(Seq(5));
         assert_eq!(
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn who_refused_is_told_and_who_allowed_what_was_stopped_is_not() {
+    fn metadata_names_the_client_that_refused_a_call() {
         let ending = Arc::new(Ending::Cancelled { reason: "No.".into(), output: String::new() });
         let mut shown = command_shown("CANCELLED");
         shown["error"] = json!({"message": "No.", "type": "cancelled"});
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_state_and_what_was_made() {
+    fn changes_of_state_and_artifacts() {
         let mut state = sample::state();
         state.phase = Phase::Thinking { job: Seq(9) };
         let working = around("STATE_CHANGE", "working", Value::Null);

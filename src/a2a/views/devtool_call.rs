@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_offered_is_what_was_offered_when_it_was_asked() {
+    fn options_follow_the_approval_scope_of_the_question() {
         let mut call = running(command());
         for keeping in [ApprovalScope::Session, ApprovalScope::Disk] {
             call.keeping = keeping;

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_and_what_they_were_about() {
+    fn thoughts_and_their_summary() {
         let mut state = sample::state();
         let thought = |subject: &str, description: &str| Event::Thought {
             subject: subject.into(),

@@ -39,7 +39,7 @@ pub fn shown_state(form: &Form, brief: &Brief) -> TaskState {
     view_of(form, Some((brief.protocol, brief.profile))).state(brief.state, brief.idle)
 }
 
-/// The short list: `GET /tasks` by those who name no version. There are `total` tasks, of which so many are shown.
+/// The short list: `GET /tasks` without a version. There are `total` tasks, of which these are shown.
 pub fn briefs<'a>(form: &Form, tasks: impl IntoIterator<Item = (&'a TaskId, &'a Brief)>, total: usize) -> Response {
     let tasks: Vec<Value> = tasks
         .into_iter()
@@ -59,7 +59,7 @@ pub fn briefs<'a>(form: &Form, tasks: impl IntoIterator<Item = (&'a TaskId, &'a 
     result(form, &json::bytes(&list))
 }
 
-/// A page of whole tasks. Where there are pages, one that gets too long ends early: the next one goes on behind it.
+/// A page of whole tasks. Where there are pages, one that gets too long ends early, and the next one continues behind it.
 pub fn list(form: &Form, page: &Page<'_>, wanted: Wanted, asked: &List) -> Response {
     let mut out = Vec::new();
     let array = |out: &mut Vec<u8>, most: usize| {
@@ -78,7 +78,7 @@ pub fn list(form: &Form, page: &Page<'_>, wanted: Wanted, asked: &List) -> Respo
     match form.dialect.lists {
         Lists::Array => {
             array(&mut out, usize::MAX);
-            // An array has no room for it, and whoever is shown a part has to know.
+            // The array has no place for the total, and a client that is shown a part has to know it.
             return result(form, &out).with("X-Total-Count", page.total.to_string());
         }
         Lists::Pages => {
@@ -101,13 +101,13 @@ pub fn list(form: &Form, page: &Page<'_>, wanted: Wanted, asked: &List) -> Respo
     result(form, &out)
 }
 
-/// A place in a list, as clients hand it back. It counts only for the same list.
+/// A position in a list, as clients send it back. It is valid only for the same list.
 pub fn token(mark: &Mark, asked: &List) -> String {
     let place = format!("{}.{:08x}.{}", mark.at, filter(asked), mark.task);
     URL_SAFE_NO_PAD.encode(place)
 }
 
-/// None: it is not one of ours, or belongs to another list.
+/// None: it is no token of this server, or belongs to another list.
 pub fn read_token(text: &str, asked: &List) -> Option<Mark> {
     let place = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
     let (at, rest) = place.split_once('.')?;
@@ -116,7 +116,7 @@ pub fn read_token(text: &str, asked: &List) -> Option<Mark> {
     fits.then_some(Mark { at: at.parse().ok()?, task: task.into() })
 }
 
-/// A number for what a list is about: places in lists about something else are no places in it.
+/// A checksum of the filter: tokens of lists with another filter are refused.
 fn filter(asked: &List) -> u32 {
     let about = (&asked.context, asked.state, asked.since);
     crc32(format!("{about:?}").as_bytes())
@@ -130,7 +130,7 @@ mod tests {
     use crate::task::message::{Artifact, Part};
 
     #[test]
-    fn a_page_that_gets_too_long_ends_early_and_says_where_to_go_on() {
+    fn a_long_page_ends_early_with_a_token() {
         let long = |n: u64| {
             let mut state = sample::state();
             let mut created = state.created.as_ref().clone();

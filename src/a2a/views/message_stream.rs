@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_agent_says() {
+    fn text_citations_and_thoughts() {
         let mut state = sample::state();
         state.utterance.since = Some(Seq(5));
         let text = |text: &str| Event::Text { text: text.into() };

@@ -299,7 +299,7 @@ mod tests {
                 "final": false, "metadata": {"gemini-a2a": {"answered_by": {"client": "ada", "via": "a2a-1.0"}}}})
         );
         assert_eq!(shown(TEXT, approved_command())[2], asked(json!([text])));
-        // Whoever only looks at the task is asked as well.
+        // A client that only reads the task sees the question too.
         let folded = fold(approved_command());
         let (_, paused) = &folded[7];
         for (view, frame) in [(VIEW, &frames[2]), (TEXT, &asked(json!([text])))] {
@@ -397,7 +397,7 @@ mod tests {
         Event::TurnEnded { turn, end }
     }
 
-    /// The second utterance of a turn, after a call nobody was asked about.
+    /// The second message of a turn, after a call that needed no approval.
     fn call_between(id: &str, said: &str) -> Vec<Event> {
         let (request, plan) = sample::shell(id, "make");
         let call = || id.into();
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_shown_of_the_way_to_an_answer() {
+    fn plain_clients_see_no_thoughts_and_citations() {
         let state = sample::state();
         let by = sample::source();
         for event in [

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_and_thought() {
+    fn text_and_thoughts() {
         let state = sample::state();
         let text = |text: &str| json!({"kind": "TEXT_CONTENT", "content": {"text": text}});
         assert_eq!(shown(&state, sample::says("é\n")), Some(text("é\n")));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_is_shown_what_is_open() {
+    fn a_client_that_joins_gets_the_open_calls() {
         let folded = sample::fold(sample::approved_command());
         let greeting = |n: usize| value(&a2a::snapshot(View::Standalone(VIEW), &folded[n].1, Wanted::ALL));
         let mut question = asking();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_refused_and_one_nobody_was_asked_about() {
+    fn a_refused_call_and_one_that_needed_no_approval() {
         let mut state = sample::state();
         let (request, plan) = sample::shell("call-1", "make");
         let mut refused = sample::call("run_shell_command", request.args.clone(), None);
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_behind_the_scenes() {
+    fn notices_about_retries_and_compaction() {
         let mut state = sample::state();
         state.calls = vec![sample::call("write_file", json!({}), None)];
         let reason = || "it is busy".to_owned();
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made() {
+    fn artifact_updates() {
         let artifact = Arc::new(Artifact {
             id: "a".into(),
             name: Some("n".into()),
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_saved_is_offered_here_too() {
+    fn the_option_to_save_is_offered_in_sessions() {
         let mut folded = sample::fold(sample::approved_command());
         let (record, state) = &mut folded[6];
         state.calls[0].keeping = ApprovalScope::Disk;

@@ -1,5 +1,5 @@
-//! A state as a Task value: the conversation as messages, what the agent said in each turn as an artifact. The same in every
-//! profile that shows canonical states; versions differ only in how it is written.
+//! A state as a Task value: the conversation as messages, the agent's text of each turn as an artifact. The same in every profile;
+//! versions differ only in how it is written.
 
 use crate::a2a::dialect::{Projection, View};
 use crate::a2a::encodings::value::{Piece, Task};
@@ -79,7 +79,7 @@ pub fn task(view: View, state: &State, wanted: Wanted) -> Task<'_> {
     }
 }
 
-/// What there is to say about the status, with the questions that are open: whoever sees the task alone can answer them.
+/// The message of the status, with the open questions: a client that sees only the task can answer them.
 fn status_message(view: View, state: &State) -> Option<Message> {
     let said = match view {
         View::A2a(_, Projection::Devtool) => devtool::message(state),
@@ -98,9 +98,8 @@ fn status_message(view: View, state: &State) -> Option<Message> {
     })
 }
 
-/// Everything said so far, oldest first: what is being said now, and prompts whose turn has not come, at the end. Collected from
-/// the end, so that of a long conversation only what is wanted is copied. Beside the messages comes where in the history the
-/// oldest of them is.
+/// All messages, oldest first; the unfinished one and queued prompts are at the end. Collected from the end, so that of a long
+/// conversation only the wanted messages are copied. Also returns the index of the oldest of them in the history.
 fn messages(state: &State, newest: Option<usize>) -> (Vec<Cow<'_, Message>>, usize) {
     let most = newest.unwrap_or(usize::MAX);
     let queued = state.queue.iter().rev().map(|queued| Cow::Borrowed(queued.message.as_ref()));
@@ -132,9 +131,9 @@ fn agent(state: &State, since: Seq, text: String) -> Message {
     Message::new(state.message_id(since), Role::Agent, vec![Part::text(text)])
 }
 
-/// One answer per turn that said something, then what the agent produced. An answer repeats what the agent said in its turn, so
-/// whoever wants only the newest messages is given the answers of their turns, `from` being where the oldest of them is in the
-/// history; but always the newest answer there is, because that is what a task is asked for.
+/// One answer per turn with text, then the artifacts that the agent produced. An answer repeats the agent's messages of its turn, so
+/// a request for the newest messages gets the answers of their turns, `from` being the index of the oldest of them in the history;
+/// but always the newest answer, because that is what clients read a task for.
 fn artifacts(state: &State, from: usize) -> Vec<Cow<'_, Artifact>> {
     let begins = |item: &Item| matches!(item, Item::Said(_) | Item::Dropped(_));
     let mut turn = state.history.iter().filter(|item| begins(item)).count();
@@ -155,7 +154,7 @@ fn artifacts(state: &State, from: usize) -> Vec<Cow<'_, Artifact>> {
     answers.into_iter().map(Cow::Owned).chain(state.artifacts.iter().map(Cow::Borrowed)).collect()
 }
 
-/// What was said in a turn, given from its end; None if nothing was.
+/// The answer of a turn from its messages, newest first; None if there are none.
 fn answer(turn: usize, mut said: Vec<String>) -> Option<Artifact> {
     said.retain(|text| !text.is_empty());
     said.reverse();
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_few_messages_is_given_the_answers_of_their_turns_only() {
+    fn a_short_history_has_only_the_answers_of_its_turns() {
         let state = conversation(&[]);
         for (name, view) in DIALECTS.into_iter().filter(|(_, view)| matches!(view, View::A2a(..))) {
             let size = |history| snapshot(view, &state, Wanted::newest(history)).len();

@@ -18,7 +18,7 @@ struct Offer {
     brief: Vec<u8>,
 }
 
-/// How much is told of each tool.
+/// How much is shown of each tool.
 #[derive(Clone, Copy)]
 pub(in crate::a2a) enum Detail {
     Whole,
@@ -39,7 +39,7 @@ impl Tools {
         Tools { by_name: by_name.collect(), available: specs.iter().map(Offer::of).collect() }
     }
 
-    /// Those of a task, or of them the only ones that somebody wants used, as a JSON array.
+    /// The tools of a task as a JSON array: all of them, or `only` those that the client allows.
     pub(in crate::a2a) fn write_available(&self, out: &mut Vec<u8>, only: Option<&[String]>, told: Detail) {
         let offers = self.available.iter();
         let wanted = offers.filter(|offer| offer.spec.is_among(only));
@@ -49,7 +49,7 @@ impl Tools {
         out.push(b']');
     }
 
-    /// None for a name the model made up.
+    /// None for an unknown name: models invent some.
     pub(in crate::a2a) fn get(&self, name: &str) -> Option<&Tool> {
         self.by_name.get(name)
     }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_has_the_tools_that_were_wished_for_and_no_others() {
+    fn a_task_lists_only_its_allowed_tools() {
         let shell = json!([{"name": "run_shell_command", "description": "Runs a command."}]);
         let only = ["run_shell_command".to_owned(), "unknown".to_owned()];
         assert_eq!(available(Some(&only), Detail::Brief), shell);

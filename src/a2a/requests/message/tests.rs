@@ -57,7 +57,7 @@ fn the_brief_form_needs_neither_id_nor_role() {
 }
 
 #[test]
-fn what_is_missing_or_wrong_is_named() {
+fn faults_name_the_missing_or_wrong_member() {
     let whole = json!({"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "x"}]});
     for (name, value, expected) in [
         ("messageId", None, "message.messageId is required."),
@@ -131,7 +131,7 @@ fn every_spelling_of_a_part() {
 }
 
 #[test]
-fn data_in_data_is_of_the_protobuf_form_alone() {
+fn nested_data_is_read_only_in_the_protobuf_form() {
     let read = |name: &str, data: Value| {
         let sent = json!({"messageId": "m", "role": "ROLE_USER", name: [{ "data": data }]});
         read(sent).unwrap().message.parts.remove(0)
@@ -184,7 +184,7 @@ fn media_types_the_model_can_be_given() {
 }
 
 #[test]
-fn gaps_are_filled_where_they_may_be() {
+fn missing_ids_and_roles_are_filled_in_for_lenient_dialects() {
     let sent = json!({"parts": [{"text": "hi"}]});
     let read = |gaps| message(sent.as_object().unwrap(), gaps);
     assert_eq!(read(Gaps::Refused).unwrap_err().field.as_deref(), Some("message.messageId"));

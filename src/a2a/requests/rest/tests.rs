@@ -164,7 +164,7 @@ fn versions_and_paths_must_agree() {
 }
 
 #[test]
-fn tasks_without_a_version_are_the_task_servers() {
+fn tasks_without_a_version_get_the_short_list() {
     let dialect = |target: &str| asked(&get(target)).1;
     for target in ["/tasks", "/tasks?contextId=c", "/tasks?status=working", "/tasks/t"] {
         assert_eq!(dialect(target), Dialect::GEMINI, "{target}");
@@ -206,7 +206,7 @@ fn lists_by_query() {
 }
 
 #[test]
-fn the_client_is_answered_as_it_speaks() {
+fn the_answer_uses_the_names_of_the_request() {
     let dialect = |target: &str, message: Value| {
         let body = json!({ "message": message }).to_string();
         let mut request = get(target);
@@ -264,7 +264,7 @@ fn messages_of_1_0_over_rest() {
 }
 
 #[test]
-fn the_media_type_of_1_0_is_for_those_who_name_it() {
+fn the_media_type_of_1_0_is_used_on_request() {
     let media = |request: Request| decode(&request).unwrap().1.media;
     let ask = || with(get("/tasks/t"), "A2A-Version", "1.0");
     assert_eq!(media(ask()), Media::Json);
@@ -277,7 +277,7 @@ fn the_media_type_of_1_0_is_for_those_who_name_it() {
 }
 
 #[test]
-fn bodies_that_are_none() {
+fn bodies_without_a_message() {
     for path in ["/v1/message:send", "/message:send"] {
         for (body, expected) in [
             ("", FaultKind::InvalidParams),
@@ -297,7 +297,7 @@ fn bodies_that_are_none() {
 }
 
 #[test]
-fn streams_go_on_where_they_were() {
+fn streams_continue_behind_a_position() {
     let request = with(get("/v1/tasks/t:subscribe"), "Last-Event-ID", "41");
     let (call, _) = asked(&request);
     let expected = Call::Subscribe { task: "t".into(), after: Some(Seq(41)) };
@@ -305,7 +305,7 @@ fn streams_go_on_where_they_were() {
 }
 
 #[test]
-fn what_can_be_no_tenant() {
+fn reserved_and_invalid_tenants() {
     for path in ["/tasks/tasks/t", "/health/tasks", "/ws/tasks/t", "/a/b/tasks/t", "/acme"] {
         assert_eq!(refused(&get(path)).0, FaultKind::NotFound, "{path}");
     }

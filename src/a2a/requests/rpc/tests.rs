@@ -259,7 +259,7 @@ fn versions_and_methods_must_agree() {
 }
 
 #[test]
-fn where_the_operator_insists_1_0_must_be_named() {
+fn strict_version_requires_the_header() {
     let strict = Switches { strict_version: true, ..Switches::default() };
     let mut request = rpc("GetTask", json!({"id": "x"}));
     let (fault, form) = super::decode(&request, &strict).unwrap_err();
@@ -285,7 +285,7 @@ fn operators_may_switch_streams_off() {
 }
 
 #[test]
-fn births_by_version_and_profile() {
+fn new_tasks_by_version_and_profile() {
     let born = |method: &str, metadata: Value, switches: &Switches| {
         let mut sent = message();
         sent["metadata"] = metadata;
@@ -370,7 +370,7 @@ fn content_types() {
 }
 
 #[test]
-fn a_first_message_whole() {
+fn the_first_message_in_full() {
     let mut sent = message();
     sent["metadata"] = json!({"coderAgent": {"kind": "agent-settings", "workspacePath": "/w"}});
     let request = rpc("message/stream", json!({"message": sent}));
@@ -494,7 +494,7 @@ fn configurations() {
 }
 
 #[test]
-fn messages_that_are_not_there() {
+fn missing_messages() {
     for params in [json!({}), json!({"message": null}), json!({"message": "hi"})] {
         assert_eq!(kind(&rpc("message/send", params)), FaultKind::InvalidParams);
     }
