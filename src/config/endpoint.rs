@@ -1,4 +1,4 @@
-//! Which model API answers, at which address and with which credentials: read from variables, of the environment or of a `.env` file.
+//! The model API, its address and credentials, from variables of the environment or of a `.env` file.
 
 use super::{Agent, Env, Owner, Settings, Variables};
 use crate::model::gemini::{self, Auth, Endpoint, Secret, Service};
@@ -15,7 +15,7 @@ impl Sources<'_> {
         self.own(name).or_else(|| self.filed(name))
     }
 
-    /// What the operator says, and no workspace.
+    /// The operator's value, never a workspace's.
     fn own(&self, name: &str) -> Option<String> {
         let filed = || match self.variables.owner {
             Owner::User => self.filed(name),
@@ -24,8 +24,8 @@ impl Sources<'_> {
         (self.env)(name).or_else(filed)
     }
 
-    /// An address to send requests to. A workspace can name one only for credentials that it brings itself: the operator's
-    /// go nowhere but where the operator says.
+    /// An address to send requests to. A workspace can set one only if the operator has set no credentials: these are sent only to
+    /// the operator's address.
     fn address(&self, name: &str) -> Result<Option<String>, String> {
         const CREDENTIALS: [&str; 4] =
             ["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_ACCESS_TOKEN", "GOOGLE_CLOUD_ACCESS_TOKEN_FILE"];
@@ -81,7 +81,7 @@ pub fn agent(sources: &Sources, settings: &Settings) -> Result<Agent, String> {
     Ok(Agent::Gemini(endpoint))
 }
 
-/// Vertex AI, by key or else by project, location and a token that somebody else has fetched.
+/// Vertex AI, by key or else by project, location and token.
 fn vertex(sources: &Sources, settings: &Settings) -> Result<Endpoint, String> {
     let mut endpoint = match sources.any("GOOGLE_API_KEY") {
         Some(key) => Endpoint::of(Service::VertexExpress, Secret::new(key), Auth::Key),
@@ -96,7 +96,7 @@ fn vertex(sources: &Sources, settings: &Settings) -> Result<Endpoint, String> {
                 location: plain(location, "GOOGLE_CLOUD_LOCATION")?,
             };
             let token = sources.any("GOOGLE_CLOUD_ACCESS_TOKEN");
-            // Never from a workspace: the file it names is sent away.
+            // Never from a workspace, because the content of this file is sent to the API.
             let file = sources.own("GOOGLE_CLOUD_ACCESS_TOKEN_FILE");
             if token.is_none() && file.is_none() {
                 return Err(
@@ -116,7 +116,7 @@ fn vertex(sources: &Sources, settings: &Settings) -> Result<Endpoint, String> {
     Ok(endpoint)
 }
 
-/// What becomes part of a host or path must not be able to change it.
+/// A text that is inserted into a host name or path must not contain separators.
 fn plain(text: String, name: &str) -> Result<String, String> {
     let ok = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     if text.bytes().all(ok) && !text.contains("..") {

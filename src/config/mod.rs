@@ -3,7 +3,7 @@
 //!
 //! [`options`] is the table of all options; [`settings`] contains their values and reads settings files, which are [`jsonc`] or
 //! [`yaml`] and become a [`tree`]; [`dotenv`] reads files of variables; [`trust`] decides whether the files of a workspace are used;
-//! [`paths`] says where the operator's files are; [`endpoint`] and [`proxy`] choose the model API and the way to it.
+//! [`paths`] says where the operator's files are; [`endpoint`] and [`proxy`] choose the model API and the proxy for it.
 //! `shell/start/workspace_settings.rs` reads the files.
 
 pub mod dotenv;
@@ -50,16 +50,16 @@ pub struct Config {
     pub messages: Vec<String>,
 }
 
-/// Who answers prompts.
+/// What answers prompts.
 #[derive(Debug)]
 pub enum Agent {
     Gemini(Endpoint),
     Script(PathBuf),
-    /// The built-in script, for trying things without a key.
+    /// The built-in script, which needs no key.
     Demo,
 }
 
-/// What the files around a workspace say: the operator's, and the workspace's own if it is trusted.
+/// The content of the files for a workspace: the operator's, and the workspace's own if it is trusted.
 #[derive(Clone, Debug, Default)]
 pub struct WorkspaceSettings {
     pub trust: Trust,
@@ -68,14 +68,14 @@ pub struct WorkspaceSettings {
     pub messages: Vec<String>,
 }
 
-/// The variables of one file, for one workspace. They never become part of any process's environment.
+/// The variables of one `.env` file. They never become part of the environment of a process.
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
     pub owner: Owner,
     pub values: BTreeMap<String, Secret>,
 }
 
-/// Whose file of variables it is.
+/// Whose `.env` file it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Owner {
     #[default]
@@ -83,17 +83,17 @@ pub enum Owner {
     Workspace,
 }
 
-/// The models that may be asked.
+/// The models that may be used.
 #[derive(Clone, Debug)]
 pub struct Models {
-    /// Used when a client does not choose.
+    /// The model of clients that name none.
     pub default: String,
-    /// What clients may choose; empty is any of a known family.
+    /// The models that clients may choose; empty allows every model of a known family.
     pub allowed: Vec<String>,
 }
 
 impl Models {
-    /// The model for a task, by the API's name, or why the client cannot have it.
+    /// The API's name of the model for a task, or why the client may not use it.
     pub fn choose(&self, wish: Option<&str>) -> Result<String, String> {
         let Some(wish) = wish else {
             return Ok(self.default.clone());
@@ -114,7 +114,7 @@ impl Models {
 }
 
 impl Settings {
-    /// Sets what variables set. A workspace's `.env` file counts only for options that a workspace may set.
+    /// Applies variables. A `.env` file is used only for options that a workspace may set.
     pub fn apply_variables(&mut self, env: Env, variables: &Variables) -> Result<(), String> {
         let env: Env = &|name: &str| env(name).filter(|value| !value.is_empty());
         let sources = Sources { env, variables };
@@ -130,7 +130,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Sets what flags set. Their values were checked when the command line was read.
+    /// Applies flags. Their values were checked when the command line was parsed.
     pub fn apply_flags(&mut self, flags: &[Flag]) {
         for (row, value) in flags {
             row.set(self, row.flag, value).expect("the value of a flag was checked");
@@ -144,7 +144,7 @@ impl Settings {
 }
 
 impl Config {
-    /// `env` looks a variable up; empty ones count as unset. `place` is what was found around the server's workspace.
+    /// `env` returns the value of a variable; empty ones count as unset. `place` is for the server's own workspace.
     pub fn new(flags: &[Flag], env: Env, place: WorkspaceSettings) -> Result<Config, String> {
         let env: Env = &|name: &str| env(name).filter(|value| !value.is_empty());
         let WorkspaceSettings { trust, mut settings, variables, mut messages } = place;
@@ -188,7 +188,7 @@ fn state_dir(settings: &Settings, env: Env) -> Result<PathBuf, String> {
     Ok(base.join("gemini-a2a"))
 }
 
-/// In an untrusted workspace the permissive modes are not used, whoever asked for them.
+/// In an untrusted workspace the permissive modes are not used.
 fn mode(settings: &Settings, trust: Trust, messages: &mut Vec<String>) -> Result<Mode, String> {
     if settings.mode == Mode::Yolo && settings.security.disable_yolo {
         return Err("yolo is forbidden by security.disableYoloMode in the settings".into());
@@ -212,7 +212,7 @@ mod tests {
     use crate::config::options::tests::flags;
     use crate::model::gemini::{Auth, Service};
 
-    /// Variables that are no options of ours: of the system, of proxies, older names, and those that are refused.
+    /// Variables that the table leaves out: of the system, of proxies, older names, and those that are refused.
     const UNDOCUMENTED: &[&str] = &[
         "HOME",
         "XDG_STATE_HOME",

@@ -115,6 +115,17 @@ mod tests {
     }
 
     #[test]
+    fn a_fraction_of_idle_connections_is_closed_at_once() {
+        let mut rig = rig(2 * GIVE_WAY_PART, 3);
+        for _ in 0..2 * GIVE_WAY_PART {
+            connect(&mut rig, Peer::SameUser).expect("room");
+        }
+        assert_eq!(rig.closing(), []);
+        connect(&mut rig, Peer::SameUser).expect("two others are closed");
+        assert_eq!(rig.closing().len(), 2);
+    }
+
+    #[test]
     fn who_waits_for_a_request_gives_way_strangers_and_the_oldest_first() {
         let mut rig = rig(5, 3);
         let silent = connect(&mut rig, Peer::SameUser).expect("room");
