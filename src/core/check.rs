@@ -94,22 +94,22 @@ impl Core {
             assert!(!self.disk.is_loading(task), "{task} is loaded twice");
             assert!(self.tasks.brief(task).is_some(), "{task} is not known");
             assert_eq!(loaded.listed, self.disk.inspect().0.contains(task), "a listed task is in the list");
-            assert!(loaded.synced <= loaded.written && loaded.written <= loaded.state.seq);
-            assert_eq!(loaded.pending.is_empty(), loaded.written == loaded.state.seq);
+            assert!(loaded.synced <= loaded.shown() && loaded.shown() <= loaded.state.seq);
+            assert_eq!(loaded.pending.is_empty(), loaded.shown() == loaded.state.seq);
             assert!(
                 loaded.pending.is_empty() || loaded.listed || self.timers.has(&Timer::Store(task.clone())),
                 "lines of {task} were forgotten"
             );
             for (gate, seq, _) in &loaded.gated {
                 let waits = match gate {
-                    Gate::Written => loaded.written < *seq,
-                    Gate::Synced => loaded.written < *seq || loaded.syncing,
+                    Gate::Written => loaded.shown() < *seq,
+                    Gate::Synced => loaded.shown() < *seq || loaded.syncing,
                 };
                 assert!(waits, "a job of {task} was forgotten");
             }
             let held = loaded.subs.iter().filter_map(|key| self.readers.get(*key));
             for sub in held.filter(|sub| sub.safe > loaded.synced) {
-                assert!(loaded.syncing || loaded.written < sub.safe, "an acknowledgement of {task} was forgotten");
+                assert!(loaded.syncing || loaded.shown() < sub.safe, "an acknowledgement of {task} was forgotten");
             }
             for key in &loaded.subs {
                 assert!(self.readers.get(*key).is_some(), "{task} has a reader that is gone");
@@ -121,7 +121,7 @@ impl Core {
             for sub in loaded.subs.iter().filter_map(|key| self.readers.get(*key)) {
                 let keeps = sub.cold.as_ref().is_some_and(|cold| !cold.asked);
                 assert!(
-                    !keeps || sub.cursor < loaded.written,
+                    !keeps || sub.cursor < loaded.shown(),
                     "{task} has a reader that keeps a state it has no use for"
                 );
             }
@@ -162,12 +162,12 @@ impl Core {
         let has_room = conn.is_some_and(|conn| conn.output.len() < self.settings.limits.tx_bytes / 2);
         match &sub.kind {
             Kind::Once { .. } => false,
-            Kind::Ready { seq, .. } => *seq <= loaded.written,
+            Kind::Ready { seq, .. } => *seq <= loaded.shown(),
             Kind::Stream => match &sub.first {
-                Some(first) => has_room && first.seq <= loaded.written,
+                Some(first) => has_room && first.seq <= loaded.shown(),
                 None => {
                     let asked = sub.cold.as_ref().is_some_and(|cold| cold.asked);
-                    has_room && sub.cursor < loaded.written && !asked
+                    has_room && sub.cursor < loaded.shown() && !asked
                 }
             },
         }

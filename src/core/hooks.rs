@@ -163,7 +163,7 @@ impl Core {
             return;
         };
         dismiss_idle(loaded);
-        if over || loaded.written != loaded.state.seq {
+        if over || !loaded.is_shown() {
             return;
         }
         let mut void = Vec::new();
@@ -280,7 +280,8 @@ impl Core {
             let courier = loaded.couriers.iter().find(|courier| courier.id == *id);
             let timer = || Timer::Hook { task: task.clone(), id: id.clone() };
             // When the disk has taken what was decided, everything is looked at again.
-            let waits = !loaded.pending.is_empty() || self.is_over();
+            let unwritten = !loaded.pending.is_empty() || loaded.listed || loaded.broken.is_some();
+            let waits = unwritten || !loaded.owned || self.is_over();
             let seen_to = match courier.map(|courier| courier.place) {
                 Some(Whereabouts::Away) => true,
                 Some(Whereabouts::Resting { until: u64::MAX }) => !self.is_running(),

@@ -52,7 +52,7 @@ impl Core {
     /// The time is over, or nothing is left to wait for: running jobs are stopped, and watching clients are told.
     pub(super) fn give_up(&mut self, now: Now) {
         for task in self.tasks.open() {
-            let Some(loaded) = self.tasks.get_mut(&task) else {
+            let Some(loaded) = self.tasks.get_mut(&task).filter(|loaded| loaded.owned) else {
                 continue;
             };
             loaded.gated.clear();

@@ -171,7 +171,7 @@ impl Core {
             Input::Writable { conn } => self.after_io(conn),
             Input::Sent { conn, bytes } => self.sent(conn, bytes, now),
             Input::Note(note) => self.note(note, now),
-            Input::Listed(known) => self.listed(known),
+            Input::Listed(known) => self.listed(known, now),
             Input::Loaded { task, result } => self.loaded(&task, result, now),
             Input::Paged { sub, page } => self.paged(sub, page, now),
             Input::Synced { task, upto, result } => self.synced(&task, upto, result, now),

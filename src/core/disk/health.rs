@@ -62,7 +62,7 @@ impl Core {
         let Some(why) = loaded.broken.clone() else {
             return;
         };
-        let (subs, written) = (loaded.subs.clone(), loaded.written);
+        let (subs, written) = (loaded.subs.clone(), loaded.shown());
         for key in subs {
             let Some(sub) = self.readers.get(key) else {
                 continue;
@@ -142,7 +142,7 @@ fn waited_for<'a>(sub: &Subscription, loaded: &'a LoadedTask) -> Option<&'a str>
         Some(first) => first.seq,
         None => sub.cursor.next(),
     };
-    let waits = next > loaded.written || sub.safe > loaded.written;
+    let waits = next > loaded.shown() || sub.safe > loaded.shown();
     loaded.broken.as_deref().filter(|_| waits)
 }
 

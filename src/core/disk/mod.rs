@@ -46,6 +46,8 @@ pub(in crate::core) struct Disk {
     unrestored: VecDeque<TaskId>,
     /// How often a log was asked for while another process had it.
     busy: HashMap<TaskId, u32>,
+    /// Tasks that are loaded to be taken over.
+    to_own: HashSet<TaskId>,
     /// Tasks that were loaded only to be closed.
     visitors: Vec<TaskId>,
     /// Requests that wait for a workspace to be looked for, by number.
@@ -91,6 +93,16 @@ impl Disk {
         let tries = self.busy.entry(task.clone()).or_default();
         *tries += 1;
         *tries < most
+    }
+
+    /// The task is to be taken over when it is loaded.
+    pub fn own(&mut self, task: TaskId) {
+        self.to_own.insert(task);
+    }
+
+    /// Whether a task that was loaded is to be taken over.
+    pub fn is_to_own(&mut self, task: &TaskId) -> bool {
+        self.to_own.remove(task)
     }
 
     pub fn is_loading(&self, task: &TaskId) -> bool {

@@ -64,7 +64,7 @@ impl Core {
             Kind::Once { .. } => {}
             Kind::Ready { seq, .. } => {
                 let loaded = self.tasks.get(&sub.task);
-                if loaded.is_none_or(|loaded| loaded.written < *seq || loaded.synced < sub.safe) {
+                if loaded.is_none_or(|loaded| loaded.shown() < *seq || loaded.synced < sub.safe) {
                     return;
                 }
                 if let Some(Subscription { conn, form, kind: Kind::Ready { reply, .. }, .. }) = self.unsubscribe(key) {
@@ -192,7 +192,7 @@ impl Core {
         let cap = if crowded { limits.hot_bytes / 16 } else { limits.hot_bytes };
         self.tasks.update(task, |loaded| {
             let streams = self.readers.among(&loaded.subs).filter(|sub| matches!(sub.kind, Kind::Stream));
-            let slowest = streams.map(|sub| sub.cursor).min().unwrap_or(loaded.written);
+            let slowest = streams.map(|sub| sub.cursor).min().unwrap_or(loaded.shown());
             loaded.trim(slowest, cap);
         });
     }
@@ -249,7 +249,7 @@ impl Readers {
                 return Advanced::Waits;
             };
             let next = sub.cursor.next();
-            if sub.first.is_none() && next > loaded.written {
+            if sub.first.is_none() && next > loaded.shown() {
                 let ended = has_seen_all(sub, loaded);
                 // What comes is encoded for all who watch; the state that was folded to get here may be a long conversation.
                 self.drop_cold(key);
@@ -260,7 +260,7 @@ impl Readers {
                 return Advanced::Waits;
             }
             if let Some(first) = &sub.first {
-                if loaded.written < first.seq {
+                if loaded.shown() < first.seq {
                     return Advanced::Waits;
                 }
                 if send_first(sub, sink) {
@@ -356,7 +356,7 @@ impl Readers {
 /// Whether a reader that was sent everything on disk need not stay. What is decided and not on disk yet is still to come.
 fn has_seen_all(sub: &Subscription, loaded: &LoadedTask) -> bool {
     match sub.role {
-        Role::FollowAll | Role::Leave => loaded.written == loaded.state.seq && !loaded.is_open(),
+        Role::FollowAll | Role::Leave => loaded.is_shown() && !loaded.is_open(),
         Role::Call | Role::Follow | Role::Watch => false,
     }
 }
@@ -517,7 +517,7 @@ mod tests {
         let mut core = Core::new(Setup::alone(limits.clone(), Switches::default(), NOW));
         let mut store = MemoryStore::default();
         let task = long_task(&mut core, &mut store);
-        let written = core.tasks[&task].written;
+        let written = core.tasks[&task].shown();
         let target = format!("GET /v1/tasks/{task}:subscribe?after=0 HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let late: Vec<Key> = (0..20)
             .map(|_| {

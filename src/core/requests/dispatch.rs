@@ -44,6 +44,9 @@ impl Core {
         if let Some(fault) = task.as_ref().and_then(|task| self.broken(task, &call)) {
             return self.refuse(conn, &form, &fault, now);
         }
+        if let Some(task) = task.as_ref().filter(|_| !only_reads(&call)) {
+            self.take_over(task, now);
+        }
         let site = site.unwrap_or_else(|| Ok(self.settings.workspace.site.clone()));
         if let Err(fault) = self.carry_out(conn, call, site, &form, by, now) {
             match task {
@@ -207,7 +210,7 @@ impl Core {
         let why = loaded.broken.as_ref()?;
         let what = match call {
             Call::Say(_) | Call::Push { .. } => "Nothing of this request was accepted; send it again later.",
-            Call::Get { .. } | Call::Metadata { .. } if loaded.written < loaded.state.seq => {
+            Call::Get { .. } | Call::Metadata { .. } if !loaded.is_shown() => {
                 "What the task has come to since then can be shown when it is recorded; ask again later."
             }
             Call::Get { .. }
@@ -424,6 +427,11 @@ fn rests(state: &State, ends: Ends) -> bool {
         Ends::WithTask => state.is_over(),
         Ends::Never => false,
     }
+}
+
+/// Whether a call is answered from the journal as it is.
+fn only_reads(call: &Call) -> bool {
+    matches!(call, Call::Get { .. } | Call::Metadata { .. })
 }
 
 /// Whether any live session will do.

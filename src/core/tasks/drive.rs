@@ -187,7 +187,7 @@ impl Core {
                     }
                     self.disk.release_later(&task);
                 }
-                Err(error) if loaded.written == Seq(0) => {
+                Err(error) if loaded.shown() == Seq(0) => {
                     store.close(&task);
                     self.tell_trouble(&error, now);
                     self.abandon(&task, error, now);
@@ -246,7 +246,7 @@ impl Core {
         for task in read {
             self.trim(&task);
         }
-        self.restore();
+        self.restore(now);
         self.turn_pages();
         self.watch_output_budget(now);
         self.lighten();
@@ -265,7 +265,7 @@ impl Core {
         let Some(loaded) = self.tasks.get_mut(task) else {
             return;
         };
-        let (written, synced) = (loaded.written, loaded.synced);
+        let (written, synced) = (loaded.shown(), loaded.synced);
         let mut must_sync = false;
         let mut waiting = Vec::new();
         for (gate, seq, job) in std::mem::take(&mut loaded.gated) {
@@ -339,12 +339,12 @@ fn append_one(loaded: &mut LoadedTask, store: &mut dyn Store) -> Result<(), Stor
         return Ok(());
     }
     let created = &loaded.state.created;
-    if loaded.written == Seq(0) {
+    if loaded.shown() == Seq(0) {
         store.create(&created.task, &Brief::of(&loaded.state))?;
     }
     store.append(&created.task, &loaded.pending, open)?;
     loaded.marked = Some(open);
-    loaded.written = loaded.state.seq;
+    loaded.set_written(loaded.state.seq);
     loaded.log_bytes += loaded.pending.len();
     loaded.pending = Vec::new();
     Ok(())

@@ -74,10 +74,11 @@ impl Core {
             if brief.is_some_and(|brief| brief.state.is_terminal()) {
                 self.retire(task, now);
             } else if self.tasks.is_loaded(&task) {
+                self.take_over(&task, now);
                 self.tell_time(&task, now);
             } else if !self.disk.is_loading(&task) {
                 self.disk.add_visitor(task.clone());
-                self.fetch(&task);
+                self.fetch_to_own(task);
             }
         }
         self.arm_expiry(now);
@@ -117,7 +118,7 @@ impl Core {
         if result == Ok(Removal::LeftOpen) {
             // Left by a server that died before it had told its webhooks.
             self.disk.add_visitor(task.clone());
-            self.fetch(&task);
+            self.fetch_to_own(task);
         }
         self.arm_expiry(now);
     }

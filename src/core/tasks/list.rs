@@ -57,7 +57,7 @@ impl Core {
     fn all_states(&self, form: &a2a::Form) -> Vec<&State> {
         let all_loaded = self.tasks.values();
         let visible = all_loaded.filter(|loaded| loaded.state.created.tenant == form.tenant);
-        let written = visible.filter(|loaded| loaded.written == loaded.state.seq);
+        let written = visible.filter(|loaded| loaded.is_shown());
         let mut states: Vec<&State> = written.map(|loaded| &loaded.state).collect();
         states.sort_unstable_by_key(|state| (state.status.at, state.created.task.clone()));
         states
@@ -68,7 +68,7 @@ impl Core {
         let form = &request.form;
         let on_disk = |task: &TaskId| {
             let loaded = self.tasks.get(task);
-            loaded.is_none_or(|loaded| loaded.written == loaded.state.seq)
+            loaded.is_none_or(|loaded| loaded.is_shown())
         };
         let known = self.tasks.briefs().filter(|(task, brief)| {
             brief.tenant == form.tenant

@@ -23,12 +23,14 @@ pub struct LoadedTask {
     pub state: State,
     /// The conversation this one continues, from the tasks before it in its context.
     pub inherited: Vec<Arc<Item>>,
+    /// This server goes on with the task. One that was loaded only to be read is left as it is.
+    pub owned: bool,
     /// Journal lines that are not on disk yet.
     pub pending: Vec<u8>,
     /// How long its log is, and so about how much of memory it takes; with those it was loaded together with.
     pub log_bytes: usize,
     /// Up to here the log survives the death of the process.
-    pub written: Seq,
+    written: Seq,
     /// Up to here it survives the death of the machine.
     pub synced: Seq,
     pub syncing: bool,
@@ -123,6 +125,7 @@ impl LoadedTask {
         LoadedTask {
             state,
             inherited,
+            owned: true,
             pending: Vec::new(),
             log_bytes: 0,
             written: Seq(0),
@@ -229,10 +232,26 @@ impl LoadedTask {
         assert_eq!(newest, self.state.seq, "bodies are kept up to the last event");
     }
 
+    /// Up to here clients may be shown the log; readers, lists, replies and webhooks use nothing else. It is what survives the
+    /// death of the process.
+    pub fn shown(&self) -> Seq {
+        self.written
+    }
+
+    /// Whether clients may be shown the state as it is.
+    pub fn is_shown(&self) -> bool {
+        self.written == self.state.seq
+    }
+
+    /// Everything up to here is on disk.
+    pub fn set_written(&mut self, upto: Seq) {
+        self.written = upto;
+    }
+
     /// Whether nothing is lost when it leaves memory: it rests, all of it is on disk, nobody waits for it, and every webhook has
     /// been told.
     pub fn can_leave(&self) -> bool {
-        self.openness() == Openness::Settled
+        (self.openness() == Openness::Settled || !self.owned)
             && self.pending.is_empty()
             && self.subs.is_empty()
             && self.gated.is_empty()

@@ -20,14 +20,14 @@ use crate::task::machine::decide::Input;
 
 impl Core {
     /// Learns which tasks there are, and brings back those that were left open.
-    pub(in crate::core) fn listed(&mut self, known: Vec<Known>) {
+    pub(in crate::core) fn listed(&mut self, known: Vec<Known>, now: Now) {
         for known in known {
             self.tasks.learn(known.task.clone(), known.brief);
             if known.open {
                 self.disk.restore_later(known.task);
             }
         }
-        self.restore();
+        self.restore(now);
         // What became due while no server ran is looked at as soon as somebody knows how late it is.
         self.timers.arm_expiry(0);
         // A disk may have been full before this server began.
@@ -37,7 +37,7 @@ impl Core {
     /// Brings back tasks that were left open, as many as there is room for now: their turns were cut off, or somebody is still to
     /// be told of their end. Nor are more of them read at once than half of what the disk's lane takes: it refuses what is too
     /// much, and others have something to ask for too.
-    pub(in crate::core) fn restore(&mut self) {
+    pub(in crate::core) fn restore(&mut self, now: Now) {
         while self.is_running()
             && let Some(task) = self.disk.next_unrestored()
         {
@@ -47,8 +47,9 @@ impl Core {
             {
                 return self.disk.put_back(task);
             }
-            if !self.tasks.is_loaded(&task) {
-                self.fetch(&task);
+            match self.tasks.is_loaded(&task) {
+                true => self.take_over(&task, now),
+                false => self.fetch_to_own(task),
             }
         }
     }
@@ -71,16 +72,15 @@ impl Core {
                 let Loaded { state, inherited, bytes } = *read;
                 let seq = state.seq;
                 let mut loaded = LoadedTask::new(state, inherited);
-                loaded.written = seq;
+                loaded.owned = false;
+                loaded.set_written(seq);
                 loaded.synced = Seq(0);
                 loaded.log_bytes = bytes;
                 loaded.noted = Some(Brief::of(&loaded.state)).filter(|brief| self.tasks.brief(task) == Some(brief));
                 self.tasks.insert(task.clone(), loaded);
-                self.list_append(task);
-                // Its webhooks may have something coming from before.
-                self.disk.release_later(task);
-                let _ = self.drive(task, Input::Restored, now);
-                self.tell_time(task, now);
+                if self.disk.is_to_own(task) {
+                    self.take_over(task, now);
+                }
                 self.arm_expiry(now);
                 for request in parked {
                     let conn = request.conn;
@@ -105,6 +105,19 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// Goes on with a task that was loaded: what was running in it when its server died is ended. A task that is only read is not
+    /// taken over, because that would write to its journal.
+    pub(in crate::core) fn take_over(&mut self, task: &TaskId, now: Now) {
+        let Some(loaded) = self.tasks.get_mut(task).filter(|loaded| !loaded.owned) else {
+            return;
+        };
+        loaded.owned = true;
+        // After the append it is released: its webhooks may have something coming from before.
+        self.list_append(task);
+        let _ = self.drive(task, Input::Restored, now);
+        self.tell_time(task, now);
     }
 
     /// A task whose very first lines cannot be kept has never been: whoever asked for it is told why.
@@ -177,6 +190,12 @@ impl Core {
         self.connections.begin_call(request.conn);
         self.fetch(&task);
         self.disk.park(&task, request);
+    }
+
+    /// Has a task loaded and taken over.
+    pub(in crate::core) fn fetch_to_own(&mut self, task: TaskId) {
+        self.fetch(&task);
+        self.disk.own(task);
     }
 
     /// Has a task loaded.

@@ -212,9 +212,9 @@ impl Tasks {
     /// Whether a new task continues another one from a position that is not on disk: after a crash that position would hold
     /// something else.
     pub fn continues_unwritten(&self, task: &TaskId) -> bool {
-        let new = self.loaded.get(task).filter(|loaded| loaded.written == Seq(0));
+        let new = self.loaded.get(task).filter(|loaded| loaded.shown() == Seq(0));
         let parent = new.and_then(|loaded| loaded.state.created.parent.as_ref());
-        parent.is_some_and(|(parent, upto)| self.loaded.get(parent).is_some_and(|loaded| loaded.written < *upto))
+        parent.is_some_and(|(parent, upto)| self.loaded.get(parent).is_some_and(|loaded| loaded.shown() < *upto))
     }
 
     /// The session, unless it is over.

@@ -75,7 +75,7 @@ fn stuck() -> (Rig, TaskId, JobId) {
     let job = rig.jobs.last().expect("a job").clone();
     rig.store.fail(Failure::Refused, u32::MAX);
     rig.note(NoteBody::Text("not recorded".into()));
-    assert!(rig.core.tasks[&task].written < rig.state(&task).seq);
+    assert!(rig.core.tasks[&task].shown() < rig.state(&task).seq);
     (rig, task, job)
 }
 
