@@ -443,6 +443,11 @@ mod tests {
         assert_eq!(of("--approval-mode yolo", &[], no, plain()), Ok(Mode::Default));
         assert_eq!(of("", &env, yes, plain()), Ok(Mode::Yolo));
         assert_eq!(of("", &env, no, plain()), Ok(Mode::Default));
+        assert_eq!(of("", &[("GEMINI_YOLO_MODE", "false")], yes, plain()), Ok(Mode::Default));
+        for unclear in ["1", "on", "yes"] {
+            let error = of("", &[("GEMINI_YOLO_MODE", unclear)], yes, plain()).unwrap_err();
+            assert!(error.contains("GEMINI_YOLO_MODE"), "{error}");
+        }
         let mut off = plain();
         off.security.disable_yolo = true;
         assert!(of("", &env, yes, off).unwrap_err().contains("disableYoloMode"));

@@ -332,7 +332,7 @@ pub const OPTIONS: &[Row] = &[
     variable("CODER_AGENT_WORKSPACE_PATH", "overrides `--workspace`, and clients cannot choose another")
         .takes(Path("DIR", |s, dir| s.pinned_workspace = Some(dir))),
     variable("GEMINI_YOLO_MODE", "`true` is `--approval-mode yolo`")
-        .takes(Switch(|s, on| s.mode = if on { Mode::Yolo } else { s.mode })),
+        .takes(OneOf(&[("true", |s| s.mode = Mode::Yolo), ("false", |_| {})])),
     variable("CUSTOM_IGNORE_FILE_PATHS", "further ignore files, separated by colons").takes(Texts(
         "FILES",
         |s, lists| {
