@@ -139,6 +139,10 @@ limits! {
 
     // Journals.
 
+    /// Content stored beside the journals (a file before or after an edit): of one file, and of one task. Content beyond it is recorded
+    /// without being stored, and the edit cannot be undone.
+    blob_bytes: u64 = 20 * MIB as u64,
+    task_blob_bytes: u64 = 512 * MIB as u64,
     /// A failed write of a journal is tried again after this time.
     store_retry_ms: u64 = 1_000,
     /// Failed writes are logged at most this often: a full disk fails every task again and again.
@@ -450,6 +454,9 @@ pub const LISTENERS: usize = 32;
 /// How many ancestors of a connecting process are checked for a tool's supervisor. Shells, editors and build tools are some tens deep.
 /// A process with more is not identified and may only read.
 pub const PEER_ANCESTORS: usize = 256;
+
+/// Stored content that no journal names is deleted after this time: its event may still be on the way to the disk.
+pub const BLOB_GRACE_MS: u64 = 3_600_000;
 
 #[cfg(test)]
 mod tests {

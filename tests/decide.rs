@@ -12,7 +12,7 @@ use gemini_a2a::task::log::answer::{Answer, Finish, Request, Usage};
 use gemini_a2a::task::log::event::{End, Event, Final, Lifecycle, Outcome};
 use gemini_a2a::task::log::record::Record;
 use gemini_a2a::task::machine::decide::{Effect, Gate, Input, Refusal, deadline, job};
-use gemini_a2a::task::machine::job::{ModelErrorKind, NoteBody, RunEnd, Work};
+use gemini_a2a::task::machine::job::{Job, ModelErrorKind, NoteBody, RunEnd, Work};
 use gemini_a2a::task::machine::state::{CallResult, Item, Phase, Stage, TaskState};
 use gemini_a2a::task::message::{Artifact, Part, Source};
 use gemini_a2a::task::policy::{Grant, Mode, Tier};
@@ -1110,6 +1110,25 @@ fn edits_run_one_at_a_time_and_a_command_beside_them() {
         .then(&[ended(&a, success())], &[])
         .next(&[started(&b)], &[run(14, &b, Gate::Synced)])
         .rests();
+}
+
+#[test]
+fn a_written_file_is_recorded_with_the_end_of_its_call_and_also_if_the_call_was_stopped_too_late() {
+    let e = edit();
+    let case = given(editing()).when(note(12, edit_ends(&e))).then(&[file_changed(&e), ended(&e, success())], &[]);
+    let blobs: Vec<(String, u64)> = case.state.blobs.clone().into_iter().collect();
+    assert_eq!(blobs, [("a".repeat(64), 4), ("b".repeat(64), 4)]);
+
+    let mut room = case.limits.clone();
+    room.task_blob_bytes = 10;
+    let again = Effect::Run { job: Seq(12), call: e.call.clone(), gate: Gate::Synced };
+    let Some(Job { work: Work::Run(run), .. }) = job(&case.state, &again, &room) else { panic!("a job") };
+    assert_eq!(run.blob_room, 2, "both versions count");
+
+    let stopped = given(editing()).record_all(&[ended(&e, success()), turn_ended(1, End::Refused)]);
+    stopped.when(note(12, edit_ends(&e))).then(&[file_changed(&e)], &[]);
+    let over = given(editing()).record_all(&[ended(&e, success()), closed(Final::Canceled, "")]);
+    over.when(note(12, edit_ends(&e))).ignored();
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! tasks/<task>.jsonl      the log, appended to, locked (flock) by the one server that has the task loaded
+//! blobs/<2 hex>/<sha256>  content that logs name
 //! open/<task>             an empty file while the task has an unfinished turn, an open question or news for a webhook
 //! index.jsonl             {"task","at","brief","end"} per task and rest, so that a start need not open every log
 //! index.<id>.new          the index that the server with this id is writing anew
@@ -16,6 +17,7 @@
 //! A marker in `open` is made before the append that opens a task and removed after the one that settles it. A crash in
 //! between leaves one marker too many, which costs a look at the next start, and never one too few.
 
+mod blobs;
 mod file;
 mod index;
 pub mod instances;
@@ -25,11 +27,13 @@ mod tests;
 
 use crate::base::id::{ContextId, Entropy, TaskId};
 use crate::core::disk::store::{Archive, Chore, Known, LogFile, Openness, Removal, Store, StoreError};
-use crate::limits::{Limits, SHORTENED_NAMED};
+use crate::limits::{BLOB_GRACE_MS, Limits, SHORTENED_NAMED};
 use crate::shell::event_loop::sys;
+use crate::task::log::blob::Blobs;
 use crate::task::log::brief::Brief;
 use crate::task::log::record::{BadLine, Record};
 use crate::task::machine::state::{State, TaskState};
+use blobs::FileBlobs;
 use file::{FileLog, Findings};
 use index::{Entry, Index, Places};
 use instances::{Instance, Instances};
@@ -38,6 +42,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// What is longer is no line of ours: a request body is the most that one event holds.
@@ -50,6 +55,8 @@ const TRIAL_BYTES: usize = 8 * 1024;
 pub struct Journal {
     files: Arc<Files>,
     instances: Instances,
+    /// When stored content was last swept, in Unix milliseconds.
+    swept_ms: u64,
 }
 
 /// What the loop shares with the disk lane.
@@ -65,6 +72,9 @@ struct Files {
     opening: Mutex<()>,
     /// What was found wrong and not told yet.
     findings: Findings,
+    blobs: Arc<FileBlobs>,
+    /// Stored content may be named by no journal any more.
+    unswept: AtomicBool,
 }
 
 #[derive(Default)]
@@ -104,8 +114,10 @@ impl Journal {
             logs: Mutex::default(),
             opening: Mutex::default(),
             findings: Findings::default(),
+            blobs: Arc::new(FileBlobs::open(dir.join("blobs"))?),
+            unswept: AtomicBool::new(true),
         };
-        Ok(Journal { files: Arc::new(files), instances })
+        Ok(Journal { files: Arc::new(files), instances, swept_ms: 0 })
     }
 
     /// The id this server marks its child processes with. It outlives the server: the next one in this directory has it too.
@@ -122,6 +134,25 @@ impl Journal {
     /// Where living servers say where they are.
     pub fn instances_dir(&self) -> &Path {
         self.instances.dir()
+    }
+
+    /// Where the content of files is stored that tasks change.
+    pub fn blobs(&self) -> Arc<dyn Blobs> {
+        self.files.blobs.clone()
+    }
+
+    /// Deletes stored content that no journal names any more: at the start, and after tasks were deleted.
+    fn sweep(&mut self) -> Option<Chore> {
+        let now_ms = sys::unix_ms();
+        if now_ms < self.swept_ms + BLOB_GRACE_MS || !self.files.unswept.swap(false, Ordering::AcqRel) {
+            return None;
+        }
+        self.swept_ms = now_ms;
+        let files = self.files.clone();
+        Some(Chore(Box::new(move || {
+            let swept = files.blobs.sweep(&files.places.tasks);
+            swept.map_err(|e| StoreError::new(format!("content that no task names could not be deleted: {e}")))
+        })))
     }
 
     /// Tells other programs where this server is, until it ends.
@@ -260,7 +291,8 @@ impl Store for Journal {
     }
 
     fn chore(&mut self) -> Option<Chore> {
-        self.files.index().chore()
+        let chore = self.files.index().chore();
+        chore.or_else(|| self.sweep())
     }
 
     fn findings(&mut self) -> Vec<String> {
@@ -336,6 +368,7 @@ impl Archive for Files {
         };
         log.delete()?;
         self.logs().loaded.remove(task);
+        self.unswept.store(true, Ordering::Release);
         self.index().strike(task);
         Ok(Removal::Removed)
     }

@@ -30,6 +30,7 @@ use crate::task::log::answer::Request;
 use crate::task::machine::job::{ModelError, Run, RunEnd};
 use crate::task::spec::{CallError, Ending, ErrorKind, Plan, ToolSpec};
 use commands::background::Background;
+use files::changes::FileChanges;
 use files::path::Workspace;
 use files::text::edit_distance;
 use serde_json::{Value, json};
@@ -62,6 +63,8 @@ pub struct Ctx<'a> {
     pub web: &'a Web,
     /// None when a script answers: there is no model to ask.
     pub ask: Option<&'a dyn Ask>,
+    /// Where a call records the files that it writes.
+    pub changes: &'a FileChanges,
 }
 
 /// Asks the model something outside of the conversation. The shell layer implements it, because it has the connection.
@@ -326,6 +329,7 @@ pub(crate) mod tests {
             background: &Background::default(),
             web,
             ask,
+            changes: &FileChanges::default(),
         })
     }
 
@@ -348,6 +352,7 @@ pub(crate) mod tests {
             edited: None,
             answers: None,
             confinement: Default::default(),
+            blob_room: u64::MAX,
         }
     }
 
@@ -413,6 +418,7 @@ pub(crate) mod tests {
             limits: &limits,
             children: &NoChildren,
             task: &"t".into(),
+            changes: &FileChanges::default(),
             background: &Background::default(),
             web: &Web::default(),
             ask: None,

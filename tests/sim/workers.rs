@@ -2,9 +2,11 @@
 //! own speed; some fail, some die, and a job that is stopped may go on talking for a while.
 
 use crate::chance::Chance;
+use gemini_a2a::base::id::CallId;
 use gemini_a2a::base::slots::Key;
 use gemini_a2a::core::disk::request::StoreRequest;
 use gemini_a2a::task::log::answer::{Answer, Request};
+use gemini_a2a::task::log::blob::{FileChange, FileVersion};
 use gemini_a2a::task::log::event::Outcome;
 use gemini_a2a::task::machine::job::{Job, JobId, ModelError, ModelErrorKind, NoteBody, RunEnd, Work};
 use gemini_a2a::task::message::{Artifact, Part};
@@ -40,7 +42,7 @@ impl Worker {
         let bodies = match &job.work {
             Work::Think(_) | Work::Attach { .. } | Work::Command(_) | Work::Compact(_) => think(chance),
             Work::Prepare { calls, .. } => vec![prepare(calls, chance)],
-            Work::Run(run) => self::run(&run.name, chance),
+            Work::Run(run) => self::run(&run.name, &run.call, chance),
         };
         let mut at = now_ms;
         let pace = [5, 50, 400][chance.below(3)];
@@ -166,7 +168,17 @@ fn plan(request: &Request, chance: &mut Chance) -> Plan {
     Plan { title, question, base: Some(Base { sha256: None }) }
 }
 
-fn run(name: &str, chance: &mut Chance) -> Vec<NoteBody> {
+fn change(call: &CallId, chance: &mut Chance) -> FileChange {
+    let mut version = || FileVersion {
+        sha256: format!("{:064x}", chance.below(4)),
+        len: 7,
+        mode: 0o644,
+        unstored: chance.percent(20),
+    };
+    FileChange { call: call.clone(), root: "/w".into(), path: "f".into(), before: Some(version()), after: version() }
+}
+
+fn run(name: &str, call: &CallId, chance: &mut Chance) -> Vec<NoteBody> {
     let mut notes = Vec::new();
     for _ in 0..chance.below(5) {
         notes.push(NoteBody::Output("line\n".repeat(chance.below(30))));
@@ -176,6 +188,10 @@ fn run(name: &str, chance: &mut Chance) -> Vec<NoteBody> {
         0 => NoteBody::Died("a bug in a tool".into()),
         1 => NoteBody::Ended(RunEnd::Ended(Ending::Error { error: ErrorKind::ExecutionFailed.error("it went wrong") })),
         2..5 if name == "edit" => NoteBody::Ended(RunEnd::Stale),
+        5..9 if name == "edit" => NoteBody::Edited {
+            ending: Ending::Success { output: output.clone(), display: Display::Text { text: output } },
+            changes: vec![change(call, chance)],
+        },
         _ => NoteBody::Ended(RunEnd::Ended(Ending::Success {
             output: output.clone(),
             display: Display::Text { text: output },

@@ -41,6 +41,7 @@ impl ToolContext {
             background: &self.background,
             web: &self.web,
             ask: None,
+            changes: &Default::default(),
         })
     }
 }
@@ -56,6 +57,7 @@ pub fn run_of(workspace: &Path, name: &str, args: Value) -> Run {
         edited: None,
         answers: None,
         confinement: Default::default(),
+        blob_room: 0,
     }
 }
 

@@ -10,6 +10,7 @@
 use gemini_a2a::base::id::{CallId, Seq};
 use gemini_a2a::limits::Limits;
 use gemini_a2a::task::log::answer::{Answer, Request};
+use gemini_a2a::task::log::blob::{FileChange, FileVersion};
 use gemini_a2a::task::log::event::{Created, End, Event, Final, Lifecycle, Outcome, Profile, Protocol, Tries};
 use gemini_a2a::task::log::record::Record;
 use gemini_a2a::task::machine::decide::{Decision, Effect, Gate, Input, Refusal, Rules, decide};
@@ -99,6 +100,11 @@ impl Case {
         let record = Record { seq: self.state.seq.next(), at: self.state.stamp(&event, NOON), event };
         self.state.apply(&record);
         self.log.push(record);
+    }
+
+    pub fn record_all(mut self, events: &[Event]) -> Case {
+        events.iter().for_each(|event| self.record(event.clone()));
+        self
     }
 
     pub fn limited(mut self, change: impl FnOnce(&mut Limits)) -> Case {
@@ -553,6 +559,26 @@ pub fn command_asks(prompt: &str) -> NoteBody {
 
 pub fn prepared(calls: &[Request]) -> NoteBody {
     NoteBody::Prepared(calls.iter().map(|request| Ok(plan(request))).collect())
+}
+
+/// An edit wrote its file.
+pub fn change(request: &Request) -> FileChange {
+    let version = |sha256: &str| FileVersion { sha256: sha256.repeat(64), len: 4, mode: 0o644, unstored: false };
+    FileChange {
+        call: request.call.clone(),
+        root: "/w".into(),
+        path: "a.txt".into(),
+        before: Some(version("a")),
+        after: version("b"),
+    }
+}
+
+pub fn file_changed(request: &Request) -> Event {
+    Event::FileChanged(Arc::new(change(request)))
+}
+
+pub fn edit_ends(request: &Request) -> NoteBody {
+    NoteBody::Edited { ending: success(), changes: vec![change(request)] }
 }
 
 pub fn run_ends(ending: Ending) -> NoteBody {

@@ -350,6 +350,7 @@ impl SystemState {
                 NoteBody::Prepared(plans.collect())
             }
             (Report::Prepared, _) => unreachable!("only a prepare job prepares"),
+            (Report::Ran, Work::Run(id)) if id == task::edit().call => task::edit_ends(&task::edit()),
             (Report::Ran, _) => task::run_ends(task::success()),
             (Report::Stale, _) => {
                 self.budget.stales -= 1;
@@ -689,6 +690,11 @@ impl Observations {
             | Event::CallReady { call, .. }
             | Event::CallOutput { call, .. }
             | Event::CallStale { call } => drop(self.of(call)?),
+            Event::FileChanged(change) => {
+                if self.of(&change.call)?.starts == 0 {
+                    return Err(format!("{} changed a file before it started", change.call));
+                }
+            }
             Event::Paused
             | Event::Created(_)
             | Event::Prompted { .. }

@@ -123,6 +123,7 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
         web,
         webhooks,
         saved,
+        blobs: store.blobs(),
         ignored: ignored(&config),
         resolve: resolver(workspace.clone(), roots, config.trust, places.clone()),
         instance,

@@ -20,11 +20,13 @@ use crate::shell::peers::identity::{Answers, Inquiry};
 use crate::shell::workers::lanes::{Full, Lane, Lanes, Left, Post};
 use crate::shell::workers::prompt_context::PromptContext;
 use crate::shell::workers::slash_commands::Commands;
+use crate::task::log::blob::Blobs;
 use crate::task::machine::job::{Job, JobId, Note, NoteBody, RunEnd, Work};
 use crate::task::policy::{self, Rule};
 use crate::task::spec::{CallError, Ending, ErrorKind, ToolSpec};
 use crate::tool::commands::background::Background;
 use crate::tool::files::attachments;
+use crate::tool::files::changes::FileChanges;
 use crate::tool::search::ignore::Wanted;
 use crate::tool::web::Web;
 use crate::tool::{Ask, Ctx, Toolbox};
@@ -66,6 +68,8 @@ pub struct WorkerContext {
     pub webhooks: Webhooks,
     /// Where rules are kept that people allowed for good; None when there is no home for them.
     pub saved: Option<PathBuf>,
+    /// Where the content of files is stored that calls change.
+    pub blobs: Arc<dyn Blobs>,
     /// Which ignore files hide things from tools, beside the ordinary ones.
     pub ignored: Ignored,
     pub resolve: Resolve,
@@ -224,6 +228,8 @@ impl Jobs {
 impl WorkerContext {
     fn work(&self, job: Job, post: &Post<Mail>, cancel: &Cancel) {
         let mut emit = |body| post.send(Mail::Input(Input::Note(Note { job: job.id.clone(), body })));
+        // Only running calls write files.
+        let none = FileChanges::default();
         match &job.work {
             Work::Think(think) => {
                 let surroundings = || self.prompt_context.of(&job.id.task, &think.workspace);
@@ -232,7 +238,7 @@ impl WorkerContext {
                 emit(NoteBody::Answered(answer));
             }
             Work::Attach { workspace, prompt } => {
-                let ctx = self.ctx(&job.id.task, workspace, cancel).ok();
+                let ctx = self.ctx(&job.id.task, workspace, cancel, &none).ok();
                 let found = ctx.and_then(|ctx| attachments::attached(prompt, &ctx));
                 emit(NoteBody::Attached(found));
             }
@@ -245,23 +251,35 @@ impl WorkerContext {
                 emit(NoteBody::Compacted(compact::compact(&*self.backend, &request, cancel)));
             }
             Work::Prepare { workspace, calls } => {
-                let prepared = match self.ctx(&job.id.task, workspace, cancel) {
+                let prepared = match self.ctx(&job.id.task, workspace, cancel, &none) {
                     Ok(ctx) => self.toolbox.prepare(calls, &ctx),
                     Err(error) => vec![Err(error); calls.len()],
                 };
                 emit(NoteBody::Prepared(prepared));
             }
             Work::Run(run) => {
-                let end = match self.ctx(&job.id.task, &run.workspace, cancel) {
+                let changes = FileChanges::new(self.blobs.clone(), run.blob_room);
+                let end = match self.ctx(&job.id.task, &run.workspace, cancel, &changes) {
                     Ok(ctx) => self.toolbox.run(run, &ctx, &mut |text| emit(NoteBody::Output(text))),
                     Err(error) => RunEnd::Ended(Ending::Error { error }),
                 };
-                emit(NoteBody::Ended(end));
+                match (end, changes.take()) {
+                    (RunEnd::Ended(ending), changes) if !changes.is_empty() => {
+                        emit(NoteBody::Edited { ending, changes })
+                    }
+                    (end, _) => emit(NoteBody::Ended(end)),
+                }
             }
         }
     }
 
-    fn ctx<'a>(&'a self, task: &'a TaskId, workspace: &str, cancel: &'a Cancel) -> Result<Ctx<'a>, CallError> {
+    fn ctx<'a>(
+        &'a self,
+        task: &'a TaskId,
+        workspace: &str,
+        cancel: &'a Cancel,
+        changes: &'a FileChanges,
+    ) -> Result<Ctx<'a>, CallError> {
         let workspace = crate::tool::files::path::Workspace::open(workspace.as_ref()).map_err(|error| {
             let message = format!("The workspace {workspace} cannot be opened: {error}");
             ErrorKind::ExecutionFailed.error(message)
@@ -276,6 +294,7 @@ impl WorkerContext {
             background: &self.background,
             web: &self.web,
             ask: self.ask.as_deref(),
+            changes,
         })
     }
 }

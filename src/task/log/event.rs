@@ -9,6 +9,7 @@
 
 use crate::base::id::{CallId, ConfigId, ContextId, Seq, TaskId, Tenant};
 use crate::task::log::answer::Answer;
+use crate::task::log::blob::FileChange;
 use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::{Mode, Rule};
 use crate::task::push::{Health, Target};
@@ -146,6 +147,8 @@ pub enum Event {
         call: CallId,
         ending: Arc<Ending>,
     },
+    /// A call wrote a file. Comes in the same append as the end of the call.
+    FileChanged(Arc<FileChange>),
     /// The file of an approved edit is not the one the user was shown: nothing was written, the call is looked at again.
     CallStale {
         call: CallId,
@@ -199,6 +202,7 @@ macro_rules! errands {
             | Event::CommandBegan
             | Event::CommandPrompted { .. }
             | Event::Traced { .. }
+            | Event::FileChanged(_)
     };
 }
 pub(crate) use errands;
@@ -288,6 +292,7 @@ impl Event {
             | Event::CallOutput { .. }
             | Event::CallEnded { .. }
             | Event::CallStale { .. }
+            | Event::FileChanged(_)
             | Event::HookDropped { .. }
             | Event::HookMoved { .. }
             | Event::Paused

@@ -12,7 +12,7 @@ use crate::task::machine::state::{
 use crate::task::message::{Artifact, Content};
 use crate::task::push::{self, Hook};
 use crate::task::spec::{ApprovalScope, Confinement, Ending, ErrorKind};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 impl State {
@@ -54,6 +54,7 @@ impl State {
             workspace: created.workspace.as_str().into(),
             error: None,
             hooks: Vec::new(),
+            blobs: BTreeMap::new(),
             created,
         }
     }
@@ -203,6 +204,10 @@ impl State {
                 call.ending = Some(ending.clone());
                 call.live = None;
                 call.stage = Stage::Ended;
+            }
+            Event::FileChanged(change) => {
+                let stored = change.versions().filter(|version| !version.unstored);
+                self.blobs.extend(stored.map(|version| (version.sha256.clone(), version.len)));
             }
             Event::CallStale { call } => {
                 let call = self.call_mut(call);

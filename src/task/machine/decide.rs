@@ -207,6 +207,7 @@ pub fn job(state: &State, effect: &Effect, limits: &Limits) -> Option<Job> {
                 edited: call.edited.clone(),
                 answers: call.answers.clone(),
                 confinement: call.confinement.clone(),
+                blob_room: limits.task_blob_bytes.saturating_sub(state.blobs.values().sum()),
             };
             (*job, Work::Run(run))
         }

@@ -3,6 +3,7 @@
 
 use crate::base::id::{CallId, MessageId, Seq, TaskId};
 use crate::task::log::answer::{Answer, Request};
+use crate::task::log::blob::FileChange;
 use crate::task::machine::state::Item;
 use crate::task::message::{Artifact, Message};
 use crate::task::slash::{Command, Commanded};
@@ -74,6 +75,8 @@ pub struct Run {
     /// What the user answered, when the call was a question to them.
     pub answers: Option<Arc<Answers>>,
     pub confinement: Confinement,
+    /// How many bytes of content may still be stored for the task.
+    pub blob_room: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -109,6 +112,11 @@ pub enum NoteBody {
     Prepared(Vec<Result<Plan, CallError>>),
     Output(String),
     Ended(RunEnd),
+    /// The call ended and has written files.
+    Edited {
+        ending: Ending,
+        changes: Vec<FileChange>,
+    },
     /// The worker panicked or could not be started.
     Died(String),
 }
@@ -129,6 +137,7 @@ impl NoteBody {
             | NoteBody::Answered(_)
             | NoteBody::Prepared(_)
             | NoteBody::Ended(_)
+            | NoteBody::Edited { .. }
             | NoteBody::Died(_) => true,
         }
     }

@@ -14,7 +14,7 @@ use crate::task::policy::Rule;
 use crate::task::push::Hook;
 use crate::task::spec::{Answers, ApprovalScope, Choice, Confinement, Ending, Plan};
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// The states of the protocol. Which may follow which is [`TaskState::may_become`].
@@ -331,6 +331,8 @@ pub struct State {
     pub error: Option<String>,
     /// Those who are told without asking.
     pub hooks: Vec<Hook>,
+    /// The content that the log names and that is stored, with its length.
+    pub blobs: BTreeMap<String, u64>,
 }
 
 impl State {

@@ -7,6 +7,7 @@
 //!
 //! The tools compute the new text; this module gets it together with the file that it was computed from.
 
+use crate::task::log::blob::sha256;
 use crate::task::machine::job::{Run, RunEnd};
 use crate::task::spec::{Base, CallError, Display, Ending, ErrorKind, Plan, Question};
 use crate::tool::files::diff::Comparison;
@@ -15,7 +16,6 @@ use crate::tool::files::path::{Entry, Found, ResolvedPath};
 use crate::tool::files::read_file::{contents, is_directory};
 use crate::tool::files::text::{Encoding, without_middle};
 use crate::tool::{Ctx, cancelled_before_start};
-use ring::digest::{SHA256, digest};
 use rustix::fs::{Access, AtFlags, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 use std::fs::File;
@@ -73,16 +73,19 @@ impl Proposal {
         }
         let edited = run.edited.as_deref().map(|text| current.fitted(text));
         let new = edited.as_ref().unwrap_or(&self.new);
-        let (name, path) = (resolved.file_name(), resolved.real());
+        let bytes = current.encoding.encode(new);
+        let (name, path, relative) = (resolved.file_name(), resolved.real(), resolved.relative());
+        let stored = ctx.changes.store(current.bytes.as_deref(), &bytes, ctx.limits);
         let written = match resolved.found {
-            Found::File(entry) => overwrite(&entry, &current, new, ctx),
-            Found::Nothing(missing) => {
-                missing.make_parents().and_then(|entry| create(&entry, &current.encoding.encode(new)))
-            }
+            Found::File(entry) => overwrite(&entry, &current, &bytes, ctx),
+            Found::Nothing(missing) => missing.make_parents().and_then(|entry| create(&entry, &bytes)),
             Found::Directory(_) => unreachable!("a directory has no current text"),
         };
         match written {
-            Ok(Written::Done) => {}
+            Ok(Written::Done { modes }) => {
+                let root = ctx.workspace.path().to_string_lossy().into_owned();
+                ctx.changes.add(&run.call, root, relative, stored, modes);
+            }
             Ok(Written::Stale) => return Ok(RunEnd::Stale),
             Err(error) => return Err(failure(&path, &error)),
         }
@@ -153,7 +156,7 @@ impl Current {
     }
 
     fn hash(&self) -> Option<String> {
-        self.bytes.as_deref().map(hash)
+        self.bytes.as_deref().map(sha256)
     }
 
     /// Whether writing its text back would give the same bytes. Text in an encoding of its own would not survive it.
@@ -171,30 +174,28 @@ impl Current {
     }
 }
 
-fn hash(bytes: &[u8]) -> String {
-    let digest = digest(&SHA256, bytes);
-    digest.as_ref().iter().map(|b| format!("{b:02x}")).collect()
-}
-
 enum Written {
-    Done,
+    /// With the permission bits of the old file (0 if there was none) and of the new one.
+    Done {
+        modes: (u32, u32),
+    },
     Stale,
 }
 
 /// Puts new content in the place of the file that was seen, if it is still that file.
-fn overwrite(entry: &Entry, current: &Current, new: &str, ctx: &Ctx) -> io::Result<Written> {
+fn overwrite(entry: &Entry, current: &Current, new: &[u8], ctx: &Ctx) -> io::Result<Written> {
     // Renaming checks the permissions of the directory, not of the file. A read-only file must not be replaced.
     rustix::fs::accessat(entry.dir(), entry.name(), Access::WRITE_OK, AtFlags::EACCESS)?;
     let stat = rustix::fs::statat(entry.dir(), entry.name(), AtFlags::SYMLINK_NOFOLLOW)?;
     let temporary = TemporaryFile::new(entry, 0o600)?;
-    temporary.fill(&current.encoding.encode(new), Some(&stat))?;
+    temporary.fill(new, Some(&stat))?;
     let now = contents(entry, "", ctx.limits.file_bytes).ok();
-    if now.as_deref().map(hash) != current.hash() {
+    if now.as_deref().map(sha256) != current.hash() {
         return Ok(Written::Stale);
     }
     rustix::fs::renameat(entry.dir(), &temporary.name, entry.dir(), entry.name())?;
     temporary.settle()?;
-    Ok(Written::Done)
+    Ok(Written::Done { modes: (stat.st_mode & 0o7777, temporary.mode()?) })
 }
 
 /// Puts a new file where none is.
@@ -210,7 +211,7 @@ fn create(entry: &Entry, bytes: &[u8]) -> io::Result<Written> {
         other => other,
     };
     match moved {
-        Ok(()) => temporary.settle().map(|()| Written::Done),
+        Ok(()) => temporary.settle().and_then(|()| Ok(Written::Done { modes: (0, temporary.mode()?) })),
         Err(Errno::EXIST) => Ok(Written::Stale),
         Err(errno) => Err(errno.into()),
     }
@@ -248,6 +249,10 @@ impl<'a> TemporaryFile<'a> {
             rustix::fs::fchmod(&self.file, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
         }
         self.file.sync_all()
+    }
+
+    fn mode(&self) -> io::Result<u32> {
+        Ok(rustix::fs::fstat(&self.file)?.st_mode & 0o7777)
     }
 
     /// Makes sure the new name is on the disk, too.
@@ -346,8 +351,8 @@ mod tests {
                 let current = Current::of(&resolved, ctx).expect("a text");
                 let Found::File(entry) = &resolved.found else { panic!("a file") };
                 change(&scratch);
-                let written = overwrite(entry, &current, "new\n", ctx).expect("a directory that can be written");
-                assert_eq!(matches!(written, Written::Done), name == "touched", "{name}");
+                let written = overwrite(entry, &current, b"new\n", ctx).expect("a directory that can be written");
+                assert_eq!(matches!(written, Written::Done { .. }), name == "touched", "{name}");
             });
             let text = std::fs::read_to_string(scratch.path().join("a")).ok();
             assert_eq!(text.as_deref(), expected, "{name}");

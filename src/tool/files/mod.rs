@@ -1,6 +1,7 @@
 //! Tools that read and change files, and what keeps them inside the workspace.
 
 pub mod attachments;
+pub mod changes;
 pub mod diff;
 pub mod edit;
 pub mod list_directory;

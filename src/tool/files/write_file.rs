@@ -56,6 +56,7 @@ fn proposal(args: &Value, ctx: &Ctx) -> Result<Proposal, CallError> {
 mod tests {
     use super::*;
     use crate::limits::Limits;
+    use crate::task::log::blob::{FileVersion, sha256};
     use crate::task::spec::{Base, Display, Ending, ErrorKind, Question};
     use crate::tool::files::text::Encoding;
     use crate::tool::tests::{Scratch, ran, run_of, with_ctx};
@@ -141,6 +142,35 @@ mod tests {
         assert_eq!(std::fs::read(&real).expect("written"), b"1\n2\n");
         let mode = real.metadata().expect("there").mode();
         assert_eq!(mode & 0o7133, 0, "{mode:o}");
+    }
+
+    #[test]
+    fn what_was_written_over_is_stored_and_recorded() {
+        let scratch = Scratch::new();
+        let file = scratch.put("a", b"\xff\xfea\0");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).expect("mine");
+        let limits = Limits { blob_bytes: 7, ..Limits::default() };
+        let changes = |path: &str, content: &str| {
+            with_ctx(&scratch, &limits, |ctx| {
+                let args = json!({"file_path": path, "content": content});
+                ran(WriteFile, &run_of(&scratch, "write_file", args), ctx);
+                ctx.changes.take()
+            })
+        };
+        let version = |bytes: &[u8], mode: u32, unstored: bool| FileVersion {
+            sha256: sha256(bytes),
+            len: bytes.len() as u64,
+            mode,
+            unstored,
+        };
+        let [change] = &changes("a", "bb")[..] else { panic!("one change") };
+        assert_eq!((change.root.as_str(), change.path.as_str()), (scratch.path().to_str().expect("text"), "a"));
+        assert_eq!(change.before, Some(version(b"\xff\xfea\0", 0o640, false)));
+        assert_eq!(change.after, version(b"\xff\xfeb\0b\0", 0o640, false));
+        let [change] = &changes("new/b", "too long")[..] else { panic!("one change") };
+        assert_eq!((change.path.as_str(), &change.before), ("new/b", &None));
+        assert!(change.after.unstored && change.after.mode & 0o7133 == 0, "{change:?}");
+        assert_eq!(changes("/etc/passwd", "x"), []);
     }
 
     #[test]

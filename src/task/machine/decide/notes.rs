@@ -2,6 +2,7 @@
 //! waits for is dropped, so nothing late can happen.
 
 use super::*;
+use crate::task::log::blob::FileChange;
 
 /// What a job was given out for, as long as the state waits for it.
 enum Awaited<'a> {
@@ -35,11 +36,14 @@ fn awaited(state: &State, job: Seq) -> Option<Awaited<'_>> {
 
 impl Deciding<'_> {
     pub(in crate::task) fn note(&mut self, job: Seq, body: NoteBody) {
-        // Nobody waits for this job any more: what it says is dropped.
-        let Some(awaited) = awaited(self.state, job) else {
-            return;
+        let awaited = match (awaited(self.state, job), body) {
+            (Some(awaited), body) => (awaited, body),
+            // The call was stopped too late: what it did to files is recorded as long as the log goes on.
+            (None, NoteBody::Edited { changes, .. }) if !self.state.is_over() => return self.files_changed(changes),
+            // Nobody waits for this job any more: what it reports is dropped.
+            (None, _) => return,
         };
-        match (awaited, body) {
+        match awaited {
             (Awaited::Words, body) => self.heard(body),
             (Awaited::Attachments, NoteBody::Attached(text)) => {
                 self.attached(text.unwrap_or_default());
@@ -68,6 +72,10 @@ impl Deciding<'_> {
             }
             (Awaited::Run(call), NoteBody::Output(text)) => self.printed(call, text),
             (Awaited::Run(call), NoteBody::Ended(end)) => self.ran(call, end),
+            (Awaited::Run(call), NoteBody::Edited { ending, changes }) => {
+                self.files_changed(changes);
+                self.end_call(call.id().clone(), ending);
+            }
             (Awaited::Run(call), NoteBody::Died(message)) => {
                 let error = died(message);
                 self.end_call(call.id().clone(), Ending::Error { error });
@@ -91,7 +99,8 @@ impl Deciding<'_> {
                 | NoteBody::Compacted(_)
                 | NoteBody::Prepared(_)
                 | NoteBody::Output(_)
-                | NoteBody::Ended(_),
+                | NoteBody::Ended(_)
+                | NoteBody::Edited { .. },
             ) => {}
         }
     }
@@ -121,7 +130,8 @@ impl Deciding<'_> {
             | NoteBody::Compacted(_)
             | NoteBody::Prepared(_)
             | NoteBody::Output(_)
-            | NoteBody::Ended(_) => {}
+            | NoteBody::Ended(_)
+            | NoteBody::Edited { .. } => {}
         }
     }
 
@@ -291,6 +301,12 @@ impl Deciding<'_> {
         if !text.is_empty() {
             let call = call.id().clone();
             self.push(Event::CallOutput { call, text });
+        }
+    }
+
+    fn files_changed(&mut self, changes: Vec<FileChange>) {
+        for change in changes {
+            self.push(Event::FileChanged(Arc::new(change)));
         }
     }
 

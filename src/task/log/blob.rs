@@ -1,0 +1,72 @@
+//! Content that is stored beside the logs, under its SHA-256: files before and after an edit. A log names it; whoever sees the log may
+//! read it.
+
+use crate::base::id::CallId;
+use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+/// Where content is stored. Used by worker threads: every method may wait for the disk.
+pub trait Blobs: Send + Sync {
+    /// Stores the bytes, safe from power failures, and gives their SHA-256 in hex. What is stored already stays as it is.
+    fn put(&self, bytes: &[u8]) -> io::Result<String>;
+
+    /// At most `max` bytes from `from` on, and how many there are in all.
+    fn read(&self, sha256: &str, from: u64, max: usize) -> io::Result<(Vec<u8>, u64)>;
+}
+
+pub fn sha256(bytes: &[u8]) -> String {
+    digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What a tool call did to a file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FileChange {
+    pub call: CallId,
+    /// The real path of the workspace, and the real path of the file relative to it.
+    pub root: String,
+    pub path: String,
+    /// None: there was no file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<FileVersion>,
+    pub after: FileVersion,
+}
+
+impl FileChange {
+    pub fn versions(&self) -> impl Iterator<Item = &FileVersion> {
+        self.before.iter().chain([&self.after])
+    }
+}
+
+/// A file at some moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FileVersion {
+    pub sha256: String,
+    pub len: u64,
+    /// The permission bits.
+    pub mode: u32,
+    /// The content was not stored: it is too large, or could not be written.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unstored: bool,
+}
+
+/// A store without a disk, for tests, simulations and programs that keep nothing.
+#[derive(Default)]
+pub struct MemoryBlobs(Mutex<HashMap<String, Vec<u8>>>);
+
+impl Blobs for MemoryBlobs {
+    fn put(&self, bytes: &[u8]) -> io::Result<String> {
+        let sha256 = sha256(bytes);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(sha256.clone(), bytes.to_vec());
+        Ok(sha256)
+    }
+
+    fn read(&self, sha256: &str, from: u64, max: usize) -> io::Result<(Vec<u8>, u64)> {
+        let blobs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = blobs.get(sha256).ok_or(io::ErrorKind::NotFound)?;
+        let from = usize::try_from(from).unwrap_or(usize::MAX).min(bytes.len());
+        Ok((bytes[from..].iter().take(max).copied().collect(), bytes.len() as u64))
+    }
+}
