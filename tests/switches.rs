@@ -140,6 +140,7 @@ impl House {
                 Out::LogError { .. } | Out::LogWarning { .. } => {}
                 Out::Resolve { .. } => panic!("nobody names a workspace here"),
                 Out::Deliver(_) => panic!("nobody is told here"),
+                Out::Blob(_) => panic!("nobody reads stored content here"),
                 Out::Identify { .. } => panic!("everybody is known here"),
             }
         }

@@ -254,6 +254,7 @@ fn table(kind: &FaultKind, protocol: Protocol) -> Row<'static> {
         (InvalidRequest, _) => INVALID,
         (MethodNotFound, _) => NOWHERE,
         (InvalidParams, _) => PARAMS,
+        (ContentNotFound, _) => Row { reason: "CONTENT_NOT_FOUND", statuses: http(404), ..PARAMS },
         (Storage, _) => INTERNAL,
         (TaskNotFound(_), _) => entry(-32001, "TaskNotFoundError", "NOT_FOUND", "TASK_NOT_FOUND", http(404)),
         (TaskNotCancelable(_), _) => {
@@ -304,6 +305,7 @@ mod tests {
             (InvalidRequest, -32600, [200, 400, 400, 400]),
             (MethodNotFound, -32601, [200, 404, 404, 404]),
             (InvalidParams, -32602, [200, 400, 400, 400]),
+            (ContentNotFound, -32602, [200, 404, 404, 404]),
             (TaskNotFound("t".into()), -32001, [200, 404, 404, 404]),
             (TaskNotCancelable("t".into()), -32002, [200, 400, 409, 409]),
             (PushNotSupported, -32003, [200, 400, 400, 400]),

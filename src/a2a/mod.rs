@@ -33,7 +33,7 @@ pub use form::{
     Form, begins_at_the_start, finds_questions, frame_prefix, frame_suffix, joins_session, prefix, suffix, view,
     watch_stream,
 };
-pub use native::watching;
+pub use native::{blob, watching};
 pub use requests::answer::blame;
 pub use requests::gemini_endpoints::{HealthReport, all_metadata, created, health, metadata, session_id};
 pub use requests::operation::accepts_stream;

@@ -19,6 +19,7 @@
 //! | `get` | `task`; `history`: how many of the newest messages | the task |
 //! | `list` | `context`, `state`, `since`, `size`, `after`: the `nextPageToken` of the page before, `history`, `artifacts` | a page of tasks |
 //! | `watch` | `task`; `after`: the last event seen, else all are sent | `{taskId, after}`, then the events behind that, until it is over |
+//! | `blob` | `task`, `sha256`; `from`: a byte | `{sha256, from, len, data}`: some of the bytes in base64, and how many there are |
 //! | `session` | | the id of the live session |
 //!
 //! ```json
@@ -30,7 +31,6 @@
 //! A message is one of the journal: `{"id","role","parts":[{"content":{"text":"…"}}]}`. Tasks in answers are those of A2A 0.3.
 //! Members may be added to any object; clients ignore those they do not know.
 
-use crate::a2a::Body;
 use crate::a2a::dialect::{Dialect, Standalone};
 use crate::a2a::encodings::object::object;
 use crate::a2a::form::{Decoded, Form, prefix, suffix};
@@ -39,7 +39,9 @@ use crate::a2a::requests::message::{check_parts, is_short_name};
 use crate::a2a::requests::object::{Object, wrong};
 use crate::a2a::views::list::read_token;
 use crate::a2a::words;
+use crate::a2a::{Body, result};
 use crate::base::crc::crc32;
+use crate::base::http::Response;
 use crate::base::id::{ContextId, Seq, TaskId};
 use crate::base::json;
 use crate::limits::CONTEXT_ID_CHARS;
@@ -50,6 +52,8 @@ use crate::task::log::record::Record;
 use crate::task::machine::job::{Pick, Said};
 use crate::task::machine::state::{State, TaskState};
 use crate::task::message::{Message, Part, Role};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -73,6 +77,12 @@ pub fn record(state: &State, record: &Record) -> Vec<u8> {
 pub fn watching(form: &Form, task: &TaskId, after: Seq) -> Vec<u8> {
     let begins = json!({ "taskId": task, "after": after });
     [&prefix(form), &*json::bytes(&begins), suffix(form)].concat()
+}
+
+/// A piece of stored content.
+pub fn blob(form: &Form, sha256: &str, from: u64, bytes: &[u8], len: u64) -> Response {
+    let data = STANDARD.encode(bytes);
+    result(form, &json::bytes(&json!({ "sha256": sha256, "from": from, "len": len, "data": data })))
 }
 
 /// What a text frame of a client asks for.
@@ -232,6 +242,11 @@ fn call(mut asked: Asked, frame: &str) -> Result<Call, Fault> {
         "get" => Call::Get { task: asked.need("task")?, history: asked.wish("history")? },
         "list" => Call::List(asked.list()?),
         "watch" => Call::Subscribe { task: asked.need("task")?, after: asked.wish("after")? },
+        "blob" => Call::Blob {
+            task: asked.need("task")?,
+            sha256: asked.need("sha256")?,
+            from: asked.wish("from")?.unwrap_or_default(),
+        },
         "session" => Call::Session,
         _ => {
             return Err(Fault::field("call", &format!("must be one of these: {CALLS}.")));
@@ -354,6 +369,10 @@ mod tests {
             (json!({"cancel": {"task": "t-1"}}), Call::Cancel { task: task() }),
             (json!({"get": {"task": "t-1", "history": 0}}), Call::Get { task: task(), history: Some(0) }),
             (json!({"watch": {"task": "t-1", "after": 7}}), Call::Subscribe { task: task(), after: Some(Seq(7)) }),
+            (
+                json!({"blob": {"task": "t-1", "sha256": "ab", "from": 7}}),
+                Call::Blob { task: "t-1".into(), sha256: "ab".into(), from: 7 },
+            ),
             (json!({"session": {}}), Call::Session),
             (json!({"list": {}}), Call::List(List::default())),
             (

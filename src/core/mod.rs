@@ -35,7 +35,7 @@ pub use crate::core::settings::{Approval, Choose, Setup, Site, Workspace, Worksp
 use crate::core::shutdown::Phase;
 use crate::core::tasks::Tasks;
 use crate::core::timers::{Timer, Timers};
-pub use crate::core::turn::{Close, Input, Loaded, Out, Shell, Written};
+pub use crate::core::turn::{BlobRequest, Close, Input, Loaded, Out, Shell, Written};
 use crate::task::machine::decide;
 use crate::task::machine::job::Note;
 use std::io::IoSlice;

@@ -2,6 +2,7 @@
 //! is to happen there an [`Out`], and [`Core::turn`] is the one place that says what comes after what. The server, the simulation
 //! and all tests use it.
 
+use crate::a2a::Form;
 use crate::base::clock::Now;
 use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::slots::Key;
@@ -68,6 +69,11 @@ pub enum Input<'a> {
         request: u64,
         site: Result<Site, String>,
     },
+    /// The answer to [`Out::Blob`]: some of the bytes, and how many there are in all.
+    BlobRead {
+        request: Arc<BlobRequest>,
+        read: Result<(Vec<u8>, u64), String>,
+    },
     /// The answer to [`Out::Identify`].
     Identified {
         conn: Key,
@@ -98,6 +104,8 @@ pub enum Out {
         request: u64,
         path: String,
     },
+    /// Read stored content; answered by [`Input::BlobRead`].
+    Blob(Arc<BlobRequest>),
     /// Find out which process is behind a connection; answered by [`Input::Identified`].
     Identify {
         conn: Key,
@@ -120,6 +128,15 @@ pub enum Out {
     LogWarning {
         text: String,
     },
+}
+
+/// Who wants to read which stored content.
+#[derive(Debug)]
+pub struct BlobRequest {
+    pub(in crate::core) conn: Key,
+    pub(in crate::core) form: Form,
+    pub sha256: String,
+    pub from: u64,
 }
 
 /// A task that was read from its journal.
@@ -178,6 +195,7 @@ impl Core {
             Input::Removed { task, result } => self.removed(task, result, now),
             Input::Probed(result) => self.probed(result, now),
             Input::Resolved { request, site } => self.resolved(request, site, now),
+            Input::BlobRead { request, read } => self.blob_read(&request, read, now),
             Input::Identified { conn, identity } => self.identified(conn, identity, now),
             Input::Delivered { task, hook, seq, result } => self.delivered(&task, &hook, seq, result, now),
             Input::ShutDown => self.shut_down(now),

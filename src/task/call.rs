@@ -29,6 +29,12 @@ pub enum Call {
         task: TaskId,
         after: Option<Seq>,
     },
+    /// Stored content that the log of the task names, from a byte on.
+    Blob {
+        task: TaskId,
+        sha256: String,
+        from: u64,
+    },
     Metadata {
         task: TaskId,
     },

@@ -18,6 +18,8 @@ pub enum FaultKind {
     MethodNotFound,
     InvalidParams,
     TaskNotFound(TaskId),
+    /// The log of the task names no such stored content.
+    ContentNotFound,
     TaskNotCancelable(TaskId),
     /// The task is over; nothing can be sent to it.
     TaskIsOver(TaskId),

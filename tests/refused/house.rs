@@ -268,6 +268,7 @@ impl House {
             }
             Out::Stop(_) | Out::Tidy(_) | Out::Over { .. } | Out::SaveRule { .. } => {}
             Out::LogError { .. } | Out::LogWarning { .. } => {}
+            Out::Blob(request) => panic!("no task names stored content: {request:?}"),
             Out::Identify { .. } => panic!("everybody is known here"),
         }
     }

@@ -282,6 +282,7 @@ impl House {
                 let history = self.limits.hook_history;
                 self.post.take(delivery, at, fate, &mut self.ledger, history);
             }
+            Out::Blob(request) => panic!("no client of the simulation asks for {request:?}"),
             Out::Start(job) => self.start(job),
             Out::Stop(job) => {
                 self.say(|| format!("stop {} {}", job.task, job.at));

@@ -56,7 +56,7 @@ impl Core {
     /// Why a call that may have a long answer has to come later.
     pub(in crate::core) fn too_crowded(&self, call: &Call) -> Option<Fault> {
         let long = match call {
-            Call::Get { .. } | Call::List(_) | Call::AllMetadata | Call::Subscribe { .. } => true,
+            Call::Get { .. } | Call::List(_) | Call::AllMetadata | Call::Subscribe { .. } | Call::Blob { .. } => true,
             Call::Say(_)
             | Call::Create(_)
             | Call::Commands

@@ -119,6 +119,7 @@ impl Core {
             Call::Join(Join { follow: Follow::Task(task), .. }) => Some(task),
             Call::Get { task, .. }
             | Call::Cancel { task }
+            | Call::Blob { task, .. }
             | Call::Subscribe { task, .. }
             | Call::Metadata { task }
             | Call::Push { task, .. } => Some(task),
@@ -162,6 +163,7 @@ impl Core {
             Call::Cancel { task } => self.cancel(conn, &task, form, now),
             Call::Subscribe { task, after } => self.watch(conn, &task, after, form, now),
             Call::Metadata { task } => self.metadata(conn, &task, form),
+            Call::Blob { task, sha256, from } => self.blob(conn, &task, sha256, from, form),
             Call::AllMetadata | Call::List(_) => {
                 self.list_later(Parked::new(conn, call, form.clone(), by));
                 Ok(())
@@ -216,6 +218,7 @@ impl Core {
             Call::Get { .. }
             | Call::Metadata { .. }
             | Call::Cancel { .. }
+            | Call::Blob { .. }
             | Call::Subscribe { .. }
             | Call::Create(_)
             | Call::Commands
@@ -450,6 +453,7 @@ pub(in crate::core) fn continues(call: &Call) -> Option<&ContextId> {
         | Call::Execute(_)
         | Call::Get { .. }
         | Call::Cancel { .. }
+        | Call::Blob { .. }
         | Call::Subscribe { .. }
         | Call::Metadata { .. }
         | Call::Session

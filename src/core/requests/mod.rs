@@ -4,3 +4,4 @@ pub(in crate::core) mod dispatch;
 pub(in crate::core) mod send_message;
 mod serve;
 pub(in crate::core) mod slash_commands;
+mod stored_content;

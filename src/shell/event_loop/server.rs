@@ -406,6 +406,7 @@ impl Shell for Outside {
             Out::Store(request) => self.jobs.ask_store(request),
             Out::Tidy(chore) => self.jobs.tidy(chore),
             Out::Resolve { request, path } => self.jobs.resolve(request, path),
+            Out::Blob(request) => self.jobs.blob(request),
             Out::Identify { conn } => {
                 if let Some(socket) = self.sockets.get(&conn) {
                     self.identities.ask(conn, socket.caller);

@@ -10,7 +10,7 @@ use crate::base::cancel::Cancel;
 use crate::base::id::TaskId;
 use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::{Archive, Chore, StoreError};
-use crate::core::{Input, Site};
+use crate::core::{BlobRequest, Input, Site};
 use crate::limits::Limits;
 use crate::model::backend::{ModelBackend, ModelRequest};
 use crate::model::compact;
@@ -146,6 +146,18 @@ impl Jobs {
         self.disk(
             move || Mail::Input(Input::Resolved { request, site: (context.resolve)(&path) }),
             move |message| Mail::Input(Input::Resolved { request, site: Err(message) }),
+        );
+    }
+
+    /// Reads stored content.
+    pub fn blob(&mut self, request: Arc<BlobRequest>) {
+        let (context, asked) = (self.context.clone(), request.clone());
+        self.disk(
+            move || {
+                let read = context.blobs.read(&request.sha256, request.from, context.limits.page_bytes);
+                Mail::Input(Input::BlobRead { request, read: read.map_err(|error| error.to_string()) })
+            },
+            move |message| Mail::Input(Input::BlobRead { request: asked, read: Err(message) }),
         );
     }
 
