@@ -20,6 +20,9 @@ use crate::wire::sse;
 use crate::wire::ws::{self, Codec};
 use std::borrow::Cow;
 
+mod deadlines;
+pub use deadlines::Overdue;
+
 /// What is known about the process at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
@@ -524,76 +527,12 @@ impl Conn {
         !self.output.is_empty() && now.mono_ms >= self.since + ms
     }
 
-    /// When this connection has to be looked at, if nothing happens until then.
-    pub fn deadline(&self, limits: &Limits) -> u64 {
-        let wait = if !self.output.is_empty() {
-            limits.stall_ms
-        } else {
-            match self.talk {
-                Talk::Reading if self.begun => match self.reader.stage() {
-                    Stage::Head => limits.head_ms,
-                    Stage::Body => limits.body_ms,
-                },
-                Talk::Reading if self.served => limits.idle_ms,
-                Talk::Reading => limits.head_ms,
-                Talk::Streaming { .. } => limits.ping_ms,
-                Talk::Socket(_) => limits.socket_ping_ms,
-                // The answer may take as long as the model does.
-                Talk::Answering(_) => limits.idle_ms,
-                Talk::Closing => limits.stall_ms,
-            }
-        };
-        self.since + wait
-    }
-
     /// Closes a socket with a word, after which its peer has its time to take what waits.
     pub fn hang_up(&mut self, code: u16, reason: &str, now: Now) {
         if let Talk::Socket(socket) = &mut self.talk {
             self.output.write(|out| socket.codec.close(out, code, reason));
             self.since = now.mono_ms;
             self.close();
-        }
-    }
-
-    /// The deadline has passed.
-    pub fn overdue(&mut self, limits: &Limits, now: Now) -> Overdue {
-        let listens = !self.is_busy(limits);
-        if let Talk::Socket(socket) = &mut self.talk {
-            // Three questions without any answer: nobody is there, if anybody would have been heard.
-            if !listens {
-                socket.heard = now.mono_ms;
-            } else if now.mono_ms - socket.heard > 3 * limits.socket_ping_ms {
-                return Overdue::Cut;
-            }
-            if !self.output.is_empty() {
-                return Overdue::HangUp;
-            }
-            self.since = now.mono_ms;
-            self.output.write(|out| socket.codec.ping(out));
-            return Overdue::Write;
-        }
-        if !self.output.is_empty() {
-            return Overdue::Cut;
-        }
-        match self.talk {
-            Talk::Streaming { framing, .. } => {
-                self.since = now.mono_ms;
-                self.output.write(|out| {
-                    framing.open(out, sse::PING.len());
-                    out.extend_from_slice(sse::PING);
-                    framing.close(out);
-                });
-                Overdue::Write
-            }
-            Talk::Answering(_) => {
-                self.since = now.mono_ms;
-                Overdue::Nothing
-            }
-            Talk::Reading if self.begun => {
-                self.reject(Reject { status: 408, message: "The request took too long." }, now);
-                Overdue::Write
-            }
-            Talk::Reading | Talk::Socket(_) | Talk::Closing => Overdue::Drop,
         }
     }
 }
@@ -606,15 +545,4 @@ pub struct Opening {
     pub client: String,
     pub follow: Follow,
     pub task: Option<TaskId>,
-}
-
-pub enum Overdue {
-    Nothing,
-    /// There is something to write.
-    Write,
-    /// It takes nothing any more: it is to be told where to go on, and closed.
-    HangUp,
-    Drop,
-    /// Its peer is gone or reads nothing.
-    Cut,
 }
