@@ -1,6 +1,6 @@
 //! Listeners: TCP on loopback, and Unix sockets for this user alone.
 //!
-//! A Unix socket is made with its mode: the umask is narrowed while it is bound. A file that is in the way goes only if it is a socket on which
+//! A Unix socket is created with mode 0600. A file that is in the way goes only if it is a socket on which
 //! nobody listens any more, which a connection attempt shows. When the server ends in order its socket files go too, unless
 //! somebody else has put theirs there.
 
@@ -11,7 +11,7 @@ use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use rustix::fs::Mode;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
 use std::fs::{self, DirBuilder};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -22,6 +22,9 @@ use std::path::{Path, PathBuf};
 
 /// What the name of a Unix socket may be long, in bytes: what fits into the kernel's `sun_path` with its final zero.
 const MOST_PATH_BYTES: usize = 107;
+
+/// The length of the accept queue of a Unix socket: what `Limits::accept_queue` counts with.
+const BACKLOG: i32 = 128;
 
 pub enum Listener {
     Tcp(TcpListener),
@@ -166,14 +169,20 @@ fn unix(path: &Path) -> Result<Listener, String> {
         ));
     }
     make_way(path)?;
-    // Files that other threads make meanwhile may be narrower than they were to be, never wider.
-    let before = rustix::process::umask(Mode::from_raw_mode(0o177));
-    let bound = UnixListener::bind(path);
-    rustix::process::umask(before);
-    let listener = bound.map_err(|e| format!("cannot listen on unix:{shown}: {e}"))?;
+    let listener = bind_private(path).map_err(|e| format!("cannot listen on unix:{shown}: {e}"))?;
     let there = fs::symlink_metadata(path).map_err(|e| format!("cannot look at {shown}: {e}"))?;
     let file = SocketFile { path: path.to_owned(), id: (there.dev(), there.ino()) };
     Ok(Listener::Unix(listener, file))
+}
+
+/// Creates the socket file with mode 0600: Linux gives it the mode of the unbound socket. The umask would affect all threads.
+fn bind_private(path: &Path) -> io::Result<UnixListener> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    listen(&socket, BACKLOG)?;
+    Ok(UnixListener::from_std(socket.into()))
 }
 
 /// Removes a socket of ours on which nobody listens any more. Anything else that is there stays, and is an error.
