@@ -37,7 +37,7 @@ pub const CHECKLIST: &[Line] = &[
 
     // Calls as their task tells about them.
     (4, "updates of a call belong to its task and carry the state the task is in", Covered(&[
-        "src/a2a/tests.rs::a_call_from_plan_to_start",
+        "src/a2a/tests/coder_calls.rs::a_call_from_plan_to_start",
         "tests/scenarios.rs::the_shape_of_a_call_in_every_status",
     ])),
     (5, "a yes reaches exactly the call it names", Covered(&[
@@ -55,7 +55,7 @@ pub const CHECKLIST: &[Line] = &[
         "tests/decide.rs::calls_that_are_allowed_run_without_a_question",
     ])),
     (9, "output of a running call is an artifact named after the call", Covered(&[
-        "src/a2a/tests.rs::live_output_is_an_artifact_that_grows",
+        "src/a2a/tests/coder.rs::live_output_is_an_artifact_that_grows",
         "tests/scenarios.rs::shell_live",
     ])),
     (10, "a success ends its call, and nothing is left open", Covered(&[
@@ -91,12 +91,12 @@ pub const CHECKLIST: &[Line] = &[
     (19, "a checkpoint before an edit, where switched on", Elsewhere(CHECKPOINTS)),
     (20, "one checkpoint for all edits of a batch", Elsewhere(CHECKPOINTS)),
     (21, "the trace id of the model's answer is on what came of it", Covered(&[
-        "src/a2a/tests.rs::what_the_agent_says_and_thinks",
+        "src/a2a/tests/coder.rs::text_and_thoughts",
         "tests/scenarios.rs::the_shape_of_every_kind_of_frame",
     ])),
     (22, "a source that is cited is shown as a citation", Covered(&["tests/scenarios.rs::stream_citation"])),
     (23, "the tokens used are on the frame that ends the stream", Covered(&[
-        "src/a2a/tests.rs::changes_of_state_that_streams_end_with",
+        "src/a2a/tests/coder.rs::changes_of_state_that_streams_end_with",
         "tests/decide.rs::a_model_answer_is_recorded_whole_with_the_position_of_its_text",
     ])),
     (24, "the model that answered is the one that is told", Covered(&[
@@ -126,12 +126,12 @@ pub const CHECKLIST: &[Line] = &[
         "tests/search.rs::no_order_of_events_violates_an_invariant",
     ])),
     (31, "a call that is looked at is shown as scheduled, and an answered one with its answer", Covered(&[
-        "src/a2a/tests.rs::a_call_from_plan_to_start",
+        "src/a2a/tests/coder_calls.rs::a_call_from_plan_to_start",
     ])),
     (32, "the same status is told once, and again when it has an answer", Covered(&[
         "tests/scenarios.rs::parallel_wait_for_final",
         "tests/checklist.rs::an_unasked_call_shows_each_status_once",
-        "src/a2a/tests.rs::a_call_from_plan_to_start",
+        "src/a2a/tests/coder_calls.rs::a_call_from_plan_to_start",
     ])),
     (33, "a text with plain line ends is found in a file with CRLF, which keeps them", Covered(&[
         "src/tool/files/replace/tests.rs::line_ends_and_the_end_of_the_file_stay_as_they_are",
