@@ -3,15 +3,17 @@
 
 use crate::base::id::{CallId, ConfigId};
 use crate::task::log::answer::{Answer, Request, Usage};
+use crate::task::log::blob::FileChange;
 use crate::task::log::event::{Created, End, Event, detours, errands, hooks};
 use crate::task::log::record::Record;
 use crate::task::machine::loops::FENCE;
 use crate::task::machine::state::{
     CallResult, CallState, Item, Live, Phase, Queued, Stage, State, Status, Summary, TaskState, Utterance,
 };
-use crate::task::message::{Artifact, Content};
-use crate::task::push::{self, Hook};
-use crate::task::spec::{ApprovalScope, Confinement, Ending, ErrorKind};
+use crate::task::message::{Artifact, Content, Source};
+use crate::task::policy::Rule;
+use crate::task::push::{self, Hook, Target};
+use crate::task::spec::{Answers, ApprovalScope, Choice, Confinement, Ending, ErrorKind, Plan};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -88,6 +90,7 @@ impl State {
     }
 
     fn fold(&mut self, record: &Record) {
+        let job = record.seq;
         self.seq = record.seq;
         self.at = record.at;
         match &record.event {
@@ -96,165 +99,51 @@ impl State {
                 self.queue.push_back(Queued { turn: *turn, message: message.clone() });
             }
             Event::TurnBegan { turn } => self.begin_turn(*turn, record),
-            Event::AttachmentsWanted => self.phase = Phase::Attaching { job: record.seq },
-            Event::Attached { text } => {
-                if !text.is_empty() {
-                    self.history.push(Arc::new(Item::Nudge(text.clone())));
-                }
-                self.phase = Phase::Thinking { job: record.seq };
-            }
-            Event::CommandBegan => self.phase = Phase::Commanding { job: record.seq },
-            Event::CommandPrompted { text } => {
-                self.history.push(Arc::new(Item::Nudge(text.clone())));
-                self.phase = Phase::Thinking { job: record.seq };
-            }
+            Event::AttachmentsWanted => self.phase = Phase::Attaching { job },
+            Event::Attached { text } => self.prepare_prompt((!text.is_empty()).then_some(text), record),
+            Event::CommandBegan => self.phase = Phase::Commanding { job },
+            Event::CommandPrompted { text } => self.prepare_prompt(Some(text), record),
             Event::Traced { trace } => self.trace = Some(trace.clone()),
-            Event::Thought { subject, description } => {
-                let line = [subject, description].into_iter().find_map(|text| text.lines().next());
-                self.thoughts.extend(line.map(str::to_owned));
-            }
+            Event::Thought { subject, description } => self.add_thought(subject, description),
             Event::Cited { .. } => {}
-            Event::Text { text } => {
-                self.utterance.since.get_or_insert(record.seq);
-                self.utterance.push(text);
-            }
-            Event::Retracted { .. } => {
-                self.utterance = Utterance::default();
-                self.thoughts.clear();
-            }
+            Event::Text { text } => self.utterance.push(text, record),
+            Event::Retracted { .. } => self.retract(),
             Event::BackedOff { tries, delay_ms, .. } => {
                 self.tries = *tries;
-                self.phase = Phase::Backoff { job: record.seq, delay_ms: *delay_ms };
+                self.phase = Phase::Backoff { job, delay_ms: *delay_ms };
             }
             Event::Retried => self.think(record),
-            Event::FellBack { model, .. } => {
-                self.tried.push(self.asks.to_string());
-                self.asks = model.as_str().into();
-                self.tries = Default::default();
-                self.utterance = Utterance::default();
-                self.think(record);
-            }
-            Event::CompactionBegan => self.phase = Phase::Compacting { job: record.seq },
-            Event::Compacted { summary, items } => {
-                self.summary = Some(Summary { text: summary.clone(), items: (*items).min(self.history.len()) });
-                self.usage = None;
-                self.think(record);
-            }
-            Event::CompactionFailed { .. } => {
-                self.incompressible = true;
-                self.think(record);
-            }
-            Event::Looped => {
-                self.strikes += 1;
-                self.marks.clear();
-            }
-            Event::Nudged { text } => {
-                self.strikes += 1;
-                self.history.push(Arc::new(Item::Nudge(text.clone())));
-                self.think(record);
-            }
+            Event::FellBack { model, .. } => self.fall_back(model, record),
+            Event::CompactionBegan => self.phase = Phase::Compacting { job },
+            Event::Compacted { summary, items } => self.compact(summary, *items, record),
+            Event::CompactionFailed { .. } => self.fail_compaction(record),
+            Event::Looped => self.count_loop(),
+            Event::Nudged { text } => self.nudge(text, record),
             Event::Answered { answer } => self.take_answer(answer, record),
-            Event::CallPlanned { call, plan } => {
-                self.phase = Phase::Tools;
-                let call = self.call_mut(call);
-                call.plan = Some(plan.clone());
-                call.stage = Stage::Planned;
-            }
-            Event::CallAsked { call, keeping } => {
-                self.paused = false;
-                let call = self.call_mut(call);
-                call.asked_at = record.at;
-                call.stage = Stage::Asked;
-                call.keeping = *keeping;
-            }
+            Event::CallPlanned { call, plan } => self.plan_call(call, plan),
+            Event::CallAsked { call, keeping } => self.ask_about(call, *keeping, record),
             Event::CallAnswered { call, choice, by, edited, answers, rules } => {
-                self.paused = false;
-                self.go_on(record);
-                let state = self.call_mut(call);
-                state.choice = Some(*choice);
-                state.answered_by = Some(by.clone());
-                state.edited = edited.clone();
-                state.answers = answers.clone();
-                state.stage = Stage::Answered;
-                for rule in rules {
-                    if !self.always.contains(rule) {
-                        self.always.push(rule.clone());
-                    }
-                }
+                self.allow_always(rules);
+                self.leave_pause(record);
+                self.call_mut(call).answer(*choice, by, edited, answers);
             }
-            Event::CallReady { call, confinement } => {
-                let state = self.call_mut(call);
-                state.stage = Stage::Ready;
-                state.confinement = confinement.clone();
-            }
-            Event::CallStarted { call } => {
-                self.call_mut(call).stage = Stage::Running { job: record.seq };
-            }
-            Event::CallOutput { call, text } => {
-                let call = self.call_mut(call);
-                call.outputs += 1;
-                match &mut call.live {
-                    Some(live) => live.push(text, record),
-                    None => call.live = Some(Live::begin(text, record)),
-                }
-            }
-            Event::CallEnded { call, ending } => {
-                self.phase = Phase::Tools;
-                let call = self.call_mut(call);
-                call.ending = Some(ending.clone());
-                call.live = None;
-                call.stage = Stage::Ended;
-            }
-            Event::FileChanged(change) => {
-                let stored = change.versions().filter(|version| !version.unstored);
-                self.blobs.extend(stored.map(|version| (version.sha256.clone(), version.len)));
-            }
-            Event::CallStale { call } => {
-                let call = self.call_mut(call);
-                call.live = None;
-                call.stage = Stage::Replanning { job: record.seq };
-                call.choice = None;
-                call.answered_by = None;
-                call.edited = None;
-                call.answers = None;
-                call.stale += 1;
-            }
-            Event::Paused => {
-                self.paused = true;
-                self.announce(record, TaskState::InputRequired, None);
-            }
-            Event::ResultsSent => {
-                self.keep_results();
-                self.think(record);
-                self.announce(record, TaskState::Working, None);
-            }
+            Event::CallReady { call, confinement } => self.call_mut(call).make_ready(confinement),
+            Event::CallStarted { call } => self.call_mut(call).stage = Stage::Running { job },
+            Event::CallOutput { call, text } => self.call_mut(call).add_output(text, record),
+            Event::CallEnded { call, ending } => self.end_call(call, ending),
+            Event::FileChanged(change) => self.name_blobs(change),
+            Event::CallStale { call } => self.call_mut(call).plan_again(record),
+            Event::Paused => self.pause(record),
+            Event::ResultsSent => self.send_results(record),
             Event::Produced { artifact, append, .. } => self.produce(artifact, *append),
             Event::TurnEnded { turn, end } => self.end_turn(*turn, end, record),
-            Event::Interrupted { text } => {
-                self.suspended = true;
-                self.announce(record, TaskState::InputRequired, Some(text.clone()));
-            }
-            Event::Resumed => {
-                self.suspended = false;
-                self.announce(record, TaskState::Working, None);
-            }
-            Event::Closed { state, text } => {
-                self.keep_results();
-                self.keep_queue();
-                self.utterance = Utterance::default();
-                self.phase = Phase::Closed;
-                self.suspended = false;
-                self.announce(record, (*state).into(), text.clone());
-            }
-            Event::HookSet { target } => match self.hook_mut(&target.id) {
-                Some(hook) => hook.replace(target.clone(), record.seq),
-                None => self.hooks.push(Hook::new(target.clone(), record.seq)),
-            },
+            Event::Interrupted { text } => self.suspend(text, record),
+            Event::Resumed => self.resume(record),
+            Event::Closed { state, text } => self.close((*state).into(), text, record),
+            Event::HookSet { target } => self.set_hook(target, record),
             Event::HookDropped { id } => self.hooks.retain(|hook| hook.target.id != *id),
             Event::HookMoved { id, upto, health } => {
-                if let Some(hook) = self.hook_mut(id) {
-                    hook.moved(*upto, health);
-                }
+                self.hook_mut(id).into_iter().for_each(|hook| hook.moved(*upto, health));
             }
         }
     }
@@ -286,6 +175,52 @@ impl State {
         self.phase = Phase::Thinking { job: record.seq };
     }
 
+    /// The attachments of a prompt, or the prompt that a slash command made, become part of it.
+    fn prepare_prompt(&mut self, text: Option<&String>, record: &Record) {
+        self.history.extend(text.map(|text| Arc::new(Item::Nudge(text.clone()))));
+        self.phase = Phase::Thinking { job: record.seq };
+    }
+
+    fn add_thought(&mut self, subject: &str, description: &str) {
+        let line = [subject, description].into_iter().find_map(|text| text.lines().next());
+        self.thoughts.extend(line.map(str::to_owned));
+    }
+
+    fn retract(&mut self) {
+        self.utterance = Utterance::default();
+        self.thoughts.clear();
+    }
+
+    fn fall_back(&mut self, model: &str, record: &Record) {
+        self.tried.push(self.asks.to_string());
+        self.asks = model.into();
+        self.tries = Default::default();
+        self.utterance = Utterance::default();
+        self.think(record);
+    }
+
+    fn compact(&mut self, summary: &Arc<str>, items: usize, record: &Record) {
+        self.summary = Some(Summary { text: summary.clone(), items: items.min(self.history.len()) });
+        self.usage = None;
+        self.think(record);
+    }
+
+    fn fail_compaction(&mut self, record: &Record) {
+        self.incompressible = true;
+        self.think(record);
+    }
+
+    fn count_loop(&mut self) {
+        self.strikes += 1;
+        self.marks.clear();
+    }
+
+    fn nudge(&mut self, text: &str, record: &Record) {
+        self.strikes += 1;
+        self.history.push(Arc::new(Item::Nudge(text.to_owned())));
+        self.think(record);
+    }
+
     fn take_answer(&mut self, answer: &Arc<Answer>, record: &Record) {
         self.history.push(Arc::new(Item::Answered(answer.clone())));
         self.utterance = Utterance::default();
@@ -313,6 +248,63 @@ impl State {
         }
     }
 
+    fn plan_call(&mut self, call: &CallId, plan: &Arc<Plan>) {
+        self.phase = Phase::Tools;
+        let call = self.call_mut(call);
+        call.plan = Some(plan.clone());
+        call.stage = Stage::Planned;
+    }
+
+    fn ask_about(&mut self, call: &CallId, keeping: ApprovalScope, record: &Record) {
+        self.paused = false;
+        let call = self.call_mut(call);
+        call.asked_at = record.at;
+        call.stage = Stage::Asked;
+        call.keeping = keeping;
+    }
+
+    fn allow_always(&mut self, rules: &[Rule]) {
+        for rule in rules {
+            if !self.always.contains(rule) {
+                self.always.push(rule.clone());
+            }
+        }
+    }
+
+    /// An answer came: the task does not wait for it any more. Its state changes only if no other call was running.
+    fn leave_pause(&mut self, record: &Record) {
+        self.paused = false;
+        if self.status.state != TaskState::Working {
+            let told = self.told;
+            self.announce(record, TaskState::Working, None);
+            self.told = told;
+        }
+    }
+
+    fn end_call(&mut self, call: &CallId, ending: &Arc<Ending>) {
+        self.phase = Phase::Tools;
+        let call = self.call_mut(call);
+        call.ending = Some(ending.clone());
+        call.live = None;
+        call.stage = Stage::Ended;
+    }
+
+    fn name_blobs(&mut self, change: &FileChange) {
+        let stored = change.versions().filter(|version| !version.unstored);
+        self.blobs.extend(stored.map(|version| (version.sha256.clone(), version.len)));
+    }
+
+    fn pause(&mut self, record: &Record) {
+        self.paused = true;
+        self.announce(record, TaskState::InputRequired, None);
+    }
+
+    fn send_results(&mut self, record: &Record) {
+        self.keep_results();
+        self.think(record);
+        self.announce(record, TaskState::Working, None);
+    }
+
     fn end_turn(&mut self, turn: u32, end: &End, record: &Record) {
         // A prompt with nothing in it ends its turn without having begun it.
         if self.queue.front().is_some_and(|queued| queued.turn == turn) {
@@ -337,6 +329,25 @@ impl State {
             }
         };
         self.announce(record, state, text);
+    }
+
+    fn suspend(&mut self, text: &str, record: &Record) {
+        self.suspended = true;
+        self.announce(record, TaskState::InputRequired, Some(text.to_owned()));
+    }
+
+    fn resume(&mut self, record: &Record) {
+        self.suspended = false;
+        self.announce(record, TaskState::Working, None);
+    }
+
+    fn close(&mut self, state: TaskState, text: &Option<String>, record: &Record) {
+        self.keep_results();
+        self.keep_queue();
+        self.utterance = Utterance::default();
+        self.phase = Phase::Closed;
+        self.suspended = false;
+        self.announce(record, state, text.clone());
     }
 
     /// A prompt that made the model fail would make every later request fail too.
@@ -366,7 +377,7 @@ impl State {
         self.history.push(Arc::new(Item::Results(results.collect())));
     }
 
-    /// What was queued when the task closed is still part of what was said.
+    /// Prompts that were queued when the task closed stay in the history.
     fn keep_queue(&mut self) {
         for queued in self.queue.drain(..) {
             self.history.push(Arc::new(Item::Dropped(queued.message)));
@@ -388,15 +399,6 @@ impl State {
         }
     }
 
-    /// Somebody answered: the task no longer waits for them. While another call runs it had not been waiting.
-    fn go_on(&mut self, record: &Record) {
-        if self.status.state != TaskState::Working {
-            let told = self.told;
-            self.announce(record, TaskState::Working, None);
-            self.told = told;
-        }
-    }
-
     fn announce(&mut self, record: &Record, state: TaskState, text: Option<String>) {
         debug_assert!(
             self.status.state == state || self.status.state.may_become(state),
@@ -405,6 +407,13 @@ impl State {
         );
         self.told = state;
         self.status = Status { state, at: record.at, text, seq: record.seq };
+    }
+
+    fn set_hook(&mut self, target: &Arc<Target>, record: &Record) {
+        match self.hook_mut(&target.id) {
+            Some(hook) => hook.replace(target.clone(), record.seq),
+            None => self.hooks.push(Hook::new(target.clone(), record.seq)),
+        }
     }
 
     fn hook_mut(&mut self, id: &ConfigId) -> Option<&mut Hook> {
@@ -418,8 +427,9 @@ impl State {
 }
 
 impl Utterance {
-    fn push(&mut self, text: &str) {
-        // A mark may be cut in two by the end of a piece.
+    fn push(&mut self, text: &str, record: &Record) {
+        self.since.get_or_insert(record.seq);
+        // A fence may be split between two pieces.
         let from = self.text.len().saturating_sub(FENCE.len() - 1);
         let from = self.text.floor_char_boundary(from);
         self.text.push_str(text);
@@ -428,7 +438,7 @@ impl Utterance {
 }
 
 impl CallState {
-    /// A call of which nothing is known but what the model asked for.
+    /// A call as the model requested it.
     pub fn named(request: Request) -> CallState {
         CallState {
             request,
@@ -446,6 +456,38 @@ impl CallState {
             stale: 0,
             confinement: Confinement::None,
         }
+    }
+
+    fn answer(&mut self, choice: Choice, by: &Source, edited: &Option<Arc<str>>, answers: &Option<Arc<Answers>>) {
+        self.choice = Some(choice);
+        self.answered_by = Some(by.clone());
+        self.edited = edited.clone();
+        self.answers = answers.clone();
+        self.stage = Stage::Answered;
+    }
+
+    fn make_ready(&mut self, confinement: &Confinement) {
+        self.stage = Stage::Ready;
+        self.confinement = confinement.clone();
+    }
+
+    fn add_output(&mut self, text: &str, record: &Record) {
+        self.outputs += 1;
+        match &mut self.live {
+            Some(live) => live.push(text, record),
+            None => self.live = Some(Live::begin(text, record)),
+        }
+    }
+
+    /// What was approved is not what would run now: the answer no longer counts.
+    fn plan_again(&mut self, record: &Record) {
+        self.live = None;
+        self.stage = Stage::Replanning { job: record.seq };
+        self.choice = None;
+        self.answered_by = None;
+        self.edited = None;
+        self.answers = None;
+        self.stale += 1;
     }
 }
 
