@@ -1,8 +1,9 @@
 //! From a configuration to a running server: everything is opened and checked here, before the first client is let in, so
 //! that what is wrong is one clear line and an exit status.
 
-use crate::a2a;
-use crate::base::clock::rfc3339;
+use crate::a2a::{self, Card};
+use crate::base::clock::{Now, rfc3339};
+use crate::base::id::Entropy;
 use crate::config::options::Flag;
 use crate::config::settings::{Origin, Settings};
 use crate::config::trust::{OperatorTrust, Trust};
@@ -33,6 +34,7 @@ use crate::shell::workers::jobs::{Ignored, Jobs, Resolve, WorkerContext};
 use crate::shell::workers::lanes::Lanes;
 use crate::shell::workers::prompt_context::{PromptContext, wanted};
 use crate::shell::workers::slash_commands::Commands;
+use crate::task::log::blob::Blobs;
 use crate::task::policy::{Grant, Policy, Tier};
 use crate::task::spec::ToolSpec;
 use crate::tool::commands::background::Background;
@@ -43,6 +45,7 @@ use serde_json::Value;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use ureq::tls::TlsConfig;
 
 /// Reads the files around the workspace and combines them with the flags and the environment.
 pub fn configure(flags: &[Flag], env: Env) -> Result<(Config, Places), String> {
@@ -63,8 +66,6 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
     config.settings.limits = limits.clone();
     let log = Log::new(config.settings.log_level, Redacted::new(secrets(&config)))
         .map_err(|e| format!("standard error cannot be written: {e}"))?;
-    let saved = places.paths().saved_rules();
-    let prompt_context = PromptContext::new(places.clone(), log.clone(), limits.clone());
     let workspace = directory(&config.workspace)?;
     let mut entropy = sys::entropy();
     let signals = Signals::new().map_err(|e| format!("signals cannot be watched: {e}"))?;
@@ -72,83 +73,33 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
     let listeners = listeners(&config, store.instance(), &log)?;
     let roots = roots(&workspace, &config)?;
     let children = children(&store, &config, roots.clone())?;
-    let names: Vec<String> = listeners.iter().map(Listener::name).collect();
-    let url = url(&listeners);
-
+    let supervisors = children.supervisors();
+    let unconfined = children.can_confine(&workspace).err();
+    let instance = Instance {
+        pid: std::process::id(),
+        listen: listeners.iter().map(Listener::name).collect(),
+        url: url(&listeners),
+        started: rfc3339(sys::unix_ms()),
+    };
     let poll = Poll::new().map_err(|e| format!("the event queue cannot be made: {e}"))?;
     let waker = Waker::new(poll.registry(), WAKE).map_err(|e| format!("no waker: {e}"))?;
     let lanes = Lanes::new(move || drop(waker.wake()), &limits);
-    let toolbox = Toolbox::built_in();
-    let specs = declared(toolbox.specs(), &config);
     let certificates = config.settings.ca_file.as_deref().map(read).transpose()?;
     let tls = client::tls(certificates.as_deref())?;
-    let web = Web::new(tls.clone());
-    let Backend { model, ask, script, greeting } = backend(&config, certificates)?;
+    let backend = backend(&config, certificates)?;
     let clock = Clock::start();
-    let switches = config.settings.a2a.clone();
-    let webhooks = Webhooks::new(tls, switches.push_rules.clone());
-    let identity = a2a::Identity { base_url: &url, version: env!("CARGO_PKG_VERSION"), unix_ms: sys::unix_ms() };
-    let mut card = a2a::card(&identity, &switches);
-    if let Some(file) = &config.settings.extended_card {
-        card.extend(&more_of_card(file)?);
-    }
-    let unconfined = children.can_confine(&workspace).err();
-    let host_policy = host_policy(&config, &listeners);
-    let core = Core::new(Setup {
-        limits: limits.clone(),
-        host_policy,
-        tools: specs.clone(),
-        commands: commands.registry().clone(),
-        choose: chooser(&config),
-        script,
-        card,
-        switches,
-        workspace: own_workspace(&workspace, &config)?,
-        approval: approval(&config, saved.as_deref(), &log),
-        request_policy: config.settings.request_policy,
-        unconfined: unconfined.clone(),
-        entropy,
-        now: clock.now(),
-    });
-    let instance = store.instance().to_owned();
-    let context = WorkerContext {
-        backend: model,
-        ask,
-        toolbox,
-        specs,
-        children,
-        prompt_context,
-        commands,
-        background: Background::default(),
-        web,
-        webhooks,
-        saved,
-        blobs: store.blobs(),
-        ignored: ignored(&config),
-        resolve: resolver(workspace.clone(), roots, config.trust, places.clone()),
-        instance,
-        limits: limits.clone(),
-    };
-    context.prompt_context.tell(&config.messages);
-    let supervisors = context.children.supervisors();
-    let jobs = Jobs::new(lanes, store.archive(), context);
-    let instance =
-        Instance { pid: std::process::id(), listen: names.clone(), url: url.clone(), started: rfc3339(sys::unix_ms()) };
+    let tools = declared(Toolbox::built_in().specs(), &config);
+    let prompt_context = PromptContext::new(places.clone(), log.clone(), limits.clone());
+    let start = Start { config, places, commands, prompt_context, tools, workspace, roots, backend };
+    let core =
+        Core::new(start.core_setup(&listeners, &instance.url, unconfined.clone(), entropy, clock.now(), &log)?);
+    start.prompt_context.tell(&start.config.messages);
     if let Err(error) = store.announce(&instance) {
         log.warn(format_args!("other programs will not find this server: {error}"));
     }
+    start.greet(&instance, unconfined);
+    let jobs = Jobs::new(lanes, store.archive(), start.worker_context(children, tls, store.blobs()));
     let identities = Identities::new(supervisors, store.instances_dir(), signals.continued(), &limits);
-    eprintln!("gemini-a2a listens on {url} and works in {}", workspace.display());
-    eprintln!("Its listeners: {}", names.join(", "));
-    eprintln!("{greeting}");
-    if config.trust == Trust::Untrusted {
-        eprintln!(
-            "The workspace is not trusted: its own settings and GEMINI.md files do not count (--trust-workspace)."
-        );
-    }
-    if let Some(why) = unconfined {
-        eprintln!("Every command needs approval, because none can be confined: {why}.");
-    }
     let store = Box::new(store);
     let parts = Parts { poll, listeners, signals, clock, core, store, jobs, identities, limits, log };
     let server = Server::new(parts).map_err(|e| format!("the server cannot start: {e}"))?;
@@ -156,6 +107,85 @@ pub fn serve((mut config, places): (Config, Places), commands: Commands) -> Resu
         eprintln!("gemini-a2a: the event loop failed: {error}");
         FAILURE
     }))
+}
+
+/// What the core and the workers are set up from.
+struct Start {
+    config: Config,
+    places: Places,
+    commands: Commands,
+    prompt_context: PromptContext,
+    tools: Vec<ToolSpec>,
+    workspace: PathBuf,
+    /// All directories that tasks may work below.
+    roots: Vec<PathBuf>,
+    backend: Backend,
+}
+
+impl Start {
+    fn core_setup(
+        &self,
+        listeners: &[Listener],
+        url: &str,
+        unconfined: Option<String>,
+        entropy: Entropy,
+        now: Now,
+        log: &Log,
+    ) -> Result<Setup, String> {
+        let settings = &self.config.settings;
+        Ok(Setup {
+            limits: settings.limits.clone(),
+            host_policy: host_policy(&self.config, listeners),
+            tools: self.tools.clone(),
+            commands: self.commands.registry().clone(),
+            choose: chooser(&self.config),
+            script: self.backend.script.clone(),
+            card: card(settings, url)?,
+            switches: settings.a2a.clone(),
+            workspace: own_workspace(&self.workspace, &self.config)?,
+            approval: approval(&self.config, self.places.paths().saved_rules().as_deref(), log),
+            request_policy: settings.request_policy,
+            unconfined,
+            entropy,
+            now,
+        })
+    }
+
+    fn worker_context(self, children: Children, tls: TlsConfig, blobs: Arc<dyn Blobs>) -> WorkerContext {
+        let settings = &self.config.settings;
+        WorkerContext {
+            backend: self.backend.model,
+            ask: self.backend.ask,
+            toolbox: Toolbox::built_in(),
+            specs: self.tools,
+            children,
+            prompt_context: self.prompt_context,
+            commands: self.commands,
+            background: Background::default(),
+            web: Web::new(tls.clone()),
+            webhooks: Webhooks::new(tls, settings.a2a.push_rules.clone()),
+            saved: self.places.paths().saved_rules(),
+            blobs,
+            ignored: ignored(&self.config),
+            limits: settings.limits.clone(),
+            resolve: resolver(self.workspace, self.roots, self.config.trust, self.places),
+        }
+    }
+
+    /// Tells on standard error where the server listens and what a user should know about it.
+    fn greet(&self, instance: &Instance, unconfined: Option<String>) {
+        eprintln!("gemini-a2a listens on {} and works in {}", instance.url, self.workspace.display());
+        eprintln!("Its listeners: {}", instance.listen.join(", "));
+        eprintln!("{}", self.backend.greeting);
+        if self.config.trust == Trust::Untrusted {
+            eprintln!(
+                "The workspace is not trusted: its own settings and GEMINI.md files do not count (--trust-workspace)."
+            );
+        }
+        if let Some(why) = unconfined {
+            eprintln!("Every command needs approval, because none can be confined: {why}.");
+        }
+    }
 }
 
 /// What no line of the log may hold.
@@ -262,8 +292,17 @@ fn read(file: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))
 }
 
-/// What the card says beyond the public one.
-fn more_of_card(file: &Path) -> Result<serde_json::Map<String, Value>, String> {
+/// The agent card, with the members that the operator adds to the extended one.
+fn card(settings: &Settings, url: &str) -> Result<Card, String> {
+    let identity = a2a::Identity { base_url: url, version: env!("CARGO_PKG_VERSION"), unix_ms: sys::unix_ms() };
+    let mut card = a2a::card(&identity, &settings.a2a);
+    if let Some(file) = &settings.extended_card {
+        card.extend(&extended_card(file)?);
+    }
+    Ok(card)
+}
+
+fn extended_card(file: &Path) -> Result<serde_json::Map<String, Value>, String> {
     match serde_json::from_slice(&read(file)?) {
         Ok(Value::Object(more)) => Ok(more),
         Ok(_) => Err(format!("{} must hold a JSON object with members of the card", file.display())),

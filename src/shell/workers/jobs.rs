@@ -73,8 +73,6 @@ pub struct WorkerContext {
     /// Which ignore files hide things from tools, beside the ordinary ones.
     pub ignored: Ignored,
     pub resolve: Resolve,
-    /// Names this server's children; see `children.rs`.
-    pub instance: String,
     pub limits: Limits,
 }
 
