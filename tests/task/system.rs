@@ -690,8 +690,9 @@ impl Observations {
             | Event::CallReady { call, .. }
             | Event::CallOutput { call, .. }
             | Event::CallStale { call } => drop(self.of(call)?),
+            // Also after the call has ended: a worker whose call was cancelled may have written its file before it noticed.
             Event::FileChanged(change) => {
-                if self.of(&change.call)?.starts == 0 {
+                if self.calls[index(&change.call)].starts == 0 {
                     return Err(format!("{} changed a file before it started", change.call));
                 }
             }
