@@ -1,5 +1,5 @@
-//! A coding agent and an agent server (A2A). The source is divided into layers; each may use only the layers listed for it and
-//! [`limits`], which `scripts/layers` checks.
+//! A coding agent and an agent server (A2A). The source is divided into layers, lowest first. Each may use only the layers in the
+//! third column, and all but `args` and `manual` also [`limits`]; `scripts/layers` checks this.
 //!
 //! | layer | content | may use |
 //! |---|---|---|
@@ -8,7 +8,7 @@
 //! | [`task`] | events, `decide`/`apply`, approvals, calls and faults without a dialect | base |
 //! | [`a2a`] | dialects: requests into calls, events into bodies, the card, the one error table | base task |
 //! | [`model`] | Gemini requests and streams, history rules, scripted agents | base task |
-//! | [`tool`] | one file per tool: schema, `prepare`, `run` (on worker threads) | base task |
+//! | [`tool`] | the tools: schema, `prepare`, `run` (on worker threads) | base task |
 //! | [`config`] | the table of options, settings files, trust | base task a2a model |
 //! | [`args`] | the command line | base a2a config |
 //! | [`manual`] | the pages that `gemini-a2a help` prints | config |

@@ -1,10 +1,10 @@
 //! Webhooks, kept and served. A webhook is a cursor without a connection: what it is still to be told is in the task's state, and
-//! where it stands is in the log, so that a restarted server goes on where the old one was. Whoever receives may be told
-//! something twice, under the same event id, and is never told nothing.
+//! where it stands is in the log, so that a restarted server goes on where the old one was. Delivery is at least
+//! once: a receiver may get an event twice, with the same event id.
 //!
-//! Each webhook has one courier. It is away with one delivery, or waits after a failure, or is free to take what is due first; so
-//! deliveries to one place come in order and one at a time, and none of this delays a stream or the agent. How things are
-//! sent, and whether a place may be visited at all, is the shell's to know.
+//! One delivery per webhook is in flight. After a failure the webhook waits; otherwise it sends the oldest event that is due. So
+//! deliveries to one receiver come in order, and none of this delays a stream or the agent. The shell sends the requests and
+//! checks whether an address may be contacted.
 
 use crate::a2a;
 use crate::base::Shared;
@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-/// Something to send; answered by [`Core::delivered`] with the same task, hook and event.
+/// Something to send; answered by `Input::Delivered` with the same task, hook and event.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Delivery {
     pub task: TaskId,

@@ -1,7 +1,8 @@
 //! What a task is and does, without a dialect, a socket or a clock.
 //!
-//! A task is an append-only log of [`event::Event`]s; [`state::State`] is their fold. [`decide`] looks at the state and one
-//! [`decide::Input`] and answers with events and effects; [`state::State::apply`] is the only place anything changes.
+//! A task is an append-only log of [`Event`](log::event::Event)s; [`State`](machine::state::State) is their fold.
+//! [`decide`](machine::decide) takes the state and one [`Input`](machine::decide::Input) and returns events and effects;
+//! [`State::apply`](machine::state::State::apply) is the only place that changes a state.
 
 pub mod answer_words;
 pub mod call;

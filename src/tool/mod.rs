@@ -1,11 +1,11 @@
-//! The tools. Each file named after a tool is that tool: its declaration, `prepare` (look, but do not touch) and `run`. Both are
-//! called on worker threads only; nothing here knows of tasks' logs, clients or dialects.
+//! The tools. A file named after a tool contains its declaration, `prepare` (finds out what a call would do and changes nothing)
+//! and `run`; `commands/background.rs` contains two. Both are called on worker threads only; nothing here knows of tasks' logs,
+//! clients or dialects.
 //!
-//! The other files are what the tools share: [`path`] keeps every file access inside the workspace, [`diff`] shows what an edit
-//! would do, [`text`] reads and writes encodings and marks foreign words, [`output`] tames what commands print, [`background`]
-//! keeps what goes on running, [`web`] holds the tools for the network; [`walk`] goes through directory
-//! trees, [`ignore`] says what to leave out on the way, and [`wildcard`] compares names. [`attachments`] reads the files that a
-//! prompt names.
+//! The other files are shared by the tools. In [`files`]: `path` keeps every file access inside the workspace, `diff` shows what an
+//! edit would do, `text` reads and writes encodings and marks untrusted text, `attachments` reads the files that a prompt names. In
+//! [`commands`]: `output` cleans what commands print, `background` keeps commands that go on running. In [`search`]: `walk` visits
+//! directory trees, `ignore` says what to leave out, `wildcard` compares names. [`web`] contains the tools for the network.
 //!
 //! `run` does not rely on what `prepare` found, because files may change until the call is approved: it looks them up again and
 //! compares.

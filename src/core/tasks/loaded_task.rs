@@ -2,7 +2,7 @@
 //!
 //! An event is encoded once for every view that somebody watches, right after it was applied, when the state is exactly
 //! the one the event led to. Readers then take the shared bodies; a reader that is too far behind for that reads the
-//! journal and folds a state of its own (see `sub.rs`). Nobody watching costs nothing: no bodies are made or kept.
+//! journal and folds a state of its own (see `core/readers`). Nobody watching costs nothing: no bodies are made or kept.
 
 use crate::a2a::{self, Body, Tools, View};
 use crate::base::id::Seq;

@@ -1,8 +1,8 @@
 //! What the server says to whoever runs it: lines on standard error, `[2026-03-01T09:30:00.125Z] warn message`.
 //!
 //! Three promises. A line is one line: control characters are escaped, so what a client or a model sent cannot forge entries
-//! or drive a terminal. No line holds a secret that the log was told of. And logging never waits: a terminal stopped with
-//! Ctrl-S or a pipe nobody reads costs lines, which are counted and reported later, not the loop.
+//! or drive a terminal. No line holds a secret that the log was told of. And logging never waits for a reader: lines that a
+//! terminal stopped with Ctrl-S or a full pipe cannot take are dropped, counted, and reported later.
 
 use crate::base::clock::rfc3339;
 use crate::config::settings::Level;

@@ -1,7 +1,7 @@
 //! The handshake: a GET that asks for WebSocket, and the response that ends HTTP on its connection.
 //!
 //! All requirements of RFC 6455 §4.2.1 are checked first; a refusal says what to send instead. Whether the client may connect (its
-//! `Origin`, its token) is not checked here. Extensions are not supported.
+//! `Origin`) is checked in `core/connections/guard.rs`. Extensions are not supported.
 
 use crate::base::http::{Headers, Method, Request, Version};
 use base64::Engine;

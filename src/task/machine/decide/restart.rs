@@ -1,4 +1,5 @@
-//! After a restart. What ran has ended, in whatever way; what was decided stands; nothing starts again by itself.
+//! After a restart. Work that was running has ended: its turn is interrupted, and nothing of it is repeated. Open questions and
+//! approvals stay. A model request that waited for its next attempt is retried, and queued prompts begin their turns.
 
 use super::clients::refused;
 use super::time::unanswered;
