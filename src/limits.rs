@@ -1,4 +1,5 @@
-//! Every limit in one place, with its reason and what happens when it is reached. Tests use smaller ones, and so does a server that
+//! The limits of connections, requests, tasks, tools and memory, each with its reason and what happens when it is reached. A constant
+//! that only one algorithm or format needs is beside it. Tests use smaller ones, and so does a server that
 //! may open only few files ([`Limits::within`]). The operator can set those that `config/options/table.rs` names. Nothing else
 //! changes them.
 
@@ -149,7 +150,7 @@ limits! {
     store_tell_ms: u64 = 60_000,
     /// Outdated lines in the store's index. With more of them, and more than current ones, it is rewritten: this many are about a
     /// mebibyte, which is read quickly at start.
-    index_spent: usize = 4_096,
+    index_stale_lines: usize = 4_096,
 
     // Workers.
 

@@ -7,7 +7,7 @@
 
 mod support;
 
-use gemini_a2a::config::settings::{self, Format, Layer, Origin};
+use gemini_a2a::config::settings::{self, Format, Layer, SettingScope};
 use gemini_a2a::manual;
 use gemini_a2a::task::policy::{Policy, Tier};
 use serde_json::{Deserializer, Value};
@@ -277,7 +277,7 @@ fn json_examples_are_json_and_settings_are_valid() {
                 continue;
             }
             let layer =
-                Layer { origin: Origin::User, file: name.clone(), format: Format::Json, text: block.code.clone() };
+                Layer { scope: SettingScope::User, file: name.clone(), format: Format::Json, text: block.code.clone() };
             let (loaded, messages) = settings::load(&[layer], &|_| None);
             assert!(messages.is_empty(), "{name}: {messages:?}");
             let rules = loaded.rules.iter().map(|rule| rule.rule.clone());

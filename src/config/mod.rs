@@ -3,7 +3,7 @@
 //!
 //! [`options`] is the table of all options; [`settings`] contains their values and reads settings files, which are [`jsonc`] or
 //! [`yaml`] and become a [`tree`]; [`dotenv`] reads files of variables; [`trust`] decides whether the files of a workspace are used;
-//! [`paths`] says where the operator's files are; [`endpoint`] and [`proxy`] choose the model API and the proxy for it.
+//! [`paths`] says where the operator's files are; `endpoint` and [`proxy`] choose the model API and the proxy for it.
 //! `shell/start/workspace_settings.rs` reads the files.
 
 pub mod dotenv;
@@ -370,7 +370,7 @@ mod tests {
     fn settings_come_after_arguments_and_environment() {
         let settings = |text: &str| {
             let layer = settings::Layer {
-                origin: settings::Origin::User,
+                scope: settings::SettingScope::User,
                 file: "s".into(),
                 format: settings::Format::Json,
                 text: text.into(),

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 /// The text of one file.
 #[derive(Clone, Debug)]
 pub struct Layer {
-    pub origin: Origin,
+    pub scope: SettingScope,
     /// Its name in messages.
     pub file: String,
     pub format: Format,
@@ -35,7 +35,7 @@ pub enum Format {
 
 /// Whose file it is. All but the workspace's are the operator's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum SettingScope {
     SystemDefaults,
     User,
     Workspace,
@@ -107,7 +107,7 @@ pub struct Security {
 /// A policy rule as it was written, and where.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    pub origin: Origin,
+    pub scope: SettingScope,
     pub file: String,
     pub line: usize,
     pub rule: serde_json::Value,
@@ -128,7 +128,7 @@ words! {
 impl Settings {
     pub fn add_rules(&mut self, rules: &[Node], layer: &Layer) -> Option<()> {
         self.rules.extend(rules.iter().map(|rule| Rule {
-            origin: layer.origin,
+            scope: layer.scope,
             file: layer.file.clone(),
             line: rule.line,
             rule: rule.json(),
@@ -175,7 +175,7 @@ fn apply(root: &Node, layer: &Layer, settings: &mut Settings, messages: &mut Vec
         // The current name is read last, so that it wins over older ones.
         for key in row.keys.iter().rev() {
             let Some(node) = root.at(key).filter(|node| Name::of(key, &node.value) == Name::Option) else { continue };
-            let text = if row.by == By::Operator && layer.origin == Origin::Workspace {
+            let text = if row.by == By::Operator && layer.scope == SettingScope::Workspace {
                 format!("{key} cannot be set by a workspace; it is left out")
             } else if let Err(wants) = row.set_from_file(settings, node, layer) {
                 format!("{key} must be {wants}; it is left out")
@@ -222,12 +222,12 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn layer(origin: Origin, text: &str) -> Layer {
-        Layer { origin, file: format!("{origin:?}"), format: Format::Json, text: text.into() }
+    fn layer(scope: SettingScope, text: &str) -> Layer {
+        Layer { scope, file: format!("{scope:?}"), format: Format::Json, text: text.into() }
     }
 
     fn user(text: &str) -> (Settings, Vec<String>) {
-        load(&[layer(Origin::User, text)], &|_| None)
+        load(&[layer(SettingScope::User, text)], &|_| None)
     }
 
     #[test]
@@ -276,7 +276,12 @@ mod tests {
             },
             security: Security { folder_trust: Some(false), ..Security::default() },
             excluded_variables: strings(&["G"]),
-            rules: vec![Rule { origin: Origin::User, file: "User".into(), line: 0, rule: json!({"toolName": "glob"}) }],
+            rules: vec![Rule {
+                scope: SettingScope::User,
+                file: "User".into(),
+                line: 0,
+                rule: json!({"toolName": "glob"}),
+            }],
             ..Settings::default()
         };
         assert_eq!(new.0, expected);
@@ -285,16 +290,19 @@ mod tests {
     #[test]
     fn later_layers_win_and_prohibitions_add_up() {
         let layers = [
-            layer(Origin::SystemDefaults, r#"{"model": {"name": "a"}, "tools": {"exclude": ["x"], "allowed": ["1"]}}"#),
             layer(
-                Origin::User,
+                SettingScope::SystemDefaults,
+                r#"{"model": {"name": "a"}, "tools": {"exclude": ["x"], "allowed": ["1"]}}"#,
+            ),
+            layer(
+                SettingScope::User,
                 r#"{"model": {"name": "b"}, "security": {"disableYoloMode": true}, "tools": {"exclude": ["y"]}}"#,
             ),
             layer(
-                Origin::Workspace,
+                SettingScope::Workspace,
                 r#"{"tools": {"allowed": ["2"], "exclude": []}, "security": {"disableYoloMode": false}, "context": {"fileName": "$X"}}"#,
             ),
-            layer(Origin::System, r#"{"model": {"maxSessionTurns": -1}}"#),
+            layer(SettingScope::System, r#"{"model": {"maxSessionTurns": -1}}"#),
         ];
         let env = |name: &str| (name == "X").then(|| "b".to_owned());
         let (settings, messages) = load(&layers, &env);
@@ -330,10 +338,10 @@ mod tests {
     #[test]
     fn a_broken_file_is_named_and_the_others_count() {
         let layers = [
-            layer(Origin::SystemDefaults, "[]"),
-            layer(Origin::User, "{\n\"model\": "),
-            Layer { format: Format::Yaml, ..layer(Origin::User, "general:\n  maxAttempts: 3\nx: [1]\n") },
-            layer(Origin::System, "{\"model\": \"flash\",}"),
+            layer(SettingScope::SystemDefaults, "[]"),
+            layer(SettingScope::User, "{\n\"model\": "),
+            Layer { format: Format::Yaml, ..layer(SettingScope::User, "general:\n  maxAttempts: 3\nx: [1]\n") },
+            layer(SettingScope::System, "{\"model\": \"flash\",}"),
         ];
         let (settings, messages) = load(&layers, &|_| None);
         assert_eq!(
@@ -361,7 +369,7 @@ mod tests {
             Switches { strict_version: true, required_extensions: vec!["urn:x".into()], ..Switches::default() };
         assert_eq!(settings.a2a, expected);
         assert_eq!(messages, ["User, line 1: a2a.cardDefault must be hybrid or v1; it is left out"]);
-        let (settings, messages) = load(&[layer(Origin::Workspace, text)], &|_| None);
+        let (settings, messages) = load(&[layer(SettingScope::Workspace, text)], &|_| None);
         assert_eq!(settings.a2a, Switches::default());
         assert_eq!(messages.len(), 3);
     }
@@ -411,7 +419,7 @@ mod tests {
     #[test]
     fn a_workspace_cannot_decide_about_trust_or_policies() {
         let text = r#"{"security": {"folderTrust": {"enabled": false}}, "folderTrust": false, "policyPaths": ["p"], "adminPolicyPaths": ["q"]}"#;
-        let (settings, messages) = load(&[layer(Origin::Workspace, text)], &|_| None);
+        let (settings, messages) = load(&[layer(SettingScope::Workspace, text)], &|_| None);
         assert_eq!(settings, Settings::default());
         assert_eq!(messages.len(), 4);
         assert!(messages.iter().all(|m| m.contains("cannot be set by a workspace")));

@@ -8,7 +8,7 @@ use crate::base::id::{ConfigId, Seq, TaskId};
 use crate::base::slots::Key;
 use crate::core::connections::identity::Identity;
 use crate::core::disk::request::StoreRequest;
-use crate::core::disk::store::{Chore, Known, Removal, Store, StoreError};
+use crate::core::disk::store::{Known, Maintenance, Removal, Store, StoreError};
 use crate::core::hooks::{Delivery, DeliveryError};
 use crate::core::{Core, Site};
 use crate::task::machine::job::{Job, JobId, Note};
@@ -98,7 +98,7 @@ pub enum Out {
     /// Ask the store; answered as the request says.
     Store(StoreRequest),
     /// Keep the store in order. There is no answer.
-    Tidy(Chore),
+    Tidy(Maintenance),
     /// Check a workspace that a client wants; answered by [`Input::Resolved`].
     Resolve {
         request: u64,

@@ -1,6 +1,6 @@
 //! Programs that tools start, and how none of them outlives its call.
 //!
-//! Every program has a supervisor ([`supervisor`]): this binary again, as a process between us and the program, below which all that the
+//! Every program has a supervisor (`supervisor.rs`): this binary again, as a process between us and the program, below which all that the
 //! program starts has to stay. Ending a call closes its supervisor's control socket, and so does our own death; the supervisor
 //! then kills everything below it. A command may kill its supervisor, because it runs as the same user. Its processes then
 //! become ours if this process is a child subreaper (the binary is, a host program that embeds us decides for itself), and are killed
@@ -49,7 +49,7 @@ pub const MARKER: &str = "GEMINI_A2A_CHILD";
 pub struct Plan {
     /// The binary whose main calls [`child_main`]: `/proc/self/exe` for the server itself, so that replacing the file does not matter.
     pub exe: PathBuf,
-    /// Names this run of the server.
+    /// Marks the children of this server. The next server in the same state directory may have the same id.
     pub instance: String,
     /// The environment to choose from.
     pub env: Vec<(OsString, OsString)>,

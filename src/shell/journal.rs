@@ -4,7 +4,7 @@
 //! tasks/<task>.jsonl      the log, appended to, locked (flock) by the one server that has the task loaded
 //! blobs/<2 hex>/<sha256>  content that logs name
 //! open/<task>             an empty file while the task has an unfinished turn, an open question or news for a webhook
-//! index.jsonl             {"task","at","brief","end"} per task and rest, so that a start need not open every log
+//! index.jsonl             {"task","at","brief","end"}: a line when a task is created and each time it becomes idle
 //! index.<id>.new          the index that the server with this id is writing anew
 //! trial.<id>              there for a moment, when a server tries whether it can write
 //! instances/<id>          locked by the living server that marks its child processes with this id; says where it listens
@@ -26,7 +26,7 @@ pub mod saved_rules;
 mod tests;
 
 use crate::base::id::{ContextId, Entropy, TaskId};
-use crate::core::disk::store::{Archive, Chore, Known, LogFile, Openness, Removal, Store, StoreError};
+use crate::core::disk::store::{Archive, Known, LogFile, Maintenance, Openness, Removal, Store, StoreError};
 use crate::limits::{BLOB_GRACE_MS, Limits, SHORTENED_NAMED};
 use crate::shell::event_loop::sys;
 use crate::task::log::blob::Blobs;
@@ -107,7 +107,7 @@ impl Journal {
         }
         let places = Places { index: dir.join("index.jsonl"), fresh: fresh(instances.own()), tasks };
         let files = Files {
-            index: Mutex::new(Index::open(places.clone(), limits.index_spent)?),
+            index: Mutex::new(Index::open(places.clone(), limits.index_stale_lines)?),
             places,
             markers,
             trial: dir.join(format!("trial.{}", instances.own())),
@@ -142,14 +142,14 @@ impl Journal {
     }
 
     /// Deletes stored content that no journal names any more: at the start, and after tasks were deleted.
-    fn sweep(&mut self) -> Option<Chore> {
+    fn sweep(&mut self) -> Option<Maintenance> {
         let now_ms = sys::unix_ms();
         if now_ms < self.swept_ms + BLOB_GRACE_MS || !self.files.unswept.swap(false, Ordering::AcqRel) {
             return None;
         }
         self.swept_ms = now_ms;
         let files = self.files.clone();
-        Some(Chore(Box::new(move || {
+        Some(Maintenance(Box::new(move || {
             let swept = files.blobs.sweep(&files.places.tasks);
             swept.map_err(|e| StoreError::new(format!("content that no task names could not be deleted: {e}")))
         })))
@@ -270,7 +270,7 @@ impl Store for Journal {
         Ok(())
     }
 
-    fn note(&mut self, task: &TaskId, brief: &Brief) {
+    fn update_summary(&mut self, task: &TaskId, brief: &Brief) {
         let end = self.files.logs().loaded.get(task).map(|loaded| loaded.log.len());
         self.files.index().update(entry(task, brief.clone(), end));
     }
@@ -290,9 +290,9 @@ impl Store for Journal {
         self.files.clone()
     }
 
-    fn chore(&mut self) -> Option<Chore> {
-        let chore = self.files.index().chore();
-        chore.or_else(|| self.sweep())
+    fn take_maintenance(&mut self) -> Option<Maintenance> {
+        let maintenance = self.files.index().take_maintenance();
+        maintenance.or_else(|| self.sweep())
     }
 
     fn findings(&mut self) -> Vec<String> {
@@ -323,10 +323,10 @@ impl Archive for Files {
         self.find_shortened(&entries);
         found.sort_by(|a, b| (a.at, &a.task).cmp(&(b.at, &b.task)));
         self.index().add_all(&found);
-        let chore = self.index().chore();
-        if let Some(chore) = chore {
+        let maintenance = self.index().take_maintenance();
+        if let Some(maintenance) = maintenance {
             // Nobody waits for this server yet. An index that stays as long as it is costs the next start the same again.
-            let _ = (chore.0)();
+            let _ = (maintenance.0)();
         }
         entries.append(&mut damaged);
         entries.append(&mut found);

@@ -54,8 +54,8 @@ impl Store for Shelf {
         self.store.create(task, brief)
     }
 
-    fn note(&mut self, task: &TaskId, brief: &Brief) {
-        self.store.note(task, brief);
+    fn update_summary(&mut self, task: &TaskId, brief: &Brief) {
+        self.store.update_summary(task, brief);
     }
 
     fn append(&mut self, task: &TaskId, lines: &[u8], open: Openness) -> Result<(), StoreError> {

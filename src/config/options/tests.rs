@@ -1,7 +1,7 @@
 use super::*;
 use crate::a2a::{CardDefault, RestStatus, Switches, WEBHOOKS};
 use crate::config::jsonc;
-use crate::config::settings::{Format, Origin};
+use crate::config::settings::{Format, SettingScope};
 use crate::limits::Times;
 use crate::task::call::{Disconnect, Durability, NewTasks, RequestPolicy};
 use crate::task::log::event::{Lifecycle, Profile};
@@ -29,7 +29,7 @@ fn argued(line: &str) -> Result<Settings, String> {
 fn written(key: &str, value: &str) -> Result<Settings, String> {
     let row = OPTIONS.iter().find(|row| row.keys.contains(&key)).expect("there is such a key");
     let (node, _) = jsonc::parse(value).expect("a value");
-    let layer = Layer { origin: Origin::User, file: "f".into(), format: Format::Json, text: value.into() };
+    let layer = Layer { scope: SettingScope::User, file: "f".into(), format: Format::Json, text: value.into() };
     let mut settings = Settings::default();
     row.set_from_file(&mut settings, &node, &layer).map(|()| settings).map_err(Cow::into_owned)
 }

@@ -20,7 +20,7 @@ impl Core {
     }
 
     /// Whether a connection that was accepted is kept. If not it is to be closed at once, without an answer: its peer may have
-    /// thousands of them. Connections that are closed for it are among [`Core::closing`].
+    /// thousands of them. Connections that give way to it are closed in the same turn.
     pub fn keeps(&mut self, peer: Peer, now: Now) -> bool {
         let limits = &self.settings.limits;
         let (strangers, full) = (self.connections.strangers, self.connections.is_full(limits));
@@ -29,12 +29,12 @@ impl Core {
                 self.count_refusal(&format!("other users of this machine have {strangers} connections open"), now);
                 return false;
             }
-            Peer::SameUser | Peer::Unchecked | Peer::Unasked if full => {
+            Peer::SameUser | Peer::MaybeTool | Peer::OwnerUnknown if full => {
                 for key in self.connections.giving_way(limits) {
                     self.close_conn(key, Close::Orderly);
                 }
             }
-            Peer::Stranger | Peer::SameUser | Peer::Unchecked | Peer::Unasked => {}
+            Peer::Stranger | Peer::SameUser | Peer::MaybeTool | Peer::OwnerUnknown => {}
         }
         !self.connections.is_full(&self.settings.limits)
     }
@@ -58,8 +58,8 @@ impl Connections {
 fn rank(peer: Peer) -> u8 {
     match peer {
         Peer::Stranger => 0,
-        Peer::Unasked => 1,
-        Peer::SameUser | Peer::Unchecked => 2,
+        Peer::OwnerUnknown => 1,
+        Peer::SameUser | Peer::MaybeTool => 2,
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
         rig.core.received(socket, JOIN, rig.now);
         rig.turns();
         rig.take(socket);
-        let rested = connect(&mut rig, Peer::Unchecked).expect("room");
+        let rested = connect(&mut rig, Peer::MaybeTool).expect("room");
         assert!(answered(&mut rig, rested).starts_with("HTTP/1.1 200"));
         let uploads = connect(&mut rig, Peer::SameUser).expect("room");
         let begun =
@@ -190,7 +190,8 @@ mod tests {
     fn a_flood_of_silent_connections_keeps_nobody_from_being_served() {
         let mut rig = rig(2_000, 16);
         for n in 0..5_000 {
-            connect(&mut rig, if n < 1_000 { Peer::Unasked } else { Peer::SameUser }).expect("the silent give way");
+            connect(&mut rig, if n < 1_000 { Peer::OwnerUnknown } else { Peer::SameUser })
+                .expect("the silent give way");
             connect(&mut rig, Peer::Stranger);
         }
         rig.closing();

@@ -29,10 +29,10 @@ pub enum Peer {
     /// The user who runs this server, and no tool's process.
     SameUser,
     /// The user who runs this server; it may be a tool's process, which may only read.
-    Unchecked,
-    /// Nobody has looked yet.
-    Unasked,
-    /// Anybody else, or nobody knows.
+    MaybeTool,
+    /// The kernel could not be asked for the owner of its socket yet.
+    OwnerUnknown,
+    /// Another user, or the owner could not be found.
     Stranger,
 }
 
@@ -80,8 +80,8 @@ pub struct Conn {
     pub counted: usize,
     /// What agrees to becoming a socket, once that can be said.
     pub accept: Option<String>,
-    /// The page of another origin that the request being served is from.
-    pub page: Option<AllowedOrigin>,
+    /// The allowed origin of the request that is being served.
+    pub allowed_origin: Option<AllowedOrigin>,
 }
 
 enum Talk {
@@ -153,7 +153,7 @@ impl Conn {
             owed: 0,
             counted: 0,
             accept: None,
-            page: None,
+            allowed_origin: None,
         }
     }
 
@@ -215,7 +215,7 @@ impl Conn {
                 Ok(Step::Request(request)) => {
                     self.served = true;
                     self.begun = false;
-                    self.page = None;
+                    self.allowed_origin = None;
                     self.hopes = a2a::accepts_stream(&request.headers);
                     self.talk = Talk::Answering(Reply {
                         version: request.version,
@@ -281,7 +281,7 @@ impl Conn {
             }
         };
         let reply = Reply { version: Version::Http11, method: Method::Get, keep_alive: false };
-        self.page = None;
+        self.allowed_origin = None;
         self.head_and_body(&response, reply, now);
         // The peer has its time to take the answer, however long it had for its request.
         self.since = now.mono_ms;
@@ -315,7 +315,7 @@ impl Conn {
 
     fn head_and_body(&mut self, response: &Response, reply: Reply, now: Now) {
         let mut body = None;
-        let response = match &self.page {
+        let response = match &self.allowed_origin {
             Some(page) => {
                 let mut told = response.clone();
                 told.headers.extend(page.headers());
@@ -336,8 +336,8 @@ impl Conn {
         };
         const HEADERS: [(&str, &str); 3] =
             [("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no")];
-        let page = self.page.iter().flat_map(AllowedOrigin::headers).collect::<Vec<_>>();
-        let more = more.iter().chain(&page);
+        let cors = self.allowed_origin.iter().flat_map(AllowedOrigin::headers).collect::<Vec<_>>();
+        let more = more.iter().chain(&cors);
         let more = more.map(|(name, value)| (*name, value.as_str()));
         let headers: Vec<(&str, &str)> = HEADERS.into_iter().chain(more).collect();
         let mut framing = Framing::Chunked;

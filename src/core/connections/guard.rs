@@ -28,15 +28,15 @@ pub struct HostPolicy {
     pub origins: Vec<String>,
     /// The TCP ports we listen on.
     pub ports: Vec<u16>,
-    /// The Unix socket that a peer is pointed to when its process cannot be told over TCP.
+    /// The Unix socket that is recommended to a peer whose process cannot be found over TCP.
     pub socket: Option<String>,
 }
 
-/// What becomes of a request, by who sent it.
+/// What is done with a request, depending on its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     Serve,
-    /// It is to wait until it is known which process sent it.
+    /// It waits until the process of its peer is known.
     Identify,
     Refuse,
 }
@@ -80,7 +80,7 @@ impl HostPolicy {
         Ok(())
     }
 
-    /// What a peer is told whose process could not be told from a tool's.
+    /// The error for a peer whose process cannot be distinguished from a tool's.
     pub fn unclear(&self, link: Link) -> String {
         let or = match (link, &self.socket) {
             (Link::Tcp, Some(path)) => format!(", or connect over the Unix socket {path}"),
@@ -93,17 +93,16 @@ impl HostPolicy {
         )
     }
 
-    /// The origin to be told that its page may read the answer: one that the operator allows. Our own pages need no leave.
-    pub fn page(&self, request: &Request) -> Option<AllowedOrigin> {
+    /// The origin of the request, if the operator allows it. Pages of the server's own origin need no CORS headers.
+    pub fn allowed_origin(&self, request: &Request) -> Option<AllowedOrigin> {
         let origin = request.headers.get("origin")?;
         let known = self.origins.iter().find(|known| *known == origin)?;
         Some(AllowedOrigin(known.as_str().into()))
     }
 
-    /// What an answer that browsers may keep has to say when it is for no such page: otherwise they would give what they kept to
-    /// one, which would look in vain for its leave.
-    pub fn caution(&self, request: &Request) -> Option<(&'static str, String)> {
-        let told = self.origins.is_empty() || self.page(request).is_some();
+    /// `Vary: Origin` for cacheable responses without CORS headers, so that a cache does not serve them to an allowed origin.
+    pub fn vary_header(&self, request: &Request) -> Option<(&'static str, String)> {
+        let told = self.origins.is_empty() || self.allowed_origin(request).is_some();
         (!told).then(|| (VARY, ORIGIN.to_owned()))
     }
 
@@ -124,12 +123,12 @@ impl HostPolicy {
     }
 }
 
-/// A web page of another origin that is let in.
+/// A web origin that the operator allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedOrigin(Box<str>);
 
 impl AllowedOrigin {
-    /// What a browser must read beside an answer before the page is given it.
+    /// The CORS headers, without which a browser does not give the response to the page.
     pub fn headers(&self) -> [(&'static str, String); 3] {
         [
             ("Access-Control-Allow-Origin", self.0.as_ref().to_owned()),
@@ -138,30 +137,30 @@ impl AllowedOrigin {
         ]
     }
 
-    /// The answer to a browser that asks, before it sends what a form could not send, whether it may. What is asked for is
-    /// granted: the page has been let in, and every request is looked at again.
-    pub fn preflight(&self, request: &Request) -> Option<Response> {
+    /// The response to a CORS preflight request. It permits whatever is asked for: the origin is allowed, and the request itself is
+    /// checked again.
+    pub fn preflight_response(&self, request: &Request) -> Option<Response> {
         let asked = request.headers.get("access-control-request-method")?;
         if request.method != Method::Options {
             return None;
         }
-        let mut leave = Response::empty(204)
+        let mut response = Response::empty(204)
             .with("Access-Control-Allow-Methods", asked)
             .with("Access-Control-Max-Age", REMEMBERED_S.to_string());
         if let Some(fields) = request.headers.get("access-control-request-headers") {
-            leave = leave.with("Access-Control-Allow-Headers", fields);
+            response = response.with("Access-Control-Allow-Headers", fields);
         }
-        Some(leave)
+        Some(response)
     }
 }
 
-/// Who may do what. Tools may only read, so whoever may be one waits with anything else.
+/// Whether a request is served. Tools may only read, so other requests of a peer that may be a tool wait until it is identified.
 pub fn admit(request: &Request, peer: Peer) -> Admission {
     match peer {
         Peer::SameUser => Admission::Serve,
-        Peer::Unchecked if only_reads(request) => Admission::Serve,
-        Peer::Unasked | Peer::Stranger if is_public(request) => Admission::Serve,
-        Peer::Unchecked | Peer::Unasked => Admission::Identify,
+        Peer::MaybeTool if only_reads(request) => Admission::Serve,
+        Peer::OwnerUnknown | Peer::Stranger if is_public(request) => Admission::Serve,
+        Peer::MaybeTool | Peer::OwnerUnknown => Admission::Identify,
         Peer::Stranger => Admission::Refuse,
     }
 }
@@ -217,17 +216,18 @@ mod tests {
     fn only_pages_that_are_let_in_may_read() {
         let host_policy =
             HostPolicy { origins: vec!["http://localhost:5173".into()], ports: vec![41242], ..HostPolicy::default() };
-        let page = |origin| host_policy.page(&request(Method::Get, "/", &[("Origin", origin)]));
+        let page = |origin| host_policy.allowed_origin(&request(Method::Get, "/", &[("Origin", origin)]));
         for stranger in ["http://localhost:41242", "https://evil.example", "null", ""] {
             assert_eq!(page(stranger), None, "{stranger}");
         }
-        // What a browser keeps of an answer to nobody in particular is not for a page that is let in.
-        let caution = |host_policy: &HostPolicy, fields| host_policy.caution(&request(Method::Get, "/", fields));
+        // A cached response without CORS headers is not for an allowed origin.
+        let vary_header =
+            |host_policy: &HostPolicy, fields| host_policy.vary_header(&request(Method::Get, "/", fields));
         let vary = Some(("Vary", "Origin".to_owned()));
-        assert_eq!(caution(&host_policy, &[]), vary);
-        assert_eq!(caution(&host_policy, &[("Origin", "http://localhost:41242")]), vary);
-        assert_eq!(caution(&host_policy, &[("Origin", "http://localhost:5173")]), None);
-        assert_eq!(caution(&HostPolicy::default(), &[]), None);
+        assert_eq!(vary_header(&host_policy, &[]), vary);
+        assert_eq!(vary_header(&host_policy, &[("Origin", "http://localhost:41242")]), vary);
+        assert_eq!(vary_header(&host_policy, &[("Origin", "http://localhost:5173")]), None);
+        assert_eq!(vary_header(&HostPolicy::default(), &[]), None);
         let page = page("http://localhost:5173").expect("it is allowed");
         assert_eq!(
             page.headers().map(|(name, value)| format!("{name}: {value}")),
@@ -240,7 +240,7 @@ mod tests {
         let asks =
             [("Access-Control-Request-Method", "POST"), ("Access-Control-Request-Headers", "a2a-version,content-type")];
         assert_eq!(
-            page.preflight(&request(Method::Options, "/message:send", &asks)),
+            page.preflight_response(&request(Method::Options, "/message:send", &asks)),
             Some(
                 Response::empty(204)
                     .with("Access-Control-Allow-Methods", "POST")
@@ -248,17 +248,17 @@ mod tests {
                     .with("Access-Control-Allow-Headers", "a2a-version,content-type")
             )
         );
-        assert_eq!(page.preflight(&request(Method::Options, "/", &[])), None);
-        assert_eq!(page.preflight(&request(Method::Post, "/", &asks)), None);
+        assert_eq!(page.preflight_response(&request(Method::Options, "/", &[])), None);
+        assert_eq!(page.preflight_response(&request(Method::Post, "/", &asks)), None);
     }
 
     #[test]
     fn who_may_be_a_tool_sees_tasks_but_no_secrets() {
         let admitted = |method, path: &str, peer| admit(&request(method, path, &[]), peer);
-        let asked = |method, path: &str| admitted(method, path, Peer::Unchecked);
+        let asked = |method, path: &str| admitted(method, path, Peer::MaybeTool);
         for method in [Method::Get, Method::Head] {
             assert_eq!(asked(method, "/tasks/t"), Admission::Serve);
-            assert_eq!(admitted(method, "/tasks/t", Peer::Unasked), Admission::Identify);
+            assert_eq!(admitted(method, "/tasks/t", Peer::OwnerUnknown), Admission::Identify);
             assert_eq!(admitted(method, "/tasks/t", Peer::Stranger), Admission::Refuse);
             assert_eq!(admitted(method, "/tasks/t", Peer::SameUser), Admission::Serve);
         }
@@ -276,7 +276,7 @@ mod tests {
         }
         for path in ["/ws", "/tasks/t", "/health", "/acme/ws", "/"] {
             let upgrade = request(Method::Get, path, &[("Upgrade", "websocket")]);
-            assert_eq!(admit(&upgrade, Peer::Unchecked), Admission::Identify, "{path}");
+            assert_eq!(admit(&upgrade, Peer::MaybeTool), Admission::Identify, "{path}");
         }
     }
 

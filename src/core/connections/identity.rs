@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_doubtful_peer_reads_at_once_and_waits_with_everything_else() {
-        let mut talk = Talk::new(Peer::Unchecked);
+        let mut talk = Talk::new(Peer::MaybeTool);
         talk.send(GET);
         talk.rig.turns();
         assert!(talk.answer().starts_with("HTTP/1.1 200"));
@@ -220,7 +220,7 @@ mod tests {
         for (identity, words) in
             [(Identity::Tool, "A process that the agent started"), (Identity::Unclear, "Wait until the tool has ended")]
         {
-            let mut talk = Talk::new(Peer::Unchecked);
+            let mut talk = Talk::new(Peer::MaybeTool);
             assert_eq!(talk.send(&post()).0, 1);
             let (_, told) = talk.found(identity);
             assert!(matches!(told.as_slice(), [told] if told.contains(words)), "{told:?}");
@@ -237,7 +237,7 @@ mod tests {
         let elsewhere = JOIN.replace("/ws", "/listCommands");
         let health = JOIN.replace("/ws", "/health");
         for join in [JOIN, &elsewhere, &health] {
-            let mut talk = Talk::new(Peer::Unchecked);
+            let mut talk = Talk::new(Peer::MaybeTool);
             assert_eq!(talk.send(join).0, 1, "{join}");
             talk.found(Identity::Tool);
             assert!(talk.answer().starts_with("HTTP/1.1 403"), "{join}");
@@ -246,14 +246,14 @@ mod tests {
 
     #[test]
     fn of_whom_nothing_is_known_sees_only_what_everybody_may() {
-        let mut talk = Talk::new(Peer::Unasked);
+        let mut talk = Talk::new(Peer::OwnerUnknown);
         assert_eq!(talk.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").0, 0);
         assert!(talk.answer().starts_with("HTTP/1.1 200"));
         assert_eq!(talk.send(GET).0, 1);
         talk.found(Identity::Stranger);
         assert!(talk.answer().contains("Only processes of the user"));
         assert_eq!(talk.rig.closing(), [(talk.key, Close::Orderly)], "it is not looked for again");
-        let mut talk = Talk::new(Peer::Unasked);
+        let mut talk = Talk::new(Peer::OwnerUnknown);
         assert_eq!(talk.send(GET).0, 1);
         talk.found(Identity::SameUser);
         talk.rig.turns();
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn who_cannot_be_looked_for_now_is_asked_to_come_again() {
-        let mut talk = Talk::new(Peer::Unchecked);
+        let mut talk = Talk::new(Peer::MaybeTool);
         talk.send(&post());
         talk.found(Identity::Unavailable("too much is waiting".into()));
         let answer = talk.answer();
@@ -272,12 +272,12 @@ mod tests {
 
     #[test]
     fn an_answer_for_who_has_left_is_for_nobody() {
-        let mut talk = Talk::new(Peer::Unchecked);
+        let mut talk = Talk::new(Peer::MaybeTool);
         talk.send(&post());
         talk.rig.core.close_conn(talk.key, crate::core::Close::Orderly);
         talk.found(Identity::SameUser);
         assert_eq!(talk.rig.core.check().conns, 0);
-        let mut talk = Talk::new(Peer::Unchecked);
+        let mut talk = Talk::new(Peer::MaybeTool);
         talk.found(Identity::Tool);
         assert_eq!(talk.answer(), "", "nobody asked");
     }

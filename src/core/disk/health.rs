@@ -1,9 +1,8 @@
-//! The store cannot be written: most likely the disk is full. What cannot be written waits or is refused; here is who is told, and how
-//! it is found out that the problem is over.
+//! What happens while the store cannot be written, most likely because the disk is full. Events wait, new calls are refused, the
+//! operator gets a line in the log, and `/health` reports the problem.
 //!
-//! Whoever runs the server reads the log, and programs that watch it ask for its health. Health is for anybody, so it says
-//! what is wrong and what to do, and names no file. It is bad from the first write that fails until a trial write succeeds and
-//! no journal is waiting any more; the trials go on by themselves, because it may be that nobody dares to ask for anything.
+//! Every local user may read `/health`, so it says what is wrong and what to do, and names no file. It reports the problem from the
+//! first write that fails until a probe succeeds and no journal waits. Probes run on a timer, because there may be no requests.
 
 use crate::a2a;
 use crate::base::clock::Now;

@@ -1,5 +1,5 @@
-//! The disk as the core sees it: what is to be appended, loaded, closed and removed, which requests wait for that, and whether the
-//! store can be written.
+//! The queues of work for the disk: what is to be appended, loaded, closed and removed, which requests wait for that, and whether the
+//! store can be written. No I/O is done here; files are in `shell/journal`.
 
 pub(in crate::core) mod health;
 pub mod request;
@@ -40,7 +40,7 @@ impl Parked {
 #[derive(Default)]
 pub(in crate::core) struct Disk {
     pub health: DiskHealth,
-    /// Requests that wait for a task to be loaded. A task is loaded for nobody if the list is empty.
+    /// The requests that wait for a task to be loaded. An empty list: it is loaded without a waiting request.
     parked: HashMap<TaskId, Vec<Parked>>,
     /// Tasks that were left open and are not loaded yet, for lack of room.
     unrestored: VecDeque<TaskId>,
@@ -49,7 +49,7 @@ pub(in crate::core) struct Disk {
     /// Tasks that are loaded to be taken over.
     to_own: HashSet<TaskId>,
     /// Tasks that were loaded only to be closed.
-    visitors: Vec<TaskId>,
+    loaded_for_expiry: Vec<TaskId>,
     /// Requests that wait for a workspace to be looked for, by number.
     resolving: HashMap<u64, Parked>,
     requests: u64,
@@ -132,14 +132,14 @@ impl Disk {
     }
 
     pub fn add_visitor(&mut self, task: TaskId) {
-        self.visitors.push(task);
+        self.loaded_for_expiry.push(task);
     }
 
-    /// The visitors that are loaded, or could not be.
-    pub fn take_visitors(&mut self) -> Vec<TaskId> {
+    /// The loaded_for_expiry that are loaded, or could not be.
+    pub fn take_loaded_for_expiry(&mut self) -> Vec<TaskId> {
         let (loading, done) =
-            std::mem::take(&mut self.visitors).into_iter().partition(|task| self.parked.contains_key(task));
-        self.visitors = loading;
+            std::mem::take(&mut self.loaded_for_expiry).into_iter().partition(|task| self.parked.contains_key(task));
+        self.loaded_for_expiry = loading;
         done
     }
 

@@ -1,8 +1,8 @@
 //! Where the logs of tasks live. Only the interface is here: files and descriptors belong to the shell, and a simulation brings
 //! [`MemoryStore`], whose disk can be told to fail, tear and lose power.
 //!
-//! A store has two halves. The loop owns the [`Store`]: it creates a log and appends to it, one write into the page cache each,
-//! never a flush. Whatever may wait for the disk goes through the [`Archive`], which other threads use on behalf of a
+//! A store has two halves. The loop owns the [`Store`]: it creates logs and appends to them and to the index, into the page cache,
+//! never with a flush. Whatever may wait for the disk goes through the [`Archive`], which other threads use on behalf of a
 //! [`StoreRequest`](crate::core::disk::request::StoreRequest). A log is bytes to both; that the bytes are journal lines matters only
 //! to [`read_all`] and [`fold`].
 
@@ -26,7 +26,7 @@ pub trait Store {
 
     /// What lists are to say of a task that is not in memory. It is given when a task comes to rest; that it is lost with a crash
     /// does no harm, because tasks that did not rest are loaded again.
-    fn note(&mut self, task: &TaskId, brief: &Brief);
+    fn update_summary(&mut self, task: &TaskId, brief: &Brief);
 
     /// The task leaves memory: its lock and descriptor go as soon as the last [`LogFile`] of it does.
     fn close(&mut self, task: &TaskId);
@@ -41,7 +41,7 @@ pub trait Store {
 
     /// Housekeeping that has come up since the last call, to be done beside the loop because it waits for the disk. If it fails or is
     /// never done, that costs space and time and nothing else.
-    fn chore(&mut self) -> Option<Chore> {
+    fn take_maintenance(&mut self) -> Option<Maintenance> {
         None
     }
 }
@@ -75,11 +75,11 @@ pub enum Removal {
 }
 
 /// Something to be done beside the loop.
-pub struct Chore(pub Box<dyn FnOnce() -> Result<(), StoreError> + Send>);
+pub struct Maintenance(pub Box<dyn FnOnce() -> Result<(), StoreError> + Send>);
 
-impl fmt::Debug for Chore {
+impl fmt::Debug for Maintenance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Chore")
+        f.write_str("Maintenance")
     }
 }
 
@@ -319,7 +319,7 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn note(&mut self, task: &TaskId, brief: &Brief) {
+    fn update_summary(&mut self, task: &TaskId, brief: &Brief) {
         if let Some(log) = self.disk().logs.get_mut(task) {
             log.brief = brief.clone();
         }

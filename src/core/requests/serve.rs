@@ -24,10 +24,10 @@ impl Core {
             Admission::Identify => return self.identify(key, request),
             Admission::Refuse => return self.turn_stranger_away(key, &request, now),
         }
-        if let Some(origin) = self.settings.host_policy.page(&request) {
-            let preflight = origin.preflight(&request);
+        if let Some(origin) = self.settings.host_policy.allowed_origin(&request) {
+            let preflight = origin.preflight_response(&request);
             if let Some(conn) = self.connections.get_mut(key) {
-                conn.page = Some(origin);
+                conn.allowed_origin = Some(origin);
             }
             if let Some(response) = preflight {
                 return self.answer(key, &response, now);
@@ -40,7 +40,7 @@ impl Core {
         match a2a::decode(request, &self.settings.switches) {
             Ok((Call::Card, _)) => {
                 let mut response = self.settings.card.answer(request);
-                response.headers.extend(self.settings.host_policy.caution(request));
+                response.headers.extend(self.settings.host_policy.vary_header(request));
                 self.answer(key, &response, now);
             }
             Ok((call, form)) => {

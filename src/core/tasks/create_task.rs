@@ -110,7 +110,7 @@ impl Core {
         self.tasks.insert(task.clone(), loaded);
         self.tasks.add_to_context(&task, tenant, &context);
         self.arm_expiry(now);
-        self.list_append(&task);
+        self.schedule_append(&task);
         Ok((task, problem))
     }
 

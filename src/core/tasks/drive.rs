@@ -86,7 +86,7 @@ impl Core {
         for effect in &decision.effects {
             self.effect(task, effect, facts.as_ref(), now);
         }
-        self.list_append(task);
+        self.schedule_append(task);
     }
 
     fn effect(&mut self, task: &TaskId, effect: &Effect, facts: Option<&Facts>, now: Now) {
@@ -136,7 +136,7 @@ impl Core {
     }
 
     /// A journal that could not be written is left alone until [`Core::retry_append`].
-    pub(in crate::core) fn list_append(&mut self, task: &TaskId) {
+    pub(in crate::core) fn schedule_append(&mut self, task: &TaskId) {
         if self.tasks.get(task).is_some_and(|loaded| loaded.broken.is_none()) {
             self.retry_append(task);
         }
@@ -181,7 +181,7 @@ impl Core {
                     if !loaded.is_open() {
                         let brief = Brief::of(&loaded.state);
                         if loaded.noted.as_ref() != Some(&brief) {
-                            store.note(&task, &brief);
+                            store.update_summary(&task, &brief);
                             loaded.noted = Some(brief);
                         }
                     }
@@ -207,7 +207,7 @@ impl Core {
             self.tell_readers(&task, now);
         }
         self.out.extend(store.findings().into_iter().map(|text| Out::LogWarning { text }));
-        self.out.extend(store.chore().map(Out::Tidy));
+        self.out.extend(store.take_maintenance().map(Out::Tidy));
     }
 
     /// The time has come to try a journal again that could not be written.

@@ -60,7 +60,7 @@ impl Core {
             return;
         }
         // Those that were loaded only to be closed need not stay.
-        for task in self.disk.take_visitors() {
+        for task in self.disk.take_loaded_for_expiry() {
             if self.tasks.get(&task).is_some_and(|loaded| loaded.can_leave()) {
                 self.leave(task);
             }

@@ -1,6 +1,5 @@
-//! Which tasks are in memory. All of them are known; those that were left open are brought back at the start, the others when somebody
-//! asks for them, whose request waits meanwhile, and whichever rest unwatched make room. One of which nothing could be written has
-//! never been.
+//! Which tasks are in memory. Open tasks are loaded at the start, other tasks when a request names them; the request waits until then.
+//! Idle tasks without subscribers are unloaded. A task whose first event could not be written is discarded.
 
 use crate::base::clock::Now;
 use crate::base::id::{Seq, TaskId};
@@ -115,7 +114,7 @@ impl Core {
         };
         loaded.owned = true;
         // After the append it is released: its webhooks may have something coming from before.
-        self.list_append(task);
+        self.schedule_append(task);
         let _ = self.drive(task, Input::Restored, now);
         self.tell_time(task, now);
     }

@@ -1,8 +1,8 @@
-//! The loop. One thread, one poll, eight steps; read `Server::turn` first.
+//! The event loop. One thread, one poll, eight steps; read `Server::turn` first.
 //!
-//! The order is the promise: what clients see and what workers start (6, 7) comes after the journal is written (5). All
-//! decisions are the core's; here are only sockets, jobs and the order of things. Readiness is edge-triggered, so whatever
-//! stops on a budget instead of `WouldBlock` is remembered in `again` and gone on with in the next turn.
+//! Events are written to the journal (5) before they are sent or start jobs (6, 7). The core decides everything; this file has the
+//! sockets, the jobs and the order of the steps. Readiness is edge-triggered, so a connection that stops on a budget instead of
+//! `WouldBlock` is listed in `again` and continued in the next turn.
 
 use crate::base::clock::Now;
 use crate::base::slots::Key;
@@ -31,7 +31,7 @@ const LISTEN: usize = usize::MAX - 1_000;
 
 /// Read into and handed on; one for all connections.
 const SCRATCH: usize = 64 * 1024;
-/// A refused peer may still be sending. It is given this long to read why, so that it sees an answer and not a reset.
+/// A refused peer may still be sending. It has this long to read the response before the connection is reset.
 const LINGER_MS: u64 = 1_000;
 const MOST_LINGERING: usize = 1_024;
 
@@ -43,14 +43,14 @@ pub struct Server {
     core: Core,
     store: Box<dyn Store>,
     limits: Limits,
-    /// Listeners are looked at again from this time on.
+    /// When to accept again after an error.
     accept_at: Option<u64>,
     /// The signal that ended the server.
     signal: Option<Signal>,
     outside: Outside,
 }
 
-/// What the core acts on.
+/// Everything that the core has effects on.
 struct Outside {
     jobs: Jobs,
     identities: Identities,
@@ -78,7 +78,7 @@ struct Listening {
 struct Socket {
     stream: Stream,
     caller: Caller,
-    /// It is in the list of those to go on with, which names each once.
+    /// It is in `again`, which names each connection once.
     again: bool,
     /// Reading, and writing, has not met `WouldBlock` since the last event.
     readable: bool,
@@ -153,9 +153,9 @@ impl Server {
 
     fn turn(&mut self, events: &mut Events, scratch: &mut [u8]) -> io::Result<()> {
         // 1: wait until something happens, or until the nearest deadline.
-        let patience = self.patience();
+        let poll_timeout = self.poll_timeout();
         self.outside.identities.polls();
-        if let Err(error) = self.poll.poll(events, patience)
+        if let Err(error) = self.poll.poll(events, poll_timeout)
             && error.kind() != io::ErrorKind::Interrupted
         {
             return Err(error);
@@ -165,8 +165,8 @@ impl Server {
         // 3: everything that happened goes into the core.
         let mut left = self.outside.take_again();
         let mut fresh = Vec::new();
-        if self.nobody_waits(events) {
-            self.outside.identities.nobody_waits();
+        if self.accept_queues_were_empty(events) {
+            self.outside.identities.accept_queues_were_empty();
         }
         for event in events.iter() {
             match event.token() {
@@ -192,8 +192,8 @@ impl Server {
             }
         }
         self.accept(now);
-        // Who was left over from the last turn comes behind those who have just come, but one in each turn does not: a light
-        // request waits for one heavy one at most, and nobody for ever.
+        // The order: one connection left over from the last turn, the new events, the other left-over connections. So a new
+        // request waits for at most one left-over connection, and no left-over connection waits forever.
         let others = left.split_off(left.len().min(1));
         let work = [left, fresh, others].concat();
         self.take_requests(&work, scratch, now);
@@ -217,7 +217,7 @@ impl Server {
         Ok(())
     }
 
-    fn patience(&self) -> Option<Duration> {
+    fn poll_timeout(&self) -> Option<Duration> {
         let accepting = self.listeners.iter().any(|listening| listening.backlog) && self.core.has_room();
         let busy = !self.outside.again.is_empty() || self.core.has_more() || self.outside.jobs.has_more();
         if busy || accepting || self.core.is_over() {
@@ -229,8 +229,8 @@ impl Server {
         Some(Duration::from_millis(due.saturating_sub(self.clock.now().mono_ms)))
     }
 
-    /// Whether no listener had anybody waiting when the last poll returned.
-    fn nobody_waits(&self, events: &Events) -> bool {
+    /// Whether the accept queues of all listeners were empty when the last poll returned.
+    fn accept_queues_were_empty(&self, events: &Events) -> bool {
         !may_have_listener(events) && !self.listeners.iter().any(|listening| listening.is_left_over)
     }
 
@@ -250,7 +250,7 @@ impl Server {
     }
 
     fn accept_from(&mut self, at: usize, now: Now) {
-        // Each has its own, so that many who connect to one keep nobody from another.
+        // Each listener has its own budget, so that many connections to one do not delay those to another.
         let mut budget = self.limits.turn_accepts;
         let accepted = if self.listeners[at].is_left_over { Accepted::Late } else { Accepted::AtOnce };
         while self.listeners[at].backlog {
@@ -264,7 +264,7 @@ impl Server {
                 Ok((stream, remote)) => {
                     listening.taken += 1;
                     if listening.taken >= self.limits.accept_queue {
-                        self.outside.identities.crowded();
+                        self.outside.identities.accept_queue_was_full();
                     }
                     self.welcome(stream, remote, accepted, now);
                 }
@@ -274,10 +274,10 @@ impl Server {
                     listening.taken = 0;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // A command of our user may have lowered the limit. Who wants to cancel it has to get in.
+                // A command of the same user may have lowered the limit; clients must still be able to connect and cancel it.
                 Err(error) if error.raw_os_error() == Some(libc::EMFILE) && sys::restore_file_limit() => {}
                 Err(error) => {
-                    // Out of descriptors, most likely: the backlog waits until a connection has gone, or a worker's file.
+                    // Most likely out of descriptors: the backlog waits until a connection or a file of a worker is closed.
                     self.outside.log.warn(format_args!("could not accept a connection: {error}"));
                     listening.backlog = false;
                     listening.is_left_over = true;
@@ -328,7 +328,7 @@ impl Server {
         let end = self.clock.now().mono_ms + self.limits.turn_ms;
         for (at, key) in from.iter().enumerate() {
             if self.clock.now().mono_ms > end {
-                from[at..].iter().for_each(|key| self.outside.go_on(*key));
+                from[at..].iter().for_each(|key| self.outside.continue_next_turn(*key));
                 return;
             }
             self.read(*key, scratch, now);
@@ -346,7 +346,7 @@ impl Server {
                 return;
             }
             if budget == 0 {
-                return self.outside.go_on(key);
+                return self.outside.continue_next_turn(key);
             }
             let most = room.min(budget);
             match socket.stream.read(&mut scratch[..most]) {
@@ -404,7 +404,7 @@ impl Shell for Outside {
             Out::Start(job) => self.jobs.start(job),
             Out::Stop(job) => self.jobs.stop(&job),
             Out::Store(request) => self.jobs.ask_store(request),
-            Out::Tidy(chore) => self.jobs.tidy(chore),
+            Out::Tidy(maintenance) => self.jobs.tidy(maintenance),
             Out::Resolve { request, path } => self.jobs.resolve(request, path),
             Out::Blob(request) => self.jobs.blob(request),
             Out::Identify { conn } => {
@@ -429,7 +429,7 @@ impl Shell for Outside {
                 return Written::Later;
             }
             if socket.budget == 0 {
-                self.go_on(conn);
+                self.continue_next_turn(conn);
                 return Written::Later;
             }
             match socket.stream.write_vectored(slices) {
@@ -452,7 +452,7 @@ impl Shell for Outside {
         };
         self.closed = true;
         if how == Close::Reset {
-            // Closing it then resets it.
+            // With this option closing the socket resets the connection.
             let _ = sockopt::set_socket_linger(&socket.stream, Some(Duration::ZERO));
         } else if socket.readable && self.lingering.len() < MOST_LINGERING {
             let _ = socket.stream.shutdown(Shutdown::Write);
@@ -462,8 +462,8 @@ impl Shell for Outside {
 }
 
 impl Outside {
-    /// Remembers a connection that no event will come for.
-    fn go_on(&mut self, key: Key) {
+    /// Lists a connection for which no event will come.
+    fn continue_next_turn(&mut self, key: Key) {
         if let Some(socket) = self.sockets.get_mut(&key)
             && !socket.again
         {
@@ -482,12 +482,12 @@ impl Outside {
         keys
     }
 
-    /// If an answer is out, what the peer sent behind its request may be read in the next turn.
+    /// If a response was written, further requests of the peer may be read in the next turn.
     fn after_write(&mut self, key: Key, room: usize, budget: usize) {
         if let Some(socket) = self.sockets.get_mut(&key) {
             socket.budget = budget;
             if room > 0 && socket.readable {
-                self.go_on(key);
+                self.continue_next_turn(key);
             }
         }
     }
@@ -513,9 +513,9 @@ mod tests {
     use super::*;
     use mio::net::{TcpListener, TcpStream};
 
-    /// A tool could hide its connection behind many other events, and be gone when it is seen.
+    /// A tool could hide its connection behind many other events, and end before it is accepted.
     #[test]
-    fn a_poll_that_was_full_does_not_show_that_nobody_waits() {
+    fn a_full_poll_does_not_show_that_the_accept_queues_are_empty() {
         let mut poll = Poll::new().expect("an event queue");
         let bind = || TcpListener::bind("127.0.0.1:0".parse().expect("an address")).expect("a free port");
         let (mut listener, mut other) = (bind(), bind());

@@ -1,21 +1,20 @@
-//! What every task is in a few words, in one file, so that a start need not open every log. Only a hint: what is missing here is
-//! found in the log itself, what cannot be read is passed over, and of several lines about a task the last one counts.
+//! One file with a summary of every task, so that a start need not open every log. It is only a cache: a task that is missing here
+//! is added from its log, a line that cannot be read is skipped, and of several lines about a task the last one counts.
 //!
-//! Lines are only ever added, one when a task begins and one whenever it comes to rest, so most of them are overtaken sooner or
-//! later. When too many are, the file is written anew beside itself with one line per task, flushed, and put in the old one's
-//! place. A crash before that leaves the old file and a useless new one, a crash after it the new file; nothing in between
-//! is possible.
+//! Lines are only appended, one when a task is created and one each time it becomes idle, so most lines become stale. When too
+//! many are, a new file with one line per task is written, flushed, and renamed over the old one. A crash before the rename
+//! leaves the old file and an unused new one, a crash after it the new file.
 //!
-//! Other servers may be adding lines at the same time. So whoever adds holds the lock of the file and looks whether it still
-//! has its name; whoever replaces it takes the lock for the last step only, and brings along what was added since it read. The
-//! flush comes before that, so nobody waits for a disk. And who cannot have the lock, or meets a full disk, does not wait
-//! either: the lines are kept and added later.
+//! Other servers may append at the same time. A writer therefore holds the lock of the file and checks that the file still has
+//! its name. A server that replaces the file takes the lock for the last step only, and copies the lines that were appended since
+//! it read the file. It flushes before that, so no writer waits for the disk. A writer that cannot get the lock, or meets a full
+//! disk, does not wait either: its lines stay pending and are appended later.
 
 use super::file::{sync_entry, write_whole};
 use super::{failed, private_file};
 use crate::base::id::TaskId;
 use crate::base::json;
-use crate::core::disk::store::{Chore, StoreError};
+use crate::core::disk::store::{Maintenance, StoreError};
 use crate::task::log::brief::Brief;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -30,12 +29,12 @@ use std::sync::{Arc, Weak};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub task: TaskId,
-    /// When the task began, in Unix milliseconds.
+    /// When the task was created, in Unix milliseconds.
     pub at: u64,
     /// Lines of the first version have none.
     #[serde(default)]
     pub brief: Option<Brief>,
-    /// How long the log was, in bytes. It only ever grows, so one that is shorter has lost events.
+    /// The length of the log in bytes. A log only grows, so one that is shorter now has lost events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<u64>,
 }
@@ -43,18 +42,18 @@ pub struct Entry {
 pub struct Index {
     places: Places,
     file: File,
-    /// What could not be written yet; the last word about each task is enough.
-    owed: BTreeMap<TaskId, Entry>,
-    /// Lines that were overtaken, and lines that count. Others may have added some of either kind.
-    spent: usize,
-    counting: usize,
-    /// How many may be spent.
-    most_spent: usize,
-    /// Alive while the file is being written anew.
+    /// Entries that are not written yet, the last one of each task.
+    pending: BTreeMap<TaskId, Entry>,
+    /// Lines that a later one replaces, and lines that count, without those of other servers.
+    stale_lines: usize,
+    live_lines: usize,
+    /// With more stale lines the file is rewritten.
+    most_stale_lines: usize,
+    /// Upgradable while the file is being rewritten.
     rewriting: Weak<()>,
 }
 
-/// Where things are.
+/// Paths in the state directory.
 #[derive(Clone, Debug)]
 pub struct Places {
     pub index: PathBuf,
@@ -71,88 +70,88 @@ impl Places {
 }
 
 impl Index {
-    pub fn open(places: Places, most_spent: usize) -> Result<Index, StoreError> {
+    pub fn open(places: Places, most_stale_lines: usize) -> Result<Index, StoreError> {
         Ok(Index {
             file: open(&places.index).map_err(|e| failed("open", &places.index, &e))?,
             places,
-            owed: BTreeMap::new(),
-            spent: 0,
-            counting: 0,
-            most_spent,
+            pending: BTreeMap::new(),
+            stale_lines: 0,
+            live_lines: 0,
+            most_stale_lines,
             rewriting: Weak::new(),
         })
     }
 
-    /// The last word about each task whose log is there. An index that cannot be read is as good as an empty one.
+    /// The last entry of each task whose log exists. An index that cannot be read counts as empty.
     pub fn read(&mut self) -> Vec<Entry> {
         let bytes = open(&self.places.index).and_then(|file| read_from(&file, 0));
         let bytes = bytes.unwrap_or_default();
-        let entries = counting(&bytes, &self.places).unwrap_or_default();
-        self.counting = entries.len();
-        self.spent = lines(&bytes).count() - self.counting;
+        let entries = live_entries(&bytes, &self.places).unwrap_or_default();
+        self.live_lines = entries.len();
+        self.stale_lines = lines(&bytes).count() - self.live_lines;
         entries
     }
 
     /// Adds a task.
     pub fn add(&mut self, entry: Entry) {
-        self.counting += 1;
-        self.owed.insert(entry.task.clone(), entry);
-        self.pay();
+        self.live_lines += 1;
+        self.pending.insert(entry.task.clone(), entry);
+        self.flush_pending();
     }
 
     /// Adds several.
     pub fn add_all(&mut self, entries: &[Entry]) {
-        self.counting += entries.len();
-        let owed = entries.iter().map(|entry| (entry.task.clone(), entry.clone()));
-        self.owed.extend(owed);
-        self.pay();
+        self.live_lines += entries.len();
+        let pending = entries.iter().map(|entry| (entry.task.clone(), entry.clone()));
+        self.pending.extend(pending);
+        self.flush_pending();
     }
 
-    /// Says something new about a task.
+    /// Replaces the entry of a task.
     pub fn update(&mut self, entry: Entry) {
-        self.spent += 1;
-        self.owed.insert(entry.task.clone(), entry);
-        self.pay();
+        self.stale_lines += 1;
+        self.pending.insert(entry.task.clone(), entry);
+        self.flush_pending();
     }
 
-    /// The log of a task is gone, and what is said of it here counts for nothing.
+    /// The log of a task was deleted: its entry does not count any more.
     pub fn strike(&mut self, task: &TaskId) {
-        self.owed.remove(task);
-        self.spent += 1;
-        self.counting = self.counting.saturating_sub(1);
+        self.pending.remove(task);
+        self.stale_lines += 1;
+        self.live_lines = self.live_lines.saturating_sub(1);
     }
 
-    /// What is to be done beside the loop, if anything: the file is to be written anew.
-    pub fn chore(&mut self) -> Option<Chore> {
-        self.pay();
+    /// The work that a worker has to do, if any: to rewrite the file.
+    pub fn take_maintenance(&mut self) -> Option<Maintenance> {
+        self.flush_pending();
         if !self.is_worn() || self.rewriting.strong_count() > 0 {
             return None;
         }
-        // If it fails it is tried again when as many lines have been added again.
-        self.spent = 0;
+        // If it fails it is tried again after as many stale lines.
+        self.stale_lines = 0;
         let token = Arc::new(());
         self.rewriting = Arc::downgrade(&token);
         let places = self.places.clone();
-        Some(Chore(Box::new(move || {
+        Some(Maintenance(Box::new(move || {
             let done = rewrite(&places);
             drop(token);
             done
         })))
     }
 
-    /// With more spent lines than counting ones, so that writing a large file anew is worth its while.
+    /// Whether there are too many stale lines, and more stale than live ones: rewriting a large file has to be worth it.
     fn is_worn(&self) -> bool {
-        self.spent > self.most_spent.max(self.counting)
+        self.stale_lines > self.most_stale_lines.max(self.live_lines)
     }
 
-    /// Writes what is owed, if that is possible now.
-    fn pay(&mut self) {
-        if self.owed.is_empty() {
+    /// Appends the pending entries, if that is possible now.
+    fn flush_pending(&mut self) {
+        if self.pending.is_empty() {
             return;
         }
-        // A failure is no error: this is tried again, and in the end the next start finds the task by its log.
+        // A failure is not reported: this is tried again, and if it never succeeds the next start finds the task by its log.
         if self.append().is_ok() {
-            self.owed.clear();
+            self.pending.clear();
         }
     }
 
@@ -165,24 +164,24 @@ impl Index {
             held = lock(&self.file, at_once)?;
         }
         let mut lines = Vec::new();
-        // What a short write or a crash has left is ended, and passed over by whoever reads.
+        // Part of a line, left by a short write or a crash, is ended here; readers skip it.
         if !ends_whole(held.0)? {
             lines.push(b'\n');
         }
-        for entry in self.owed.values() {
+        for entry in self.pending.values() {
             write_entry(&mut lines, entry);
         }
         write_whole(held.0, &lines)
     }
 }
 
-/// Writes the index anew, with what counts of it.
+/// Rewrites the index with one line per task.
 pub fn rewrite(places: &Places) -> Result<(), StoreError> {
     let outcome = replace(places);
     if outcome.is_err() {
         let _ = fs::remove_file(&places.fresh);
     }
-    outcome.map_err(|e| failed("write anew", &places.index, &e))
+    outcome.map_err(|e| failed("rewrite", &places.index, &e))
 }
 
 fn replace(places: &Places) -> io::Result<()> {
@@ -194,22 +193,22 @@ fn replace(places: &Places) -> io::Result<()> {
 /// A new index beside the old one.
 struct Draft {
     file: File,
-    /// How many bytes of the old one it stands for.
+    /// It replaces this many bytes of the old one.
     upto: u64,
 }
 
 fn draft(old: &File, places: &Places) -> io::Result<Draft> {
     match fs::remove_file(&places.fresh) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        // What an earlier try has left.
+        // Left by an earlier attempt.
         Ok(()) | Err(_) => {}
     }
     let mut bytes = read_from(old, 0)?;
-    // A line that somebody is writing comes whole with what is added later.
+    // A line that is being written is copied later, as a whole.
     let last = bytes.iter().rposition(|byte| *byte == b'\n');
     bytes.truncate(last.map_or(0, |at| at + 1));
     let mut lines = Vec::new();
-    for entry in counting(&bytes, places)? {
+    for entry in live_entries(&bytes, places)? {
         write_entry(&mut lines, &entry);
     }
     let file = private_file(&places.fresh, OpenOptions::new().create_new(true))?;
@@ -218,7 +217,7 @@ fn draft(old: &File, places: &Places) -> io::Result<Draft> {
     Ok(Draft { file, upto: bytes.len() as u64 })
 }
 
-/// Puts the new index in the old one's place, with what the old one has got since.
+/// Renames the new index over the old one, with the lines that the old one got since.
 fn install(old: &File, draft: &Draft, places: &Places) -> io::Result<()> {
     let held = lock(old, FlockOperation::LockExclusive)?;
     if has_no_name(old)? {
@@ -231,24 +230,24 @@ fn install(old: &File, draft: &Draft, places: &Places) -> io::Result<()> {
     sync_entry(&places.index)
 }
 
-/// The last word about each task whose log is there, in the order and with the time of the first.
-fn counting(bytes: &[u8], places: &Places) -> io::Result<Vec<Entry>> {
-    let mut seats: HashMap<TaskId, usize> = HashMap::new();
+/// The last entry of each task whose log exists, in the order and with the time of the first entry.
+fn live_entries(bytes: &[u8], places: &Places) -> io::Result<Vec<Entry>> {
+    let mut positions: HashMap<TaskId, usize> = HashMap::new();
     let mut kept: Vec<Entry> = Vec::new();
     let entries = lines(bytes).filter_map(|line| serde_json::from_slice::<Entry>(line).ok());
     for entry in entries.filter(|entry| entry.brief.is_some()) {
-        match seats.get(&entry.task) {
-            Some(seat) => {
-                kept[*seat].brief = entry.brief;
-                kept[*seat].end = entry.end;
+        match positions.get(&entry.task) {
+            Some(at) => {
+                kept[*at].brief = entry.brief;
+                kept[*at].end = entry.end;
             }
             None => {
-                seats.insert(entry.task.clone(), kept.len());
+                positions.insert(entry.task.clone(), kept.len());
                 kept.push(entry);
             }
         }
     }
-    // Looked for after the lines were read: a task has a log before it has a line.
+    // Listed after the lines were read: a task has a log before it has a line.
     let mut logs = HashSet::new();
     for file in fs::read_dir(&places.tasks)? {
         logs.insert(places.tasks.join(file?.file_name()));
@@ -277,7 +276,7 @@ fn read_from(file: &File, offset: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether another file has taken its place.
+/// Whether another file has its name now.
 fn has_no_name(file: &File) -> io::Result<bool> {
     Ok(file.metadata()?.nlink() == 0)
 }
@@ -301,7 +300,7 @@ fn lock(file: &File, how: FlockOperation) -> io::Result<Held<'_>> {
     }
 }
 
-/// Closing the descriptor would do, were it the only one: a child that is being started has a copy of it until it executes.
+/// Closing the descriptor would not be enough: a child that is being started has a copy of it until it executes.
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         let _ = flock(self.0, FlockOperation::Unlock);

@@ -561,7 +561,7 @@ fn a_log_that_lost_whole_lines_is_told_of_at_the_start_and_can_be_used() {
         journal.create(&task.into(), &Brief::bare("c".into())).unwrap();
         journal.append(&task.into(), &lines(&three(task)[..1]), Openness::Settled).unwrap();
         journal.append(&task.into(), &lines(&three(task)[1..]), Openness::Settled).unwrap();
-        journal.note(&task.into(), &Brief { at: 7, ..Brief::bare("c".into()) });
+        journal.update_summary(&task.into(), &Brief { at: 7, ..Brief::bare("c".into()) });
     }
     let mut journal = scratch.open();
     assert_eq!((journal.archive().known().len(), journal.findings()), (4, vec![]));
@@ -584,7 +584,7 @@ fn a_log_that_lost_whole_lines_is_told_of_at_the_start_and_can_be_used() {
     read_all(&*journal.archive().open(&"cut".into()).unwrap(), &mut |_| seen += 1).unwrap();
     assert_eq!(seen, 2);
     // From the next rest on, it is as long as it is.
-    journal.note(&"cut".into(), &Brief { at: 8, ..Brief::bare("c".into()) });
+    journal.update_summary(&"cut".into(), &Brief { at: 8, ..Brief::bare("c".into()) });
     drop(journal);
     let mut journal = scratch.open();
     journal.archive().known();

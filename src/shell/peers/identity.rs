@@ -1,18 +1,17 @@
-//! Whose connections are let in: what is asked about a peer when it connects, and which peers have to be looked for among all
-//! processes before they may do more than read.
+//! Identifies peers: which user a peer is when it connects, and which peers' processes have to be found before they may do more than
+//! read.
 //!
-//! At accept, on the loop, there is one question to the kernel and no file access. That settles which user it is. Whether it may be
-//! a process of a tool is settled there too when no tool can have connected: none lived since the listeners were last seen
-//! empty, and there is no other server whose tools could. Otherwise the peer is `Unchecked`, and before its first request that does more
-//! than read the disk lane looks for its process ([`Inquiry`]). One inquiry is under way at a time and answers for all who wait, so
-//! a tool that connects a thousand times costs one look through /proc and not a thousand.
+//! At accept, the loop asks the kernel once, without file access, for the user. The peer is not a tool if no tool ran since the accept
+//! queues were last seen empty, and if there is no other server whose tools could connect. Otherwise the peer is `MaybeTool`, and before
+//! its first request that does more than read, the disk lane looks for its process ([`Inquiry`]). One inquiry runs at a time and
+//! covers all waiting connections, so a thousand connections of a tool cost one search through /proc.
 //!
-//! A connection can also be made after its tool has ended: if more connect than the kernel keeps for us, it turns some away and tries them
-//! again later, as long as the socket exists, for example in a queue of another process. So after such a crowd nobody is taken for
-//! known for a while.
+//! A connection can also be accepted after its tool has ended: if the accept queue is full, the peer's kernel side repeats the
+//! handshake later, as long as its socket exists, for example in a message queue of another process. So after the queue was full,
+//! every peer must be identified for some time.
 //!
-//! Other servers are those with a locked file under `instances/`. That directory is watched with inotify: reading from its queue
-//! is no file access, and as long as nothing was written there, what was known about other servers still holds.
+//! Other servers are those with a locked file under `instances/`. That directory is watched with inotify: reading its events is no
+//! file access, and while there are none, what was known about other servers still holds.
 
 use crate::base::slots::Key;
 use crate::core::connections::connection::Peer;
@@ -34,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is kept of a connection, to find its process by.
+/// What is needed to find the process of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
     whose: Whose,
@@ -49,7 +48,7 @@ enum Whose {
         peer: SocketAddr,
         local: SocketAddr,
     },
-    /// Of nobody on this machine.
+    /// No local process owns the peer socket.
     Nobody,
     Known(Subject),
 }
@@ -59,13 +58,13 @@ pub struct Identities {
     peers: Peers,
     others: Others,
     facts: Arc<ServerFacts>,
-    /// When the listeners were last known to be empty, and when the poll began that is under way.
+    /// When the accept queues were last known to be empty, and when the current poll began.
     empty: Moment,
     polling: Moment,
-    /// Up if the process was stopped, during this turn of the loop and during the one before.
+    /// Whether the process was stopped, in this turn of the loop and in the one before.
     continued: Arc<AtomicBool>,
     continued_before: bool,
-    /// Until then, in ticks, connections of tools that have ended may come.
+    /// Until then, in ticks, connections of ended tools may still be accepted.
     late_until: u64,
     waiting: Vec<(Key, Caller)>,
     is_asking: bool,
@@ -74,7 +73,7 @@ pub struct Identities {
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     tools: Snapshot,
-    /// As /proc has it.
+    /// In the unit of /proc.
     ticks: u64,
 }
 
@@ -88,11 +87,11 @@ impl Moment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
     AtOnce,
-    /// It may have waited for room.
+    /// It may have waited in the accept queue.
     Late,
 }
 
-/// What an inquiry has to know of this server.
+/// What an inquiry needs to know about this server.
 struct ServerFacts {
     own: u32,
     uid: u32,
@@ -103,8 +102,8 @@ struct ServerFacts {
 }
 
 impl Identities {
-    /// `instances` is the directory of living servers. Our own file is there already. `continued` goes up whenever this process was
-    /// stopped and goes on.
+    /// `instances` is the directory of living servers. Our own file is there already. `continued` is set whenever this process
+    /// was stopped and continues.
     pub fn new(supervisors: Supervisors, instances: &Path, continued: Arc<AtomicBool>, limits: &Limits) -> Identities {
         let now = Moment::now(&supervisors);
         let facts = ServerFacts {
@@ -135,14 +134,14 @@ impl Identities {
         self.polling = Moment::now(&self.facts.supervisors);
     }
 
-    /// To be called after a poll that reported no listener while none had connections left over: whoever connects from here on
-    /// did not do so before that poll.
-    pub fn nobody_waits(&mut self) {
+    /// To be called after a poll that reported no listener while none had connections left over: later connections were made after
+    /// that poll began.
+    pub fn accept_queues_were_empty(&mut self) {
         self.empty = self.polling;
     }
 
-    /// As many connections came at once as the kernel keeps for us: it may have turned some away that a tool made.
-    pub fn crowded(&mut self) {
+    /// The accept queue may have been full, so the kernel may have delayed connections of tools.
+    pub fn accept_queue_was_full(&mut self) {
         if self.may_be_tool() {
             self.late_until = sys::boot_ticks() + self.facts.late_ticks;
         }
@@ -150,24 +149,24 @@ impl Identities {
 
     /// A connection over TCP was accepted.
     pub fn tcp(&mut self, peer: SocketAddr, local: SocketAddr) -> (Peer, Caller) {
-        // Asked before the kernel is: if the peer's process is a tool's and alive while the kernel answers, its supervisor has
-        // begun by now, because it connected before. The other way round it could end in between.
+        // Checked before the kernel is asked: if a tool owns the socket when the kernel answers, its supervisor has been counted
+        // by now, because it connected before. In the other order the tool could end in between.
         let may_be_tool = self.may_be_tool();
         let (user, whose) = match self.peers.owner(peer, local) {
             Owner::User { uid, inode } if uid == self.facts.uid => {
-                let user = if may_be_tool { Peer::Unchecked } else { Peer::SameUser };
+                let user = if may_be_tool { Peer::MaybeTool } else { Peer::SameUser };
                 (user, Whose::Known(Subject::Socket(inode)))
             }
             Owner::User { .. } | Owner::Nobody => (Peer::Stranger, Whose::Nobody),
-            Owner::Unknown => (Peer::Unasked, Whose::Connection { peer, local }),
+            Owner::Unknown => (Peer::OwnerUnknown, Whose::Connection { peer, local }),
         };
         (user, Caller { whose, may_be_tool })
     }
 
-    /// A connection over a Unix socket was accepted. The kernel says which process connected, by its pid: nobody has to be looked for
-    /// among descriptors, but the pid may have been given to another process since. Whoever started after the connection was
-    /// accepted did not make it; if it may have waited for long, whoever started after the listeners were last empty. It may have
-    /// if a tool stopped this process meanwhile, so that is asked after the time was.
+    /// A connection over a Unix socket was accepted. The kernel reports the pid of the process that
+    /// connected, but another process may have got that pid since. A process that started after the connection was accepted did
+    /// not make it. If the connection may have waited, the limit is the time when the accept queues were last empty. It may have
+    /// waited if a tool stopped this process, so that is checked after the clock is read.
     pub fn unix(&mut self, stream: impl AsFd, accepted: Accepted) -> (Peer, Caller) {
         let may_be_tool = self.may_be_tool();
         let now = sys::boot_ticks();
@@ -178,29 +177,29 @@ impl Identities {
         };
         let (user, whose) = match socket_peercred(stream) {
             Ok(peer) if peer.uid.as_raw() == self.facts.uid => {
-                let user = if may_be_tool { Peer::Unchecked } else { Peer::SameUser };
+                let user = if may_be_tool { Peer::MaybeTool } else { Peer::SameUser };
                 (user, Whose::Known(Subject::Process { pid: peer.pid.as_raw_pid().unsigned_abs(), not_after }))
             }
-            // A process of another pid namespace has no pid here. The library's type has no value for that, so it reads as an error:
-            // such a peer is nobody we know.
+            // A process of another pid namespace has no pid here. The library's type has no value for that and returns an error:
+            // such a peer is a stranger.
             Ok(_) | Err(_) => (Peer::Stranger, Whose::Nobody),
         };
         (user, Caller { whose, may_be_tool })
     }
 
-    /// Whether a connection that was accepted now may be a tool's.
+    /// Whether a connection that is accepted now may be a tool's.
     fn may_be_tool(&mut self) -> bool {
         self.facts.supervisors.any_since(self.empty.tools)
             || self.others.may_exist()
             || sys::boot_ticks() < self.late_until
     }
 
-    /// A connection has a request that waits until its process is known.
+    /// A request of this connection waits until its process is known.
     pub fn ask(&mut self, conn: Key, caller: Caller) {
         self.waiting.push((conn, caller));
     }
 
-    /// What is to be found out next, for the disk lane.
+    /// The next inquiry for the disk lane.
     pub fn inquiry(&mut self) -> Option<Inquiry> {
         if self.is_asking || self.waiting.is_empty() {
             return None;
@@ -213,7 +212,7 @@ impl Identities {
         })
     }
 
-    /// An inquiry is over; gives what it found.
+    /// An inquiry has ended; returns the result for each connection.
     pub fn answered(&mut self, answers: Answers) -> Vec<(Key, Identity)> {
         self.is_asking = false;
         if let Some(others) = answers.others {
@@ -228,7 +227,7 @@ struct Others {
     /// None if the directory cannot be watched: then there may always be others.
     watch: Option<OwnedFd>,
     may_exist: bool,
-    /// How often something was written in the directory.
+    /// The number of changes in the directory.
     changes: u64,
 }
 
@@ -239,7 +238,7 @@ impl Others {
             inotify::add_watch(&watch, &facts.instances, events)?;
             Ok(watch)
         });
-        // Looked at after the watch began, so that nobody comes in between.
+        // Listed after the watch began, so that no server is missed in between.
         let may_exist = !facts.others().is_empty();
         Others { watch: watch.ok(), may_exist, changes: 0 }
     }
@@ -261,7 +260,7 @@ impl Others {
                 Ok(event) => {
                     self.changes += 1;
                     self.may_exist = true;
-                    // The directory itself is gone: nothing would be heard of it any more.
+                    // The directory itself is gone: there will be no further events.
                     is_lost |= event.events().contains(ReadFlags::IGNORED);
                 }
                 Err(error) => break error,
@@ -272,7 +271,7 @@ impl Others {
         }
     }
 
-    /// An inquiry looked after so many changes. What was written since may be another server.
+    /// The result of an inquiry that ran after `as_of` changes. A later change may be another server.
     fn learn(&mut self, found: Found, as_of: u64) {
         self.take_events();
         if self.changes == as_of {
@@ -287,7 +286,7 @@ enum Found {
     Nobody,
 }
 
-/// A look for the processes behind some connections. Reads files: not for the loop.
+/// A search for the processes of some connections. It reads files, so it does not run on the loop.
 pub struct Inquiry {
     callers: Vec<(Key, Caller)>,
     facts: Arc<ServerFacts>,
@@ -296,7 +295,7 @@ pub struct Inquiry {
 
 pub struct Answers {
     found: Vec<(Key, Identity)>,
-    /// None if nobody looked.
+    /// None if the search did not run.
     others: Option<Found>,
     as_of: u64,
 }
@@ -326,7 +325,7 @@ impl Inquiry {
 }
 
 impl Answers {
-    /// Nobody could look.
+    /// The search could not run.
     pub fn unavailable(connections: Vec<Key>, why: &str) -> Answers {
         let found = connections.into_iter().map(|key| (key, Identity::Unavailable(why.to_owned())));
         Answers { found: found.collect(), others: None, as_of: 0 }
@@ -349,12 +348,12 @@ impl ServerFacts {
     }
 
     fn roots(&self, servers: Vec<u32>) -> Roots {
-        // A program that this server is a part of adopts orphans only if it says so itself.
+        // If another program embeds this server, that program decides whether it is a subreaper.
         let adopts = rustix::process::child_subreaper().is_ok_and(|set| set.is_some());
         Roots { own: self.own, adopts, supervisors: self.supervisors.pids(), servers }
     }
 
-    /// Which process is to be looked for; or who it is, where that is known without.
+    /// The process to look for, or the identity where no search is needed.
     fn subject(&self, caller: &Caller) -> Result<Subject, Identity> {
         let subject = match caller.whose {
             Whose::Known(subject) => subject,

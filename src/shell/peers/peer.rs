@@ -5,8 +5,8 @@
 //! What is admitted has to be proven: an entry that a process holds (its inode is not 0), of our own effective user. A peer that is
 //! gone already shows uid 0 and inode 0 and is nobody. Which process holds the socket is another question (`descent.rs`).
 //!
-//! Where netlink cannot be used the same facts are in /proc/net/tcp and tcp6, at the price of reading all of it. The loop does not
-//! read files, so that is for the disk lane. Whether netlink can be used is found out once, when the server starts.
+//! Where netlink cannot be used the same facts are in /proc/net/tcp and tcp6, at the price of reading all of it. The loop reads no
+//! files, so the disk lane does that. Whether netlink can be used is found out once, when the server starts.
 
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};

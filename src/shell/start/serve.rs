@@ -5,7 +5,7 @@ use crate::a2a::{self, Card};
 use crate::base::clock::{Now, rfc3339};
 use crate::base::id::Entropy;
 use crate::config::options::Flag;
-use crate::config::settings::{Origin, Settings};
+use crate::config::settings::{SettingScope, Settings};
 use crate::config::trust::{OperatorTrust, Trust};
 use crate::config::{Agent, Config, Variables};
 use crate::core::connections::guard::HostPolicy;
@@ -350,10 +350,10 @@ fn approval(config: &Config, saved: Option<&Path>, log: &Log) -> Approval {
     let mut policy = Policy::built_in();
     let mut problems = policy.configure(&config.settings.tools);
     for rule in &config.settings.rules {
-        let tier = match rule.origin {
-            Origin::Workspace => Tier::Workspace,
-            Origin::User => Tier::User,
-            Origin::SystemDefaults | Origin::System => Tier::Admin,
+        let tier = match rule.scope {
+            SettingScope::Workspace => Tier::Workspace,
+            SettingScope::User => Tier::User,
+            SettingScope::SystemDefaults | SettingScope::System => Tier::Admin,
         };
         let found = policy.add(tier, &Value::from(vec![rule.rule.clone()]));
         let place = format!("{}, line {}", rule.file, rule.line);

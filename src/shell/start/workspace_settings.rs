@@ -6,7 +6,7 @@
 
 use crate::config::dotenv;
 use crate::config::paths::Paths;
-use crate::config::settings::{self, Format, Layer, Origin, Settings};
+use crate::config::settings::{self, Format, Layer, SettingScope, Settings};
 use crate::config::trust::{self, FolderTrust, Folders, OperatorTrust, Trust};
 use crate::config::{Owner, Variables, WorkspaceSettings};
 use crate::limits::Limits;
@@ -91,10 +91,10 @@ impl Places {
 
     /// The operator's settings: those that come before a workspace's, and those that come after.
     fn operators_layers(&self, messages: &mut Vec<String>) -> (Vec<Layer>, Vec<Layer>) {
-        let mut read = |origin, format, path: Option<&Path>| -> Option<Layer> {
+        let mut read = |scope, format, path: Option<&Path>| -> Option<Layer> {
             let path = path?;
             match read_plain(path, self.limits.settings_bytes) {
-                Ok(text) => Some(Layer { origin, file: path.display().to_string(), format, text: text? }),
+                Ok(text) => Some(Layer { scope, file: path.display().to_string(), format, text: text? }),
                 Err(error) => {
                     messages.push(format!("{} cannot be read: {error}", path.display()));
                     None
@@ -104,11 +104,11 @@ impl Places {
         let paths = &self.paths;
         let user = paths.user("settings.json");
         let before = [
-            read(Origin::SystemDefaults, Format::Json, Some(&paths.system_defaults)),
-            read(Origin::User, Format::Yaml, paths.user_yaml.as_deref()),
-            read(Origin::User, Format::Json, user.as_deref()),
+            read(SettingScope::SystemDefaults, Format::Json, Some(&paths.system_defaults)),
+            read(SettingScope::User, Format::Yaml, paths.user_yaml.as_deref()),
+            read(SettingScope::User, Format::Json, user.as_deref()),
         ];
-        let after = read(Origin::System, Format::Json, Some(&paths.system_settings));
+        let after = read(SettingScope::System, Format::Json, Some(&paths.system_settings));
         (before.into_iter().flatten().collect(), after.into_iter().collect())
     }
 
@@ -121,7 +121,7 @@ impl Places {
         for (name, format) in [(".gemini/config.yaml", Format::Yaml), (".gemini/settings.json", Format::Json)] {
             match read_inside(workspace, name, self.limits.settings_bytes) {
                 Ok(Some(file)) => layers.push(Layer {
-                    origin: Origin::Workspace,
+                    scope: SettingScope::Workspace,
                     file: workspace.join(name).display().to_string(),
                     format,
                     text: file.text,

@@ -9,7 +9,7 @@ pub mod webhook;
 use crate::base::cancel::Cancel;
 use crate::base::id::TaskId;
 use crate::core::disk::request::StoreRequest;
-use crate::core::disk::store::{Archive, Chore, StoreError};
+use crate::core::disk::store::{Archive, Maintenance, StoreError};
 use crate::core::{BlobRequest, Input, Site};
 use crate::limits::Limits;
 use crate::model::backend::{ModelBackend, ModelRequest};
@@ -188,14 +188,14 @@ impl Jobs {
     }
 
     /// Keeps the store in order. Nobody waits for it.
-    pub fn tidy(&mut self, chore: Chore) {
+    pub fn tidy(&mut self, maintenance: Maintenance) {
         let trouble = |text: String| Mail::Warning(format!("{text}; it is tried again later"));
         let work = move |post: &Post<Mail>, _: &Cancel| {
-            if let Err(error) = (chore.0)() {
+            if let Err(error) = (maintenance.0)() {
                 post.send(trouble(error.message));
             }
         };
-        // A lane that is full has better things to do; the next chore makes up for this one.
+        // A lane that is full has better things to do; the next maintenance makes up for this one.
         let _ = self.lanes.start(Lane::Disk, Cancel::default(), work, trouble);
     }
 

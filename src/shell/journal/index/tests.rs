@@ -11,8 +11,8 @@ fn index(scratch: &Scratch) -> PathBuf {
     scratch.0.join("index.jsonl")
 }
 
-fn journal(scratch: &Scratch, most_spent: usize) -> Journal {
-    scratch.open_with(&Limits { index_spent: most_spent, ..Limits::default() })
+fn journal(scratch: &Scratch, most_stale_lines: usize) -> Journal {
+    scratch.open_with(&Limits { index_stale_lines: most_stale_lines, ..Limits::default() })
 }
 
 fn begin(journal: &mut Journal, task: &str) {
@@ -25,7 +25,7 @@ fn begin(journal: &mut Journal, task: &str) {
 /// The task comes to rest for the `n`th time.
 fn rest(journal: &mut Journal, task: &str, n: u64) {
     let brief = Brief { at: n, state: TaskState::InputRequired, ..Brief::bare("c".into()) };
-    journal.note(&task.into(), &brief);
+    journal.update_summary(&task.into(), &brief);
 }
 
 /// Each task with its last rest, as a start learns of them.
@@ -53,17 +53,17 @@ fn one(task: &str, n: u64) -> Vec<(String, u64)> {
 
 #[test]
 fn a_start_writes_it_anew_when_more_lines_are_spent_than_may_be() {
-    for (spent, left) in [(3, 4), (4, 1)] {
+    for (stale_lines, left) in [(3, 4), (4, 1)] {
         let scratch = Scratch::new();
         let mut before = journal(&scratch, 100);
         begin(&mut before, "t");
-        for n in 1..=spent {
+        for n in 1..=stale_lines {
             rest(&mut before, "t", n);
         }
         drop(before);
-        assert_eq!(rests(&mut journal(&scratch, 3)), one("t", spent));
-        assert_eq!(line_count(&scratch), left, "{spent} are spent");
-        assert_eq!(rests(&mut journal(&scratch, 3)), one("t", spent));
+        assert_eq!(rests(&mut journal(&scratch, 3)), one("t", stale_lines));
+        assert_eq!(line_count(&scratch), left, "{stale_lines} lines are stale");
+        assert_eq!(rests(&mut journal(&scratch, 3)), one("t", stale_lines));
         assert_eq!(drafts(&scratch), 0);
     }
 }
@@ -94,15 +94,15 @@ fn a_running_server_has_it_done_beside_the_loop_and_goes_on_in_the_new_one() {
     begin(&mut other, "o");
     for n in 1..=3 {
         rest(&mut ours, "t", n);
-        assert!(ours.chore().is_none(), "{n} are not too many");
+        assert!(ours.take_maintenance().is_none(), "{n} are not too many");
     }
     rest(&mut ours, "t", 4);
-    let chore = ours.chore().expect("now there are too many");
+    let maintenance = ours.take_maintenance().expect("now there are too many");
     for n in 5..=9 {
         rest(&mut ours, "t", n);
     }
-    assert!(ours.chore().is_none(), "one at a time");
-    (chore.0)().unwrap();
+    assert!(ours.take_maintenance().is_none(), "one at a time");
+    (maintenance.0)().unwrap();
     assert_eq!(line_count(&scratch), 2);
     // Both still hold the old file, and neither writes to it.
     rest(&mut ours, "t", 10);
@@ -110,9 +110,9 @@ fn a_running_server_has_it_done_beside_the_loop_and_goes_on_in_the_new_one() {
     assert_eq!(line_count(&scratch), 4);
     let expected = [one("t", 10), one("o", 11)].concat();
     assert_eq!(rests(&mut scratch.open()), expected);
-    assert!(ours.chore().is_some(), "six more are spent");
+    assert!(ours.take_maintenance().is_some(), "six more lines are stale");
     rest(&mut ours, "t", 12);
-    assert!(ours.chore().is_none(), "a chore that is not done comes up again later");
+    assert!(ours.take_maintenance().is_none(), "maintenance that was not done is due again later");
 }
 
 #[test]
@@ -201,10 +201,10 @@ fn tasks_that_were_removed_take_their_lines_with_them() {
     }
     for task in ["a", "b", "c"] {
         ours.archive().remove(&task.into()).unwrap();
-        assert!(ours.chore().is_none());
+        assert!(ours.take_maintenance().is_none());
     }
     ours.archive().remove(&"d".into()).unwrap();
-    (ours.chore().expect("four lines are about nothing").0)().unwrap();
+    (ours.take_maintenance().expect("four lines are about nothing").0)().unwrap();
     assert_eq!(line_count(&scratch), 1);
     assert_eq!(rests(&mut ours), one("e", 0));
     ours.archive().remove(&"e".into()).unwrap();
@@ -225,8 +225,8 @@ fn who_cannot_have_the_lock_does_not_wait_and_adds_its_lines_later() {
     rest(&mut ours, "t", 2);
     assert_eq!(line_count(&scratch), 1);
     drop(held);
-    assert!(ours.chore().is_none());
-    assert_eq!(line_count(&scratch), 3, "only the last word was owed");
+    assert!(ours.take_maintenance().is_none());
+    assert_eq!(line_count(&scratch), 3, "only the last entry was pending");
     assert_eq!(rests(&mut scratch.open()), [one("t", 2), one("u", 0)].concat());
 }
 
@@ -257,7 +257,7 @@ fn a_full_disk_costs_neither_the_old_one_nor_what_was_to_be_added() {
     assert_eq!(fs::read(index(&scratch)).unwrap().len(), whole.len() + 20);
     setrlimit(Resource::Fsize, before).unwrap();
     assert_eq!(rests(&mut scratch.open()), one("t", 2));
-    assert!(ours.chore().is_none());
+    assert!(ours.take_maintenance().is_none());
     assert_eq!(rests(&mut scratch.open()), one("t", 3));
     rewrite(&ours.files.places).unwrap();
     assert_eq!(line_count(&scratch), 1);

@@ -82,7 +82,7 @@ fn while_a_tool_lives_everybody_is_looked_for() {
     let mut stage = Stage::new();
     stage.supervisors.begin(u32::MAX);
     let (client, _stream, peer, caller) = stage.connect();
-    assert_eq!(peer, Peer::Unchecked);
+    assert_eq!(peer, Peer::MaybeTool);
     assert_eq!(stage.inquire(caller), Identity::SameUser, "our own process holds it");
     drop(client);
     assert_eq!(stage.inquire(caller), Identity::Unclear, "nobody holds it any more");
@@ -98,11 +98,11 @@ fn whoever_may_have_connected_while_a_tool_lived_is_doubted_afterwards() {
     stage.identities.polls();
     stage.supervisors.begin(7);
     stage.supervisors.end(7);
-    assert_eq!(stage.peer(), Peer::Unchecked, "it may have waited in the backlog since then");
-    stage.identities.nobody_waits();
-    assert_eq!(stage.peer(), Peer::Unchecked, "the poll began before the tool");
+    assert_eq!(stage.peer(), Peer::MaybeTool, "it may have waited in the backlog since then");
+    stage.identities.accept_queues_were_empty();
+    assert_eq!(stage.peer(), Peer::MaybeTool, "the poll began before the tool");
     stage.identities.polls();
-    stage.identities.nobody_waits();
+    stage.identities.accept_queues_were_empty();
     assert_eq!(stage.peer(), Peer::SameUser);
 }
 
@@ -112,22 +112,22 @@ fn after_a_crowd_connections_of_ended_tools_may_come_late() {
         let mut stage = Stage::new();
         stage.identities =
             Identities::new(stage.supervisors.clone(), &stage.scratch.path().join("instances"), never(), limits);
-        stage.identities.crowded();
+        stage.identities.accept_queue_was_full();
         assert_eq!(stage.peer(), Peer::SameUser, "no tool was in the crowd");
         stage.supervisors.begin(7);
-        stage.identities.crowded();
+        stage.identities.accept_queue_was_full();
         stage.supervisors.end(7);
         stage.identities.polls();
-        stage.identities.nobody_waits();
+        stage.identities.accept_queues_were_empty();
         let (client, _stream, peer, caller) = stage.connect();
-        if peer == Peer::Unchecked {
+        if peer == Peer::MaybeTool {
             assert_eq!(stage.inquire(caller), Identity::SameUser, "our own process holds it");
             drop(client);
             assert_eq!(stage.inquire(caller), Identity::Unclear, "nobody holds it");
         }
         peer
     };
-    assert_eq!(after_crowd(&Limits::default()), Peer::Unchecked);
+    assert_eq!(after_crowd(&Limits::default()), Peer::MaybeTool);
     assert_eq!(after_crowd(&Limits { late_connection_ms: 0, ..Limits::default() }), Peer::SameUser, "it is over");
 }
 
@@ -136,11 +136,11 @@ fn another_server_is_noticed_when_it_comes_and_forgotten_when_it_is_gone() {
     let mut stage = Stage::new();
     let other = stage.other_server(u32::MAX);
     let (_client, _stream, peer, caller) = stage.connect();
-    assert_eq!(peer, Peer::Unchecked);
+    assert_eq!(peer, Peer::MaybeTool);
     assert_eq!(stage.inquire(caller), Identity::SameUser);
-    assert_eq!(stage.peer(), Peer::Unchecked, "it is still there");
+    assert_eq!(stage.peer(), Peer::MaybeTool, "it is still there");
     drop(other);
-    assert_eq!(stage.peer(), Peer::Unchecked, "nobody has looked since");
+    assert_eq!(stage.peer(), Peer::MaybeTool, "nobody has looked since");
     assert_eq!(stage.inquire(caller), Identity::SameUser);
     assert_eq!(stage.peer(), Peer::SameUser);
     // It is there when we start, and it is the parent of whoever holds the socket.
@@ -148,7 +148,7 @@ fn another_server_is_noticed_when_it_comes_and_forgotten_when_it_is_gone() {
     let _other = stage.other_server(parent);
     let instances = stage.scratch.path().join("instances");
     stage.identities = Identities::new(stage.supervisors.clone(), &instances, never(), &Limits::default());
-    assert_eq!(stage.peer(), Peer::Unchecked);
+    assert_eq!(stage.peer(), Peer::MaybeTool);
     let mut child = std::process::Command::new("cat");
     let (client, _stream, _, caller) = stage.connect();
     let mut child = child.stdin(OwnedFd::from(client)).stdout(std::process::Stdio::null()).spawn().unwrap();
@@ -168,7 +168,7 @@ fn what_is_written_while_somebody_looks_is_not_overlooked() {
     let answers = stage.identities.inquiry().expect("something to find out").run();
     let _second = stage.other_server(u32::MAX);
     stage.identities.answered(answers);
-    assert_eq!(stage.peer(), Peer::Unchecked, "the answer is older than the second server");
+    assert_eq!(stage.peer(), Peer::MaybeTool, "the answer is older than the second server");
 }
 
 #[test]
@@ -176,9 +176,9 @@ fn a_directory_that_cannot_be_watched_makes_everybody_doubtful() {
     let mut stage = Stage::new();
     std::fs::remove_dir(stage.scratch.path().join("instances")).unwrap();
     let (_client, _stream, peer, caller) = stage.connect();
-    assert_eq!(peer, Peer::Unchecked, "the directory is gone");
+    assert_eq!(peer, Peer::MaybeTool, "the directory is gone");
     assert_eq!(stage.inquire(caller), Identity::SameUser);
-    assert_eq!(stage.peer(), Peer::Unchecked);
+    assert_eq!(stage.peer(), Peer::MaybeTool);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn over_a_unix_socket_the_kernel_names_the_process() {
     assert_eq!(stage.identities.unix(&ours, Accepted::AtOnce).0, Peer::SameUser);
     stage.supervisors.begin(u32::MAX);
     let (peer, caller) = stage.identities.unix(&ours, Accepted::AtOnce);
-    assert_eq!(peer, Peer::Unchecked);
+    assert_eq!(peer, Peer::MaybeTool);
     assert_eq!(stage.inquire(caller), Identity::SameUser);
     let subject = |(_, caller): (Peer, Caller)| match caller.whose {
         Whose::Known(Subject::Process { pid, not_after }) => (pid, not_after),
