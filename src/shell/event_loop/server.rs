@@ -164,33 +164,10 @@ impl Server {
         let now = self.clock.now();
         // 3: everything that happened goes into the core.
         let mut left = self.outside.take_again();
-        let mut fresh = Vec::new();
         if self.accept_queues_were_empty(events) {
             self.outside.identities.accept_queues_were_empty();
         }
-        for event in events.iter() {
-            match event.token() {
-                WAKE => {}
-                SIGNAL => self.take_signals(now),
-                Token(at) if at >= LISTEN => {
-                    if let Some(listening) = self.listeners.get_mut(at - LISTEN) {
-                        listening.backlog = true;
-                    }
-                }
-                Token(packed) => {
-                    let key = Key::unpack(packed);
-                    if let Some(socket) = self.outside.sockets.get_mut(&key) {
-                        socket.readable |= event.is_readable() || event.is_read_closed();
-                        socket.writable |= event.is_writable();
-                        if event.is_error() || event.is_write_closed() {
-                            self.core.input(Input::Broke { conn: key }, now);
-                        } else {
-                            fresh.push(key);
-                        }
-                    }
-                }
-            }
-        }
+        let fresh = self.take_events(events, now);
         self.accept(now);
         // The order: one connection left over from the last turn, the new events, the other left-over connections. So a new
         // request waits for at most one left-over connection, and no left-over connection waits forever.
@@ -215,6 +192,35 @@ impl Server {
             self.outside.jobs.more();
         }
         Ok(())
+    }
+
+    /// Notes what the events say about listeners and sockets. Returns the connections that can be read or written.
+    fn take_events(&mut self, events: &Events, now: Now) -> Vec<Key> {
+        let mut fresh = Vec::new();
+        for event in events.iter() {
+            match event.token() {
+                WAKE => {}
+                SIGNAL => self.take_signals(now),
+                Token(at) if at >= LISTEN => {
+                    if let Some(listening) = self.listeners.get_mut(at - LISTEN) {
+                        listening.backlog = true;
+                    }
+                }
+                Token(packed) => {
+                    let key = Key::unpack(packed);
+                    if let Some(socket) = self.outside.sockets.get_mut(&key) {
+                        socket.readable |= event.is_readable() || event.is_read_closed();
+                        socket.writable |= event.is_writable();
+                        if event.is_error() || event.is_write_closed() {
+                            self.core.input(Input::Broke { conn: key }, now);
+                        } else {
+                            fresh.push(key);
+                        }
+                    }
+                }
+            }
+        }
+        fresh
     }
 
     fn poll_timeout(&self) -> Option<Duration> {
