@@ -1,16 +1,16 @@
-//! Programs that tools start, and how none of them outlives its call.
+//! Starts programs for tools and makes sure that none of them outlives its call.
 //!
-//! Every program has a supervisor (`supervisor.rs`): this binary again, as a process between us and the program, below which all that the
-//! program starts has to stay. Ending a call closes its supervisor's control socket, and so does our own death; the supervisor
-//! then kills everything below it. A command may kill its supervisor, because it runs as the same user. Its processes then
-//! become ours if this process is a child subreaper (the binary is, a host program that embeds us decides for itself), and are killed
-//! here: a direct child that we did not start is an orphan of a killed supervisor.
+//! Every program has a supervisor (`supervisor.rs`): this binary, executed again as a process between the server and the program. All
+//! descendants of the program stay below it. When a call ends, or the server dies, the supervisor's control socket is closed, and it
+//! kills all its descendants. A command may kill its supervisor, because it runs as the same user. Its processes then become children
+//! of the server, if the server is a child subreaper (the binary is; a host program that embeds it decides for itself), and are killed
+//! here: a direct child that the server did not start is an orphan of a killed supervisor.
 //!
-//! Only one thread starts, reaps and tells apart our direct children, so that a supervisor that has just been started is never
-//! taken for an orphan.
+//! One thread starts, reaps and classifies the direct children, so that a supervisor that has just been started is never taken for
+//! an orphan.
 //!
-//! If we and a supervisor are killed at the same moment, nobody is left to kill what is below it. Its processes carry a marker in their
-//! environment, by which the next start finds them ([`sweep`]), unless they have removed it.
+//! If the server and a supervisor are killed at the same time, the processes below it go on. They have a marker in their environment,
+//! by which the next server finds them ([`sweep`]), unless they have removed it.
 
 mod confine;
 mod environment;
@@ -42,10 +42,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 use supervisors::Supervisors;
 
-/// The variable that every child and its descendants carry: `<instance>:<number>`.
+/// The environment variable of every child and its descendants: `<instance>:<number>`.
 pub const MARKER: &str = "GEMINI_A2A_CHILD";
 
-/// How children are made.
+/// How children are started.
 pub struct Plan {
     /// The binary whose main calls [`child_main`]: `/proc/self/exe` for the server itself, so that replacing the file does not matter.
     pub exe: PathBuf,
@@ -53,9 +53,9 @@ pub struct Plan {
     pub instance: String,
     /// The environment to choose from.
     pub env: Vec<(OsString, OsString)>,
-    /// Real paths of all directories that tasks may work in: no program from there counts as the system's.
+    /// Real paths of all directories that tasks may work in. Programs from there are not system programs.
     pub workspaces: Vec<PathBuf>,
-    /// Real paths that no command may see without approval: the home directory and the state directory.
+    /// Real paths that no command may read without approval: the home directory and the state directory.
     pub private: Vec<PathBuf>,
 }
 
@@ -77,20 +77,20 @@ pub struct Children {
     patience: Patience,
 }
 
-/// Work for the thread that has our direct children.
+/// Requests to the thread that owns the direct children.
 enum Order {
     Start {
         command: Command,
         control: Arc<UnixStream>,
         reply: mpsc::Sender<io::Result<std::process::Child>>,
     },
-    /// Reap a supervisor that is over or was killed, and whatever it left.
+    /// Reap a supervisor that has ended or was killed, and kill what it left.
     Reap {
         child: std::process::Child,
         end: SupervisorEnd,
         reply: mpsc::Sender<()>,
     },
-    /// Kill what is left of all commands, supervisors too: the server ends.
+    /// Kill all remaining processes of commands and their supervisors, because the server ends.
     EndAll {
         reply: mpsc::Sender<()>,
     },
@@ -112,9 +112,9 @@ impl Controls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells every supervisor to end its command, also those that their command has stopped. Gives their control sockets.
+    /// Tells every supervisor to end its command, also supervisors that their command has stopped. Returns their control sockets.
     fn end_all(&self) -> Vec<Arc<UnixStream>> {
-        // While this is locked none of them is reaped, so the numbers are theirs.
+        // While this is locked none of them is reaped, so their pids are not reused.
         let live = self.lock();
         for (pid, control) in live.iter() {
             let _ = control.shutdown(Shutdown::Write);
@@ -130,7 +130,7 @@ fn signal(pid: u32, signal: Signal) {
     }
 }
 
-/// Waits until a process is over, and leaves it to be reaped.
+/// Waits until a process has ended, without reaping it.
 fn wait_for_end(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
@@ -139,7 +139,7 @@ fn wait_for_end(pid: u32) {
 
 impl Children {
     pub fn new(plan: Plan, limits: &Limits) -> io::Result<Children> {
-        // A child could read our environment and memory under /proc otherwise. Root always can.
+        // Otherwise a child could read the environment and memory of the server under /proc. Root always can.
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         let approved = environment::approved(plan.env);
         let programs = environment::program_directories(&approved, &plan.workspaces, &plan.private);
@@ -171,14 +171,14 @@ impl Children {
         self.supervisors.clone()
     }
 
-    /// Ends every command, for the end of the server. Waits until their processes are gone, but not for ever.
+    /// Ends every command, for the end of the server. Waits for their processes up to a limit.
     pub fn end_all(&self) {
         let until = Instant::now() + self.patience.end;
         for control in self.controls.end_all() {
             let left = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
             let _ = poll(&mut [PollFd::new(&*control, PollFlags::empty())], left.as_ref());
         }
-        // A supervisor that is still there is stuck, and what one left that was killed is ours.
+        // A supervisor that still runs is stuck; the processes of a killed one are children of the server.
         let (reply, done) = mpsc::channel();
         if self.orders.send(Order::EndAll { reply }).is_ok() {
             let _ = done.recv_timeout(self.patience.end);
@@ -211,7 +211,7 @@ impl Children {
             .env_clear()
             .envs(env.iter().map(|(name, value)| (name, value)))
             .env(MARKER, format!("{}:{number}", self.instance))
-            // The open directory by its number: its name may mean another one by now.
+            // By its descriptor: its name may refer to another directory by now.
             .current_dir(format!("/proc/self/fd/{}", launch.dir.as_raw_fd()));
         command
     }
@@ -255,7 +255,7 @@ impl Spawn for Children {
             Some(path) if !confine::can_run(&path, &self.programs) => {
                 Err(format!("{} is not a program of the system", path.display()))
             }
-            // One that is nowhere does nothing.
+            // A program that does not exist has no effect.
             Some(_) | None => Ok(()),
         }
     }
@@ -265,11 +265,11 @@ fn gone() -> io::Error {
     io::Error::other("the thread that starts programs is gone")
 }
 
-/// Has our direct children: starts them, reaps them, and kills those that are orphans of a killed supervisor.
+/// Owns the direct children: starts them, reaps them, and kills the orphans of killed supervisors.
 struct Keeper {
     supervisors: Supervisors,
     controls: Controls,
-    /// Supervisors that are over and whose processes may not be.
+    /// Supervisors that have ended and whose processes may still run.
     unclear: Vec<std::process::Child>,
 }
 
@@ -300,7 +300,7 @@ impl Keeper {
                 // It still holds the child's ends of pipe and socket; both must close with the child.
                 drop(command);
                 if let Ok(child) = &started {
-                    // Known before its program can start: from then on a peer may be a tool's process.
+                    // Registered before its program can start: from then on a peer may be a tool's process.
                     self.supervisors.begin(child.id());
                     self.controls.lock().insert(child.id(), control.clone());
                     let _ = (&*control).write_all(&[supervisor::GO]);
@@ -308,7 +308,7 @@ impl Keeper {
                 let _ = reply.send(started);
             }
             Order::Reap { child, end, reply } => {
-                // It was killed, and its processes become ours when it is over.
+                // It was killed; its processes become children of the server when it has ended.
                 wait_for_end(child.id());
                 self.reap(child, end);
                 let _ = reply.send(());
@@ -323,7 +323,7 @@ impl Keeper {
         }
     }
 
-    /// Reaps a supervisor that is over, after what it may have left was killed. Until then its number is its own, and it
+    /// Reaps a supervisor that has ended, after the processes that it left were killed. Until then its pid is not reused, and it
     /// counts as alive, because a peer may be one of its processes.
     fn reap(&mut self, mut child: std::process::Child, end: SupervisorEnd) {
         let left = match end {
@@ -339,7 +339,7 @@ impl Keeper {
         self.supervisors.end(child.id());
     }
 
-    /// Kills every direct child that is no supervisor, with all below it. Not where this process does not adopt orphans: then its
+    /// Kills every direct child that is no supervisor, with its descendants. Not if this process does not adopt orphans: then its
     /// other children are the host program's own.
     fn kill_orphans(&self) -> io::Result<()> {
         if !matches!(rustix::process::child_subreaper(), Ok(Some(_))) {
@@ -352,9 +352,9 @@ impl Keeper {
     }
 }
 
-/// A program and all that it started, by their supervisor.
+/// A program and its descendants, below their supervisor.
 struct Process {
-    /// None once it was handed over to be reaped.
+    /// None after it was passed on to be reaped.
     child: Option<std::process::Child>,
     control: Arc<UnixStream>,
     pid: u32,
@@ -423,7 +423,7 @@ impl Process {
             Some(_) => SupervisorEnd::Orderly,
             None => SupervisorEnd::Abnormal,
         };
-        // It has nothing left to do, or it was killed, stopped or is stuck. Then what was below it becomes ours.
+        // It has finished, or it was killed or stopped or is stuck. In the latter cases its processes become children of the server.
         let _ = child.kill();
         let (reply, reaped) = mpsc::channel();
         self.orders.send(Order::Reap { child, end, reply }).map_err(|_| gone())?;
@@ -432,7 +432,7 @@ impl Process {
         Ok(Finished { status: report.status.unwrap_or_else(killed), strays: report.strays.unwrap_or_default() })
     }
 
-    /// What the supervisor says until it is over, or for as long as it is waited for.
+    /// What the supervisor reports until it ends or the time limit passes.
     fn report(&self) -> Report {
         let mut report = Report::default();
         let _ = self.control.set_read_timeout(Some(self.patience.end));
@@ -454,7 +454,7 @@ impl Process {
 #[derive(Default)]
 struct Report {
     status: Option<ExitStatus>,
-    /// None if the supervisor did not say that nothing is left.
+    /// None if the supervisor did not report that nothing is left.
     strays: Option<Vec<u32>>,
 }
 
@@ -488,8 +488,8 @@ impl Drop for Process {
     }
 }
 
-/// Ends every process that carries the marker of one of `instances`, servers that are gone, and says which they were. One pass serves
-/// all of them, because it reads the environment of every process.
+/// Ends every process with the marker of one of `instances`, which are servers that have ended, and returns them. One pass finds
+/// them all, because it reads the environment of every process.
 pub fn sweep<'a>(instances: impl IntoIterator<Item = &'a str>) -> Vec<u32> {
     let markers: Vec<Vec<u8>> = instances.into_iter().map(|id| format!("{MARKER}={id}:").into_bytes()).collect();
     let is_marked = |pid: u32| {
@@ -497,7 +497,7 @@ pub fn sweep<'a>(instances: impl IntoIterator<Item = &'a str>) -> Vec<u32> {
         environ.split(|byte| *byte == 0).any(|variable| markers.iter().any(|marker| variable.starts_with(marker)))
     };
     let find = || {
-        // Nearly always there is none, and then nobody has to be known by their start time.
+        // Nearly always there is none, and then no start times have to be read.
         if !procfs::pids().any(is_marked) {
             return Vec::new();
         }

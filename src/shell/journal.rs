@@ -1,21 +1,21 @@
-//! The store on disk: one file of lines per task, and nothing that could not be found again from those files.
+//! The store on disk: one file of lines per task. Everything else can be rebuilt from those files.
 //!
 //! ```text
 //! tasks/<task>.jsonl      the log, appended to, locked (flock) by the one server that has the task loaded
 //! blobs/<2 hex>/<sha256>  content that logs name
 //! open/<task>             an empty file while the task has an unfinished turn, an open question or news for a webhook
 //! index.jsonl             {"task","at","brief","end"}: a line when a task is created and each time it becomes idle
-//! index.<id>.new          the index that the server with this id is writing anew
-//! trial.<id>              there for a moment, when a server tries whether it can write
+//! index.<id>.new          the new index that the server with this id is writing
+//! trial.<id>              exists for a moment when a server checks whether it can write
 //! instances/<id>          locked by the living server that marks its child processes with this id; says where it listens
 //! ```
 //!
-//! Several servers may share the directory. A log has one writer because of its lock. The index has many and is only a hint: a
+//! Several servers may share the directory. A log has one writer because of its lock. The index has many and is only a cache: a
 //! log that it does not name is added from the log itself. An instance id belongs to whoever holds its lock, so a server that
-//! starts can take over the ids of dead ones, and end what they left running, without touching the children of a living one.
+//! starts can take over the ids of dead ones, and end what they left running, without affecting the children of a running one.
 //!
 //! A marker in `open` is made before the append that opens a task and removed after the one that settles it. A crash in
-//! between leaves one marker too many, which costs a look at the next start, and never one too few.
+//! between leaves one marker too many, which costs one load at the next start, and never one too few.
 
 mod blobs;
 mod file;
@@ -45,7 +45,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// What is longer is no line of ours: a request body is the most that one event holds.
+/// A longer line is not a valid one: the largest event contains one request body.
 const LINE_BYTES: u64 = 64 << 20;
 
 /// What a trial writes: more than a log could find room for in a block that it has already.
@@ -63,14 +63,14 @@ pub struct Journal {
 struct Files {
     places: Places,
     markers: PathBuf,
-    /// Written, and removed, to see whether anything can be.
+    /// Written and removed to check whether the directory can be written.
     trial: PathBuf,
     index: Mutex<Index>,
     /// Held only for a moment, so that the loop never waits for a thread that waits for the disk.
     logs: Mutex<Logs>,
     /// Held by the thread that opens a log: a lock that another thread of this process holds would look like another server's.
     opening: Mutex<()>,
-    /// What was found wrong and not told yet.
+    /// Problems that were found and are not reported yet.
     findings: Findings,
     blobs: Arc<FileBlobs>,
     /// Stored content may be named by no journal any more.
@@ -102,7 +102,7 @@ impl Journal {
         let instances = Instances::take(&instances, entropy)?;
         let fresh = |id: &str| dir.join(format!("index.{id}.new"));
         for id in instances.all() {
-            // What a server left that died while it wrote; most have left nothing.
+            // Left by a server that died while it wrote. Most have left none.
             let _ = fs::remove_file(fresh(id));
         }
         let places = Places { index: dir.join("index.jsonl"), fresh: fresh(instances.own()), tasks };
@@ -125,13 +125,12 @@ impl Journal {
         self.instances.own()
     }
 
-    /// Every id whose children are nobody's but ours: our own and those of servers that are gone. Children that carry one of
-    /// them when the server starts are left over.
+    /// Our own id and those of servers that have ended. Children that have one of them when the server starts are left over.
     pub fn instances(&self) -> impl Iterator<Item = &str> {
         self.instances.all()
     }
 
-    /// Where living servers say where they are.
+    /// The directory with a file per running server.
     pub fn instances_dir(&self) -> &Path {
         self.instances.dir()
     }
@@ -176,7 +175,7 @@ impl Files {
             return Ok(loaded.log.clone());
         }
         let log = self.unloaded(task)?;
-        // Looked at under the lock: now nobody else changes it.
+        // Read under the lock: no other server changes it now.
         let open = log.openness();
         self.logs().loaded.insert(task.clone(), Loaded { log: log.clone(), open, unlisted: None });
         drop(opening);
@@ -193,8 +192,8 @@ impl Files {
         }
     }
 
-    /// Finds logs that are shorter than they were: whole lines are missing at their end, which nothing in the lines that are left
-    /// gives away. Such a log can be used, but somebody has to know.
+    /// Finds logs that are shorter than they were: whole lines are missing at their end, which the remaining lines
+    /// do not show. Such a log can be used, but the operator is told.
     fn find_shortened(&self, entries: &[Entry]) {
         let shortened = entries.iter().filter_map(|entry| {
             let path = self.places.log(entry.task.as_str());
@@ -279,7 +278,7 @@ impl Store for Journal {
         let mut logs = self.files.logs();
         if let Some(loaded) = logs.loaded.remove(task) {
             if loaded.log.is_empty() {
-                // Made, and never written to: there was no such task, and nobody looks for what it leaves.
+                // Created and never written to: there is no such task, so a failure does no harm.
                 let _ = loaded.log.delete();
             }
             logs.lets_go(task, &loaded.log);
@@ -312,7 +311,7 @@ impl Archive for Files {
         for id in unlisted {
             match opening(&self.places.log(&id), &id) {
                 Opening::Listed(entry) => found.push(entry),
-                // Named all the same, so that whoever asks for it is told what is wrong with it.
+                // Listed, so that a request for it is answered with the problem.
                 Opening::Unusable(why) => {
                     self.findings.add(format!("the journal {} {why}", self.places.log(&id).display()));
                     damaged.push(Entry { task: id.as_str().into(), at: 0, brief: Some(unreadable()), end: None });
@@ -325,7 +324,7 @@ impl Archive for Files {
         self.index().add_all(&found);
         let maintenance = self.index().take_maintenance();
         if let Some(maintenance) = maintenance {
-            // Nobody waits for this server yet. An index that stays as long as it is costs the next start the same again.
+            // No client waits yet. If this fails, only the next start takes longer.
             let _ = (maintenance.0)();
         }
         entries.append(&mut damaged);
@@ -360,7 +359,7 @@ impl Archive for Files {
         if !self.logs().loaded.contains_key(task) && marker.exists() {
             return Ok(Removal::LeftOpen);
         }
-        // Under its lock, so that nobody is writing to it.
+        // Under its lock, so that no server is writing to it.
         let log = match self.load(task) {
             Ok(log) => log,
             Err(_) if !path.exists() => return Ok(Removal::Removed),
@@ -377,20 +376,20 @@ impl Archive for Files {
         let path = &self.trial;
         let written = private_file(path, OpenOptions::new().create(true))
             .and_then(|file| file::write_whole(&file, &[b'\n'; TRIAL_BYTES]));
-        // Also what an earlier trial could not take away.
+        // Also a file that an earlier trial could not remove.
         let _ = fs::remove_file(path);
         written.map_err(|e| failed("write", path, &e))
     }
 }
 
-/// What the index is told of a task now.
+/// The entry of a task as it is now.
 fn entry(task: &TaskId, brief: Brief, end: Option<u64>) -> Entry {
     Entry { task: task.clone(), at: sys::unix_ms(), brief: Some(brief), end }
 }
 
-/// What a log says of itself.
+/// The summary of a log that the index does not have.
 enum Opening {
-    /// What the index should say of it.
+    /// Its entry for the index.
     Listed(Entry),
     /// It cannot be read, and why.
     Unusable(String),
@@ -411,7 +410,7 @@ fn opening(path: &Path, id: &str) -> Opening {
     loop {
         let mut line = Vec::new();
         let read = (&mut lines).take(LINE_BYTES).read_until(b'\n', &mut line);
-        // What comes behind the last whole line was never acknowledged.
+        // What follows the last whole line was never acknowledged.
         let (Ok(read), Some(line)) = (read, line.strip_suffix(b"\n")) else {
             break;
         };
@@ -438,7 +437,7 @@ fn opening(path: &Path, id: &str) -> Opening {
     }
 }
 
-/// What there is to say of a task whose log cannot be read.
+/// The summary of a task whose log cannot be read.
 fn unreadable() -> Brief {
     Brief { state: TaskState::Failed, ..Brief::bare(ContextId::from("")) }
 }
@@ -463,7 +462,7 @@ fn private_dir(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// A file for its owner only, appended to, and never somebody else's behind a link.
+/// A file that only its owner can use, opened for appending, without following a link.
 fn private_file(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     options.append(true).mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(path)
 }

@@ -1,4 +1,4 @@
-//! What the kernel lets a command do that nobody approved: read one workspace and the system's programs, run those programs, write
+//! What the kernel allows a command without approval: read one workspace and the system's programs, run those programs, write
 //! `/dev/null` and nothing else.
 //!
 //! Two mechanisms, because neither is enough. Landlock decides about opening, creating, removing and executing files by where
@@ -44,7 +44,7 @@ const CONFIGURATION: [&str; 12] = [
     "/etc/timezone",
 ];
 
-/// What a command may touch.
+/// The files that a command may use.
 pub struct Bounds {
     pub workspace: PathBuf,
     /// Files below the workspace that may be written.
@@ -59,7 +59,7 @@ pub fn available() -> Result<(), String> {
         "The kernel does not offer Landlock with its third set of rights (Linux 6.2 or newer, Landlock turned on)"
             .to_owned()
     })?;
-    // A filter can be tried only by entering it, and that cannot be undone: a thread does it and ends.
+    // A filter can be tested only by entering it, which cannot be undone, so a thread does it and ends.
     let tried = std::thread::spawn(restrict_calls).join();
     match tried {
         Ok(Ok(())) => Ok(()),
@@ -68,9 +68,9 @@ pub fn available() -> Result<(), String> {
     }
 }
 
-/// Confines the calling thread and all that it starts. An error means that nothing may be started.
+/// Confines the calling thread and all processes that it starts. An error means that nothing may be started.
 pub fn enter(bounds: &Bounds) -> io::Result<()> {
-    // A core dump would be a file that the command made.
+    // A core dump would be a file written by the command.
     limit(Resource::Core, 0)?;
     limit(Resource::Data, CONFINED_DATA_BYTES)?;
     restrict_files(bounds).map_err(|error| io::Error::other(error.to_string()))?;
@@ -82,7 +82,7 @@ pub fn is_of_system(path: &Path) -> bool {
     SYSTEM.iter().any(|dir| path.starts_with(dir))
 }
 
-/// Lowers a limit of this process and of all that it starts.
+/// Lowers a limit of this process and its descendants.
 fn limit(resource: Resource, most: u64) -> io::Result<()> {
     let maximum = rustix::process::getrlimit(resource).maximum.map_or(most, |set| set.min(most));
     Ok(rustix::process::setrlimit(resource, Rlimit { current: Some(maximum), maximum: Some(maximum) })?)
@@ -186,7 +186,7 @@ const REFUSED: &[libc::c_long] = &[
     #[cfg(target_arch = "x86_64")] libc::SYS_utime,
     #[cfg(target_arch = "x86_64")] libc::SYS_utimes,
     #[cfg(target_arch = "x86_64")] libc::SYS_futimesat,
-    // The machine itself.
+    // The whole machine.
     libc::SYS_fanotify_init, libc::SYS_userfaultfd, libc::SYS_open_by_handle_at, libc::SYS_chroot, libc::SYS_pivot_root,
     libc::SYS_mount, libc::SYS_umount2, libc::SYS_open_tree, SYS_OPEN_TREE_ATTR, libc::SYS_move_mount, libc::SYS_fsopen, libc::SYS_fsconfig,
     libc::SYS_fsmount, libc::SYS_fspick, libc::SYS_mount_setattr, libc::SYS_swapon, libc::SYS_swapoff,
@@ -253,8 +253,8 @@ const IOCTLS: [u64; 12] = [
     0x802c_542a, // TCGETS2
 ];
 
-/// Namespaces: in a new one of users a process has all privileges over it, and reaches parts of the kernel that nobody without
-/// privileges should.
+/// Namespaces: in a new one of users a process has all privileges over it, and reaches parts of the kernel that need
+/// privileges otherwise.
 const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWUSER,
     libc::CLONE_NEWNS,
@@ -291,7 +291,7 @@ fn filter() -> io::Result<BpfProgram> {
     }
     let refused = REFUSED.iter().chain(if keeps_signals { &[] } else { SIGNALS });
     rules.extend(refused.map(|number| (*number, always.clone())));
-    // Limits of the process itself are its own business; 0 means itself.
+    // A process may change its own limits; 0 means itself.
     let of_others = condition(0, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
     rules.insert(libc::SYS_prlimit64, vec![rule(vec![of_others])?]);
     let other = |request: &u64| condition(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, *request);
@@ -321,7 +321,7 @@ fn signals_to_this_thread() -> io::Result<BTreeMap<i64, Vec<SeccompRule>>> {
     Ok(rules)
 }
 
-/// What the rules name fails with `errno`, all else is allowed.
+/// System calls that the rules name fail with `errno`; all others are allowed.
 fn compiled(rules: BTreeMap<i64, Vec<SeccompRule>>, errno: libc::c_int) -> io::Result<BpfProgram> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
     let refusal = SeccompAction::Errno(errno.unsigned_abs());

@@ -1,12 +1,12 @@
-//! The environment of child processes. It is made, not inherited: names from a list, so that no key or token of the server reaches
-//! a command.
+//! The environment of child processes. It is built from a list of names and not inherited, so that no key or token of the
+//! server reaches a command.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 pub type Environment = Vec<(OsString, OsString)>;
 
-/// Names that are handed on: who and where the user is, and where tools are installed. None of them holds secrets.
+/// Variables that are passed on: about the user, and where tools are installed. None of them contains secrets.
 const HANDED_ON: [&str; 28] = [
     "PATH",
     "HOME",
@@ -38,10 +38,10 @@ const HANDED_ON: [&str; 28] = [
     "no_proxy",
 ];
 
-/// Handed on if they name a host and nothing else: a user, a path or a query may be a secret.
+/// Passed on if they name a host and nothing else: a user, a path or a query may be a secret.
 const PROXIES: [&str; 6] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
 
-/// Set for every child: no pagers, no prompts, no programs of the user's or a repository's choosing behind git's back.
+/// Set for every child: no pagers, no prompts, no programs that the user's or a repository's git settings choose.
 const SET: [(&str, &str); 14] = [
     ("GEMINI_CLI", "1"),
     ("TERM", "xterm-256color"),
@@ -71,7 +71,7 @@ const GIT: [(&str, &str); 7] = [
     ("core.pager", "cat"),
 ];
 
-/// Further ones for commands that nobody approved: they cannot read the user's files, and a repository that is nothing but a
+/// Further settings for commands without approval: they cannot read the user's files, and a repository that is nothing but a
 /// directory of the workspace does not count.
 const GIT_READ_ONLY: [(&str, &str); 5] = [
     ("core.excludesFile", "/dev/null"),
@@ -81,11 +81,11 @@ const GIT_READ_ONLY: [(&str, &str); 5] = [
     ("core.untrackedCache", "false"),
 ];
 
-/// What an approved command gets of our own environment.
+/// The environment of an approved command.
 pub fn approved(env: impl IntoIterator<Item = (OsString, OsString)>) -> Environment {
     let mut clean: Environment = env.into_iter().filter(|(name, value)| is_handed_on(name, value)).collect();
     for (_, path) in clean.iter_mut().filter(|(name, _)| name == "PATH") {
-        // A relative directory means one of the workspace's, whose programs would take the place of the system's.
+        // A relative directory is in the workspace, and its programs would replace those of the system.
         let absolute: Vec<PathBuf> = std::env::split_paths(path).filter(|dir| dir.is_absolute()).collect();
         *path = std::env::join_paths(absolute).unwrap_or_default();
     }
@@ -94,7 +94,7 @@ pub fn approved(env: impl IntoIterator<Item = (OsString, OsString)>) -> Environm
     clean
 }
 
-/// The same for a command that nobody approved: programs come from `programs` only.
+/// The environment of a command without approval: programs come from `programs` only.
 pub fn read_only(approved: &Environment, programs: &[PathBuf]) -> Environment {
     let kept =
         approved.iter().filter(|(name, _)| name != "PATH" && !name.as_encoded_bytes().starts_with(b"GIT_CONFIG_"));
@@ -130,13 +130,13 @@ pub fn program_directories(env: &Environment, workspaces: &[PathBuf], private: &
     found
 }
 
-/// Where a program is that the server itself chose, so that none of a workspace can take its place. As it is if it is nowhere.
+/// The path of a program that the server itself chose, so that no program of a workspace replaces it. Unchanged if it is not found.
 pub fn located(program: &OsStr, programs: &[PathBuf]) -> OsString {
     let places = programs.iter().map(|dir| dir.join(program));
     places.into_iter().find(|path| path.is_file()).map_or_else(|| program.to_owned(), PathBuf::into_os_string)
 }
 
-/// Where a program is that is looked up in `PATH`.
+/// The path of a program that is looked up in `PATH`.
 pub fn found(program: &OsStr, env: &Environment) -> Option<PathBuf> {
     let (_, path) = env.iter().find(|(name, _)| name == "PATH")?;
     std::env::split_paths(path).map(|dir| dir.join(program)).find(|path| path.is_file())

@@ -1,5 +1,4 @@
-//! Finding processes and killing them. A process number comes to mean another process once the first one is gone, so a process is known by
-//! its number and its start time, and a signal is sent only after both were compared while a handle keeps the number from being reused.
+//! Finding processes and killing them. Pids are reused, so a process is identified by its pid and its start time, and a signal is sent only after both were compared while a handle keeps the number from being reused.
 
 use crate::limits::{SWEEP_ROUNDS, SWEEP_WAIT_MS};
 use crate::shell::children::procfs;
@@ -21,12 +20,12 @@ pub struct Process {
     pub start: u64,
 }
 
-/// Every process that is not over yet. Processes come and go while they are listed.
+/// Every process that has not ended. Processes come and go while they are listed.
 pub fn all() -> Vec<Process> {
     procfs::pids().filter_map(look).collect()
 }
 
-/// None when there is no such process, or when it is over and only waits to be reaped.
+/// None when there is no such process, or when it has ended and is not reaped yet.
 pub fn look(pid: u32) -> Option<Process> {
     let procfs::Stat { parent, start, is_over } = procfs::stat(pid)?;
     (!is_over).then_some(Process { pid, parent, start })
@@ -48,7 +47,7 @@ pub fn below(all: &[Process], ancestor: u32) -> Vec<Process> {
 
 impl Process {
     /// Sends a signal to exactly this process. None if it is gone or not ours to signal; otherwise a handle that becomes readable
-    /// when the process is over.
+    /// when the process has ended.
     pub fn signal(&self, signal: Signal) -> Option<OwnedFd> {
         let pid = Pid::from_raw(i32::try_from(self.pid).ok()?)?;
         let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
@@ -123,7 +122,7 @@ pub fn kill_children(
             };
             match rustix::process::waitpid(Some(pid), WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) => reaped(pid, status),
-                // Until it is reaped its number can mean no other process.
+                // Until it is reaped its pid is not reused.
                 Ok(None) => {
                     let _ = rustix::process::kill_process(pid, Signal::KILL);
                     killed.insert(number);

@@ -1,13 +1,13 @@
 //! What `/proc` says about processes. Reading it is file access and not for the loop.
 
-/// One process at one moment. Its number comes to mean another process once it is gone, so it is known by number and start time.
+/// One process at one moment. Pids are reused, so it is identified by pid and start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// 0 if there is none that we could see.
     pub parent: u32,
     /// In clock ticks since the machine started.
     pub start: u64,
-    /// Nothing of it runs any more; it only waits to be reaped.
+    /// It has ended and is not reaped yet.
     pub is_over: bool,
 }
 

@@ -1,15 +1,15 @@
-//! The supervisor of one command: this binary again, with a hidden verb, as a process of its own between the server and the program.
+//! The supervisor of one command: this binary, executed with a hidden verb, as a process between the server and the program.
 //!
-//! It is a session of its own and a child subreaper, so that everything the program starts stays below it, whatever it does to
-//! leave: a process whose parents are gone becomes the supervisor's child. When the server wants the command to end, or is gone
-//! itself (either way the control socket ends), the supervisor kills all that is below it and exits.
+//! It has its own session and is a child subreaper, so that all descendants of the program stay below it: a process whose parent
+//! has ended becomes the supervisor's child. When the server ends the command, or the server itself ends (the control socket
+//! closes in both cases), the supervisor kills its descendants and exits.
 //!
 //! Standard input is the control socket. The server sends `g` when the program may start and `t` to ask it to end; closing its
 //! side means: end everything. The supervisor answers in lines: `started PID` or `failed ERRNO MESSAGE`, then `exited STATUS` (as wait(2)
 //! has it), then `gone` with the processes that it had to kill. If it cannot be sure that nothing is left, it ends without `gone`, and the
 //! server, which adopts what is left, kills it. Standard output and error are the program's.
 //!
-//! A program that nobody approved is started by a thread that confined itself first; see [`super::confine`]. The supervisor's other
+//! A program without approval is started by a thread that confined itself first; see [`super::confine`]. The supervisor's other
 //! thread stays free: it needs `/proc`.
 
 use super::confine::{self, Bounds};
@@ -27,7 +27,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// Tells the binary to be a supervisor.
+/// The verb that makes the binary a supervisor.
 pub const VERB: &str = "__supervise";
 
 /// Words before the program and its arguments.
@@ -36,7 +36,7 @@ pub const WRITABLE: &str = "--writable";
 pub const PROGRAMS: &str = "--programs";
 pub const END: &str = "--";
 
-/// What the server says.
+/// What the server sends.
 pub const GO: u8 = b'g';
 pub const TERMINATE: u8 = b't';
 
@@ -62,7 +62,7 @@ pub fn child_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> 
 /// What is to be started.
 struct Order {
     argv: Vec<OsString>,
-    /// None for a program that somebody approved.
+    /// None for an approved program.
     bounds: Option<Bounds>,
 }
 
@@ -112,7 +112,7 @@ fn supervise(order: Order, control: &mut UnixStream) -> io::Result<()> {
         return Ok(());
     };
     let names: Vec<String> = killed.iter().take(STRAYS_NAMED).map(u32::to_string).collect();
-    // Nobody may be left to read it.
+    // The server may have ended.
     let _ = writeln!(control, "gone {}", names.join(" "));
     Ok(())
 }
@@ -138,8 +138,8 @@ fn command(argv: &[OsString]) -> io::Result<Command> {
     let mut command = if leaks.is_empty() {
         Command::new(program)
     } else {
-        // Handed to us by whoever started the server. We cannot close what we do not own, but a shell can, and programs of tools
-        // are shells.
+        // Inherited from the parent of the server. Code without `unsafe` cannot close descriptors that it does not own, but a
+        // shell can, and the programs of tools are shells.
         let closing: String = leaks.iter().map(|fd| format!(" {fd}>&-")).collect();
         let mut shell = Command::new(program);
         shell.arg("-c").arg(format!("exec{closing}; exec \"$@\"")).arg(program).arg(program);
@@ -183,7 +183,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// Waits until the server wants the end, or nothing is left.
+    /// Waits until the server ends the command, or no process is left.
     fn until_over(&mut self, control: &mut UnixStream, signals: &mut UnixStream) {
         while self.reap(control) == Left::Some {
             let mut fds = [PollFd::new(&*control, PollFlags::IN), PollFd::new(&*signals, PollFlags::IN)];
@@ -204,7 +204,7 @@ impl Watch {
         let mut word = [0];
         match control.read(&mut word) {
             Ok(1) if word == [TERMINATE] => {
-                // Before it was reaped, its number can mean no other process.
+                // Before it is reaped, its pid is not reused.
                 if !self.has_exited {
                     let _ = rustix::process::kill_process_group(self.program, Signal::TERM);
                 }
@@ -234,7 +234,7 @@ impl Watch {
         }
     }
 
-    /// Kills all that is below us. An error means that something may be left; then the server has to do it.
+    /// Kills all descendants. An error means that some may be left, which the server then has to kill.
     fn kill_all(&mut self, control: &mut UnixStream) -> io::Result<Vec<u32>> {
         if self.reap(control) == Left::None {
             return Ok(Vec::new());

@@ -1,7 +1,7 @@
 //! One log on disk. Appended to by the loop, read and synced by the disk lane, so everything here works on `&self`.
 //!
-//! `end` is the one thing both agree on: the bytes before it count, whatever the file holds behind it. An append moves it only
-//! when every byte was taken; what a failed one left is cut off at once or, if even that fails, before the next append.
+//! `end` is the length that counts; bytes after it are ignored. An append moves it only when every byte was written. What a failed
+//! append left is cut off at once or, if that fails too, before the next append.
 //!
 //! Opening looks at the end of the file only. A line without its line break is what a crash leaves: it is cut, or given its
 //! line break if nothing else is missing. Everything before is checked by its crc when it is read, which happens in the disk
@@ -39,7 +39,7 @@ pub struct FileLog {
     findings: Findings,
 }
 
-/// What whoever runs the server should know of its logs. Damage is found by whatever thread reads a log, and told by the loop.
+/// Messages for the operator about logs. Any thread that reads a log may find damage; the loop reports it.
 #[derive(Clone, Default)]
 pub struct Findings(Arc<Mutex<Vec<String>>>);
 
@@ -54,7 +54,7 @@ impl Findings {
 }
 
 impl FileLog {
-    /// An existing log, locked, its torn end mended.
+    /// Opens and locks an existing log and repairs its torn end.
     pub fn open(path: PathBuf, marker: PathBuf, findings: Findings) -> Result<FileLog, StoreError> {
         let file = private_file(&path, OpenOptions::new().read(true)).map_err(|e| failed("open", &path, &e))?;
         let log = FileLog::locked(file, path, marker, findings)?;
@@ -100,7 +100,7 @@ impl FileLog {
         }
     }
 
-    /// Whole lines, in one write. Only the loop calls this, so nobody else moves `end`.
+    /// Whole lines, in one write. Only the loop calls this, so no other thread moves `end`.
     pub fn append(&self, lines: &[u8]) -> Result<(), StoreError> {
         self.sound()?;
         if self.torn.load(Ordering::Acquire) {
@@ -117,7 +117,7 @@ impl FileLog {
             Err(error) => error,
         };
         self.torn.store(true, Ordering::Release);
-        // A cut that fails as well is made up for by the next append, or by the next open.
+        // If cutting fails too, the next append or the next open repeats it.
         let _ = self.cut();
         Err(failed("write", &self.path, &error))
     }
@@ -129,7 +129,7 @@ impl FileLog {
         }
     }
 
-    /// Notes that the task is open, for the next start of a server.
+    /// Creates the marker that tells the next start that the task is open.
     pub fn mark(&self) -> Result<(), StoreError> {
         // Without opening it: the loop opens no files.
         let made = mknodat(CWD, &self.marker, FileType::RegularFile, Mode::RUSR | Mode::WUSR, 0);
@@ -142,7 +142,7 @@ impl FileLog {
         Ok(())
     }
 
-    /// Whether the note is gone. One that stays costs the next start a look.
+    /// Whether the marker is gone. One that stays costs the next start one load.
     pub fn unmark(&self) -> bool {
         match fs::remove_file(&self.marker) {
             Ok(()) => true,
@@ -150,7 +150,7 @@ impl FileLog {
         }
     }
 
-    /// Removes the log and its note. What the index says of it counts for nothing without it.
+    /// Removes the log and its marker. The index entry does not count without the log.
     pub fn delete(&self) -> Result<(), StoreError> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("delete", &self.path, &error)),
@@ -173,7 +173,7 @@ impl FileLog {
             return Err(self.set_aside("its last line break is damaged"));
         }
         if is_whole(&tail) {
-            // Whole, so it may have been shown to somebody: it stays.
+            // It is whole, so a client may have seen it: it stays.
             let mended = write_once(&self.file, b"\n");
             mended.map_err(|e| failed("repair", &self.path, &e))?;
             self.end.store(size + 1, Ordering::Release);
@@ -235,7 +235,7 @@ impl FileLog {
     }
 }
 
-/// Closing the descriptor would do, were it the only one: a child that is being started has a copy of it until it executes.
+/// Closing the descriptor would not be enough: a child that is being started has a copy of it until it executes.
 impl Drop for FileLog {
     fn drop(&mut self) {
         let _ = flock(&self.file, FlockOperation::Unlock);

@@ -2,12 +2,12 @@
 //! one of ours, one of another server, or a server that adopts the orphans of supervisors that were killed.
 //!
 //! The answer is given by exclusion: only a process that was found, and whose whole chain of parents was read without meeting a
-//! supervisor, is no tool's. Whoever hides (a process we may not look into, a descriptor that is in flight between processes or belongs to one thread
+//! supervisor, is no tool's. A process that hides (one that may not be inspected, a descriptor that is in flight between processes or belongs to one thread
 //! alone) is not found, and "not found" means "may be a tool's".
 //!
-//! Processes come and go while they are read, so nothing is believed that was not consistent:
+//! Processes come and go while they are read, so only consistent results count:
 //! - A parent that is gone when it is read, or that started after its child (its pid was given to another process), breaks the
-//!   chain. A broken chain is read again a few times, because honest parents end too; then the process counts as not identified.
+//!   chain. A broken chain is read again a few times, because other parents end too; then the process counts as not identified.
 //! - The process that holds a socket is looked at before and after its descriptors are read: the same start time means that it
 //!   was the same process.
 //! - The links of a chain are not read in one moment, which does no harm: while its supervisor lives, a tool's process only ever
@@ -36,7 +36,7 @@ pub trait Processes {
     fn pids(&mut self) -> Vec<u32>;
     /// None if there is no such process.
     fn look(&mut self, pid: u32) -> Option<Process>;
-    /// Which of these sockets the process holds, as far as we may look.
+    /// Which of these sockets the process holds, as far as it may be inspected.
     fn held(&mut self, pid: u32, sockets: &BTreeSet<u64>) -> Vec<u64>;
     /// Whether the process calls itself a supervisor of tools.
     fn is_supervisor(&mut self, pid: u32) -> bool;
@@ -57,7 +57,7 @@ pub struct Roots {
 /// Which process is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// Whoever holds the socket with this inode.
+    /// The process that holds the socket with this inode.
     Socket(u64),
     /// The process with this pid, if it did not start after that time: otherwise the pid has been given to another one.
     Process { pid: u32, not_after: u64 },
@@ -74,7 +74,7 @@ pub enum Finding {
     Broken,
 }
 
-/// Answers for all subjects in order, with one look at all processes. A broken chain is read again, `tries` times in all.
+/// Answers for all subjects in order, with one pass over all processes. A broken chain is read again, `tries` times in all.
 pub fn find(processes: &mut dyn Processes, roots: &Roots, subjects: &[Subject], tries: u32) -> Vec<Finding> {
     let mut findings = vec![Finding::Broken; subjects.len()];
     for _ in 0..tries {
@@ -230,7 +230,7 @@ impl Processes for ProcFs {
     }
 
     fn held(&mut self, pid: u32, sockets: &BTreeSet<u64>) -> Vec<u64> {
-        // Processes of other users, and those that are not dumpable, do not let us look: they hold nothing that we know of.
+        // Processes of other users, and those that are not dumpable, cannot be inspected: none of their sockets is found.
         let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten();
         descriptors
             .filter_map(|descriptor| {

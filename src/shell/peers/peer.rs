@@ -3,7 +3,7 @@
 //! this pair of addresses is a socket of this machine, and no entry means that the peer is elsewhere.
 //!
 //! What is admitted has to be proven: an entry that a process holds (its inode is not 0), of our own effective user. A peer that is
-//! gone already shows uid 0 and inode 0 and is nobody. Which process holds the socket is another question (`descent.rs`).
+//! already gone shows uid 0 and inode 0 and is not admitted. Which process holds the socket is another question (`descent.rs`).
 //!
 //! Where netlink cannot be used the same facts are in /proc/net/tcp and tcp6, at the price of reading all of it. The loop reads no
 //! files, so the disk lane does that. Whether netlink can be used is found out once, when the server starts.
@@ -25,7 +25,7 @@ pub enum Owner {
     },
     /// Not on this machine, or gone already.
     Nobody,
-    /// Netlink cannot say; [`in_tables`] can.
+    /// Netlink cannot be used; [`in_tables`] can answer.
     Unknown,
 }
 

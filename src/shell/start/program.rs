@@ -1,5 +1,5 @@
-//! The program on one page: arguments, configuration, server, exit status. It is here and not in `main.rs` so that a program of
-//! somebody else's can be the same one with further commands.
+//! The program on one page: arguments, configuration, server, exit status. It is here and not in `main.rs` so that another program
+//! can be this one with further slash commands.
 
 use crate::args::{self, Mode};
 use crate::manual;
@@ -21,7 +21,7 @@ pub const FAILURE: u8 = 1;
 /// Makes this process adopt processes whose supervisor was killed by its command, so that they are found and killed. A program
 /// that does so may have no children of its own: they would be taken for orphans.
 pub fn adopt_orphans() {
-    // Refused only by kernels that cannot do it.
+    // Only kernels without subreapers refuse it.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 

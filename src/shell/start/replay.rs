@@ -21,7 +21,7 @@ pub fn run(replay: &Replay, out: impl Write) -> Result<(), String> {
     };
     match shown.and_then(|()| out.flush().map_err(Stop::Unwritten)) {
         Ok(()) => Ok(()),
-        // Whoever reads has seen enough.
+        // The reader has closed the pipe.
         Err(Stop::Unwritten(e)) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(Stop::Unwritten(e)) => Err(format!("the output cannot be written: {e}")),
         Err(Stop::Journal(problem)) => Err(format!("{file}: {problem}")),
@@ -77,7 +77,7 @@ enum Onward {
     Halt,
 }
 
-/// Shows each event beside the state right after it. A torn last line is one that nobody was shown: it does not count.
+/// Shows each event beside the state right after it. An incomplete last line was never shown to a client and is left out.
 fn fold(journal: &[u8], mut show: impl FnMut(&State, &Record) -> Result<Onward, Stop>) -> Result<(), Stop> {
     let mut state: Option<State> = None;
     let lines = journal.split_inclusive(|byte| *byte == b'\n').zip(1..);

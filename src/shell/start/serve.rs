@@ -1,5 +1,5 @@
-//! From a configuration to a running server: everything is opened and checked here, before the first client is let in, so
-//! that what is wrong is one clear line and an exit status.
+//! From a configuration to a running server: everything is opened and checked here, before the first connection is
+//! accepted, so that an error is one clear line and an exit status.
 
 use crate::a2a::{self, Card};
 use crate::base::clock::{Now, rfc3339};
@@ -188,7 +188,7 @@ impl Start {
     }
 }
 
-/// What no line of the log may hold.
+/// The secrets that are redacted in the log.
 fn secrets(config: &Config) -> Vec<String> {
     match &config.agent {
         Agent::Gemini(endpoint) => {
@@ -200,7 +200,7 @@ fn secrets(config: &Config) -> Vec<String> {
     }
 }
 
-/// Everything that was asked for, and beside TCP the Unix socket over which the processes of peers can always be told.
+/// The configured listeners, and beside TCP a Unix socket, over which the process of a peer is always known.
 fn listeners(config: &Config, instance: &str, log: &Log) -> Result<Vec<Listener>, String> {
     let mut listeners = config.listen.iter().map(Listener::open).collect::<Result<Vec<_>, _>>()?;
     if listeners.iter().any(|listener| listener.address().is_some()) {
@@ -217,7 +217,7 @@ fn listeners(config: &Config, instance: &str, log: &Log) -> Result<Vec<Listener>
     Ok(listeners)
 }
 
-/// How clients reach this server: over its first TCP port. Over a Unix socket alone any loopback name will do.
+/// The URL of this server: its first TCP port. With a Unix socket only, any loopback name works.
 fn url(listeners: &[Listener]) -> String {
     match listeners.iter().find_map(Listener::address) {
         Some(address) if address.ip() == Ipv4Addr::LOCALHOST => format!("http://localhost:{}/", address.port()),
@@ -254,7 +254,7 @@ fn children(store: &Journal, config: &Config, workspaces: Vec<PathBuf>) -> Resul
     Children::new(plan, &config.settings.limits).map_err(|e| format!("no thread for child processes: {e}"))
 }
 
-/// What answers prompts, as the settings say.
+/// The configured model, or the script that replaces it.
 struct Backend {
     model: Arc<dyn ModelBackend>,
     ask: Option<Arc<dyn Ask>>,
@@ -315,7 +315,7 @@ fn directory(path: &Path) -> Result<PathBuf, String> {
     if real.is_dir() { Ok(real) } else { Err(format!("{} is not a directory", path.display())) }
 }
 
-/// The model of a task. A script is no model, whatever a client wishes for.
+/// Chooses the model of a task. A script answers whatever model a client asks for.
 fn chooser(config: &Config) -> Choose {
     let models = config.models.clone();
     match &config.agent {
@@ -325,7 +325,7 @@ fn chooser(config: &Config) -> Choose {
     }
 }
 
-/// The tools the model is told of: those that the settings rule out would only be refused.
+/// The tools that are declared to the model, without those that the settings exclude.
 fn declared(mut specs: Vec<ToolSpec>, config: &Config) -> Vec<ToolSpec> {
     let tools = &config.settings.tools;
     let names = |list: &[String], name: &str| list.iter().any(|word| word == name);
@@ -339,13 +339,13 @@ fn declared(mut specs: Vec<ToolSpec>, config: &Config) -> Vec<ToolSpec> {
     specs
 }
 
-/// Which ignore files count.
+/// Which ignore files are used.
 fn ignored(config: &Config) -> Ignored {
     let context = &config.settings.context;
     Ignored { wanted: wanted(context), files: context.ignore_files.iter().map(PathBuf::from).collect() }
 }
 
-/// What tasks may do unasked: the built-in rules, the operator's settings, and what people allowed for good.
+/// What needs no approval: the built-in rules, the operator's settings, and the rules that users saved.
 fn approval(config: &Config, saved: Option<&Path>, log: &Log) -> Approval {
     let mut policy = Policy::built_in();
     let mut problems = policy.configure(&config.settings.tools);
@@ -378,7 +378,7 @@ fn approval(config: &Config, saved: Option<&Path>, log: &Log) -> Approval {
     }
 }
 
-/// The server's own workspace, and who chooses.
+/// The server's own workspace, and whether clients may choose another one.
 fn own_workspace(path: &Path, config: &Config) -> Result<Workspace, String> {
     let choice =
         if config.settings.pinned_workspace.is_some() { WorkspaceChoice::Operator } else { WorkspaceChoice::Client };
@@ -390,8 +390,8 @@ fn site(path: PathBuf, trust: Trust) -> Result<Site, String> {
     Ok(Site { path, trusted: trust == Trust::Trusted })
 }
 
-/// Where a client's task may work: the server's workspace, or a directory below an allowed root. Each is trusted or not on its
-/// own.
+/// Where a client's task may work: the server's workspace, or a directory below an allowed root. Trust is decided for
+/// each.
 fn resolver(workspace: PathBuf, roots: Vec<PathBuf>, own: Trust, places: Places) -> Resolve {
     Box::new(move |wish| {
         let path = directory(Path::new(wish))?;

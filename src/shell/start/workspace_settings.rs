@@ -1,8 +1,8 @@
-//! Reads what a place says about itself: settings, files of variables, trusted folders. What it means is decided in `config`.
+//! Reads the files around a workspace: settings, files of variables, trusted folders. `config` interprets them.
 //!
-//! The order is the safety. First the operator's files, then whether the workspace is trusted, and only then, if it is, the
+//! The order is important for safety: first the operator's files, then whether the workspace is trusted, and only then, if it is, the
 //! workspace's own. Trust ends where the operator said it does: a directory above a trusted workspace is read only if it is
-//! trusted itself. And in a tree nothing is read through a link that leads out of it, nor anything that is no plain file.
+//! trusted itself. In a workspace nothing is read through a link that leads out of it, and only regular files are read.
 
 use crate::config::dotenv;
 use crate::config::paths::Paths;
@@ -173,7 +173,7 @@ impl Places {
         Variables::default()
     }
 
-    /// Policies in TOML are of another program; nobody should believe that they hold here.
+    /// Policies in TOML belong to another program: a message says that they are not used here.
     fn name_unread_policies(&self, workspace: &Path, trust: Trust, settings: &Settings, messages: &mut Vec<String>) {
         let mut folders = vec![self.paths.system_policies.clone()];
         folders.extend(self.paths.user("policies"));
@@ -203,7 +203,7 @@ impl Places {
     }
 }
 
-/// Decides about trust. Made for one look around: files change.
+/// Decides about trust. Made anew for each use, because files change.
 pub struct Judge<'a> {
     operator: &'a OperatorTrust,
     folder_trust: FolderTrust,

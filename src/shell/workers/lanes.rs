@@ -1,14 +1,14 @@
 //! Work beside the loop. A lane is a queue of jobs and the threads that take from it; model requests, tools, the disk and webhooks have
-//! one each, so that minutes of waiting for a model never hold up a page from a journal. What the jobs have to say comes back
-//! as mail, whose type is the loop's own affair.
+//! one each, so that waiting for a model never delays reading from a journal. Jobs report to the loop by mail, whose type the
+//! loop defines.
 //!
 //! Threads are elastic: an idle one takes the next job, else a new one starts, up to the lane's cap; one without work leaves
-//! after a while. There is no timer that gathers mail: the first one wakes the loop at once and the others ride along, because
-//! the loop takes everything there is in one swap.
+//! after a while. There is no timer that gathers mail: the first piece wakes the loop at once, and the loop takes all
+//! that has come by then in one swap.
 //!
-//! Nothing here waits for a worker. A worker may wait for the loop, when too much mail is unread; once the loop is gone, its
-//! mail is thrown away, so that no worker hangs on a reader that will not come. A job whose cancel flag is set while it is
-//! queued is run all the same: it sees the flag, and says itself that it is over.
+//! Nothing here waits for a worker. A worker may wait for the loop, when too much mail is unread; once the loop has ended, mail
+//! is dropped, so that no worker waits forever. A job whose cancel flag is set while it is
+//! queued is run all the same: it sees the flag and reports its own end.
 
 use crate::base::cancel::Cancel;
 use crate::limits::Limits;
@@ -42,7 +42,7 @@ impl Lane {
 
     /// Stacks are reserved, not used, but 512 of them have to fit. A model thread's deepest moments are a TLS handshake (tens
     /// of KiB, more in unoptimised builds) and parsing nested JSON; half a MiB leaves room for both. Tools run code of every
-    /// kind, regular expressions among it, and get the usual 2 MiB. The disk lane parses journal lines, webhooks shake hands.
+    /// kind, regular expressions among it, and get the usual 2 MiB. The disk lane parses journal lines, webhooks make TLS handshakes.
     fn stack_bytes(self) -> usize {
         match self {
             Lane::Model | Lane::Disk | Lane::Hook => 512 * 1024,
@@ -51,7 +51,7 @@ impl Lane {
     }
 
     /// Whether the lane's last thread stays without work. A command can use up all processes that our user may have, or
-    /// lower our limit. Then no thread can be started, and if none could look up who sends a request, nobody could
+    /// lower our limit. Then no thread can be started, and if no thread could identify peers, no client could
     /// cancel that command.
     fn keeps_a_thread(self) -> bool {
         match self {
@@ -147,7 +147,7 @@ impl<M: Send + 'static> Lanes<M> {
         if let Err(error) = spawn(queue.clone(), self.inbox.clone()) {
             let mut state = queue.state();
             state.threads -= 1;
-            // With threads left the job waits for one of them; without, nobody would ever take it.
+            // With threads left the job waits for one of them; without, it would never run.
             if state.threads == 0 {
                 let stranded: Vec<_> = state.jobs.drain(..).collect();
                 drop(state);
@@ -182,7 +182,7 @@ impl<M: Send + 'static> Lanes<M> {
             std::mem::swap(&mut mail.waiting, &mut self.taken);
             let anybody = mail.blocked > 0;
             drop(mail);
-            // Waking costs a system call, and mostly there is nobody to wake.
+            // Waking costs a system call, and mostly no worker waits.
             if anybody {
                 self.inbox.room.notify_all();
             }
@@ -225,7 +225,7 @@ impl<M> Clone for Post<M> {
 }
 
 impl<M> Post<M> {
-    /// Waits while too much mail is unread. When the loop is gone the mail goes nowhere.
+    /// Waits while too much mail is unread. When the loop has ended the mail is dropped.
     pub fn send(&self, piece: M) {
         let mut mail = self.inbox.mail();
         while mail.waiting.len() >= self.inbox.cap && !mail.closed {
@@ -247,7 +247,7 @@ impl<M> Post<M> {
 
 struct Inbox<M> {
     mail: Mutex<Mail<M>>,
-    /// There is room again, or no reader any more.
+    /// There is room again, or the loop has ended.
     room: Condvar,
     cap: usize,
     wake: Box<dyn Fn() + Send + Sync>,
@@ -289,7 +289,7 @@ struct QueueState<M> {
     threads: usize,
     idle: usize,
     busy: usize,
-    /// The loop is gone.
+    /// The loop has ended.
     closed: bool,
 }
 
@@ -334,7 +334,7 @@ fn spawn<M: Send + 'static>(queue: Arc<Queue<M>>, inbox: Arc<Inbox<M>>) -> std::
         .map(drop)
 }
 
-/// A job that panics ends, and nothing else does.
+/// A panic ends the job only.
 fn run<M>(job: Job<M>, post: &Post<M>) {
     let Job { work, died } = job;
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(post))) {

@@ -30,7 +30,7 @@ pub struct Search<'a> {
     pub limits: &'a Limits,
 }
 
-/// All there is to remember, and what to tell the user about it.
+/// The memory, and messages for the user about it.
 pub fn read(search: &Search) -> (Memory, Vec<String>) {
     let mut reader = Reader {
         limits: search.limits,

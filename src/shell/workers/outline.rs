@@ -1,5 +1,5 @@
-//! The directory tree that a session begins with, so that the model knows its way around: breadth first, so that a large
-//! directory does not hide its neighbours, and cut to a size.
+//! The directory tree that a session begins with, to orient the model: breadth first, so that a large directory
+//! does not displace the others, and limited in size.
 //!
 //! What ignore files hide is left out. Names are shown, not trusted: a name can hold anything but a slash, and what could break
 //! a line is escaped. Links are not followed, and every directory is opened from the one above it.
@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
 
-/// Never shown: large, and not what anybody works on.
+/// Never shown: large directories that are not edited.
 const SKIPPED: [&str; 2] = [".git", "node_modules"];
 
 /// A line per entry, indented by depth, directories with a slash. Empty when there is nothing or it cannot be read.

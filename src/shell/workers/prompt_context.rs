@@ -1,6 +1,6 @@
-//! What a model request is told beside its conversation: memory and the directory tree, read by the worker that makes it.
+//! What a model request contains beside its conversation: memory and the directory tree, read by the worker that sends it.
 //!
-//! Memory is read for every request, so that what people change counts at once. The tree is kept as a task first saw it: it
+//! Memory is read for every request, so that changes take effect at once. The tree is kept as a task first saw it: it
 //! stands at the very beginning of every request, and one new file would make everything behind it new to the API's cache.
 
 use crate::base::id::TaskId;
@@ -30,11 +30,11 @@ pub struct PromptContext {
 struct State {
     /// The oldest first.
     trees: VecDeque<(TaskId, String)>,
-    /// What the log was told already.
+    /// Messages that were logged already.
     told: HashSet<String>,
 }
 
-/// Messages that are remembered as told; then all of them may be told again.
+/// The number of messages that are logged only once; beyond it all may be logged again.
 const MOST_TOLD: usize = 1_000;
 
 impl PromptContext {
@@ -55,7 +55,7 @@ impl PromptContext {
         Surroundings { memory, tree }
     }
 
-    /// Everything that is remembered in this directory, as it is now.
+    /// The memory for this directory, as it is now.
     pub fn remembered(&self, workspace: &str) -> Memory {
         let dir = Path::new(workspace);
         let place = self.place(dir);
@@ -119,7 +119,7 @@ impl PromptContext {
         tree
     }
 
-    /// Tells the log each thing once.
+    /// Logs each message once.
     pub fn tell(&self, messages: &[String]) {
         for message in messages {
             let mut state = self.state();

@@ -1,5 +1,5 @@
 //! What slash commands do: a table from paths to functions, run by a worker. A command reads and writes files as a tool does, but
-//! nobody is asked first: the user typed it.
+//! without approval, because the user typed it.
 //!
 //! A function serves its command and all sub-commands below it that have none of their own. Others can be added, by a program
 //! that is this one with more commands:
@@ -36,7 +36,7 @@ use serde_json::Value;
 pub struct Asked<'a> {
     pub command: &'a Command,
     pub prompt_context: &'a PromptContext,
-    /// Every command there is.
+    /// All commands.
     pub registry: &'a Registry,
 }
 
@@ -103,7 +103,7 @@ fn at(path: &str, run: fn(&Asked) -> Result<Commanded, String>) -> (Vec<String>,
     (path, Box::new(run))
 }
 
-/// A result that programs are given in the same words as people.
+/// A result with the same text for programs and people.
 fn said(text: String) -> Result<Commanded, String> {
     let data = Value::from(text.as_str());
     Ok(Commanded::Done { text, data })

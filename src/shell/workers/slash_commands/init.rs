@@ -10,7 +10,7 @@ use std::path::Path;
 pub fn run(asked: &Asked) -> Result<Commanded, String> {
     let name = asked.prompt_context.memory_name(asked.workspace());
     let path = Path::new(asked.workspace()).join(&name);
-    // Whatever has that name, a link that leads nowhere too, is somebody's.
+    // Anything with that name, also a dangling link, is kept.
     match OpenOptions::new().write(true).create_new(true).open(&path) {
         Ok(_) => Ok(Commanded::Ask { prompt: prompt(&name) }),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {

@@ -1,8 +1,8 @@
-//! What is remembered: shown, listed, read again, added to. Memory is read anew for every model request (`prompt_context.rs`), so
-//! there is nothing to refresh but the user's certainty.
+//! The memory commands: show, list, refresh, add. Memory is read for every model request (`prompt_context.rs`), so `refresh` only
+//! reports what it finds.
 //!
 //! A line that is added goes into the user's own file, below a heading that other tools use for the same purpose. The file is
-//! replaced whole, so that nobody ever reads half of it, and one that is a link stays a link.
+//! replaced whole, so that no reader sees half of it, and one that is a link stays a link.
 
 use super::{Asked, said};
 use crate::shell::journal::saved_rules;

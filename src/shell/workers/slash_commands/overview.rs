@@ -1,4 +1,4 @@
-//! What the server says of itself: its tools, how busy it is, its commands.
+//! Commands about the server: its tools, how busy it is, its commands.
 
 use super::Asked;
 use crate::task::log::gemini::UsageMetadata;
