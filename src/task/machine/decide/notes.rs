@@ -36,19 +36,20 @@ fn awaited(state: &State, job: Seq) -> Option<Awaited<'_>> {
 
 impl Deciding<'_> {
     pub(in crate::task) fn note(&mut self, job: Seq, body: NoteBody) {
-        let awaited = match (awaited(self.state, job), body) {
-            (Some(awaited), body) => (awaited, body),
+        match (awaited(self.state, job), body) {
+            (Some(awaited), body) => self.take_result(awaited, body),
             // The call was stopped too late: what it did to files is recorded as long as the log goes on.
-            (None, NoteBody::Edited { changes, .. }) if !self.state.is_over() => return self.files_changed(changes),
-            // Nobody waits for this job any more: what it reports is dropped.
-            (None, _) => return,
-        };
-        match awaited {
+            (None, NoteBody::Edited { changes, .. }) if !self.state.is_over() => self.files_changed(changes),
+            // The state does not wait for this job any more: what it reports is dropped.
+            (None, _) => {}
+        }
+    }
+
+    fn take_result(&mut self, awaited: Awaited<'_>, body: NoteBody) {
+        match (awaited, body) {
             (Awaited::Words, body) => self.heard(body),
-            (Awaited::Attachments, NoteBody::Attached(text)) => {
-                self.attached(text.unwrap_or_default());
-            }
-            // A prompt stands without what it names.
+            (Awaited::Attachments, NoteBody::Attached(text)) => self.attached(text.unwrap_or_default()),
+            // The prompt is sent without the files that it names.
             (Awaited::Attachments, NoteBody::Died(_)) => self.attached(String::new()),
             (Awaited::Command, NoteBody::Commanded(result)) => self.commanded(result),
             (Awaited::Command, NoteBody::Died(message)) => {
@@ -80,7 +81,7 @@ impl Deciding<'_> {
                 let error = died(message);
                 self.end_call(call.id().clone(), Ending::Error { error });
             }
-            // Not what the job was for.
+            // Not a result of this kind of job.
             (
                 Awaited::Attachments
                 | Awaited::Command
