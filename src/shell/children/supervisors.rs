@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_was_alive_since_a_snapshot_counts() {
+    fn a_supervisor_that_was_alive_since_a_snapshot_counts() {
         let supervisors = Supervisors::default();
         let idle = supervisors.snapshot();
         assert!(!supervisors.any_since(idle));

@@ -105,7 +105,7 @@ fn written(scratch: &Scratch, task: &str) {
 }
 
 #[test]
-fn a_removed_log_is_gone_for_good_and_only_when_nobody_has_it() {
+fn a_log_is_removed_only_when_no_server_has_it_open() {
     let scratch = Scratch::new();
     written(&scratch, "a");
     written(&scratch, "b");
@@ -172,7 +172,7 @@ fn what_was_appended_is_there_after_a_restart() {
 }
 
 #[test]
-fn nobody_else_can_read_any_of_it() {
+fn other_users_can_read_no_file() {
     let scratch = Scratch::new();
     let mut journal = scratch.open();
     journal.create(&"t".into(), &Brief::bare("c".into())).unwrap();
@@ -374,7 +374,7 @@ fn tasks_come_in_the_order_of_their_creation() {
 }
 
 #[test]
-fn a_log_that_cannot_say_who_it_is_is_not_passed_over() {
+fn a_log_without_a_readable_first_line_is_listed() {
     let scratch = Scratch::new();
     let mut journal = scratch.open();
     fs::write(scratch.log("t"), "{}\n").unwrap();
@@ -606,7 +606,7 @@ fn many_shortened_logs_are_counted() {
 }
 
 #[test]
-fn a_damaged_log_is_told_of_by_whoever_reads_it_and_once() {
+fn a_damaged_log_is_reported_once() {
     let scratch = Scratch::new();
     written(&scratch, "t");
     let mut bytes = fs::read(scratch.log("t")).unwrap();

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_gone_is_nobody() {
+    fn a_closed_peer_has_no_owner() {
         let listener = listener("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut stream, peer, local) = accepted(&listener);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_elsewhere_is_nobody() {
+    fn a_peer_on_another_machine_has_no_owner() {
         let far: SocketAddr = "192.0.2.1:80".parse().unwrap();
         let near: SocketAddr = "127.0.0.1:80".parse().unwrap();
         let mut peers = Peers::new();

@@ -214,7 +214,7 @@ fn tasks_that_were_removed_take_their_lines_with_them() {
 }
 
 #[test]
-fn who_cannot_have_the_lock_does_not_wait_and_adds_its_lines_later() {
+fn a_writer_without_the_lock_does_not_wait_and_appends_later() {
     let scratch = Scratch::new();
     let mut ours = journal(&scratch, 100);
     begin(&mut ours, "t");

@@ -142,7 +142,7 @@ fn others_of_the_user_are_apart() {
 }
 
 #[test]
-fn who_is_not_found_is_not_cleared() {
+fn a_process_that_is_not_found_may_be_a_tool() {
     assert_eq!(holder(machine(), &server()), Finding::NotFound);
     let other = Row { sockets: vec![SOCKET + 1], ..row(5, 300) };
     assert_eq!(holder(machine().with(30, other), &server()), Finding::NotFound);

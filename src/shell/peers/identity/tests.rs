@@ -71,7 +71,7 @@ impl Stage {
 }
 
 #[test]
-fn without_tools_and_other_servers_nobody_is_doubted() {
+fn without_tools_and_other_servers_every_peer_is_the_user() {
     let mut stage = Stage::new();
     assert_eq!(stage.peer(), Peer::SameUser);
     assert!(stage.identities.inquiry().is_none());
@@ -93,7 +93,7 @@ fn while_a_tool_lives_everybody_is_looked_for() {
 }
 
 #[test]
-fn whoever_may_have_connected_while_a_tool_lived_is_doubted_afterwards() {
+fn a_peer_that_may_have_connected_while_a_tool_ran_may_be_a_tool() {
     let mut stage = Stage::new();
     stage.identities.polls();
     stage.supervisors.begin(7);
@@ -158,7 +158,7 @@ fn another_server_is_noticed_when_it_comes_and_forgotten_when_it_is_gone() {
 }
 
 #[test]
-fn what_is_written_while_somebody_looks_is_not_overlooked() {
+fn a_change_during_an_inquiry_is_not_missed() {
     let mut stage = Stage::new();
     let first = stage.other_server(u32::MAX);
     let (_client, _stream, _, caller) = stage.connect();
@@ -182,7 +182,7 @@ fn a_directory_that_cannot_be_watched_makes_everybody_doubtful() {
 }
 
 #[test]
-fn one_inquiry_answers_for_all_who_wait() {
+fn one_inquiry_answers_for_all_waiting_connections() {
     let mut stage = Stage::new();
     stage.supervisors.begin(u32::MAX);
     let first = stage.connect();

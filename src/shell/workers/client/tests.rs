@@ -250,7 +250,7 @@ fn broken_answers() {
 }
 
 #[test]
-fn nobody_listening_is_waited_out() {
+fn a_refused_connection_is_retried() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = client(&listener, Limits::default());
     drop(listener);
