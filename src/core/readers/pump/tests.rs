@@ -1,0 +1,161 @@
+use super::*;
+use crate::a2a::Switches;
+use crate::core::Setup;
+use crate::core::connections::connection::Peer;
+use crate::core::disk::store::{Archive, MemoryStore, Store};
+use crate::core::rig::harness::Outside;
+use crate::limits::Limits;
+use crate::task::machine::job::{Note, NoteBody};
+use std::collections::{HashMap, HashSet};
+
+const NOW: Now = Now { mono_ms: 1_000_000, unix_ms: 1_767_268_800_000 };
+const UPGRADE: &[u8] = b"GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n\
+    Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+const PROMPT: &str = r#"{"jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": {"message": {
+    "kind": "message", "role": "user", "messageId": "m", "parts": [{"kind": "text", "text": "go"}]}}}"#;
+
+fn turn(core: &mut Core, store: &mut MemoryStore) -> Vec<Out> {
+    let mut outside = Outside::default();
+    core.turn(store, &mut outside, NOW);
+    core.check();
+    outside.outs
+}
+
+/// What waits for a connection, by address and length. The peer then takes it all.
+fn take(core: &mut Core, key: Key) -> Vec<(*const u8, usize)> {
+    let slices = core.slices(key);
+    let taken: Vec<_> = slices.iter().map(|s| (s.as_ptr(), s.len())).collect();
+    let n = taken.iter().map(|(_, len)| len).sum();
+    core.sent(key, n, NOW);
+    taken
+}
+
+#[test]
+fn an_event_is_encoded_once_for_a_thousand_sockets() {
+    let mut core = Core::new(Setup::alone(Limits::default(), Switches::default(), NOW));
+    let mut store = MemoryStore::default();
+    let sockets: Vec<Key> = (0..1000)
+        .map(|_| {
+            let key = core.opened(Peer::SameUser, NOW);
+            core.received(key, UPGRADE, NOW);
+            key
+        })
+        .collect();
+    core.hear(sockets[0], PROMPT, NOW);
+    let started = turn(&mut core, &mut store).into_iter().find_map(|out| {
+        let Out::Start(job) = out else { return None };
+        Some(job.id)
+    });
+    let job = started.expect("a prompt sets the model to work");
+    for key in &sockets {
+        take(&mut core, *key);
+    }
+    // Long enough not to be copied together with its neighbours, and no chant, which would end the turn.
+    let text: String = (0..2000).map(|n| format!("{n} ")).collect();
+    let body = NoteBody::Text(text.clone());
+    core.note(Note { job, body }, NOW);
+    turn(&mut core, &mut store);
+    let mut bodies = HashSet::new();
+    for key in &sockets {
+        let taken = take(&mut core, *key);
+        let [(_, head), body] = taken[..] else {
+            panic!("a head and a body, not {taken:?}");
+        };
+        assert!(head < 16 && body.1 > text.len());
+        bodies.insert(body);
+    }
+    assert_eq!(bodies.len(), 1, "all of them were given the same memory");
+}
+
+/// Everything that waits for a connection, which takes it.
+fn drain(core: &mut Core, key: Key) -> Vec<u8> {
+    let slices = core.slices(key);
+    let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+    core.sent(key, bytes.len(), NOW);
+    bytes
+}
+
+/// A task that has said a lot and that nobody watches any more.
+fn long_task(core: &mut Core, store: &mut MemoryStore) -> TaskId {
+    let key = core.opened(Peer::SameUser, NOW);
+    core.received(key, UPGRADE, NOW);
+    core.hear(key, PROMPT, NOW);
+    let started = turn(core, store).into_iter().find_map(|out| {
+        let Out::Start(job) = out else { return None };
+        Some(job.id)
+    });
+    let job = started.expect("a prompt sets the model to work");
+    for n in 0..100 {
+        let text: String = (0..20).map(|m| format!("{n}.{m} ")).collect();
+        let (job, body) = (job.clone(), NoteBody::Text(text));
+        core.note(Note { job, body }, NOW);
+    }
+    core.close_conn(key, crate::core::Close::Orderly);
+    turn(core, store);
+    job.task
+}
+
+#[test]
+fn pages_are_read_for_a_few_at_a_time_and_who_takes_nothing_gives_way() {
+    let limits = Limits { pages: 2, page_bytes: 1_000, tx_bytes: 2_000, ..Limits::default() };
+    let mut core = Core::new(Setup::alone(limits.clone(), Switches::default(), NOW));
+    let mut store = MemoryStore::default();
+    let task = long_task(&mut core, &mut store);
+    let written = core.tasks[&task].shown();
+    let target = format!("GET /v1/tasks/{task}:subscribe?after=0 HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let late: Vec<Key> = (0..20)
+        .map(|_| {
+            let key = core.opened(Peer::SameUser, NOW);
+            core.received(key, target.as_bytes(), NOW);
+            key
+        })
+        .collect();
+    let (slow, quick) = late.split_at(10);
+    let mut seen: HashMap<Key, Vec<u8>> = HashMap::new();
+    let mut reads = 0;
+    // First half of them take what they get, and then all do.
+    for takers in [quick, &late[..]] {
+        let is_behind = |core: &Core, key: &Key| {
+            let sub = core.connections.get(*key).expect("it stays").subs[0];
+            core.readers.get(sub).expect("it goes on").cursor < written
+        };
+        while takers.iter().any(|key| is_behind(&core, key)) {
+            for out in turn(&mut core, &mut store) {
+                let Out::Store(request @ StoreRequest::Page { .. }) = out else {
+                    continue;
+                };
+                reads += 1;
+                assert!(reads < 10_000, "somebody never gets there");
+                core.input(request.run(&*store.archive()), NOW);
+            }
+            for key in takers {
+                let bytes = drain(&mut core, *key);
+                seen.entry(*key).or_default().extend(bytes);
+            }
+        }
+        let left = slow.iter().all(|key| is_behind(&core, key));
+        assert_eq!(left, takers.len() == quick.len(), "nobody waits for the slow");
+    }
+    let whole = &seen[&late[0]];
+    assert!(whole.len() > 20_000 && whole.ends_with(b"\r\n"));
+    assert!(late.iter().all(|key| seen[key] == *whole));
+}
+
+#[test]
+fn a_late_reader_keeps_no_conversation() {
+    let mut core = Core::new(Setup::alone(Limits::default(), Switches::default(), NOW));
+    let mut store = MemoryStore::default();
+    let task = long_task(&mut core, &mut store);
+    let mut cold = Cold::default();
+    let log = store.open(&task).expect("a log");
+    cold.take_page(log.page(0, usize::MAX).expect("a page"));
+    let mut kept = 0;
+    while let Some(record) = cold.next() {
+        record.expect("a line of ours");
+        let state = cold.state.as_ref().expect("it was born");
+        kept = kept.max(state.utterance.text.len() + 1_000 * state.history.len());
+    }
+    let whole = core.tasks[&task].state.utterance.text.len();
+    assert!(kept < 2_000 && whole > 10_000, "{kept} of {whole}");
+}
