@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 /// What the name of a Unix socket may be long, in bytes: what fits into the kernel's `sun_path` with its final zero.
 const MOST_PATH_BYTES: usize = 107;
 
-/// The length of the accept queue of a Unix socket: what `Limits::accept_queue` counts with.
-const BACKLOG: i32 = 128;
+/// The accept queue of a Unix socket: as long as the system allows, because a connection that finds it full is refused at once.
+const BACKLOG: i32 = -1;
 
 pub enum Listener {
     Tcp(TcpListener),
