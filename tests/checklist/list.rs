@@ -23,16 +23,16 @@ pub type Line = (u32, &'static str, Held);
 pub const CHECKLIST: &[Line] = &[
     // Answers that race with what they answer.
     (1, "a second answer that comes while the first call runs is not lost, and the turn ends", Covered(&[
-        "tests/decide.rs::two_questions_are_answered_one_after_the_other",
+        "tests/decide/approvals.rs::two_questions_are_answered_one_after_the_other",
         "tests/scenarios.rs::parallel",
     ])),
     (2, "cancelling ends everything that waits, with the reason", Covered(&[
-        "tests/decide.rs::a_cancel_ends_the_task_in_every_phase",
+        "tests/decide/endings.rs::a_cancel_ends_the_task_in_every_phase",
         "tests/scenarios.rs::cancel_waiting",
     ])),
     (3, "of two calls both ends are awaited, also if one begins later", Covered(&[
-        "tests/decide.rs::two_questions_are_answered_one_after_the_other",
-        "tests/decide.rs::edits_run_one_at_a_time_and_a_command_beside_them",
+        "tests/decide/approvals.rs::two_questions_are_answered_one_after_the_other",
+        "tests/decide/edits.rs::edits_run_one_at_a_time_and_a_command_beside_them",
     ])),
 
     // Calls as their task tells about them.
@@ -41,51 +41,51 @@ pub const CHECKLIST: &[Line] = &[
         "tests/scenarios.rs::the_shape_of_a_call_in_every_status",
     ])),
     (5, "a yes reaches exactly the call it names", Covered(&[
-        "tests/decide.rs::an_approval_starts_the_call_and_the_task_continues",
+        "tests/decide/approvals.rs::an_approval_starts_the_call_and_the_task_continues",
         "tests/scenarios.rs::write_proceed",
     ])),
     (6, "a no ends the call; an outcome we do not offer, like opening an editor, approves nothing", Covered(&[
-        "tests/decide.rs::a_rejection_ends_its_call_only",
-        "tests/decide.rs::an_option_that_is_not_on_offer_refuses_the_whole_message",
+        "tests/decide/approvals.rs::a_rejection_ends_its_call_only",
+        "tests/decide/approvals.rs::an_option_that_is_not_on_offer_refuses_the_whole_message",
     ])),
     (7, "answers to calls of MCP servers, each with its own reach",
-        Elsewhere("there are no MCP servers yet; what \"always\" means for our own tools is held by tests/decide.rs and tests/policy.rs")),
+        Elsewhere("there are no MCP servers yet; what \"always\" means for our own tools is checked by tests/decide/rules.rs and tests/policy.rs")),
     (8, "without questions nobody is asked and no answer is made up", Covered(&[
         "tests/checklist.rs::two_unasked_calls_run_to_their_end",
-        "tests/decide.rs::calls_that_are_allowed_run_without_a_question",
+        "tests/decide/calls.rs::calls_that_are_allowed_run_without_a_question",
     ])),
     (9, "output of a running call is an artifact named after the call", Covered(&[
         "src/a2a/tests/coder.rs::live_output_is_an_artifact_that_grows",
         "tests/scenarios.rs::shell_live",
     ])),
     (10, "a success ends its call, and nothing is left open", Covered(&[
-        "tests/decide.rs::calls_that_are_allowed_run_without_a_question",
+        "tests/decide/calls.rs::calls_that_are_allowed_run_without_a_question",
     ])),
     (11, "chunks of one utterance share a message id, the next one has another", Covered(&[
         "tests/scenarios.rs::stream_text",
-        "tests/decide.rs::a_model_answer_is_recorded_whole_with_the_position_of_its_text",
+        "tests/decide/model.rs::a_model_answer_is_recorded_whole_with_the_position_of_its_text",
     ])),
     (12, "two open questions can be answered apart and differently", Covered(&[
-        "tests/decide.rs::two_questions_are_answered_differently_in_one_message_with_a_prompt",
+        "tests/decide/approvals.rs::two_questions_are_answered_differently_in_one_message_with_a_prompt",
         "tests/scenarios.rs::parallel_one_cancelled",
     ])),
     (13, "calls that end at different times end one by one", Covered(&[
-        "tests/decide.rs::calls_that_are_allowed_run_without_a_question",
+        "tests/decide/calls.rs::calls_that_are_allowed_run_without_a_question",
         "tests/scenarios.rs::parallel_wait_for_final",
     ])),
     (14, "progress of a subagent is shown as an artifact", Elsewhere(SUBAGENTS)),
     (15, "a task waits for its user only when nothing of it runs", Covered(&[
-        "tests/decide.rs::the_task_waits_only_when_everything_waits",
+        "tests/decide/calls.rs::the_task_waits_only_when_everything_waits",
     ])),
     (16, "an answer to a call that is not there changes nothing and is shown to nobody", Covered(&[
-        "tests/decide.rs::late_and_unknown_answers_are_refused",
+        "tests/decide/approvals.rs::late_and_unknown_answers_are_refused",
         "tests/e2e/approvals.rs::answers_to_calls_that_are_not_waiting_change_nothing",
     ])),
 
     // The turn.
     (17, "what the model asked for stays as it asked for it, whatever becomes of it", Covered(&[
         "tests/checklist.rs::a_call_is_sent_back_to_the_model_unchanged",
-        "tests/decide.rs::an_approval_is_of_exactly_what_was_shown",
+        "tests/decide/approvals.rs::an_approval_is_of_exactly_what_was_shown",
     ])),
     (18, "no checkpoint where nothing is edited", Elsewhere(CHECKPOINTS)),
     (19, "a checkpoint before an edit, where switched on", Elsewhere(CHECKPOINTS)),
@@ -97,32 +97,32 @@ pub const CHECKLIST: &[Line] = &[
     (22, "a source that is cited is shown as a citation", Covered(&["tests/scenarios.rs::stream_citation"])),
     (23, "the tokens used are on the frame that ends the stream", Covered(&[
         "src/a2a/tests/coder.rs::changes_of_state_that_streams_end_with",
-        "tests/decide.rs::a_model_answer_is_recorded_whole_with_the_position_of_its_text",
+        "tests/decide/model.rs::a_model_answer_is_recorded_whole_with_the_position_of_its_text",
     ])),
     (24, "the model that answered is the one that is told", Covered(&[
-        "tests/decide.rs::a_model_answer_is_recorded_whole_with_the_position_of_its_text",
+        "tests/decide/model.rs::a_model_answer_is_recorded_whole_with_the_position_of_its_text",
     ])),
     (25, "a request that is tried again cancels no call and shows no error", Covered(&[
-        "tests/decide.rs::a_broken_stream_is_retried_a_few_times",
-        "tests/decide.rs::partial_text_is_retracted_only_if_there_was_any",
+        "tests/decide/model.rs::a_broken_stream_is_retried_a_few_times",
+        "tests/decide/model.rs::partial_text_is_retracted_only_if_there_was_any",
         "tests/scenarios.rs::model_errors_that_are_tried_again",
     ])),
     (26, "every message of the user is a turn, and tool rounds belong to it", Covered(&[
-        "tests/decide.rs::a_model_answer_is_recorded_whole_with_the_position_of_its_text",
-        "tests/decide.rs::queued_prompts_get_their_turns_in_order",
+        "tests/decide/model.rs::a_model_answer_is_recorded_whole_with_the_position_of_its_text",
+        "tests/decide/prompts.rs::queued_prompts_get_their_turns_in_order",
     ])),
     (27, "a call that is still looked at keeps the task working", Covered(&[
-        "tests/decide.rs::the_task_waits_only_when_everything_waits",
+        "tests/decide/calls.rs::the_task_waits_only_when_everything_waits",
     ])),
     (28, "when all calls ask, the task waits", Covered(&[
-        "tests/decide.rs::calls_that_need_an_answer_are_asked_about_and_the_task_waits",
+        "tests/decide/calls.rs::calls_that_need_an_answer_are_asked_about_and_the_task_waits",
     ])),
     (29, "news that belong to something else are passed over", Covered(&[
-        "tests/decide.rs::a_result_of_an_unknown_job_is_dropped",
-        "tests/decide.rs::a_result_that_does_not_fit_its_job_is_dropped",
+        "tests/decide/worker_notes.rs::a_result_of_an_unknown_job_is_dropped",
+        "tests/decide/worker_notes.rs::a_result_that_does_not_fit_its_job_is_dropped",
     ])),
     (30, "it is known at any time which calls are open, and how many", Covered(&[
-        "tests/decide.rs::an_approval_starts_the_call_and_the_task_continues",
+        "tests/decide/approvals.rs::an_approval_starts_the_call_and_the_task_continues",
         "tests/search.rs::no_order_of_events_violates_an_invariant",
     ])),
     (31, "a call that is looked at is shown as scheduled, and an answered one with its answer", Covered(&[
@@ -146,13 +146,13 @@ pub const CHECKLIST: &[Line] = &[
         "tests/scenarios.rs::disconnect",
     ])),
     (36, "a task that is over takes nothing more and leaves nothing running", Covered(&[
-        "tests/decide.rs::a_finished_task_accepts_no_message",
+        "tests/decide/prompts.rs::a_finished_task_accepts_no_message",
         "tests/tools.rs::a_background_command_ends_when_its_task_is_cancelled",
         "src/shell/journal/tests.rs::the_marker_follows_the_task",
     ])),
     (37, "with open questions the turn rests: input is required and the model gets no results", Covered(&[
-        "tests/decide.rs::calls_that_need_an_answer_are_asked_about_and_the_task_waits",
-        "tests/decide.rs::a_restart_in_every_phase",
+        "tests/decide/calls.rs::calls_that_need_an_answer_are_asked_about_and_the_task_waits",
+        "tests/decide/restart.rs::a_restart_in_every_phase",
         "tests/scenarios.rs::send_write",
     ])),
     (38, "cancelling stops the work once and says so", Covered(&[
@@ -161,8 +161,8 @@ pub const CHECKLIST: &[Line] = &[
         "tests/e2e/approvals.rs::every_subscriber_sees_the_cancellation",
     ])),
     (39, "cancelling is kept, also in the middle of a turn", Covered(&[
-        "tests/decide.rs::a_cancel_ends_the_task_in_every_phase",
-        "tests/decide.rs::every_log_of_these_tests_round_trips_through_the_journal",
+        "tests/decide/endings.rs::a_cancel_ends_the_task_in_every_phase",
+        "tests/decide/status.rs::every_log_of_these_tests_round_trips_through_the_journal",
         "tests/scenarios.rs::shell_cancel_running",
     ])),
 

@@ -1,0 +1,120 @@
+//! How turns and tasks end: by themselves, by a cancel, by a failure, or because the client disconnected.
+
+use crate::logs::*;
+use crate::task::*;
+use gemini_a2a::task::log::event::{End, Event, Final, Outcome};
+use gemini_a2a::task::machine::decide::{Effect, Input};
+use gemini_a2a::task::machine::job::{ModelErrorKind, NoteBody};
+use gemini_a2a::task::machine::state::{Item, TaskState};
+use gemini_a2a::task::spec::{Choice, Ending};
+
+#[test]
+fn a_single_turn_task_ends_after_its_turn() {
+    let (e, s) = (edit(), shell());
+    given(one_shot(log(thinking(), &[answered(&[])]))).next(&[closed(Final::Completed, "")], &[]).rests();
+    given(one_shot(thinking()))
+        .when(note(3, model_fails(ModelErrorKind::Fatal)))
+        .then(&[closed(Final::Failed, "no luck")], &[])
+        .rests();
+    given(one_shot(log(
+        waiting(),
+        &[chosen(&e, Choice::Cancel), ended(&e, refused()), chosen(&s, Choice::Cancel), ended(&s, refused())],
+    )))
+    .next(&[closed(Final::Completed, "")], &[]);
+    // A question or a missing credential leaves it open for the answer.
+    given(one_shot(log(thinking(), &[concluded(Outcome::Ask("Which?".into()))])))
+        .next(&[turn_ended(1, End::Asked("Which?".into()))], &[])
+        .when(say("this"))
+        .then(&[prompted(2, "this")], &[])
+        .next(&[began(2)], &[think(7)]);
+    // So does a restart.
+    given(one_shot(thinking())).when(Input::Restored).then(&[turn_ended(1, End::Interrupted(RESTARTED.into()))], &[]);
+}
+
+#[test]
+fn an_agent_may_say_how_its_turn_ends() {
+    let ends = [
+        (Outcome::Ask("Which?".into()), turn_ended(1, End::Asked("Which?".into())), TaskState::InputRequired),
+        (Outcome::Auth("Who?".into()), turn_ended(1, End::NeedsAuth("Who?".into())), TaskState::AuthRequired),
+        (Outcome::Complete("Done.".into()), closed(Final::Completed, "Done."), TaskState::Completed),
+        (Outcome::Complete(String::new()), closed(Final::Completed, ""), TaskState::Completed),
+        (Outcome::Fail("Broken.".into()), closed(Final::Failed, "Broken."), TaskState::Failed),
+        (Outcome::Reject("No.".into()), closed(Final::Rejected, "No."), TaskState::Rejected),
+    ];
+    for (verdict, event, state) in ends {
+        let concluded = concluded(verdict);
+        let Event::Answered { answer } = &concluded else {
+            panic!("{concluded:?}");
+        };
+        let told = NoteBody::Answered(Ok((**answer).clone()));
+        let case = given(thinking())
+            .when(note(3, told))
+            .then(std::slice::from_ref(&concluded), &[])
+            .next(&[event], &[])
+            .rests();
+        assert_eq!(case.state.status.state, state);
+    }
+}
+
+/// (2) (38) (39) Everything that runs is stopped, every call clients have seen is ended, and that is the end.
+#[test]
+fn a_cancel_ends_the_task_in_every_phase() {
+    let (e, s) = (edit(), shell());
+    let both = [ended(&e, stopped()), ended(&s, stopped()), canceled()];
+    let only = [canceled()];
+    let ends: [(&[Event], &[Effect]); 11] = [
+        (&only, &[]),
+        (&only, &[stop(3)]),
+        (&only, &[stop(4)]),
+        (&only, &[]),
+        // Nobody has been shown the calls yet.
+        (&only, &[stop(4)]),
+        (&both, &[]),
+        (&both, &[stop(12)]),
+        (&both, &[stop(13)]),
+        (&both, &[]),
+        (&only, &[]),
+        (&only, &[]),
+    ];
+    for ((phase, start), (events, effects)) in every_phase().into_iter().zip(ends) {
+        let mut start = given(start);
+        start.record(prompted(7, "queued"));
+        let case = start.when(Input::Cancel).then(events, effects).rests();
+        let state = &case.state;
+        assert_eq!(state.status.state, TaskState::Canceled, "{phase}");
+        assert!(state.queue.is_empty() && state.calls.is_empty(), "{phase}");
+        assert!(!state.paused && !state.suspended, "{phase}");
+        assert_eq!(
+            state.history.last().map(|item| (**item).clone()),
+            Some(Item::Dropped(message("queued"))),
+            "{phase}: what was said stays to be seen"
+        );
+    }
+}
+
+#[test]
+fn a_task_that_cannot_run_fails_with_the_reason() {
+    let gone = || Input::Fail("The workspace /w is gone.".into());
+    let failed = || closed(Final::Failed, "The workspace /w is gone.");
+    given(fresh()).when(gone()).then(&[failed()], &[]);
+    given(thinking()).when(gone()).then(&[failed()], &[stop(3)]);
+    let ending = Ending::Cancelled { reason: "The task cannot go on.".into(), output: String::new() };
+    given(editing())
+        .when(gone())
+        .then(&[ended(&edit(), ending.clone()), ended(&shell(), ending), failed()], &[stop(12)]);
+}
+
+#[test]
+fn only_the_turn_of_a_disconnected_client_is_aborted() {
+    let aborted = || turn_ended(1, End::Interrupted("Execution aborted by client.".into()));
+    let gone = Ending::Cancelled { reason: "The client went away.".into(), output: String::new() };
+    let abort = |turn| Input::Abort { turn };
+    let case = given(thinking()).when(abort(1)).then(&[aborted()], &[stop(3)]).rests();
+    assert_eq!(case.state.status.state, TaskState::InputRequired);
+    given(editing())
+        .when(abort(1))
+        .then(&[ended(&edit(), gone.clone()), ended(&shell(), gone), aborted()], &[stop(12)]);
+    given(thinking()).when(abort(2)).ignored();
+    given(idle()).when(abort(1)).ignored();
+    given(over()).when(abort(1)).ignored();
+}

@@ -1,0 +1,240 @@
+//! Which calls are asked about: rules from "always" answers, modes, and what the operator allows.
+
+use crate::logs::*;
+use crate::task::*;
+use gemini_a2a::task::log::answer::Request;
+use gemini_a2a::task::log::event::Event;
+use gemini_a2a::task::machine::decide::{Gate, Refusal, job};
+use gemini_a2a::task::machine::job::NoteBody;
+use gemini_a2a::task::policy::{Grant, Mode, Tier};
+use gemini_a2a::task::spec::{ApprovalScope, Choice, ErrorKind, Plan, Question};
+use serde_json::json;
+use std::sync::Arc;
+
+/// (7) "Always" holds for the same thing for the rest of the task.
+#[test]
+fn proceed_always_allows_the_next_equal_call() {
+    let e = edit();
+    let always = &[
+        chosen(&e, Choice::ProceedAlways),
+        ready(&e),
+        started(&e),
+        ended(&e, success()),
+        ended(&shell(), success()),
+        Event::ResultsSent,
+    ];
+    let start = log(waiting(), always);
+    let (next, other) = (call(EDIT, "e2"), call(SHELL, "s2"));
+    let both = [next.clone(), other.clone()];
+    given(log(start.clone(), &[answered(&both)]))
+        .when(note(16, prepared(&both)))
+        .then(&[planned(&next), planned(&other), ready(&next), asked(&other)], &[]);
+    // The rule is exactly what was shown: another file is asked about.
+    let mut elsewhere = plan(&next);
+    let Question::Edit { file_path, .. } = &mut elsewhere.question else {
+        panic!("an edit");
+    };
+    *file_path = "/w/b.txt".into();
+    let planned = Event::CallPlanned { call: next.call.clone(), plan: Arc::new(elsewhere.clone()) };
+    given(log(start, &[answered(std::slice::from_ref(&next))]))
+        .when(note(16, NoteBody::Prepared(vec![Ok(elsewhere)])))
+        .then(&[planned, asked(&next)], &[]);
+    // "Once" leaves no rule.
+    let once = given(log(waiting(), &[chosen(&e, Choice::ProceedOnce)]));
+    assert!(once.state.always.is_empty());
+}
+
+/// What "always" allows is in the event that says so: a journal read by a later version means the same.
+#[test]
+fn proceed_always_is_recorded_as_rules() {
+    let (e, s) = (edit(), shell());
+    let picks = [(&e, "proceed_always"), (&s, "proceed_always")];
+    let case = given(waiting())
+        .when(say_and_pick("", &picks))
+        .then(&[chosen(&e, Choice::ProceedAlways), ready(&e), chosen(&s, Choice::ProceedAlways), ready(&s)], &[]);
+    assert_eq!(case.state.always, [rule(&e), rule(&s)]);
+    // An answer from before there were rules allows its call and nothing more.
+    let old = r#"{"call_answered":{"call":"write_file__e","choice":"proceed_always","by":{"client":"a","via":"b"}}}"#;
+    let old: Event = serde_json::from_str(old).expect("an event of an older journal");
+    assert!(given(log(waiting(), &[old])).state.always.is_empty());
+}
+
+fn running(command: &str) -> Plan {
+    let mut shown = plan(&shell());
+    let Question::Exec { command: shows, .. } = &mut shown.question else {
+        panic!("a command");
+    };
+    *shows = command.into();
+    shown
+}
+
+#[test]
+fn an_unclear_command_line_can_be_allowed_only_once() {
+    let s = shell();
+    let looked = NoteBody::Prepared(vec![Ok(running("make $x"))]);
+    let planned = Event::CallPlanned { call: s.call.clone(), plan: Arc::new(running("make $x")) };
+    let case = given(log(thinking(), &[answered(std::slice::from_ref(&s))]))
+        .when(note(4, looked))
+        .then(&[planned, asked_for(&s, ApprovalScope::Once)], &[])
+        .settle();
+    assert_eq!(case.state.calls[0].options(), [Choice::ProceedOnce, Choice::Cancel]);
+    // Clients that are not shown the options may say always all the same.
+    let said = case.decide(pick(&s, "proceed_always")).expect("it is taken for once");
+    assert!(said.events.contains(&chosen(&s, Choice::ProceedOnce)), "{:?}", said.events);
+}
+
+#[test]
+fn always_for_a_command_covers_its_program_and_no_interpreter() {
+    let commands = [
+        ("make", "make test | tail -3", true),
+        ("make", "make test; rm x", false),
+        ("make", "make > out", false),
+        ("make", "sudo make", false),
+        ("git add . && make", "make; git add x", true),
+        ("python x.py", "python x.py", false),
+        ("bash x.sh", "bash x.sh", false),
+    ];
+    for (first, then, allowed) in commands {
+        let s = shell();
+        let one = std::slice::from_ref(&s);
+        let looked = |command| NoteBody::Prepared(vec![Ok(running(command))]);
+        let seen = |request: &Request, command: &str| Event::CallPlanned {
+            call: request.call.clone(),
+            plan: Arc::new(running(command)),
+        };
+        let mut case = given(log(thinking(), &[answered(one)]))
+            .when(note(4, looked(first)))
+            .then(&[seen(&s, first), asked(&s)], &[])
+            .settle();
+        let said = case.decide(pick(&s, "proceed_always")).expect("on offer");
+        for event in said.events {
+            case.record(event);
+        }
+        let mut case = case.settle();
+        let next = call(SHELL, "again");
+        for event in [ended(&s, success()), Event::ResultsSent] {
+            case.record(event);
+        }
+        case.record(answered(std::slice::from_ref(&next)));
+        let job = case.state.seq.0;
+        let judged = if allowed { ready(&next) } else { asked(&next) };
+        case.when(note(job, looked(then))).then(&[seen(&next, then), judged], &[]);
+    }
+}
+
+#[test]
+fn saving_a_rule_is_offered_only_where_the_operator_allows_it() {
+    let (e, s) = (edit(), shell());
+    let grants = [
+        (false, false, ApprovalScope::Session),
+        (true, false, ApprovalScope::Session),
+        (false, true, ApprovalScope::Session),
+        (true, true, ApprovalScope::Disk),
+    ];
+    for (trusted, saving, keeping) in grants {
+        let grant = Grant { saving, auto_execute: false };
+        let log = if trusted { preparing() } else { untrusted(preparing()) };
+        let asked = |request| asked_for(request, keeping);
+        given(log)
+            .granted(grant)
+            .when(note(4, prepared(&[e.clone(), s.clone()])))
+            .then(&[planned(&e), planned(&s), asked(&e), asked(&s)], &[]);
+    }
+}
+
+#[test]
+fn a_rule_is_kept_only_where_that_was_offered() {
+    let e = edit();
+    let word = "proceed_always_and_save";
+    let saving = |saving| Grant { saving, auto_execute: true };
+    given(waiting()).granted(saving(true)).when(pick(&e, word)).refused(Refusal::UnknownOption {
+        call: e.call.clone(),
+        offered: vec!["proceed_once", "proceed_always", "cancel"],
+    });
+    let kept = || {
+        let asked = [planned(&e), asked_for(&e, ApprovalScope::Disk), Event::Paused];
+        given(log(preparing(), &asked))
+    };
+    let offered = Refusal::UnknownOption {
+        call: e.call.clone(),
+        offered: vec!["proceed_once", "proceed_always", word, "cancel"],
+    };
+    let events = [chosen(&e, Choice::ProceedAlwaysAndSave), ready(&e)];
+    let case = kept().granted(saving(true));
+    let case = case.when(pick(&e, "no such word")).refused(offered);
+    let case = case.when(pick(&e, word)).then(&events, &[save(rule(&e))]);
+    assert_eq!(case.state.always, [rule(&e)]);
+    assert_eq!(job(&case.state, &save(rule(&e)), &case.limits), None);
+    // The operator took it back in the meantime: it lasts for the session.
+    let case = kept().granted(saving(false));
+    let case = case.when(pick(&e, word)).then(&events, &[]);
+    assert_eq!(case.state.always, [rule(&e)]);
+}
+
+#[test]
+fn a_mode_decides_what_is_asked() {
+    let all = [edit(), shell(), read()];
+    let denied = |request: &Request| {
+        let reason = "only looking is allowed while planning";
+        let message = format!("This call of {} is not allowed here: {reason}.", request.name);
+        ended(request, failure(ErrorKind::PolicyViolation, &message))
+    };
+    let [e, s, r] = &all;
+    let modes = [
+        (Mode::Plan, [denied(e), denied(s), ready(r)]),
+        (Mode::Default, [asked(e), asked(s), ready(r)]),
+        (Mode::AutoEdit, [ready(e), asked(s), ready(r)]),
+        (Mode::Yolo, [ready(e), ready(s), ready(r)]),
+    ];
+    for (mode, judged) in modes {
+        let start = [created_as(mode, false), prompted(1, "go"), began(1)];
+        let events = [vec![planned(e), planned(s), planned(r)], judged.to_vec()].concat();
+        given(log(start.to_vec(), &[answered(&all)])).when(note(4, prepared(&all))).then(&events, &[]);
+    }
+}
+
+/// A client may wish to be asked nothing; the operator grants it, and what is denied stays denied.
+#[test]
+fn a_task_runs_without_questions_only_if_the_operator_allows_it() {
+    let all = [edit(), shell()];
+    let [e, s] = &all;
+    let start = [created_as(Mode::Default, true), prompted(1, "go"), began(1)];
+    let case = || given(log(start.to_vec(), &[answered(&all)]));
+    case().when(note(4, prepared(&all))).then(&[planned(e), planned(s), asked(e), asked(s)], &[]);
+    let grant = Grant { auto_execute: true, ..Grant::default() };
+    case()
+        .granted(grant)
+        .when(note(4, prepared(&all)))
+        .then(&[planned(e), planned(s), ready(e), ready(s)], &[])
+        .next(&[started(e), started(s)], &[run(9, e, Gate::Synced), run(10, s, Gate::Synced)])
+        .rests();
+    let message = "This call of run_shell_command is not allowed here: not here.";
+    let rules = json!([{"toolName": SHELL, "commandPrefix": "make", "decision": "deny", "denyMessage": "not here"}]);
+    case()
+        .granted(grant)
+        .ruled(|policy| assert_eq!(policy.add(Tier::User, &rules), Vec::<String>::new()))
+        .when(note(4, prepared(&all)))
+        .then(&[planned(e), planned(s), ready(e), ended(s, failure(ErrorKind::PolicyViolation, message))], &[]);
+    // Where the client did not wish it, the operator's leave changes nothing.
+    given(log(thinking(), &[answered(&all)]))
+        .granted(grant)
+        .when(note(4, prepared(&all)))
+        .then(&[planned(e), planned(s), asked(e), asked(s)], &[]);
+}
+
+/// A former name of a tool leads to the same tool, so the rules for it count.
+#[test]
+fn a_former_name_does_not_get_around_a_rule() {
+    let call = call("search_file_content", "x");
+    let rules = json!([{"toolName": "grep_search", "decision": "deny", "denyMessage": "not here"}]);
+    let mut case = given(log(thinking(), &[answered(std::slice::from_ref(&call))]));
+    let mut spec = case.tools[READ].clone();
+    spec.name = "grep_search".into();
+    spec.former_name = Some("search_file_content");
+    let names: Vec<String> = spec.names().map(String::from).collect();
+    case.tools.extend(names.into_iter().map(|name| (name, spec.clone())));
+    let message = "This call of search_file_content is not allowed here: not here.";
+    case.ruled(|policy| assert_eq!(policy.add(Tier::User, &rules), Vec::<String>::new()))
+        .when(note(4, prepared(std::slice::from_ref(&call))))
+        .then(&[planned(&call), ended(&call, failure(ErrorKind::PolicyViolation, message))], &[]);
+}
