@@ -307,7 +307,9 @@ fn huge_history_lengths() {
     let ways: [&dyn Fn(&str) -> Decoded; 4] =
         [&|n| rpc("tasks/get", n), &|n| rpc("GetTask", n), &|n| rest("/v1/tasks/t", n), &|n| rest("/tasks/t", n)];
     for way in ways {
-        for (length, most) in [("0", 0), ("1", 1), ("9223372036854775807", i64::MAX as usize)] {
+        for (length, most) in
+            [("0", 0), ("1", 1), ("9223372036854775807", usize::try_from(i64::MAX).unwrap_or(usize::MAX))]
+        {
             let (call, _) = way(length).unwrap_or_else(|(fault, _)| panic!("{length}: {fault:?}"));
             assert_eq!(call, Call::Get { task: "t".into(), history: Some(most) });
         }

@@ -104,10 +104,10 @@ impl fmt::Display for Seq {
 }
 
 /// Where random bytes come from.
-pub struct Entropy(Box<dyn FnMut() -> [u8; 16]>);
+pub struct Entropy(Box<dyn FnMut() -> [u8; 16] + Send>);
 
 impl Entropy {
-    pub fn new(source: impl FnMut() -> [u8; 16] + 'static) -> Entropy {
+    pub fn new(source: impl FnMut() -> [u8; 16] + Send + 'static) -> Entropy {
         Entropy(Box::new(source))
     }
 

@@ -10,13 +10,18 @@ pub struct Key {
 
 impl Key {
     pub fn pack(self) -> usize {
-        ((self.generation as usize) << 32) | self.ix as usize
+        ((self.generation as usize) << HALF) | self.ix as usize
     }
 
     pub fn unpack(packed: usize) -> Key {
-        Key { ix: packed as u32, generation: (packed >> 32) as u32 }
+        Key { ix: (packed & (usize::MAX >> HALF)) as u32, generation: (packed >> HALF) as u32 }
     }
 }
+
+/// The bits of an index, and of a generation, so that both fit into a `usize`. On 32-bit machines a slot has the same key again after
+/// it was reused 65,536 times.
+const HALF: u32 = usize::BITS / 2;
+const GENERATIONS: u32 = u32::MAX >> (32 - HALF);
 
 struct Slot<T> {
     generation: u32,
@@ -44,7 +49,7 @@ impl<T> Slots<T> {
                 Key { ix, generation: slot.generation }
             }
             None => {
-                let ix = u32::try_from(self.slots.len()).expect("fewer than 2^32 slots: every user has a cap");
+                let ix = u32::try_from(self.slots.len()).expect("every user has a cap below the number of indices");
                 self.slots.push(Slot { generation: 0, value: Some(value) });
                 Key { ix, generation: 0 }
             }
@@ -57,7 +62,7 @@ impl<T> Slots<T> {
             return None;
         }
         let value = slot.value.take()?;
-        slot.generation = slot.generation.wrapping_add(1);
+        slot.generation = slot.generation.wrapping_add(1) & GENERATIONS;
         self.free.push(key.ix);
         Some(value)
     }

@@ -129,7 +129,7 @@ pub struct Site {
 }
 
 /// Which model a task asks: checks a client's wish (or takes the default) and gives the name, or says what is wrong.
-pub type Choose = Box<dyn Fn(Option<&str>) -> Result<String, String>>;
+pub type Choose = Box<dyn Fn(Option<&str>) -> Result<String, String> + Send>;
 
 /// What tasks may do unasked.
 #[derive(Clone, Debug, Default)]

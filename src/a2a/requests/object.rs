@@ -82,12 +82,12 @@ pub fn texts(object: &Object, names: &[&str], at: &str) -> Result<Vec<String>, F
     texts.ok_or_else(|| wrong(at, name, "must be a list of strings."))
 }
 
-/// A non-negative integer.
+/// A non-negative integer. One that is too large for this machine means the most there can be.
 pub fn count(object: &Object, names: &[&str], at: &str) -> Result<Option<usize>, Fault> {
     let Some((name, value)) = member(object, names) else {
         return Ok(None);
     };
-    let count = value.as_u64().and_then(|n| usize::try_from(n).ok());
+    let count = value.as_u64().map(|n| usize::try_from(n).unwrap_or(usize::MAX));
     count.map(Some).ok_or_else(|| wrong(at, name, "must be a whole number from 0 on."))
 }
 

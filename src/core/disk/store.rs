@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The loop's half: nothing here may wait for the disk, and only `create` may open a file.
-pub trait Store {
+pub trait Store: Send {
     /// Makes an empty log. The task is not known to a later start before its first append.
     fn create(&mut self, task: &TaskId, brief: &Brief) -> Result<(), StoreError>;
 

@@ -142,7 +142,7 @@ struct Finder<'a> {
     lead: usize,
     since: i64,
     /// With the time of change, in seconds and nanoseconds.
-    lately: Vec<((i64, u64), Vec<u8>)>,
+    lately: Vec<((i64, i64), Vec<u8>)>,
     others: Vec<Vec<u8>>,
     hidden: usize,
 }
@@ -161,7 +161,7 @@ impl Visitor for Finder<'_> {
             return;
         };
         if stat.st_mtime >= self.since {
-            let at = (stat.st_mtime, stat.st_mtime_nsec);
+            let at = (stat.st_mtime, stat.st_mtime_nsec as i64);
             self.lately.push((at, file.path.to_vec()));
         } else {
             self.others.push(file.path.to_vec());
