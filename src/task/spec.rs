@@ -6,7 +6,7 @@
 use crate::base::words::words;
 use crate::task::command_line::parse;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// A tool as the model and the clients see it.
@@ -46,6 +46,11 @@ impl ToolSpec {
     /// `enum`, `minimum`, `items`. Says what is wrong in words the model can act on.
     pub fn validate(&self, args: &Value) -> Result<(), String> {
         crate::task::schema::check(&self.parameters, args, "params")
+    }
+
+    /// The tool as the log keeps it.
+    pub fn declaration(&self) -> Value {
+        json!({"name": self.name, "description": self.description, "parameters": self.parameters})
     }
 
     /// The names a call may use.

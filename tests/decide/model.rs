@@ -3,11 +3,13 @@
 use crate::logs::*;
 use crate::task::*;
 use gemini_a2a::base::id::Seq;
+use gemini_a2a::limits::Limits;
 use gemini_a2a::task::log::answer::{Answer, Usage};
-use gemini_a2a::task::log::event::{End, Event};
+use gemini_a2a::task::log::blob::BlobRef;
+use gemini_a2a::task::log::event::{End, Event, ToolSet};
 use gemini_a2a::task::machine::decide::{Effect, Input, job};
-use gemini_a2a::task::machine::job::{ModelErrorKind, NoteBody, Work};
-use gemini_a2a::task::machine::state::{Item, Phase, TaskState};
+use gemini_a2a::task::machine::job::{Job, ModelErrorKind, NoteBody, Work};
+use gemini_a2a::task::machine::state::{Item, Phase, State, TaskState};
 use gemini_a2a::task::message::{Artifact, Part};
 use gemini_a2a::task::spec::Choice;
 use std::sync::Arc;
@@ -211,4 +213,20 @@ fn a_timer_counts_only_for_the_wait_it_was_armed_for() {
             assert_eq!(!decision.is_empty(), counts, "{phase} {due}");
         }
     }
+}
+
+#[test]
+fn the_tools_of_a_request_are_recorded_and_the_next_request_knows_them() {
+    let declarations = BlobRef { sha256: "c".repeat(64), bytes: 9 };
+    let set = ToolSet { names: vec!["edit".into()], declarations };
+    let declared = |state: &State| match job(state, &think(3), &Limits::default()) {
+        Some(Job { work: Work::Think(think), .. }) => think.declared,
+        other => panic!("{other:?}"),
+    };
+    let before = given(thinking());
+    assert_eq!(declared(&before.state), None);
+    let case = before.when(note(3, NoteBody::Tools(set.clone()))).then(&[Event::Tools(Arc::new(set.clone()))], &[]);
+    assert_eq!(declared(&case.state).as_deref(), Some("c".repeat(64).as_str()));
+    assert_eq!(case.state.blobs.get(&"c".repeat(64)), Some(&9), "clients may read the declarations");
+    case.when(note(2, NoteBody::Tools(set))).ignored();
 }

@@ -703,6 +703,7 @@ impl Observations {
             | Event::AttachmentsWanted
             | Event::Attached { .. }
             | Event::CommandPrompted { .. }
+            | Event::Tools(_)
             | Event::Traced { .. }
             | Event::FellBack { .. }
             | Event::CompactionBegan

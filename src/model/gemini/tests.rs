@@ -11,6 +11,7 @@ fn think(model: &str) -> Think {
         workspace: "/w".into(),
         model: model.into(),
         tools: None,
+        declared: None,
         given: 0,
         history: Vec::new(),
         prompt: "m".into(),

@@ -7,6 +7,7 @@ fn think(text: &str) -> Think {
         workspace: "/w".into(),
         model: "m".into(),
         tools: None,
+        declared: None,
         given: 0,
         history: Vec::new(),
         prompt: "id-1".into(),

@@ -8,6 +8,7 @@ pub mod webhook;
 
 use crate::base::cancel::Cancel;
 use crate::base::id::TaskId;
+use crate::base::json;
 use crate::core::disk::request::StoreRequest;
 use crate::core::disk::store::{Archive, Maintenance, StoreError};
 use crate::core::{BlobRequest, Input, Site};
@@ -20,8 +21,9 @@ use crate::shell::peers::identity::{Answers, Inquiry};
 use crate::shell::workers::lanes::{Full, Lane, Lanes, Left, Post};
 use crate::shell::workers::prompt_context::PromptContext;
 use crate::shell::workers::slash_commands::Commands;
-use crate::task::log::blob::Blobs;
-use crate::task::machine::job::{Job, JobId, Note, NoteBody, RunEnd, Work};
+use crate::task::log::blob::{BlobRef, Blobs, sha256};
+use crate::task::log::event::ToolSet;
+use crate::task::machine::job::{Job, JobId, Note, NoteBody, RunEnd, Think, Work};
 use crate::task::policy::{self, Rule};
 use crate::task::spec::{CallError, Ending, ErrorKind, ToolSpec};
 use crate::tool::commands::background::Background;
@@ -242,6 +244,9 @@ impl WorkerContext {
         let none = FileChanges::default();
         match &job.work {
             Work::Think(think) => {
+                if let Some(set) = self.changed_tools(think) {
+                    emit(NoteBody::Tools(set));
+                }
                 let surroundings = || self.prompt_context.of(&job.id.task, &think.workspace);
                 let request = ModelRequest { think, tools: &self.specs, surroundings: &surroundings };
                 let answer = self.backend.answer(&request, cancel, &mut emit);
@@ -281,6 +286,18 @@ impl WorkerContext {
                 }
             }
         }
+    }
+
+    /// The tools that the model is told of, if the log has others. Their declarations are stored first; if that fails, the next
+    /// request tries again.
+    fn changed_tools(&self, think: &Think) -> Option<ToolSet> {
+        let told: Vec<&ToolSpec> = self.specs.iter().filter(|spec| spec.is_among(think.tools.as_deref())).collect();
+        let declarations = json::bytes(&told.iter().map(|spec| spec.declaration()).collect::<Vec<_>>());
+        if think.declared.as_deref() == Some(&sha256(&declarations)) {
+            return None;
+        }
+        let declarations = BlobRef::put(&*self.blobs, &declarations).ok()?;
+        Some(ToolSet { names: told.into_iter().map(|spec| spec.name.clone()).collect(), declarations })
     }
 
     fn ctx<'a>(

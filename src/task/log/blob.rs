@@ -21,6 +21,20 @@ pub fn sha256(bytes: &[u8]) -> String {
     digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Stored content, as a log names it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlobRef {
+    pub sha256: String,
+    pub bytes: u64,
+}
+
+impl BlobRef {
+    /// Stores the bytes.
+    pub fn put(blobs: &dyn Blobs, bytes: &[u8]) -> io::Result<BlobRef> {
+        Ok(BlobRef { sha256: blobs.put(bytes)?, bytes: bytes.len() as u64 })
+    }
+}
+
 /// What a tool call did to a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FileChange {

@@ -9,7 +9,7 @@
 
 use crate::base::id::{CallId, ConfigId, ContextId, Seq, TaskId, Tenant};
 use crate::task::log::answer::Answer;
-use crate::task::log::blob::FileChange;
+use crate::task::log::blob::{BlobRef, FileChange};
 use crate::task::message::{Artifact, Message, Source};
 use crate::task::policy::{Mode, Rule};
 use crate::task::push::{Health, Target};
@@ -46,6 +46,8 @@ pub enum Event {
     CommandPrompted {
         text: String,
     },
+    /// The tools that the model is told of differ from those of its last request in this task.
+    Tools(Arc<ToolSet>),
     /// The API named the response that follows.
     Traced {
         trace: String,
@@ -201,6 +203,7 @@ macro_rules! errands {
             | Event::Attached { .. }
             | Event::CommandBegan
             | Event::CommandPrompted { .. }
+            | Event::Tools(_)
             | Event::Traced { .. }
             | Event::FileChanged(_)
     };
@@ -270,6 +273,7 @@ impl Event {
             | Event::CommandBegan
             | Event::CommandPrompted { .. }
             | Event::Attached { .. }
+            | Event::Tools(_)
             | Event::Traced { .. }
             | Event::Thought { .. }
             | Event::Text { .. }
@@ -335,6 +339,13 @@ pub struct Created {
     /// The command that the first turn runs, instead of asking the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Invocation>,
+}
+
+/// The tools that a model is told of. Their declarations are stored content: a JSON list of `name`, `description` and `parameters`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolSet {
+    pub names: Vec<String>,
+    pub declarations: BlobRef,
 }
 
 /// Whether a finished turn leaves the task open.

@@ -3,8 +3,8 @@
 
 use crate::base::id::{CallId, ConfigId};
 use crate::task::log::answer::{Answer, Request, Usage};
-use crate::task::log::blob::FileChange;
-use crate::task::log::event::{Created, End, Event, detours, errands, hooks};
+use crate::task::log::blob::{BlobRef, FileChange};
+use crate::task::log::event::{Created, End, Event, ToolSet, detours, errands, hooks};
 use crate::task::log::record::Record;
 use crate::task::machine::loops::FENCE;
 use crate::task::machine::state::{
@@ -46,6 +46,7 @@ impl State {
             usage: None,
             total: Usage::default(),
             trace: None,
+            tools: None,
             asks: created.model.as_str().into(),
             tried: Vec::new(),
             requests: 0,
@@ -103,6 +104,7 @@ impl State {
             Event::Attached { text } => self.prepare_prompt((!text.is_empty()).then_some(text), record),
             Event::CommandBegan => self.phase = Phase::Commanding { job },
             Event::CommandPrompted { text } => self.prepare_prompt(Some(text), record),
+            Event::Tools(set) => self.declare_tools(set),
             Event::Traced { trace } => self.trace = Some(trace.clone()),
             Event::Thought { subject, description } => self.add_thought(subject, description),
             Event::Cited { .. } => {}
@@ -179,6 +181,12 @@ impl State {
     fn prepare_prompt(&mut self, text: Option<&String>, record: &Record) {
         self.history.extend(text.map(|text| Arc::new(Item::Nudge(text.clone()))));
         self.phase = Phase::Thinking { job: record.seq };
+    }
+
+    fn declare_tools(&mut self, set: &ToolSet) {
+        let BlobRef { sha256, bytes } = &set.declarations;
+        self.tools = Some(sha256.as_str().into());
+        self.blobs.insert(sha256.clone(), *bytes);
     }
 
     fn add_thought(&mut self, subject: &str, description: &str) {

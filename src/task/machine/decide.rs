@@ -230,6 +230,7 @@ fn think(state: &State) -> Think {
         workspace: state.workspace.clone(),
         model: state.asks.clone(),
         tools: state.created.tools.clone(),
+        declared: state.tools.clone(),
         history,
         given: state.summary.iter().count(),
         prompt: prompt.id.clone(),

@@ -4,6 +4,7 @@
 use crate::base::id::{CallId, MessageId, Seq, TaskId};
 use crate::task::log::answer::{Answer, Request};
 use crate::task::log::blob::FileChange;
+use crate::task::log::event::ToolSet;
 use crate::task::machine::state::Item;
 use crate::task::message::{Artifact, Message};
 use crate::task::slash::{Command, Commanded};
@@ -50,6 +51,8 @@ pub struct Think {
     pub model: Arc<str>,
     /// The only tools that the model is to be told of.
     pub tools: Option<Vec<String>>,
+    /// The SHA-256 of the declarations that the log has as those of the last request.
+    pub declared: Option<Arc<str>>,
     /// The conversation so far, oldest first.
     pub history: Vec<Arc<Item>>,
     /// How many of its first entries are not the task's own: a summary, or what it inherited.
@@ -87,7 +90,9 @@ pub struct Note {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum NoteBody {
-    /// The API's id of the response; comes first, if at all.
+    /// The model is told of other tools than in the last request of the task.
+    Tools(ToolSet),
+    /// The API's id of the response; comes before the rest of it, if at all.
     Traced(String),
     Thought {
         subject: String,
@@ -125,7 +130,8 @@ impl NoteBody {
     /// Whether the job is over with this note.
     pub fn is_last(&self) -> bool {
         match self {
-            NoteBody::Traced(_)
+            NoteBody::Tools(_)
+            | NoteBody::Traced(_)
             | NoteBody::Thought { .. }
             | NoteBody::Text(_)
             | NoteBody::Cited(_)

@@ -312,6 +312,8 @@ pub struct State {
     /// Of all answers.
     pub total: Usage,
     pub trace: Option<String>,
+    /// The SHA-256 of the declarations of the tools that the model was told of last.
+    pub tools: Option<Arc<str>>,
     /// The model that is asked: the task's own, or what it fell back to.
     pub asks: Arc<str>,
     /// Models given up on in this turn.

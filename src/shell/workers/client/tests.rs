@@ -14,6 +14,7 @@ fn think() -> Think {
         workspace: "/w".into(),
         model: "flash".into(),
         tools: None,
+        declared: None,
         given: 0,
         history: Vec::new(),
         prompt: "m".into(),

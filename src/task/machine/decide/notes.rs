@@ -89,7 +89,8 @@ impl Deciding<'_> {
                 | Awaited::Plans
                 | Awaited::Plan(_)
                 | Awaited::Run(_),
-                NoteBody::Traced(_)
+                NoteBody::Tools(_)
+                | NoteBody::Traced(_)
                 | NoteBody::Thought { .. }
                 | NoteBody::Text(_)
                 | NoteBody::Cited(_)
@@ -108,6 +109,7 @@ impl Deciding<'_> {
 
     fn heard(&mut self, body: NoteBody) {
         match body {
+            NoteBody::Tools(set) => drop(self.push(Event::Tools(Arc::new(set)))),
             NoteBody::Traced(trace) => drop(self.push(Event::Traced { trace })),
             NoteBody::Thought { subject, description } if subject.is_empty() && description.is_empty() => {}
             NoteBody::Thought { subject, description } => {
