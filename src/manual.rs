@@ -5,88 +5,39 @@
 
 use crate::config::options;
 
-/// One page of the manual.
+/// One page of the manual: its subject, which selects it, and its file.
 pub struct Page {
-    /// The argument that selects the page.
     pub subject: &'static str,
-    /// One line for the list of subjects.
-    pub summary: &'static str,
-    text: &'static str,
+    file: &'static str,
 }
 
 /// Every page, in the order of the list.
 pub const PAGES: &[Page] = &[
-    Page {
-        subject: "dialects",
-        summary: "endpoints, protocol versions, event formats, resuming a stream",
-        text: include_str!("manual/dialects.md"),
-    },
-    Page {
-        subject: "approvals",
-        summary: "which calls need approval, how clients answer, policy rules",
-        text: include_str!("manual/approvals.md"),
-    },
-    Page {
-        subject: "security",
-        summary: "who may connect, what the kernel enforces, what is not prevented",
-        text: include_str!("manual/security.md"),
-    },
-    Page {
-        subject: "settings",
-        summary: "settings files and keys, environment variables, workspace trust",
-        text: include_str!("manual/settings.md"),
-    },
-    Page {
-        subject: "devtools",
-        summary: "the extension for editors: whole tool calls, diffs, live output",
-        text: include_str!("manual/devtools.md"),
-    },
-    Page {
-        subject: "session",
-        summary: "the live session that several clients share over /ws",
-        text: include_str!("manual/session.md"),
-    },
-    Page {
-        subject: "journal",
-        summary: "the journal, and the WebSocket sub-protocol gemini-a2a.v1",
-        text: include_str!("manual/journal.md"),
-    },
-    Page {
-        subject: "commands",
-        summary: "slash commands, and how to add your own",
-        text: include_str!("manual/commands.md"),
-    },
-    Page {
-        subject: "webhooks",
-        summary: "push notifications: setting them, receiving them, restrictions",
-        text: include_str!("manual/webhooks.md"),
-    },
-    Page {
-        subject: "scripts",
-        summary: "scripted agents for testing clients without a model",
-        text: include_str!("manual/scripts.md"),
-    },
-    Page {
-        subject: "replay",
-        summary: "showing a journal as a client of any dialect saw it",
-        text: include_str!("manual/replay.md"),
-    },
-    Page {
-        subject: "architecture",
-        summary: "how the source is organised and tested; the state directory",
-        text: include_str!("manual/architecture.md"),
-    },
-    Page {
-        subject: "dependencies",
-        summary: "every crate: purpose, cost, alternative",
-        text: include_str!("manual/dependencies.md"),
-    },
+    Page { subject: "dialects", file: include_str!("manual/dialects.md") },
+    Page { subject: "approvals", file: include_str!("manual/approvals.md") },
+    Page { subject: "security", file: include_str!("manual/security.md") },
+    Page { subject: "settings", file: include_str!("manual/settings.md") },
+    Page { subject: "devtools", file: include_str!("manual/devtools.md") },
+    Page { subject: "session", file: include_str!("manual/session.md") },
+    Page { subject: "journal", file: include_str!("manual/journal.md") },
+    Page { subject: "commands", file: include_str!("manual/commands.md") },
+    Page { subject: "webhooks", file: include_str!("manual/webhooks.md") },
+    Page { subject: "scripts", file: include_str!("manual/scripts.md") },
+    Page { subject: "replay", file: include_str!("manual/replay.md") },
+    Page { subject: "architecture", file: include_str!("manual/architecture.md") },
+    Page { subject: "dependencies", file: include_str!("manual/dependencies.md") },
 ];
 
 impl Page {
-    /// The text for a terminal: with the tables, and without HTML comments, which only mark examples for the tests.
+    /// One line for the list of subjects: the comment that the file begins with.
+    fn summary(&self) -> &'static str {
+        let first = self.file.lines().next().and_then(|line| line.strip_prefix("<!-- ")?.strip_suffix(" -->"));
+        first.expect("a page begins with its summary")
+    }
+
+    /// The text for a terminal: with the tables, and without HTML comments, which are for the list and for the tests.
     pub fn text(&self) -> String {
-        let lines = self.text.lines().map(|line| match line {
+        let lines = self.file.lines().map(|line| match line {
             "*(The program prints the table of keys here.)*" => options::settings_table(),
             "*(The program prints the table of variables here.)*" => options::variables_table(),
             _ if line.starts_with("<!--") => String::new(),
@@ -104,7 +55,7 @@ pub fn find(subject: &str) -> Option<&'static Page> {
 pub fn contents() -> String {
     let mut text = String::from("Usage: gemini-a2a help SUBJECT\n\nSubjects:\n");
     for page in PAGES {
-        text.push_str(&format!("  {:<14}{}\n", page.subject, page.summary));
+        text.push_str(&format!("  {:<14}{}\n", page.subject, page.summary()));
     }
     text.push_str("\ngemini-a2a --help lists the flags.\n");
     text
@@ -139,7 +90,7 @@ mod tests {
             let entry = format!("\n  {} ", page.subject);
             assert_eq!(contents.matches(&entry).count(), 1, "{}", page.subject);
             assert!(contents.lines().all(|line| line.len() <= 80), "{contents}");
-            assert!(find(page.subject).is_some_and(|found| found.summary == page.summary));
+            assert!(find(page.subject).is_some_and(|found| found.summary() == page.summary()));
         }
         assert!(find("").is_none());
     }

@@ -1,14 +1,14 @@
 //! Ids as types, so that a task's id cannot be used as a call's. Only task and context ids need entropy, which is passed in: by the
 //! shell from the system, by tests from a counter.
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
-macro_rules! id {
-    ($(#[$doc:meta])* $name:ident) => {
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident,)+) => {$(
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         pub struct $name(Arc<str>);
 
         impl $name {
@@ -34,44 +34,22 @@ macro_rules! id {
                 f.write_str(&self.0)
             }
         }
-
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(&self.0)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer).map($name::from)
-            }
-        }
-    };
+    )+};
 }
 
-id! {
+ids! {
     /// A task: one conversation with its log.
-    TaskId
-}
-id! {
+    TaskId,
     /// A context: tasks that share a conversation's memory.
-    ContextId
-}
-id! {
+    ContextId,
     /// A tool call, unique within its task.
-    CallId
-}
-id! {
+    CallId,
     /// A webhook, unique within its task.
-    ConfigId
-}
-id! {
+    ConfigId,
     /// A partition of the tasks. Requests that name none use the empty one.
-    Tenant
-}
-id! {
+    Tenant,
     /// A message; user messages keep the id their client chose, agent messages are `<task>-<seq>`.
-    MessageId
+    MessageId,
 }
 
 impl Default for Tenant {

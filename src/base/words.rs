@@ -1,6 +1,6 @@
 //! Enums whose variants have fixed words, as JSON, settings and people write them.
 
-/// Declares an enum together with `ALL`, its variants in order, and `word`.
+/// Declares an enum together with `ALL`, its variants in order, `word` and `from_word`.
 macro_rules! words {
     ($(#[$attribute:meta])* pub enum $name:ident { $($(#[$of_variant:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$attribute])*
@@ -15,6 +15,10 @@ macro_rules! words {
                 match self {
                     $($name::$variant => $word,)+
                 }
+            }
+
+            pub fn from_word(word: &str) -> Option<$name> {
+                $name::ALL.into_iter().find(|variant| variant.word() == word)
             }
         }
     };

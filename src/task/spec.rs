@@ -276,12 +276,6 @@ words! {
     }
 }
 
-impl Choice {
-    pub fn from_word(word: &str) -> Option<Choice> {
-        Choice::ALL.into_iter().find(|choice| choice.word() == word)
-    }
-}
-
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -180,7 +180,7 @@ fn route(method: &str, target: &str, host: Option<&Authority>, limits: &Limits) 
     if method == "CONNECT" {
         return Err(Reject { status: 405, message: "this server is not a proxy" });
     }
-    let method = Method::ALL.into_iter().find(|known| known.word() == method).unwrap_or(Method::Other);
+    let method = Method::from_word(method).unwrap_or(Method::Other);
     if method == Method::Options && target == "*" {
         return Ok((method, target.to_owned(), Vec::new()));
     }
